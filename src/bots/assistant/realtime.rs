@@ -5,33 +5,23 @@
 //! mark behind each, by which the engine knows what was heard. Of a service, the log names classes
 //! of errors only, never its words.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use serde_json::Value;
 use tokio::time::sleep_until;
 
+use super::call::{LAST_MARK, QueueFuture, now, profile, queue, queued};
 use super::service_socket::{ServiceEvent, ServiceSocket};
-use crate::bot::{Audio, BotError, Output, RunnerArguments};
-use crate::config::{Config, Transport};
+use super::session_reports::SessionReports;
+use crate::bot::{Audio, BotError, RunnerArguments};
+use crate::config::Config;
 use crate::io::websocket_client::SocketError;
 use crate::limits::ASSISTANT_LAST_SPEECH_WITHIN;
 use crate::proto::assistant::body::BodyOptions;
 use crate::proto::assistant::realtime::{Realtime, refusal_code};
-use crate::proto::assistant::report::{
-    CallProfile, ClientReport, ConnectFailure, EndReason, Line, RealtimeOutput, ServiceLog, TokenUsage,
-};
+use crate::proto::assistant::report::{ConnectFailure, EndReason, RealtimeOutput, ServiceLog};
 use crate::proto::metrics::RunnerMetrics;
-use crate::rtvi::{Measure, Metrics, Request, Rtvi, RtviEvent, Sentence, ToClient, Tokens};
-
-/// The name in metrics for the client.
-const PROCESSOR: &str = "realtime";
-/// The mark behind the last speech.
-const LAST_MARK: &str = "end";
-/// Sentences whose progress is told.
-const SENTENCES_MAX: usize = 64;
+use crate::rtvi::{Request, Rtvi, RtviEvent};
 
 /// Runs the bot until the session is over.
 ///
@@ -39,7 +29,7 @@ const SENTENCES_MAX: usize = 64;
 /// [`crate::bot::MissingField`] in a session without media; a service that cannot be used.
 pub async fn realtime(mut args: RunnerArguments) -> Result<(), BotError> {
     let config = args.cli_args.clone();
-    let profile = profile(&args, &config);
+    let profile = profile(&args, config.assistant.realtime.line_codec);
     let body = BodyOptions::new(&args.body, &config.assistant, &config.assistant.realtime.instructions);
     let metrics = args.metrics.clone();
     let rtvi = Rtvi::open(&mut args, Audio::at(profile.line.rate_hz()))?;
@@ -49,7 +39,7 @@ pub async fn realtime(mut args: RunnerArguments) -> Result<(), BotError> {
         rtvi,
         socket: ServiceSocket::default(),
         speech: None,
-        sentences: VecDeque::new(),
+        reports: SessionReports::new("realtime", &config.assistant.realtime.model),
         end: None,
         config,
         metrics,
@@ -59,57 +49,13 @@ pub async fn realtime(mut args: RunnerArguments) -> Result<(), BotError> {
     result
 }
 
-/// Returns what the engine has to know about the caller.
-fn profile(args: &RunnerArguments, config: &Config) -> CallProfile {
-    let is_telephone = args
-        .transport_type()
-        .is_ok_and(|name| name != Transport::WebSocket.name());
-    let law = args.line_law().filter(|_| args.line_rate_hz() == Some(8_000));
-    let has_page = match args.webrtc_connection() {
-        Ok(connection) => connection.messages && !connection.embedded,
-        Err(_) => !is_telephone,
-    };
-    CallProfile {
-        line: match law.filter(|_| config.assistant.realtime.line_codec) {
-            Some(law) => Line::G711(law),
-            None => Line::Pcm24k,
-        },
-        has_page,
-        is_telephone,
-        // Plain clients connect before they can play audio.
-        greet_on_ready: args.transport_type() == Ok(Transport::WebSocket.name()),
-    }
-}
-
-/// Returns the time of tokio's clock, which tests can advance.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
-
-/// A future that queues a piece of speech and the mark behind it.
-type QueueFuture = Pin<Box<dyn Future<Output = Vec<i16>> + Send>>;
-
-async fn queue(output: Output, pcm: Vec<i16>, mark: String) -> Vec<i16> {
-    // After the end of the session, `recv` returns `Left`.
-    let _ = output.send_audio(&pcm).await;
-    let _ = output.mark(mark);
-    pcm
-}
-
-async fn queued(speech: &mut Option<QueueFuture>) -> Vec<i16> {
-    match speech {
-        Some(speech) => speech.await,
-        None => std::future::pending().await,
-    }
-}
-
 struct RealtimeBot {
     engine: Realtime,
     rtvi: Rtvi,
     socket: ServiceSocket,
     /// The piece that waits for room in the queue.
     speech: Option<QueueFuture>,
-    sentences: VecDeque<(u32, Sentence)>,
+    reports: SessionReports,
     /// Why the session ends, and until when its last speech may be played.
     end: Option<(EndReason, Instant)>,
     config: Arc<Config>,
@@ -209,10 +155,9 @@ impl RealtimeBot {
                 RealtimeOutput::Send(text) => self.socket.send(text),
                 RealtimeOutput::Interrupt => {
                     self.speech = None;
-                    self.sentences.clear();
-                    self.rtvi.interrupt();
+                    self.reports.interrupt(&mut self.rtvi);
                 }
-                RealtimeOutput::Report(report) => self.tell(report),
+                RealtimeOutput::Report(report) => self.reports.tell(&mut self.rtvi, report),
                 RealtimeOutput::Count(count) => self.metrics.assistant(count),
                 RealtimeOutput::Log(line) => self.log(line),
                 RealtimeOutput::End(reason) => self.end = Some((reason, now() + ASSISTANT_LAST_SPEECH_WITHIN)),
@@ -226,79 +171,6 @@ impl RealtimeBot {
             ServiceLog::Connected => log::info!("connected to {}, model {}", realtime.url.host(), realtime.model),
             ServiceLog::Failed(why) => log::warn!("{}: {why}", realtime.url.host()),
         }
-    }
-
-    fn tell(&mut self, report: ClientReport) {
-        let rtvi = &mut self.rtvi;
-        match report {
-            ClientReport::UserStartedSpeaking => rtvi.user_started_speaking(),
-            ClientReport::UserStoppedSpeaking => rtvi.user_stopped_speaking(),
-            ClientReport::Transcript { text, is_final } => rtvi.transcript(&text, is_final),
-            ClientReport::UserLlmText(text) => rtvi.send(&ToClient::UserLlmText { text: &text }),
-            ClientReport::LlmStarted => rtvi.send(&ToClient::BotLlmStarted),
-            ClientReport::LlmText(text) => rtvi.send(&ToClient::BotLlmText { text: &text }),
-            ClientReport::LlmStopped => rtvi.send(&ToClient::BotLlmStopped),
-            ClientReport::SentenceBegins { id, text } => {
-                if self.sentences.len() == SENTENCES_MAX {
-                    self.sentences.pop_front();
-                }
-                let text = text.trim_end();
-                rtvi.send(&ToClient::BotTranscription { text });
-                self.sentences.push_back((id, rtvi.begin_sentence(text)));
-            }
-            ClientReport::SentenceSpoken { id, bytes } => {
-                if let Some((_, sentence)) = self.sentences.iter_mut().find(|(known, _)| *known == id) {
-                    rtvi.progress(sentence, bytes);
-                }
-            }
-            ClientReport::Shown(text) => rtvi.show(&text),
-            ClientReport::FirstSound(waited) => self.tell_first_sound(waited),
-            ClientReport::Tokens(usage) => self.tell_tokens(usage),
-            ClientReport::FunctionStarted(call) => {
-                rtvi.send(&ToClient::LlmFunctionCallStarted {
-                    function_name: Some(&call.name),
-                });
-                rtvi.send(&ToClient::LlmFunctionCallInProgress {
-                    tool_call_id: &call.call_id,
-                    function_name: Some(&call.name),
-                    arguments: call.arguments.as_object(),
-                });
-            }
-            ClientReport::FunctionStopped {
-                call_id,
-                name,
-                is_cancelled,
-            } => rtvi.send(&ToClient::LlmFunctionCallStopped {
-                tool_call_id: &call_id,
-                cancelled: is_cancelled,
-                function_name: Some(&name),
-                result: None::<&Value>,
-            }),
-            ClientReport::Error { text } => rtvi.error(text, false),
-        }
-    }
-
-    fn tell_first_sound(&self, waited: Duration) {
-        let measure = Measure {
-            processor: PROCESSOR,
-            model: Some(&self.config.assistant.realtime.model),
-            value: waited.as_secs_f64(),
-        };
-        self.rtvi.metrics(&Metrics {
-            ttfb: &[measure],
-            ..Metrics::default()
-        });
-    }
-
-    fn tell_tokens(&self, usage: TokenUsage) {
-        self.rtvi.metrics(&Metrics {
-            tokens: &[Tokens {
-                prompt_tokens: usage.input,
-                completion_tokens: usage.output,
-                total_tokens: usage.total,
-            }],
-            ..Metrics::default()
-        });
     }
 }
 
