@@ -1,58 +1,145 @@
-//! A telephone menu by keypad: 1 plays a melody, 2 plays the caller back, `#` hangs up.
+//! A telephone menu by keypad, as a state machine: 1 plays a melody, 2 plays the caller back, 3 asks
+//! for a code of three digits and plays their tones, `#` hangs up.
 //!
 //! 1. `cargo run --release --example menu -- -t telephony_a --proxy example.ngrok.app`
 //! 2. Set `https://example.ngrok.app/` as the voice webhook of your number.
 //! 3. Call it. Without a number, open <http://localhost:7860>: the page has a keypad.
 
-use std::f32::consts::TAU;
+use std::time::Duration;
 
+use edge_runner::kit::{DigitCollector, DigitRules, Digits, DigitsEnd, Tone, dtmf_tone, tones};
 use edge_runner::rtvi::{Rtvi, RtviEvent};
 use edge_runner::{Audio, BotError, RunnerArguments};
+use tokio::time::{Instant, sleep_until};
 
-const MENU: &str = "Press 1 for a melody, 2 to hear yourself, # to hang up.";
+const MENU: &str = "Press 1 for a melody, 2 to hear yourself, 3 to enter a code, # to hang up.";
 /// One low note, the prompt for a caller without a screen.
-const PROMPT_HZ: [u32; 1] = [330];
-const MELODY_HZ: [u32; 4] = [523, 659, 784, 1_047];
+const PROMPT_HZ: [f32; 1] = [330.0];
+const CODE_PROMPT_HZ: [f32; 2] = [330.0, 440.0];
+const MELODY_HZ: [f32; 4] = [523.0, 659.0, 784.0, 1_047.0];
+const NOTE: Duration = Duration::from_millis(250);
+/// Time for each digit of the code.
+const DIGIT_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the next key or sound of the caller means.
+enum State {
+    Menu,
+    PlaysBack,
+    AsksForCode(DigitCollector),
+}
 
 pub async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
     // At the rate of a telephone line nothing is resampled.
     let rate_hz = args.line_rate_hz().unwrap_or(16_000);
-    let mut rtvi = Rtvi::open(&mut args, Audio::at(rate_hz))?;
-    let mut plays_back = false;
-    while let Some(event) = rtvi.recv().await {
-        match event {
-            RtviEvent::Ready => rtvi.show(MENU),
-            RtviEvent::Joined => rtvi.send_audio(&notes(&PROMPT_HZ, rate_hz)).await?,
-            RtviEvent::Audio(frame) if plays_back => rtvi.send_audio(&frame).await?,
-            RtviEvent::Dtmf(key) => {
-                rtvi.interrupt();
-                plays_back = key == '2';
-                match key {
-                    '1' => rtvi.send_audio(&notes(&MELODY_HZ, rate_hz)).await?,
-                    '2' => rtvi.show("Speak, and press another key to stop."),
-                    '#' => return Ok(()),
-                    _ => {
-                        rtvi.show(MENU);
-                        rtvi.send_audio(&notes(&PROMPT_HZ, rate_hz)).await?;
-                    }
+    let rtvi = Rtvi::open(&mut args, Audio::at(rate_hz))?;
+    let state = State::Menu;
+    Menu { rtvi, rate_hz, state }.run().await
+}
+
+struct Menu {
+    rtvi: Rtvi,
+    rate_hz: u32,
+    state: State,
+}
+
+impl Menu {
+    async fn run(&mut self) -> Result<(), BotError> {
+        loop {
+            let deadline = match &self.state {
+                State::AsksForCode(collector) => collector.poll_timeout(),
+                State::Menu | State::PlaysBack => None,
+            };
+            let timeout = async {
+                match deadline {
+                    Some(at) => sleep_until(at.into()).await,
+                    None => std::future::pending().await,
                 }
+            };
+            tokio::select! {
+                event = self.rtvi.recv() => match event {
+                    None => return Ok(()),
+                    Some(RtviEvent::Dtmf('#')) if !self.asks_for_code() => return Ok(()),
+                    Some(event) => self.handle_event(event).await?,
+                },
+                () = timeout => self.handle_timeout().await?,
+            }
+        }
+    }
+
+    fn asks_for_code(&self) -> bool {
+        matches!(self.state, State::AsksForCode(_))
+    }
+
+    async fn handle_event(&mut self, event: RtviEvent) -> Result<(), BotError> {
+        match event {
+            RtviEvent::Ready => self.rtvi.show(MENU),
+            RtviEvent::Joined => self.play(&PROMPT_HZ).await?,
+            RtviEvent::Audio(frame) if matches!(self.state, State::PlaysBack) => self.rtvi.send_audio(&frame).await?,
+            RtviEvent::Dtmf(key) => {
+                self.rtvi.interrupt();
+                self.handle_key(key).await?;
             }
             _ => {}
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Returns one note of 250 ms for each frequency, without a click between them.
-fn notes(hz: &[u32], rate_hz: u32) -> Vec<i16> {
-    let samples = rate_hz / 4;
-    let note = |hz: u32| {
-        (0..samples).map(move |at| {
-            let fade = (at.min(samples - at) as f32 / (samples / 20) as f32).min(1.0);
-            ((TAU * hz as f32 * at as f32 / rate_hz as f32).sin() * fade * 8_000.0) as i16
-        })
-    };
-    hz.iter().copied().flat_map(note).collect()
+    async fn handle_key(&mut self, key: char) -> Result<(), BotError> {
+        let now = Instant::now().into_std();
+        if let State::AsksForCode(collector) = &mut self.state {
+            return match collector.handle_key(key, now) {
+                Some(digits) => self.handle_code(&digits).await,
+                None => Ok(()),
+            };
+        }
+        self.state = State::Menu;
+        match key {
+            '1' => self.play(&MELODY_HZ).await,
+            '2' => {
+                self.state = State::PlaysBack;
+                self.rtvi.show("Speak, and press another key to stop.");
+                Ok(())
+            }
+            '3' => {
+                let rules = DigitRules::new(3, DIGIT_WITHIN);
+                self.state = State::AsksForCode(DigitCollector::new(rules, now));
+                self.rtvi.show("Enter three digits, or fewer and #.");
+                self.play(&CODE_PROMPT_HZ).await
+            }
+            _ => self.offer_menu().await,
+        }
+    }
+
+    async fn handle_timeout(&mut self) -> Result<(), BotError> {
+        let State::AsksForCode(collector) = &mut self.state else {
+            return Ok(());
+        };
+        match collector.handle_timeout(Instant::now().into_std()) {
+            Some(digits) => self.handle_code(&digits).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Plays the tones of a code, and returns to the menu.
+    async fn handle_code(&mut self, digits: &Digits) -> Result<(), BotError> {
+        self.state = State::Menu;
+        if digits.end == DigitsEnd::TimedOut || digits.keys.is_empty() {
+            return self.offer_menu().await;
+        }
+        self.rtvi.show(&format!("Your code is {}.", digits.keys));
+        let keys: Vec<Tone> = digits.keys.chars().filter_map(dtmf_tone).collect();
+        Ok(self.rtvi.send_audio(&tones(&keys, self.rate_hz)).await?)
+    }
+
+    async fn offer_menu(&mut self) -> Result<(), BotError> {
+        self.rtvi.show(MENU);
+        self.play(&PROMPT_HZ).await
+    }
+
+    async fn play(&mut self, notes_hz: &[f32]) -> Result<(), BotError> {
+        let notes: Vec<Tone> = notes_hz.iter().map(|hz| Tone::new(*hz, NOTE)).collect();
+        Ok(self.rtvi.send_audio(&tones(&notes, self.rate_hz)).await?)
+    }
 }
 
 fn main() -> std::process::ExitCode {

@@ -46,6 +46,7 @@
 //! - [`rtvi::Rtvi`] speaks RTVI, the protocol of Pipecat's clients and of the page. Most bots use
 //!   it.
 //! - [`Media`] is the layer below: [`Event`]s in, PCM, texts, marks and interruptions out.
+//! - [`kit`] has building blocks: collected keys, tones, WAV files.
 //! - A bot runs until it returns. It should return when its session is over.
 //!
 //! # Testing a bot
@@ -127,7 +128,7 @@ pub mod runner;
 pub mod testing;
 
 #[doc(inline)]
-pub use edge_runner_proto::config;
+pub use edge_runner_proto::{config, kit};
 
 use edge_runner_http::logging;
 use edge_runner_proto::{self as proto, aliases, features, limits};

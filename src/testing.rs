@@ -57,6 +57,7 @@ use crate::bot::{
     VideoroomArguments, WebRtcArguments, WebRtcConnection, WebSocketArguments, WebSocketConnection,
 };
 use crate::config::{Config, Secret, Transport};
+use crate::kit::{Wav, WavError};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::audio::resample::Resampler;
 
@@ -342,13 +343,13 @@ impl Call {
         true
     }
 
-    /// Sends a WAV file of 16-bit PCM: mono, or the left channel of stereo.
+    /// Sends a WAV file. The result is that of [`Call::speak`].
     ///
     /// # Errors
-    /// [`WavError`] for any other file. The result is that of [`Call::speak`].
+    /// [`WavError`] if it is not 16-bit PCM.
     pub async fn speak_wav(&mut self, file: &[u8]) -> Result<bool, WavError> {
-        let (pcm, rate_hz) = read_wav(file).ok_or(WavError)?;
-        Ok(self.speak(&pcm, rate_hz).await)
+        let wav = Wav::read(file)?;
+        Ok(self.speak(&wav.pcm, wav.rate_hz).await)
     }
 
     /// Sends frames of silence for a while, as most callers do.
@@ -567,49 +568,4 @@ async fn finished<T>(task: &JoinHandle<T>) {
 
 fn samples_of(duration: Duration, rate_hz: u32) -> usize {
     (duration.as_millis() * u128::from(rate_hz) / 1_000) as usize
-}
-
-/// The error of a file that is not a WAV file of 16-bit PCM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WavError;
-
-impl fmt::Display for WavError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a WAV file of 16-bit PCM, mono or stereo")
-    }
-}
-
-impl std::error::Error for WavError {}
-
-/// Reads the first channel of a WAV file, and its rate in Hz.
-fn read_wav(file: &[u8]) -> Option<(Vec<i16>, u32)> {
-    let mut rest = file.strip_prefix(b"RIFF")?.get(4..)?.strip_prefix(b"WAVE")?;
-    let mut format = None;
-    loop {
-        let (head, after) = rest.split_at_checked(8)?;
-        let bytes = u32::from_le_bytes(head[4..].try_into().ok()?) as usize;
-        // Programs that write WAV to a pipe leave the length at 0 or at its maximum.
-        let (chunk, after) = after.split_at(bytes.min(after.len()));
-        match &head[..4] {
-            b"fmt " => {
-                let field = |at: usize| Some(u16::from_le_bytes(chunk.get(at..at + 2)?.try_into().ok()?));
-                let rate_hz = u32::from_le_bytes(chunk.get(4..8)?.try_into().ok()?);
-                // 1 is PCM; 0xFFFE is WAVE_FORMAT_EXTENSIBLE, which is PCM at 16 bits.
-                let is_pcm = matches!(field(0)?, 1 | 0xfffe) && field(14)? == 16;
-                let channels = usize::from(field(2)?);
-                let fits = is_pcm && matches!(channels, 1 | 2) && (8_000..=48_000).contains(&rate_hz);
-                format = Some((fits.then_some(channels)?, rate_hz));
-            }
-            b"data" => {
-                let (channels, rate_hz) = format?;
-                let frames = chunk.chunks_exact(2 * channels);
-                let pcm = frames.map(|frame| i16::from_le_bytes([frame[0], frame[1]]));
-                return Some((pcm.collect(), rate_hz));
-            }
-            _ => {}
-        }
-        // Chunks are padded to even lengths.
-        rest = after.get(bytes % 2..)?;
-    }
 }

@@ -39,6 +39,7 @@ pub mod doctor;
 pub mod event;
 pub mod features;
 pub mod http;
+pub mod kit;
 pub mod limits;
 pub mod livekit;
 pub mod metrics;

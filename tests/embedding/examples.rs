@@ -87,6 +87,28 @@ async fn menu_follows_the_keys() {
     call.ended().await.expect("# hangs up");
 }
 
+/// Time passes by tokio's clock alone.
+#[tokio::test(start_paused = true)]
+async fn menu_asks_for_a_code() {
+    let twilio = Transport::from_name("telephony_a").expect("a provider");
+    let mut call = Caller::phone(twilio).call(menu::bot);
+    call.join();
+    call.hear(SECOND / 4).await;
+    call.press("3");
+    assert_eq!(call.hear(SECOND / 2).await.0.len(), 4_000, "two notes");
+    call.press("47#");
+    let (tones, _) = call.hear(SECOND / 5).await;
+    assert_eq!(tones.len(), 1_600, "a tone for each digit");
+    // Nobody presses a key: the menu is offered again.
+    call.press("3");
+    call.hear(SECOND / 2).await;
+    tokio::time::advance(SECOND * 5).await;
+    let (prompt, _) = call.hear(SECOND / 4).await;
+    assert_eq!(prompt.len(), 2_000);
+    call.press("#");
+    call.ended().await.expect("# hangs up");
+}
+
 #[tokio::test]
 async fn menu_is_shown_on_a_page() {
     let mut call = Caller::browser().call(menu::bot);
