@@ -4,6 +4,7 @@
 //!   change
 //! - [`realtime`]: the engine of a session with a speech-to-speech service; [`cascade`]: that of a
 //!   session with a recogniser, a chat model and a voice; [`report`]: what they tell
+//! - [`services`]: recognisers, chat models and voices
 //! - `functions`, `keypad`, `lifetime`, `playback`, `sound`: what engines share
 
 #[cfg(feature = "assistants")]
@@ -23,6 +24,7 @@ mod playback;
 pub mod realtime;
 pub mod report;
 pub mod service_url;
+pub mod services;
 #[cfg(feature = "assistants")]
 mod sound;
 

@@ -135,20 +135,30 @@ impl ServiceUrl {
 
     /// Tells whether a key may be sent: over TLS, or to this machine or its private network.
     pub fn may_carry_key(&self) -> bool {
-        let host = self.host();
-        let is_near = match host.parse::<IpAddr>() {
-            Ok(address) => matches!(
-                AddressScope::of(address),
-                AddressScope::Loopback | AddressScope::LinkLocal | AddressScope::Private
-            ),
-            Err(_) => host == "localhost",
-        };
-        self.is_secure || is_near
+        self.is_secure || is_near(self.host())
     }
 
     /// Returns the vendor, by the host.
     pub fn vendor(&self) -> ServiceVendor {
-        let host = self.host();
+        ServiceVendor::of_host(self.host())
+    }
+}
+
+/// Tells whether a host is this machine or in its private network, as far as its name or address
+/// tells.
+pub(super) fn is_near(host: &str) -> bool {
+    match host.parse::<IpAddr>() {
+        Ok(address) => matches!(
+            AddressScope::of(address),
+            AddressScope::Loopback | AddressScope::LinkLocal | AddressScope::Private
+        ),
+        Err(_) => host == "localhost",
+    }
+}
+
+impl ServiceVendor {
+    /// Returns the vendor of a host in lower case.
+    pub(super) fn of_host(host: &str) -> Self {
         if host == "api.openai.com" {
             ServiceVendor::OpenAi
         } else if host.ends_with(".openai.azure.com") || host.ends_with(".cognitiveservices.azure.com") {
@@ -159,9 +169,7 @@ impl ServiceUrl {
             ServiceVendor::Other
         }
     }
-}
 
-impl ServiceVendor {
     /// Returns the dialect that the vendor speaks.
     pub fn dialect(self) -> Dialect {
         match self {

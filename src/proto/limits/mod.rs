@@ -12,6 +12,7 @@ mod http;
 mod moq;
 mod rooms;
 mod runner;
+mod services;
 mod sockets;
 mod webrtc;
 
@@ -23,6 +24,7 @@ pub use http::*;
 pub use moq::*;
 pub use rooms::*;
 pub use runner::*;
+pub use services::*;
 pub use sockets::*;
 pub use webrtc::*;
 

@@ -1,0 +1,256 @@
+//! Chat completions, streamed: the request, and a reader of the chunks.
+//!
+//! In: messages and functions; then the data of each server-sent event. Out: the request as JSON;
+//! then text to speak, and at the end calls of functions and the token count. Reasoning is never
+//! text: neither `reasoning` and `reasoning_content` nor what stands between `<think>` and
+//! `</think>`. A stream without `finish_reason` is a failure, since some servers end an answer that
+//! way when the model fails. Source: the types of the Python library `openai`, and the sources of
+//! Ollama, llama.cpp and vLLM.
+
+mod reasoning;
+
+use serde_json::{Map, Value, json};
+
+use self::reasoning::ReasoningFilter;
+use super::failure::ServiceFailure;
+use crate::assistant::beginning;
+use crate::assistant::report::TokenUsage;
+use crate::limits::{CHAT_CALLS_BYTES_MAX, CHAT_CALLS_MAX, CHAT_TEXT_BYTES_MAX};
+
+/// What every request to a model contains.
+#[derive(Clone, Default)]
+pub struct ChatSettings {
+    pub model: String,
+    pub tokens_max: Option<u32>,
+    /// Whether the limit is called `max_completion_tokens`, as the newest models want, and not
+    /// `max_tokens`.
+    pub uses_completion_tokens: bool,
+    pub temperature: Option<f64>,
+    /// Further fields. They cannot replace those above, the messages and the functions.
+    pub extra: Map<String, Value>,
+}
+
+/// Returns the body of a request. `messages` are in the shape of the API, `tools` are flat
+/// functions as the realtime API has them: `name`, `description`, `parameters`.
+pub fn request_body(settings: &ChatSettings, messages: Vec<Value>, tools: &[Value]) -> Value {
+    let mut body = settings.extra.clone();
+    body.insert("model".to_owned(), settings.model.as_str().into());
+    body.insert("messages".to_owned(), messages.into());
+    body.insert("stream".to_owned(), true.into());
+    body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    if let Some(tokens) = settings.tokens_max {
+        let name = match settings.uses_completion_tokens {
+            true => "max_completion_tokens",
+            false => "max_tokens",
+        };
+        body.insert(name.to_owned(), tokens.into());
+    }
+    if let Some(temperature) = settings.temperature {
+        body.insert("temperature".to_owned(), temperature.into());
+    }
+    if !tools.is_empty() {
+        let tools: Vec<Value> = tools.iter().map(nested_tool).collect();
+        body.insert("tools".to_owned(), tools.into());
+    }
+    Value::Object(body)
+}
+
+fn nested_tool(flat: &Value) -> Value {
+    let mut function = flat.clone();
+    if let Value::Object(fields) = &mut function {
+        fields.remove("type");
+    }
+    json!({"type": "function", "function": function})
+}
+
+/// A call of a function, with its arguments as JSON text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChatCall {
+    pub call_id: String,
+    pub name: String,
+    pub arguments: String,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChatEnd {
+    Complete,
+    /// By a limit of length, or by the service's filter.
+    CutOff,
+}
+
+/// A whole answer, but for its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChatOutcome {
+    /// The rest of the text.
+    pub text: String,
+    pub calls: Vec<ChatCall>,
+    pub end: ChatEnd,
+    pub usage: TokenUsage,
+}
+
+/// Reads one answer.
+#[derive(Debug, Default)]
+pub struct ChatReader {
+    reasoning: ReasoningFilter,
+    calls: Vec<IndexedCall>,
+    text_bytes: usize,
+    call_bytes: usize,
+    end: Option<ChatEnd>,
+    usage: TokenUsage,
+    is_done: bool,
+}
+
+/// A call whose pieces arrive under an index.
+#[derive(Debug, Default)]
+struct IndexedCall {
+    index: u64,
+    call: ChatCall,
+}
+
+impl ChatReader {
+    /// Reads the data of an event, and appends its text.
+    ///
+    /// # Errors
+    /// [`ServiceFailure`] if the service reports an error, or the data is no chunk.
+    pub fn read(&mut self, data: &str, text: &mut String) -> Result<(), ServiceFailure> {
+        if data.trim() == "[DONE]" {
+            self.is_done = true;
+        }
+        if self.is_done {
+            return Ok(());
+        }
+        let chunk: Value = serde_json::from_str(data).map_err(|_| ServiceFailure::Malformed("a chunk is no JSON"))?;
+        if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
+            return Err(ServiceFailure::of_error(error));
+        }
+        if chunk.get("object").and_then(Value::as_str) == Some("error") {
+            return Err(ServiceFailure::of_error(&chunk));
+        }
+        if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
+            self.usage = token_usage(usage);
+        }
+        // The chunk with the usage has no choice.
+        let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) else {
+            return Ok(());
+        };
+        let delta = choice.get("delta").unwrap_or(&Value::Null);
+        if let Some(content) = delta.get("content").and_then(Value::as_str) {
+            self.read_content(content, text);
+        }
+        if let Some(calls) = delta.get("tool_calls").and_then(Value::as_array) {
+            for call in calls {
+                self.read_call(call)?;
+            }
+        }
+        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+            self.end(match reason {
+                "length" | "content_filter" => ChatEnd::CutOff,
+                _ => ChatEnd::Complete,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns whether nothing of the answer is missing.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Returns the rest at the end of the stream.
+    ///
+    /// # Errors
+    /// [`ServiceFailure::CutShort`] if the answer is not complete.
+    pub fn finish(self) -> Result<ChatOutcome, ServiceFailure> {
+        let end = self.end.ok_or(ServiceFailure::CutShort)?;
+        Ok(ChatOutcome {
+            text: self.reasoning.finish(),
+            calls: self.calls.into_iter().map(|indexed| indexed.call).collect(),
+            end,
+            usage: self.usage,
+        })
+    }
+
+    fn end(&mut self, end: ChatEnd) {
+        // A second reason does not make a cut answer complete.
+        self.end.get_or_insert(end);
+    }
+
+    fn read_content(&mut self, content: &str, text: &mut String) {
+        let before = text.len();
+        self.reasoning.push(content, text);
+        let left = CHAT_TEXT_BYTES_MAX - self.text_bytes;
+        let kept = beginning(&text[before..], left).len();
+        if before + kept < text.len() {
+            text.truncate(before + kept);
+            self.end = Some(ChatEnd::CutOff);
+            self.is_done = true;
+        }
+        self.text_bytes += kept;
+    }
+
+    fn read_call(&mut self, piece: &Value) -> Result<(), ServiceFailure> {
+        let function = piece.get("function").unwrap_or(&Value::Null);
+        let field = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (call_id, name) = (field(piece, "id"), field(function, "name"));
+        let arguments = match function.get("arguments") {
+            Some(Value::String(text)) => text.clone(),
+            // Some servers send an object.
+            Some(arguments @ Value::Object(_)) => arguments.to_string(),
+            _ => String::new(),
+        };
+        self.call_bytes += call_id.len() + name.len() + arguments.len();
+        if self.call_bytes > CHAT_CALLS_BYTES_MAX {
+            return Err(ServiceFailure::Malformed("its function calls are too long"));
+        }
+        let index = piece.get("index").and_then(Value::as_u64);
+        // Without an index a new identifier begins a new call.
+        let known = self.calls.iter().position(|known| match index {
+            Some(index) => known.index == index && (call_id.is_empty() || known.call.call_id == call_id),
+            None => !call_id.is_empty() && known.call.call_id == call_id,
+        });
+        let known = match (known, index) {
+            (None, None) if call_id.is_empty() && name.is_empty() => self.calls.len().checked_sub(1),
+            (known, _) => known,
+        };
+        let at = match known {
+            Some(at) => at,
+            None if self.calls.len() == CHAT_CALLS_MAX => {
+                return Err(ServiceFailure::Malformed("it calls too many functions"));
+            }
+            None => {
+                let index = index.unwrap_or(self.calls.len() as u64);
+                self.calls.push(IndexedCall {
+                    index,
+                    call: ChatCall::default(),
+                });
+                self.calls.len() - 1
+            }
+        };
+        let call = &mut self.calls[at].call;
+        if call.call_id.is_empty() {
+            call.call_id = call_id;
+        }
+        if call.name.is_empty() {
+            call.name = name;
+        }
+        call.arguments.push_str(&arguments);
+        Ok(())
+    }
+}
+
+fn token_usage(usage: &Value) -> TokenUsage {
+    let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let cached = usage
+        .get("prompt_tokens_details")
+        .map(|details| number(details, "cached_tokens"));
+    TokenUsage {
+        input: number(usage, "prompt_tokens"),
+        output: number(usage, "completion_tokens"),
+        cached: cached.unwrap_or_default(),
+        total: number(usage, "total_tokens"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
