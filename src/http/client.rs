@@ -35,7 +35,8 @@ use edge_runner_proto::server::rest::{RestMethod, RestRequest};
 
 use crate::common::lock;
 
-const USER_AGENT_NAME: &str = concat!("edge-runner/", env!("CARGO_PKG_VERSION"));
+/// The value of the `User-Agent` header.
+pub const USER_AGENT_NAME: &str = concat!("edge-runner/", env!("CARGO_PKG_VERSION"));
 
 /// A provider's response.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use self::reasoning::ReasoningFilter;
 use super::failure::ServiceFailure;
 use crate::assistant::beginning;
+use crate::assistant::cascade::{ChatCall, ChatEnd, ChatRequest};
 use crate::assistant::report::TokenUsage;
 use crate::limits::{CHAT_CALLS_BYTES_MAX, CHAT_CALLS_MAX, CHAT_TEXT_BYTES_MAX};
 
@@ -25,17 +26,15 @@ pub struct ChatSettings {
     /// Whether the limit is called `max_completion_tokens`, as the newest models want, and not
     /// `max_tokens`.
     pub uses_completion_tokens: bool,
-    pub temperature: Option<f64>,
     /// Further fields. They cannot replace those above, the messages and the functions.
     pub extra: Map<String, Value>,
 }
 
-/// Returns the body of a request. `messages` are in the shape of the API, `tools` are flat
-/// functions as the realtime API has them: `name`, `description`, `parameters`.
-pub fn request_body(settings: &ChatSettings, messages: Vec<Value>, tools: &[Value]) -> Value {
+/// Returns the body of a request.
+pub fn request_body(settings: &ChatSettings, request: ChatRequest) -> Value {
     let mut body = settings.extra.clone();
     body.insert("model".to_owned(), settings.model.as_str().into());
-    body.insert("messages".to_owned(), messages.into());
+    body.insert("messages".to_owned(), request.messages.into());
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({"include_usage": true}));
     if let Some(tokens) = settings.tokens_max {
@@ -45,38 +44,13 @@ pub fn request_body(settings: &ChatSettings, messages: Vec<Value>, tools: &[Valu
         };
         body.insert(name.to_owned(), tokens.into());
     }
-    if let Some(temperature) = settings.temperature {
+    if let Some(temperature) = request.temperature {
         body.insert("temperature".to_owned(), temperature.into());
     }
-    if !tools.is_empty() {
-        let tools: Vec<Value> = tools.iter().map(nested_tool).collect();
-        body.insert("tools".to_owned(), tools.into());
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), request.tools.into());
     }
     Value::Object(body)
-}
-
-fn nested_tool(flat: &Value) -> Value {
-    let mut function = flat.clone();
-    if let Value::Object(fields) = &mut function {
-        fields.remove("type");
-    }
-    json!({"type": "function", "function": function})
-}
-
-/// A call of a function, with its arguments as JSON text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChatCall {
-    pub call_id: String,
-    pub name: String,
-    pub arguments: String,
-}
-
-/// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChatEnd {
-    Complete,
-    /// By a limit of length, or by the service's filter.
-    CutOff,
 }
 
 /// A whole answer, but for its text.
@@ -102,7 +76,7 @@ pub struct ChatReader {
 }
 
 /// A call whose pieces arrive under an index.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct IndexedCall {
     index: u64,
     call: ChatCall,
@@ -220,10 +194,12 @@ impl ChatReader {
             }
             None => {
                 let index = index.unwrap_or(self.calls.len() as u64);
-                self.calls.push(IndexedCall {
-                    index,
-                    call: ChatCall::default(),
-                });
+                let call = ChatCall {
+                    call_id: String::new(),
+                    name: String::new(),
+                    arguments: String::new(),
+                };
+                self.calls.push(IndexedCall { index, call });
                 self.calls.len() - 1
             }
         };

@@ -104,7 +104,8 @@ impl ServiceEndpoint {
         ServiceVendor::of_host(self.host())
     }
 
-    /// Tells whether speech stays on this machine or in a private network, as far as the host tells.
+    /// Tells whether the service is on this machine or in a private network, as far as its host
+    /// tells.
     pub fn is_near(&self) -> bool {
         is_near(self.host())
     }

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::failure::ServiceFailure;
 use super::speech::wav_header;
-use super::wyoming::RECOGNIZER_RATE_HZ;
 use crate::assistant::beginning;
+use crate::assistant::cascade::RECOGNIZER_RATE_HZ;
 use crate::limits::TRANSCRIPT_BYTES_MAX;
 
 /// What every request to a recogniser contains.

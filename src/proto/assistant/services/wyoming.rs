@@ -9,10 +9,8 @@
 use bytes::{Buf as _, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
+use crate::assistant::cascade::RECOGNIZER_RATE_HZ;
 use crate::limits::{WYOMING_DATA_BYTES_MAX, WYOMING_LINE_BYTES_MAX, WYOMING_PAYLOAD_BYTES_MAX};
-
-/// The rate of the audio that recognisers receive.
-pub const RECOGNIZER_RATE_HZ: u32 = 16_000;
 
 /// An event of a service.
 #[derive(Clone, Debug, PartialEq)]

@@ -27,31 +27,33 @@ fn end(reason: &str) -> Value {
 #[test]
 fn a_request_has_the_settings_and_no_more() {
     let messages = vec![json!({"role": "user", "content": "Hello"})];
+    let mut request = ChatRequest {
+        messages: messages.clone(),
+        tools: Vec::new(),
+        temperature: None,
+    };
     let mut settings = ChatSettings {
         model: "m".to_owned(),
         ..ChatSettings::default()
     };
     assert_eq!(
-        request_body(&settings, messages.clone(), &[]),
+        request_body(&settings, request.clone()),
         json!({"model": "m", "messages": messages, "stream": true, "stream_options": {"include_usage": true}})
     );
     settings.tokens_max = Some(300);
-    settings.temperature = Some(0.5);
-    settings.extra = json!({"stream": false, "model": "x", "keep_alive": "1h"})
-        .as_object()
-        .expect("an object")
-        .clone();
-    let tool = json!({"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}});
-    let body = request_body(&settings, messages, &[tool]);
+    let extra = json!({"stream": false, "model": "x", "keep_alive": "1h"});
+    settings.extra = extra.as_object().expect("an object").clone();
+    request.temperature = Some(0.5);
+    request.tools = vec![json!({"type": "function", "function": {"name": "f"}})];
+    let body = request_body(&settings, request.clone());
     assert_eq!(
         (&body["model"], &body["stream"], &body["keep_alive"]),
         (&json!("m"), &json!(true), &json!("1h"))
     );
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(300), &json!(0.5)));
-    let function = json!({"name": "f", "description": "d", "parameters": {"type": "object"}});
-    assert_eq!(body["tools"], json!([{"type": "function", "function": function}]));
+    assert_eq!(body["tools"], json!(request.tools));
     settings.uses_completion_tokens = true;
-    let body = request_body(&settings, Vec::new(), &[]);
+    let body = request_body(&settings, request);
     assert_eq!(
         (body.get("max_tokens"), &body["max_completion_tokens"]),
         (None, &json!(300))

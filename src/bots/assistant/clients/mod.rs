@@ -1,0 +1,152 @@
+//! The clients of the services of the bot `cascade`.
+//!
+//! - [`recognizer`]: speech to text; [`chat_model`]: texts to text; [`synthesizer`]: text to speech
+//! - `http_exchange`, `wyoming_stream`: their connections
+//!
+//! Each request is a [`ServiceSession`], which works while its owner waits for the next event.
+//! Dropping it closes the connection: that is how a request is cancelled. Formats and classes of
+//! failures are in `proto::assistant::services`.
+
+pub mod chat_model;
+mod http_exchange;
+pub mod recognizer;
+pub mod synthesizer;
+mod wyoming_stream;
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::io::rest::RestError;
+use crate::limits::{SERVICE_FIRST_BYTE_COLD, SERVICE_FIRST_BYTE_WARM, SERVICE_SILENCE};
+use crate::proto::assistant::services::failure::{ServiceFailure, ServiceStep};
+
+/// Events that wait for their owner. Beyond them the service is not read.
+const EVENTS_MAX: usize = 32;
+
+type Work<E> = Pin<Box<dyn Future<Output = Result<E, ServiceFailure>> + Send>>;
+
+/// One request to a service.
+pub struct ServiceSession<E> {
+    /// Until the request is over. Its result is the last event.
+    work: Option<Work<E>>,
+    last: Option<Result<E, ServiceFailure>>,
+    events: mpsc::Receiver<E>,
+}
+
+impl<E: Send + 'static> ServiceSession<E> {
+    fn new<F>(work: impl FnOnce(mpsc::Sender<E>) -> F) -> Self
+    where
+        F: Future<Output = Result<E, ServiceFailure>> + Send + 'static,
+    {
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        ServiceSession {
+            work: Some(Box::pin(work(sender))),
+            last: None,
+            events,
+        }
+    }
+
+    /// Returns the next event; after the last one it waits for ever. Loses nothing when dropped.
+    ///
+    /// # Errors
+    /// [`ServiceFailure`] as the last event.
+    pub async fn recv(&mut self) -> Result<E, ServiceFailure> {
+        loop {
+            if let Ok(event) = self.events.try_recv() {
+                return Ok(event);
+            }
+            if let Some(last) = self.last.take() {
+                return last;
+            }
+            let Some(work) = &mut self.work else {
+                return pending().await;
+            };
+            tokio::select! {
+                biased;
+                Some(event) = self.events.recv() => return Ok(event),
+                outcome = work => {
+                    self.work = None;
+                    self.last = Some(outcome);
+                }
+            }
+        }
+    }
+}
+
+/// Sends an event. A session without an owner is dropped, and this future with it.
+async fn tell<E>(events: &mpsc::Sender<E>, event: E) {
+    let _ = events.send(event).await;
+}
+
+/// Whether a service has answered before: the first time it may load its model.
+#[derive(Clone, Debug, Default)]
+struct Warmth(Arc<AtomicBool>);
+
+impl Warmth {
+    fn limit(&self) -> Duration {
+        match self.0.load(Ordering::Relaxed) {
+            true => SERVICE_FIRST_BYTE_WARM,
+            false => SERVICE_FIRST_BYTE_COLD,
+        }
+    }
+}
+
+/// The time limits of one answer.
+struct AnswerClock {
+    warmth: Warmth,
+    deadline: Instant,
+    has_begun: bool,
+}
+
+impl AnswerClock {
+    /// Starts when the request is sent.
+    fn start(warmth: Warmth) -> Self {
+        AnswerClock {
+            deadline: Instant::now() + warmth.limit(),
+            warmth,
+            has_begun: false,
+        }
+    }
+
+    /// Waits for a step of the answer.
+    async fn within<T>(&self, step: impl Future<Output = T>) -> Result<T, ServiceFailure> {
+        timeout_at(self.deadline, step).await.map_err(|_| {
+            self.warmth.0.store(true, Ordering::Relaxed);
+            ServiceFailure::TimedOut(match self.has_begun {
+                true => ServiceStep::Continue,
+                false => ServiceStep::Begin,
+            })
+        })
+    }
+
+    /// The service has sent a part of its answer.
+    fn handle_progress(&mut self) {
+        self.warmth.0.store(true, Ordering::Relaxed);
+        self.has_begun = true;
+        self.handle_pause();
+    }
+
+    /// The time that the owner of the session took does not count.
+    fn handle_pause(&mut self) {
+        if self.has_begun {
+            self.deadline = Instant::now() + SERVICE_SILENCE;
+        }
+    }
+}
+
+/// Classifies a failure to connect.
+fn connect_failure(error: RestError) -> ServiceFailure {
+    match error {
+        RestError::Request(why) => ServiceFailure::Unsendable(why),
+        RestError::NoCertificates { .. } | RestError::Certificate { .. } => {
+            ServiceFailure::Certificate(error.to_string())
+        }
+        _ => ServiceFailure::NoRoute(error.to_string()),
+    }
+}
