@@ -1,5 +1,5 @@
-//! A telephone menu by keypad, as a state machine: 1 plays a melody, 2 plays the caller back, 3 asks
-//! for a code of three digits and plays their tones, `#` hangs up.
+//! A telephone menu by keypad, as a state machine: 1 plays a melody, 2 plays the caller back, 3
+//! asks for a code of three digits and plays their tones, `#` hangs up.
 //!
 //! 1. `cargo run --release --example menu -- -t telephony_a --proxy example.ngrok.app`
 //! 2. Set `https://example.ngrok.app/` as the voice webhook of your number.
@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use edge_runner::kit::{DigitCollector, DigitRules, Digits, DigitsEnd, Tone, dtmf_tone, tones};
+use edge_runner::kit::{DigitCollector, DigitRules, Digits, DigitsEnd, ToneSegment, dtmf_tone, tones};
 use edge_runner::rtvi::{Rtvi, RtviEvent};
 use edge_runner::{Audio, BotError, RunnerArguments};
 use tokio::time::{Instant, sleep_until};
@@ -127,7 +127,7 @@ impl Menu {
             return self.offer_menu().await;
         }
         self.rtvi.show(&format!("Your code is {}.", digits.keys));
-        let keys: Vec<Tone> = digits.keys.chars().filter_map(dtmf_tone).collect();
+        let keys: Vec<ToneSegment> = digits.keys.chars().filter_map(dtmf_tone).collect();
         Ok(self.rtvi.send_audio(&tones(&keys, self.rate_hz)).await?)
     }
 
@@ -137,7 +137,7 @@ impl Menu {
     }
 
     async fn play(&mut self, notes_hz: &[f32]) -> Result<(), BotError> {
-        let notes: Vec<Tone> = notes_hz.iter().map(|hz| Tone::new(*hz, NOTE)).collect();
+        let notes: Vec<ToneSegment> = notes_hz.iter().map(|hz| ToneSegment::new(*hz, NOTE)).collect();
         Ok(self.rtvi.send_audio(&tones(&notes, self.rate_hz)).await?)
     }
 }

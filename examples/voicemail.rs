@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
-use edge_runner::kit::{Tone, tones, write_wav};
+use edge_runner::kit::{ToneSegment, tones, write_wav};
 use edge_runner::{Audio, BotError, Event, RunnerArguments};
 
 const RATE_HZ: u32 = 16_000;
@@ -30,7 +30,9 @@ pub async fn record(mut args: RunnerArguments, folder: &Path) -> Result<(), BotE
     while let Some(event) = media.recv().await {
         match event {
             Event::Joined => {
-                media.send_audio(&tones(&[Tone::new(880.0, BEEP)], RATE_HZ)).await?;
+                media
+                    .send_audio(&tones(&[ToneSegment::new(880.0, BEEP)], RATE_HZ))
+                    .await?;
                 media.mark("beep")?;
             }
             // The beep has been played, so the message begins here.

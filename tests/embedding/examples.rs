@@ -99,7 +99,7 @@ async fn menu_asks_for_a_code() {
     call.press("47#");
     let (tones, _) = call.hear(SECOND / 5).await;
     assert_eq!(tones.len(), 1_600, "a tone for each digit");
-    // Nobody presses a key: the menu is offered again.
+    // Without a key the menu is offered again.
     call.press("3");
     call.hear(SECOND / 2).await;
     tokio::time::advance(SECOND * 5).await;

@@ -8,5 +8,5 @@ mod tones;
 mod wav;
 
 pub use digits::{DigitCollector, DigitRules, Digits, DigitsEnd};
-pub use tones::{TONE_GAP, TONE_LENGTH, Tone, dtmf_tone, tones};
+pub use tones::{TONE_GAP, TONE_LENGTH, ToneSegment, dtmf_tone, tones};
 pub use wav::{Wav, WavError, write_wav};

@@ -20,7 +20,7 @@ const KEYPAD: &str = "123A456B789C*0#D";
 
 /// A sound of one or two frequencies, or silence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tone {
+pub struct ToneSegment {
     /// Hertz; 0 is silence.
     pub hz: f32,
     /// A second frequency in hertz; 0 is none.
@@ -28,10 +28,10 @@ pub struct Tone {
     pub length: Duration,
 }
 
-impl Tone {
+impl ToneSegment {
     /// Returns a tone of one frequency.
     pub fn new(hz: f32, length: Duration) -> Self {
-        Tone {
+        ToneSegment {
             hz,
             second_hz: 0.0,
             length,
@@ -40,14 +40,14 @@ impl Tone {
 
     /// Returns silence.
     pub fn silence(length: Duration) -> Self {
-        Tone::new(0.0, length)
+        ToneSegment::new(0.0, length)
     }
 }
 
 /// Returns the tone of a key: `0` to `9`, `*`, `#`, and `A` to `D`. `None` for any other character.
-pub fn dtmf_tone(key: char) -> Option<Tone> {
+pub fn dtmf_tone(key: char) -> Option<ToneSegment> {
     let at = KEYPAD.find(key.to_ascii_uppercase())?;
-    Some(Tone {
+    Some(ToneSegment {
         hz: ROWS_HZ[at / 4],
         second_hz: COLUMNS_HZ[at % 4],
         length: TONE_LENGTH,
@@ -58,12 +58,12 @@ pub fn dtmf_tone(key: char) -> Option<Tone> {
 ///
 /// ```
 /// use std::time::Duration;
-/// # use edge_runner_proto::kit::{Tone, tones};
+/// # use edge_runner_proto::kit::{ToneSegment, tones};
 ///
-/// let notes = [523.0, 659.0, 784.0].map(|hz| Tone::new(hz, Duration::from_millis(250)));
+/// let notes = [523.0, 659.0, 784.0].map(|hz| ToneSegment::new(hz, Duration::from_millis(250)));
 /// assert_eq!(tones(&notes, 16_000).len(), 12_000);
 /// ```
-pub fn tones(tones: &[Tone], rate_hz: u32) -> Vec<i16> {
+pub fn tones(tones: &[ToneSegment], rate_hz: u32) -> Vec<i16> {
     let samples = |time: Duration| (time.as_secs_f64() * f64::from(rate_hz)).round() as usize;
     let mut pcm = Vec::with_capacity(tones.iter().map(|tone| samples(tone.length)).sum());
     for tone in tones {
@@ -109,7 +109,11 @@ mod tests {
     fn tones_follow_each_other_without_clicks() {
         let gap = Duration::from_millis(50);
         let pcm = tones(
-            &[Tone::new(440.0, gap), Tone::silence(gap), Tone::new(880.0, gap)],
+            &[
+                ToneSegment::new(440.0, gap),
+                ToneSegment::silence(gap),
+                ToneSegment::new(880.0, gap),
+            ],
             16_000,
         );
         assert_eq!(pcm.len(), 2_400);
@@ -126,7 +130,10 @@ mod tests {
     #[test]
     fn the_shortest_tones_have_no_samples() {
         assert!(tones(&[], 8_000).is_empty());
-        assert!(tones(&[Tone::new(440.0, Duration::ZERO)], 8_000).is_empty());
-        assert_eq!(tones(&[Tone::new(440.0, Duration::from_micros(125))], 8_000), [0_i16]);
+        assert!(tones(&[ToneSegment::new(440.0, Duration::ZERO)], 8_000).is_empty());
+        assert_eq!(
+            tones(&[ToneSegment::new(440.0, Duration::from_micros(125))], 8_000),
+            [0_i16]
+        );
     }
 }

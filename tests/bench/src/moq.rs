@@ -1,7 +1,8 @@
 //! Calls over QUIC with the echo bot, in serve mode.
 //!
 //! The callers are those of the tests: the library's own link and peer, each in a thread of this
-//! process, so their CPU is not counted. Speech, times and percentiles are those of the WebRTC rows.
+//! process, so their CPU is not counted. Speech, times and percentiles are those of the WebRTC
+//! rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
