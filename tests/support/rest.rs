@@ -6,7 +6,7 @@
 //! as the runner sends them. Standard library only, so that it shares no bug with the client of the
 //! runner.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -79,7 +79,7 @@ impl Rest {
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
-                if let Some(request) = read(&stream) {
+                if let Some(request) = read_from(&stream) {
                     // Recorded before the answer, so a test that sees an effect of the answer can
                     // see the request.
                     let says = {
@@ -122,9 +122,13 @@ impl Drop for Rest {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<RecordedRequest> {
+fn read_from(stream: &TcpStream) -> Option<RecordedRequest> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    let mut lines = BufReader::new(stream);
+    read(&mut BufReader::new(stream))
+}
+
+/// Reads one request.
+pub fn read(lines: &mut impl BufRead) -> Option<RecordedRequest> {
     let mut line = || {
         let mut text = String::new();
         lines.read_line(&mut text).ok().map(|_| text.trim_end().to_owned())
