@@ -150,3 +150,6 @@ fn connect_failure(error: RestError) -> ServiceFailure {
         _ => ServiceFailure::NoRoute(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;
