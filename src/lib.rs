@@ -46,7 +46,7 @@
 //! - [`rtvi::Rtvi`] speaks RTVI, the protocol of Pipecat's clients and of the page. Most bots use
 //!   it.
 //! - [`Media`] is the layer below: [`Event`]s in, PCM, texts, marks and interruptions out.
-//! - [`kit`] has building blocks: collected keys, tones, WAV files.
+//! - [`kit`] has building blocks: turns of the caller, sentences, collected keys, tones, WAV files.
 //! - A bot runs until it returns. It should return when its session is over.
 //!
 //! # Testing a bot

@@ -6,7 +6,7 @@
 //! The body of `/start` may contain `{"greeting": false}`.
 
 mod sound;
-mod turn_detector;
+mod utterance_detector;
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -18,10 +18,11 @@ use tokio::time::sleep_until;
 
 use crate::bot::{Audio, BotError, RunnerArguments};
 use crate::config::Transport;
+use crate::kit::SpeechDetector;
 use crate::limits::{PARROT_LEVEL_INTERVAL, PARROT_SPOKEN_MIN};
 use crate::proto::audio::vad::Vad;
 use crate::rtvi::{ClientMessage, Measure, Metrics, Rtvi, RtviEvent};
-use turn_detector::{SpeechDetector, TurnDetector, TurnEvent, Utterance};
+use utterance_detector::{Utterance, UtteranceDetector, UtteranceEvent};
 
 /// 16 kHz suffices for speech, and is the caller's rate in RTVI clients.
 const RATE_HZ: u32 = 16_000;
@@ -53,12 +54,6 @@ pub async fn parrot(mut args: RunnerArguments) -> Result<(), BotError> {
     }
 }
 
-impl SpeechDetector for Vad {
-    fn is_speech(&mut self, pcm: &[i16]) -> bool {
-        Vad::hears_speech(self, pcm)
-    }
-}
-
 /// Returns the time of tokio's clock, which tests can advance.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
@@ -84,7 +79,7 @@ struct Playback {
 
 struct Parrot<E> {
     rtvi: Rtvi,
-    turn_detector: TurnDetector<E>,
+    detector: UtteranceDetector<E>,
     speech: Option<SpeechFuture>,
     playback: Option<Playback>,
     embedded: bool,
@@ -106,7 +101,7 @@ impl<E: SpeechDetector> Parrot<E> {
     fn new(rtvi: Rtvi, args: &RunnerArguments, detector: E, now: Instant) -> Self {
         Parrot {
             rtvi,
-            turn_detector: TurnDetector::new(detector, RATE_HZ),
+            detector: UtteranceDetector::new(detector, RATE_HZ),
             speech: None,
             playback: None,
             embedded: args.webrtc_connection().is_ok_and(|connection| connection.embedded),
@@ -159,7 +154,7 @@ impl<E: SpeechDetector> Parrot<E> {
                 }
             }
             RtviEvent::Lost => {
-                if self.turn_detector.reset() {
+                if self.detector.reset() {
                     self.rtvi.user_stopped_speaking();
                 }
                 if self.playback.is_some() {
@@ -188,14 +183,14 @@ impl<E: SpeechDetector> Parrot<E> {
         let moving = self.playback.is_some() || self.sent_levels != (0.0, 0.0);
         let levels = (moving && !self.embedded).then_some(self.next_levels_at);
         let quiet = self.last_active + self.idle_timeout;
-        [self.turn_detector.poll_timeout(), levels]
+        [self.detector.poll_timeout(), levels]
             .into_iter()
             .flatten()
             .fold(quiet, Instant::min)
     }
 
     fn handle_timeout(&mut self, now: Instant) -> ControlFlow<()> {
-        if let Some(turn) = self.turn_detector.handle_timeout(now) {
+        if let Some(turn) = self.detector.handle_timeout(now) {
             self.handle_turn(turn, now);
         }
         self.send_levels(now);
@@ -215,25 +210,25 @@ impl<E: SpeechDetector> Parrot<E> {
 
     fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         self.peak_level = self.peak_level.max(sound::level(pcm));
-        if let Some(turn) = self.turn_detector.handle_audio(pcm, self.playback.is_some(), now) {
+        if let Some(turn) = self.detector.handle_audio(pcm, self.playback.is_some(), now) {
             self.handle_turn(turn, now);
         }
-        if self.turn_detector.is_in_turn() {
+        if self.detector.is_in_turn() {
             self.last_active = now;
         }
         self.send_levels(now);
     }
 
-    fn handle_turn(&mut self, turn: TurnEvent, now: Instant) {
+    fn handle_turn(&mut self, turn: UtteranceEvent, now: Instant) {
         self.last_active = now;
         match turn {
-            TurnEvent::Started => {
+            UtteranceEvent::Started => {
                 self.rtvi.user_started_speaking();
                 if self.playback.is_some() {
                     self.stop();
                 }
             }
-            TurnEvent::Ended(utterance) => {
+            UtteranceEvent::Ended(utterance) => {
                 self.rtvi.user_stopped_speaking();
                 if utterance.spoken >= PARROT_SPOKEN_MIN {
                     self.repeat(utterance, now);

@@ -1,12 +1,17 @@
-//! Building blocks for bots: collected keys, tones, and WAV files.
+//! Building blocks for bots: turns of the caller, sentences, collected keys, tones, and WAV files.
 //!
 //! Each is a plain value without I/O and without a clock of its own: keys, samples and times go in,
 //! decisions and samples come out. PCM is 16-bit mono.
 
 mod digits;
+mod sentences;
 mod tones;
+mod turns;
 mod wav;
 
+pub use crate::audio::vad::Vad;
 pub use digits::{DigitCollector, DigitRules, Digits, DigitsEnd};
+pub use sentences::{SENTENCE_BYTES_MAX, SentenceSplitter, sentence_end};
 pub use tones::{TONE_GAP, TONE_LENGTH, ToneSegment, dtmf_tone, tones};
+pub use turns::{EndedTurn, SpeechDetector, TurnBoundary, TurnDetector, TurnRules};
 pub use wav::{Wav, WavError, write_wav};

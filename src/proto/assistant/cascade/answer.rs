@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use super::sentence_splitter::SentenceSplitter;
 use crate::assistant::beginning;
+use crate::kit::SentenceSplitter;
 
 /// Sentences with speech at once: the one that is heard, and the next.
 const AHEAD_MAX: usize = 2;

@@ -11,10 +11,8 @@
 //! dropped with the first recognised word, and goes on with its next sentence without one.
 
 mod answer;
-mod caller_turns;
 mod chat_history;
 mod recognitions;
-mod sentence_splitter;
 mod services;
 
 use std::collections::VecDeque;
@@ -32,9 +30,9 @@ use super::playback::SpeechPlayback;
 use super::report::{AssistantCount, CallProfile, ClientReport, EndReason, ErrorClass, ResponseStatus, SpeechMark};
 use super::sound;
 use crate::audio::rate_converter::RateConverter;
+use crate::kit::{TurnBoundary, TurnDetector, TurnRules};
 use crate::rtvi::TextOptions;
 use answer::{Answer, SpeechState};
-use caller_turns::{CallerTurns, TurnBoundary};
 use chat_history::ChatHistory;
 use recognitions::Recognitions;
 
@@ -138,7 +136,7 @@ pub struct Cascade {
     sentences: u32,
     has_joined: bool,
     greeting_due: bool,
-    turns: CallerTurns,
+    turns: TurnDetector,
     recognitions: Recognitions,
     /// The recogniser that hears the caller, and audio that waits for a piece to be full.
     hearing: Option<u64>,
@@ -173,6 +171,10 @@ impl Cascade {
     /// Creates a session.
     pub fn new(config: Arc<AssistantConfig>, profile: CallProfile, body: BodyOptions, now: Instant) -> Self {
         let declared = functions::declared(&config.cascade.tools, &body.tools, profile.is_telephone);
+        let rules = TurnRules {
+            pause: config.cascade.end_of_turn,
+            ..TurnRules::default()
+        };
         Cascade {
             functions: Functions::new(&declared),
             tools: declared.iter().map(nested).collect(),
@@ -181,7 +183,7 @@ impl Cascade {
             sentences: 0,
             has_joined: false,
             greeting_due: body.greeting && config.greeting != Greeting::Off,
-            turns: CallerTurns::new(config.cascade.end_of_turn),
+            turns: TurnDetector::new(rules, RECOGNIZER_RATE_HZ),
             recognitions: Recognitions::default(),
             hearing: None,
             heard: Vec::new(),
@@ -234,7 +236,7 @@ impl Cascade {
         }
         match self.turns.handle_audio(pcm, is_sounding, now, &mut self.heard) {
             Some(TurnBoundary::Started) => self.handle_turn_started(now),
-            Some(TurnBoundary::Ended { spoken_until }) => self.handle_turn_ended(spoken_until, now),
+            Some(TurnBoundary::Ended(turn)) => self.handle_turn_ended(turn.spoken_until, now),
             None => {}
         }
         if self.heard.len() >= PIECE_SAMPLES {
@@ -329,8 +331,8 @@ impl Cascade {
         if self.is_over {
             return;
         }
-        if let Some(TurnBoundary::Ended { spoken_until }) = self.turns.handle_timeout(now) {
-            self.handle_turn_ended(spoken_until, now);
+        if let Some(TurnBoundary::Ended(turn)) = self.turns.handle_timeout(now) {
+            self.handle_turn_ended(turn.spoken_until, now);
         }
         self.retry_at = self.retry_at.filter(|at| now < *at);
         let keys = self.keypad.handle_timeout(now);

@@ -1,4 +1,4 @@
-//! The conversation as text, to be repeated on a new connection, and the sentences of an answer.
+//! The conversation as text, to be repeated on a new connection.
 //!
 //! In: texts of both sides. Out: the last of them, oldest first. Assistant audio cannot be put
 //! back, but its text can.
@@ -40,23 +40,6 @@ impl History {
     }
 }
 
-/// Returns the length of the first whole sentence of a text in bytes, with the space behind it.
-pub fn sentence_end(text: &str) -> Option<usize> {
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let after = at + c.len_utf8();
-        match c {
-            '\u{3002}' | '\u{ff01}' | '\u{ff1f}' => return Some(after),
-            '.' | '!' | '?' | '\n' if chars.peek().is_some_and(|(_, next)| next.is_whitespace()) => {
-                let space = text[after..].find(|c: char| !c.is_whitespace());
-                return Some(space.map_or(text.len(), |space| after + space));
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,13 +55,5 @@ mod tests {
         let texts: Vec<_> = history.texts().collect();
         assert_eq!((texts.len(), texts[0]), (20, (Speaker::Caller, "6")));
         assert_eq!(texts[19].1.len(), 4_096);
-    }
-
-    #[test]
-    fn sentences_end_at_punctuation_and_space() {
-        assert_eq!(sentence_end("Hello. How"), Some(7));
-        assert_eq!(sentence_end("It costs 3.50"), None);
-        assert_eq!(sentence_end("Hello."), None, "more may follow");
-        assert_eq!(sentence_end("\u{3053}\u{3002}x"), Some(6));
     }
 }

@@ -6,8 +6,7 @@
 
 use crate::assistant::beginning;
 use crate::assistant::report::ClientReport;
-
-use super::history::sentence_end;
+use crate::kit::sentence_end;
 
 /// Items whose words are remembered.
 const ITEMS_MAX: usize = 32;

@@ -17,7 +17,7 @@ impl SpeechDetector for Loud {
 
 /// A caller whose frames each contain one value: speech above 100, silence below.
 struct Call {
-    turn_detector: TurnDetector<Loud>,
+    detector: UtteranceDetector<Loud>,
     now: Instant,
     speaking: bool,
 }
@@ -25,7 +25,7 @@ struct Call {
 impl Call {
     fn new() -> Self {
         Call {
-            turn_detector: TurnDetector::new(Loud, RATE_HZ),
+            detector: UtteranceDetector::new(Loud, RATE_HZ),
             now: Instant::now(),
             speaking: false,
         }
@@ -33,13 +33,11 @@ impl Call {
 
     /// Passes frames to the detector and returns the turn events, each with its time in
     /// milliseconds.
-    fn hears(&mut self, sample: i16, ms: u64) -> Vec<(u64, TurnEvent)> {
+    fn hears(&mut self, sample: i16, ms: u64) -> Vec<(u64, UtteranceEvent)> {
         let mut turns = Vec::new();
         for at in 1..=ms / FRAME_MS {
             self.now += Duration::from_millis(FRAME_MS);
-            let turn = self
-                .turn_detector
-                .handle_audio(&[sample; FRAME], self.speaking, self.now);
+            let turn = self.detector.handle_audio(&[sample; FRAME], self.speaking, self.now);
             turns.extend(turn.map(|turn| (at * FRAME_MS, turn)));
         }
         turns
@@ -48,9 +46,9 @@ impl Call {
     /// Passes a whole utterance to the detector and returns it.
     fn utterance(&mut self, speech_ms: u64) -> Utterance {
         self.hears(0, 1_000);
-        assert_eq!(self.hears(1_000, speech_ms)[0].1, TurnEvent::Started);
+        assert_eq!(self.hears(1_000, speech_ms)[0].1, UtteranceEvent::Started);
         match self.hears(0, 1_000).pop() {
-            Some((_, TurnEvent::Ended(utterance))) => utterance,
+            Some((_, UtteranceEvent::Ended(utterance))) => utterance,
             other => panic!("{other:?}"),
         }
     }
@@ -64,13 +62,13 @@ fn samples(ms: usize) -> usize {
 fn an_utterance_includes_its_lead_and_ends_at_a_pause() {
     let mut call = Call::new();
     assert_eq!(call.hears(7, 5_000), []);
-    assert_eq!(call.turn_detector.poll_timeout(), None);
-    assert_eq!(call.hears(1_000, 400), [(60, TurnEvent::Started)]);
+    assert_eq!(call.detector.poll_timeout(), None);
+    assert_eq!(call.hears(1_000, 400), [(60, UtteranceEvent::Started)]);
     assert_eq!(call.hears(8, 680), [], "a pause between words");
     assert_eq!(call.hears(2_000, 200), []);
     let spoken_until = call.now;
     let mut turns = call.hears(9, 700);
-    let Some((700, TurnEvent::Ended(utterance))) = turns.pop() else {
+    let Some((700, UtteranceEvent::Ended(utterance))) = turns.pop() else {
         panic!("{turns:?}");
     };
     assert_eq!(utterance.spoken, Duration::from_millis(400 + 680 + 200));
@@ -82,7 +80,7 @@ fn an_utterance_includes_its_lead_and_ends_at_a_pause() {
         .flat_map(|(sample, ms)| vec![*sample; samples(*ms)])
         .collect();
     assert!(utterance.samples == expected, "{} samples", utterance.samples.len());
-    assert!(!call.turn_detector.is_in_turn());
+    assert!(!call.detector.is_in_turn());
 }
 
 #[test]
@@ -102,10 +100,10 @@ fn a_barge_in_needs_more_speech_and_keeps_all_of_it() {
     call.hears(7, 1_000);
     assert_eq!(call.hears(1_000, 220), []);
     assert_eq!(call.hears(0, 20), []);
-    assert_eq!(call.hears(2_000, 300), [(240, TurnEvent::Started)]);
+    assert_eq!(call.hears(2_000, 300), [(240, UtteranceEvent::Started)]);
     call.speaking = false;
     let turns = call.hears(0, 700);
-    let [(700, TurnEvent::Ended(utterance))] = &turns[..] else {
+    let [(700, UtteranceEvent::Ended(utterance))] = &turns[..] else {
         panic!("{turns:?}");
     };
     assert_eq!(utterance.spoken, Duration::from_millis(300));
@@ -119,9 +117,9 @@ fn a_barge_in_needs_more_speech_and_keeps_all_of_it() {
 fn an_utterance_is_cut_at_its_cap() {
     let limit_ms = PARROT_UTTERANCE_MAX.as_millis() as u64;
     let mut call = Call::new();
-    assert_eq!(call.hears(1_000, limit_ms - FRAME_MS), [(60, TurnEvent::Started)]);
+    assert_eq!(call.hears(1_000, limit_ms - FRAME_MS), [(60, UtteranceEvent::Started)]);
     let turns = call.hears(1_000, FRAME_MS);
-    let [(_, TurnEvent::Ended(utterance))] = &turns[..] else {
+    let [(_, UtteranceEvent::Ended(utterance))] = &turns[..] else {
         panic!("{turns:?}");
     };
     assert!(utterance.cut);
@@ -130,16 +128,16 @@ fn an_utterance_is_cut_at_its_cap() {
 
     assert_eq!(call.hears(1_000, 60_000), [], "the same breath");
     assert_eq!(call.hears(0, 20), []);
-    assert_eq!(call.hears(1_000, 100), [(60, TurnEvent::Started)]);
+    assert_eq!(call.hears(1_000, 100), [(60, UtteranceEvent::Started)]);
 }
 
 #[test]
 fn an_utterance_just_below_the_cap_is_whole() {
     let mut call = Call::new();
     let turns = call.hears(1_000, 29_000);
-    assert_eq!(turns, [(60, TurnEvent::Started)]);
+    assert_eq!(turns, [(60, UtteranceEvent::Started)]);
     let turns = call.hears(0, 700);
-    let [(700, TurnEvent::Ended(utterance))] = &turns[..] else {
+    let [(700, UtteranceEvent::Ended(utterance))] = &turns[..] else {
         panic!("{turns:?}");
     };
     assert!(!utterance.cut);
@@ -151,19 +149,19 @@ fn audio_that_stops_coming_ends_an_utterance() {
     let mut call = Call::new();
     call.hears(1_000, 500);
     let due = call.now + PARROT_GAP;
-    assert_eq!(call.turn_detector.poll_timeout(), Some(due));
-    assert_eq!(call.turn_detector.handle_timeout(due - Duration::from_millis(1)), None);
-    match call.turn_detector.handle_timeout(due) {
-        Some(TurnEvent::Ended(utterance)) => assert_eq!(utterance.spoken, Duration::from_millis(500)),
+    assert_eq!(call.detector.poll_timeout(), Some(due));
+    assert_eq!(call.detector.handle_timeout(due - Duration::from_millis(1)), None);
+    match call.detector.handle_timeout(due) {
+        Some(UtteranceEvent::Ended(utterance)) => assert_eq!(utterance.spoken, Duration::from_millis(500)),
         other => panic!("{other:?}"),
     }
-    assert_eq!(call.turn_detector.poll_timeout(), None);
-    assert_eq!(call.turn_detector.handle_timeout(due), None);
+    assert_eq!(call.detector.poll_timeout(), None);
+    assert_eq!(call.detector.handle_timeout(due), None);
 
     // A late timer changes nothing: the frame after the gap ends the utterance.
     call.hears(1_000, 500);
     call.now += PARROT_GAP;
-    assert!(matches!(call.hears(1_000, 20)[..], [(20, TurnEvent::Ended(_))]));
+    assert!(matches!(call.hears(1_000, 20)[..], [(20, UtteranceEvent::Ended(_))]));
 }
 
 #[test]
@@ -174,10 +172,10 @@ fn audio_before_a_gap_is_not_part_of_the_lead() {
     call.now += PARROT_GAP;
     assert_eq!(
         call.hears(1_000, 60),
-        [(60, TurnEvent::Started)],
+        [(60, UtteranceEvent::Started)],
         "the onset counts from the gap on"
     );
-    let Some((_, TurnEvent::Ended(utterance))) = call.hears(0, 700).pop() else {
+    let Some((_, UtteranceEvent::Ended(utterance))) = call.hears(0, 700).pop() else {
         panic!("no end");
     };
     assert!(!utterance.samples.contains(&55));
@@ -187,10 +185,10 @@ fn audio_before_a_gap_is_not_part_of_the_lead() {
 #[test]
 fn a_reset_discards_audio_and_returns_whether_there_was_a_turn() {
     let mut call = Call::new();
-    assert!(!call.turn_detector.reset());
+    assert!(!call.detector.reset());
     call.hears(1_000, 200);
-    assert!(call.turn_detector.reset());
-    assert!(!call.turn_detector.reset());
+    assert!(call.detector.reset());
+    assert!(!call.detector.reset());
     assert_eq!(call.hears(0, 2_000), []);
     assert_eq!(call.utterance(200).spoken, Duration::from_millis(200));
 }
@@ -205,8 +203,8 @@ fn frames_of_any_length_add_up_to_the_same_utterance() {
         let mut ended = None;
         for frame in said.chunks(length) {
             call.now += Duration::from_micros(frame.len() as u64 * 125 / 2);
-            assert_eq!(call.turn_detector.handle_audio(&[], false, call.now), None);
-            if let Some(TurnEvent::Ended(utterance)) = call.turn_detector.handle_audio(frame, false, call.now) {
+            assert_eq!(call.detector.handle_audio(&[], false, call.now), None);
+            if let Some(UtteranceEvent::Ended(utterance)) = call.detector.handle_audio(frame, false, call.now) {
                 ended = Some(utterance);
             }
         }
@@ -222,12 +220,4 @@ fn frames_of_any_length_add_up_to_the_same_utterance() {
             samples(600)
         );
     }
-}
-
-#[test]
-fn silence_keeps_no_more_samples_than_the_lead() {
-    let mut call = Call::new();
-    call.hears(0, 120_000);
-    assert_eq!(call.turn_detector.lead.len(), samples(540));
-    assert!(call.turn_detector.lead.capacity() <= 4 * samples(540));
 }
