@@ -1,8 +1,8 @@
 //! Splits text that still arrives into sentences, for voices that speak one sentence at a time.
 //!
-//! In: pieces of text. Out: whole sentences. A sentence ends at `.`, `!`, `?` or `:` before a space,
-//! at the marks of Chinese, Japanese, Hindi and Arabic, and at a line break; not at an abbreviation,
-//! an initial or a number such as in `3.5` and `3. Mai`.
+//! In: pieces of text. Out: whole sentences. A sentence ends at `.`, `!`, `?` or `:` before a
+//! space, at the marks of Chinese, Japanese, Hindi and Arabic, and at a line break; not at an
+//! abbreviation, an initial or a number such as in `3.5` and `3. Mai`.
 
 /// Bytes of a sentence; a longer one is split between words.
 pub const SENTENCE_BYTES_MAX: usize = 600;

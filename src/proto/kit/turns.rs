@@ -1,9 +1,9 @@
 //! Where the turns of a caller begin and end.
 //!
 //! In: the caller's PCM at one rate, its arrival time, and whether the bot is heard. Out: a
-//! [`TurnBoundary`] at both ends of a turn, and the audio of the turn with a short lead. A turn ends
-//! at a pause, at its longest length, and when audio stops arriving. Speech is measured in samples,
-//! so that late audio changes nothing.
+//! [`TurnBoundary`] at both ends of a turn, and the audio of the turn with a short lead. A turn
+//! ends at a pause, at its longest length, and when audio stops arriving. Speech is measured in
+//! samples, so that late audio changes nothing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ impl SpeechDetector for Vad {
 pub struct TurnRules {
     /// Consecutive speech that begins a turn; a click is shorter.
     pub onset: Duration,
-    /// Consecutive speech that begins a turn while the bot is heard; the echo of the bot is shorter.
+    /// Consecutive speech that begins a turn while the bot is heard; the echo of the bot is
+    /// shorter.
     pub barge_in: Duration,
     /// Audio before the onset that belongs to the turn, so that its first syllable is complete.
     pub lead: Duration,
@@ -40,8 +41,8 @@ pub struct TurnRules {
 }
 
 impl Default for TurnRules {
-    /// 100 ms of speech, 300 ms while the bot is heard, 300 ms of lead, 700 ms of pause, 1 s without
-    /// audio, 30 s at most.
+    /// 100 ms of speech, 300 ms while the bot is heard, 300 ms of lead, 700 ms of pause, 1 s
+    /// without audio, 30 s at most.
     fn default() -> Self {
         TurnRules {
             onset: Duration::from_millis(100),
