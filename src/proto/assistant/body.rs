@@ -83,20 +83,8 @@ fn tools(list: Option<&Value>) -> Vec<Value> {
     if list.len() > TOOLS_MAX || list.iter().map(|tool| tool.to_string().len()).sum::<usize>() > TOOLS_BYTES_MAX {
         return Vec::new();
     }
-    let fields = ["name", "description", "parameters"];
-    let functions = list
-        .iter()
-        .filter(|tool| tool["type"] == "function" && tool["name"].is_string());
-    functions
-        .map(|tool| {
-            let kept = fields
-                .into_iter()
-                .filter_map(|name| Some((name.to_owned(), tool.get(name)?.clone())));
-            let mut function: Map<String, Value> = kept.collect();
-            function.insert("type".to_owned(), "function".into());
-            Value::Object(function)
-        })
-        .collect()
+    let functions = list.iter().filter(|tool| tool["type"] == "function");
+    functions.filter_map(super::tools::function).collect()
 }
 
 /// Replaces `{name}` by the variable of that name.

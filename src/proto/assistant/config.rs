@@ -27,6 +27,8 @@ pub struct AssistantConfig {
     pub body_may: BodyPermissions,
     /// Languages that the `body` may name.
     pub languages: Vec<String>,
+    /// What runs functions of the operator, beside the pages of callers.
+    pub tools: Option<ToolsConfig>,
     pub realtime: RealtimeConfig,
     pub cascade: CascadeConfig,
 }
@@ -42,8 +44,34 @@ impl Default for AssistantConfig {
             transcripts: true,
             body_may: BodyPermissions::default(),
             languages: Vec::new(),
+            tools: None,
             realtime: RealtimeConfig::default(),
             cascade: CascadeConfig::default(),
+        }
+    }
+}
+
+/// What runs the functions of the operator.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ToolsConfig {
+    /// A program and its arguments; one process runs for each session.
+    Program(Vec<String>),
+    Endpoint(ToolsEndpoint),
+}
+
+/// An HTTP endpoint that runs functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolsEndpoint {
+    pub url: ServiceUrl,
+    pub key: Option<Secret>,
+}
+
+impl fmt::Debug for ToolsConfig {
+    /// Omits the arguments, which may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ToolsConfig::Program(_) => f.write_str("Program"),
+            ToolsConfig::Endpoint(endpoint) => endpoint.fmt(f),
         }
     }
 }

@@ -1,36 +1,64 @@
-//! Functions that the model calls: on the client's page, and `end_call` of telephones.
+//! Functions that the model calls: on the client's page, of the operator's program or endpoint, and
+//! `end_call`, which is built in.
 //!
 //! In: calls, results, the ends of responses, and the time. Out: one output per call, never
 //! silence, and whether the model should go on: once all calls of a response are answered and the
 //! response is done. Results that are late or too long become errors.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use crate::assistant::report::FunctionCall;
+use crate::limits::{FUNCTION_CALLS_MAX, FUNCTION_OUTPUT_BYTES_MAX, FUNCTION_WITHIN};
 
-/// Time in which a page has to answer.
-const WITHIN: Duration = Duration::from_secs(10);
-/// Bytes of an output.
-const OUTPUT_BYTES_MAX: usize = 16 * 1024;
-/// Calls that wait at once, and recent ones that are recognised when they are repeated.
-const CALLS_MAX: usize = 16;
-/// The built-in function of telephones.
+/// The built-in function that hangs up.
 const END_CALL: &str = "end_call";
+/// Names that no other function can have.
+pub const BUILT_IN: [&str; 1] = [END_CALL];
 
-/// Returns the declared functions: the operator's, those of the body, and the built-in one.
-pub fn declared(of_operator: &[Value], of_body: &[Value], is_telephone: bool) -> Vec<Value> {
-    let mut tools = [of_operator, of_body].concat();
-    if is_telephone {
+/// Returns the declared functions: those of the page in the configuration, of the operator's
+/// program or endpoint, of the body, and the built-in one. Of two with one name the first counts.
+pub fn declared(of_page: &[Value], of_tools: &[Value], of_body: &[Value], can_hang_up: bool) -> Vec<Value> {
+    let mut tools: Vec<Value> = Vec::new();
+    for tool in of_page.iter().chain(of_tools).chain(of_body) {
+        let name = tool["name"].as_str();
+        let is_taken = |name| BUILT_IN.contains(&name) || tools.iter().any(|tool| tool["name"] == name);
+        if !name.is_some_and(is_taken) {
+            tools.push(tool.clone());
+        }
+    }
+    if can_hang_up {
         tools.push(json!({
             "type": "function",
             "name": END_CALL,
-            "description": "Ends the telephone call. Say goodbye first.",
+            "description": "Ends the call. Say goodbye first.",
             "parameters": {"type": "object", "properties": {}},
         }));
     }
     tools
+}
+
+/// What runs a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionHost {
+    /// The client's page.
+    Page,
+    /// The program or endpoint of `--tools`.
+    Tools,
+    BuiltIn,
+}
+
+impl FunctionCall {
+    /// Returns the call as a client may see it: what the operator's functions get is not for
+    /// clients.
+    pub fn for_client(&self, host: FunctionHost) -> FunctionCall {
+        let mut call = self.clone();
+        if host != FunctionHost::Page {
+            call.arguments = Value::Null;
+        }
+        call
+    }
 }
 
 /// A call of the model.
@@ -39,6 +67,7 @@ struct PendingCall {
     call_id: String,
     response_id: String,
     name: String,
+    host: FunctionHost,
     until: Instant,
     is_answered: bool,
 }
@@ -50,7 +79,7 @@ pub struct FunctionAnswer {
     pub name: String,
     pub output: String,
     /// Whether the client was told of the call.
-    pub is_of_page: bool,
+    pub is_told: bool,
     pub is_cancelled: bool,
 }
 
@@ -64,7 +93,8 @@ pub struct Answers {
 /// What follows from a call.
 #[derive(Debug, Default)]
 pub struct Called {
-    pub for_page: Option<FunctionCall>,
+    /// The call, for what runs it.
+    pub started: Option<(FunctionCall, FunctionHost)>,
     pub ends_call: bool,
     pub answers: Answers,
 }
@@ -72,17 +102,28 @@ pub struct Called {
 /// The calls of a session.
 #[derive(Debug, Default)]
 pub struct Functions {
-    names: Vec<String>,
+    names: Vec<(String, FunctionHost)>,
     calls: Vec<PendingCall>,
     /// Responses that are done while calls of theirs wait.
     done: Vec<String>,
 }
 
 impl Functions {
-    pub fn new(tools: &[Value]) -> Self {
+    /// Creates the functions of [`declared`], some of which are the operator's.
+    pub fn new(tools: &[Value], of_tools: &[Value]) -> Self {
         let names = tools.iter().filter_map(|tool| tool["name"].as_str());
+        let with_host = |name: &str| {
+            let host = if BUILT_IN.contains(&name) {
+                FunctionHost::BuiltIn
+            } else if of_tools.iter().any(|tool| tool["name"] == name) {
+                FunctionHost::Tools
+            } else {
+                FunctionHost::Page
+            };
+            (name.to_owned(), host)
+        };
         Functions {
-            names: names.map(str::to_owned).collect(),
+            names: names.map(with_host).collect(),
             ..Functions::default()
         }
     }
@@ -110,14 +151,15 @@ impl Functions {
             "" => Some(json!({})),
             text => serde_json::from_str(text).ok().filter(Value::is_object),
         };
-        let is_end = name == END_CALL && self.names.contains(&name);
-        let error = if !self.names.contains(&name) {
+        let known = self.names.iter().find(|(known, _)| *known == name);
+        let host = known.map_or(FunctionHost::BuiltIn, |(_, host)| *host);
+        let error = if known.is_none() {
             Some("there is no such function")
         } else if parsed.is_none() {
             Some("the arguments are no JSON object")
-        } else if !has_page && !is_end {
+        } else if host == FunctionHost::Page && !has_page {
             Some("this caller cannot run functions")
-        } else if self.calls.len() >= CALLS_MAX {
+        } else if self.calls.len() >= FUNCTION_CALLS_MAX {
             Some("too many functions at once")
         } else {
             None
@@ -126,19 +168,21 @@ impl Functions {
             call_id: call_id.clone(),
             response_id,
             name: name.clone(),
-            until: now + WITHIN,
-            is_answered: error.is_some() || is_end,
+            host,
+            until: now + FUNCTION_WITHIN,
+            is_answered: error.is_some() || host == FunctionHost::BuiltIn,
         });
-        let output = match (error, is_end) {
+        let output = match (error, host) {
             (Some(error), _) => json!({"error": error}),
-            (None, true) => json!({"ok": true}),
-            (None, false) => {
+            (None, FunctionHost::BuiltIn) => json!({"ok": true}),
+            (None, host) => {
+                let call = FunctionCall {
+                    call_id,
+                    name,
+                    arguments: parsed.unwrap_or_default(),
+                };
                 return Some(Called {
-                    for_page: Some(FunctionCall {
-                        call_id,
-                        name,
-                        arguments: parsed.unwrap_or_default(),
-                    }),
+                    started: Some((call, host)),
                     ..Called::default()
                 });
             }
@@ -147,12 +191,12 @@ impl Functions {
             call_id,
             name,
             output: output.to_string(),
-            is_of_page: false,
+            is_told: false,
             is_cancelled: false,
         };
         Some(Called {
-            for_page: None,
-            ends_call: is_end && error.is_none(),
+            started: None,
+            ends_call: error.is_none(),
             answers: Answers {
                 outputs: vec![answer],
                 wants_response: false,
@@ -160,27 +204,27 @@ impl Functions {
         })
     }
 
-    /// Handles the result of a client: an object or a string.
-    pub fn handle_result(&mut self, call_id: &str, result: &Value) -> Answers {
+    /// Handles the result of what runs the function: an object or a string.
+    pub fn handle_result(&mut self, host: FunctionHost, call_id: &str, result: &Value) -> Answers {
         let output = match result {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let (output, is_cancelled) = match output.len() <= OUTPUT_BYTES_MAX {
+        let (output, is_cancelled) = match output.len() <= FUNCTION_OUTPUT_BYTES_MAX {
             true => (output, false),
             false => (json!({"error": "the result is too long"}).to_string(), true),
         };
         let call = self
             .calls
             .iter_mut()
-            .find(|call| call.call_id == call_id && !call.is_answered);
+            .find(|call| call.call_id == call_id && call.host == host && !call.is_answered);
         let Some(call) = call else { return Answers::default() };
         call.is_answered = true;
         let answer = FunctionAnswer {
             call_id: call.call_id.clone(),
             name: call.name.clone(),
             output,
-            is_of_page: true,
+            is_told: true,
             is_cancelled,
         };
         self.answers(vec![answer])
@@ -204,7 +248,7 @@ impl Functions {
                 call_id: call.call_id,
                 name: call.name,
                 output: json!({"error": "the caller interrupted"}).to_string(),
-                is_of_page: true,
+                is_told: true,
                 is_cancelled: true,
             })
             .collect()
@@ -234,7 +278,7 @@ impl Functions {
                     call_id: call.call_id.clone(),
                     name: call.name.clone(),
                     output: json!({"error": "no result in time"}).to_string(),
-                    is_of_page: true,
+                    is_told: true,
                     is_cancelled: true,
                 }
             })
@@ -271,7 +315,9 @@ mod tests {
     use super::*;
 
     fn functions() -> Functions {
-        Functions::new(&declared(&[], &[json!({"type": "function", "name": "f"})], true))
+        let of_tools = [json!({"type": "function", "name": "t"})];
+        let of_body = [json!({"type": "function", "name": "f"})];
+        Functions::new(&declared(&[], &of_tools, &of_body, true), &of_tools)
     }
 
     fn call(functions: &mut Functions, call_id: &str, name: &str, arguments: &str, now: Instant) -> Called {
@@ -285,18 +331,26 @@ mod tests {
         let (mut functions, now) = (functions(), Instant::now());
         for call_id in ["a", "b"] {
             let called = call(&mut functions, call_id, "f", r#"{"x":1}"#, now);
-            assert_eq!(called.for_page.expect("for the page").arguments, json!({"x": 1}));
+            let (call, host) = called.started.expect("it runs");
+            assert_eq!((call.arguments, host), (json!({"x": 1}), FunctionHost::Page));
         }
         let repeated = functions.handle_call("r".into(), "a".into(), "f".into(), "", true, now);
         assert!(repeated.is_none(), "two events tell of the same call");
-        let first = functions.handle_result("a", &json!({"ok": 1}));
+        let first = functions.handle_result(FunctionHost::Page, "a", &json!({"ok": 1}));
         assert_eq!(
             (first.outputs[0].output.as_str(), first.wants_response),
             (r#"{"ok":1}"#, false)
         );
         assert!(!functions.handle_response_done("r").wants_response);
-        assert!(functions.handle_result("b", &json!("text")).wants_response);
-        assert_eq!(functions.handle_result("b", &json!("again")), Answers::default());
+        assert!(
+            functions
+                .handle_result(FunctionHost::Page, "b", &json!("text"))
+                .wants_response
+        );
+        assert_eq!(
+            functions.handle_result(FunctionHost::Page, "b", &json!("again")),
+            Answers::default()
+        );
     }
 
     #[test]
@@ -317,17 +371,48 @@ mod tests {
                 .contains("cannot run")
         );
         call(&mut functions, "e", "f", "", now);
-        assert_eq!(functions.poll_timeout(), Some(now + WITHIN));
-        let late = functions.handle_timeout(now + WITHIN);
+        assert_eq!(functions.poll_timeout(), Some(now + FUNCTION_WITHIN));
+        let late = functions.handle_timeout(now + FUNCTION_WITHIN);
         assert!(late.outputs[0].is_cancelled && late.outputs[0].call_id == "e");
-        let long = json!("x".repeat(OUTPUT_BYTES_MAX + 1));
+        let long = json!("x".repeat(FUNCTION_OUTPUT_BYTES_MAX + 1));
         call(&mut functions, "g", "f", "", now);
         assert!(
-            functions.handle_result("g", &long).outputs[0]
+            functions.handle_result(FunctionHost::Page, "g", &long).outputs[0]
                 .output
                 .contains("too long")
         );
         assert!(functions.handle_response_done("r").wants_response);
+    }
+
+    #[test]
+    fn functions_of_the_operator_run_without_a_page_and_only_there() {
+        let (mut functions, now) = (functions(), Instant::now());
+        let called = functions.handle_call("r".into(), "a".into(), "t".into(), "{}", false, now);
+        let (_, host) = called.expect("new").started.expect("it runs");
+        assert_eq!(host, FunctionHost::Tools);
+        let of_client = functions.handle_result(FunctionHost::Page, "a", &json!("forged"));
+        assert_eq!(of_client, Answers::default());
+        let answers = functions.handle_result(FunctionHost::Tools, "a", &json!({"y": 1}));
+        assert_eq!(answers.outputs[0].output, r#"{"y":1}"#);
+        assert!(functions.handle_response_done("r").wants_response);
+    }
+
+    #[test]
+    fn a_body_cannot_replace_functions() {
+        let session = json!({"tools": [{"type": "function", "name": "a"}, {"type": "mcp", "server_label": "m"}]});
+        let body = [
+            json!({"name": "a", "x": 1}),
+            json!({"name": "t", "x": 1}),
+            json!({"name": END_CALL, "x": 1}),
+        ];
+        let tools = declared(
+            session["tools"].as_array().expect("a list"),
+            &[json!({"name": "t"})],
+            &body,
+            true,
+        );
+        assert_eq!(tools.len(), 4);
+        assert!(tools.iter().all(|tool| tool.get("x").is_none()), "{tools:?}");
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! - [`realtime`]: the engine of a session with a speech-to-speech service; [`cascade`]: that of a
 //!   session with a recogniser, a chat model and a voice; [`report`]: what they tell
 //! - [`services`]: recognisers, chat models and voices
-//! - `functions`, `keypad`, `lifetime`, `playback`, `sound`: what engines share
+//! - [`functions`]: what models call; [`tools`]: functions of a program or of an HTTP endpoint
+//! - `keypad`, `lifetime`, `playback`, `sound`: what engines share
 
 #[cfg(feature = "assistants")]
 pub mod body;
@@ -13,7 +14,7 @@ pub mod body;
 pub mod cascade;
 pub mod config;
 #[cfg(feature = "assistants")]
-mod functions;
+pub mod functions;
 #[cfg(feature = "assistants")]
 mod keypad;
 #[cfg(feature = "assistants")]
@@ -27,6 +28,8 @@ pub mod service_url;
 pub mod services;
 #[cfg(feature = "assistants")]
 mod sound;
+#[cfg(feature = "assistants")]
+pub mod tools;
 
 /// Returns the part of a text in its first `bytes_max` bytes, without half a character.
 #[cfg(feature = "assistants")]

@@ -12,6 +12,8 @@ pub struct CallProfile {
     /// Whether the client can run functions and show texts.
     pub has_page: bool,
     pub is_telephone: bool,
+    /// Whether the model may end the call: callers without a page cannot see that it is over.
+    pub can_hang_up: bool,
     /// Whether to greet when the client is ready, not when it joins.
     pub greet_on_ready: bool,
 }
@@ -81,6 +83,8 @@ pub enum RealtimeOutput {
     /// Drop the queued speech, and the piece that waits to be queued.
     Interrupt,
     Report(ClientReport),
+    /// Run a function of the operator, and give its result to the engine.
+    RunFunction(FunctionCall),
     Count(AssistantCount),
     Log(ServiceLog),
     /// The session is over once the remaining speech has been played.

@@ -65,6 +65,31 @@ impl ServiceUrl {
     /// # Errors
     /// [`ServiceUrlError`] with what is expected.
     pub fn parse(text: &str) -> Result<Self, ServiceUrlError> {
+        let mut url = Self::exact(text)?;
+        if parameters(&url.query)
+            .any(|(name, value)| name == "api-version" && value.starts_with(|c: char| c.is_ascii_digit()))
+        {
+            return Err(ServiceUrlError::RetiredVersion);
+        }
+        let path = url.path.trim_end_matches('/');
+        url.path = match BASES.contains(&path) {
+            true => format!("{}/realtime", if path.is_empty() { "/v1" } else { path }),
+            false => path.to_owned(),
+        };
+        Ok(url)
+    }
+
+    /// Tells whether a text has the scheme of an HTTP endpoint.
+    pub fn is_http(text: &str) -> bool {
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        scheme.is_some_and(|scheme| scheme == "http" || scheme == "https")
+    }
+
+    /// Parses a URL whose path stays as it is.
+    ///
+    /// # Errors
+    /// [`ServiceUrlError`] with what is expected.
+    pub fn exact(text: &str) -> Result<Self, ServiceUrlError> {
         let (scheme, rest) = text.split_once("://").ok_or(ServiceUrlError::Form)?;
         let is_secure = match &*scheme.to_ascii_lowercase() {
             "wss" | "https" => true,
@@ -84,20 +109,10 @@ impl ServiceUrl {
         if !hosts::is_host(host) || !is_plain(path) || !is_plain(query) {
             return Err(ServiceUrlError::Form);
         }
-        if parameters(query)
-            .any(|(name, value)| name == "api-version" && value.starts_with(|c: char| c.is_ascii_digit()))
-        {
-            return Err(ServiceUrlError::RetiredVersion);
-        }
-        let path = path.trim_end_matches('/');
-        let path = match BASES.contains(&path) {
-            true => format!("{}/realtime", if path.is_empty() { "/v1" } else { path }),
-            false => path.to_owned(),
-        };
         Ok(ServiceUrl {
             is_secure,
             authority: authority.to_ascii_lowercase(),
-            path,
+            path: path.to_owned(),
             query: query.to_owned(),
         })
     }
@@ -116,9 +131,17 @@ impl ServiceUrl {
         parameters(&self.query).find_map(|(name, value)| (name == "model" && !value.is_empty()).then_some(value))
     }
 
-    /// Returns the whole URL.
+    /// Returns the whole URL, as that of a WebSocket.
     pub fn text(&self) -> String {
-        let scheme = if self.is_secure { "wss" } else { "ws" };
+        self.with_scheme(if self.is_secure { "wss" } else { "ws" })
+    }
+
+    /// Returns the whole URL, as that of an HTTP endpoint.
+    pub fn http_text(&self) -> String {
+        self.with_scheme(if self.is_secure { "https" } else { "http" })
+    }
+
+    fn with_scheme(&self, scheme: &str) -> String {
         let mark = if self.query.is_empty() { "" } else { "?" };
         format!("{scheme}://{}{}{mark}{}", self.authority, self.path, self.query)
     }
@@ -235,6 +258,14 @@ mod tests {
         ] {
             assert_eq!(completed(given), whole);
         }
+    }
+
+    #[test]
+    fn the_path_of_an_endpoint_stays() {
+        let url = ServiceUrl::exact("HTTPS://H:1/v1/?a=b").expect("a URL");
+        assert_eq!(url.http_text(), "https://h:1/v1/?a=b");
+        let is_http = ["HTTPS://h/x", "http://h", "wss://h", "./http"].map(ServiceUrl::is_http);
+        assert_eq!(is_http, [true, true, false, false]);
     }
 
     #[test]

@@ -27,3 +27,15 @@ pub const ASSISTANT_PONG_WITHIN: Duration = Duration::from_secs(20);
 pub const ASSISTANT_LAST_SPEECH_WITHIN: Duration = Duration::from_secs(70);
 /// Time of the closing handshake with a service.
 pub const ASSISTANT_CLOSE_WITHIN: Duration = Duration::from_millis(400);
+/// Functions that `--tools` may declare: more confuse a model, and each costs tokens in every turn.
+pub const TOOLS_FUNCTIONS_MAX: usize = 32;
+/// Bytes of their declaration, and of a line of the program: some pages of descriptions.
+pub const TOOLS_FUNCTIONS_BYTES_MAX: usize = 64 * 1024;
+/// Time from the start of the program, or of the request, to the declaration.
+pub const TOOLS_DECLARE_WITHIN: Duration = Duration::from_secs(5);
+/// Time that a function may take, wherever it runs: a caller does not wait longer.
+pub const FUNCTION_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of the output of a function: what a model can use in a conversation.
+pub const FUNCTION_OUTPUT_BYTES_MAX: usize = 16 * 1024;
+/// Calls of functions that wait at once in a session.
+pub const FUNCTION_CALLS_MAX: usize = 16;

@@ -23,11 +23,13 @@ use serde_json::{Value, json};
 
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Greeting};
-use super::functions::{self, Answers, FunctionAnswer, Functions};
+use super::functions::{self, Answers, FunctionAnswer, FunctionHost, Functions};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
 use super::playback::SpeechPlayback;
-use super::report::{AssistantCount, CallProfile, ClientReport, EndReason, ErrorClass, ResponseStatus, SpeechMark};
+use super::report::{
+    AssistantCount, CallProfile, ClientReport, EndReason, ErrorClass, FunctionCall, ResponseStatus, SpeechMark,
+};
 use super::sound;
 use crate::audio::rate_converter::RateConverter;
 use crate::kit::{TurnBoundary, TurnDetector, TurnRules};
@@ -97,6 +99,8 @@ pub enum CascadeOutput {
     /// Drop the queued speech, and the piece that waits to be queued.
     Interrupt,
     Report(ClientReport),
+    /// Run a function of the operator, and give its result to the engine.
+    RunFunction(FunctionCall),
     Count(AssistantCount),
     /// A failure after which the session goes on, without text of a service.
     Log(String),
@@ -170,14 +174,13 @@ pub struct Cascade {
 impl Cascade {
     /// Creates a session.
     pub fn new(config: Arc<AssistantConfig>, profile: CallProfile, body: BodyOptions, now: Instant) -> Self {
-        let declared = functions::declared(&config.cascade.tools, &body.tools, profile.is_telephone);
         let rules = TurnRules {
             pause: config.cascade.end_of_turn,
             ..TurnRules::default()
         };
-        Cascade {
-            functions: Functions::new(&declared),
-            tools: declared.iter().map(nested).collect(),
+        let mut session = Cascade {
+            functions: Functions::default(),
+            tools: Vec::new(),
             outputs: VecDeque::new(),
             requests: 0,
             sentences: 0,
@@ -207,7 +210,17 @@ impl Cascade {
             config,
             profile,
             body,
-        }
+        };
+        session.handle_functions(&[]);
+        session
+    }
+
+    /// The operator's functions are known. Until then the model gets the others.
+    pub fn handle_functions(&mut self, of_tools: &[Value]) {
+        let of_page = &self.config.cascade.tools;
+        let declared = functions::declared(of_page, of_tools, &self.body.tools, self.profile.can_hang_up);
+        self.functions = Functions::new(&declared, of_tools);
+        self.tools = declared.iter().map(nested).collect();
     }
 
     // ---- the caller
@@ -266,9 +279,9 @@ impl Cascade {
         self.handle_keys(keys, now);
     }
 
-    /// The result of a function that the client ran.
-    pub fn handle_function_result(&mut self, call_id: &str, result: &Value, now: Instant) {
-        let answers = self.functions.handle_result(call_id, result);
+    /// The result of a function that the client, or what the operator configured, has run.
+    pub fn handle_function_result(&mut self, host: FunctionHost, call_id: &str, result: &Value, now: Instant) {
+        let answers = self.functions.handle_result(host, call_id, result);
         self.answer_functions(answers);
         self.advance(now);
     }
@@ -644,7 +657,7 @@ impl Cascade {
     fn add_outputs(&mut self, outputs: Vec<FunctionAnswer>) {
         for answer in outputs {
             self.history.add_output(&answer.call_id, &answer.output);
-            if answer.is_of_page {
+            if answer.is_told {
                 self.report(ClientReport::FunctionStopped {
                     call_id: answer.call_id,
                     name: answer.name,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::answer::SpeechState;
 use super::{Cascade, CascadeOutput, ChatCall, ChatEnd, sentence_item};
+use crate::assistant::functions::FunctionHost;
 use crate::assistant::report::{AssistantCount, ClientReport, ErrorClass, ResponseStatus, TokenUsage};
 use crate::audio::rate_converter::RateConverter;
 use crate::limits::RATES_HZ;
@@ -102,8 +103,11 @@ impl Cascade {
         let Some(called) = called else { return };
         self.history.add_call(message, call);
         self.hangs_up |= called.ends_call;
-        if let Some(call) = called.for_page {
-            self.report(ClientReport::FunctionStarted(call));
+        if let Some((call, host)) = called.started {
+            self.report(ClientReport::FunctionStarted(call.for_client(host)));
+            if host == FunctionHost::Tools {
+                self.outputs.push_back(CascadeOutput::RunFunction(call));
+            }
         }
         self.answer_functions(called.answers);
     }

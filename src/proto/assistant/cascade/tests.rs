@@ -12,6 +12,7 @@ const BROWSER: CallProfile = CallProfile {
     line: Line::Pcm24k,
     has_page: true,
     is_telephone: false,
+    can_hang_up: false,
     greet_on_ready: false,
 };
 
@@ -648,7 +649,9 @@ fn functions_of_the_page_are_answered_before_the_model_goes_on() {
             .any(|report| matches!(report, ClientReport::FunctionStarted(call) if call.call_id == "a"))
     );
     assert_eq!(world.chats(), 1);
-    world.session.handle_function_result("a", &json!({"x": 1}), world.now);
+    world
+        .session
+        .handle_function_result(FunctionHost::Page, "a", &json!({"x": 1}), world.now);
     world.drain();
     assert_eq!(world.chats(), 2);
     let asked = world.asked();
@@ -682,6 +685,7 @@ fn a_function_that_is_interrupted_gets_an_output() {
 fn the_model_can_end_a_telephone_call_after_its_goodbye() {
     let profile = CallProfile {
         is_telephone: true,
+        can_hang_up: true,
         has_page: false,
         ..BROWSER
     };

@@ -3,8 +3,8 @@
 //! In: events of the service, of the caller and of the playout, and `now`. Out: [`RealtimeOutput`],
 //! and PCM by [`Realtime::next_speech`]. After each input, drain [`Realtime::poll_output`] and ask
 //! for speech. The service hears all audio, finds the turns and speaks; the engine answers an
-//! interruption with the position at which the caller stopped hearing the bot, runs functions on
-//! the client's page, and renews a connection that is lost or too old.
+//! interruption with the position at which the caller stopped hearing the bot, has functions run by
+//! the client's page or what the operator configured, and renews a connection that is lost or too old.
 
 mod caller_audio;
 mod client_event;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Dialect, Greeting, RealtimeConfig};
-use super::functions::{self, Answers, Functions};
+use super::functions::{self, Answers, FunctionHost, Functions};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
 use super::playback::SpeechPlayback;
@@ -95,6 +95,10 @@ pub struct Realtime {
     profile: CallProfile,
     body: BodyOptions,
     tools: Vec<Value>,
+    /// Whether the functions of the operator are still unknown.
+    awaits_functions: bool,
+    /// Whether the service has created the session, which is not configured yet.
+    is_created: bool,
     outputs: VecDeque<RealtimeOutput>,
     phase: Phase,
     attempts: usize,
@@ -131,12 +135,11 @@ pub struct Realtime {
 impl Realtime {
     /// Creates a session, which connects at once.
     pub fn new(config: Arc<AssistantConfig>, profile: CallProfile, body: BodyOptions, now: Instant) -> Self {
-        let of_operator = config.realtime.session.get("tools").and_then(Value::as_array);
-        let of_operator = of_operator.map_or(&[][..], Vec::as_slice);
-        let tools = functions::declared(of_operator, &body.tools, profile.is_telephone);
         let mut session = Realtime {
-            functions: Functions::new(&tools),
-            tools,
+            functions: Functions::default(),
+            tools: Vec::new(),
+            awaits_functions: config.tools.is_some(),
+            is_created: false,
             outputs: VecDeque::new(),
             phase: Phase::Connecting,
             attempts: 0,
@@ -165,8 +168,30 @@ impl Realtime {
             profile,
             body,
         };
+        session.declare(&[]);
         session.connect(now);
         session
+    }
+
+    /// The operator's functions are known; empty if they cannot be used.
+    pub fn handle_functions(&mut self, functions: &[Value], now: Instant) {
+        if !std::mem::take(&mut self.awaits_functions) {
+            return;
+        }
+        self.declare(functions);
+        if let Phase::Opening { until } = &mut self.phase
+            && self.is_created
+        {
+            *until = now + SESSION_WITHIN;
+            self.update_session();
+        }
+    }
+
+    fn declare(&mut self, of_tools: &[Value]) {
+        let of_page = self.config.realtime.session.get("tools").and_then(Value::as_array);
+        let of_page = of_page.map_or(&[][..], Vec::as_slice);
+        self.tools = functions::declared(of_page, of_tools, &self.body.tools, self.profile.can_hang_up);
+        self.functions = Functions::new(&self.tools, of_tools);
     }
 
     // ---- the service
@@ -289,7 +314,8 @@ impl Realtime {
     }
 
     fn update_session(&mut self) {
-        if !matches!(self.phase, Phase::Opening { .. }) {
+        self.is_created = true;
+        if !matches!(self.phase, Phase::Opening { .. }) || self.awaits_functions {
             return;
         }
         let session = client_event::session(&self.config, &self.body, self.profile.line, &self.tools);
@@ -520,9 +546,9 @@ impl Realtime {
         self.send_keys(keys);
     }
 
-    /// The result of a function that the client ran.
-    pub fn handle_function_result(&mut self, call_id: &str, result: &Value) {
-        let answers = self.functions.handle_result(call_id, result);
+    /// The result of a function that the client, or what the operator configured, has run.
+    pub fn handle_function_result(&mut self, host: FunctionHost, call_id: &str, result: &Value) {
+        let answers = self.functions.handle_result(host, call_id, result);
         self.answer_functions(answers);
         self.request_response();
     }
@@ -626,6 +652,7 @@ impl Realtime {
 
     fn connect(&mut self, now: Instant) {
         self.phase = Phase::Connecting;
+        self.is_created = false;
         self.active = None;
         self.cancelled.clear();
         self.functions.clear();
@@ -760,8 +787,11 @@ impl Realtime {
         if called.ends_call {
             self.hangs_up = true;
         }
-        if let Some(call) = called.for_page {
-            self.report(ClientReport::FunctionStarted(call));
+        if let Some((call, host)) = called.started {
+            self.report(ClientReport::FunctionStarted(call.for_client(host)));
+            if host == FunctionHost::Tools {
+                self.outputs.push_back(RealtimeOutput::RunFunction(call));
+            }
         }
         self.answer_functions(called.answers);
     }
@@ -769,7 +799,7 @@ impl Realtime {
     fn answer_functions(&mut self, answers: Answers) {
         for answer in answers.outputs {
             self.send(client_event::function_output(&answer.call_id, &answer.output));
-            if answer.is_of_page {
+            if answer.is_told {
                 self.report(ClientReport::FunctionStopped {
                     call_id: answer.call_id,
                     name: answer.name,

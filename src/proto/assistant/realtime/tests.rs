@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::assistant::config::ToolsConfig;
 use crate::assistant::service_url::ServiceUrl;
 
 /// A session, its service, and the time.
@@ -18,15 +19,22 @@ const BROWSER: CallProfile = CallProfile {
     line: Line::Pcm24k,
     has_page: true,
     is_telephone: false,
+    can_hang_up: false,
     greet_on_ready: false,
 };
 
 impl World {
     fn new(profile: CallProfile, greeting: Greeting) -> Self {
-        let mut config = AssistantConfig {
-            greeting,
-            ..AssistantConfig::default()
-        };
+        World::with(
+            profile,
+            AssistantConfig {
+                greeting,
+                ..AssistantConfig::default()
+            },
+        )
+    }
+
+    fn with(profile: CallProfile, mut config: AssistantConfig) -> Self {
         config.realtime.url = ServiceUrl::parse("ws://127.0.0.1/v1").expect("a URL");
         config.realtime.key = Some(Secret::new("k"));
         let body = BodyOptions::new(&json!({}), &config, &config.realtime.instructions);
@@ -340,4 +348,52 @@ fn hostile_events_change_nothing() {
     }
     assert!(!world.is_over());
     assert_eq!(world.types(), [""; 0]);
+}
+
+/// The session is configured once the operator's functions are known, and a call of one of them is
+/// for the driver; the client sees its name only.
+#[test]
+fn functions_of_the_operator_are_declared_and_run() {
+    let config = AssistantConfig {
+        tools: Some(ToolsConfig::Program(vec!["p".to_owned()])),
+        ..AssistantConfig::default()
+    };
+    let mut world = World::with(BROWSER, config);
+    world.session.handle_joined(world.now);
+    world.session.handle_connected(world.now);
+    world.hear(json!({"type": "session.created"}));
+    assert_eq!(world.types(), [""; 0], "the functions are not known");
+    world
+        .session
+        .handle_functions(&[json!({"type": "function", "name": "t"})], world.now);
+    world.drain();
+    assert_eq!(world.sent[0]["session"]["tools"][0]["name"], "t");
+    world.hear(json!({"type": "session.updated"}));
+    world.hear(json!({"type": "response.created", "response": {"id": "r"}}));
+    world.sent.clear();
+    world.hear(
+        json!({"type": "response.function_call_arguments.done", "response_id": "r", "item_id": "i",
+        "call_id": "c", "name": "t", "arguments": "{\"x\": 1}"}),
+    );
+    let run = world.outputs.iter().find_map(|output| match output {
+        RealtimeOutput::RunFunction(call) => Some(call.clone()),
+        _ => None,
+    });
+    assert_eq!(run.expect("it runs").arguments, json!({"x": 1}));
+    let told = world.outputs.iter().find_map(|output| match output {
+        RealtimeOutput::Report(ClientReport::FunctionStarted(call)) => Some(call.clone()),
+        _ => None,
+    });
+    assert_eq!(told.expect("the client is told").arguments, Value::Null);
+    world.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
+    world
+        .session
+        .handle_function_result(FunctionHost::Page, "c", &json!("forged"));
+    world.drain();
+    assert_eq!(world.types(), [""; 0]);
+    world
+        .session
+        .handle_function_result(FunctionHost::Tools, "c", &json!("out"));
+    world.drain();
+    assert_eq!(world.types(), ["conversation.item.create", "response.create"]);
 }
