@@ -30,7 +30,7 @@ let chosen = mic.allowed ? '' : mic.NONE;
 
 const sides = { user: { box: $('you') }, bot: { box: $('bot') } };
 const forget = () => {
-	for (const side of Object.values(sides)) Object.assign(side, { level: 0, loud: false, told: null, held: false });
+	for (const side of Object.values(sides)) Object.assign(side, { level: 0, loud: false, told: null, held: false, thinks: null });
 };
 
 const sound = levels({
@@ -42,14 +42,15 @@ const sound = levels({
 });
 
 function stateOf(name) {
-	const { told, loud, track, held } = sides[name];
+	const { told, loud, track, held, thinks } = sides[name];
 	if (call.phase === 'idle') return '–';
 	if (name === 'user' && !track) return 'Listening only';
 	if (call.phase !== 'ready') return 'Not connected yet';
 	if (name === 'user' && muted) return 'Muted';
 	if (held) return 'On hold by the bot';
 	// Reports of the bot take precedence; without any, the local detection applies.
-	return told ?? loud ? 'Speaking' : 'Quiet';
+	if (told ?? loud) return 'Speaking';
+	return thinks === null ? 'Quiet' : thinks ? 'Thinking' : 'Listening';
 }
 
 function draw() {
@@ -79,7 +80,15 @@ const call = session({
 		},
 		speaking(name, told) {
 			sides[name].told = told;
+			// Only a bot with a language model reports that it thinks.
+			if (sides.bot.thinks !== null) sides.bot.thinks = name === 'user' && !told;
 			if (told === (name === 'user')) text.closeBot();
+		},
+		thinking: (thinks) => { sides.bot.thinks = thinks; },
+		waited(seconds) {
+			if (typeof seconds !== 'number') return;
+			$('waited').textContent = `first sound after ${seconds.toFixed(2)} s`;
+			log('call', `time to first sound ${Math.round(seconds * 1000)} ms`);
 		},
 		held: (held) => { sides.user.held = held; },
 	},
@@ -103,7 +112,7 @@ function phase(next, say) {
 		forget();
 		sides.user.track = null;
 		$('bot-audio').srcObject = null;
-		$('elapsed').textContent = '';
+		$('elapsed').textContent = $('waited').textContent = '';
 		counter = clearInterval(counter);
 		text.closeBot();
 	}
@@ -214,6 +223,10 @@ async function lookForRunner() {
 		pill.textContent = 'No answer';
 	}
 	pill.dataset.ok = Boolean(runner);
+	$('bot-name').textContent = runner?.bot ?? '';
+	const far = runner?.speech_to ?? [];
+	$('notice').hidden = !far.length;
+	$('notice').textContent = `What you say and type goes to ${far.join(' and ')}, a third party, while the call lasts.`;
 	const usable = options.setStatus(runner);
 	// With -t the runner may accept only transports that a page cannot use.
 	$('connect').disabled = call.phase === 'idle' && Boolean(runner) && !usable;

@@ -118,8 +118,8 @@ mod tests {
     /// All files before compression, in bytes: boards serve the page over slow links. It has three
     /// transports, the second with its own protobuf and audio code; 6 kB are help with microphone
     /// and network errors, 2 kB links to rooms. The third, MoQ, is 19 kB that a browser loads when
-    /// it is chosen, and 4 kB of options and help.
-    const PAGE_BYTES_MAX: usize = 108_000;
+    /// it is chosen, and 4 kB of options and help; 3 kB are what assistants report.
+    const PAGE_BYTES_MAX: usize = 111_000;
 
     #[test]
     fn the_page_stays_small() {

@@ -28,6 +28,8 @@ export function rtvi({ send, to, log }) {
 		log(FREQUENT.includes(type) ? 'levels' : type.startsWith('error') ? 'error' : 'received', type, message.data);
 		const [, who, change] = /^(user|bot)-(started|stopped)-speaking$/.exec(type) ?? [];
 		if (who) return to.speaking(who, change === 'started');
+		const [, writing] = /^bot-llm-(started|stopped)$/.exec(type) ?? [];
+		if (writing) return to.thinking(writing === 'started');
 		switch (type) {
 			case 'bot-ready':
 				if (id !== greeting) log('error', 'bot-ready answers another client-ready');
@@ -39,6 +41,9 @@ export function rtvi({ send, to, log }) {
 			case 'bot-transcription': return to.said(2, asText(data.text));
 			case 'bot-tts-text': return to.said(1, asText(data.text));
 			case 'bot-llm-text': return to.said(0, asText(data.text));
+			case 'metrics': return to.waited(data.ttfb?.[0]?.value);
+			case 'llm-function-call-in-progress': return to.called(data.tool_call_id, data.function_name, data.arguments);
+			case 'llm-function-call-stopped': return to.returned(data.tool_call_id, data.cancelled === true);
 			case 'bot-interrupted': return to.interrupted();
 			case 'server-message': return to.note('Message from the bot', message.data);
 			case 'error-response': return to.note('The bot refused a request', data.error ?? data, true);

@@ -11,8 +11,10 @@ const [LLM, TRANSCRIPTION, OUTPUT] = [0, 2, 3];
 /** Words come without spaces. */
 const join = (before, piece) => before + (!before || /\s$/.test(before) || /^[\s.,;:!?…)]/.test(piece) ? '' : ' ') + piece;
 
+const asName = (name) => (typeof name === 'string' ? name.slice(0, 64) : 'a function');
+
 export function transcript(list, announce) {
-	let user, bot, best, segments;
+	let user, bot, best, segments, calls;
 
 	function add(className, who) {
 		const body = make('p', 'words');
@@ -29,6 +31,7 @@ export function transcript(list, announce) {
 		user = bot = null;
 		best = LLM;
 		segments = new Map();
+		calls = new Map();
 	}
 
 	function closeBot() {
@@ -103,6 +106,18 @@ export function transcript(list, announce) {
 		announce(`${title}: ${text.slice(0, 200)}`);
 	}
 
+	function called(id, name, values) {
+		const detail = make('small', '', 'runs …');
+		add('note', 'Function').body.append(asName(name) + (values ? `(${JSON.stringify(values).slice(0, CHARS_MAX)})` : ''), detail);
+		calls.set(id, { detail, began: Date.now() });
+	}
+
+	function returned(id, isCancelled) {
+		const call = calls.get(id);
+		if (call) call.detail.textContent = `${isCancelled ? 'failed' : 'done'} after ${((Date.now() - call.began) / 1000).toFixed(1)} s`;
+		calls.delete(id);
+	}
+
 	const follow = (change) => (...args) => atEnd(list, () => change(...args));
 	reset();
 	return {
@@ -114,5 +129,7 @@ export function transcript(list, announce) {
 		output: follow(output),
 		interrupted: follow(interrupted),
 		note: follow(note),
+		called: follow(called),
+		returned,
 	};
 }

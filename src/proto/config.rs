@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::aliases::{self, Area};
 pub use crate::assistant::config::{
-    AssistantConfig, BodyPermissions, Dialect, Greeting, NoiseReduction, RealtimeConfig, TurnDetection,
+    AssistantConfig, BodyPermissions, Dialect, Greeting, NoiseReduction, RealtimeConfig, ToolsConfig, ToolsEndpoint,
+    TurnDetection,
 };
 pub use crate::assistant::service_url::{ServiceUrl, ServiceVendor};
 use crate::features::Feature;
@@ -487,6 +488,16 @@ impl Config {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
+    }
+
+    /// Returns the hosts outside this network that the bot sends speech to.
+    pub fn speech_to(&self) -> Vec<&str> {
+        match self.bot {
+            BuiltInBot::Realtime if self.command.is_none() => {
+                self.assistant.realtime.url.third_party().into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Returns whether anyone who reaches this runner can spend the money of its operator: the bot

@@ -161,10 +161,20 @@ impl ServiceUrl {
         self.is_secure || is_near(self.host())
     }
 
+    /// Returns the host if it is neither this machine nor in its network.
+    pub fn third_party(&self) -> Option<&str> {
+        third_party(self.host())
+    }
+
     /// Returns the vendor, by the host.
     pub fn vendor(&self) -> ServiceVendor {
         ServiceVendor::of_host(self.host())
     }
+}
+
+/// Returns a host if it is neither this machine nor in its network.
+pub(super) fn third_party(host: &str) -> Option<&str> {
+    (!is_near(host) && !host.ends_with(".local")).then_some(host)
 }
 
 /// Tells whether a host is this machine or in its private network, as far as its name or address
@@ -300,6 +310,20 @@ mod tests {
             ("http://100.64.0.1/v1", false),
         ] {
             assert_eq!(ServiceUrl::parse(text).expect(text).may_carry_key(), may, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_third_party_is_outside_the_network() {
+        for (text, party) in [
+            ("wss://api.openai.com/v1", Some("api.openai.com")),
+            ("wss://8.8.8.8/v1", Some("8.8.8.8")),
+            ("ws://localhost:8000/v1", None),
+            ("wss://10.1.2.3/v1", None),
+            ("ws://[fe80::1]/v1", None),
+            ("wss://nas.local/v1", None),
+        ] {
+            assert_eq!(ServiceUrl::parse(text).expect(text).third_party(), party, "{text}");
         }
     }
 

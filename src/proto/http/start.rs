@@ -280,9 +280,17 @@ impl StatusReplies {
             .map(Transport::name)
             .collect();
         let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
+        let bot = match config.command {
+            None => format!(r#""bot":{},"#, json!(config.bot.name())),
+            Some(_) => String::new(),
+        };
+        let speech_to = match config.speech_to() {
+            hosts if hosts.is_empty() => String::new(),
+            hosts => format!(r#""speech_to":{},"#, json!(hosts)),
+        };
         let before_sessions = |word: &str| {
             let text = format!(
-                r#"{{"status":"{word}","transports":{},"unavailable":{},"without_bot":{},{messaging}"version":"{}","sessions":"#,
+                r#"{{"status":"{word}","transports":{},"unavailable":{},"without_bot":{},{messaging}{bot}{speech_to}"version":"{}","sessions":"#,
                 json!(names(true)),
                 json!(names(false)),
                 json!(without_bot),
@@ -312,6 +320,7 @@ impl StatusReplies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ServiceUrl;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn config(transport: Option<Transport>) -> Config {
@@ -648,6 +657,7 @@ mod tests {
                 ],
                 "unavailable": [],
                 "without_bot": [],
+                "bot": "parrot",
                 "version": env!("CARGO_PKG_VERSION"),
                 "sessions": 3,
             })
@@ -682,6 +692,21 @@ mod tests {
         let mut calls: Value = serde_json::from_slice(&StatusReplies::new(&calls).reply(3, false)).expect("JSON");
         let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
         assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
+        let mut far = Config {
+            bot: crate::config::BuiltInBot::Realtime,
+            ..Config::default()
+        };
+        far.assistant.realtime.url = ServiceUrl::parse("wss://api.openai.com/v1?key=k").expect("a URL");
+        let of_bot = |config: &Config| -> Vec<Value> {
+            let status: Value = serde_json::from_slice(&StatusReplies::new(config).reply(0, false)).expect("JSON");
+            ["bot", "speech_to"].map(|name| status[name].clone()).into()
+        };
+        assert_eq!(of_bot(&far), [json!("realtime"), json!(["api.openai.com"])]);
+        let program = Config {
+            command: Some(vec!["bot".into()]),
+            ..far
+        };
+        assert_eq!(of_bot(&program), [Value::Null, Value::Null]);
         let one = status(Some(Transport::WebRtc), usize::MAX);
         assert_eq!(
             (&one["transports"], &one["unavailable"]),
