@@ -202,7 +202,7 @@ async def unfinished(bed):
     settings = "\r\n".join([
         "\ufeff# a comment", "HostName = kitchen", "this line is wrong", "address=10.77.1.2/24", "  gateway = 10.77.1.1", "dns = 10.77.1.1",
         f"wifi_passphrase = {BOARD_SECRET}", f"ssh_key = {bed.public}", "hostname = not_a_name", "RUNNER_BOT = echo",
-        "runner_max_sessions = 3", f"RUNNER_PROXY = {BOARD_SECRET}\udcff", ""])
+        "runner_max_sessions = 3", f"RUNNER_PROXY = {BOARD_SECRET}\udcff", "openai_api_key = sk-of-no-one", ""])
     bed.one = bed.board(1, settings)
     bed.one.start()
     rng = random.Random(bed.seed)
@@ -300,8 +300,10 @@ async def service(bed):
     said = await bed.inside(
         bed.one, "systemctl show edge-runner -p ActiveState,SubState,WatchdogUSec,Type,User; systemctl is-enabled edge-runner;"
         " systemctl --failed --no-legend --plain; sudo cat /proc/$(systemctl show -p MainPID --value edge-runner)/environ"
-        " | tr '\\0' '\\n' | grep ^RUNNER_; ps -o user= -p $(systemctl show -p MainPID --value edge-runner)")
-    for wanted in ("ActiveState=active", "SubState=running", "Type=notify", "enabled", "RUNNER_BOT=echo", "RUNNER_MAX_SESSIONS=3"):
+        " | tr '\\0' '\\n' | grep -E '^(RUNNER|OPENAI)_'; sudo stat -c 'mode %a' /run/edge-board/runner.env;"
+        " ps -o user= -p $(systemctl show -p MainPID --value edge-runner)")
+    for wanted in ("ActiveState=active", "SubState=running", "Type=notify", "enabled", "RUNNER_BOT=echo", "RUNNER_MAX_SESSIONS=3",
+                   "OPENAI_API_KEY=sk-of-no-one", "mode 600"):
         assert wanted in said, (wanted, said)
     watchdog = next(line for line in said.splitlines() if line.startswith("WatchdogUSec="))
     assert watchdog not in ("WatchdogUSec=0", "WatchdogUSec=infinity"), said
