@@ -42,12 +42,17 @@ pub fn session(config: &AssistantConfig, body: &BodyOptions, line: Line, tools: 
     }
     let ours = session.clone();
     merge(&mut session, &realtime.session);
-    // Formats and modalities decide what the runner can play.
+    // Formats and modalities decide what the runner can play. The functions of the file are among
+    // those of the session.
     for pointer in [
         "/type",
         "/audio/input/format",
         "/audio/output/format",
         "/output_modalities",
+        "/input_audio_format",
+        "/output_audio_format",
+        "/modalities",
+        "/tools",
     ] {
         if let (Some(field), Some(value)) = (session.pointer_mut(pointer), ours.pointer(pointer)) {
             *field = value.clone();
@@ -236,12 +241,17 @@ mod tests {
     #[test]
     fn the_operator_s_fields_are_merged_except_formats() {
         let mut config = config();
-        let extra = json!({"tracing": null, "audio": {"output": {"speed": 1.2, "format": {"type": "audio/pcma"}}}});
+        let extra = json!({"tracing": null, "tools": [], "audio": {"output": {"speed": 1.2, "format": {"type": "audio/pcma"}}}});
         config.realtime.session = extra.as_object().expect("an object").clone();
         let session = session(&config, &body(&config), Line::Pcm24k, &[json!({"type": "function"})]);
         assert_eq!(session["tracing"], json!(null));
         assert_eq!(session["audio"]["output"]["speed"], json!(1.2));
         assert_eq!(session["audio"]["output"]["format"]["type"], "audio/pcm");
         assert_eq!(session["tool_choice"], "auto");
+        assert_eq!(
+            session["tools"],
+            json!([{"type": "function"}]),
+            "the file's are among them"
+        );
     }
 }
