@@ -1,6 +1,9 @@
 //! The bot `realtime` against a scripted speech-to-speech service: what callers hear, what the
 //! service gets, and failures.
 
+mod doctor;
+mod tools;
+
 use serde_json::{Value, json};
 
 use crate::support::client::Client;

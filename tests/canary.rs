@@ -6,6 +6,7 @@
 //! Runs the real binary with credentials from every source, and sends valid and invalid requests on
 //! every route and transport.
 
+mod assistant;
 mod misuse;
 mod moq;
 mod tls;

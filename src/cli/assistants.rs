@@ -13,12 +13,13 @@ use super::flags::LowArgs;
 use super::{Env, UsageError};
 use crate::config::{
     AssistantConfig, BodyPermissions, BuiltInBot, Dialect, Greeting, NoiseReduction, RealtimeConfig, Secret,
-    ServiceUrl, ServiceVendor, TurnDetection,
+    ServiceUrl, ServiceVendor, ToolsConfig, ToolsEndpoint, TurnDetection,
 };
 use crate::limits::{
     ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_LANGUAGES_MAX, ASSISTANT_MINUTES,
     SESSIONS_MAX_HIGHEST,
 };
+use crate::proto::assistant::tools::{check_names, split_command};
 use crate::proto::options::env::Variables;
 use crate::proto::options::number;
 use crate::proto::options::values::{all_names, credential, found, wrong};
@@ -35,6 +36,7 @@ const INSTRUCTIONS_DEFAULT: &str = "You are a friendly assistant in a voice call
 
 const URL: &str = "REALTIME_URL";
 const KEY: &str = "REALTIME_API_KEY";
+const TOOLS: &str = "--tools";
 
 /// Reads the settings of the bot.
 ///
@@ -45,7 +47,10 @@ pub(super) fn assistants(
     env: &Env<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<AssistantConfig, UsageError> {
-    if args.bot != Some(BuiltInBot::Realtime) {
+    if args.bot != Some(BuiltInBot::Realtime) || args.command.is_some() {
+        if args.given.contains(&TOOLS) {
+            warnings.push(format!("`{TOOLS}` has no effect without `--bot realtime`"));
+        }
         return Ok(AssistantConfig::default());
     }
     let variables = &env.variables;
@@ -76,9 +81,34 @@ pub(super) fn assistants(
         transcripts: switch(variables, "RUNNER_BOT_TRANSCRIPTS")?.unwrap_or(true),
         body_may: body_may(variables)?,
         languages: languages(variables)?,
+        tools: args.tools.as_deref().map(|text| tools(text, env)).transpose()?,
         realtime: realtime(env, warnings)?,
         ..defaults
     })
+}
+
+fn tools(text: &str, env: &Env<'_>) -> Result<ToolsConfig, UsageError> {
+    if !ServiceUrl::is_http(text) {
+        let wants = "a command such as `python3 tools.py`, or the URL of an HTTP endpoint";
+        let command = split_command(text).ok_or_else(|| UsageError::redacted(TOOLS, wants))?;
+        return Ok(ToolsConfig::Program(command));
+    }
+    let url = ServiceUrl::exact(text).map_err(|_| {
+        let wants = "a URL such as https://HOST/tools, without user, password and `#`";
+        UsageError::redacted(TOOLS, wants)
+    })?;
+    let key = key_of(env, "TOOLS_API_KEY", "TOOLS_API_KEY_FILE", |_| true)?;
+    if key.is_some() && !url.may_carry_key() {
+        return Err(not_encrypted(TOOLS));
+    }
+    Ok(ToolsConfig::Endpoint(ToolsEndpoint { url, key }))
+}
+
+fn not_encrypted(source: &str) -> UsageError {
+    UsageError::Combination(format!(
+        "{source} is not encrypted: a key is sent over wss:// or https://, or to `localhost` and to private IP \
+         addresses; use one of these, or remove the key"
+    ))
 }
 
 fn realtime(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<RealtimeConfig, UsageError> {
@@ -96,10 +126,7 @@ fn realtime(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<RealtimeConfig,
     let vendor = url.vendor();
     let key = key(env, source, &url)?;
     if key.is_some() && !url.may_carry_key() {
-        return Err(UsageError::Combination(format!(
-            "{source} is not encrypted: a key is sent over wss:// or https://, or to `localhost` and to private IP \
-             addresses; use one of these, or remove the key"
-        )));
+        return Err(not_encrypted(source));
     }
     if key.is_none() && vendor != ServiceVendor::Other {
         return Err(UsageError::Combination(format!(
@@ -171,25 +198,35 @@ fn realtime(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<RealtimeConfig,
 
 /// Reads the key. `url_source` is the variable that the URL is from.
 fn key(env: &Env<'_>, url_source: &str, url: &ServiceUrl) -> Result<Option<Secret>, UsageError> {
+    // The key of another vendor stays with that vendor.
+    key_of(env, KEY, "REALTIME_API_KEY_FILE", |name| {
+        name == KEY || url.vendor() == ServiceVendor::OpenAi || url_source == "OPENAI_BASE_URL"
+    })
+}
+
+/// Reads a key from its file or its variable, unless the name under which it is found is not for
+/// this service.
+fn key_of(
+    env: &Env<'_>,
+    name: &'static str,
+    file: &'static str,
+    is_for_service: impl Fn(&str) -> bool,
+) -> Result<Option<Secret>, UsageError> {
     let variables = &env.variables;
-    const FILE: &str = "REALTIME_API_KEY_FILE";
-    if let Some(path) = variables.literal(FILE) {
-        if variables.literal(KEY).is_some() {
+    if let Some(path) = variables.literal(file) {
+        if variables.literal(name).is_some() {
             return Err(UsageError::Combination(format!(
-                "{KEY} and {FILE} both name the key; set one of them"
+                "{name} and {file} both name the key; set one of them"
             )));
         }
-        let text = read(env, FILE, path)?;
+        let text = read(env, file, path)?;
         let key = text.lines().next().unwrap_or_default().trim();
         return match !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()) {
             true => Ok(Some(Secret::new(key))),
-            false => Err(UsageError::redacted(FILE, "a file whose first line is the key")),
+            false => Err(UsageError::redacted(file, "a file whose first line is the key")),
         };
     }
-    // The key of another vendor stays with that vendor.
-    let is_for_host =
-        |name: &str| name == KEY || url.vendor() == ServiceVendor::OpenAi || url_source == "OPENAI_BASE_URL";
-    let key = credential(variables, KEY)?.filter(|_| is_for_host(found(variables, KEY)));
+    let key = credential(variables, name)?.filter(|_| is_for_service(found(variables, name)));
     Ok(key.map(Secret::new))
 }
 
@@ -220,7 +257,12 @@ fn session(env: &Env<'_>) -> Result<Map<String, Value>, UsageError> {
     };
     let wants = "a file with a JSON object: fields of `session`, without `type` and `model`";
     match serde_json::from_str(&read(env, FILE, path)?) {
-        Ok(Value::Object(session)) if !session.contains_key("type") && !session.contains_key("model") => Ok(session),
+        Ok(Value::Object(session)) if !session.contains_key("type") && !session.contains_key("model") => {
+            let tools = session.get("tools").and_then(Value::as_array);
+            check_names(tools.map_or(&[], Vec::as_slice), &[])
+                .map_err(|error| UsageError::Combination(format!("{FILE}: {error}")))?;
+            Ok(session)
+        }
         _ => Err(UsageError::redacted(FILE, wants)),
     }
 }

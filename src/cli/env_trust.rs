@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use super::UsageError;
 use crate::aliases::{self, Area};
+use crate::config::ServiceUrl;
 use crate::proto::options::env::{EnvFile, EnvLine};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
@@ -94,6 +95,7 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("MEDIAROOM_URL", &["MEDIAROOM_API_SECRET", "MEDIAROOM_API_KEY"]),
     ("MESSAGING_API_URL", &["MESSAGING_TOKEN"]),
     ("REALTIME_URL", &["REALTIME_API_KEY"]),
+    ("RUNNER_TOOLS", &["TOOLS_API_KEY"]),
     ("CLOUD_API_URL", &["CLOUD_API_KEY"]),
 ];
 
@@ -115,6 +117,7 @@ const OTHER_SECRETS: &[&str] = &[
     "MESSAGING_APP_SECRET",
     "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
     "REALTIME_API_KEY",
+    "TOOLS_API_KEY",
     "CLOUD_API_KEY",
 ];
 
@@ -204,6 +207,9 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>) -> Optio
         return Some(format!("{what} and can only be set in the environment of the runner"));
     }
     let canonical = aliases::canonical(Area::Variable, name);
+    if canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value) {
+        return Some("determines which programs run and can only be set in the environment of the runner".to_owned());
+    }
     if line.value.trim().is_empty() {
         return None;
     }
@@ -263,6 +269,7 @@ mod tests {
             "_JAVA_OPTIONS",
             "DOTNET_STARTUP_HOOKS",
             "ERL_AFLAGS",
+            "RUNNER_TOOLS",
         ] {
             let (names, warnings) = read(&format!("A=1\nexport {name}=hunter2\nB=2\n"), &[]);
             assert_eq!(names, ["A", "B"], "{name}");
@@ -321,6 +328,7 @@ mod tests {
             ("MEDIAROOM_URL", "LIVEKIT_API_SECRET"),
             ("LIVEKIT_URL", "MEDIAROOM_API_KEY"),
             ("MESSAGING_API_URL", "WHATSAPP_TOKEN"),
+            ("RUNNER_TOOLS", "TOOLS_API_KEY"),
             ("CLOUD_API_URL", "PIPECAT_CLOUD_API_KEY"),
             ("PIPECAT_API_HOST", "CLOUD_API_KEY"),
         ] {

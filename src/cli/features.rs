@@ -52,6 +52,7 @@ const OPTIONS: &[OptionFeatures] = &[
         args.tls.as_ref().is_some_and(|tls| *tls != Tls::Off)
     }),
     ("--state-dir", &[Feature::Tls], |args| args.state_dir.is_some()),
+    ("--tools", &[Feature::Assistants], |args| args.tools.is_some()),
     ("--ws-auth", &[Feature::WebSocket, Feature::Telephony], |args| {
         args.ws_auth == Some(WsAuth::Token)
     }),
@@ -68,7 +69,7 @@ const VARIABLES: &[(Feature, &[&str])] = &[
     (Feature::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
     (Feature::Mediaroom, &["MEDIAROOM_"]),
     (Feature::Messaging, &["MESSAGING_"]),
-    (Feature::Assistants, &["REALTIME_", "RUNNER_BOT_"]),
+    (Feature::Assistants, &["REALTIME_", "RUNNER_BOT_", "TOOLS_"]),
 ];
 
 /// Variables with a credential. Telephony providers list theirs in their own tables.

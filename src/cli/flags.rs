@@ -43,6 +43,7 @@ pub(super) struct LowArgs {
     pub bot: Option<BuiltInBot>,
     pub bot_audio: Option<BotAudio>,
     pub bot_rate_hz: Option<u32>,
+    pub tools: Option<String>,
     pub pass_env: Vec<String>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
@@ -278,6 +279,15 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         }),
         BOTS,
         "Sample rate of `--bot-audio pcm`, in both directions, 8000 to 48000. [default: 16000]",
+    ),
+    flag(
+        None,
+        "--tools",
+        FlagKind::Value("COMMAND|URL", |args, text| put(&mut args.tools, text)),
+        BOTS,
+        "Functions for the model of `--bot realtime`: a command that declares and runs them with JSON lines on stdin and \
+         stdout, one process per session, or the URL of an HTTP endpoint. No shell reads the command; quotes keep words \
+         together.",
     ),
     flag(
         None,

@@ -152,6 +152,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "File with a JSON object that is merged into the `session` of the service.",
     ),
     (
+        "TOOLS_API_KEY",
+        "Key that is sent to the URL of `--tools`, as `Authorization: Bearer`.",
+    ),
+    ("TOOLS_API_KEY_FILE", "File whose first line is that key."),
+    (
         "RUNNER_BOT_GREETING",
         "What `--bot realtime` says first; empty for nothing. [default: a greeting in the model's words]",
     ),

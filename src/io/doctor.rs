@@ -35,7 +35,21 @@ pub use crate::proto::doctor::{Finding, FindingLevel, Findings};
 /// Runs every check.
 pub async fn examine(config: Arc<Config>) -> Findings {
     let on_machine = blocking(&config, machine::examine);
-    let (ports, machine, https, quic, relay, resolver, ice_servers, providers, rooms, messaging, service, program) = tokio::join!(
+    let (
+        ports,
+        machine,
+        https,
+        quic,
+        relay,
+        resolver,
+        ice_servers,
+        providers,
+        rooms,
+        messaging,
+        service,
+        tools,
+        program,
+    ) = tokio::join!(
         within("ports", ports::examine(&config)),
         within("machine", on_machine),
         within("https", blocking(&config, certificate::examine)),
@@ -47,6 +61,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("rooms", remote::rooms(&config)),
         within("messaging", remote::messaging(&config)),
         within("realtime", assistant::examine(&config)),
+        within("tools", assistant::tools(&config)),
         within("bot", blocking(&config, machine::program)),
     );
     let https = if_built(Feature::Tls, https);
@@ -67,6 +82,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
             rooms,
             messaging,
             service,
+            tools,
             program,
         ]
         .concat(),

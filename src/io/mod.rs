@@ -75,6 +75,9 @@ pub enum RunError {
     /// The program that acts as the bot cannot be run.
     #[error(transparent)]
     Command(process::CommandError),
+    /// The functions of `--tools` cannot be used.
+    #[error("functions of `{name}` (--tools): {why}")]
+    Tools { name: String, why: String },
     #[error(transparent)]
     Bind(BindError),
     /// The UDP port of the sessions could not be bound.
@@ -169,6 +172,26 @@ pub async fn run_with(
     let outcome = serving.end(drain, Some(&mut signals), supervisor_told).await;
     tidy.abort();
     outcome.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
+}
+
+/// Checks the functions of the operator before the first session. An endpoint that does not answer
+/// may do so later.
+#[cfg(feature = "assistants")]
+async fn check_tools(config: &Config) -> Result<(), RunError> {
+    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.command.is_none()) else {
+        return Ok(());
+    };
+    match crate::bots::assistant::tools::examine(config, tools).await {
+        Ok(names) => log::info!("functions of {}: {}", tools.name(), names.join(", ")),
+        Err(why) if why.is_permanent() => {
+            return Err(RunError::Tools {
+                name: tools.name().to_owned(),
+                why: why.to_string(),
+            });
+        }
+        Err(why) => log::warn!("functions of {}: {why}", tools.name()),
+    }
+    Ok(())
 }
 
 /// Returns the bot of every session: the configured program, if there is one.

@@ -187,6 +187,14 @@ fn start(
     })
 }
 
+/// Returns the arguments of a session, for a program that has no media.
+///
+/// # Errors
+/// When they are too long for a variable.
+pub fn arguments_without_media(args: &RunnerArguments) -> Result<String, process::ArgumentsTooLong> {
+    arguments(args, None)
+}
+
 fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result<String, process::ArgumentsTooLong> {
     let media_url = listener.map(MediaListener::url);
     let common = process::CommonArguments {

@@ -12,6 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+#[cfg(feature = "assistants")]
+use super::check_tools;
 use super::{RunError, bot_of};
 use crate::bot::{Bot, Shutdown, ShutdownTrigger};
 use crate::config::{Config, ListenAddresses};
@@ -79,6 +81,8 @@ impl RunnerInstance {
         services: &Services,
     ) -> Result<RunnerInstance, RunError> {
         let bot = bot_of(&config, bot)?;
+        #[cfg(feature = "assistants")]
+        check_tools(&config).await?;
         let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
         let (stop, shutdown) = Shutdown::channel();
         let live = SlotPool::new(config.sessions_max);

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Instant;
 
-use crate::bot::{Output, RunnerArguments};
+use crate::bot::{Kind, Output, RunnerArguments};
 use crate::config::Transport;
 use crate::proto::assistant::report::{CallProfile, Line};
 
@@ -28,6 +28,7 @@ pub fn profile(args: &RunnerArguments, line_codec: bool) -> CallProfile {
         },
         has_page,
         is_telephone,
+        can_hang_up: is_telephone || !has_page || matches!(args.kind, Kind::Mediaroom(_)),
         // Plain clients connect before they can play audio.
         greet_on_ready: args.transport_type() == Ok(Transport::WebSocket.name()),
     }

@@ -2,7 +2,7 @@
 //!
 //! [`realtime`] drives an engine of `proto::assistant`; `service_socket` is its connection.
 //! [`clients`] are those of recognisers, chat models and voices. `call` and `session_reports` are
-//! what such bots share.
+//! what such bots share, and [`tools`] are functions of the operator.
 
 mod call;
 #[allow(dead_code, reason = "the bot `cascade` will use them")]
@@ -10,3 +10,4 @@ pub mod clients;
 pub mod realtime;
 pub mod service_socket;
 mod session_reports;
+pub mod tools;

@@ -13,11 +13,13 @@ use tokio::time::sleep_until;
 use super::call::{LAST_MARK, QueueFuture, now, profile, queue, queued};
 use super::service_socket::{ServiceEvent, ServiceSocket};
 use super::session_reports::SessionReports;
+use super::tools::{SessionTools, ToolsEvent};
 use crate::bot::{Audio, BotError, RunnerArguments};
 use crate::config::Config;
 use crate::io::websocket_client::SocketError;
 use crate::limits::ASSISTANT_LAST_SPEECH_WITHIN;
 use crate::proto::assistant::body::BodyOptions;
+use crate::proto::assistant::functions::FunctionHost;
 use crate::proto::assistant::realtime::{Realtime, refusal_code};
 use crate::proto::assistant::report::{ConnectFailure, EndReason, RealtimeOutput, ServiceLog};
 use crate::proto::metrics::RunnerMetrics;
@@ -32,12 +34,14 @@ pub async fn realtime(mut args: RunnerArguments) -> Result<(), BotError> {
     let profile = profile(&args, config.assistant.realtime.line_codec);
     let body = BodyOptions::new(&args.body, &config.assistant, &config.assistant.realtime.instructions);
     let metrics = args.metrics.clone();
+    let tools = SessionTools::start(&config, &args);
     let rtvi = Rtvi::open(&mut args, Audio::at(profile.line.rate_hz()))?;
     let assistant = Arc::new(config.assistant.clone());
     let mut bot = RealtimeBot {
         engine: Realtime::new(assistant, profile, body, now()),
         rtvi,
         socket: ServiceSocket::default(),
+        tools,
         speech: None,
         reports: SessionReports::new("realtime", &config.assistant.realtime.model),
         end: None,
@@ -53,6 +57,7 @@ struct RealtimeBot {
     engine: Realtime,
     rtvi: Rtvi,
     socket: ServiceSocket,
+    tools: SessionTools,
     /// The piece that waits for room in the queue.
     speech: Option<QueueFuture>,
     reports: SessionReports,
@@ -89,6 +94,7 @@ impl RealtimeBot {
                     Some(event) => self.handle_caller(event),
                 },
                 event = self.socket.recv() => self.handle_service(event),
+                event = self.tools.recv() => self.handle_tools(event),
                 pcm = queued(&mut self.speech) => {
                     self.speech = None;
                     buffer = pcm;
@@ -125,7 +131,8 @@ impl RealtimeBot {
             RtviEvent::Text { content, options } => self.engine.handle_text(&content, options, now),
             RtviEvent::Dtmf(key) => self.engine.handle_dtmf(key, now),
             RtviEvent::Request(Request::FunctionResult(result)) => {
-                self.engine.handle_function_result(&result.tool_call_id, &result.result);
+                self.engine
+                    .handle_function_result(FunctionHost::Page, &result.tool_call_id, &result.result);
             }
             RtviEvent::SpeechStarted => self.engine.handle_speech_started(now),
             RtviEvent::Mark { name, played } => self.engine.handle_mark(&name, played, now),
@@ -147,6 +154,16 @@ impl RealtimeBot {
         }
     }
 
+    fn handle_tools(&mut self, event: ToolsEvent) {
+        match event {
+            ToolsEvent::Declared(functions) => self.engine.handle_functions(&functions, now()),
+            ToolsEvent::Output { call_id, output } => {
+                self.engine
+                    .handle_function_result(FunctionHost::Tools, &call_id, &output);
+            }
+        }
+    }
+
     fn drain(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
@@ -157,6 +174,7 @@ impl RealtimeBot {
                     self.speech = None;
                     self.reports.interrupt(&mut self.rtvi);
                 }
+                RealtimeOutput::RunFunction(call) => self.tools.call(&call),
                 RealtimeOutput::Report(report) => self.reports.tell(&mut self.rtvi, report),
                 RealtimeOutput::Count(count) => self.metrics.assistant(count),
                 RealtimeOutput::Log(line) => self.log(line),

@@ -1,13 +1,15 @@
-//! Checks the service of `--bot realtime`: connects, waits for its session, and closes.
+//! Checks the service of `--bot realtime`, and the functions of `--tools`.
 //!
-//! In: the configuration. Out: findings, none with another bot. A session that says nothing costs
-//! nothing.
+//! In: the configuration. Out: findings, none with another bot. It connects to the service, waits
+//! for its session, and closes: a session that says nothing costs nothing. Functions are declared,
+//! and not called.
 
 use tokio::time::timeout;
 
 use super::Finding;
 use crate::bots::assistant::realtime::failure;
 use crate::bots::assistant::service_socket::{ServiceEvent, ServiceSocket};
+use crate::bots::assistant::tools::examine as examine_tools;
 use crate::config::{BuiltInBot, Config};
 use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::assistant::realtime::{ServerEvent, connect_request, parse_event};
@@ -26,6 +28,19 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     let answer = answer.unwrap_or(ServiceAnswer::Silent);
     socket.finish().await;
     vec![judge(realtime, &answer)]
+}
+
+/// Asks the program or endpoint of `--tools` for its functions.
+pub async fn tools(config: &Config) -> Vec<Finding> {
+    const WHAT: &str = "tools";
+    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.command.is_none()) else {
+        return Vec::new();
+    };
+    let name = tools.name();
+    vec![match examine_tools(config, tools).await {
+        Ok(names) => Finding::ok(WHAT, format!("{name} declares {}", names.join(", "))),
+        Err(why) => Finding::error(WHAT, format!("{name}: {why}")),
+    }]
 }
 
 async fn ask(socket: &mut ServiceSocket) -> ServiceAnswer {

@@ -17,6 +17,8 @@ use crate::proto::process::output_lines::{LineDecision, LineSplitter, LogAllowan
 /// The log targets of the two streams.
 const STDOUT: &str = "edge_runner::bot::stdout";
 const STDERR: &str = "edge_runner::bot::stderr";
+/// That of programs of functions.
+const TOOLS: &str = "edge_runner::tools::stderr";
 
 /// Logs both streams until both have ended.
 pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) {
@@ -26,6 +28,16 @@ pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin)
             log::warn!("the bot writes more than {PROCESS_LOG_BYTES_PER_S} bytes a second: lines are dropped");
         }
         OutputEntry::Dropped(lines) => log::info!("{lines} lines of the bot were dropped"),
+    })
+    .await;
+}
+
+/// Logs the stderr of a program of functions at DEBUG: it may quote what callers say.
+pub async fn run_at_debug(stderr: impl AsyncRead + Unpin) {
+    read_streams(tokio::io::empty(), stderr, |entry| match entry {
+        OutputEntry::Line { text, .. } => log::debug!(target: TOOLS, "{text}"),
+        OutputEntry::Flood => log::debug!(target: TOOLS, "lines are dropped"),
+        OutputEntry::Dropped(lines) => log::debug!(target: TOOLS, "{lines} lines were dropped"),
     })
     .await;
 }

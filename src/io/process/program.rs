@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
 use rustix::process::Signal;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -51,14 +51,7 @@ impl Program {
     /// # Errors
     /// The system's error, when the program does not exist, or memory or permissions are missing.
     pub fn start(spec: &ProgramSpec, arguments: &str, session_id: SessionId) -> io::Result<(Program, Option<Pipes>)> {
-        let (program, rest) = spec.command.split_first().ok_or(io::ErrorKind::NotFound)?;
-        let mut command = Command::new(program);
-        for name in &spec.withheld {
-            command.env_remove(name);
-        }
-        if let Some(working_dir) = &spec.working_dir {
-            command.current_dir(working_dir);
-        }
+        let mut command = command(spec, arguments)?;
         let stdin = match spec.audio {
             BotAudio::Protobuf => Stdio::null(),
             BotAudio::Pcm { rate_hz } => {
@@ -66,46 +59,57 @@ impl Program {
                 Stdio::piped()
             }
         };
-        let mut child = command
-            .args(rest)
-            .env("ENV", "local")
-            .env("RUNNER_ARGUMENTS", arguments)
-            // Without it, Python buffers output up to 8 KiB, and loses the buffer in a crash.
-            .env("PYTHONUNBUFFERED", "1")
-            // These address the runner's own supervisor; a program that inherits them would report
-            // as the service.
-            .env_remove("NOTIFY_SOCKET")
-            .env_remove("WATCHDOG_USEC")
-            .env_remove("WATCHDOG_PID")
-            .stdin(stdin)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
-        let id = child.id().expect("a child that was never waited for has a process id");
-        log::debug!("the bot is process {id}");
+        let mut child = command.stdin(stdin).spawn()?;
         let mut pipes = None;
         let mut stdout = child.stdout.take();
         if let Some(stdin) = child.stdin.take() {
             pipes = stdout.take().map(|stdout| Pipes::new(stdin, stdout));
         }
+        let stderr = child.stderr.take();
+        let log = async move {
+            match (stdout, stderr) {
+                (Some(stdout), Some(stderr)) => output_log::run(stdout, stderr).await,
+                (None, Some(stderr)) => output_log::run(tokio::io::empty(), stderr).await,
+                (_, None) => {}
+            }
+        };
+        Ok((Program::new("bot", child, session_id, log), pipes))
+    }
+
+    /// Starts a command that reads and writes lines of text. Its stderr is logged at DEBUG.
+    ///
+    /// # Errors
+    /// See [`Program::start`].
+    pub fn start_with_lines(
+        spec: &ProgramSpec,
+        arguments: &str,
+        session_id: SessionId,
+    ) -> io::Result<(Program, ChildStdin, ChildStdout)> {
+        let mut child = command(spec, arguments)?.stdin(Stdio::piped()).spawn()?;
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let program = Program::new(
+            "program of functions",
+            child,
+            session_id,
+            output_log::run_at_debug(stderr),
+        );
+        Ok((program, stdin, stdout))
+    }
+
+    /// Takes a process that has just been started. `what` names it in the log.
+    fn new(what: &str, child: Child, session_id: SessionId, log: impl Future<Output = ()> + Send + 'static) -> Program {
+        let id = child.id().expect("a child that was never waited for has a process id");
+        log::debug!("the {what} is process {id}");
         let mut output_log = JoinSet::new();
-        if let Some(stderr) = child.stderr.take() {
-            let log = async move {
-                match stdout {
-                    Some(stdout) => output_log::run(stdout, stderr).await,
-                    None => output_log::run(tokio::io::empty(), stderr).await,
-                }
-            };
-            output_log.spawn(tasks::boxed(logging::in_session(session_id, log)));
-        }
-        let program = Program {
+        output_log.spawn(tasks::boxed(logging::in_session(session_id, log)));
+        Program {
             group: ProcessGroup::from_leader(id),
             child,
             output_log,
-        };
-        Ok((program, pipes))
+        }
     }
 
     /// Waits until the process has exited. Its children may still run.
@@ -145,6 +149,34 @@ impl Program {
     pub async fn flush_output(&mut self) {
         let _ = timeout(PROCESS_REST, self.output_log.join_next()).await;
     }
+}
+
+/// Returns the command of a program, with its environment and pipes for its output.
+fn command(spec: &ProgramSpec, arguments: &str) -> io::Result<Command> {
+    let (program, rest) = spec.command.split_first().ok_or(io::ErrorKind::NotFound)?;
+    let mut command = Command::new(program);
+    for name in &spec.withheld {
+        command.env_remove(name);
+    }
+    if let Some(working_dir) = &spec.working_dir {
+        command.current_dir(working_dir);
+    }
+    command
+        .args(rest)
+        .env("ENV", "local")
+        .env("RUNNER_ARGUMENTS", arguments)
+        // Without it, Python buffers output up to 8 KiB, and loses the buffer in a crash.
+        .env("PYTHONUNBUFFERED", "1")
+        // These address the runner's own supervisor; a program that inherits them would report
+        // as the service.
+        .env_remove("NOTIFY_SOCKET")
+        .env_remove("WATCHDOG_USEC")
+        .env_remove("WATCHDOG_PID")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    Ok(command)
 }
 
 /// Returns whether a status is that of a program that SIGTERM ended: the signal, code 0, or the

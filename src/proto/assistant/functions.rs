@@ -9,13 +9,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::tools::{BUILT_IN, END_CALL};
 use crate::assistant::report::FunctionCall;
 use crate::limits::{FUNCTION_CALLS_MAX, FUNCTION_OUTPUT_BYTES_MAX, FUNCTION_WITHIN};
-
-/// The built-in function that hangs up.
-const END_CALL: &str = "end_call";
-/// Names that no other function can have.
-pub const BUILT_IN: [&str; 1] = [END_CALL];
 
 /// Returns the declared functions: those of the page in the configuration, of the operator's
 /// program or endpoint, of the body, and the built-in one. Of two with one name the first counts.

@@ -28,7 +28,6 @@ pub mod service_url;
 pub mod services;
 #[cfg(feature = "assistants")]
 mod sound;
-#[cfg(feature = "assistants")]
 pub mod tools;
 
 /// Returns the part of a text in its first `bytes_max` bytes, without half a character.

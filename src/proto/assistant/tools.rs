@@ -3,8 +3,8 @@
 //! In: the value of the option, and the JSON of the program or endpoint. Out: a [`ToolsConfig`],
 //! declared functions, and the messages of calls. A declaration is
 //! `{"functions": [{"name", "description", "parameters"}]}`, a call
-//! `{"call_id", "name", "arguments"}`, an answer `{"call_id", "output"}`; a program writes and reads
-//! one object per line. Nothing here quotes what a peer wrote but names of functions.
+//! `{"call_id", "name", "arguments"}`, an answer `{"call_id", "output"}`; a program writes and
+//! reads one object per line. Nothing here quotes what a peer wrote but names of functions.
 
 use std::fmt;
 
@@ -15,6 +15,10 @@ use super::report::FunctionCall;
 use crate::limits::{TOOLS_FUNCTIONS_BYTES_MAX, TOOLS_FUNCTIONS_MAX};
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 
+/// The built-in function that hangs up.
+pub const END_CALL: &str = "end_call";
+/// Names that no other function can have.
+pub const BUILT_IN: [&str; 1] = [END_CALL];
 /// Characters of the name of a function, by the rule of the services.
 const NAME_CHARS_MAX: usize = 64;
 
@@ -124,7 +128,7 @@ pub fn function(tool: &Value) -> Option<Value> {
 /// # Errors
 /// [`DeclarationError::Twice`] with the name.
 pub fn check_names(functions: &[Value], others: &[Value]) -> Result<(), DeclarationError> {
-    let mut seen = super::functions::BUILT_IN.to_vec();
+    let mut seen = BUILT_IN.to_vec();
     for name in others.iter().chain(functions).filter_map(|tool| tool["name"].as_str()) {
         if seen.contains(&name) {
             return Err(DeclarationError::Twice(name.to_owned()));

@@ -6,3 +6,7 @@ use crate::config::Config;
 pub async fn examine(_config: &Config) -> Vec<Finding> {
     Vec::new()
 }
+
+pub async fn tools(_config: &Config) -> Vec<Finding> {
+    Vec::new()
+}

@@ -4,7 +4,8 @@
 //! and PCM by [`Realtime::next_speech`]. After each input, drain [`Realtime::poll_output`] and ask
 //! for speech. The service hears all audio, finds the turns and speaks; the engine answers an
 //! interruption with the position at which the caller stopped hearing the bot, has functions run by
-//! the client's page or what the operator configured, and renews a connection that is lost or too old.
+//! the client's page or what the operator configured, and renews a connection that is lost or
+//! too old.
 
 mod caller_audio;
 mod client_event;

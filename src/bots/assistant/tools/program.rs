@@ -1,0 +1,144 @@
+//! The process that runs the functions of one session.
+//!
+//! In: calls, one JSON object per line of its stdin. Out: its declaration, the first line of its
+//! stdout, and one answer per line, in any order. Lines that are no answer are dropped. A task of
+//! its own moves the lines, so that neither side waits for the call; when the task is dropped, the
+//! process group is killed.
+
+use std::io;
+use std::process::ExitStatus;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{ToolsError, ToolsEvent};
+use crate::bot::SessionId;
+use crate::io::process::ProgramSpec;
+use crate::io::process::program::Program;
+use crate::io::tasks;
+use crate::limits::{FUNCTION_CALLS_MAX, PROCESS_REST, TOOLS_FUNCTIONS_BYTES_MAX};
+use crate::logging;
+use crate::proto::assistant::report::FunctionCall;
+use crate::proto::assistant::tools::{answer, call_json, declaration, failed};
+use crate::proto::process::output_lines::LineSplitter;
+
+/// The program of one session.
+pub struct ProgramTools {
+    calls: mpsc::Sender<String>,
+    events: mpsc::Receiver<Result<ToolsEvent, ToolsError>>,
+    /// Calls that could not be passed on.
+    rejected: Vec<String>,
+    _task: JoinSet<()>,
+}
+
+impl ProgramTools {
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn start(spec: &ProgramSpec, arguments: &str, session_id: SessionId) -> io::Result<Self> {
+        let (program, stdin, stdout) = Program::start_with_lines(spec, arguments, session_id.clone())?;
+        let (calls, calls_out) = mpsc::channel(FUNCTION_CALLS_MAX);
+        let (events_in, events) = mpsc::channel(FUNCTION_CALLS_MAX);
+        let mut task = JoinSet::new();
+        let lines = run(program, stdin, stdout, calls_out, events_in);
+        task.spawn(tasks::boxed(logging::in_session(session_id, lines)));
+        Ok(ProgramTools {
+            calls,
+            events,
+            rejected: Vec::new(),
+            _task: task,
+        })
+    }
+
+    pub fn call(&mut self, call: &FunctionCall) {
+        let line = format!("{}\n", call_json(call, None));
+        // It is full when the program reads no more, and closed when it has ended.
+        if self.calls.try_send(line).is_err() {
+            self.rejected.push(call.call_id.clone());
+        }
+    }
+
+    /// Cancel safe.
+    pub async fn recv(&mut self) -> Result<ToolsEvent, ToolsError> {
+        if let Some(call_id) = self.rejected.pop() {
+            let output = failed("the function cannot be run now");
+            return Ok(ToolsEvent::Output { call_id, output });
+        }
+        match self.events.recv().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Moves lines until the program closes its stdout, and reports its end.
+async fn run(
+    mut program: Program,
+    mut stdin: ChildStdin,
+    stdout: ChildStdout,
+    mut calls: mpsc::Receiver<String>,
+    events: mpsc::Sender<Result<ToolsEvent, ToolsError>>,
+) {
+    let write = async {
+        while let Some(line) = calls.recv().await {
+            if let Err(error) = stdin.write_all(line.as_bytes()).await {
+                log::debug!("the program of functions reads no more: {error}");
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let read = read(stdout, &events);
+    tokio::select! {
+        () = read => {}
+        () = write => {}
+    }
+    let ended = match timeout(PROCESS_REST, program.exited()).await {
+        Ok(status) => words(status),
+        Err(_) => "it closed its stdout".to_owned(),
+    };
+    program.kill();
+    program.flush_output().await;
+    let _ = events.send(Err(ToolsError::Ended(ended))).await;
+}
+
+fn words(status: io::Result<ExitStatus>) -> String {
+    status.map_or_else(|error| error.to_string(), |status| status.to_string())
+}
+
+/// Reads lines until the end of the stream, or the end of the session.
+async fn read(mut stdout: ChildStdout, events: &mpsc::Sender<Result<ToolsEvent, ToolsError>>) {
+    let mut lines = LineSplitter::new(TOOLS_FUNCTIONS_BYTES_MAX, " (cut)", false);
+    let mut has_declared = false;
+    let mut buffer = Box::new([0; 4096]);
+    loop {
+        let count = stdout.read(&mut *buffer).await.unwrap_or(0);
+        let mut found = Vec::new();
+        match count {
+            0 => lines.finish(|line| found.push(line.to_owned())),
+            count => lines.push(&buffer[..count], |line| found.push(line.to_owned())),
+        }
+        for line in found {
+            let event = match std::mem::replace(&mut has_declared, true) {
+                false => declaration(line.as_bytes())
+                    .map(ToolsEvent::Declared)
+                    .map_err(ToolsError::Declaration),
+                true => match answer(line.as_bytes()) {
+                    Some((Some(call_id), output)) => Ok(ToolsEvent::Output { call_id, output }),
+                    _ => {
+                        log::debug!("the program of functions wrote {} bytes that are no answer", line.len());
+                        continue;
+                    }
+                },
+            };
+            let _ = events.send(event).await;
+        }
+        if count == 0 {
+            return;
+        }
+    }
+}
