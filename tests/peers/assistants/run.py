@@ -21,11 +21,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parent)]
 
 import package
+import page
 import published
 from realtime_server import KEY, Service
 from runner import BINARY, Runner
 
-CHECKS = {**published.CHECKS, **package.CHECKS}
+CHECKS = {**published.CHECKS, **package.CHECKS, **page.CHECKS}
 # A generous time limit.
 LIMIT_S = 150
 
