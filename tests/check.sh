@@ -206,6 +206,8 @@ peer_assistants() {
     needs_python pipecat.services.openai.realtime.llm pipecat || return 0
     needs_path "$python -m pip install --no-deps --target target/speech-to-speech -r tests/peers/assistants/requirements-s2s.txt" \
         target/speech-to-speech || return 0
+    needs_path "$python -m pip install --no-deps --target target/wyoming -r tests/peers/assistants/requirements-wyoming.txt" \
+        target/wyoming || return 0
     release
     $python tests/peers/assistants/run.py --binary $binary
 }

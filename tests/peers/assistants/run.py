@@ -20,13 +20,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 # At the end, because a folder has the name of a package.
 sys.path += [str(HERE), str(HERE.parent)]
 
+import cascade_checks
 import package
 import page
 import published
 from realtime_server import KEY, Service
 from runner import BINARY, Runner
 
-CHECKS = {**published.CHECKS, **package.CHECKS, **page.CHECKS}
+CHECKS = {**published.CHECKS, **package.CHECKS, **page.CHECKS, **cascade_checks.CHECKS}
 # A generous time limit.
 LIMIT_S = 150
 
@@ -65,6 +66,8 @@ async def run(name, check, place):
 async def main(binary, names):
     if not package.FOLDER.exists():
         print(f"SKIPPED, AND NOT PROVED HERE: speech-to-speech, which is not in {package.FOLDER}; see README.md")
+    if not cascade_checks.FOLDER.exists():
+        print(f"SKIPPED, AND NOT PROVED HERE: Wyoming's servers, which are not in {cascade_checks.FOLDER}; see README.md")
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as record:
         passed = [await run(name, CHECKS[name], Place(binary, record)) for name in names or CHECKS]
         passed.append(await asyncio.to_thread(second_opinion, record.name))
