@@ -192,3 +192,24 @@ fn policies_of_grants() {
 fn entries_of_build_contexts() {
     replay("corpus/tar_entries", entries::tar_entries);
 }
+
+#[test]
+fn wyoming_events() {
+    replay("corpus/wyoming_event", entries::assistants::wyoming);
+}
+
+/// Answers of chat models and recognisers.
+#[test]
+fn server_sent_events() {
+    replay("corpus/sse", entries::assistants::sse);
+}
+
+#[test]
+fn audio_of_voices() {
+    replay("corpus/wav_header", entries::assistants::wav_header);
+}
+
+#[test]
+fn events_of_a_speech_to_speech_service() {
+    replay("corpus/realtime_event", entries::assistants::realtime_event);
+}

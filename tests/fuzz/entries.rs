@@ -4,6 +4,8 @@
 //! In: bytes of a peer. A function panics when a property fails: a parser panics, the next parser
 //! rejects an output, a second pass changes an output again, or a limit is exceeded.
 
+#[path = "entries/assistants.rs"]
+pub mod assistants;
 #[path = "entries/call.rs"]
 mod call;
 #[path = "entries/configuration.rs"]

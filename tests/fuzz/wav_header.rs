@@ -1,0 +1,8 @@
+//! The audio of a voice, with and without a WAV header. The checks are in `entries/assistants.rs`.
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses one entry")]
+mod entries;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::assistants::wav_header(bytes));

@@ -1,0 +1,8 @@
+//! Wyoming events of a recogniser or a voice. The checks are in `entries/assistants.rs`.
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses one entry")]
+mod entries;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::assistants::wyoming(bytes));
