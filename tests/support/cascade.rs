@@ -1,9 +1,9 @@
 //! [`ServiceServer`]: a recogniser, a chat model or a voice on a free loopback port, scripted by a
 //! test.
 //!
-//! In: what a test sends on each connection. Out: the connections of the runner, in order, each with
-//! its requests: Wyoming events, or one HTTP request. The server decides nothing by itself. Standard
-//! library only, so that it shares no bug with the clients of the runner.
+//! In: what a test sends on each connection. Out: the connections of the runner, in order, each
+//! with its requests: Wyoming events, or one HTTP request. The server decides nothing by itself.
+//! Standard library only, so that it shares no bug with the clients of the runner.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,6 +1,6 @@
 //! Support of the black-box tests: the real binary on free ports, a strict microcontroller, four
-//! telephony providers and their REST API, services of assistants, WebSocket, QUIC and HTTP clients,
-//! a bot in a process, and audio.
+//! telephony providers and their REST API, services of assistants, WebSocket, QUIC and HTTP
+//! clients, a bot in a process, and audio.
 
 #[allow(dead_code, reason = "the tests of the bot `cascade` use it")]
 pub mod cascade;
