@@ -2,6 +2,8 @@
 //!
 //! | Part | In | Out |
 //! |---|---|---|
+//! | [`TurnDetector`] | audio of the caller | where speech begins and ends, barge-in |
+//! | [`SentenceSplitter`] | streamed text | whole sentences |
 //! | [`DigitCollector`] | keys of a telephone | collected [`Digits`] |
 //! | [`Wav`], [`write_wav`] | a file | samples, and the reverse |
 //! | [`tones()`], [`dtmf_tone`] | frequencies, keys | samples |
