@@ -20,6 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # At the end, because a folder has the name of a package.
 sys.path += [str(HERE), str(HERE.parent)]
 
+import calls
 import cascade_checks
 import package
 import page
@@ -27,7 +28,7 @@ import published
 from realtime_server import KEY, Service
 from runner import BINARY, Runner
 
-CHECKS = {**published.CHECKS, **package.CHECKS, **page.CHECKS, **cascade_checks.CHECKS}
+CHECKS = {**published.CHECKS, **calls.CHECKS, **package.CHECKS, **page.CHECKS, **cascade_checks.CHECKS}
 # A generous time limit.
 LIMIT_S = 150
 
@@ -37,6 +38,7 @@ class Place:
 
     def __init__(self, binary, record):
         self.binary, self.record, self.runners = binary, record, []
+        self.folder = pathlib.Path(record.name).parent
 
     def service(self):
         return Service(KEY, self.record)
@@ -68,7 +70,7 @@ async def main(binary, names):
         print(f"SKIPPED, AND NOT PROVED HERE: speech-to-speech, which is not in {package.FOLDER}; see README.md")
     if not cascade_checks.FOLDER.exists():
         print(f"SKIPPED, AND NOT PROVED HERE: Wyoming's servers, which are not in {cascade_checks.FOLDER}; see README.md")
-    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as record:
+    with tempfile.TemporaryDirectory() as folder, open(pathlib.Path(folder) / "record", "w") as record:
         passed = [await run(name, CHECKS[name], Place(binary, record)) for name in names or CHECKS]
         passed.append(await asyncio.to_thread(second_opinion, record.name))
     return 0 if all(passed) else 1

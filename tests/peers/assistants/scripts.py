@@ -63,7 +63,7 @@ SCRIPTS = {
     "limited": Script(answer_s=0, outcome=("failed", "rate_limit_exceeded")),
     "incomplete": Script(outcome=("incomplete", "max_output_tokens")),
     "filtered": Script(outcome=("incomplete", "content_filter")),
-    "expires": Script(then="expire", code=EXPIRED),
+    "expires": Script(answer_s=10, after=0.5, speed=2, then="expire", code=EXPIRED),
     "restarts": Script(answer_s=10, after=0.5, speed=2, then="close", code=(1012, "service restart")),
     "lost": Script(answer_s=10, after=0.5, speed=2, then="abort"),
     "stalls": Script(answer_s=10, after=0.5, then="stall"),

@@ -207,7 +207,7 @@ class Session:
             return
         at = {"item_id": item_id, "content_index": 0}
         if self.script.transcription_fails:
-            error = {"type": "server_error", "code": "audio_unintelligible", "message": "Not intelligible.", "param": None}
+            error = {"type": "server_error", "code": "audio_unintelligible", "message": "Not intelligible."}
             await self.send("conversation.item.input_audio_transcription.failed", **at, error=error)
             return
         words = f"A tone of {hz} hertz."
