@@ -1,11 +1,14 @@
 """The published `speech-to-speech` server in a process of its own, behind a tap, and the SDK of the vendor in front of it."""
 
 import asyncio
+import json
 import os
 import pathlib
 import sys
 
+import calls
 import openai
+from callers import Page, Phone, Plain, in_tune_ms, providers
 from published import HZ, answered_hz, question, until
 from realtime_server import KEY
 from session import FUNCTION_HZ
@@ -73,4 +76,60 @@ async def s2s_sdk(_):
     return f"answer {hz} Hz, after the function {after} Hz, {count} messages of the service"
 
 
-CHECKS = {"s2s_sdk": s2s_sdk} if FOLDER.exists() else {}
+def truncations(session):
+    return [message["audio_end_ms"] for _, message in session[0] if message["type"] == "conversation.item.truncate"]
+
+
+def runner_for(place, tap, **more):
+    """Without G.711, which the package acknowledges and does not decode."""
+    return place.runner(variables=calls.variables(tap.url, RUNNER_BOT_GREETING="", **more))
+
+
+async def s2s_calls(place):
+    """speech-to-speech and four callers at once: each hears the answer to its own question, and interrupts it"""
+    async with Package() as tap:
+        runner = runner_for(place, tap, **calls.PLACES)
+        all_here = asyncio.Barrier(4)
+
+        async def one(number, make):
+            async with make(runner) as caller:
+                await all_here.wait()
+                hz = 350 + 60 * number
+                asked = caller.ask(hz)
+                await caller.hears(2 * hz, asked, 1200)
+                again = caller.ask(hz + 300)
+                await caller.hears(2 * hz + 600, again, 1000)
+                return caller.name, in_tune_ms(caller, 2 * hz, asked)
+
+        heard = await asyncio.gather(*(one(number, make) for number, make in enumerate(
+            [Page, Plain, lambda runner: Phone(runner, providers.Twilio()), lambda runner: Phone(runner, providers.Exotel())])))
+        await runner.wait_for_sessions(0, calls.NOTICED_S)
+        cut = [each for session in tap.sessions for each in truncations(session)]
+        assert len(cut) == 4, cut
+        # Which session is whose, the times tell.
+        apart = [abs(one - other) for one, other in zip(sorted(cut), sorted(ms for _, ms in heard))]
+        # Four calls at once compete for the processor; `barge_in_fast` is exact.
+        assert max(apart) <= 2 * calls.TRUNCATED_WITHIN_MS, f"heard {heard}, truncated at {cut}"
+    return f"heard {heard}, truncated at {sorted(cut)} ms"
+
+
+async def s2s_function(place):
+    """speech-to-speech and a function: the page's result reaches the model, which then answers, and a second caller follows"""
+    async with Package() as tap:
+        path = pathlib.Path(place.folder) / "session-s2s.json"
+        path.write_text(json.dumps({"tools": [calls.TOOL]}))
+        runner = runner_for(place, tap, REALTIME_SESSION_FILE=str(path))
+        for number in range(2):
+            async with Plain(runner) as caller:
+                await calls.until(lambda: len(tap.sessions) > number, "a session")
+                asked = caller.ask(HZ)
+                call = (await caller.told("llm-function-call-in-progress"))["data"]
+                await caller.send({"label": "rtvi-ai", "type": "llm-function-call-result", "id": "f", "data": {
+                    "function_name": "weather", "tool_call_id": call["tool_call_id"], "arguments": call["arguments"],
+                    "result": {"degrees": 7}}})
+                await caller.hears(FUNCTION_HZ, asked, 1500)
+            await runner.wait_for_sessions(0, calls.NOTICED_S)
+    return f"{len(tap.sessions)} sessions"
+
+
+CHECKS = {check.__name__: check for check in (s2s_sdk, s2s_calls, s2s_function)} if FOLDER.exists() else {}

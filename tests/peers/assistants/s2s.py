@@ -86,15 +86,17 @@ class Unit:
         said = {name: tags[name] for name in ("response_key", "cancel_generation")}
         config = request.runtime_config
         last = (config.chat.to_responses_api_chat() or [{}])[-1]
-        words = re.search("A tone of ([0-9]+) hertz", json.dumps(last, default=str))
-        tools = [tool.name for tool in config.session.tools or []]
-        if words and tools and not config.chat.tool_output_call_ids():
+        # The package joins what a caller says without an answer in between.
+        said_hz = re.findall("A tone of ([0-9]+) hertz", json.dumps(last, default=str))
+        # `end_call` is the bot's own.
+        tools = [tool.name for tool in config.session.tools or [] if tool.name != "end_call"]
+        if said_hz and tools and not config.chat.tool_output_call_ids():
             call = ResponseFunctionToolCall(type="function_call", call_id=f"call_{request.response_key}", name=tools[0],
                                             arguments='{"city": "Bremen"}')
             config.chat.add_ordered_function_call(RealtimeConversationItemFunctionCall(**call.model_dump(exclude={"id", "status"})))
             unit.output_queue.put(AssistantOutputEvent(parts=[AssistantToolCallPart(tool=call)], **tags))
         else:
-            hz = 2 * int(words[1]) if words else FUNCTION_HZ if config.chat.tool_output_call_ids() else GREETING_HZ
+            hz = 2 * int(said_hz[-1]) if said_hz else FUNCTION_HZ if config.chat.tool_output_call_ids() else GREETING_HZ
             unit.output_queue.put(AssistantOutputEvent(text=f"Its tone has {hz} hertz.", **tags))
             first, total, begun = 0, round(ANSWER_S * RATE), time.monotonic()
             while first < total and not scope.is_stale(generation):
