@@ -121,7 +121,6 @@ mod cli;
 #[cfg(feature = "videoroom")]
 pub mod dialin;
 mod io;
-pub mod kit;
 #[cfg(feature = "page")]
 mod page;
 pub mod rtvi;
@@ -129,7 +128,7 @@ pub mod runner;
 pub mod testing;
 
 #[doc(inline)]
-pub use edge_runner_proto::config;
+pub use edge_runner_proto::{config, kit};
 
 use edge_runner_http::logging;
 use edge_runner_proto::{self as proto, aliases, features, limits};

@@ -34,7 +34,7 @@ everything() {
     together 'size' 'lint doc smallest telephone'
     # The tests wait for real time too, which leaves the processor to the stages that compile.
     # `moq` begins once its relay is built.
-    together 'aiortc gstreamer net pipecat rooms browser firefox' 'moq' 'low test features' 'low cross cloud chaos'
+    together 'aiortc gstreamer net pipecat rooms browser firefox' 'moq assistants' 'low test features' 'low cross cloud chaos'
     # The emulator is slow, and its calls run in real time too. It takes one core.
     together 'arm' 'low fuzz deny'
     end_lanes

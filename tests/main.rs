@@ -10,7 +10,6 @@ mod assistants;
 mod boards;
 mod call_proof;
 mod canary;
-mod cascade;
 mod cloud;
 mod completions;
 mod conventions;
