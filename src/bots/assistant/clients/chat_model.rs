@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::http_exchange::{HttpPost, post};
 use super::wyoming_stream::WyomingStream;
-use super::{AnswerClock, ServiceSession, Warmth, tell};
+use super::{AnswerClock, ServiceSession, Warmth, cut_off, tell};
 use crate::limits::{CHAT_TEXT_BYTES_MAX, SSE_STREAM_BYTES_MAX};
 use crate::proto::assistant::cascade::{ChatEnd, ChatRequest};
 use crate::proto::assistant::report::TokenUsage;
@@ -111,7 +111,7 @@ impl ChatModel {
         }
         let mut text = String::new();
         if let Some(data) = lines.finish().map_err(too_long)? {
-            reader.read(&data, &mut text)?;
+            reader.read(&data, &mut text).map_err(cut_off)?;
         }
         let mut outcome = reader.finish()?;
         outcome.text.insert_str(0, &text);

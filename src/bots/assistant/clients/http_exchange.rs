@@ -44,9 +44,9 @@ pub(super) struct HttpAnswer {
 }
 
 /// Sends a request, and reads the head of its answer.
-pub(super) async fn post(request: HttpPost) -> Result<HttpAnswer, ServiceFailure> {
+pub(super) async fn post(mut request: HttpPost) -> Result<HttpAnswer, ServiceFailure> {
     let target = RequestUrl::of(&request.base.url(request.path)).map_err(connect_failure)?;
-    let message = message(&request, &target)?;
+    let message = message(&mut request, &target)?;
     let opened = timeout(SERVICE_CONNECT_WITHIN, rest::open(&target, None)).await;
     let stream = opened
         .map_err(|_| ServiceFailure::TimedOut(ServiceStep::Connect))?
@@ -91,9 +91,9 @@ pub(super) async fn post(request: HttpPost) -> Result<HttpAnswer, ServiceFailure
     }
 }
 
-fn message(request: &HttpPost, target: &RequestUrl) -> Result<Request<Full<Bytes>>, ServiceFailure> {
+fn message(request: &mut HttpPost, target: &RequestUrl) -> Result<Request<Full<Bytes>>, ServiceFailure> {
     let text = |text: &str, why| HeaderValue::try_from(text).map_err(|_| ServiceFailure::Unsendable(why));
-    let mut message = Request::new(Full::from(Bytes::from(request.body.clone())));
+    let mut message = Request::new(Full::from(Bytes::from(std::mem::take(&mut request.body))));
     *message.method_mut() = Method::POST;
     *message.uri_mut() = target.path.clone();
     let headers = message.headers_mut();

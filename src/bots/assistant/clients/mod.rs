@@ -151,5 +151,13 @@ fn connect_failure(error: RestError) -> ServiceFailure {
     }
 }
 
+/// Classifies a failure to read what stands at the end of a stream: half an event is no JSON.
+fn cut_off(failure: ServiceFailure) -> ServiceFailure {
+    match failure {
+        ServiceFailure::Malformed(_) => ServiceFailure::CutShort,
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests;

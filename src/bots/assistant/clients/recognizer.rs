@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::http_exchange::{HttpPost, post};
 use super::wyoming_stream::WyomingStream;
-use super::{AnswerClock, ServiceSession, Warmth, tell};
+use super::{AnswerClock, ServiceSession, Warmth, cut_off, tell};
 use crate::limits::{SSE_STREAM_BYTES_MAX, TRANSCRIPT_BYTES_MAX, UTTERANCE_SAMPLES_MAX};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess, ServiceAuthority, ServiceEndpoint};
 use crate::proto::assistant::services::failure::ServiceFailure;
@@ -164,7 +164,7 @@ impl SpeechRecognizer {
             answer.clock.handle_pause();
         }
         if let Some(data) = lines.finish().map_err(too_long)? {
-            reader.read(&data)?;
+            reader.read(&data).map_err(cut_off)?;
         }
         reader.finish().map(TranscriptEvent::Final)
     }

@@ -157,6 +157,32 @@ async fn what_is_no_answer_is_a_failure_with_a_class() {
     }
 }
 
+/// Before the reason of its end, the end of a connection is a failure; behind it, it is none.
+#[tokio::test]
+async fn a_connection_may_end_at_any_byte() {
+    let server = Server::start().await;
+    let model = model(server.access("http", None));
+    let body = sse(&[delta(json!({"content": "Yes."})), stop()]);
+    let plain = http("200 OK", "text/event-stream", &body).into_bytes();
+    for response in [plain, chunked(body.as_bytes(), 16)] {
+        let mut whole = 0;
+        for end in 0..response.len() {
+            let serve = async {
+                let mut peer = server.accept().await;
+                peer.request().await;
+                peer.say(&response[..end]).await;
+            };
+            let ((text, outcome), ()) = tokio::join!(collect(model.start(request())), serve);
+            match outcome {
+                Ok(_) => whole += 1,
+                Err(failure) => assert_eq!(failure, ServiceFailure::CutShort, "{end}"),
+            }
+            assert!(text.is_empty() || text == "Yes.", "{text}");
+        }
+        assert!(whole < 8, "{whole}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_listen_is_no_route() {
     let server = Server::start().await;

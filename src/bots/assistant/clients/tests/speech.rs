@@ -50,6 +50,30 @@ async fn a_wyoming_server_speaks_at_its_own_rate() {
 }
 
 #[tokio::test]
+async fn a_connection_that_ends_before_the_speech_is_a_failure() {
+    let server = Server::start().await;
+    let format = json!({"rate": 16_000, "width": 2, "channels": 1});
+    let mut whole = Vec::new();
+    write_event(&mut whole, "audio-start", &format, &[]);
+    write_event(&mut whole, "audio-chunk", &format, &[1, 0]);
+    write_event(&mut whole, "audio-stop", &Value::Null, &[]);
+    for end in 0..=whole.len() {
+        let serve = async {
+            let mut peer = server.accept().await;
+            peer.event().await;
+            peer.say(&whole[..end]).await;
+        };
+        let session = voice(server.access("tcp", None)).start("Hello.");
+        let ((_, failure), ()) = tokio::join!(collect(session), serve);
+        assert_eq!(
+            failure,
+            (end < whole.len()).then_some(ServiceFailure::CutShort),
+            "{end}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn what_a_wyoming_server_cannot_speak_is_a_failure() {
     let server = Server::start().await;
     let wrong = ServiceFailure::Malformed("audio that is no 16-bit PCM of 8 to 48 kHz");

@@ -189,7 +189,7 @@ async fn an_http_service_gets_the_whole_utterance() {
         ),
         (
             http("200 OK", "text/event-stream", &deltas[..40]),
-            vec![Err(ServiceFailure::Malformed("an event is no JSON"))],
+            vec![Err(ServiceFailure::CutShort)],
         ),
         (
             http("413 No", "application/json", "{}"),
