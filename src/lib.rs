@@ -121,6 +121,7 @@ mod cli;
 #[cfg(feature = "videoroom")]
 pub mod dialin;
 mod io;
+pub mod kit;
 #[cfg(feature = "page")]
 mod page;
 pub mod rtvi;
@@ -128,7 +129,7 @@ pub mod runner;
 pub mod testing;
 
 #[doc(inline)]
-pub use edge_runner_proto::{config, kit};
+pub use edge_runner_proto::config;
 
 use edge_runner_http::logging;
 use edge_runner_proto::{self as proto, aliases, features, limits};

@@ -412,6 +412,35 @@ impl Call {
         }
     }
 
+    /// Waits until the bot hangs up with [`Output::hang_up`](crate::bot::Output::hang_up), tells it
+    /// that the session is over, and returns its reason. Returns `None` if the bot ends or does
+    /// neither for 5 s.
+    pub async fn hung_up(&mut self) -> Option<String> {
+        let waiting = async {
+            loop {
+                if let Some(reason) = self.transport_side.take_hang_up() {
+                    return Some(reason);
+                }
+                if self.has_ended() {
+                    return self.transport_side.take_hang_up();
+                }
+                let heard = self.take_speech(FRAME);
+                if heard.is_empty() {
+                    self.wait().await;
+                }
+                self.received.extend(heard);
+            }
+        };
+        let reason = timeout(WAIT_MAX, waiting).await.unwrap_or(None)?;
+        self.end(LeaveReason::BotEnded);
+        Some(reason)
+    }
+
+    /// Returns whether the bot has transferred the call.
+    pub fn is_transferred(&self) -> bool {
+        self.transport_side.is_transferred()
+    }
+
     /// Hangs up.
     pub fn leave(&mut self) {
         self.end(LeaveReason::Left);

@@ -60,7 +60,7 @@ fn bash_completes_commands_options_and_values() {
             &["--transport", "=", "tel"],
             &["telnyx", "telephony_a", "telephony_b", "telephony_c", "telephony_d"],
         ),
-        (&["doctor", "--bot", ""], &["parrot", "echo", "realtime"]),
+        (&["doctor", "--bot", ""], &["parrot", "echo", "realtime", "cascade"]),
         (&["--tls", ""], &["off", "auto"]),
         (&["--log", "=", ""], &["text", "json"]),
         (&["completions", "z"], &["zsh"]),

@@ -10,6 +10,7 @@ mod assistants;
 mod boards;
 mod call_proof;
 mod canary;
+mod cascade;
 mod cloud;
 mod completions;
 mod conventions;

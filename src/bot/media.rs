@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use edge_runner_http::common::lock;
 
-use crate::limits::{MARK_BYTES_MAX, MARKS_MAX, RATES_HZ};
+use crate::limits::{HANG_UP_REASON_CHARS_MAX, MARK_BYTES_MAX, MARKS_MAX, RATES_HZ};
 pub use crate::proto::event::LeaveReason;
 pub use crate::proto::participant::Participant;
 pub use event::{AudioFrame, Event};
@@ -147,6 +147,11 @@ impl Media {
     /// Drops the speech that has not been played. See [`Output::interrupt`].
     pub fn interrupt(&self) {
         self.output.interrupt();
+    }
+
+    /// Ends the session when the queued speech has been played. See [`Output::hang_up`].
+    pub fn hang_up(&self, reason: impl Into<String>) {
+        self.output.hang_up(reason);
     }
 
     /// Sets a mark after the queued speech. See [`Output::mark`].
@@ -322,6 +327,50 @@ impl Output {
         }
         self.0.outbound_changed.notify_one();
         Ok(())
+    }
+
+    /// Returns the rate of the speech that is queued next, in Hz.
+    pub fn rate_hz(&self) -> u32 {
+        lock(&self.0.outbound).audio.unwrap_or_default().out_rate_hz
+    }
+
+    /// Ends the session when the queued speech has been played, as if the bot had returned. The bot
+    /// receives [`Event::Left`] and must still return.
+    ///
+    /// The reason is written to the log, without control characters and at most 100 characters of
+    /// it. It must not name the caller.
+    ///
+    /// ```
+    /// # use edge_runner::{Audio, BotError, Event, RunnerArguments};
+    /// async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
+    ///     let mut media = args.media(Audio::at(8_000))?;
+    ///     while let Some(event) = media.recv().await {
+    ///         if let Event::Dtmf('#') = event {
+    ///             media.send_audio(&[100; 800]).await?;
+    ///             media.hang_up("the caller is done");
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let mut call = edge_runner::testing::Caller::browser().call(bot);
+    /// # call.join();
+    /// # call.press("#");
+    /// # assert_eq!(call.hung_up().await.as_deref(), Some("the caller is done"));
+    /// # call.ended().await.expect("it returns");
+    /// # });
+    /// ```
+    pub fn hang_up(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        let plain = reason.chars().filter(|letter| !letter.is_control());
+        lock(&self.0.outbound).hang_up = Some(plain.take(HANG_UP_REASON_CHARS_MAX).collect());
+        self.0.outbound_changed.notify_one();
+    }
+
+    /// Leaves the call to its provider when the session ends.
+    pub(crate) fn leave_to_provider(&self) {
+        lock(&self.0.outbound).transferred = true;
+        self.0.outbound_changed.notify_one();
     }
 
     /// Drops all speech that has not left the runner, at once, and asks the transport to drop what

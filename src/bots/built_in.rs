@@ -21,8 +21,12 @@ pub async fn built_in_bot(args: RunnerArguments) -> Result<(), BotError> {
         BuiltInBot::Echo => echo::echo(args).await,
         #[cfg(feature = "assistants")]
         BuiltInBot::Realtime => super::assistant::realtime::realtime(args).await,
-        // The command line refuses it.
+        #[cfg(feature = "assistants")]
+        BuiltInBot::Cascade => super::assistant::cascade::cascade(args).await,
+        // The command line refuses them.
         #[cfg(not(feature = "assistants"))]
-        BuiltInBot::Realtime => Err("the bot `realtime` is not in this build".into()),
+        BuiltInBot::Realtime | BuiltInBot::Cascade => {
+            Err(format!("the bot `{}` is not in this build", args.cli_args.bot.name()).into())
+        }
     }
 }

@@ -1,9 +1,12 @@
-//! Reads the variables of the built-in bots that use services: `REALTIME_*` and `RUNNER_BOT_*`.
+//! Reads the variables of the built-in bots that use services: `REALTIME_*`, `RUNNER_BOT_*`, and,
+//! in [`cascade`], `CASCADE_*`.
 //!
 //! In: the variables, files that they name, and `--bot`. Out: an [`AssistantConfig`] and warnings;
 //! with another bot the variables are not read. Rejects a service without key or model, a key over
 //! an unencrypted connection, and invalid values. `OPENAI_API_KEY` is used for its vendor's host
 //! only, or for the host in `OPENAI_BASE_URL`. No error contains a key or what a file holds.
+
+mod cascade;
 
 use std::time::Duration;
 
@@ -12,8 +15,8 @@ use serde_json::{Map, Value};
 use super::flags::LowArgs;
 use super::{Env, UsageError};
 use crate::config::{
-    AssistantConfig, BodyPermissions, BuiltInBot, Dialect, Greeting, NoiseReduction, RealtimeConfig, Secret,
-    ServiceUrl, ServiceVendor, ToolsConfig, ToolsEndpoint, TurnDetection,
+    AssistantConfig, BodyPermissions, BuiltInBot, CascadeConfig, Dialect, Greeting, NoiseReduction, RealtimeConfig,
+    Secret, ServiceUrl, ServiceVendor, ToolsConfig, ToolsEndpoint, TurnDetection,
 };
 use crate::limits::{
     ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_LANGUAGES_MAX, ASSISTANT_MINUTES,
@@ -47,9 +50,11 @@ pub(super) fn assistants(
     env: &Env<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<AssistantConfig, UsageError> {
-    if args.bot != Some(BuiltInBot::Realtime) || args.command.is_some() {
+    if !matches!(args.bot, Some(BuiltInBot::Realtime | BuiltInBot::Cascade)) || args.command.is_some() {
         if args.given.contains(&TOOLS) {
-            warnings.push(format!("`{TOOLS}` has no effect without `--bot realtime`"));
+            warnings.push(format!(
+                "`{TOOLS}` has no effect without `--bot realtime` or `--bot cascade`"
+            ));
         }
         return Ok(AssistantConfig::default());
     }
@@ -82,8 +87,14 @@ pub(super) fn assistants(
         body_may: body_may(variables)?,
         languages: languages(variables)?,
         tools: args.tools.as_deref().map(|text| tools(text, env)).transpose()?,
-        realtime: realtime(env, warnings)?,
-        ..defaults
+        realtime: match args.bot {
+            Some(BuiltInBot::Realtime) => realtime(env, warnings)?,
+            _ => RealtimeConfig::default(),
+        },
+        cascade: match args.bot {
+            Some(BuiltInBot::Cascade) => cascade::cascade(env, warnings)?,
+            _ => CascadeConfig::default(),
+        },
     })
 }
 
@@ -167,7 +178,7 @@ fn realtime(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<RealtimeConfig,
             .get("REALTIME_VOICE")
             .map(str::to_owned)
             .or_else(|| vendor_default(OPENAI_VOICE)),
-        instructions: instructions(env)?,
+        instructions: instructions(env, "REALTIME_INSTRUCTIONS", "REALTIME_INSTRUCTIONS_FILE")?,
         transcription_model,
         turn_detection: choice(
             variables,
@@ -230,17 +241,15 @@ fn key_of(
     Ok(key.map(Secret::new))
 }
 
-fn instructions(env: &Env<'_>) -> Result<String, UsageError> {
-    const TEXT: &str = "REALTIME_INSTRUCTIONS";
-    const FILE: &str = "REALTIME_INSTRUCTIONS_FILE";
-    let (source, text) = match (env.variables.get(TEXT), env.variables.get(FILE)) {
+fn instructions(env: &Env<'_>, name: &'static str, file: &'static str) -> Result<String, UsageError> {
+    let (source, text) = match (env.variables.get(name), env.variables.get(file)) {
         (Some(_), Some(_)) => {
             return Err(UsageError::Combination(format!(
-                "{TEXT} and {FILE} are both set; set one of them"
+                "{name} and {file} are both set; set one of them"
             )));
         }
-        (Some(text), None) => (TEXT, text.to_owned()),
-        (None, Some(path)) => (FILE, read(env, FILE, path)?.trim().to_owned()),
+        (Some(text), None) => (name, text.to_owned()),
+        (None, Some(path)) => (file, read(env, file, path)?.trim().to_owned()),
         (None, None) => return Ok(INSTRUCTIONS_DEFAULT.to_owned()),
     };
     if text.is_empty() || text.len() > ASSISTANT_INSTRUCTIONS_BYTES_MAX {

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::features::guarded;
 use super::flags::common_name;
 use super::qr;
-use crate::config::{BuiltInBot, Config, Host, ListenAddresses, MoqMode, Tls, Transport};
+use crate::config::{BuiltInBot, Config, Host, ListenAddresses, MoqMode, ServiceAccess, Tls, Transport};
 use crate::features::{Feature, sockets};
 use crate::limits::SESSIONS_MAX_DEFAULT;
 use crate::proto::address_scope::AddressScope;
@@ -45,6 +45,24 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
         rows.push((
             "Bot",
             format!("realtime: the speech of callers goes to {host}, model {model}"),
+        ));
+    }
+    if let Some(services) = config
+        .assistant
+        .cascade
+        .services
+        .as_ref()
+        .filter(|_| config.command.is_none())
+    {
+        let host = |access: &ServiceAccess| access.endpoint().host().to_owned();
+        rows.push((
+            "Bot",
+            format!(
+                "cascade: recogniser at {}, chat model at {}, voice at {}",
+                host(&services.recognizer.access),
+                host(&services.chat.access),
+                host(&services.voice.access)
+            ),
         ));
     }
     if let Some(transport) = config.transport {

@@ -69,7 +69,7 @@ const VARIABLES: &[(Feature, &[&str])] = &[
     (Feature::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
     (Feature::Mediaroom, &["MEDIAROOM_"]),
     (Feature::Messaging, &["MESSAGING_"]),
-    (Feature::Assistants, &["REALTIME_", "RUNNER_BOT_", "TOOLS_"]),
+    (Feature::Assistants, &["CASCADE_", "REALTIME_", "RUNNER_BOT_", "TOOLS_"]),
 ];
 
 /// Variables with a credential. Telephony providers list theirs in their own tables.

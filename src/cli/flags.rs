@@ -258,7 +258,8 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         FlagKind::Value("NAME", |args, text| put(&mut args.bot, bot(&text)?)),
         BOTS,
         "Built-in bot: `parrot` repeats what you say after you pause, `echo` plays every frame straight back, `realtime` \
-         talks by a speech-to-speech service (REALTIME_ variables below). A command after `--` replaces it. [default: parrot]",
+         talks by a speech-to-speech service (REALTIME_ variables below), `cascade` by a recogniser, a chat model and a \
+         voice (CASCADE_ variables). A command after `--` replaces it. [default: parrot]",
     ),
     flag(
         None,
@@ -285,7 +286,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--tools",
         FlagKind::Value("COMMAND|URL", |args, text| put(&mut args.tools, text)),
         BOTS,
-        "Functions for the model of `--bot realtime`: a command that declares and runs them with JSON lines on stdin and \
+        "Functions for the model of `--bot realtime` and `--bot cascade`: a command that declares and runs them with JSON lines on stdin and \
          stdout, one process per session, or the URL of an HTTP endpoint. No shell reads the command; quotes keep words \
          together.",
     ),

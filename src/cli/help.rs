@@ -157,16 +157,69 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     ("TOOLS_API_KEY_FILE", "File whose first line is that key."),
     (
+        "CASCADE_STT_URL",
+        "Recogniser of `--bot cascade`: tcp://HOST:PORT for Wyoming, or an http or https base such as http://HOST:8000/v1.",
+    ),
+    ("CASCADE_STT_MODEL", "Its model. Required with http and https."),
+    (
+        "CASCADE_STT_API_KEY",
+        "Its key. OPENAI_API_KEY is used for its own host only.",
+    ),
+    ("CASCADE_STT_API_KEY_FILE", "File whose first line is the key."),
+    (
+        "CASCADE_LLM_URL",
+        "Chat model of `--bot cascade`: an http or https base such as http://HOST:11434/v1, or tcp://HOST:PORT for a \
+         Wyoming server that handles texts.",
+    ),
+    ("CASCADE_LLM_MODEL", "Its model. Required with http and https."),
+    (
+        "CASCADE_LLM_API_KEY",
+        "Its key. OPENAI_API_KEY is used for its own host only.",
+    ),
+    ("CASCADE_LLM_API_KEY_FILE", "File whose first line is the key."),
+    (
+        "CASCADE_LLM_TOKENS",
+        "Longest answer in tokens, 16 to 32768. [default: that of the service]",
+    ),
+    (
+        "CASCADE_TTS_URL",
+        "Voice of `--bot cascade`: tcp://HOST:PORT for Wyoming, or an http or https base such as http://HOST:8880/v1.",
+    ),
+    ("CASCADE_TTS_MODEL", "Its model. Required with http and https."),
+    (
+        "CASCADE_TTS_API_KEY",
+        "Its key. OPENAI_API_KEY is used for its own host only.",
+    ),
+    ("CASCADE_TTS_API_KEY_FILE", "File whose first line is the key."),
+    ("CASCADE_TTS_VOICE", "Name of its voice. [default: that of the service]"),
+    (
+        "CASCADE_TTS_RATE",
+        "Sample rate in Hz of raw PCM to ask an http or https service for. [default: WAV is asked for]",
+    ),
+    (
+        "CASCADE_LANGUAGE",
+        "Language of callers, such as en, for services that want to know it.",
+    ),
+    (
+        "CASCADE_INSTRUCTIONS",
+        "What the bot is and does. `{name}` stands for a variable in the `body` of `/start`.",
+    ),
+    ("CASCADE_INSTRUCTIONS_FILE", "File with these instructions."),
+    (
+        "CASCADE_END_OF_TURN",
+        "Silence in milliseconds after which a caller gets an answer, 300 to 2000. [default: 700]",
+    ),
+    (
         "RUNNER_BOT_GREETING",
-        "What `--bot realtime` says first; empty for nothing. [default: a greeting in the model's words]",
+        "What `--bot realtime` and `--bot cascade` say first; empty for nothing. [default: a greeting in the model's words]",
     ),
     (
         "RUNNER_BOT_MINUTES",
-        "Length of its sessions in minutes, 1 to 55. [default: 15]",
+        "Length of their sessions in minutes, 1 to 55. [default: 15]",
     ),
     (
         "RUNNER_BOT_SESSIONS",
-        "Its sessions at once, without `--max-sessions`. [default: 4]",
+        "Their sessions at once, without `--max-sessions`. [default: 4]",
     ),
     (
         "RUNNER_BOT_IDLE",
@@ -174,7 +227,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "RUNNER_BOT_INTERRUPT",
-        "Whether callers can interrupt it: on or off. [default: on]",
+        "Whether callers can interrupt them: on or off. [default: on]",
     ),
     (
         "RUNNER_BOT_TRANSCRIPTS",

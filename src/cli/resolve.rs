@@ -97,7 +97,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.messaging = messaging;
     config.moq = moq;
     let sessions_default = match config.bot {
-        BuiltInBot::Realtime => assistant.sessions_max,
+        BuiltInBot::Realtime | BuiltInBot::Cascade => assistant.sessions_max,
         BuiltInBot::Parrot | BuiltInBot::Echo => SESSIONS_MAX_DEFAULT,
     };
     config.assistant = assistant;

@@ -157,11 +157,11 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
         );
     }
     if config.pays_for_strangers() {
-        warnings.push(
-            "`--bot realtime` without `--allowed-origins` and `--api-key`: any web page in a browser that reaches this \
-             runner can talk to the service, which costs money"
-                .into(),
-        );
+        warnings.push(format!(
+            "`--bot {}` without `--allowed-origins` and `--api-key`: any web page in a browser that reaches this runner \
+             can talk to the service, which costs money",
+            config.bot.name()
+        ));
     }
     // The doctor has a line of its own for it.
     warnings.extend(config.open_access_warning().filter(|_| !doctor));

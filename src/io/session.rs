@@ -349,7 +349,15 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
         task.counts.add(Count::MessagesOut, 1);
         session.handle_message(text);
     }
+    if transport_side.is_transferred() {
+        session.handle_transferred();
+    }
+    let hang_up = transport_side.take_hang_up();
     feed_speech(session, task);
+    if let Some(reason) = hang_up {
+        log::info!("the bot hangs up: {reason}");
+        session.handle_bot_end(LeaveReason::BotEnded, now);
+    }
 }
 
 /// Passes speech and marks in order, up to the session's free capacity.

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use crate::aliases::{self, Area};
 pub use crate::assistant::config::{
-    AssistantConfig, BodyPermissions, Dialect, Greeting, NoiseReduction, RealtimeConfig, ToolsConfig, ToolsEndpoint,
-    TurnDetection,
+    AssistantConfig, BodyPermissions, CascadeConfig, CascadeServices, ChatModelConfig, Dialect, Greeting,
+    NoiseReduction, RealtimeConfig, RecognizerConfig, ToolsConfig, ToolsEndpoint, TurnDetection, VoiceConfig,
 };
 pub use crate::assistant::service_url::{ServiceUrl, ServiceVendor};
+pub use crate::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint};
 use crate::features::Feature;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode};
@@ -300,11 +301,18 @@ pub enum BuiltInBot {
     Echo,
     /// Talks by a speech-to-speech service.
     Realtime,
+    /// Talks by a recogniser, a chat model and a voice.
+    Cascade,
 }
 
 impl BuiltInBot {
     /// All bots, the default first.
-    pub const ALL: [BuiltInBot; 3] = [BuiltInBot::Parrot, BuiltInBot::Echo, BuiltInBot::Realtime];
+    pub const ALL: [BuiltInBot; 4] = [
+        BuiltInBot::Parrot,
+        BuiltInBot::Echo,
+        BuiltInBot::Realtime,
+        BuiltInBot::Cascade,
+    ];
 
     /// Returns the name in `--bot`.
     pub fn name(self) -> &'static str {
@@ -312,6 +320,7 @@ impl BuiltInBot {
             BuiltInBot::Parrot => "parrot",
             BuiltInBot::Echo => "echo",
             BuiltInBot::Realtime => "realtime",
+            BuiltInBot::Cascade => "cascade",
         }
     }
 
@@ -319,7 +328,7 @@ impl BuiltInBot {
     pub fn feature(self) -> Option<Feature> {
         match self {
             BuiltInBot::Parrot | BuiltInBot::Echo => None,
-            BuiltInBot::Realtime => Some(Feature::Assistants),
+            BuiltInBot::Realtime | BuiltInBot::Cascade => Some(Feature::Assistants),
         }
     }
 }
@@ -490,20 +499,25 @@ impl Config {
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
     }
 
-    /// Returns the hosts outside this network that the bot sends speech to.
+    /// Returns the hosts outside this network that the bot sends speech, or what was said, to.
     pub fn speech_to(&self) -> Vec<&str> {
         match self.bot {
-            BuiltInBot::Realtime if self.command.is_none() => {
-                self.assistant.realtime.url.third_party().into_iter().collect()
-            }
-            _ => Vec::new(),
+            _ if self.command.is_some() => Vec::new(),
+            BuiltInBot::Realtime => self.assistant.realtime.url.third_party().into_iter().collect(),
+            BuiltInBot::Cascade => self.assistant.cascade.third_parties(),
+            BuiltInBot::Parrot | BuiltInBot::Echo => Vec::new(),
         }
     }
 
     /// Returns whether anyone who reaches this runner can spend the money of its operator: the bot
     /// uses a service with a key, and neither allowed origins nor an API key is set.
     pub fn pays_for_strangers(&self) -> bool {
-        let pays = self.bot == BuiltInBot::Realtime && self.command.is_none() && self.assistant.realtime.key.is_some();
+        let has_key = match self.bot {
+            BuiltInBot::Parrot | BuiltInBot::Echo => false,
+            BuiltInBot::Realtime => self.assistant.realtime.key.is_some(),
+            BuiltInBot::Cascade => self.assistant.cascade.has_key(),
+        };
+        let pays = has_key && self.command.is_none();
         pays && self.allowed_origins.is_empty() && self.api_key.is_none()
     }
 

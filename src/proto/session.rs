@@ -47,6 +47,9 @@ pub trait Session {
     /// Takes a text message of the bot.
     fn handle_message(&mut self, text: String);
 
+    /// Leaves the call to its provider: the session does not hang it up when it ends.
+    fn handle_transferred(&mut self) {}
+
     /// Ends the session after the bot's last speech has been sent.
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant);
 

@@ -87,6 +87,10 @@ pub(super) struct Outbound {
     pub(super) interrupted: bool,
     /// New rates that the transport has not taken yet.
     pub(super) rate_changed: bool,
+    /// The reason for which the bot hangs up, until the transport has taken it.
+    pub(super) hang_up: Option<String>,
+    /// Whether the bot has transferred the call.
+    pub(super) transferred: bool,
     pub(super) ended: bool,
 }
 

@@ -171,6 +171,16 @@ impl TransportSide {
         !lock(&self.0.outbound).samples.is_empty()
     }
 
+    /// Takes the reason for which the bot hangs up.
+    pub fn take_hang_up(&self) -> Option<String> {
+        lock(&self.0.outbound).hang_up.take()
+    }
+
+    /// Returns whether the bot has transferred the call.
+    pub fn is_transferred(&self) -> bool {
+        lock(&self.0.outbound).transferred
+    }
+
     /// Takes the next message to the caller.
     pub fn take_message(&self) -> Option<String> {
         let mut outbound = lock(&self.0.outbound);

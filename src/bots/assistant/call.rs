@@ -3,9 +3,10 @@
 use std::pin::Pin;
 use std::time::Instant;
 
-use crate::bot::{Kind, Output, RunnerArguments};
+use crate::bot::{BotError, Kind, Output, RunnerArguments};
 use crate::config::Transport;
-use crate::proto::assistant::report::{CallProfile, Line};
+use crate::proto::assistant::report::{CallProfile, EndReason, Line};
+use crate::rtvi::Rtvi;
 
 /// The mark behind the last speech.
 pub const LAST_MARK: &str = "end";
@@ -31,6 +32,21 @@ pub fn profile(args: &RunnerArguments, line_codec: bool) -> CallProfile {
         can_hang_up: is_telephone || !has_page || matches!(args.kind, Kind::Mediaroom(_)),
         // Plain clients connect before they can play audio.
         greet_on_ready: args.transport_type() == Ok(Transport::WebSocket.name()),
+    }
+}
+
+/// Returns the result of a bot whose session has ended for this reason; `None` if the caller left.
+pub fn outcome(end: Option<(EndReason, Instant)>, rtvi: &Rtvi) -> Result<(), BotError> {
+    match end {
+        Some((EndReason::Failed(why), _)) => {
+            rtvi.error("The assistant is not available.", true);
+            Err(why.into())
+        }
+        Some((EndReason::Done(why), _)) => {
+            log::info!("the assistant ends the session: {why}");
+            Ok(())
+        }
+        None => Ok(()),
     }
 }
 

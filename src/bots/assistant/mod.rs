@@ -1,11 +1,12 @@
 //! The built-in bots that talk by the services of others.
 //!
-//! [`realtime`] drives an engine of `proto::assistant`; `service_socket` is its connection.
-//! [`clients`] are those of recognisers, chat models and voices. `call` and `session_reports` are
-//! what such bots share, and [`tools`] are functions of the operator.
+//! [`realtime`] and [`cascade`] drive the engines of `proto::assistant`; `service_socket` and
+//! `cascade_requests` are their connections, the latter by the clients in [`clients`]. `call` and
+//! `session_reports` are what both share, and [`tools`] are functions of the operator.
 
 mod call;
-#[allow(dead_code, reason = "the bot `cascade` will use them")]
+pub mod cascade;
+mod cascade_requests;
 pub mod clients;
 pub mod realtime;
 pub mod service_socket;

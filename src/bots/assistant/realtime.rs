@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tokio::time::sleep_until;
 
-use super::call::{LAST_MARK, QueueFuture, now, profile, queue, queued};
+use super::call::{LAST_MARK, QueueFuture, now, outcome, profile, queue, queued};
 use super::service_socket::{ServiceEvent, ServiceSocket};
 use super::session_reports::SessionReports;
 use super::tools::{SessionTools, ToolsEvent};
@@ -89,8 +89,8 @@ impl RealtimeBot {
             tokio::select! {
                 biased;
                 event = self.rtvi.recv() => match event {
-                    None | Some(RtviEvent::Left(_)) => return self.outcome(),
-                    Some(RtviEvent::Mark { name, .. }) if name == LAST_MARK => return self.outcome(),
+                    None | Some(RtviEvent::Left(_)) => return outcome(self.end.take(), &self.rtvi),
+                    Some(RtviEvent::Mark { name, .. }) if name == LAST_MARK => return outcome(self.end.take(), &self.rtvi),
                     Some(event) => self.handle_caller(event),
                 },
                 event = self.socket.recv() => self.handle_service(event),
@@ -100,25 +100,10 @@ impl RealtimeBot {
                     buffer = pcm;
                 }
                 () = sleep_until(deadline.into()) => match self.end {
-                    Some(_) => return self.outcome(),
+                    Some(_) => return outcome(self.end.take(), &self.rtvi),
                     None => self.engine.handle_timeout(now()),
                 },
             }
-        }
-    }
-
-    /// Returns the result of the bot.
-    fn outcome(&mut self) -> Result<(), BotError> {
-        match self.end.take() {
-            Some((EndReason::Failed(why), _)) => {
-                self.rtvi.error("The assistant is not available.", true);
-                Err(why.into())
-            }
-            Some((EndReason::Done(why), _)) => {
-                log::info!("the assistant ends the session: {why}");
-                Ok(())
-            }
-            None => Ok(()),
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::service_url::ServiceUrl;
+use super::services::endpoint::ServiceAccess;
 use crate::secret::Secret;
 
 /// The settings of the built-in bots that use services.
@@ -143,20 +144,91 @@ impl fmt::Debug for RealtimeConfig {
 /// The settings of the bot with three services.
 #[derive(Clone)]
 pub struct CascadeConfig {
+    /// `None` with another bot.
+    pub services: Option<CascadeServices>,
+    /// The language of callers, for services that want to know it.
+    pub language: Option<String>,
     /// May contain `{name}` for the variables of the `body`.
     pub instructions: String,
     /// The pause that ends the caller's turn.
     pub end_of_turn: Duration,
-    /// Functions that the model may call.
-    pub tools: Vec<Value>,
+}
+
+/// Its services.
+#[derive(Clone, Debug)]
+pub struct CascadeServices {
+    pub recognizer: RecognizerConfig,
+    pub chat: ChatModelConfig,
+    pub voice: VoiceConfig,
+}
+
+/// The service that recognises speech.
+#[derive(Clone, Debug)]
+pub struct RecognizerConfig {
+    pub access: ServiceAccess,
+    pub model: Option<String>,
+}
+
+/// The service that answers.
+#[derive(Clone, Debug)]
+pub struct ChatModelConfig {
+    pub access: ServiceAccess,
+    /// Empty for a Wyoming server, which has one.
+    pub model: String,
+    /// Tokens of one answer; `None` for the default of the service.
+    pub tokens_max: Option<u32>,
+}
+
+/// The service that speaks.
+#[derive(Clone, Debug)]
+pub struct VoiceConfig {
+    pub access: ServiceAccess,
+    pub model: Option<String>,
+    pub voice: Option<String>,
+    /// The rate of PCM without a header. Without it, WAV is asked for.
+    pub rate_hz: Option<u32>,
+}
+
+impl CascadeServices {
+    /// Returns the services with their names.
+    pub fn all(&self) -> [(&'static str, &ServiceAccess); 3] {
+        [
+            ("recogniser", &self.recognizer.access),
+            ("chat model", &self.chat.access),
+            ("voice", &self.voice.access),
+        ]
+    }
+}
+
+impl CascadeConfig {
+    /// Returns whether a service has a key, and so may cost money.
+    pub fn has_key(&self) -> bool {
+        let services = self.services.iter().flat_map(CascadeServices::all);
+        services.into_iter().any(|(_, access)| access.header().is_some())
+    }
+}
+
+impl CascadeConfig {
+    /// Returns the hosts of services outside this network, each once.
+    pub fn third_parties(&self) -> Vec<&str> {
+        let mut hosts = Vec::new();
+        for (_, access) in self.services.iter().flat_map(CascadeServices::all) {
+            let host = access.endpoint().host();
+            if !access.endpoint().is_near() && !host.ends_with(".local") && !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
+        hosts
+    }
 }
 
 impl Default for CascadeConfig {
     fn default() -> Self {
         CascadeConfig {
+            services: None,
+            language: None,
             instructions: String::new(),
             end_of_turn: Duration::from_millis(700),
-            tools: Vec::new(),
         }
     }
 }
@@ -165,6 +237,8 @@ impl fmt::Debug for CascadeConfig {
     /// Omits instructions, which may hold what a business keeps to itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CascadeConfig")
+            .field("services", &self.services)
+            .field("language", &self.language)
             .field("end_of_turn", &self.end_of_turn)
             .finish_non_exhaustive()
     }

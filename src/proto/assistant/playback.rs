@@ -57,14 +57,22 @@ impl SpeechPlayback {
 
     /// Adds speech to an item. Returns false if too much waits, and drops it.
     pub fn push(&mut self, item_id: &str, content_index: u64, pcm: &[i16]) -> bool {
-        let waiting: usize = self.items.iter().map(|item| item.waiting.len()).sum();
-        if waiting + pcm.len() > self.samples(WAITING_MAX) {
+        if self.waiting_samples() + pcm.len() > self.samples(WAITING_MAX) {
             return false;
         }
         let item = self.item(item_id, content_index);
         item.waiting.extend(pcm);
         item.received += pcm.len();
         true
+    }
+
+    fn waiting_samples(&self) -> usize {
+        self.items.iter().map(|item| item.waiting.len()).sum()
+    }
+
+    /// Returns the length of the speech that waits.
+    pub fn waiting(&self) -> Duration {
+        Duration::from_millis(self.waiting_samples() as u64 * 1_000 / u64::from(self.rate_hz))
     }
 
     fn item(&mut self, item_id: &str, content_index: u64) -> &mut SpeechItem {

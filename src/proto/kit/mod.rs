@@ -4,6 +4,7 @@
 //! decisions and samples come out. PCM is 16-bit mono.
 
 mod digits;
+mod recorder;
 mod sentences;
 mod tones;
 mod turns;
@@ -11,6 +12,7 @@ mod wav;
 
 pub use crate::audio::vad::Vad;
 pub use digits::{DigitCollector, DigitRules, Digits, DigitsEnd};
+pub use recorder::Recorder;
 pub use sentences::{SENTENCE_BYTES_MAX, SentenceSplitter, sentence_end};
 pub use tones::{TONE_GAP, TONE_LENGTH, ToneSegment, dtmf_tone, tones};
 pub use turns::{EndedTurn, SpeechDetector, TurnBoundary, TurnDetector, TurnRules};

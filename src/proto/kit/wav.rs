@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::audio::resample::Resampler;
+
 /// Bytes of a header as it is written here.
 const HEADER_BYTES: u32 = 44;
 const FORMAT_PCM: u16 = 1;
@@ -103,6 +105,21 @@ impl Wav {
         }
         Err(WavError::Missing(if format.is_some() { "data" } else { "fmt " }))
     }
+
+    /// Returns the sound at another rate, in Hz and above zero.
+    pub fn resampled(&self, rate_hz: u32) -> Vec<i16> {
+        if rate_hz == self.rate_hz {
+            return self.pcm.clone();
+        }
+        let mut resampled = Vec::new();
+        let mut resampler = Resampler::new(self.rate_hz, rate_hz);
+        resampler.process(&self.pcm, &mut resampled);
+        // The filter holds the end of the sound back, for a few milliseconds.
+        resampler.process(&vec![0; self.rate_hz as usize / 50], &mut resampled);
+        let samples = self.pcm.len() as u64 * u64::from(rate_hz) / u64::from(self.rate_hz);
+        resampled.truncate(samples as usize);
+        resampled
+    }
 }
 
 /// The `fmt ` chunk.
@@ -191,6 +208,31 @@ pub fn write_wav(pcm: &[i16], rate_hz: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A sound keeps its length and its end at any rate.
+    #[test]
+    fn a_sound_is_brought_to_another_rate() {
+        let pcm = (0..4_410)
+            .map(|at| ((at as f32 * 0.05).sin() * 8_000.0) as i16)
+            .collect();
+        let wav = Wav { rate_hz: 44_100, pcm };
+        assert_eq!(wav.resampled(44_100), wav.pcm);
+        for rate_hz in [8_000, 16_000, 24_000, 48_000] {
+            let resampled = wav.resampled(rate_hz);
+            assert_eq!(resampled.len() as u32, rate_hz / 10);
+            let end = &resampled[resampled.len() * 9 / 10..];
+            let peak = end.iter().map(|sample| sample.unsigned_abs()).max();
+            assert!(
+                peak.is_some_and(|peak| (7_000..9_000).contains(&peak)),
+                "{rate_hz}: {peak:?}"
+            );
+        }
+        let empty = Wav {
+            rate_hz: 8_000,
+            pcm: Vec::new(),
+        };
+        assert!(empty.resampled(16_000).is_empty());
+    }
 
     fn chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
         let length = (body.len() as u32).to_le_bytes();

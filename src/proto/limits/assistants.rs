@@ -7,6 +7,10 @@ use std::time::Duration;
 pub const ASSISTANT_MINUTES: RangeInclusive<u64> = 1..=55;
 /// Silence that ends a session, in seconds.
 pub const ASSISTANT_IDLE_S: RangeInclusive<u64> = 10..=3_600;
+/// Pause in milliseconds that ends a turn of the caller.
+pub const CASCADE_END_OF_TURN_MS: RangeInclusive<u64> = 300..=2_000;
+/// Tokens of one answer of a chat model.
+pub const CHAT_TOKENS: RangeInclusive<u32> = 16..=32_768;
 /// Bytes of the instructions of a bot: some thousand words.
 pub const ASSISTANT_INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Languages that the body of `/start` may name.

@@ -47,6 +47,8 @@ pub const AUDIO_OUT_QUEUE: Duration = Duration::from_millis(500);
 pub const MESSAGES_OUT_MAX: usize = 256;
 /// Bytes of messages queued for the caller: four of the longest.
 pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
+/// Characters of a bot's reason to hang up that are logged: one sentence.
+pub const HANG_UP_REASON_CHARS_MAX: usize = 100;
 
 // ---- bots
 

@@ -129,6 +129,10 @@ pub const REST_BODY_BYTES_MAX: usize = 64 * 1024;
 pub const HANG_UP_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
 /// Bytes of the id of a call to hang up; the longest of the providers have about 100.
 pub const HANG_UP_ID_BYTES_MAX: usize = 512;
+/// Bytes of the target of a transfer: a long URL.
+pub const TRANSFER_TARGET_BYTES_MAX: usize = 512;
+/// Keys that a bot sends to the caller at once: an account number and its PIN.
+pub const KEYS_SENT_MAX: usize = 32;
 /// Characters of the reason of a provider that are logged.
 pub const REST_REASON_CHARS_MAX: usize = 120;
 /// Characters of one word of that reason: longer words are ids, keys and paths.

@@ -105,6 +105,8 @@ pub struct SocketSession {
     events: VecDeque<SessionEvent>,
     begin: bool,
     hang_up: bool,
+    /// Whether the call goes on without the session.
+    is_transferred: bool,
     /// Times at which the peer was last heard and last pinged.
     last_received: Instant,
     pinged: Instant,
@@ -169,6 +171,7 @@ impl SocketSession {
             events: VecDeque::new(),
             begin: false,
             hang_up: false,
+            is_transferred: false,
             last_received: now,
             pinged: now,
             blocked: None,
@@ -409,6 +412,10 @@ impl Session for SocketSession {
             },
         };
         self.send(message);
+    }
+
+    fn handle_transferred(&mut self) {
+        self.is_transferred = true;
     }
 
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {

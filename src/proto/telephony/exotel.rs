@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
+use super::control::TransferTarget;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::webhook::WebhookReply;
@@ -89,6 +90,10 @@ impl Protocol for Exotel {
             length: Duration::from_millis(length_ms.into()),
             multiple: Duration::from_millis(multiple_ms.into()),
         }
+    }
+
+    fn refuses_transfer(&self, _target: &TransferTarget) -> Option<&'static str> {
+        Some("end the session, and its flow goes on")
     }
 
     fn clear(&self, stream_id: &str) -> String {

@@ -9,6 +9,7 @@
 //! Source: `docs/spec/telephony.md` 2.
 
 mod call;
+pub mod control;
 mod exotel;
 pub mod hangup;
 #[cfg(any(test, feature = "testing"))]

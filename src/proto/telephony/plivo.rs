@@ -9,6 +9,7 @@
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
+use super::control::TransferTarget;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::settings::Setting;
@@ -21,7 +22,7 @@ use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec, hangup};
 use crate::limits::SIGNATURES_MAX;
 use crate::secret::Secret;
 use crate::server::form;
-use crate::server::rest::{RestMethod, RestRequest, basic};
+use crate::server::rest::{RestBody, RestMethod, RestRequest, basic};
 
 const ACCOUNT: &str = "TELCO_C_AUTH_ID";
 const TOKEN: &str = "TELCO_C_AUTH_TOKEN";
@@ -91,6 +92,28 @@ impl Protocol for Plivo {
             authorization: Some(authorization),
             body: None,
         })
+    }
+
+    fn refuses_transfer(&self, target: &TransferTarget) -> Option<&'static str> {
+        let is_markup = matches!(target, TransferTarget::Markup(_));
+        (!is_markup).then_some("it takes the URL of markup that dials")
+    }
+
+    fn transfer(&self, call: &str, target: &TransferTarget, settings: &Settings) -> Option<RestRequest> {
+        let TransferTarget::Markup(url) = target else {
+            return None;
+        };
+        let parameters = json!({"legs": "aleg", "aleg_url": url, "aleg_method": "GET"});
+        post(&format!("Call/{call}/"), &parameters, settings)
+    }
+
+    fn takes_keys(&self) -> bool {
+        true
+    }
+
+    fn send_keys(&self, call: &str, keys: &str, settings: &Settings) -> Option<RestRequest> {
+        let parameters = json!({"digits": keys, "leg": "aleg"});
+        post(&format!("Call/{call}/DTMF/"), &parameters, settings)
     }
 
     fn probe(&self, settings: &Settings) -> Option<RestRequest> {
@@ -178,6 +201,17 @@ fn media_head(stream_id: &str) -> String {
     format!(
         r#"{{"event":"playAudio","streamId":{stream_id},"media":{{"contentType":"audio/x-mulaw","sampleRate":8000,"payload":""#
     )
+}
+
+/// Returns a request with a JSON body to a path below the account.
+fn post(path: &str, parameters: &Value, settings: &Settings) -> Option<RestRequest> {
+    let (account, authorization) = account(settings)?;
+    Some(RestRequest {
+        method: RestMethod::Post,
+        url: format!("{account}/{path}"),
+        authorization: Some(authorization),
+        body: Some(RestBody::json(parameters)),
+    })
 }
 
 /// Returns the URL of the account, without a trailing slash, and its credential.

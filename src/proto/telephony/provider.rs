@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value};
 
+use super::control::TransferTarget;
 use super::settings::{Holds, Setting, Settings};
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use super::webhook::WebhookReply;
@@ -71,6 +72,27 @@ pub trait Protocol: Sync {
 
     /// Returns the request that ends a call; `call` is its id as one path segment.
     fn hang_up(&self, _call: &str, _settings: &Settings) -> Option<RestRequest> {
+        None
+    }
+
+    /// Returns what the provider takes in place of a transfer to this target; `None` if it
+    /// transfers the call.
+    fn refuses_transfer(&self, _target: &TransferTarget) -> Option<&'static str> {
+        Some("end the session")
+    }
+
+    /// Returns the request that transfers a call; `call` is its id as one path segment.
+    fn transfer(&self, _call: &str, _target: &TransferTarget, _settings: &Settings) -> Option<RestRequest> {
+        None
+    }
+
+    /// Returns whether the provider sends keys to the caller by its API.
+    fn takes_keys(&self) -> bool {
+        false
+    }
+
+    /// Returns the request that sends keys to the caller; `call` is its id as one path segment.
+    fn send_keys(&self, _call: &str, _keys: &str, _settings: &Settings) -> Option<RestRequest> {
         None
     }
 

@@ -9,9 +9,10 @@
 
 use data_encoding::BASE64;
 use log::{debug, warn};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::call::StreamStart;
+use super::control::TransferTarget;
 use super::message;
 use super::provider::{Object, Protocol, Provider, Report, built};
 use super::settings::Settings;
@@ -113,13 +114,28 @@ impl Protocol for Telnyx {
     }
 
     fn hang_up(&self, call: &str, settings: &Settings) -> Option<RestRequest> {
-        let key = settings.get(KEY)?;
-        Some(RestRequest {
-            method: RestMethod::Post,
-            url: format!("{}/v2/calls/{call}/actions/hangup", settings.base(&API)),
-            authorization: Some(bearer(key)),
-            body: Some(RestBody::json(&json!({}))),
-        })
+        action(call, "hangup", &json!({}), settings)
+    }
+
+    fn refuses_transfer(&self, target: &TransferTarget) -> Option<&'static str> {
+        matches!(target, TransferTarget::Markup(_)).then_some("it takes a number or a sip: address")
+    }
+
+    fn transfer(&self, call: &str, target: &TransferTarget, settings: &Settings) -> Option<RestRequest> {
+        match target {
+            TransferTarget::Number(to) | TransferTarget::Sip(to) => {
+                action(call, "transfer", &json!({ "to": to }), settings)
+            }
+            TransferTarget::Markup(_) => None,
+        }
+    }
+
+    fn takes_keys(&self) -> bool {
+        true
+    }
+
+    fn send_keys(&self, call: &str, keys: &str, settings: &Settings) -> Option<RestRequest> {
+        action(call, "send_dtmf", &json!({ "digits": keys }), settings)
     }
 
     fn probe(&self, settings: &Settings) -> Option<RestRequest> {
@@ -167,6 +183,16 @@ impl Protocol for Telnyx {
 const CODE_CHARS_MAX: usize = 6;
 
 const MEDIA_HEAD: &str = r#"{"event":"media","media":{"payload":""#;
+
+/// Returns the request of a command for a call.
+fn action(call: &str, name: &str, parameters: &Value, settings: &Settings) -> Option<RestRequest> {
+    Some(RestRequest {
+        method: RestMethod::Post,
+        url: format!("{}/v2/calls/{call}/actions/{name}", settings.base(&API)),
+        authorization: Some(bearer(settings.get(KEY)?)),
+        body: Some(RestBody::json(parameters)),
+    })
+}
 
 fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "media_format", "sample_rate", "pcmu");

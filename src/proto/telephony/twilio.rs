@@ -11,6 +11,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::call::StreamStart;
+use super::control::TransferTarget;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::settings::Setting;
@@ -24,7 +25,7 @@ use super::{MediaFormat, StreamError, TelephonyCall, hangup};
 use crate::limits::CALLER_BYTES_MAX;
 use crate::secret::Secret;
 use crate::server::form;
-use crate::server::rest::{RestBody, RestMethod, RestRequest, basic};
+use crate::server::rest::{RestBody, RestMethod, RestRequest, basic, encode_path_segment};
 
 const ACCOUNT: &str = "TELCO_A_ACCOUNT_SID";
 const TOKEN: &str = "TELCO_A_AUTH_TOKEN";
@@ -94,6 +95,26 @@ impl Protocol for Twilio {
             url: format!("{path}/Calls/{call}.json"),
             authorization: Some(authorization),
             body: Some(RestBody::form("Status=completed")),
+        })
+    }
+
+    fn refuses_transfer(&self, _target: &TransferTarget) -> Option<&'static str> {
+        None
+    }
+
+    /// Replaces the markup of the call, which ends its stream.
+    fn transfer(&self, call: &str, target: &TransferTarget, settings: &Settings) -> Option<RestRequest> {
+        let (path, authorization) = account(settings)?;
+        let form = match target {
+            TransferTarget::Number(number) => dialled(number),
+            TransferTarget::Sip(address) => dialled(&format!("<Sip>{}</Sip>", escaped(address))),
+            TransferTarget::Markup(url) => format!("Url={}", encode_path_segment(url)),
+        };
+        Some(RestRequest {
+            method: RestMethod::Post,
+            url: format!("{path}/Calls/{call}.json"),
+            authorization: Some(authorization),
+            body: Some(RestBody::form(&form)),
         })
     }
 
@@ -171,6 +192,12 @@ fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
 /// Returns the start of a message with audio. The id is JSON already.
 fn media_head(stream_id: &str) -> String {
     format!(r#"{{"event":"media","streamSid":{stream_id},"media":{{"payload":""#)
+}
+
+/// Returns the form with markup that dials.
+fn dialled(content: &str) -> String {
+    let markup = format!("<Response><Dial>{content}</Dial></Response>");
+    format!("Twiml={}", encode_path_segment(&markup))
 }
 
 /// Returns the URL of the account, and its credential.

@@ -118,7 +118,7 @@ class Answer:
             return await self.end("tool_calls")
         found = re.findall(r"\d+", last["content"] or "")
         await self.think()
-        for piece in ("Schön: ", f"{found[-1] if found else 'no number'}. ", "That ", "is all."):
+        for piece in ("Schön ", f"{found[-1] if found else 'no number'}. ", "That ", "is all."):
             await self.say(piece)
             if self.model in FAULTS:
                 return await self.fail()

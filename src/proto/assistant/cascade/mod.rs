@@ -49,6 +49,8 @@ const TICK_AFTER: Duration = Duration::from_secs(3);
 const TICK_INTERVAL: Duration = Duration::from_secs(2);
 /// Time from the first speech in which it cannot be interrupted: echo cancellers adapt in it.
 const NO_BARGE_IN: Duration = Duration::from_secs(2);
+/// Speech that waits to be heard, above which no more is wanted.
+const SPEECH_WANTED: Duration = Duration::from_secs(10);
 /// Failures in a row that end the session, and the pauses before the attempts between them.
 const FAILURES_MAX: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -217,10 +219,13 @@ impl Cascade {
 
     /// The operator's functions are known. Until then the model gets the others.
     pub fn handle_functions(&mut self, of_tools: &[Value]) {
-        let of_page = &self.config.cascade.tools;
-        let declared = functions::declared(of_page, of_tools, &self.body.tools, self.profile.can_hang_up);
-        self.functions = Functions::new(&declared, of_tools);
-        self.tools = declared.iter().map(nested).collect();
+        let outputs = self.functions.abort();
+        if let Some(answer) = self.answer.as_mut().filter(|answer| answer.chat.is_none()) {
+            answer.is_due |= !outputs.is_empty();
+        }
+        self.add_outputs(outputs);
+        self.tools = functions::declared(&[], of_tools, &self.body.tools, self.profile.can_hang_up);
+        self.functions = Functions::new(&self.tools, of_tools);
     }
 
     // ---- the caller
@@ -304,6 +309,11 @@ impl Cascade {
             self.tell(ClientReport::SentenceBegins { id, text });
         }
         Some(mark)
+    }
+
+    /// Returns whether to read more speech of the voice, which may run ahead.
+    pub fn wants_speech(&self) -> bool {
+        self.playback.waiting() < SPEECH_WANTED
     }
 
     /// A mark of [`Cascade::next_speech`] came back.
@@ -539,7 +549,7 @@ impl Cascade {
     fn chat_request(&self) -> ChatRequest {
         ChatRequest {
             messages: self.history.messages(&self.body.instructions),
-            tools: self.tools.clone(),
+            tools: self.tools.iter().map(nested).collect(),
             temperature: self.body.temperature,
         }
     }

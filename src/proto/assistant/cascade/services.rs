@@ -6,6 +6,7 @@ use super::answer::SpeechState;
 use super::{Cascade, CascadeOutput, ChatCall, ChatEnd, sentence_item};
 use crate::assistant::functions::FunctionHost;
 use crate::assistant::report::{AssistantCount, ClientReport, ErrorClass, ResponseStatus, TokenUsage};
+use crate::assistant::services::chat::ChatOutcome;
 use crate::audio::rate_converter::RateConverter;
 use crate::limits::RATES_HZ;
 
@@ -13,9 +14,6 @@ use crate::limits::RATES_HZ;
 const NOT_UNDERSTOOD: &str = "The assistant could not hear you; please say it again.";
 /// Text of the failure of an answer.
 const NO_ANSWER: &str = "The assistant has no answer; please try again.";
-/// Calls of one message of the model, and bytes of their arguments.
-const CALLS_MAX: usize = 16;
-const ARGUMENTS_BYTES_MAX: usize = 16 * 1024;
 
 /// The service of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,45 +76,28 @@ impl Cascade {
             self.advance(now);
         } else {
             self.outputs.push_back(CascadeOutput::Cancel { id });
-            self.handle_chat_done(id, ChatEnd::CutOff, TokenUsage::default(), now);
+            let outcome = ChatOutcome {
+                text: String::new(),
+                calls: Vec::new(),
+                end: ChatEnd::CutOff,
+                usage: TokenUsage::default(),
+            };
+            self.handle_chat_done(id, outcome, now);
         }
-    }
-
-    /// A call of a function, with all of its arguments.
-    pub fn handle_chat_call(&mut self, id: u64, call: ChatCall, now: Instant) {
-        let Some(answer) = self.answer.as_ref().filter(|answer| answer.chat == Some(id)) else {
-            return;
-        };
-        let message = answer.message;
-        if self.history.calls(message) >= CALLS_MAX || call.arguments.len() > ARGUMENTS_BYTES_MAX {
-            self.log("the model calls a function with too much".to_owned());
-            return;
-        }
-        let called = self.functions.handle_call(
-            id.to_string(),
-            call.call_id.clone(),
-            call.name.clone(),
-            &call.arguments,
-            self.profile.has_page,
-            now,
-        );
-        let Some(called) = called else { return };
-        self.history.add_call(message, call);
-        self.hangs_up |= called.ends_call;
-        if let Some((call, host)) = called.started {
-            self.report(ClientReport::FunctionStarted(call.for_client(host)));
-            if host == FunctionHost::Tools {
-                self.outputs.push_back(CascadeOutput::RunFunction(call));
-            }
-        }
-        self.answer_functions(called.answers);
     }
 
     /// The model has ended its message.
-    pub fn handle_chat_done(&mut self, id: u64, end: ChatEnd, usage: TokenUsage, now: Instant) {
+    pub fn handle_chat_done(&mut self, id: u64, outcome: ChatOutcome, now: Instant) {
+        let usage = outcome.usage;
         if usage.total > 0 {
             self.count(AssistantCount::Tokens(usage));
             self.report(ClientReport::Tokens(usage));
+        }
+        if !outcome.text.is_empty() {
+            self.handle_chat_text(id, &outcome.text, now);
+        }
+        for call in outcome.calls {
+            self.handle_call(id, call, now);
         }
         let Some(answer) = self.answer.as_mut().filter(|answer| answer.chat == Some(id)) else {
             return;
@@ -125,7 +106,7 @@ impl Cascade {
         answer.finish_text(&mut self.sentences);
         let (message, is_text_only, has_text) = (answer.message, answer.is_text_only, answer.has_text);
         self.lifetime.keep(now);
-        self.count(AssistantCount::Response(match end {
+        self.count(AssistantCount::Response(match outcome.end {
             ChatEnd::Complete => ResponseStatus::Completed,
             ChatEnd::CutOff => ResponseStatus::Incomplete,
         }));
@@ -140,6 +121,30 @@ impl Cascade {
         let answers = self.functions.handle_response_done(&id.to_string());
         self.answer_functions(answers);
         self.advance(now);
+    }
+
+    fn handle_call(&mut self, id: u64, call: ChatCall, now: Instant) {
+        let Some(answer) = self.answer.as_ref().filter(|answer| answer.chat == Some(id)) else {
+            return;
+        };
+        let called = self.functions.handle_call(
+            id.to_string(),
+            call.call_id.clone(),
+            call.name.clone(),
+            &call.arguments,
+            self.profile.has_page,
+            now,
+        );
+        let Some(called) = called else { return };
+        self.history.add_call(answer.message, call);
+        self.hangs_up |= called.ends_call;
+        if let Some((call, host)) = called.started {
+            self.report(ClientReport::FunctionStarted(call.for_client(host)));
+            if host == FunctionHost::Tools {
+                self.outputs.push_back(CascadeOutput::RunFunction(call));
+            }
+        }
+        self.answer_functions(called.answers);
     }
 
     /// Speech of a sentence, at a rate in hertz.

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::assistant::report::{Line, TokenUsage};
+use crate::assistant::services::chat::ChatOutcome;
 use crate::audio::tone::Tone;
 
 const BROWSER: CallProfile = CallProfile {
@@ -163,9 +164,11 @@ impl World {
     }
 
     fn finish(&mut self) {
-        let id = self.chat();
-        self.session
-            .handle_chat_done(id, ChatEnd::Complete, TokenUsage::default(), self.now);
+        self.finish_with(Vec::new());
+    }
+
+    fn finish_with(&mut self, calls: Vec<ChatCall>) {
+        self.session.handle_chat_done(self.chat(), outcome(calls), self.now);
         self.drain();
     }
 
@@ -236,6 +239,15 @@ impl World {
             CascadeOutput::End(reason) => Some(reason),
             _ => None,
         })
+    }
+}
+
+fn outcome(calls: Vec<ChatCall>) -> ChatOutcome {
+    ChatOutcome {
+        text: String::new(),
+        calls,
+        end: ChatEnd::Complete,
+        usage: TokenUsage::default(),
     }
 }
 
@@ -422,9 +434,7 @@ fn a_sound_without_words_lets_the_answer_go_on() {
         .and_then(|answer| answer.chat)
         .expect("it still writes");
     world.session.handle_chat_text(chat, " here.", world.now);
-    world
-        .session
-        .handle_chat_done(chat, ChatEnd::Complete, TokenUsage::default(), world.now);
+    world.session.handle_chat_done(chat, outcome(Vec::new()), world.now);
     world.voice();
     world.play(100);
     world.voice();
@@ -638,11 +648,8 @@ fn call(call_id: &str, name: &str) -> ChatCall {
 fn functions_of_the_page_are_answered_before_the_model_goes_on() {
     let mut world = World::joined_with(&tools(), |_| {});
     world.say("Look.");
-    let chat = world.chat();
     world.write("Let me see.");
-    world.session.handle_chat_call(chat, call("a", "f"), world.now);
-    world.session.handle_chat_call(chat, call("b", "unknown"), world.now);
-    world.finish();
+    world.finish_with(vec![call("a", "f"), call("b", "unknown")]);
     assert!(
         world
             .reports()
@@ -668,9 +675,7 @@ fn functions_of_the_page_are_answered_before_the_model_goes_on() {
 fn a_function_that_is_interrupted_gets_an_output() {
     let mut world = World::joined_with(&tools(), |_| {});
     world.say("Look.");
-    let chat = world.chat();
-    world.session.handle_chat_call(chat, call("a", "f"), world.now);
-    world.finish();
+    world.finish_with(vec![call("a", "f")]);
     world.say("No.");
     let asked = world.asked();
     assert_eq!(
@@ -697,10 +702,8 @@ fn the_model_can_end_a_telephone_call_after_its_goodbye() {
     world.session.handle_joined(world.now);
     world.be_silent(600);
     world.say("Goodbye.");
-    let chat = world.chat();
     world.write("Goodbye then.");
-    world.session.handle_chat_call(chat, call("a", "end_call"), world.now);
-    world.finish();
+    world.finish_with(vec![call("a", "end_call")]);
     assert_eq!(world.end(), None);
     world.voice();
     world.play(100);
@@ -744,7 +747,9 @@ fn unknown_identifiers_are_ignored() {
     world.take();
     world.session.handle_transcript(7, "x", true, world.now);
     world.session.handle_chat_text(7, "x", world.now);
-    world.session.handle_chat_call(7, call("a", "f"), world.now);
+    world
+        .session
+        .handle_chat_done(7, outcome(vec![call("a", "f")]), world.now);
     world.session.handle_speech(7, &[1; 100], VOICE_RATE_HZ, world.now);
     world.session.handle_speech_done(7, world.now);
     world.session.handle_failed(7, ErrorClass::Auth, "the key", world.now);

@@ -104,6 +104,11 @@ impl ServiceEndpoint {
         ServiceVendor::of_host(self.host())
     }
 
+    /// Tells whether the connection is encrypted.
+    pub fn is_secure(&self) -> bool {
+        matches!(self, ServiceEndpoint::Http(base) if base.is_secure)
+    }
+
     /// Tells whether the service is on this machine or in a private network, as far as its host
     /// tells.
     pub fn is_near(&self) -> bool {

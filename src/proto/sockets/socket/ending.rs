@@ -110,7 +110,7 @@ impl SocketSession {
             log::warn!("closing with code {code}: {why}");
         }
         self.leave(reason);
-        if self.telephone().is_some() && self.speaks() {
+        if self.telephone().is_some() && self.speaks() && !self.is_transferred {
             self.hang_up = true;
             self.phase = SocketPhase::HangingUp {
                 until: now + HANG_UP_BEFORE_CLOSE,

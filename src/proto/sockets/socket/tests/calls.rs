@@ -210,6 +210,21 @@ fn messages_of_the_provider_become_events() {
     assert_eq!((rig.closed(), rig.hang_ups), (Some((1000, "")), 0));
 }
 
+/// A transferred call goes on at its provider when the bot returns.
+#[test]
+fn does_not_hang_up_a_transferred_call() {
+    for is_transferred in [false, true] {
+        let mut rig = call();
+        if is_transferred {
+            rig.with(|session, _| session.handle_transferred());
+        }
+        rig.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+        rig.pass(HANG_UP_BEFORE_CLOSE + SOCKET_CLOSE_WITHIN);
+        assert_eq!(rig.hang_ups, u32::from(!is_transferred));
+        assert_eq!(rig.closed(), Some((1000, "")));
+    }
+}
+
 /// A close without a stop ends the call too.
 #[test]
 fn does_not_hang_up_after_a_close_of_the_provider() {

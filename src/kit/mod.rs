@@ -1,0 +1,26 @@
+//! Building blocks for bots of your own.
+//!
+//! | Part | In | Out |
+//! |---|---|---|
+//! | [`TurnDetector`] | audio of the caller | where speech begins and ends, barge-in |
+//! | [`SentenceSplitter`] | streamed text | whole sentences |
+//! | [`DigitCollector`] | keys of a telephone | collected [`Digits`] |
+//! | [`Wav`], [`write_wav`] | a file | samples, and the reverse |
+//! | [`tones()`], [`dtmf_tone`] | frequencies, keys | samples |
+//! | [`Recorder`] | speech of both sides | a WAV file |
+//! | [`play`], [`play_tones`] | a file, tones | speech of the bot |
+//! | [`PhoneCall`] | a number, keys | a transfer, keys to the caller |
+//!
+//! Those without I/O have no clock of their own: they count audio, or are told the time. PCM is
+//! 16-bit mono. [`Output::hang_up`](crate::bot::Output::hang_up) ends a call with a reason.
+
+#[cfg(feature = "telephony")]
+mod phone_call;
+mod player;
+
+pub use edge_runner_proto::kit::*;
+#[cfg(feature = "telephony")]
+pub use edge_runner_proto::telephony::control::CallControlError;
+#[cfg(feature = "telephony")]
+pub use phone_call::PhoneCall;
+pub use player::{play, play_tones};

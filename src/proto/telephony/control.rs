@@ -1,0 +1,382 @@
+//! Transfers of a call and keys sent to the caller, by the APIs of the providers.
+//!
+//! In: the call id from the handshake, a target or keys, and the credentials. Out: the request, or
+//! the reason why there is none. Its response has the meaning of
+//! [`hangup::outcome`](super::hangup::outcome). Source: `docs/spec/telephony.md` 12.
+
+use std::fmt;
+
+use super::hangup;
+use super::provider::Provider;
+use super::settings::Settings;
+use crate::limits::{HANG_UP_ID_BYTES_MAX, KEYS_SENT_MAX, TRANSFER_TARGET_BYTES_MAX};
+use crate::server::rest::RestRequest;
+
+/// Where a call goes.
+#[derive(Clone, PartialEq, Eq)]
+pub enum TransferTarget {
+    /// A telephone number: an optional `+` and 3 to 15 digits.
+    Number(String),
+    /// A SIP address, from `sip:` or `sips:` on.
+    Sip(String),
+    /// The URL of markup that the provider fetches and executes.
+    Markup(String),
+}
+
+impl TransferTarget {
+    /// Reads a number, a SIP address, or an `http` or `https` URL.
+    ///
+    /// # Errors
+    /// [`CallControlError::Target`] for anything else.
+    pub fn parse(text: &str) -> Result<Self, CallControlError> {
+        let is_plain = text.len() <= TRANSFER_TARGET_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let follows = |scheme: &str| text.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty());
+        if !is_plain {
+            return Err(CallControlError::Target);
+        }
+        if follows("sip:") || follows("sips:") {
+            return Ok(TransferTarget::Sip(text.to_owned()));
+        }
+        if follows("https://") || follows("http://") {
+            return Ok(TransferTarget::Markup(text.to_owned()));
+        }
+        let digits = text.strip_prefix('+').unwrap_or(text);
+        match (3..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => Ok(TransferTarget::Number(text.to_owned())),
+            false => Err(CallControlError::Target),
+        }
+    }
+}
+
+impl fmt::Debug for TransferTarget {
+    /// Omits the address, which can be a telephone number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TransferTarget::Number(_) => "Number",
+            TransferTarget::Sip(_) => "Sip",
+            TransferTarget::Markup(_) => "Markup",
+        })
+    }
+}
+
+/// Why a call cannot be transferred, or why no keys are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallControlError {
+    /// The session is not a telephone call.
+    NoCall,
+    /// The target is no number, SIP address or URL.
+    Target,
+    /// The keys are none, too many, or not `0`-`9`, `*`, `#`, `A`-`D`.
+    Keys,
+    /// The provider has no API for it.
+    NotOffered {
+        /// The name of the provider.
+        provider: &'static str,
+        /// What is possible instead.
+        instead: &'static str,
+    },
+    /// Variables with credentials of the provider are not set.
+    Credentials(&'static [&'static str]),
+    /// The call has no valid id.
+    CallId,
+    /// The provider refused, or did not answer.
+    Failed(String),
+}
+
+impl fmt::Display for CallControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallControlError::NoCall => f.write_str("the session is not a telephone call"),
+            CallControlError::Target => {
+                f.write_str("a call goes to a number such as +15550001111, a sip: address or an https URL")
+            }
+            CallControlError::Keys => {
+                write!(f, "keys are 1 to {KEYS_SENT_MAX} of 0-9, *, # and A-D")
+            }
+            CallControlError::NotOffered { provider, instead } => {
+                write!(f, "{provider} has no API for this; {instead}")
+            }
+            CallControlError::Credentials(names) => write!(f, "it needs {}", names.join(" and ")),
+            CallControlError::CallId => f.write_str("the call has no valid id"),
+            CallControlError::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for CallControlError {}
+
+/// What a provider offers instead of keys by its API.
+const TONES_INSTEAD: &str = "play the tones of the keys as audio";
+
+/// Returns the request that transfers a call. The runner must not hang up a transferred call.
+///
+/// # Errors
+/// [`CallControlError`] if the provider cannot do it, or a credential or a valid id is missing.
+pub fn transfer(
+    provider: &Provider,
+    call_id: &str,
+    target: &TransferTarget,
+    settings: &Settings,
+) -> Result<RestRequest, CallControlError> {
+    if let Some(instead) = provider.protocol.refuses_transfer(target) {
+        let provider = provider.name;
+        return Err(CallControlError::NotOffered { provider, instead });
+    }
+    let call = call(provider, call_id, settings)?;
+    let request = provider.protocol.transfer(&call, target, settings);
+    request.ok_or(CallControlError::CallId)
+}
+
+/// Returns the request that sends keys to the caller.
+///
+/// # Errors
+/// [`CallControlError`] if the provider cannot do it, or a credential or a valid id is missing.
+pub fn send_keys(
+    provider: &Provider,
+    call_id: &str,
+    keys: &str,
+    settings: &Settings,
+) -> Result<RestRequest, CallControlError> {
+    let is_key = |key: char| matches!(key, '0'..='9' | '*' | '#' | 'A'..='D');
+    if !(1..=KEYS_SENT_MAX).contains(&keys.len()) || !keys.chars().all(is_key) {
+        return Err(CallControlError::Keys);
+    }
+    if !provider.protocol.takes_keys() {
+        return Err(CallControlError::NotOffered {
+            provider: provider.name,
+            instead: TONES_INSTEAD,
+        });
+    }
+    let call = call(provider, call_id, settings)?;
+    let request = provider.protocol.send_keys(&call, keys, settings);
+    request.ok_or(CallControlError::CallId)
+}
+
+/// Returns the call's id as one path segment, if the credentials are set.
+fn call(provider: &Provider, call_id: &str, settings: &Settings) -> Result<String, CallControlError> {
+    if !provider.hangs_up(settings) {
+        return Err(CallControlError::Credentials(provider.hangs_up_with));
+    }
+    hangup::segment_of(call_id)
+        .filter(|_| call_id.len() <= HANG_UP_ID_BYTES_MAX)
+        .ok_or(CallControlError::CallId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telephony::invented::INVENTED;
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+
+    const NUMBER: &str = "+15550003333";
+    const SIP: &str = "sip:desk@pbx.example.net;transport=tls";
+    const MARKUP: &str = "https://bot.example.net/next?a=1&b=2";
+
+    fn settings() -> Settings {
+        Settings::from([
+            ("TELCO_A_ACCOUNT_SID", "AC01"),
+            ("TELCO_A_AUTH_TOKEN", "a-token"),
+            ("TELCO_B_API_KEY", "b-key"),
+            ("TELCO_C_AUTH_ID", "MA01"),
+            ("TELCO_C_AUTH_TOKEN", "c-token"),
+        ])
+    }
+
+    fn target(text: &str) -> TransferTarget {
+        TransferTarget::parse(text).expect("a target")
+    }
+
+    /// Returns method, URL, content type and body of a request.
+    fn parts(request: RestRequest) -> (&'static str, String, &'static str, String) {
+        let body = request.body.expect("a body");
+        let text = String::from_utf8(body.bytes).expect("text");
+        assert!(request.authorization.is_some());
+        (request.method.name(), request.url, body.content_type, text)
+    }
+
+    fn transferred(provider: &Provider, to: &str) -> (&'static str, String, &'static str, String) {
+        parts(transfer(provider, "C:1", &target(to), &settings()).expect("it transfers"))
+    }
+
+    #[test]
+    fn calls_are_transferred_by_the_api_of_each_provider() {
+        let twilio = |body: &str| {
+            (
+                "POST",
+                "https://api.twilio.com/2010-04-01/Accounts/AC01/Calls/C:1.json".to_owned(),
+                "application/x-www-form-urlencoded",
+                body.to_owned(),
+            )
+        };
+        assert_eq!(
+            transferred(TWILIO, NUMBER),
+            twilio("Twiml=%3CResponse%3E%3CDial%3E%2B15550003333%3C%2FDial%3E%3C%2FResponse%3E")
+        );
+        assert_eq!(
+            transferred(TWILIO, SIP),
+            twilio(
+                "Twiml=%3CResponse%3E%3CDial%3E%3CSip%3Esip:desk%40pbx.example.net%3Btransport%3Dtls%3C%2FSip%3E%3C%2FDial%3E%3C%2FResponse%3E"
+            )
+        );
+        assert_eq!(
+            transferred(TWILIO, MARKUP),
+            twilio("Url=https:%2F%2Fbot.example.net%2Fnext%3Fa%3D1%26b%3D2")
+        );
+        for to in [NUMBER, SIP] {
+            assert_eq!(
+                transferred(TELNYX, to),
+                (
+                    "POST",
+                    "https://api.telnyx.com/v2/calls/C:1/actions/transfer".into(),
+                    "application/json",
+                    format!(r#"{{"to":"{to}"}}"#),
+                )
+            );
+        }
+        assert_eq!(
+            transferred(PLIVO, MARKUP),
+            (
+                "POST",
+                "https://api.plivo.com/v1/Account/MA01/Call/C:1/".into(),
+                "application/json",
+                format!(r#"{{"aleg_method":"GET","aleg_url":"{MARKUP}","legs":"aleg"}}"#),
+            )
+        );
+    }
+
+    #[test]
+    fn keys_are_sent_by_the_api_of_two_providers() {
+        let sent = |provider| parts(send_keys(provider, "C:1", "12#A", &settings()).expect("it sends them"));
+        assert_eq!(
+            sent(TELNYX),
+            (
+                "POST",
+                "https://api.telnyx.com/v2/calls/C:1/actions/send_dtmf".into(),
+                "application/json",
+                r#"{"digits":"12#A"}"#.into(),
+            )
+        );
+        assert_eq!(
+            sent(PLIVO),
+            (
+                "POST",
+                "https://api.plivo.com/v1/Account/MA01/Call/C:1/DTMF/".into(),
+                "application/json",
+                r##"{"digits":"12#A","leg":"aleg"}"##.into(),
+            )
+        );
+        for provider in [TWILIO, EXOTEL, &INVENTED] {
+            let error = send_keys(provider, "C:1", "1", &settings()).expect_err("it has no API");
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "{} has no API for this; play the tones of the keys as audio",
+                    provider.name
+                )
+            );
+        }
+    }
+
+    /// What a provider cannot do is told before what is missing.
+    #[test]
+    fn a_target_that_a_provider_does_not_take_is_refused_with_what_it_takes() {
+        for (provider, to, why) in [
+            (
+                TELNYX,
+                MARKUP,
+                "telnyx has no API for this; it takes a number or a sip: address",
+            ),
+            (
+                PLIVO,
+                NUMBER,
+                "plivo has no API for this; it takes the URL of markup that dials",
+            ),
+            (
+                PLIVO,
+                SIP,
+                "plivo has no API for this; it takes the URL of markup that dials",
+            ),
+            (
+                EXOTEL,
+                NUMBER,
+                "exotel has no API for this; end the session, and its flow goes on",
+            ),
+            (&INVENTED, NUMBER, "quintel has no API for this; end the session"),
+        ] {
+            let refused = transfer(provider, "", &target(to), &Settings::default()).expect_err("refused");
+            assert_eq!(refused.to_string(), why);
+        }
+    }
+
+    #[test]
+    fn missing_credentials_and_ids_are_named() {
+        let without = transfer(TWILIO, "C:1", &target(NUMBER), &Settings::default()).expect_err("refused");
+        assert_eq!(
+            without.to_string(),
+            "it needs TELCO_A_ACCOUNT_SID and TELCO_A_AUTH_TOKEN"
+        );
+        let long = "x".repeat(HANG_UP_ID_BYTES_MAX + 1);
+        for id in ["", " ", "..", "a/../b", &long] {
+            for provider in [TWILIO, TELNYX] {
+                let refused = transfer(provider, id, &target(NUMBER), &settings());
+                assert_eq!(refused, Err(CallControlError::CallId), "{id:?}");
+            }
+            assert_eq!(send_keys(PLIVO, id, "1", &settings()), Err(CallControlError::CallId));
+        }
+        assert!(send_keys(PLIVO, &long[1..], "1", &settings()).is_ok());
+    }
+
+    #[test]
+    fn targets_are_numbers_sip_addresses_and_urls() {
+        let longest = format!("sip:{}", "x".repeat(TRANSFER_TARGET_BYTES_MAX - 4));
+        for good in [
+            NUMBER,
+            "110",
+            "123456789012345",
+            SIP,
+            "sips:a",
+            MARKUP,
+            "http://x",
+            &longest,
+        ] {
+            assert!(TransferTarget::parse(good).is_ok(), "{good}");
+        }
+        let longer = format!("{longest}x");
+        for bad in [
+            "",
+            "+",
+            "12",
+            "+1234567890123456",
+            "+1 555 000",
+            "1-2-3",
+            "sip:",
+            "https://",
+            "ftp://x",
+            "tel:+1555",
+            "sip:a b",
+            "sip:a\r\nb",
+            "\u{661}\u{662}\u{663}",
+            &longer,
+        ] {
+            assert_eq!(TransferTarget::parse(bad), Err(CallControlError::Target), "{bad}");
+        }
+        assert_eq!(format!("{:?}", target(NUMBER)), "Number");
+    }
+
+    #[test]
+    fn keys_are_of_a_keypad_and_few() {
+        let most = "1".repeat(KEYS_SENT_MAX);
+        for good in ["0", "*#", "ABCD", &most] {
+            assert!(send_keys(TELNYX, "C:1", good, &settings()).is_ok(), "{good}");
+        }
+        let more = format!("{most}1");
+        for bad in ["", " ", "a", "1w2", "\u{661}", &more] {
+            assert_eq!(
+                send_keys(TELNYX, "C:1", bad, &settings()),
+                Err(CallControlError::Keys),
+                "{bad}"
+            );
+        }
+    }
+}
