@@ -94,7 +94,6 @@ impl RealtimeBot {
                     Some(event) => self.handle_caller(event),
                 },
                 event = self.socket.recv() => self.handle_service(event),
-                event = self.tools.recv() => self.handle_tools(event),
                 pcm = queued(&mut self.speech) => {
                     self.speech = None;
                     buffer = pcm;
@@ -103,6 +102,8 @@ impl RealtimeBot {
                     Some(_) => return outcome(self.end.take(), &self.rtvi),
                     None => self.engine.handle_timeout(now()),
                 },
+                // The last, so that a program that floods delays nothing else.
+                event = self.tools.recv() => self.handle_tools(event),
             }
         }
     }
