@@ -219,7 +219,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "RUNNER_BOT_SESSIONS",
-        "Their sessions at once, without `--max-sessions`. [default: 4]",
+        "Their sessions at once, unless `--max-sessions` is typed. RUNNER_MAX_SESSIONS can only lower it. [default: 4]",
     ),
     (
         "RUNNER_BOT_IDLE",

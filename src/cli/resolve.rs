@@ -104,7 +104,13 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.start_names = start_names;
     config.direct = args.direct;
     config.bot_enters_rooms = true;
-    config.sessions_max = args.sessions_max.unwrap_or(sessions_default);
+    let costs_money = config.bot.feature() == Some(Feature::Assistants);
+    config.sessions_max = match args.sessions_max {
+        // Profiles of boards set the variable, by what their processor can do.
+        Some(max) if costs_money && !args.given.contains(&"--max-sessions") => max.min(sessions_default),
+        Some(max) => max,
+        None => sessions_default,
+    };
     config.workers = args.workers;
     config.opus_complexity = args.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
     config.verbosity = args.verbosity;

@@ -115,6 +115,28 @@ fn reads_values_in_every_spelling() {
     assert_eq!(config.opus_complexity, 0);
 }
 
+/// Profiles of boards set RUNNER_MAX_SESSIONS by what their processor can do, and calls of a
+/// service cost money.
+#[cfg(feature = "assistants")]
+#[test]
+fn a_variable_only_lowers_the_sessions_of_a_service() {
+    let key = ("OPENAI_API_KEY", "k");
+    for (options, variables, max) in [
+        (&[][..], &[key][..], 4),
+        (&[], &[key, ("RUNNER_MAX_SESSIONS", "48")], 4),
+        (&[], &[key, ("RUNNER_MAX_SESSIONS", "2")], 2),
+        (
+            &[],
+            &[key, ("RUNNER_MAX_SESSIONS", "48"), ("RUNNER_BOT_SESSIONS", "9")],
+            9,
+        ),
+        (&["--max-sessions", "48"], &[key], 48),
+    ] {
+        let (config, _) = served(&[&["--bot", "realtime"], options].concat(), variables);
+        assert_eq!(config.sessions_max, max, "{options:?} {variables:?}");
+    }
+}
+
 #[test]
 fn help_and_version_ignore_later_arguments() {
     assert!(matches!(
