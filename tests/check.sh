@@ -67,6 +67,7 @@ stage() {
 # --- The code itself.
 
 tests() {
+    python3 tests/bots/test_edge_bot.py
     if needs 'tests with relays are skipped: apt-get install coturn' turnserver; then
         cargo test --quiet --workspace --no-fail-fast
     else
@@ -82,6 +83,7 @@ fast() {
     done
     stage fmt
     stage lint
+    python3 tests/bots/test_edge_bot.py
     cargo test --quiet --workspace --lib
     cargo test --quiet --test main -- "${paced[@]}"
 }

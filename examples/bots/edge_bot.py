@@ -1,5 +1,5 @@
-"""The protobuf connection of a bot: one file to copy beside your own. Its only dependency is
-`pip install websockets`.
+"""The protobuf connection of a bot, and a kit of parts for it: one file to copy beside your own.
+Only the connection has a dependency, `pip install websockets`.
 
     with edge_bot.connect() as bot:
         for kind, value in bot:
@@ -17,15 +17,30 @@ per binary message:
             MessageFrame message = 4; InterruptionFrame interruption = 5; }
     AudioRawFrame { bytes audio = 3; uint32 sample_rate = 4; uint32 num_channels = 5; }
     MessageFrame { string data = 1; }
+
+The kit has no dependencies and no clock of its own. PCM is 16-bit little-endian mono, as bytes.
+
+    TurnDetector        where the caller's speech begins and ends, barge-in
+    SentenceSplitter    whole sentences of streamed text
+    DigitCollector      "three keys or #, within 5 s"
+    read_wav, write_wav WAV files of 16-bit PCM
+    tones, dtmf_tones   notes, two frequencies at once, the tones of telephone keys
 """
 
+import array
 import json
+import math
 import os
 import signal
+import struct
 import sys
+from collections import deque
 
-from websockets.exceptions import ConnectionClosed
-from websockets.sync import client
+try:
+    from websockets.exceptions import ConnectionClosed
+    from websockets.sync import client
+except ImportError:  # Only `connect` needs it.
+    client, ConnectionClosed = None, OSError
 
 AUDIO, MESSAGE, INTERRUPTION = 2, 4, 5
 IN_RATE_HZ = 16000
@@ -39,6 +54,8 @@ def connect():
         sys.exit("no RUNNER_ARGUMENTS: the runner starts a bot: `edge-runner -- python3 bot.py`")
     if "media_url" not in arguments:
         sys.exit("no media_url: start the runner without `--bot-audio pcm`")
+    if client is None:
+        sys.exit("no module websockets: pip install websockets")
     # No pings: the runner does not read their answers while more than 40 s of speech wait.
     socket = client.connect(arguments["media_url"], compression=None, proxy=None, ping_interval=None)
     return Bot(arguments, socket)
@@ -189,3 +206,254 @@ def varint(value):
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+# ---- the kit
+
+
+class EnergyDetector:
+    """Detects speech by its energy: at least 7 dB above the background, which is the quietest 40 ms
+    of the last 3 s, and above an absolute minimum. Digital silence is a muted microphone and leaves
+    the background unchanged. About 2 % of a core of a PC at 16000 Hz."""
+
+    MIN_RATIO, MIN_ENERGY, RUMBLE_HZ = 5.0, 2500.0, 380.0
+
+    def __init__(self, rate_hz=IN_RATE_HZ):
+        self.block_samples = rate_hz // 100
+        self.pole = 1 - 2 * math.pi * self.RUMBLE_HZ / rate_hz
+        self.last_in = self.last_out = 0.0
+        self.energy, self.filled, self.is_silent = 0.0, 0, True
+        self.recent = deque([math.inf] * 4, 4)
+        self.windows = deque([math.inf] * 6, 6)
+        self.quietest, self.blocks = math.inf, 0
+
+    def hears_speech(self, pcm):
+        """Returns whether a block of 10 ms that this PCM completes is speech."""
+        speech, last_in, last_out, pole = False, self.last_in, self.last_out, self.pole
+        for sample in samples_of(pcm):
+            last_out = sample - last_in + pole * last_out
+            last_in = sample
+            self.energy += last_out * last_out
+            self.filled += 1
+            if not -1 <= sample <= 1:
+                self.is_silent = False
+            if self.filled == self.block_samples:
+                energy, is_silent = self.energy / self.filled, self.is_silent
+                self.energy, self.filled, self.is_silent = 0.0, 0, True
+                speech |= not is_silent and self._is_loud(energy)
+        self.last_in, self.last_out = last_in, last_out
+        return speech
+
+    def _is_loud(self, energy):
+        self.recent.append(energy)
+        self.quietest = min(self.quietest, sum(self.recent) / 4)
+        background = min(self.quietest, *self.windows)
+        self.blocks += 1
+        if self.blocks == 50:
+            self.windows.append(self.quietest)
+            self.quietest, self.blocks = math.inf, 0
+        return energy > max(self.MIN_ENERGY, background * self.MIN_RATIO)
+
+
+class TurnDetector:
+    """Finds the turns of a caller. Times are counted in audio, so late audio changes nothing.
+
+        turns = edge_bot.TurnDetector()
+        for kind, value in bot:
+            if kind == "audio":
+                event = turns.handle_audio(value)
+                if event == "started":
+                    bot.interrupt()              # barge-in
+                elif event in ("ended", "cut"):
+                    bot.say(bytes(turns.audio))  # the turn, with 300 ms before its onset
+    """
+
+    def __init__(self, rate_hz=IN_RATE_HZ, onset_ms=100, barge_in_ms=300, lead_ms=300, pause_ms=700, longest_s=30):
+        size = lambda ms: rate_hz * ms // 1000 * 2
+        self.detector = EnergyDetector(rate_hz)
+        self.onset_bytes, self.barge_in_bytes = size(onset_ms), size(barge_in_ms)
+        self.lead_bytes, self.pause_bytes = size(lead_ms), size(pause_ms)
+        self.longest_bytes = size(longest_s * 1000)
+        self.is_in_turn = self.is_skipping = False
+        self.before, self.audio = bytearray(), bytearray()
+        self.onset = self.silence = 0
+
+    def handle_audio(self, pcm, bot_is_heard=False):
+        """Returns "started" when a turn begins, "ended" after a pause, "cut" at the longest length,
+        else `None`. Afterwards `audio` is the turn so far. While the bot is heard, a turn begins
+        after `barge_in_ms` instead of `onset_ms` of speech."""
+        is_speech = self.detector.hears_speech(pcm)
+        if self.is_in_turn:
+            self.audio += pcm
+            self.silence = 0 if is_speech else self.silence + len(pcm)
+            is_cut = len(self.audio) >= self.longest_bytes
+            if not is_cut and self.silence < self.pause_bytes:
+                return None
+            self.is_in_turn, self.is_skipping = False, is_cut and is_speech
+            return "cut" if is_cut else "ended"
+        self.before += pcm
+        self.onset = self.onset + len(pcm) if is_speech else 0
+        self.is_skipping = self.is_skipping and is_speech
+        kept = self.lead_bytes + self.onset
+        del self.before[: max(0, len(self.before) - kept)]
+        wanted = self.barge_in_bytes if bot_is_heard else self.onset_bytes
+        if self.is_skipping or self.onset == 0 or self.onset < wanted:
+            # A voice over the bot may stay below the barge-in for ever: keep no more than it needs.
+            self.onset = min(self.onset, max(self.barge_in_bytes, self.onset_bytes))
+            return None
+        self.audio, self.before = self.before, bytearray()
+        self.is_in_turn, self.onset, self.silence = True, 0, 0
+        return "started"
+
+
+class SentenceSplitter:
+    """Splits text that still arrives into sentences, for a voice that speaks one at a time."""
+
+    BYTES_MAX = 600
+    ABBREVIATIONS = set("bzw ca co dr e.g etc fig fr hr i.e inc jr mr mrs ms nr prof sr st vs z.b".split())
+
+    def __init__(self):
+        self.text = ""
+
+    def push(self, text):
+        """Adds text, and returns the list of sentences that are whole now."""
+        self.text += text
+        sentences = []
+        while end := self._end() or self._break():
+            sentence, self.text = self.text[:end].strip(), self.text[end:]
+            if sentence:
+                sentences.append(sentence)
+        return sentences
+
+    def finish(self):
+        """Returns the rest, which can be empty."""
+        rest, self.text = self.text.strip(), ""
+        return rest
+
+    def _end(self):
+        """Returns the end of the first whole sentence, or 0."""
+        text, at = self.text, 0
+        while at < len(text):
+            mark, at = text[at], at + 1
+            if mark in "\n。！？।؟":
+                return at
+            if mark in ".!?:…":
+                word = text[: at - 1].replace("(", " ").rpartition(" ")[2].rpartition("\n")[2]
+                while at < len(text) and text[at] in "\"')]”’»":
+                    at += 1
+                is_before_space = at < len(text) and text[at].isspace()
+                if is_before_space and not (mark == "." and self._is_abbreviated(word)):
+                    return at
+        return 0
+
+    def _is_abbreviated(self, word):
+        is_ordinal = word.isascii() and word.isdigit() and len(word) <= 2
+        return is_ordinal or (len(word) == 1 and word.isupper()) or word.lower() in self.ABBREVIATIONS
+
+    def _break(self):
+        """Returns where a text that is too long for one sentence is split, or 0."""
+        data = self.text.encode()
+        if len(data) < self.BYTES_MAX:
+            return 0
+        head = data[: self.BYTES_MAX].decode(errors="ignore")
+        return 1 + max(head.rfind(","), head.rfind(";")) or 1 + head.rfind(" ") or len(head)
+
+
+class DigitCollector:
+    """Collects the keys of a telephone until `count_max`, the key `terminator`, or `within_s`
+    without a further key. `now` is any clock in seconds, such as `time.monotonic()`."""
+
+    def __init__(self, count_max, within_s, now, terminator="#"):
+        self.count_max, self.within_s, self.terminator = count_max, within_s, terminator
+        self.keys, self.deadline = "", now + within_s
+
+    def handle_key(self, key, now):
+        """Returns the keys once they are complete, else `None`. Keys after the end are ignored."""
+        if self.deadline is None:
+            return None
+        if key != self.terminator:
+            self.keys += key
+            if len(self.keys) < self.count_max:
+                self.deadline = now + self.within_s
+                return None
+        return self._end()
+
+    def handle_timeout(self, now):
+        """Returns the keys if the next one is late, else `None`. Call it at `deadline`."""
+        return self._end() if self.deadline is not None and now >= self.deadline else None
+
+    def _end(self):
+        self.deadline = None
+        return self.keys
+
+
+def samples_of(pcm):
+    """Returns PCM as an array of numbers; half a sample at the end is ignored."""
+    samples = array.array("h", bytes(pcm[: len(pcm) // 2 * 2]))
+    if sys.byteorder == "big":
+        samples.byteswap()
+    return samples
+
+
+def pcm_of(samples):
+    """Returns numbers as PCM, within the range of 16 bits."""
+    pcm = array.array("h", (max(-32768, min(32767, int(sample))) for sample in samples))
+    if sys.byteorder == "big":
+        pcm.byteswap()
+    return pcm.tobytes()
+
+
+def read_wav(data):
+    """Returns the PCM and the rate of a WAV file of 16-bit PCM; several channels are averaged.
+
+    Raises `ValueError` for anything else. The length in the header may be wrong, as in a file that
+    was written to a pipe.
+    """
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise ValueError("not a WAV file")
+    at, form = 12, None
+    while at + 8 <= len(data):
+        name, size = data[at : at + 4], struct.unpack_from("<I", data, at + 4)[0]
+        body = data[at + 8 :] if name == b"data" and size == 0 else data[at + 8 : at + 8 + size]
+        if name == b"fmt " and len(body) >= 16:
+            form = struct.unpack_from("<HHIIHH", body)
+        elif name == b"data" and form:
+            kind, channels, rate_hz, _, _, bits = form
+            if kind not in (1, 0xFFFE) or bits != 16 or not 1 <= channels <= 8:
+                raise ValueError("the WAV file is not 16-bit PCM")
+            if channels == 1:
+                return bytes(body[: len(body) // 2 * 2]), rate_hz
+            samples = samples_of(body[: len(body) // (2 * channels) * 2 * channels])
+            tracks = [samples[track::channels] for track in range(channels)]
+            return pcm_of(sum(frame) // channels for frame in zip(*tracks)), rate_hz
+        at += 8 + size + size % 2
+    raise ValueError("the WAV file has no format or no data")
+
+
+def write_wav(pcm, rate_hz=IN_RATE_HZ):
+    """Returns a WAV file of mono PCM."""
+    head = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + len(pcm), b"WAVE", b"fmt ", 16, 1, 1, rate_hz,
+                       rate_hz * 2, 2, 16, b"data", len(pcm))
+    return head + pcm
+
+
+def tones(sounds, rate_hz=IN_RATE_HZ):
+    """Returns the PCM of sounds that follow each other, each a tuple of seconds and up to two
+    frequencies in hertz; without a frequency it is silence. They begin and end without a click."""
+    samples = []
+    for seconds, *hertz in sounds:
+        count, fade = int(seconds * rate_hz), max(1, rate_hz // 200)
+        for at in range(count):
+            level = 8000 / max(1, len(hertz)) * min(1, at / fade, (count - at) / fade)
+            samples.append(level * sum(math.sin(2 * math.pi * hz * at / rate_hz) for hz in hertz))
+    return pcm_of(samples)
+
+
+def dtmf_tones(keys, rate_hz=IN_RATE_HZ):
+    """Returns the PCM of telephone keys, 100 ms each with pauses of 100 ms; other characters are
+    skipped."""
+    sounds = []
+    for at in ("123A456B789C*0#D".find(key) for key in keys):
+        if at >= 0:
+            sounds += [(0.1, (697, 770, 852, 941)[at // 4], (1209, 1336, 1477, 1633)[at % 4]), (0.1,)]
+    return tones(sounds, rate_hz)
