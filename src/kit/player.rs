@@ -23,7 +23,8 @@ pub async fn play(output: &Output, wav: &Wav) -> Result<(), MediaError> {
 /// async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
 ///     let media = args.media(Audio::at(8_000))?;
 ///     let keys = "42#".chars().filter_map(dtmf_tone);
-///     let tones: Vec<ToneSegment> = keys.flat_map(|tone| [tone, ToneSegment::silence(TONE_GAP)]).collect();
+///     let gap = ToneSegment::silence(TONE_GAP);
+///     let tones: Vec<ToneSegment> = keys.flat_map(|tone| [tone, gap]).collect();
 ///     play_tones(media.output(), &tones).await?;
 ///     Ok(())
 /// }

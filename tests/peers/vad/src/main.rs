@@ -54,12 +54,13 @@ fn main() {
     }
     println!("\nBegin and end of turns, in ms after those of the sentence; median and worst.\n");
     println!(
-        "| noise | level | energy: begin | end | unheard | false turns | earshot 0.5: begin | end | unheard | false turns |"
+        "| noise | level | energy: begin | end | unheard | false turns | earshot 0.5: begin | end | unheard | false turns \
+         | earshot 0.7: begin | end | unheard | false turns |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (noise, level_db, turns) in &delays {
         print!("| {noise} | {level_db} dB |");
-        for turn in &turns[..2] {
+        for turn in turns {
             let (begin, end) = (spread(&turn.begins), spread(&turn.ends));
             print!(" {begin} | {end} | {} | {} |", turn.unheard, turn.falsely);
         }
