@@ -2,7 +2,6 @@
 //! telephony providers and their REST API, services of assistants, WebSocket, QUIC and HTTP
 //! clients, a bot in a process, and audio.
 
-#[allow(dead_code, reason = "the tests of the bot `cascade` use it")]
 pub mod cascade;
 pub mod certificate;
 pub mod client;
