@@ -1,4 +1,5 @@
-//! Events of a speech-to-speech service, one in each line. The checks are in `entries/assistants.rs`.
+//! Events of a speech-to-speech service, one in each line.
+//! The checks are in `entries/assistants.rs`.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Server-sent events, and what chat models and recognisers say in them. The checks are in `entries/assistants.rs`.
+//! Server-sent events, and what chat models and recognisers say in them.
+//! The checks are in `entries/assistants.rs`.
 
 #![no_main]
 

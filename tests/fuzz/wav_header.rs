@@ -1,4 +1,5 @@
-//! The audio of a voice, with and without a WAV header. The checks are in `entries/assistants.rs`.
+//! The audio of a voice, with and without a WAV header.
+//! The checks are in `entries/assistants.rs`.
 
 #![no_main]
 

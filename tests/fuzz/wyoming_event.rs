@@ -1,4 +1,5 @@
-//! Wyoming events of a recogniser or a voice. The checks are in `entries/assistants.rs`.
+//! Wyoming events of a recogniser or a voice.
+//! The checks are in `entries/assistants.rs`.
 
 #![no_main]
 
