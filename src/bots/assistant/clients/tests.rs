@@ -1,6 +1,8 @@
 //! The clients against servers in the same process: real sockets on free ports, answers written
 //! byte by byte.
 
+#![allow(clippy::disallowed_types, reason = "the servers of these tests")]
+
 mod chat;
 mod speech;
 mod transcripts;

@@ -725,10 +725,11 @@ impl Cascade {
             None => self.due.is_some() || !self.recognitions.is_empty(),
         };
         let is_silent = self.body.text_only || self.turns.is_in_turn() || !self.has_joined || self.is_over;
-        match is_thinking && !is_silent {
-            true => self.tick_at.get_or_insert(now + TICK_AFTER),
-            false => return self.tick_at = None,
-        };
+        if is_thinking && !is_silent {
+            self.tick_at.get_or_insert(now + TICK_AFTER);
+        } else {
+            self.tick_at = None;
+        }
     }
 
     fn count_first_sound(&mut self, now: Instant) {
