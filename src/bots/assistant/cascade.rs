@@ -98,11 +98,12 @@ impl CascadeBot {
                     buffer = pcm;
                 }
                 (id, event) = self.requests.recv(wants_speech) => self.handle_service(id, event),
-                event = self.tools.recv() => self.handle_tools(event),
                 () = sleep_until(deadline.into()) => match self.end {
                     Some(_) => return outcome(self.end.take(), &self.rtvi),
                     None => self.engine.handle_timeout(now()),
                 },
+                // The last, so that a program that floods delays nothing else.
+                event = self.tools.recv() => self.handle_tools(event),
             }
         }
     }
