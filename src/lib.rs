@@ -84,7 +84,7 @@
 //!
 //! # Features
 //!
-//! All features are on by default. A smaller build turns them off and names what it needs:
+//! All features but `vad` are on by default. A smaller build turns them off and names what it needs:
 //! `default-features = false, features = ["browser"]`. An option of an absent feature is refused
 //! with the name of that feature.
 //!
@@ -103,6 +103,7 @@
 //! | `page` | the page at `/client/` |
 //! | `doctor` | `edge-runner doctor`, a check of network and credentials |
 //! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |
+//! | `vad` | [`kit`]'s `NeuralVad`, a detector of speech in noise |
 //!
 //! `full`, `runner`, `browser`, `telephone` and `smallest` are selections of them. `docs/` in the
 //! repository has the pages for operators, and `docs/architecture.md` the map for contributors.

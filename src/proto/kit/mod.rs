@@ -4,6 +4,8 @@
 //! decisions and samples come out. PCM is 16-bit mono.
 
 mod digits;
+#[cfg(feature = "vad")]
+mod neural_vad;
 mod recorder;
 mod sentences;
 mod tones;
@@ -12,6 +14,8 @@ mod wav;
 
 pub use crate::audio::vad::Vad;
 pub use digits::{DigitCollector, DigitRules, Digits, DigitsEnd};
+#[cfg(feature = "vad")]
+pub use neural_vad::NeuralVad;
 pub use recorder::Recorder;
 pub use sentences::{SENTENCE_BYTES_MAX, SentenceSplitter, sentence_end};
 pub use tones::{TONE_GAP, TONE_LENGTH, ToneSegment, dtmf_tone, tones};
