@@ -38,6 +38,7 @@ OPTIONS = {
         "--moq-serve": None, "--moq-connect": "https://a", "--moq-bind": "[::]:0", "--moq-namespace": "a", "--moq-bot-id": "a",
         "--moq-client-id": "a", "--moq-tls-cert": "a", "--moq-tls-key": "a", "--moq-tls-generate": "a", "--moq-tls-insecure": None,
     },
+    ("assistants",): {"--tools": "true"},
     ("tls",): {"--tls": "auto", "--state-dir": "/tmp"},
     ("websocket", "telephony"): {"--ws-auth": "token"},
 }
@@ -130,7 +131,7 @@ def refused_options(build):
              for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
     asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
     asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("cloud",)), ["cloud", "serve"])]
-    asked += [(build.absent(("assistants",)), ["--bot", "realtime"])]
+    asked += [(build.absent(("assistants",)), ["--bot", name]) for name in ("realtime", "cascade")]
     seen = 0
     for feature, args in asked:
         if feature:
