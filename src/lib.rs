@@ -84,9 +84,9 @@
 //!
 //! # Features
 //!
-//! All features but `vad` are on by default. A smaller build turns them off and names what it needs:
-//! `default-features = false, features = ["browser"]`. An option of an absent feature is refused
-//! with the name of that feature.
+//! All features but `vad` are on by default. A smaller build turns them off and names what it
+//! needs: `default-features = false, features = ["browser"]`. An option of an absent feature is
+//! refused with the name of that feature.
 //!
 //! | feature | adds |
 //! |---|---|
