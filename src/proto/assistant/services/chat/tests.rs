@@ -1,3 +1,5 @@
+//! Chunks of a streamed answer, as servers send them and as faults cut them.
+
 use super::*;
 
 /// Reads chunks, and returns the text with the outcome.
