@@ -2,7 +2,7 @@
 //!
 //! In: the call id from the handshake, a target or keys, and the credentials. Out: the request, or
 //! the reason why there is none. Its response has the meaning of
-//! [`hangup::outcome`](super::hangup::outcome). Source: `docs/spec/telephony.md` 12.
+//! [`hangup::outcome`]. Source: `docs/spec/telephony.md` 12.
 
 use std::fmt;
 
