@@ -2,6 +2,7 @@
 //! the services get, and failures.
 
 use std::f64::consts::TAU;
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -322,6 +323,42 @@ fn an_unreachable_model_ends_the_session_after_three_attempts() {
         metrics.contains("edge_runner_assistant_errors_total{class=\"transient\"} 3"),
         "{metrics}"
     );
+}
+
+/// The doctor asks each service what it offers, and sends it neither speech nor text.
+#[test]
+fn the_doctor_asks_what_the_services_offer() {
+    let services = Services::start();
+    let (stt, llm) = (services.recognizer.wyoming_url(), services.model.http_url());
+    let own = [
+        ("CASCADE_STT_URL", stt),
+        ("CASCADE_LLM_URL", llm),
+        ("CASCADE_LLM_MODEL", "m".to_owned()),
+        ("CASCADE_LLM_API_KEY", KEY.to_owned()),
+        ("CASCADE_TTS_URL", "tcp://127.0.0.1:1".to_owned()),
+    ];
+    let doctor = thread::spawn(move || {
+        let own = own.each_ref().map(|(name, value)| (*name, value.as_str()));
+        TestRunner::run_with(&["doctor", "--bot", "cascade"], &own)
+    });
+    let mut recognizer = services.recognizer.accept();
+    recognizer.expect("describe");
+    recognizer.send("info", &json!({"asr": [{"name": "w", "models": []}]}), &[]);
+    let (request, model) = services.model.accept_request();
+    assert_eq!((&*request.method, &*request.target), ("GET", "/v1/models"));
+    assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    let list = json!({"object": "list", "data": [{"id": "m:latest"}]});
+    model.respond("200 OK", "application/json", list.to_string().as_bytes());
+    let findings = doctor.join().expect("the doctor ends").stdout;
+    for line in [
+        "recogniser",
+        "127.0.0.1 offers it over Wyoming",
+        "127.0.0.1 has the model m",
+        "voice",
+    ] {
+        assert!(findings.contains(line), "{line} is not in\n{findings}");
+    }
+    assert!(!findings.contains(KEY), "{findings}");
 }
 
 /// Without a URL or a model the runner does not start, and says what is missing.

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "assistants")]
 pub mod assistant;
+#[cfg(feature = "assistants")]
+pub mod cascade;
 #[cfg(feature = "tls")]
 pub mod certificate;
 pub mod machine;

@@ -1,25 +1,50 @@
-//! Checks the service of `--bot realtime`, and the functions of `--tools`.
+//! Checks the services of `--bot realtime` and `--bot cascade`, and the functions of `--tools`.
 //!
 //! In: the configuration. Out: findings, none with another bot. It connects to the service, waits
-//! for its session, and closes: a session that says nothing costs nothing. Functions are declared,
-//! and not called.
+//! for its session, and closes: a session that says nothing costs nothing. The three services of
+//! `cascade` are asked what they offer. Functions are declared, and not called.
 
 use tokio::time::timeout;
 
 use super::Finding;
+use crate::bots::assistant::clients::examination;
 use crate::bots::assistant::realtime::failure;
 use crate::bots::assistant::service_socket::{ServiceEvent, ServiceSocket};
 use crate::bots::assistant::tools::examine as examine_tools;
-use crate::config::{BuiltInBot, Config};
+use crate::config::{BuiltInBot, CascadeServices, Config, ServiceAccess};
 use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::assistant::realtime::{ServerEvent, connect_request, parse_event};
 use crate::proto::doctor::assistant::{ServiceAnswer, judge};
+use crate::proto::doctor::cascade;
+
+/// Asks the services of the bot.
+pub async fn examine(config: &Config) -> Vec<Finding> {
+    match (config.bot, &config.assistant.cascade.services) {
+        _ if config.command.is_some() => Vec::new(),
+        (BuiltInBot::Realtime, _) => examine_realtime(config).await,
+        (BuiltInBot::Cascade, Some(services)) => examine_cascade(services).await,
+        _ => Vec::new(),
+    }
+}
+
+async fn examine_cascade(services: &CascadeServices) -> Vec<Finding> {
+    let [(recognizer, hears), (chat, answers), (voice, speaks)] = services.all();
+    let (heard, answered, spoken) = tokio::join!(
+        examination::examine(hears),
+        examination::examine(answers),
+        examination::examine(speaks)
+    );
+    let host = |access: &ServiceAccess| access.endpoint().host().to_owned();
+    let models = (services.recognizer.model.as_deref(), services.voice.model.as_deref());
+    vec![
+        cascade::judge(recognizer, "asr", &host(hears), models.0, &heard),
+        cascade::judge(chat, "handle", &host(answers), Some(&services.chat.model), &answered),
+        cascade::judge(voice, "tts", &host(speaks), models.1, &spoken),
+    ]
+}
 
 /// Opens a session of the service.
-pub async fn examine(config: &Config) -> Vec<Finding> {
-    if config.bot != BuiltInBot::Realtime || config.command.is_some() {
-        return Vec::new();
-    }
+async fn examine_realtime(config: &Config) -> Vec<Finding> {
     let realtime = &config.assistant.realtime;
     let request = connect_request(realtime);
     let mut socket = ServiceSocket::default();

@@ -1,4 +1,4 @@
-//! Chunks of a streamed answer, as servers send them and as faults cut them.
+//! The reader of chat completions against the streams of several servers.
 
 use super::*;
 

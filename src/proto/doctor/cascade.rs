@@ -1,0 +1,107 @@
+//! Judges the services of `--bot cascade`.
+//!
+//! In: a service, its host and model, and what it offers. Out: a finding, without the words of the
+//! service.
+
+use serde_json::{Map, Value};
+
+use super::Finding;
+use crate::assistant::services::failure::ServiceFailure;
+
+/// What a service offers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServiceOffer {
+    /// The programs of a Wyoming server: the data of its `info`.
+    Programs(Map<String, Value>),
+    /// The list of models of an HTTP service, as JSON.
+    Models(Vec<u8>),
+    /// It answers, and has no such list.
+    Unknown,
+}
+
+/// Judges the answer of a service. `what` is its name, `program` the kind of its programs in
+/// Wyoming.
+pub fn judge(
+    what: &'static str,
+    program: &str,
+    host: &str,
+    model: Option<&str>,
+    answer: &Result<ServiceOffer, ServiceFailure>,
+) -> Finding {
+    match answer {
+        Err(failure) => Finding::error(what, format!("{host}: {failure}")),
+        Ok(ServiceOffer::Unknown) => Finding::warning(
+            what,
+            format!("{host} answers, and has no list of models: whether the model works shows in a call"),
+        ),
+        Ok(ServiceOffer::Programs(info)) => {
+            let programs = info.get(program).and_then(Value::as_array);
+            match programs.is_some_and(|programs| !programs.is_empty()) {
+                true => Finding::ok(what, format!("{host} offers it over Wyoming")),
+                false => Finding::error(
+                    what,
+                    format!("{host} is a Wyoming server of another kind; check the port"),
+                ),
+            }
+        }
+        Ok(ServiceOffer::Models(body)) => {
+            let model = model.unwrap_or_default();
+            match models(body) {
+                Some(models) if models.iter().any(|known| is_model(known, model)) => {
+                    Finding::ok(what, format!("{host} has the model {model}"))
+                }
+                Some(_) => Finding::warning(what, format!("{host} does not list the model {model}; check its name")),
+                None => Finding::error(what, format!("{host} answers without a list of models; check the URL")),
+            }
+        }
+    }
+}
+
+fn models(body: &[u8]) -> Option<Vec<String>> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let ids = body.get("data")?.as_array()?.iter();
+    Some(ids.filter_map(|model| Some(model["id"].as_str()?.to_owned())).collect())
+}
+
+/// Ollama adds `:latest` to a name without a tag.
+fn is_model(known: &str, model: &str) -> bool {
+    known == model || known.strip_suffix(":latest") == Some(model)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::doctor::FindingLevel;
+
+    fn level(program: &str, model: &str, answer: Result<ServiceOffer, ServiceFailure>) -> FindingLevel {
+        judge("chat model", program, "nas", Some(model), &answer).level
+    }
+
+    #[test]
+    fn models_are_looked_up_by_name() {
+        let list = |ids: &[&str]| {
+            let data: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
+            Ok(ServiceOffer::Models(json!({"data": data}).to_string().into_bytes()))
+        };
+        assert_eq!(level("", "m", list(&["a", "m"])), FindingLevel::Ok);
+        assert_eq!(level("", "m", list(&["m:latest"])), FindingLevel::Ok);
+        assert_eq!(level("", "m", list(&["m:8b"])), FindingLevel::Warning);
+        assert_eq!(level("", "m", Ok(ServiceOffer::Unknown)), FindingLevel::Warning);
+        assert_eq!(
+            level("", "m", Ok(ServiceOffer::Models(b"<html>".to_vec()))),
+            FindingLevel::Error
+        );
+        assert_eq!(level("", "m", Err(ServiceFailure::RefusedKey)), FindingLevel::Error);
+    }
+
+    #[test]
+    fn a_wyoming_server_must_be_of_the_right_kind() {
+        let info = json!({"asr": [{"name": "faster-whisper"}], "tts": []});
+        let info = || Ok(ServiceOffer::Programs(info.as_object().expect("an object").clone()));
+        assert_eq!(level("asr", "", info()), FindingLevel::Ok);
+        assert_eq!(level("tts", "", info()), FindingLevel::Error);
+        assert_eq!(level("handle", "", info()), FindingLevel::Error);
+    }
+}
