@@ -1,18 +1,26 @@
 //! A telephone menu by keypad, as a state machine: 1 plays a melody, 2 plays the caller back, 3
-//! asks for a code of three digits and plays their tones, `#` hangs up.
+//! asks for a code of three digits and plays their tones, 0 transfers the call to a person, `#`
+//! hangs up.
 //!
 //! 1. `cargo run --release --example menu -- -t telephony_a --proxy example.ngrok.app`
 //! 2. Set `https://example.ngrok.app/` as the voice webhook of your number.
-//! 3. Call it. Without a number, open <http://localhost:7860>: the page has a keypad.
+//! 3. Call it. Without a number, open <http://localhost:7860>: the page has a keypad, and simulates
+//!    calls of providers.
+//!
+//! `MENU_OPERATOR=+15550001111` is who 0 leads to; the provider's credentials are those of the
+//! runner.
 
+use std::env;
 use std::time::Duration;
 
-use edge_runner::kit::{DigitCollector, DigitRules, Digits, DigitsEnd, ToneSegment, dtmf_tone, tones};
+use edge_runner::kit::{
+    CallControlError, DigitCollector, DigitRules, Digits, DigitsEnd, PhoneCall, ToneSegment, dtmf_tone, tones,
+};
 use edge_runner::rtvi::{Rtvi, RtviEvent};
 use edge_runner::{Audio, BotError, RunnerArguments};
 use tokio::time::{Instant, sleep_until};
 
-const MENU: &str = "Press 1 for a melody, 2 to hear yourself, 3 to enter a code, # to hang up.";
+const MENU: &str = "Press 1 for a melody, 2 to hear yourself, 3 to enter a code, 0 for a person, # to hang up.";
 /// One low note, the prompt for a caller without a screen.
 const PROMPT_HZ: [f32; 1] = [330.0];
 const CODE_PROMPT_HZ: [f32; 2] = [330.0, 440.0];
@@ -26,20 +34,37 @@ enum State {
     Menu,
     PlaysBack,
     AsksForCode(DigitCollector),
+    /// The call is its provider's.
+    IsTransferred,
 }
 
-pub async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
+pub async fn bot(args: RunnerArguments) -> Result<(), BotError> {
+    let operator = env::var_os("MENU_OPERATOR").and_then(|operator| operator.into_string().ok());
+    serve(args, operator).await
+}
+
+/// Serves one caller. `operator` is a number or a SIP address.
+pub async fn serve(mut args: RunnerArguments, operator: Option<String>) -> Result<(), BotError> {
     // At the rate of a telephone line nothing is resampled.
     let rate_hz = args.line_rate_hz().unwrap_or(16_000);
     let rtvi = Rtvi::open(&mut args, Audio::at(rate_hz))?;
-    let state = State::Menu;
-    Menu { rtvi, rate_hz, state }.run().await
+    let mut menu = Menu {
+        phone: PhoneCall::new(&args, rtvi.output()),
+        operator,
+        rtvi,
+        rate_hz,
+        state: State::Menu,
+    };
+    menu.run().await
 }
 
 struct Menu {
     rtvi: Rtvi,
     rate_hz: u32,
     state: State,
+    /// An error on a page, which is no telephone.
+    phone: Result<PhoneCall, CallControlError>,
+    operator: Option<String>,
 }
 
 impl Menu {
@@ -48,6 +73,8 @@ impl Menu {
             let deadline = match &self.state {
                 State::AsksForCode(collector) => collector.poll_timeout(),
                 State::Menu | State::PlaysBack => None,
+                // The runner closes the stream and does not hang up.
+                State::IsTransferred => return Ok(()),
             };
             let timeout = async {
                 match deadline {
@@ -106,8 +133,25 @@ impl Menu {
                 self.rtvi.show("Enter three digits, or fewer and #.");
                 self.play(&CODE_PROMPT_HZ).await
             }
+            '0' => self.transfer().await,
             _ => self.offer_menu().await,
         }
+    }
+
+    async fn transfer(&mut self) -> Result<(), BotError> {
+        let why = match (&self.phone, &self.operator) {
+            (Err(error), _) => error.to_string(),
+            (Ok(_), None) => "no one is there now".to_owned(),
+            (Ok(phone), Some(operator)) => match phone.transfer(operator).await {
+                Ok(()) => {
+                    self.state = State::IsTransferred;
+                    return Ok(());
+                }
+                Err(error) => error.to_string(),
+            },
+        };
+        self.rtvi.show(&format!("You cannot be transferred: {why}."));
+        self.offer_menu().await
     }
 
     async fn handle_timeout(&mut self) -> Result<(), BotError> {

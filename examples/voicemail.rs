@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
-use edge_runner::kit::{ToneSegment, tones, write_wav};
+use edge_runner::kit::{Recorder, ToneSegment, play_tones};
 use edge_runner::{Audio, BotError, Event, RunnerArguments};
 
 const RATE_HZ: u32 = 16_000;
 const BEEP: Duration = Duration::from_millis(300);
-/// The longest message: 3 minutes.
-const SAMPLES_MAX: usize = 180 * RATE_HZ as usize;
+const LONGEST: Duration = Duration::from_secs(180);
 
 pub async fn bot(args: RunnerArguments) -> Result<(), BotError> {
     let folder = env::var_os("VOICEMAIL_DIR").map_or(PathBuf::from("."), PathBuf::from);
@@ -25,34 +24,26 @@ pub async fn bot(args: RunnerArguments) -> Result<(), BotError> {
 /// Records one message into `folder`.
 pub async fn record(mut args: RunnerArguments, folder: &Path) -> Result<(), BotError> {
     let mut media = args.media(Audio::at(RATE_HZ))?;
-    let mut message = Vec::new();
+    let mut message = Recorder::new(RATE_HZ, RATE_HZ, LONGEST);
     let mut is_recording = false;
     while let Some(event) = media.recv().await {
         match event {
             Event::Joined => {
-                media
-                    .send_audio(&tones(&[ToneSegment::new(880.0, BEEP)], RATE_HZ))
-                    .await?;
+                play_tones(media.output(), &[ToneSegment::new(880.0, BEEP)]).await?;
                 media.mark("beep")?;
             }
             // The beep has been played, so the message begins here.
             Event::Mark { .. } => is_recording = true,
-            Event::Audio(frame) if is_recording => {
-                message.extend_from_slice(&frame);
-                if message.len() >= SAMPLES_MAX {
-                    break;
-                }
-            }
+            Event::Audio(frame) if is_recording && !message.handle_caller(&frame) => break,
             Event::Dtmf('#') | Event::Left(_) => break,
             _ => {}
         }
     }
-    if !message.is_empty() {
+    if message.length() > Duration::ZERO {
         // Only letters and digits, so the name cannot point outside the folder.
         let id: String = args.session_id.chars().filter(char::is_ascii_alphanumeric).collect();
         let file = folder.join(format!("voicemail-{id}.wav"));
-        let bytes = write_wav(&message, RATE_HZ);
-        tokio::task::spawn_blocking(move || fs::write(file, bytes)).await??;
+        tokio::task::spawn_blocking(move || fs::write(file, message.to_wav())).await??;
     }
     Ok(())
 }

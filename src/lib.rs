@@ -84,8 +84,8 @@
 //!
 //! # Features
 //!
-//! All features but `vad` are on by default. A smaller build turns them off and names what it
-//! needs: `default-features = false, features = ["browser"]`. An option of an absent feature is
+//! All features are on by default. A smaller build turns them off and names what it needs:
+//! `default-features = false, features = ["browser"]`. An option of an absent feature is
 //! refused with the name of that feature.
 //!
 //! | feature | adds |
@@ -98,12 +98,13 @@
 //! | `videoroom` | Daily rooms |
 //! | `messaging` | WhatsApp calls |
 //! | `moq` | Media over QUIC, served or through a relay |
-//! | `assistants` | the built-in bot `realtime`, by a speech-to-speech service |
+//! | `assistants` | the built-in bots `realtime` and `cascade`, by services of others |
 //! | `tls` | HTTPS on the HTTP port |
+//! | `acme` | HTTPS certificates for public names, by ACME |
 //! | `page` | the page at `/client/` |
 //! | `doctor` | `edge-runner doctor`, a check of network and credentials |
 //! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |
-//! | `vad` | [`kit`]'s `NeuralVad`, a detector of speech in noise |
+//! | `vad` | [`kit`]'s `NeuralVad`, a detector of speech in noise, for `cascade` too |
 //!
 //! `full`, `runner`, `browser`, `telephone` and `smallest` are selections of them. `docs/` in the
 //! repository has the pages for operators, and `docs/architecture.md` the map for contributors.

@@ -50,8 +50,8 @@ const ENVELOPE_BYTES: usize = 200;
 pub enum RtviEvent {
     /// The caller is connected: audio flows from here on.
     Joined,
-    /// The handshake is done: the time to greet. It happens once, for a microcontroller when it
-    /// joins, and never for a caller without RTVI.
+    /// The handshake is done: the time to greet. It happens once, for a microcontroller or a
+    /// telephone in a room when it joins, and never for another caller without RTVI.
     Ready,
     /// Audio of the caller, usually 20 ms.
     Audio(AudioFrame),
@@ -83,6 +83,11 @@ pub enum RtviEvent {
     ParticipantJoined(Participant),
     /// A participant has left the room.
     ParticipantLeft(Participant),
+    /// The name or the attributes of a participant have changed, such as the state of a telephone's
+    /// call.
+    ParticipantChanged(Participant),
+    /// An administrator of the room has muted the bot (`true`), or lifted that.
+    Muted(bool),
     /// A participant of the room began or stopped to speak, according to the room's server.
     Speaking {
         /// The participant's identity.
@@ -131,6 +136,9 @@ pub struct Rtvi {
     legacy: bool,
     client: Option<Client>,
     ready: bool,
+    has_joined: bool,
+    /// Whether a telephone is in the room, which sends no `client-ready`.
+    has_telephone: bool,
     ended: bool,
     speaking: bool,
     /// Events that the bot has not received yet.
@@ -164,7 +172,7 @@ impl Rtvi {
         let embedded = args.webrtc_connection().is_ok_and(|connection| connection.embedded);
         let no_messages = match args.webrtc_connection() {
             Ok(connection) => !connection.messages,
-            Err(_) => args.call_data().is_some(),
+            Err(_) => args.call_data().is_some() && args.room_name().is_err(),
         };
         let (events, output) = args.media(audio)?.split();
         Ok(Rtvi {
@@ -178,6 +186,8 @@ impl Rtvi {
             legacy: false,
             client: None,
             ready: false,
+            has_joined: false,
+            has_telephone: false,
             ended: false,
             speaking: false,
             queue: VecDeque::new(),
@@ -386,8 +396,9 @@ impl Rtvi {
             Some(Event::Audio(frame)) => self.enqueue_frame(frame),
             Some(Event::Message(text)) => self.handle_message(&text),
             Some(Event::Joined) => {
+                self.has_joined = true;
                 self.enqueue(RtviEvent::Joined);
-                if self.embedded || self.no_messages {
+                if self.embedded || self.no_messages || self.has_telephone {
                     self.enqueue_ready();
                 }
             }
@@ -406,8 +417,17 @@ impl Rtvi {
                 self.enqueue(RtviEvent::SpeechStopped);
             }
             Some(Event::Mark { name, played }) => self.enqueue(RtviEvent::Mark { name, played }),
-            Some(Event::ParticipantJoined(who)) => self.enqueue(RtviEvent::ParticipantJoined(who)),
+            Some(Event::ParticipantJoined(who)) => {
+                self.has_telephone |= who.is_telephone;
+                let is_late = who.is_telephone && self.has_joined;
+                self.enqueue(RtviEvent::ParticipantJoined(who));
+                if is_late {
+                    self.enqueue_ready();
+                }
+            }
             Some(Event::ParticipantLeft(who)) => self.enqueue(RtviEvent::ParticipantLeft(who)),
+            Some(Event::ParticipantChanged(who)) => self.enqueue(RtviEvent::ParticipantChanged(who)),
+            Some(Event::Muted(muted)) => self.enqueue(RtviEvent::Muted(muted)),
             Some(Event::Speaking { identity, speaking }) => self.enqueue(RtviEvent::Speaking { identity, speaking }),
             Some(Event::JoinFailed(why)) => self.enqueue(RtviEvent::JoinFailed(why)),
             Some(Event::Lost) => self.enqueue(RtviEvent::Lost),

@@ -3,9 +3,11 @@
 //! A [`Caller`] is made by its transport: [`Caller::browser`], [`Caller::device`],
 //! [`Caller::client`], [`Caller::phone`], [`Caller::media_room`]. [`Caller::call`] starts the bot.
 //! The [`Call`] then speaks, sends texts and keys, hears the bot, and leaves. Each frame that is
-//! spoken or heard is 20 ms of the call, whatever the clock says. A call waits at most 5 s of
-//! tokio's clock for the bot. [`Caller::arguments`] creates arguments for a test that runs the bot
-//! itself.
+//! spoken or heard is 20 ms of the call, whatever the clock says, unless the caller is
+//! [`Caller::paced`]: then it is 20 ms of tokio's clock, which a test can pause, so that a call of
+//! an hour passes at once and the bot's own time limits are met. A call waits at most 5 s of
+//! tokio's clock for the bot. [`SpeechScript`] makes speech that a detector of turns hears.
+//! [`Caller::arguments`] creates arguments for a test that runs the bot itself.
 //!
 //! ```
 //! use edge_runner::rtvi::{Rtvi, RtviEvent};
@@ -43,6 +45,7 @@
 #![allow(clippy::disallowed_methods, reason = "the bot under test runs in a task")]
 
 use std::collections::VecDeque;
+use std::f32::consts::TAU;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +56,7 @@ use tokio::time::timeout;
 
 use crate::bot::media::{MediaSlot, TransportSide, pair};
 use crate::bot::{
-    BotError, Event, Kind, Law, LeaveReason, MediaroomArguments, RunnerArguments, Shutdown, ShutdownTrigger,
+    BotError, Event, Kind, Law, LeaveReason, LineLaws, MediaroomArguments, RunnerArguments, Shutdown, ShutdownTrigger,
     VideoroomArguments, WebRtcArguments, WebRtcConnection, WebSocketArguments, WebSocketConnection,
 };
 use crate::config::{Config, Secret, Transport};
@@ -67,6 +70,10 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const FRAME: Duration = Duration::from_millis(20);
 /// The rate of a telephone's line, in Hz.
 const LINE_RATE_HZ: u32 = 8_000;
+const LINE_LAWS: LineLaws = LineLaws {
+    inbound: Law::Mu,
+    outbound: Law::Mu,
+};
 
 /// A caller before its call, with the arguments that the bot will get.
 #[derive(Debug)]
@@ -77,6 +84,7 @@ pub struct Caller {
     body: Value,
     call_data: Option<Value>,
     config: Config,
+    is_paced: bool,
 }
 
 /// The transport of a caller.
@@ -97,6 +105,7 @@ impl Caller {
             body: json!({}),
             call_data: None,
             config: Config::default(),
+            is_paced: false,
         }
     }
 
@@ -185,6 +194,53 @@ impl Caller {
         Caller { config, ..self }
     }
 
+    /// Makes each frame that is spoken or heard take 20 ms of tokio's clock.
+    ///
+    /// With a paused clock this is virtual time: it moves only when bot and caller both wait, so
+    /// that the result does not depend on the machine.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use edge_runner::kit::{TurnBoundary, TurnDetector, TurnRules};
+    /// use edge_runner::testing::{Caller, SpeechScript};
+    /// use edge_runner::{Audio, BotError, Event, RunnerArguments};
+    ///
+    /// /// Hangs up 10 s after the caller's second sentence.
+    /// async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
+    ///     let mut media = args.media(Audio::at(16_000))?;
+    ///     let mut turns = TurnDetector::new(TurnRules::default(), 16_000);
+    ///     let (mut turn, mut sentences, mut since) = (Vec::new(), 0, None);
+    ///     while let Some(event) = media.recv().await {
+    ///         let Event::Audio(frame) = event else { continue };
+    ///         let now = tokio::time::Instant::now().into_std();
+    ///         let boundary = turns.handle_audio(&frame, false, now, &mut turn);
+    ///         if let Some(TurnBoundary::Ended(_)) = boundary {
+    ///             (sentences, since) = (sentences + 1, Some(now));
+    ///         }
+    ///         let waited = since.map_or(Duration::ZERO, |since| now - since);
+    ///         if sentences == 2 && waited >= Duration::from_secs(10) {
+    ///             media.hang_up("two sentences");
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+    /// // In a test: #[tokio::test(start_paused = true)]
+    /// let begin = tokio::time::Instant::now();
+    /// let mut call = Caller::browser().paced().call(bot);
+    /// call.join();
+    /// // Its second turn ends after 4.7 s.
+    /// call.say(&SpeechScript::new().sentences(2)).await;
+    /// call.stay_silent(Duration::from_secs(10)).await;
+    /// assert_eq!(call.hung_up().await.as_deref(), Some("two sentences"));
+    /// assert_eq!(begin.elapsed().as_millis() / 100, 150, "15 s have passed");
+    /// # });
+    /// ```
+    pub fn paced(self) -> Self {
+        Caller { is_paced: true, ..self }
+    }
+
     /// Starts the bot in a task of its own.
     ///
     /// # Panics
@@ -211,6 +267,7 @@ impl Caller {
             transport_side,
             stop,
             bot: None,
+            is_paced: self.is_paced,
             is_over: false,
             is_speaking: false,
             resampler: None,
@@ -233,7 +290,7 @@ impl CallerKind {
                 let socket = WebSocketConnection::new(if is_call { "/ws" } else { "/ws-client" });
                 let arguments = WebSocketArguments::new(socket, transport, call_data, slot);
                 Kind::WebSocket(match is_call {
-                    true => arguments.on_line(Some(LINE_RATE_HZ), Some(Law::Mu)),
+                    true => arguments.on_line(Some(LINE_RATE_HZ), Some(LINE_LAWS)),
                     false => arguments,
                 })
             }
@@ -244,11 +301,101 @@ impl CallerKind {
             }),
             CallerKind::MediaRoom(room_name) => {
                 let url = "wss://media.example.net".to_owned();
-                Kind::Mediaroom(MediaroomArguments::new(room_name, url, Secret::new("token"), slot))
+                Kind::Mediaroom(MediaroomArguments::new(
+                    room_name,
+                    url,
+                    Secret::new("token"),
+                    None,
+                    slot,
+                ))
             }
             CallerKind::Base => Kind::Base,
         }
     }
+}
+
+/// Speech of a caller, made of quiet and of a voice, at [`SpeechScript::RATE_HZ`].
+///
+/// The voice is synthetic: harmonics of 140 Hz in four syllables a second, which the detectors of
+/// the kit hear. The quiet is that of a room; digital silence would be a muted microphone.
+///
+/// ```
+/// use std::time::Duration;
+/// # use edge_runner::testing::SpeechScript;
+/// let script = SpeechScript::new()
+///     .quiet(Duration::from_millis(600))
+///     .voice(Duration::from_millis(400))
+///     .quiet(Duration::from_secs(1));
+/// assert_eq!(script.length(), Duration::from_secs(2));
+/// assert_eq!(SpeechScript::new().sentences(2).length(), Duration::from_secs(5));
+/// ```
+#[derive(Clone, Default)]
+pub struct SpeechScript {
+    pcm: Vec<i16>,
+}
+
+impl fmt::Debug for SpeechScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpeechScript({} ms)", self.length().as_millis())
+    }
+}
+
+impl SpeechScript {
+    /// The rate of the speech, in Hz.
+    pub const RATE_HZ: u32 = 16_000;
+
+    /// Creates a script without a sound.
+    pub fn new() -> Self {
+        SpeechScript::default()
+    }
+
+    /// Adds the quiet of a room.
+    #[must_use]
+    pub fn quiet(mut self, length: Duration) -> Self {
+        let samples = samples_of(length, Self::RATE_HZ);
+        self.pcm
+            .extend((0..samples).map(|at| if at % 2 == 0 { 30 } else { -30 }));
+        self
+    }
+
+    /// Adds a voice.
+    #[must_use]
+    pub fn voice(mut self, length: Duration) -> Self {
+        let samples = samples_of(length, Self::RATE_HZ);
+        self.pcm.extend((0..samples).map(voice_sample));
+        self
+    }
+
+    /// Adds whole sentences: 600 ms of quiet, and for each 1.2 s of voice and a pause of 1 s, which
+    /// ends a turn.
+    #[must_use]
+    pub fn sentences(self, count: usize) -> Self {
+        let begun = self.quiet(Duration::from_millis(600));
+        (0..count).fold(begun, |script, _| {
+            script.voice(Duration::from_millis(1_200)).quiet(Duration::from_secs(1))
+        })
+    }
+
+    /// Returns its samples.
+    pub fn pcm(&self) -> &[i16] {
+        &self.pcm
+    }
+
+    /// Returns how long it is.
+    pub fn length(&self) -> Duration {
+        Duration::from_micros(self.pcm.len() as u64 * 1_000_000 / u64::from(Self::RATE_HZ))
+    }
+}
+
+/// Returns a sample of the voice: its harmonics are strongest at 700 Hz.
+fn voice_sample(at: usize) -> i16 {
+    let t = at as f32 / SpeechScript::RATE_HZ as f32;
+    let harmonics = (1..=12).map(|number| {
+        let hz = 140.0 * number as f32;
+        (TAU * hz * t).sin() / (1.0 + ((hz - 700.0) / 150.0).powi(2))
+    });
+    let syllable = 0.5 - 0.5 * (TAU * 4.0 * t).cos();
+    (7_000.0 * syllable * harmonics.sum::<f32>()) as i16
 }
 
 /// A call to a bot, from the caller's side. Dropping it ends the session and aborts a bot of
@@ -257,6 +404,8 @@ pub struct Call {
     pub(crate) transport_side: TransportSide,
     pub(crate) stop: ShutdownTrigger,
     bot: Option<JoinHandle<Result<(), BotError>>>,
+    /// See [`Caller::paced`].
+    is_paced: bool,
     /// Whether the bot was told that the session is over.
     is_over: bool,
     /// Whether the bot was told that its speech is leaving.
@@ -339,8 +488,21 @@ impl Call {
             }
             let heard = self.take_speech(FRAME);
             self.received.extend(heard);
+            self.pace().await;
         }
         true
+    }
+
+    /// Sends scripted speech. The result is that of [`Call::speak`].
+    pub async fn say(&mut self, script: &SpeechScript) -> bool {
+        self.speak(&script.pcm, SpeechScript::RATE_HZ).await
+    }
+
+    /// Lets the time of a frame pass.
+    async fn pace(&self) {
+        if self.is_paced {
+            tokio::time::sleep(FRAME).await;
+        }
     }
 
     /// Sends a WAV file. The result is that of [`Call::speak`].
@@ -368,19 +530,29 @@ impl Call {
             return (Vec::new(), 0);
         };
         let wanted = samples_of(duration, rate_hz);
+        // Since the last speech, in frames of a paced caller.
+        let mut silent = Duration::ZERO;
+        let is_paced = self.is_paced;
         let hearing = async {
-            while self.received.len() < wanted {
+            while self.received.len() < wanted && silent < WAIT_MAX {
                 let heard = self.take_speech(FRAME);
-                if heard.is_empty() {
-                    if self.has_ended() {
-                        return;
-                    }
-                    self.wait().await;
+                if heard.is_empty() && self.has_ended() {
+                    return;
+                }
+                silent = if heard.is_empty() {
+                    silent + FRAME
+                } else {
+                    Duration::ZERO
+                };
+                match heard.is_empty() && !is_paced {
+                    true => self.wait().await,
+                    false => self.pace().await,
                 }
                 self.received.extend(heard);
             }
         };
-        let _ = timeout(WAIT_MAX, hearing).await;
+        let within = if is_paced { duration + WAIT_MAX * 2 } else { WAIT_MAX };
+        let _ = timeout(within, hearing).await;
         let rest = self.received.split_off(wanted.min(self.received.len()));
         (std::mem::replace(&mut self.received, rest), rate_hz)
     }

@@ -1,14 +1,18 @@
 //! The bot `realtime` against a scripted speech-to-speech service: what callers hear, what the
 //! service gets, and failures.
 
+mod device;
 mod doctor;
+mod options;
 mod tools;
 
+use edge_runner_proto::audio::g711::{alaw_decode, ulaw_decode, ulaw_encode};
+use edge_runner_proto::kit::{dtmf_tone, tones};
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::http;
-use crate::support::provider::{Caller, Codec, Provider};
+use crate::support::provider::{Caller, Codec, Line, Provider};
 use crate::support::realtime::{RealtimeServer, RealtimeSession};
 use crate::support::runner::TestRunner;
 
@@ -83,13 +87,12 @@ fn a_caller_hears_the_answer_of_the_service() {
     );
     client.tell("client-ready", "1", &json!({"version": "2.1.0"}));
 
+    // The samples arrive unchanged, behind the silence of a caller who has not spoken yet.
     client.say(&pcm(1_920), 24_000);
-    service.hear(3_840);
     let heard = bytes(&pcm(1_920));
-    assert!(
-        find(&service.audio, &heard).is_some(),
-        "the caller's samples arrive unchanged"
-    );
+    while find(&service.audio, &heard).is_none() {
+        service.hear(service.audio.len() + 1);
+    }
 
     service.send(&json!({"type": "input_audio_buffer.speech_started", "item_id": "u", "audio_start_ms": 0}));
     service.send(&json!({"type": "input_audio_buffer.speech_stopped", "item_id": "u", "audio_end_ms": 80}));
@@ -152,10 +155,7 @@ fn a_telephone_call_keeps_its_bytes() {
     assert_eq!(session["tools"][0]["name"], "end_call");
     // Both codes of zero decode to zero, and the other one comes back.
     let codes: Vec<u8> = (0..=255).filter(|code| *code != 0x7f).cycle().take(1_600).collect();
-    let samples: Vec<i16> = codes
-        .iter()
-        .map(|code| edge_runner_proto::audio::g711::ulaw_decode(*code))
-        .collect();
+    let samples: Vec<i16> = codes.iter().map(|code| ulaw_decode(*code)).collect();
     caller.say(&samples);
     while find(&service.audio, &codes).is_none() {
         service.hear(service.audio.len() + 1);
@@ -165,6 +165,34 @@ fn a_telephone_call_keeps_its_bytes() {
     service.end_response("r", "i", "");
     caller.hear_until("the answer", |caller| find(&caller.heard, &samples).is_some());
     assert_eq!(caller.line.codec, Codec::Ulaw);
+}
+
+/// A provider that sends A-law and receives mu-law: the service gets and gives just that.
+#[test]
+fn an_a_law_call_keeps_its_bytes() {
+    let server = RealtimeServer::start();
+    let runner = runner_with(&server, &[], &[("REALTIME_G711", "on")]);
+    let line = Line {
+        codec: Codec::Alaw,
+        rate_hz: 8_000,
+    };
+    let mut caller = Caller::dial_on(runner.addr, Provider::Telnyx, line);
+    let mut service = server.accept();
+    let session = service.open();
+    assert_eq!(session["audio"]["input"]["format"], json!({"type": "audio/pcma"}));
+    assert_eq!(session["audio"]["output"]["format"], json!({"type": "audio/pcmu"}));
+    let codes: Vec<u8> = (0..=255).cycle().take(1_600).collect();
+    let said: Vec<i16> = codes.iter().map(|code| alaw_decode(*code)).collect();
+    caller.say(&said);
+    while find(&service.audio, &codes).is_none() {
+        service.hear(service.audio.len() + 1);
+    }
+    let codes: Vec<u8> = codes.into_iter().filter(|code| *code != 0x7f).collect();
+    let answer: Vec<i16> = codes.iter().map(|code| ulaw_decode(*code)).collect();
+    service.begin_response("r", "i");
+    service.speak("r", "i", &codes);
+    service.end_response("r", "i", "");
+    caller.hear_until("the answer", |caller| find(&caller.heard, &answer).is_some());
 }
 
 /// The model ends a telephone call by its function, once its goodbye was heard.
@@ -185,11 +213,44 @@ fn the_model_hangs_up() {
     assert_eq!(output["item"]["call_id"], "c");
     assert_eq!(service.end(), "1000");
     caller.hear_until("the end", |caller| caller.gone);
-    let samples = vec![edge_runner_proto::audio::g711::ulaw_decode(0x12); 4_000];
+    let samples = vec![ulaw_decode(0x12); 4_000];
     assert!(
         find(&caller.heard, &samples).is_some(),
         "the goodbye was heard to its end"
     );
+}
+
+/// The model presses a key of the telephone, as a tone behind what it says, and goes on.
+#[test]
+fn the_model_presses_keys() {
+    let server = RealtimeServer::start();
+    let runner = runner_with(&server, &[], &[("REALTIME_G711", "on")]);
+    let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+    let mut service = server.accept();
+    service.open();
+    service.begin_response("r", "i");
+    service.send(
+        &json!({"type": "response.output_item.done", "response_id": "r", "output_index": 0,
+        "item": {"type": "function_call", "status": "completed", "call_id": "c", "name": "press_keys",
+            "arguments": "{\"keys\": \"5\"}"}}),
+    );
+    service.end_response("r", "i", "");
+    let tone = dtmf_tone('5').expect("a key");
+    let whole: Vec<i16> = tones(&[tone], 8_000)
+        .into_iter()
+        .map(|sample| ulaw_decode(ulaw_encode(sample)))
+        .collect();
+    caller.hear_until("the tone", |caller| find(&caller.heard, &whole).is_some());
+    // The key and the silence around it are three pieces.
+    caller.hear_until("all marks back", |caller| {
+        caller.marks.len() >= 3 && caller.given_back.len() == caller.marks.len()
+    });
+    let output = service.expect("conversation.item.create");
+    assert_eq!(
+        (&output["item"]["call_id"], &output["item"]["output"]),
+        (&json!("c"), &json!(r#"{"ok":true}"#))
+    );
+    service.expect("response.create");
 }
 
 /// An interruption silences the bot, and the service learns how much was heard.

@@ -7,6 +7,7 @@
 //! every route and transport.
 
 mod assistant;
+mod cascade;
 mod misuse;
 mod moq;
 mod tls;

@@ -1,6 +1,9 @@
 //! The bot `cascade` against a scripted recogniser, chat model and voice: what callers hear, what
 //! the services get, and failures.
 
+mod options;
+mod tools;
+
 use std::f64::consts::TAU;
 use std::thread;
 
@@ -35,6 +38,10 @@ impl Services {
     }
 
     fn runner_with(&self, variables: &[(&str, &str)]) -> TestRunner {
+        self.runner_among(&[], variables)
+    }
+
+    fn runner_among(&self, files: &[(&str, &str)], variables: &[(&str, &str)]) -> TestRunner {
         let (stt, llm, tts) = (
             self.recognizer.wyoming_url(),
             self.model.http_url(),
@@ -49,7 +56,8 @@ impl Services {
             ("CASCADE_INSTRUCTIONS", "Be brief."),
             ("RUNNER_BOT_GREETING", ""),
         ];
-        TestRunner::start_with(&["--bot", "cascade", "-vvv"], &[&own[..], variables].concat())
+        let variables = [&own[..], variables].concat();
+        TestRunner::start_among(files, &["--bot", "cascade", "-vvv"], &variables)
     }
 
     fn runner(&self) -> TestRunner {
@@ -79,15 +87,19 @@ fn voice(ms: usize) -> Vec<i16> {
 }
 
 /// Sends audio in frames of 100 ms, of which no more are sent at once than the runner queues.
-fn send(client: &mut Client, pcm: &[i16]) {
+pub fn send(client: &mut Client, pcm: &[i16]) {
     for frame in pcm.chunks(RATE_HZ / 10) {
         client.socket.audio(frame, RATE_HZ as u32);
     }
 }
 
-/// The caller says something, from the quiet before to the quiet that ends it.
+/// Something that a caller says, from the quiet before to the quiet that ends it.
+pub fn question() -> Vec<i16> {
+    [room(600), voice(500), room(800)].concat()
+}
+
 fn say(client: &mut Client) {
-    send(client, &[room(600), voice(500), room(800)].concat());
+    send(client, &question());
 }
 
 /// Speech of the voice that no resampling hides: a tone.
@@ -250,8 +262,7 @@ fn a_telephone_call_is_answered_and_ended_by_the_model() {
     let runner = services.runner();
     let mut caller = Caller::dial(runner.addr, Provider::Twilio);
     let every_second = |pcm: Vec<i16>| -> Vec<i16> { pcm.into_iter().step_by(2).collect() };
-    let question = [room(600), voice(500), room(800)].concat();
-    caller.say(&every_second(question));
+    caller.say(&every_second(question()));
     let heard = services.recognizer.recognize("Goodbye.");
     assert!(heard.len() > RATE_HZ * 2, "{} bytes", heard.len());
     let (request, mut model) = services.model.accept_request();
@@ -321,6 +332,70 @@ fn an_unreachable_model_ends_the_session_after_three_attempts() {
     let metrics = http::get(runner.addr, "/metrics").text();
     assert!(
         metrics.contains("edge_runner_assistant_errors_total{class=\"transient\"} 3"),
+        "{metrics}"
+    );
+}
+
+/// Services that break off, and that send 10 MB where a line is expected: the caller is told, what
+/// was not begun is asked for again, the call goes on, and nothing is kept.
+#[test]
+fn a_call_outlives_faults_of_its_services() {
+    const LONG: usize = 10 * 1024 * 1024;
+    let services = Services::start();
+    let runner = services.runner();
+    let (descriptors, before_kib) = (runner.descriptors(), runner.peak_kib());
+    let mut client = connect(&runner);
+    let is_error = |words: &'static str| {
+        move |message: &Value| message["type"] == "error" && message["data"]["error"].as_str() == Some(words)
+    };
+    for fault in 0..6 {
+        say(&mut client);
+        if let 0 | 1 = fault {
+            let mut recognizer = services.recognizer.accept();
+            recognizer.expect("transcribe");
+            if fault == 1 {
+                recognizer.send_bytes(&vec![b'x'; LONG]);
+            }
+            drop(recognizer);
+            let before = client.messages.len();
+            client.hear_until("that it was not understood", |client| {
+                client.messages[before..]
+                    .iter()
+                    .any(is_error("The assistant could not hear you; please say it again."))
+            });
+            say(&mut client);
+        }
+        services.recognizer.recognize("Hello.");
+        if let 2 | 3 = fault {
+            let (_, mut model) = services.model.accept_request();
+            model.begin("200 OK", "text/event-stream");
+            if fault == 3 {
+                model.send_bytes(b"data: ");
+                model.send_bytes(&vec![b'x'; LONG]);
+            }
+        }
+        services.model.answer_chat(&["Good day."]);
+        if let 4 | 5 = fault {
+            let mut voice = services.voice.accept();
+            voice.expect("synthesize");
+            if fault == 5 {
+                voice.send_bytes(&vec![b'x'; LONG]);
+            }
+        }
+        let (before, spoken) = (client.messages.len(), services.voice.speak(22_050, &speech(200)));
+        assert_eq!(spoken, "Good day.", "fault {fault}");
+        client.hear_until("the answer", |client| {
+            client.messages[before..].iter().any(ends_spoken("Good day."))
+        });
+    }
+    drop(client);
+    runner.wait_for_sessions(0);
+    runner.wait_for_descriptors(descriptors);
+    let grown_kib = runner.peak_kib() - before_kib;
+    assert!(grown_kib < 8 * 1024, "{grown_kib} KiB");
+    let metrics = http::get(runner.addr, "/metrics").text();
+    assert!(
+        metrics.contains("edge_runner_assistant_errors_total{class=\"transient\"}"),
         "{metrics}"
     );
 }

@@ -61,7 +61,7 @@ fn bash_completes_commands_options_and_values() {
             &["telnyx", "telephony_a", "telephony_b", "telephony_c", "telephony_d"],
         ),
         (&["doctor", "--bot", ""], &["parrot", "echo", "realtime", "cascade"]),
-        (&["--tls", ""], &["off", "auto"]),
+        (&["--tls", ""], &["off", "auto", "acme"]),
         (&["--log", "=", ""], &["text", "json"]),
         (&["completions", "z"], &["zsh"]),
         (&["cloud", "b"], &["build"]),

@@ -146,6 +146,12 @@ fn tokens() {
     replay("corpus/token", entries::token);
 }
 
+/// D-23, D-24: session ids, tokens and connection ids of replicas.
+#[test]
+fn ids_of_replicas() {
+    replay("corpus/sealed_id", entries::cluster::sealed_id);
+}
+
 #[test]
 fn telephone_calls() {
     replay("corpus/telephony", entries::telephony);
@@ -154,6 +160,11 @@ fn telephone_calls() {
 #[test]
 fn livekit_signalling() {
     replay("corpus/livekit_signal", entries::livekit_signal);
+}
+
+#[test]
+fn livekit_jobs() {
+    replay("corpus/livekit_worker", entries::worker::worker);
 }
 
 #[test]

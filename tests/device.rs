@@ -28,7 +28,7 @@ fn full_duplex(speech: Speech) -> Options {
 }
 
 /// Waits until a second of playback is mostly the tone. Returns the report of that moment.
-fn hears(device: &Device, hz: f64) -> Report {
+pub fn hears(device: &Device, hz: f64) -> Report {
     // Evaluated every 200 ms of audio, because the device waits meanwhile.
     let due = |report: &Report| report.audio.len() >= 50 && report.audio.len().is_multiple_of(10);
     device.wait("its tone", |report| {

@@ -1,8 +1,11 @@
 //! Media over QUIC of the real binary: here what HTTP and the command line show of it, in `calls`
-//! whole calls, in `hostile` what other peers do. Published clients are in `tests/peers/moq`.
+//! whole calls, in `certificates` whom each end trusts, in `programs` bots that are programs, in
+//! `hostile` what other peers do. Published clients are in `tests/peers/moq`.
 
 mod calls;
+mod certificates;
 mod hostile;
+mod programs;
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;

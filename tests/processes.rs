@@ -18,7 +18,7 @@ use crate::support::device::{Device, Options};
 use crate::support::http;
 use crate::support::program::{BOT_RATE_HZ, BotProcess, Program, SLEEPING_COMMAND, SLOW_EXIT_COMMAND, wait_for_end};
 use crate::support::provider::{Caller, FROM, Provider, TO, assert_echo_of_each_provider, each_at_once};
-use crate::support::rest::Rest;
+use crate::support::rest::{Rest, SILENCE};
 use crate::support::runner::TestRunner;
 use crate::support::socket::{ConnectOptions, Socket, SocketEvent};
 use crate::support::sound::Speech;
@@ -158,6 +158,88 @@ fn caller_and_program_hear_each_other() {
         wait_for_end(program.process);
     });
     runner.wait_for_logs("session ended: caller left", 4);
+}
+
+/// A program transfers its call and sends keys by the provider's API, whose key it does not get. A
+/// transferred call is not hung up.
+#[test]
+fn a_program_asks_the_provider_of_its_call() {
+    let api = Rest::start(&[(202, "{}"), (422, r#"{"errors":[{"code":"10015"}]}"#), (202, "{}")]);
+    let url = api.url();
+    let runner = TestRunner::start_with(
+        &["--", "/bin/sh", "-c", SLEEPING_COMMAND],
+        &[("TELCO_B_API_KEY", "b-secret"), ("TELCO_B_API_URL", &url)],
+    );
+    let mut caller = Caller::dial(runner.addr, Provider::Telnyx);
+    let mut program = of_call(&runner, Provider::Telnyx).connect_media();
+    program.tell(&json!({"type": "keys", "keys": "12#"}));
+    let sent = program.hear_message("the keys", |message| message["type"] == "keys");
+    assert_eq!(sent, json!({"type": "keys", "done": true}));
+    program.tell(&json!({"type": "transfer", "to": "+15550001111"}));
+    let refused = program.hear_message("the refusal", |message| message["type"] == "transfer");
+    assert_eq!(refused["done"], false, "{refused}");
+    for wrong in [
+        json!({"type": "transfer", "to": "the desk"}),
+        json!({"type": "keys", "keys": "x"}),
+    ] {
+        let before = program.messages.len();
+        program.tell(&wrong);
+        program.hear_until("an error", |program| program.messages.len() > before);
+        assert!(program.messages[before]["error"].is_string());
+    }
+    program.tell(&json!({"type": "transfer", "to": "sip:desk@example.net"}));
+    program.hear_message("the transfer", |message| {
+        message["type"] == "transfer" && message["done"] == true
+    });
+    program.socket.close(1000);
+    caller.hear_until("the end of the stream", |caller| caller.gone);
+    runner.wait_for_sessions(0);
+    let targets: Vec<String> = api.asked().into_iter().map(|request| request.target).collect();
+    let action = |name: &str| format!("/v2/calls/v3:abcDEF123-_/actions/{name}");
+    assert_eq!(targets, [action("send_dtmf"), action("transfer"), action("transfer")]);
+    let log = runner.log();
+    for secret in ["b-secret", "15550001111", "desk@"] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+#[test]
+fn a_program_waits_for_one_answer_of_its_provider_at_a_time() {
+    let api = Rest::start(&[SILENCE]);
+    let url = api.url();
+    let runner = TestRunner::start_with(
+        &["--", "/bin/sh", "-c", SLEEPING_COMMAND],
+        &[("TELCO_B_API_KEY", "b-secret"), ("TELCO_B_API_URL", &url)],
+    );
+    let _caller = Caller::dial(runner.addr, Provider::Telnyx);
+    let mut program = of_call(&runner, Provider::Telnyx).connect_media();
+    program.tell(&json!({"type": "keys", "keys": "1"}));
+    program.tell(&json!({"type": "keys", "keys": "2"}));
+    let busy = program.hear_message("a refusal", |message| message["type"] == "keys");
+    assert!(
+        busy["error"]
+            .as_str()
+            .is_some_and(|why| why.contains("another request")),
+        "{busy}"
+    );
+}
+
+/// A program hangs up with a reason once its speech was played; without a call, it is told that
+/// nothing is transferred.
+#[test]
+fn a_program_hangs_up_with_a_reason() {
+    let runner = shell(SLEEPING_COMMAND);
+    let (mut client, mut program) = talk(&runner);
+    program.tell(&json!({"type": "transfer", "to": "+15550001111"}));
+    let refused = program.hear_message("the refusal", |message| message["type"] == "transfer");
+    assert_eq!(refused["error"], "the session is not a telephone call");
+    let speech = vec![1_000; 24_000];
+    program.say(&speech, 24_000);
+    program.tell(&json!({"type": "hang-up", "reason": "the caller is done"}));
+    client.end();
+    assert!(client.heard.iter().filter(|sample| **sample == 1_000).count() >= 24_000);
+    assert!(client.messages.is_empty(), "requests are not for the client");
+    runner.wait_for_log("the caller is done");
 }
 
 /// Keys and marks reach the program as messages. A mark comes back only once the caller has heard

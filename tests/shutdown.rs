@@ -208,6 +208,21 @@ fn a_drain_lasts_until_its_sessions_end() {
     assert_eq!(runner.wait_for_logs("session ended: ", 3).len(), 3);
 }
 
+/// A call whose socket was accepted just before the signal is served, though it names itself only
+/// afterwards. The drain waits for it, though there is no session yet.
+#[test]
+fn a_drain_serves_a_call_that_has_a_socket_already() {
+    let mut runner = TestRunner::start(&["--bot", "echo", "--drain", "3600"]);
+    let mut call = Caller::connect(runner.addr, "/ws", Provider::Twilio, Provider::Twilio.lines()[0]);
+    runner.signal("TERM");
+    runner.wait_for_log("waiting up to 3600 s for 0 sessions");
+    call.start();
+    runner.wait_for_log("session started: telephony_a (twilio)");
+    drop(call);
+    assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+    runner.wait_for_log("all sessions have ended");
+}
+
 /// A second signal, and the end of the drain time, end a drain.
 #[test]
 fn a_drain_ends_at_its_deadline_or_a_further_signal() {

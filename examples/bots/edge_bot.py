@@ -6,7 +6,7 @@ Only the connection has a dependency, `pip install websockets`.
             if kind == "audio":          # 16-bit mono PCM at 16000 Hz
                 bot.say(value, 16000)
             elif keys := edge_bot.key(value):
-                bot.show(f"You pressed {keys}.")
+                bot.show(f"You pressed {keys}.")  # or: bot.transfer("+15550001111"), bot.hang_up("done")
             else:                        # any other message, a dictionary
                 bot.answer_rtvi(value, on_text=lambda text: f"You wrote: {text}")
 
@@ -22,7 +22,11 @@ The kit has no dependencies and no clock of its own. PCM is 16-bit little-endian
 
     TurnDetector        where the caller's speech begins and ends, barge-in
     SentenceSplitter    whole sentences of streamed text
+    Transcript          the last texts of both sides
+    FunctionCalls       functions that a model calls: one output for each call
     DigitCollector      "three keys or #, within 5 s"
+    Resampler           PCM at another rate, as a stream
+    Recorder            caller and bot in one recording
     read_wav, write_wav WAV files of 16-bit PCM
     tones, dtmf_tones   notes, two frequencies at once, the tones of telephone keys
 """
@@ -30,6 +34,7 @@ The kit has no dependencies and no clock of its own. PCM is 16-bit little-endian
 import array
 import json
 import math
+import operator
 import os
 import signal
 import struct
@@ -104,6 +109,22 @@ class Bot:
         """Sets a mark: `{"type": "mark", "name": .., "played": ..}` comes back once all speech before
         it was played."""
         self.send({"type": "mark", "name": name})
+
+    def hang_up(self, reason=""):
+        """Ends the session once all speech was played; the reason is for the log of the runner."""
+        self.send({"type": "hang-up", "reason": reason})
+
+    def transfer(self, to):
+        """Transfers a telephone call to a number such as "+15550001111", a sip: address, or the URL of
+        the provider's markup, by the provider's API. `{"type": "transfer", "done": .., "error": ..}`
+        comes back. When it is done, leave the `with` block: the call is the provider's then."""
+        self.send({"type": "transfer", "to": to})
+
+    def send_keys(self, keys):
+        """Sends keys to the caller's end by the provider's API, where it has one for that (Telnyx and
+        Plivo); `{"type": "keys", "done": .., "error": ..}` comes back. On every other line, play
+        their tones: `bot.say(dtmf_tones(keys), 16000)`."""
+        self.send({"type": "keys", "keys": keys})
 
     def show(self, text):
         """Shows a text on the caller's screen. For a telephone, the runner drops it."""
@@ -359,6 +380,100 @@ class SentenceSplitter:
         return 1 + max(head.rfind(","), head.rfind(";")) or 1 + head.rfind(" ") or len(head)
 
 
+class Transcript:
+    """The last texts of a conversation, and what the caller has said so far in this turn."""
+
+    BYTES_MAX, TURN_BYTES_MAX = 4096, 32768
+
+    def __init__(self, texts_max=20):
+        self.texts = deque(maxlen=texts_max)
+        self._turn, self._text = None, ""
+
+    def add(self, speaker, text):
+        """Adds a text of a speaker, such as "caller" or "bot"; of a long one the beginning."""
+        text = text.strip().encode()[: self.BYTES_MAX].decode(errors="ignore")
+        if text:
+            self.texts.append((speaker, text))
+
+    def push_piece(self, turn, piece):
+        """Adds a piece of what the caller says in a turn; returns the text of the turn so far."""
+        if turn != self._turn:
+            self._turn, self._text = turn, ""
+        if len((self._text + piece).encode()) <= self.TURN_BYTES_MAX:
+            self._text += piece
+        return self._text
+
+    def complete(self, turn, text):
+        """The whole text of a turn, which replaces its pieces."""
+        self._turn, self._text = turn, text.strip()
+        self.add("caller", text)
+
+    def __str__(self):
+        return "".join(f"{speaker}: {text}\n" for speaker, text in self.texts)
+
+
+class FunctionCalls:
+    """Functions that a model calls: exactly one output for each call, also when it is late, too long
+    or its arguments are no JSON object. `now` is any clock in seconds.
+
+        calls = edge_bot.FunctionCalls(within_s=10)
+        arguments = calls.start("call 1", "weather", '{"city": "Linz"}', time.monotonic())
+        if arguments is not None:                  # run the function
+            calls.finish("call 1", {"degrees": 21})
+        if calls.all_answered():                   # for the model: then ask it to go on
+            for call_id, name, output in calls.take(): ...
+    """
+
+    CALLS_MAX, OUTPUT_BYTES_MAX = 16, 16384
+
+    def __init__(self, within_s=10):
+        self.within_s = within_s
+        self._waiting, self._outputs = {}, []
+
+    def start(self, call_id, name, arguments, now):
+        """Begins a call. Returns its arguments, or `None` if it must not be run: it is known already,
+        or has its output, an error."""
+        if call_id in self._waiting or any(call_id == known for known, _, _ in self._outputs):
+            return None
+        try:
+            parsed = json.loads(arguments.strip() or "{}")
+        except ValueError:
+            parsed = None
+        full = len(self._waiting) + len(self._outputs) >= self.CALLS_MAX
+        if full or not isinstance(parsed, dict):
+            why = "too many functions at once" if full else "the arguments are no JSON object"
+            self._outputs.append((call_id, name, json.dumps({"error": why})))
+            return None
+        self._waiting[call_id] = (name, now + self.within_s)
+        return parsed
+
+    def finish(self, call_id, result):
+        """The result of a call: a string as it is, anything else as JSON. Other calls are ignored."""
+        if call_id in self._waiting:
+            output = result if isinstance(result, str) else json.dumps(result)
+            if len(output.encode()) > self.OUTPUT_BYTES_MAX:
+                output = json.dumps({"error": "the result is too long"})
+            self._outputs.append((call_id, self._waiting.pop(call_id)[0], output))
+
+    def deadline(self):
+        """Returns when to call `handle_timeout`, or `None`."""
+        return min((until for _, until in self._waiting.values()), default=None)
+
+    def handle_timeout(self, now):
+        """Gives up calls that are late."""
+        for call_id in [known for known, (_, until) in self._waiting.items() if now >= until]:
+            self.finish(call_id, {"error": "no result in time"})
+
+    def all_answered(self):
+        """Returns whether there are outputs and no call waits."""
+        return bool(self._outputs) and not self._waiting
+
+    def take(self):
+        """Returns the outputs, and forgets them: a list of (call_id, name, output)."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+
 class DigitCollector:
     """Collects the keys of a telephone until `count_max`, the key `terminator`, or `within_s`
     without a further key. `now` is any clock in seconds, such as `time.monotonic()`."""
@@ -385,6 +500,89 @@ class DigitCollector:
     def _end(self):
         self.deadline = None
         return self.keys
+
+
+class Resampler:
+    """Converts a stream of PCM to another rate, in pieces of any length, 2 ms late at 16000 Hz. A windowed
+    sinc: about 10 % of a core of a PC from 24000 to 16000 Hz."""
+
+    SPAN = 16  # Half the length of the filter, in periods of the lower rate.
+
+    def __init__(self, from_hz, to_hz):
+        common = math.gcd(from_hz, to_hz)
+        self.step, self.phases = from_hz // common, to_hz // common
+        narrower = max(1.0, from_hz / to_hz)
+        self.half = math.ceil(self.SPAN * narrower)
+        self.rows = [self._row(phase / self.phases, narrower) for phase in range(self.phases)]
+        self.input, self.at, self.phase = [0] * (2 * self.half - 1), 0, 0
+
+    def _row(self, offset, narrower):
+        row = []
+        for tap in range(2 * self.half):
+            t = tap - (self.half - 1) - offset
+            x = math.pi * t * 0.92 / narrower
+            window = 0.5 + 0.5 * math.cos(math.pi * t / self.half) if abs(t) < self.half else 0.0
+            row.append(window * (math.sin(x) / x if x else 1.0))
+        whole = sum(row)
+        return [share / whole for share in row]
+
+    def convert(self, pcm):
+        """Returns the next samples at the other rate. Give it whole samples."""
+        if self.step == self.phases:
+            return bytes(pcm)
+        self.input += samples_of(pcm)
+        out, length = [], 2 * self.half
+        while self.at + length <= len(self.input):
+            window = self.input[self.at : self.at + length]
+            out.append(round(sum(map(operator.mul, window, self.rows[self.phase]))))
+            self.phase += self.step
+            self.at += self.phase // self.phases
+            self.phase %= self.phases
+        used = min(self.at, len(self.input))
+        del self.input[:used]
+        self.at -= used
+        return pcm_of(out)
+
+
+class Recorder:
+    """Records both sides of a call into one track at `rate_hz`, up to `longest_s`. The caller's audio is
+    the clock: the bot's speech is mixed into it as it is played.
+
+        recorder = edge_bot.Recorder()
+        ...  recorder.handle_caller(value)          # each "audio"
+        ...  recorder.handle_bot_speech(pcm, 24000)  # with each bot.say(pcm, 24000)
+        ...  recorder.handle_interruption()          # with each bot.interrupt()
+        open("call.wav", "wb").write(recorder.to_wav())
+    """
+
+    def __init__(self, rate_hz=IN_RATE_HZ, longest_s=600):
+        self.rate_hz, self.bytes_max = rate_hz, longest_s * rate_hz * 2
+        self.track, self.speech = bytearray(), bytearray()
+        self.resamplers = {}
+
+    def handle_caller(self, pcm):
+        """Records audio of the caller. Returns `False` once the recording is full."""
+        heard = samples_of(pcm[: self.bytes_max - len(self.track)])
+        spoken = samples_of(self.speech[: 2 * len(heard)])
+        del self.speech[: 2 * len(spoken)]
+        spoken.extend([0] * (len(heard) - len(spoken)))
+        self.track += pcm_of(map(operator.add, heard, spoken))
+        return len(self.track) < self.bytes_max
+
+    def handle_bot_speech(self, pcm, rate_hz=IN_RATE_HZ):
+        """Takes speech that the bot sends; beyond the length of the recording it is dropped."""
+        if rate_hz not in self.resamplers:
+            self.resamplers = {rate_hz: Resampler(rate_hz, self.rate_hz)}
+        room = self.bytes_max - len(self.track) - len(self.speech)
+        self.speech += self.resamplers[rate_hz].convert(pcm)[: max(0, room)]
+
+    def handle_interruption(self):
+        """Drops the bot's speech that was not played."""
+        self.speech.clear()
+
+    def to_wav(self):
+        """Returns the recording as a WAV file."""
+        return write_wav(bytes(self.track), self.rate_hz)
 
 
 def samples_of(pcm):

@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 use edge_runner_http::common::lock;
 
-use crate::limits::{HANG_UP_REASON_CHARS_MAX, MARK_BYTES_MAX, MARKS_MAX, RATES_HZ};
+use crate::limits::{HANG_UP_REASON_CHARS_MAX, KEYS_WAITING_MAX, MARK_BYTES_MAX, MARKS_MAX, RATES_HZ};
 pub use crate::proto::event::LeaveReason;
 pub use crate::proto::participant::Participant;
 pub use event::{AudioFrame, Event};
 use queues::MediaQueues;
-pub(crate) use transport_side::{MediaSlot, TransportSide, pair};
+pub(crate) use queues::RoomCallData;
+pub(crate) use transport_side::{MediaDrops, MediaSlot, TransportSide, pair};
 
 /// The audio format that a bot asks for. Rates outside 8000 to 48000 Hz become the nearest end of
 /// that range.
@@ -365,6 +366,19 @@ impl Output {
         let plain = reason.chars().filter(|letter| !letter.is_control());
         lock(&self.0.outbound).hang_up = Some(plain.take(HANG_UP_REASON_CHARS_MAX).collect());
         self.0.outbound_changed.notify_one();
+    }
+
+    /// Queues keys for the telephones in a room, ahead of speech. Returns `false` if too many wait.
+    pub(crate) fn send_keys(&self, keys: &str) -> bool {
+        {
+            let mut outbound = lock(&self.0.outbound);
+            if outbound.ended || outbound.keys.len() + keys.len() > KEYS_WAITING_MAX {
+                return false;
+            }
+            outbound.keys += keys;
+        }
+        self.0.outbound_changed.notify_one();
+        true
     }
 
     /// Leaves the call to its provider when the session ends.

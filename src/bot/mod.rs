@@ -17,6 +17,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::config::{Config, Secret, Transport};
+use crate::proto::job::Job;
+use crate::proto::livekit::room_service::RoomService;
 use crate::proto::metrics::RunnerMetrics;
 pub use media::{Audio, AudioFrame, AudioMix, Event, Events, LeaveReason, Media, MediaError, Output, Participant};
 
@@ -25,7 +27,7 @@ pub type BotError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
 pub use edge_runner_proto::SessionId;
-pub use edge_runner_proto::audio::g711::Law;
+pub use edge_runner_proto::audio::g711::{Law, LineLaws};
 
 /// The arguments of a bot: one session.
 #[non_exhaustive]
@@ -152,6 +154,18 @@ impl RunnerArguments {
         }
     }
 
+    /// Returns the job for which a LiveKit server has sent the bot into the room.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but mediaroom, and in a room that the bot entered without a
+    /// job. A runner with `--register` has jobs alone.
+    pub fn job(&self) -> Result<&Job, MissingField> {
+        match &self.kind {
+            Kind::Mediaroom(MediaroomArguments { job: Some(job), .. }) => Ok(job),
+            _ => self.missing("job"),
+        }
+    }
+
     /// Returns the URL of Media over QUIC: that of the runner, or of the relay.
     ///
     /// # Errors
@@ -188,13 +202,15 @@ impl RunnerArguments {
     /// Returns the data of a call.
     ///
     /// On the telephone it is an object with `stream_id`, `call_id`, `from`, `to`, `body` and what
-    /// else the provider sent. Over WebRTC it is an object whose `via` names the signalling:
-    /// `whip`, `whep` and `calls` come with the `name` in the endpoint's path and the client's
-    /// `user_agent`.
+    /// else the provider sent. In a LiveKit room it is that of the first telephone, from its
+    /// [`Event::ParticipantJoined`] on; [`Participant::call_data`] has that of each. Over WebRTC it
+    /// is an object whose `via` names the signalling: `whip`, `whep` and `calls` come with the
+    /// `name` in the endpoint's path and the client's `user_agent`.
     pub fn call_data(&self) -> Option<&Value> {
         match &self.kind {
             Kind::WebRtc(webrtc) => webrtc.call_data.as_ref(),
             Kind::WebSocket(socket) => socket.call_data.as_ref(),
+            Kind::Mediaroom(room) => room.call_data.get(),
             _ => None,
         }
     }
@@ -208,12 +224,13 @@ impl RunnerArguments {
         }
     }
 
-    /// Returns the law of G.711 with which the provider of a telephone call receives the bot's
-    /// speech at [`RunnerArguments::line_rate_hz`]. G.711 that is decoded with it and sent as PCM
-    /// reaches the provider unchanged.
-    pub fn line_law(&self) -> Option<Law> {
+    /// Returns the laws of G.711 with which the provider of a telephone call sends and receives
+    /// audio at [`RunnerArguments::line_rate_hz`]. G.711 that is decoded with the outbound law and
+    /// sent as PCM reaches the provider unchanged; the caller's PCM that is encoded with the
+    /// inbound law is what the provider sent.
+    pub fn line_laws(&self) -> Option<LineLaws> {
         match &self.kind {
-            Kind::WebSocket(socket) => socket.line_law,
+            Kind::WebSocket(socket) => socket.line_laws,
             _ => None,
         }
     }
@@ -355,8 +372,10 @@ pub struct WebSocketArguments {
     pub call_data: Option<Value>,
     /// See [`RunnerArguments::line_rate_hz`].
     pub line_rate_hz: Option<u32>,
-    /// See [`RunnerArguments::line_law`].
-    pub line_law: Option<Law>,
+    /// See [`RunnerArguments::line_laws`].
+    pub line_laws: Option<LineLaws>,
+    /// Whether the caller is the simulated telephone of the built-in page.
+    pub is_simulated: bool,
     media: Option<media::MediaSlot>,
 }
 
@@ -367,7 +386,7 @@ impl fmt::Debug for WebSocketArguments {
             .field("websocket", &self.websocket)
             .field("transport_type", &self.transport_type)
             .field("line_rate_hz", &self.line_rate_hz)
-            .field("line_law", &self.line_law)
+            .field("line_laws", &self.line_laws)
             .finish_non_exhaustive()
     }
 }
@@ -384,16 +403,22 @@ impl WebSocketArguments {
             transport_type,
             call_data,
             line_rate_hz: None,
-            line_law: None,
+            line_laws: None,
+            is_simulated: false,
             media: Some(slot),
         }
     }
 
+    /// Returns the arguments of a call that is simulated, or not.
+    pub(crate) fn simulated(self, is_simulated: bool) -> Self {
+        WebSocketArguments { is_simulated, ..self }
+    }
+
     /// Returns the arguments of a telephone call on this line.
-    pub(crate) fn on_line(self, line_rate_hz: Option<u32>, line_law: Option<Law>) -> Self {
+    pub(crate) fn on_line(self, line_rate_hz: Option<u32>, line_laws: Option<LineLaws>) -> Self {
         WebSocketArguments {
             line_rate_hz,
-            line_law,
+            line_laws,
             ..self
         }
     }
@@ -426,6 +451,11 @@ pub struct MediaroomArguments {
     pub url: String,
     /// The access token with which the bot joins.
     pub token: Secret,
+    /// See [`RunnerArguments::job`].
+    pub job: Option<Arc<Job>>,
+    /// The API of the server, where a credential allows its use.
+    pub(crate) service: Option<RoomService>,
+    pub(crate) call_data: media::RoomCallData,
     media: Option<media::MediaSlot>,
 }
 
@@ -440,13 +470,32 @@ impl fmt::Debug for MediaroomArguments {
 }
 
 impl MediaroomArguments {
-    pub(crate) fn new(room_name: String, url: String, token: Secret, slot: media::MediaSlot) -> Self {
+    pub(crate) fn new(
+        room_name: String,
+        url: String,
+        token: Secret,
+        service: Option<RoomService>,
+        slot: media::MediaSlot,
+    ) -> Self {
         MediaroomArguments {
             room_name,
             url,
             token,
+            job: None,
+            service,
+            call_data: slot.call_data(),
             media: Some(slot),
         }
+    }
+
+    /// Returns the arguments with a job. The call of a telephone that the job is for is known from
+    /// the start.
+    pub(crate) fn with_job(self, job: Option<Arc<Job>>) -> Self {
+        let who = job.as_ref().and_then(|job| job.participant.as_ref());
+        if let Some(call_data) = who.and_then(|who| who.as_participant().call_data()) {
+            let _ = self.call_data.set(call_data);
+        }
+        MediaroomArguments { job, ..self }
     }
 
     /// Takes the media without opening it yet.

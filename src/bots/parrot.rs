@@ -170,6 +170,8 @@ impl<E: SpeechDetector> Parrot<E> {
             RtviEvent::ParticipantJoined(_) => self.last_active = now,
             RtviEvent::Mark { .. }
             | RtviEvent::ParticipantLeft(_)
+            | RtviEvent::ParticipantChanged(_)
+            | RtviEvent::Muted(_)
             | RtviEvent::Speaking { .. }
             | RtviEvent::JoinFailed(_) => {}
         }

@@ -8,6 +8,7 @@
 
 mod cascade;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -19,10 +20,11 @@ use crate::config::{
     Secret, ServiceUrl, ServiceVendor, ToolsConfig, ToolsEndpoint, TurnDetection,
 };
 use crate::limits::{
-    ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_LANGUAGES_MAX, ASSISTANT_MINUTES,
-    SESSIONS_MAX_HIGHEST,
+    ASSISTANT_FAILURE_SOUND_MAX, ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_LANGUAGES_MAX,
+    ASSISTANT_MINUTES, SESSIONS_MAX_HIGHEST,
 };
 use crate::proto::assistant::tools::{check_names, split_command};
+use crate::proto::kit::Wav;
 use crate::proto::options::env::Variables;
 use crate::proto::options::number;
 use crate::proto::options::values::{all_names, credential, found, wrong};
@@ -84,6 +86,7 @@ pub(super) fn assistants(
         idle: idle_s.map(Duration::from_secs),
         interrupt: switch(variables, "RUNNER_BOT_INTERRUPT")?.unwrap_or(true),
         transcripts: switch(variables, "RUNNER_BOT_TRANSCRIPTS")?.unwrap_or(true),
+        failure_sound: failure_sound(env)?,
         body_may: body_may(variables)?,
         languages: languages(variables)?,
         tools: args.tools.as_deref().map(|text| tools(text, env)).transpose()?,
@@ -277,7 +280,29 @@ fn session(env: &Env<'_>) -> Result<Map<String, Value>, UsageError> {
 }
 
 fn read(env: &Env<'_>, name: &str, path: &str) -> Result<String, UsageError> {
-    (env.read)(path).map_err(|error| UsageError::Combination(format!("{name}: reading {path}: {error}")))
+    env.read_text(path)
+        .map_err(|error| UsageError::Combination(format!("{name}: reading {path}: {error}")))
+}
+
+/// Reads the sound of a failure.
+fn failure_sound(env: &Env<'_>) -> Result<Option<Arc<Wav>>, UsageError> {
+    const FILE: &str = "RUNNER_BOT_FAILURE_WAV";
+    let Some(path) = env.variables.get(FILE) else {
+        return Ok(None);
+    };
+    let wrong = |why: &dyn std::fmt::Display| UsageError::Combination(format!("{FILE}: reading {path}: {why}"));
+    let file = (env.read)(path).map_err(|error| wrong(&error))?;
+    let wav = Wav::read(&file).map_err(|error| wrong(&error))?;
+    if wav.length() > ASSISTANT_FAILURE_SOUND_MAX {
+        return Err(wrong(&format!(
+            "it is longer than {} s",
+            ASSISTANT_FAILURE_SOUND_MAX.as_secs()
+        )));
+    }
+    if wav.pcm.is_empty() {
+        return Err(wrong(&"it has no sound"));
+    }
+    Ok(Some(Arc::new(wav)))
 }
 
 /// Reads what the `body` of `/start` may set.
@@ -345,6 +370,7 @@ fn choice<T: Copy>(variables: &Variables, name: &'static str, values: &[(&str, T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::kit::write_wav;
 
     fn read_with(list: &[(&str, &str)]) -> Result<(AssistantConfig, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -358,6 +384,9 @@ mod tests {
                 "session" => Ok(r#"{"tracing": null}"#.into()),
                 "type" => Ok(r#"{"type": "transcription"}"#.into()),
                 "text" => Ok("Be brief.\n".into()),
+                "sorry.wav" => Ok(write_wav(&[1_000; 8_000], 8_000)),
+                "empty.wav" => Ok(write_wav(&[], 8_000)),
+                "long.wav" => Ok(write_wav(&vec![0; 20 * 8_000 + 1], 8_000)),
                 _ => Err(std::io::ErrorKind::NotFound.into()),
             },
             lookup_host: &|_| Vec::new(),
@@ -503,6 +532,26 @@ mod tests {
             (true, Dialect::Beta)
         );
         assert_eq!(config.realtime.transcription_model, None);
+    }
+
+    #[test]
+    fn the_sound_of_a_failure_is_read_at_the_start() {
+        let with = |file| read_with(&[&LOCAL[..], &[("RUNNER_BOT_FAILURE_WAV", file)]].concat());
+        let (config, _) = with("sorry.wav").expect("a sound");
+        let length = config.failure_sound.map(|sound| sound.length());
+        assert_eq!(length, Some(Duration::from_secs(1)));
+        for (file, words) in [
+            ("absent.wav", "reading absent.wav"),
+            ("text", "no WAV file"),
+            ("empty.wav", "no sound"),
+            ("long.wav", "longer than 20 s"),
+        ] {
+            let error = with(file).expect_err("a usage error");
+            assert!(
+                error.contains("RUNNER_BOT_FAILURE_WAV") && error.contains(words),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -105,12 +105,15 @@ fn address_rows(config: &Config, listening: &ListenAddresses, fragment: &str) ->
     let url = page_url(config, listening, fragment);
     match EntryPoint::BUILT {
         EntryPoint::Page if !calls_only => rows.push(("Talk", format!("open {url}"))),
+        EntryPoint::Page if config.transport.is_some_and(Transport::is_telephony) => {
+            rows.push(("Test", format!("open {url}, where the page simulates a call")));
+        }
         EntryPoint::Client if !calls_only => {
             rows.push(("Talk", format!("connect a client to {url}; this build has no page")));
         }
         _ => {}
     }
-    if !rows.is_empty() {
+    if !calls_only && !rows.is_empty() {
         rows.extend(browser_hint(config, listening).map(|hint| ("", hint)));
     }
     if let Some(address) = config.embedded {
@@ -176,6 +179,10 @@ fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> 
         Tls::Auto => Some(format!(
             "accept the warning of the browser, or install http://{}/ca.crt once",
             SocketAddr::new(address, listening.port)
+        )),
+        Tls::Acme => Some(format!(
+            "https://{}/ needs no warning; for the address, accept that of the browser",
+            config.acme.names.first().map_or("", String::as_str)
         )),
         Tls::Files { .. } => Some("use a host name of the certificate instead of the address".into()),
     }
@@ -324,6 +331,12 @@ fn livekit_rooms(config: &Config) -> String {
         false => format!("LiveKit needs {}", missing.join(", ")),
         true => {
             let url = config.mediaroom.url.as_deref().unwrap_or_default();
+            if let Some(worker) = &config.mediaroom.worker {
+                return format!(
+                    "the server at {url} sends the bot into rooms that ask for `{}`",
+                    worker.agent_name
+                );
+            }
             format!("call /start; it returns a room at {url} and a token")
         }
     }
@@ -483,9 +496,9 @@ mod tests {
         }
     }
 
-    /// The page cannot make telephone calls.
+    /// The page cannot make telephone calls, but simulate them.
     #[test]
-    fn shows_no_page_with_a_telephony_transport() {
+    fn shows_the_page_for_simulated_calls_with_a_telephony_transport() {
         let text = banner(
             &["-t", "telephony_a", "-x", "bots.example.net", "--host", "192.168.1.2"],
             &["192.168.1.2"],
@@ -495,6 +508,10 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("Talk") && !text.contains("--tls auto"), "{text}");
+        assert!(
+            text.contains("  Test       open http://192.168.1.2:7860/, where the page simulates a call\n"),
+            "{text}"
+        );
     }
 
     /// With TLS only the HTTPS URL is shown, and how to trust its certificate.

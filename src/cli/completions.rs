@@ -30,6 +30,7 @@ Prints completions for a shell. The Debian package installs them. Without it:
 fn commands() -> Vec<(&'static str, &'static str)> {
     let all = [
         ("doctor", "check what prevents calls", Some(Feature::Doctor)),
+        ("setup", "serve the setup page of a board", Some(Feature::Setup)),
         ("cloud", "the cloud agent service and its client", Some(Feature::Cloud)),
         ("completions", "print completions for a shell", None),
         ("help", "print help", None),
@@ -75,9 +76,10 @@ fn entry(flag: &RunnerFlag) -> Entry {
     let long = std::iter::once(flag.long).chain(aliases).map(str::to_owned);
     let (values, word) = match flag.kind {
         FlagKind::Switch(_) | FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => (Values::Switch, ""),
-        FlagKind::Value(word, _) | FlagKind::Repeatable(word, _) | FlagKind::List(word, _) => {
-            (values(flag.long, word), word)
-        }
+        FlagKind::Value(word, _)
+        | FlagKind::Optional(word, _)
+        | FlagKind::Repeatable(word, _)
+        | FlagKind::List(word, _) => (values(flag.long, word), word),
     };
     let help = flag.help.split_once(". ").map_or(flag.help, |(first, _)| first);
     Entry {

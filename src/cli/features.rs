@@ -36,6 +36,18 @@ const OPTIONS: &[OptionFeatures] = &[
     ("--dialin", &[Feature::Videoroom], |args| args.dialin),
     ("--no-dialin", &[Feature::Videoroom], |_| false),
     ("--messaging", &[Feature::Messaging], |args| args.messaging),
+    ("--register", &[Feature::Mediaroom], |args| {
+        args.worker.job_type.is_some()
+    }),
+    ("--agent-name", &[Feature::Mediaroom], |args| {
+        args.worker.agent_name.is_some()
+    }),
+    ("--deployment", &[Feature::Mediaroom], |args| {
+        args.worker.deployment.is_some()
+    }),
+    ("--target-load", &[Feature::Mediaroom], |args| {
+        args.worker.target_load_percent.is_some()
+    }),
     ("--moq-serve", &[Feature::Moq], |args| args.moq.serve),
     ("--moq-connect", &[Feature::Moq], |args| args.moq.connect.is_some()),
     ("--moq-bind", &[Feature::Moq], |args| args.moq.bind.is_some()),
@@ -50,6 +62,17 @@ const OPTIONS: &[OptionFeatures] = &[
     ("--moq-tls-insecure", &[Feature::Moq], |args| args.moq.tls_insecure),
     ("--tls", &[Feature::Tls], |args| {
         args.tls.as_ref().is_some_and(|tls| *tls != Tls::Off)
+    }),
+    ("--acme-name", &[Feature::Acme], |args| !args.acme.names.is_empty()),
+    ("--acme-email", &[Feature::Acme], |args| args.acme.email.is_some()),
+    ("--acme-staging", &[Feature::Acme], |args| args.acme.staging),
+    ("--acme-directory", &[Feature::Acme], |args| {
+        args.acme.directory.is_some()
+    }),
+    ("--acme-root", &[Feature::Acme], |args| args.acme.root.is_some()),
+    ("--page", &[Feature::Page], |args| args.page.is_some()),
+    ("--downloads-folder", &[Feature::Page], |args| {
+        args.downloads_folder.is_some()
     }),
     ("--state-dir", &[Feature::Tls], |args| args.state_dir.is_some()),
     ("--tools", &[Feature::Assistants], |args| args.tools.is_some()),
@@ -240,12 +263,17 @@ mod tests {
                 "--tls" => "auto",
                 "--metrics" => "any",
                 "--ws-auth" => "token",
+                "--register" => "room",
+                "--target-load" => "0.5",
                 "--ice-address" => "192.0.2.1",
                 _ => "7",
             };
             match &flag.kind {
                 FlagKind::Switch(set) => set(&mut args),
-                FlagKind::Value(_, set) | FlagKind::Repeatable(_, set) | FlagKind::List(_, set) => {
+                FlagKind::Value(_, set)
+                | FlagKind::Optional(_, set)
+                | FlagKind::Repeatable(_, set)
+                | FlagKind::List(_, set) => {
                     set(&mut args, value.to_owned()).expect(long);
                 }
                 FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => panic!("{long} needs no feature"),

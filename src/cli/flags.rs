@@ -9,7 +9,9 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::acme::AcmeOptions;
 use super::moq::MoqOptions;
+use super::worker::{WorkerOptions, job_type, target_load};
 use crate::aliases::{self, Area};
 use crate::config::{BotAudio, BuiltInBot, LogFormat, MetricsAccess, Tls, Transport};
 use crate::limits::{
@@ -49,12 +51,18 @@ pub(super) struct LowArgs {
     pub workers: Option<usize>,
     pub opus_complexity: Option<u8>,
     pub tls: Option<Tls>,
+    pub acme: AcmeOptions,
     pub state_dir: Option<String>,
+    pub page: Option<String>,
+    pub downloads_folder: Option<String>,
     pub api_key: Option<String>,
     pub api_key_file: Option<String>,
+    pub cluster_key_file: Option<String>,
+    pub replica_name: Option<String>,
     pub metrics: Option<MetricsAccess>,
     pub drain: Option<Duration>,
     pub moq: MoqOptions,
+    pub worker: WorkerOptions,
     pub verbosity: u8,
     pub log: Option<LogFormat>,
     /// The positional argument, if the table takes one.
@@ -158,16 +166,65 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
     flag(
         None,
         "--tls",
-        FlagKind::Value("off|auto|CERT:KEY", |args, text| put(&mut args.tls, tls(&text)?)),
+        FlagKind::Value("off|auto|acme|CERT:KEY", |args, text| put(&mut args.tls, tls(&text)?)),
         SERVER,
-        "HTTPS and WSS on the same port as HTTP. `auto` makes a certificate once and keeps it; CERT:KEY are PEM files, read again on SIGHUP. [default: off]",
+        "HTTPS and WSS on the same port as HTTP. `auto` makes a certificate once and keeps it; `acme` gets one that browsers trust for the public names of --acme-name; CERT:KEY are PEM files, read again on SIGHUP. [default: off]",
     ),
     flag(
         None,
         "--state-dir",
         FlagKind::Value("DIR", |args, text| put(&mut args.state_dir, text)),
         SERVER,
-        "Folder for the certificate of `--tls auto`. [default: STATE_DIRECTORY of systemd, else edge-runner in XDG_STATE_HOME or ~/.local/state]",
+        "Folder for the certificates of `--tls auto` and `--tls acme`. [default: STATE_DIRECTORY of systemd, else edge-runner in XDG_STATE_HOME or ~/.local/state]",
+    ),
+    flag(
+        None,
+        "--acme-name",
+        FlagKind::List("NAME", |args, text| push(&mut args.acme.names, text)),
+        SERVER,
+        "Public host names for the certificate of `--tls acme`. They must resolve to this machine, and port 443 of them must reach the HTTP port, for example by a port forwarded in the router. `--tls acme` accepts the terms of service of the directory.",
+    ),
+    flag(
+        None,
+        "--acme-email",
+        FlagKind::Value("ADDR", |args, text| put(&mut args.acme.email, text)),
+        SERVER,
+        "Contact address for the ACME account.",
+    ),
+    flag(
+        None,
+        "--acme-staging",
+        FlagKind::Switch(|args| args.acme.staging = true),
+        SERVER,
+        "Use the staging directory of Let's Encrypt, to try things out: its limits are high, and browsers do not trust its certificates.",
+    ),
+    flag(
+        None,
+        "--acme-directory",
+        FlagKind::Value("URL", |args, text| put(&mut args.acme.directory, text)),
+        SERVER,
+        "Directory of another ACME authority. [default: Let's Encrypt]",
+    ),
+    flag(
+        None,
+        "--acme-root",
+        FlagKind::Value("FILE", |args, text| put(&mut args.acme.root, text)),
+        SERVER,
+        "PEM file of the authorities to trust for the HTTPS of that directory, for one in your own network. [default: those of the system]",
+    ),
+    flag(
+        None,
+        "--page",
+        FlagKind::Value("DIR", |args, text| put(&mut args.page, text)),
+        SERVER,
+        "Serve the files of this folder at /client/ in place of the built-in page, such as Pipecat's playground.",
+    ),
+    flag(
+        Some('f'),
+        "--downloads-folder",
+        FlagKind::Value("DIR", |args, text| put(&mut args.downloads_folder, text)),
+        SERVER,
+        "Folder whose files clients may download from /files/, for example those that a bot writes. Needs the API key, if there is one.",
     ),
     flag(
         None,
@@ -183,6 +240,20 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         }),
         SERVER,
         "How long live sessions may continue after SIGTERM or Ctrl-C, while new ones are refused. A second signal ends them at once. [default: 0]",
+    ),
+    flag(
+        None,
+        "--cluster-key-file",
+        FlagKind::Value("FILE", |args, text| put(&mut args.cluster_key_file, text)),
+        SERVER,
+        "Makes this runner a replica behind a balancer: session ids, WebSocket tokens and webhook tokens of one replica are good at all that have the same key, on the first line of a file (`openssl rand -hex 32`). See docs/scale.md.",
+    ),
+    flag(
+        None,
+        "--replica-name",
+        FlagKind::Value("NAME", |args, text| put(&mut args.replica_name, text)),
+        SERVER,
+        "Name by which the balancer finds this replica again: every `pc_id` begins with it, and /status has it. Without it, a random name.",
     ),
     flag(
         None,
@@ -395,6 +466,38 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
     ),
     flag(
         None,
+        "--register",
+        FlagKind::Optional("room|participant|publisher", |args, text| {
+            put(&mut args.worker.job_type, job_type(&text)?)
+        }),
+        PROVIDERS,
+        "Register at the LiveKit server, which then sends the runner into rooms: one bot per room, per participant, or per participant that publishes. Needs MEDIAROOM_URL, MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET.",
+    ),
+    flag(
+        None,
+        "--agent-name",
+        FlagKind::Value("NAME", |args, text| put(&mut args.worker.agent_name, text)),
+        PROVIDERS,
+        "Name by which rooms ask for the bot of `--register`. An empty name gets a job for every room. [default: bot]",
+    ),
+    flag(
+        None,
+        "--deployment",
+        FlagKind::Value("NAME", |args, text| put(&mut args.worker.deployment, text)),
+        PROVIDERS,
+        "Deployment that rooms have to name, too, for the bot of `--register`.",
+    ),
+    flag(
+        None,
+        "--target-load",
+        FlagKind::Value("LOAD", |args, text| {
+            put(&mut args.worker.target_load_percent, target_load(&text)?)
+        }),
+        PROVIDERS,
+        "`agents.target_load` of the LiveKit server: the load that a full runner approaches, 0.01 to 1. [default: 0.7]",
+    ),
+    flag(
+        None,
         "--moq-serve",
         FlagKind::Switch(|args| args.moq.serve = true),
         MOQ,
@@ -405,7 +508,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--moq-connect",
         FlagKind::Value("URL", |args, text| put(&mut args.moq.connect, text)),
         MOQ,
-        "Connect to this relay instead of listening: SCHEME://HOST[:PORT][/PATH]. [default port: 443 for https, 80 for http; default path: /moq]",
+        "Connect to this relay instead of listening: SCHEME://HOST[:PORT][/PATH]. With http, anyone on the way can take its place. [default port: 443 for https, 80 for http; default path: /moq]",
     ),
     flag(
         None,
@@ -440,7 +543,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--moq-tls-cert",
         FlagKind::Value("FILE", |args, text| put(&mut args.moq.tls_cert, text)),
         MOQ,
-        "Certificate of the UDP port, a PEM file, read again on SIGHUP. With --moq-connect: the relay's self-signed certificate, which `/start` names to browsers.",
+        "Certificate of the UDP port, a PEM file, read again on SIGHUP. With --moq-connect: the relay's self-signed certificate, which `/start` names to browsers. [default: that of --tls if this system trusts it, else a self-signed one]",
     ),
     flag(
         None,

@@ -28,6 +28,11 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ),
     ("doctor [OPTIONS]", "check what prevents calls", Some(Feature::Doctor)),
     (
+        "setup --spool DIR [OPTIONS]",
+        "serve the setup page of a board",
+        Some(Feature::Setup),
+    ),
+    (
         "cloud COMMAND [OPTIONS]",
         "the cloud agent service and its client",
         Some(Feature::Cloud),
@@ -77,7 +82,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "MEDIAROOM_URL",
-        "URL of the LiveKit server: ws, wss, http or https. Needs the key and the secret below.",
+        "URL of the LiveKit server: ws, wss, http or https. Several, separated by commas, are tried in this order. Needs the key and the secret below.",
     ),
     ("MEDIAROOM_API_KEY", "API key of the LiveKit server."),
     ("MEDIAROOM_API_SECRET", "API secret of the LiveKit server."),
@@ -210,6 +215,14 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "Silence in milliseconds after which a caller gets an answer, 300 to 2000. [default: 700]",
     ),
     (
+        "CASCADE_VAD",
+        "How speech is found: energy, or neural, near a television or much noise. [default: energy]",
+    ),
+    (
+        "CASCADE_FUNCTIONS_FILE",
+        "File with a JSON object such as {\"functions\": [{\"name\": \"weather\"}]}: functions that callers' pages run.",
+    ),
+    (
         "RUNNER_BOT_GREETING",
         "What `--bot realtime` and `--bot cascade` say first; empty for nothing. [default: a greeting in the model's words]",
     ),
@@ -232,6 +245,10 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "RUNNER_BOT_TRANSCRIPTS",
         "Whether clients get what both sides say as text: on or off. [default: on]",
+    ),
+    (
+        "RUNNER_BOT_FAILURE_WAV",
+        "WAV file that callers hear, after two notes, when a service fails and the call ends.",
     ),
     (
         "RUNNER_BOT_BODY_MAY",

@@ -7,8 +7,10 @@
 //! process. A usage error ends the process with exit code 2; its text names the mistake and the
 //! expected value.
 
+mod acme;
 mod assistants;
 pub mod banner;
+mod cluster;
 mod completions;
 mod env_options;
 mod env_trust;
@@ -20,8 +22,11 @@ mod moq;
 mod qr;
 mod resolve;
 mod rooms;
+#[cfg(feature = "setup")]
+mod setup;
 pub mod start;
 mod telephony;
+mod worker;
 
 use std::ffi::OsString;
 
@@ -40,6 +45,12 @@ pub enum CliCommand {
     Serve { config: Box<Config>, warnings: Vec<String> },
     /// Run the checks of the doctor, print the findings, and exit.
     Doctor { config: Box<Config>, warnings: Vec<String> },
+    /// Serve the setup page of a board.
+    #[cfg(feature = "setup")]
+    Setup {
+        config: crate::io::setup::SetupConfig,
+        verbosity: u8,
+    },
     /// A command of `edge-runner cloud`.
     #[cfg(feature = "cloud")]
     Cloud(edge_runner_cloud::cli::CloudCommand),
@@ -65,6 +76,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
     if options.first().is_some_and(|argument| argument == "cloud") {
         options.remove(0);
         return cloud(options, env);
+    }
+    if options.first().is_some_and(|argument| argument == "setup") {
+        options.remove(0);
+        return setup(options);
     }
     if let Some(text) = information(&options)? {
         return Ok(CliCommand::Help(text));
@@ -99,7 +114,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
 }
 
 /// The commands, with `help` last.
-const COMMANDS: [&str; 4] = ["doctor", "cloud", "completions", "help"];
+const COMMANDS: [&str; 5] = ["doctor", "setup", "cloud", "completions", "help"];
 
 /// Returns the output of `help` and `completions`; `None` for other arguments.
 fn information(options: &[OsString]) -> Result<Option<String>, UsageError> {
@@ -107,6 +122,8 @@ fn information(options: &[OsString]) -> Result<Option<String>, UsageError> {
     let text = match (word(0).as_deref(), word(1).as_deref()) {
         (Some("help"), None) => help::text(),
         (Some("help"), Some("doctor")) => help::doctor(),
+        #[cfg(feature = "setup")]
+        (Some("help"), Some("setup")) => setup::help(),
         (Some("help"), Some("completions")) | (Some("completions"), Some("--help" | "-h")) => {
             completions::HELP.to_owned()
         }
@@ -114,7 +131,7 @@ fn information(options: &[OsString]) -> Result<Option<String>, UsageError> {
             return Err(UsageError::value(
                 "help",
                 other,
-                Expected::one_of(other, &COMMANDS[..3], &[]),
+                Expected::one_of(other, &COMMANDS[..4], &[]),
             ));
         }
         (Some("completions"), shell) => {
@@ -150,6 +167,19 @@ fn version() -> CliCommand {
     CliCommand::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))
 }
 
+/// Parses the arguments after `setup`.
+#[cfg(feature = "setup")]
+fn setup(options: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    setup::command(options)
+}
+
+/// Rejects the arguments after `setup`.
+#[cfg(not(feature = "setup"))]
+fn setup(_: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    need("`edge-runner setup`", Feature::Setup)?;
+    unreachable!("`need` fails in a build without the feature")
+}
+
 /// Parses the arguments after `cloud`.
 #[cfg(feature = "cloud")]
 fn cloud(options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
@@ -171,7 +201,7 @@ pub fn help_of(arguments: &[OsString]) -> String {
         #[cfg(not(feature = "cloud"))]
         true => "edge-runner --help".into(),
         false => match arguments.first() {
-            Some(first) if first == "doctor" || first == "completions" => {
+            Some(first) if first == "doctor" || first == "setup" || first == "completions" => {
                 format!("edge-runner {} --help", first.to_string_lossy())
             }
             _ => "edge-runner --help".into(),

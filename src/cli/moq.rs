@@ -64,9 +64,18 @@ impl MoqOptions {
             Some(url) if !self.serve => self.dial(url, bind, warnings)?,
             _ => self.serve(bind, tls, warnings)?,
         };
-        if transport != Some(Transport::Moq) && *self != MoqOptions::default() {
+        let is_used = transport == Some(Transport::Moq);
+        if !is_used && *self != MoqOptions::default() {
             warnings.push("the options `--moq-*` have no effect without `-t moq`".into());
-        } else if let Some(namespace) = &namespace
+        }
+        if is_used && ws_tokens && matches!(mode, MoqMode::Dial { .. }) {
+            warnings.push(
+                "`--ws-auth token` does not protect the calls of `--moq-connect`: the relay decides who may connect"
+                    .into(),
+            );
+        }
+        if is_used
+            && let Some(namespace) = &namespace
             && let Some(words) = shared_namespace(&mode, ws_tokens)
         {
             warnings.push(format!(
@@ -134,6 +143,12 @@ impl MoqOptions {
         }
         if self.tls_generate.is_some() {
             warnings.push("`--moq-tls-generate` is ignored: the certificate is that of the relay".into());
+        }
+        if url.is_plain_http() && !self.tls_insecure {
+            warnings.push(format!(
+                "`--moq-connect {url}`: the hash of the relay's certificate comes over plain HTTP, so that others on the way \
+                 can take the relay's place and listen to every call; use https://"
+            ));
         }
         if self.tls_insecure {
             warnings.push(format!(
@@ -205,6 +220,10 @@ mod tests {
     }
 
     fn resolve(moq: &MoqOptions, tls: &Tls) -> Result<(MoqConfig, Vec<String>), UsageError> {
+        resolve_with(moq, tls, false)
+    }
+
+    fn resolve_with(moq: &MoqOptions, tls: &Tls, ws_tokens: bool) -> Result<(MoqConfig, Vec<String>), UsageError> {
         let env = Env {
             variables: Variables::default(),
             addresses: Vec::new(),
@@ -216,7 +235,7 @@ mod tests {
             },
         };
         let mut warnings = Vec::new();
-        let config = moq.resolve(Some(Transport::Moq), tls, false, &env, &mut warnings)?;
+        let config = moq.resolve(Some(Transport::Moq), tls, ws_tokens, &env, &mut warnings)?;
         Ok((config, warnings))
     }
 
@@ -390,6 +409,43 @@ mod tests {
         let warnings = warnings(&moq);
         assert_eq!(warnings.len(), 3);
         assert!(warnings[2].contains("the certificate of https://r:443/moq is not verified"));
+    }
+
+    /// The hash of the relay's certificate comes unprotected, unless the certificate is not
+    /// verified at all, which has a warning of its own.
+    #[test]
+    fn warns_of_a_relay_over_plain_http() {
+        for (url, tls_insecure, words) in [
+            ("http://r/moq", false, Some("over plain HTTP")),
+            ("http://r/moq", true, Some("is not verified")),
+            ("https://r/moq", false, None),
+            ("moqt://r:1/moq", false, None),
+        ] {
+            let warnings = warnings(&MoqOptions {
+                connect: some(url),
+                tls_insecure,
+                ..MoqOptions::default()
+            });
+            assert_eq!(warnings.len(), usize::from(words.is_some()), "{warnings:?}");
+            assert!(words.is_none_or(|words| warnings[0].contains(words)), "{warnings:?}");
+        }
+    }
+
+    /// The tokens of `/start` are checked by the runner's own port only.
+    #[test]
+    fn warns_that_a_relay_checks_no_tokens() {
+        for (connect, count) in [(None, 0), (some("https://r"), 1)] {
+            let moq = MoqOptions {
+                connect,
+                ..MoqOptions::default()
+            };
+            let (_, warnings) = resolve_with(&moq, &Tls::Off, true).expect("valid options");
+            assert_eq!(warnings.len(), count, "{warnings:?}");
+            assert!(
+                warnings.iter().all(|words| words.contains("`--ws-auth token`")),
+                "{warnings:?}"
+            );
+        }
     }
 
     /// A namespace that is not random lets others in, unless a token or the address excludes them.

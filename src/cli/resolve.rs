@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use super::flags::{LowArgs, WsAuth};
-use super::{Env, UsageError, assistants, env_trust, features, messaging, rooms, telephony};
+use super::{Env, UsageError, assistants, cluster, env_trust, features, messaging, rooms, telephony};
 use crate::config::{BotAudio, BuiltInBot, Config, IceServer, MoqConfig, MoqMode, Secret, Tls, Transport};
 use crate::features::Feature;
 use crate::limits::{
@@ -34,10 +34,16 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let transport = transport(&args)?;
     let proxy = proxy(&args, transport, warnings)?;
     let ws_auth = args.ws_auth.unwrap_or(WsAuth::None);
-    let host_names = hosts::host_names(&args.allowed_hosts, env)?;
+    let mut host_names = hosts::host_names(&args.allowed_hosts, env)?;
     let api_key = api_key(&args, env)?;
+    let cluster = cluster::cluster(&args, env)?;
     let state_dir = state_dir(&args, env);
     let tls = tls(&args, state_dir.is_some())?;
+    let acme = args.acme.resolve(&tls, warnings)?;
+    // Requests for the names of the certificate are for this server.
+    host_names.extend(acme.names.iter().cloned());
+    host_names.sort_unstable();
+    host_names.dedup();
     check_command(&args)?;
     let withheld = env_trust::withheld(&PROVIDERS, &args.pass_env, warnings)?;
     check_list_lengths(&args)?;
@@ -51,7 +57,9 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         telephony::telephony(&PROVIDERS, variables, verify_webhooks, args.unverified_calls, warnings)
     })?;
     let videoroom = features::where_built(Feature::Videoroom, || rooms::videoroom(&args, variables, warnings))?;
-    let mediaroom = features::where_built(Feature::Mediaroom, || rooms::mediaroom(variables, warnings))?;
+    let mediaroom = features::where_built(Feature::Mediaroom, || {
+        rooms::mediaroom(&args, transport, variables, warnings)
+    })?;
     let messaging = features::where_built(Feature::Messaging, || {
         messaging::messaging(&args, transport, variables, warnings)
     })?;
@@ -78,8 +86,12 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.allowed_origins = allowed_origins;
     config.host_names = host_names;
     config.api_key = api_key;
+    config.cluster = cluster;
     config.tls = tls;
+    config.acme = acme;
     config.state_dir = state_dir;
+    config.page_dir = args.page.map(PathBuf::from);
+    config.downloads_dir = args.downloads_folder.map(PathBuf::from);
     config.metrics = args.metrics.unwrap_or_default();
     config.drain = args.drain.unwrap_or_default();
     config.ice_servers = ice_servers;
@@ -141,22 +153,28 @@ fn proxy(
     }
     match transport {
         Some(Transport::Telephony(provider)) if provider.takes_markup => Err(UsageError::Combination(format!(
-            "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to",
+            "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to; for simulated \
+             calls alone, `--proxy localhost`",
             provider.wire_name()
         ))),
         _ => Ok(None),
     }
 }
 
-/// Resolves `--tls`. `auto` needs a folder for the certificate.
+/// Resolves `--tls`. `auto` and `acme` need a folder for their certificates.
 fn tls(args: &LowArgs, has_state_dir: bool) -> Result<Tls, UsageError> {
-    match args.tls.clone().unwrap_or_default() {
-        Tls::Auto if !has_state_dir => Err(UsageError::Combination(
-            "`--tls auto` needs `--state-dir DIR` for its certificate: STATE_DIRECTORY, XDG_STATE_HOME and HOME \
-             are not set"
-                .into(),
-        )),
-        tls => Ok(tls),
+    let tls = args.tls.clone().unwrap_or_default();
+    let name = match tls {
+        Tls::Auto => "auto",
+        Tls::Acme => "acme",
+        Tls::Off | Tls::Files { .. } => return Ok(tls),
+    };
+    match has_state_dir {
+        true => Ok(tls),
+        false => Err(UsageError::Combination(format!(
+            "`--tls {name}` needs `--state-dir DIR` for its certificate: STATE_DIRECTORY, XDG_STATE_HOME and HOME are not \
+             set"
+        ))),
     }
 }
 
@@ -344,7 +362,8 @@ fn api_key(args: &LowArgs, env: &Env<'_>) -> Result<Option<Secret>, UsageError> 
         }
         (Some(key), None) => ("--api-key", key.clone()),
         (None, Some(file)) => {
-            let text = (env.read)(file)
+            let text = env
+                .read_text(file)
                 .map_err(|error| UsageError::Combination(format!("`--api-key-file`: reading {file}: {error}")))?;
             ("--api-key-file", text.lines().next().unwrap_or_default().to_owned())
         }

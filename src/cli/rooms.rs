@@ -7,13 +7,13 @@
 
 use data_encoding::BASE64;
 
-use super::UsageError;
 use super::flags::LowArgs;
-use crate::config::{Mediaroom, Secret, SecretBytes, StartNames, Videoroom};
-use crate::limits::ROOM_NAME_BYTES_MAX;
+use super::{UsageError, worker};
+use crate::config::{Mediaroom, Secret, SecretBytes, StartNames, Transport, Videoroom};
+use crate::limits::{MEDIAROOM_URLS_MAX, ROOM_NAME_BYTES_MAX};
 use crate::proto::livekit::missing_variables;
 use crate::proto::options::env::Variables;
-use crate::proto::options::values::{all_names, base, credential, url, wrong};
+use crate::proto::options::values::{all_names, base, credential, parse_url, url, wrong};
 
 /// Reads the settings of Daily.
 ///
@@ -69,25 +69,40 @@ fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<Secre
 ///
 /// # Errors
 /// [`UsageError`] that names the variable.
-pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Result<Mediaroom, UsageError> {
-    let wants = "the URL of the LiveKit server: wss://HOST, ws://HOST, https://HOST or http://HOST, optionally with \
-                 :PORT and /PATH";
-    let url = url(variables, "MEDIAROOM_URL", &["ws", "wss", "http", "https"], wants)?;
-    if let Some(url) = &url {
-        url.warn_if_unencrypted(warnings, "access tokens travel");
-    }
+pub(super) fn mediaroom(
+    args: &LowArgs,
+    transport: Option<Transport>,
+    variables: &Variables,
+    warnings: &mut Vec<String>,
+) -> Result<Mediaroom, UsageError> {
+    let mut urls = mediaroom_urls(variables, warnings)?.into_iter();
     let room_name = variables.get("MEDIAROOM_ROOM_NAME");
     if room_name.is_some_and(|name| name.len() > ROOM_NAME_BYTES_MAX) {
         let wants = format!("a name of at most {ROOM_NAME_BYTES_MAX} bytes");
         return Err(wrong(variables, "MEDIAROOM_ROOM_NAME", &wants));
     }
     let config = Mediaroom {
-        url: url.map(|url| url.text),
+        url: urls.next(),
+        other_urls: urls.collect(),
         key: credential(variables, "MEDIAROOM_API_KEY")?,
         secret: credential(variables, "MEDIAROOM_API_SECRET")?.map(Secret::new),
         room_name: room_name.map(str::to_owned),
+        worker: None,
     };
     let missing = missing_variables(&config);
+    if let Some(worker) = worker::worker(args, transport, warnings)? {
+        if !missing.is_empty() {
+            let names: Vec<String> = missing.into_iter().map(all_names).collect();
+            return Err(UsageError::Combination(format!(
+                "`--register` needs {} in the environment or in .env",
+                names.join(", ")
+            )));
+        }
+        return Ok(Mediaroom {
+            worker: Some(worker),
+            ..config
+        });
+    }
     if (1..3).contains(&missing.len()) {
         let names: Vec<String> = missing.into_iter().map(all_names).collect();
         warnings.push(format!(
@@ -99,6 +114,31 @@ pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Re
         ));
     }
     Ok(config)
+}
+
+/// Reads the URLs of the LiveKit server, in their order.
+fn mediaroom_urls(variables: &Variables, warnings: &mut Vec<String>) -> Result<Vec<String>, UsageError> {
+    const NAME: &str = "MEDIAROOM_URL";
+    let wants = "the URL of the LiveKit server: wss://HOST, ws://HOST, https://HOST or http://HOST, optionally with \
+                 :PORT and /PATH; several are separated by commas";
+    let Some((source, list)) = variables.named(NAME) else {
+        return Ok(Vec::new());
+    };
+    let mut urls: Vec<String> = Vec::new();
+    for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        let url = parse_url(source, text, &["ws", "wss", "http", "https"])
+            .ok_or_else(|| UsageError::value(source, text, wants))?;
+        url.warn_if_unencrypted(warnings, "access tokens travel");
+        if !urls.contains(&url.text) {
+            urls.push(url.text);
+        }
+    }
+    if !(1..=MEDIAROOM_URLS_MAX).contains(&urls.len()) {
+        return Err(UsageError::Combination(format!(
+            "`{source}` takes 1 to {MEDIAROOM_URLS_MAX} URLs, separated by commas"
+        )));
+    }
+    Ok(urls)
 }
 
 /// Reads which names the fields of a room have in the response to `/start`.
@@ -133,7 +173,7 @@ mod tests {
 
     fn media(list: &[(&str, &str)]) -> Result<(Mediaroom, Vec<String>), String> {
         let mut warnings = Vec::new();
-        mediaroom(&variables(list), &mut warnings)
+        mediaroom(&LowArgs::default(), None, &variables(list), &mut warnings)
             .map(|mediaroom| (mediaroom, warnings))
             .map_err(|error| error.to_string())
     }
@@ -216,6 +256,7 @@ mod tests {
                 key: Some("devkey".into()),
                 secret: Some(Secret::new("s3cret")),
                 room_name: Some("Küche 1".into()),
+                ..Mediaroom::default()
             };
             assert_eq!(read, Ok((expected, vec![])));
         }

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Read, Write};
 use std::net::{IpAddr, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -30,8 +31,9 @@ use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
 use crate::config::Config;
 use crate::features::Feature;
 use crate::io::{RunError, webrtc};
-use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
+use crate::limits::{ENV_FILE_BYTES_MAX, OPTION_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
+use crate::proto::http::cluster::key_file_warning;
 use crate::proto::options::env::{self, Variables};
 
 /// Runs `bot` for every caller until the process is asked to stop.
@@ -89,7 +91,7 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
         variables: Variables::new(process, of_file),
         addresses: interface_addresses(),
         names: machine_names(),
-        read: &|path| read_text(File::open(path)?, KEY_FILE_BYTES_MAX),
+        read: &|path| read_bytes(File::open(path)?, OPTION_FILE_BYTES_MAX),
         lookup_host: &resolve,
     };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -111,6 +113,8 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
         // The cloud commands run no bots, so the environment is not changed.
         #[cfg(feature = "cloud")]
         CliCommand::Cloud(command) => return cloud(command, file.warnings, &env.variables),
+        #[cfg(feature = "setup")]
+        CliCommand::Setup { config, verbosity } => return setup(config, verbosity, &env.variables),
         CliCommand::Serve { config, warnings } => (config, warnings, false),
         CliCommand::Doctor { config, warnings } => (config, warnings, true),
     };
@@ -122,6 +126,8 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
         });
     }
     warnings.extend(exposures(&config, doctor));
+    // The doctor has a line of its own for it.
+    warnings.extend(cluster_key_warning(&config).filter(|_| !doctor));
     let alone = set_variables(for_bots);
     logging::init(config.verbosity, env.variables.get("RUST_LOG"), bot_crate, config.log);
     for warning in file.warnings.iter().chain(&warnings) {
@@ -139,6 +145,14 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
         return run_doctor(runtime, config);
     }
     serve(runtime, config, bot)
+}
+
+/// Returns a warning if others may read the cluster key.
+fn cluster_key_warning(config: &Config) -> Option<String> {
+    let file = &config.cluster.as_ref()?.key_file;
+    // The key was read a moment ago.
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    key_file_warning(file, mode)
 }
 
 /// Returns warnings about unprotected endpoints and about calls that cannot succeed.
@@ -189,6 +203,30 @@ fn cloud(
         }
         CloudCommand::Do { task, warnings } => task.run(&[skipped, warnings].concat(), variables),
     }
+}
+
+/// Serves the setup page of a board.
+#[cfg(feature = "setup")]
+fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Variables) -> Result<(), StartupError> {
+    logging::init(
+        verbosity,
+        variables.get("RUST_LOG"),
+        env!("CARGO_CRATE_NAME"),
+        crate::proto::config::LogFormat::Text,
+    );
+    forbid_debuggers();
+    let runtime = runtime(Some(1), || {})?;
+    let served = runtime.block_on(crate::io::setup::run(config, |address| {
+        let mut out = io::stdout();
+        // A supervisor may have closed stdout; the log has the address as well.
+        let _ = writeln!(out, "setup page: listening on http://{address}").and_then(|()| out.flush());
+        log::info!("the setup page listens on {address}");
+    }));
+    runtime.shutdown_timeout(RUNTIME_END);
+    served.map_err(|error| StartupError {
+        code: EXIT_FAILURE,
+        message: error.to_string(),
+    })
 }
 
 /// Prints the findings of the doctor. A failed check is an error.
@@ -281,17 +319,18 @@ fn env_file() -> io::Result<env::EnvFile> {
     if file.metadata()?.is_dir() {
         return Ok(env::EnvFile::default());
     }
-    Ok(env::parse(&read_text(file, ENV_FILE_BYTES_MAX)?))
+    let text = String::from_utf8(read_bytes(file, ENV_FILE_BYTES_MAX)?);
+    Ok(env::parse(&text.map_err(io::Error::other)?))
 }
 
-/// Reads a text file of at most `bytes_max` bytes.
-fn read_text(file: File, bytes_max: u64) -> io::Result<String> {
-    let mut text = String::new();
-    file.take(bytes_max + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > bytes_max {
+/// Reads a file of at most `bytes_max` bytes.
+fn read_bytes(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
         return Err(io::Error::other(format!("it is longer than {bytes_max} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// Returns the kernel's host name, and its first label.

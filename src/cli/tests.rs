@@ -1,8 +1,9 @@
 //! The command line as a whole: arguments and environment in, a configuration or an error out.
 
 use super::*;
-use crate::config::{BotAudio, BuiltInBot, Host, Tls, Transport};
+use crate::config::{BotAudio, BuiltInBot, Host, Secret, Tls, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
+use crate::proto::http::cluster::ClusterKey;
 use crate::proto::options::env::Variables;
 
 /// Parses with these variables on a machine that has the address 192.0.2.5 and resolves `board`.
@@ -19,6 +20,7 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliComma
         names: vec!["Board".into(), "Board.lan.".into()],
         read: &|path| match path {
             "key" => Ok("0123456789abcdef\nsecond line\n".into()),
+            "cluster" => Ok("0123456789abcdef0123456789abcdef\n".into()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         },
         lookup_host: &|name| match name {
@@ -684,6 +686,30 @@ fn reads_the_api_key_from_one_place() {
     ] {
         let message = refused(&["--api-key", bad]);
         assert!(message.contains("16 to 512") && !message.contains(bad), "{message}");
+    }
+}
+
+/// D-22: a replica has a key of a file, and a name. No error contains the key.
+#[test]
+fn reads_the_cluster_key_from_a_file() {
+    let cluster = |arguments: &[&str]| config(arguments).cluster.expect("a key");
+    let unnamed = cluster(&["--cluster-key-file", "cluster"]);
+    let expected = ClusterKey::new(Secret::new("0123456789abcdef0123456789abcdef"));
+    assert_eq!((&unnamed.key, &unnamed.replica_name), (&expected, &None));
+    assert_eq!(unnamed.key_file, std::path::Path::new("cluster"));
+    let named = cluster(&["--cluster-key-file", "cluster", "--replica-name", "eu-1_b"]);
+    assert_eq!(named.replica_name.as_deref(), Some("eu-1_b"));
+    let variables = [("RUNNER_CLUSTER_KEY_FILE", "cluster"), ("RUNNER_REPLICA_NAME", "c")];
+    let by_variables = served(&[], &variables).0.cluster.expect("a key");
+    assert_eq!(by_variables.replica_name.as_deref(), Some("c"));
+    assert!(config(&[]).cluster.is_none());
+    let short = refused(&["--cluster-key-file", "key"]);
+    assert!(short.contains("32 to 512") && !short.contains("abcdef"), "{short}");
+    assert!(refused(&["--cluster-key-file", "absent"]).contains("reading absent"));
+    assert!(refused(&["--replica-name", "a"]).contains("--cluster-key-file"));
+    for bad in ["", "a.b", "a b", "\u{e9}", &"n".repeat(33)] {
+        let message = refused(&["--cluster-key-file", "cluster", "--replica-name", bad]);
+        assert!(message.contains("1 to 32 letters"), "{message}");
     }
 }
 

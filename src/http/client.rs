@@ -45,6 +45,15 @@ pub struct RestResponse {
     pub body: Bytes,
 }
 
+impl From<hyper::Response<Bytes>> for RestResponse {
+    fn from(response: hyper::Response<Bytes>) -> Self {
+        RestResponse {
+            status: response.status().as_u16(),
+            body: response.into_body(),
+        }
+    }
+}
+
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum RestError {
@@ -167,7 +176,8 @@ pub async fn upload(url: &str, upload: UploadBody, within: ResponseLimits) -> Re
     };
     let mut whole = pin!(async {
         let stream = open(&target, None).await?;
-        exchange(stream, message, &target.host, within.body_bytes_max).await
+        let response = exchange(stream, message, &target.host, within.body_bytes_max).await?;
+        Ok(RestResponse::from(response))
     });
     loop {
         let deadline = *lock(&moved) + within.timeout;
@@ -336,14 +346,47 @@ async fn send_trusting(
 ) -> Result<RestResponse, RestError> {
     let target = RequestUrl::of(&request.url)?;
     let message = message(request, &target)?;
+    exchange_within(trust, &target, message, within)
+        .await
+        .map(RestResponse::from)
+}
+
+/// Sends a request of any method, and returns the response with its head. `trust` replaces the
+/// system's root certificates.
+///
+/// # Errors
+/// As [`send`].
+#[cfg(feature = "acme")]
+pub async fn send_bytes(
+    method: hyper::Method,
+    url: &str,
+    content_type: Option<HeaderValue>,
+    body: Bytes,
+    trust: Option<TlsConnector>,
+) -> Result<hyper::Response<Bytes>, RestError> {
+    let target = RequestUrl::of(url)?;
+    let mut message = bare_message(method, &target)?;
+    if let Some(content_type) = content_type {
+        message.headers_mut().insert(CONTENT_TYPE, content_type);
+        *message.body_mut() = RequestBody::whole(body);
+    }
+    exchange_within(trust, &target, message, STANDARD).await
+}
+
+async fn exchange_within(
+    trust: Option<TlsConnector>,
+    target: &RequestUrl,
+    message: hyper::Request<RequestBody>,
+    within: ResponseLimits,
+) -> Result<hyper::Response<Bytes>, RestError> {
     let whole = async {
-        let stream = open(&target, trust).await?;
+        let stream = open(target, trust).await?;
         exchange(stream, message, &target.host, within.body_bytes_max).await
     };
     match timeout(within.timeout, whole).await {
         Ok(outcome) => outcome,
         Err(_) => Err(RestError::Timeout {
-            host: target.host,
+            host: target.host.clone(),
             within: within.timeout,
         }),
     }
@@ -421,7 +464,7 @@ async fn exchange(
     message: hyper::Request<RequestBody>,
     host: &str,
     bytes_max: usize,
-) -> Result<RestResponse, RestError> {
+) -> Result<hyper::Response<Bytes>, RestError> {
     let broken = |source: hyper::Error| match of_body(&source) {
         Some(error) => RestError::Body(error),
         None => RestError::Exchange {
@@ -444,10 +487,7 @@ async fn exchange(
                 bytes_max,
             },
         })?;
-        Ok(RestResponse {
-            status: head.status.as_u16(),
-            body: body.to_bytes(),
-        })
+        Ok(hyper::Response::from_parts(head, body.to_bytes()))
     };
     // The connection future moves the bytes. When it ends first, the response it has read is taken.
     let mut answer = pin!(answer);
@@ -494,7 +534,8 @@ fn trust_in(found: CertificateResult) -> Result<TlsConnector, RestError> {
     Ok(connector(roots))
 }
 
-fn connector(roots: RootCertStore) -> TlsConnector {
+/// Returns a TLS connector that trusts these authorities.
+pub(crate) fn connector(roots: RootCertStore) -> TlsConnector {
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has the cipher suites of TLS 1.2 and 1.3")

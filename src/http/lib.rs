@@ -2,7 +2,7 @@
 //! service.
 //!
 //! - Connections: [`server`] (accept loops, timeouts), [`permits`] (connection cap and eviction),
-//!   [`stream`] (TCP or TLS), [`tls`] (certificates from files or from `--tls auto`)
+//!   [`stream`] (TCP or TLS), [`tls`] (certificates from files, of `--tls auto` or `--tls acme`)
 //! - Requests: [`common`] (peer, body limits, replies), [`payload`] (response bodies)
 //! - Requests to other servers: [`client`]
 //! - The process: [`logging`], [`services`] (tasks whose loss ends the process), [`signal`],

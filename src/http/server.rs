@@ -187,6 +187,9 @@ pub trait HttpService: Send + Sync + 'static {
 
 /// Serves until shutdown, and until requests in progress are answered or their time is over.
 pub async fn serve<S: HttpService>(listeners: Listeners, service: Arc<S>, shutdown: Shutdown) {
+    if let Some(tls) = service.tls() {
+        tls.set_port(listeners.port());
+    }
     let permits = Permits::new(limits::HTTP_CONNECTIONS_MAX);
     let mut acceptors = JoinSet::new();
     for socket in listeners.sockets {

@@ -11,8 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use edge_runner_proto::time::RequestTime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+
+use crate::common::unix_time_s;
 
 /// The future of a task without a result.
 pub type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -30,6 +33,14 @@ pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> 
 /// Returns the time of tokio's clock, which tests can pause and advance.
 pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Returns the time of that clock, and the calendar's.
+pub fn request_time() -> RequestTime {
+    RequestTime {
+        now: now(),
+        unix_s: unix_time_s(),
+    }
 }
 
 /// A counter with a cap, for sessions and for other things that are capped. Clones share it.

@@ -7,6 +7,8 @@
 //! listens: files that are missing, not PEM, or do not match. A later failure keeps the old
 //! certificate. Source: RFC 8446; ALPN (RFC 7301) offers `http/1.1` alone.
 
+#[cfg_attr(not(feature = "acme"), path = "tls/acme/absent.rs")]
+pub mod acme;
 pub mod auto;
 pub mod pair;
 #[cfg(test)]
@@ -16,12 +18,14 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use log::{debug, error, info, warn};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
@@ -31,6 +35,7 @@ use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, Resolves
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, AlertDescription, ServerConfig};
 
+use self::acme::{AcmeTls, CertificateByName, VALIDATION_ALPN};
 use self::auto::{AutoTls, BoxError};
 use self::pair::{CertificatePair, TlsFileError};
 use crate::notify;
@@ -50,6 +55,9 @@ pub enum TlsError {
     File { path: PathBuf, source: TlsFileError },
     #[error("--tls: making a certificate: {0}")]
     Make(#[source] BoxError),
+    /// What `--tls acme` needs on this machine is missing.
+    #[error("--tls acme: {0}")]
+    Acme(#[source] BoxError),
 }
 
 /// TLS for the server's connections.
@@ -64,6 +72,11 @@ pub struct ServerTls {
 /// The source of certificates.
 enum CertificateSource {
     Auto(Box<AutoTls>),
+    /// A directory's for public names, and the runner's own for other names and addresses.
+    Acme {
+        acme: Arc<AcmeTls>,
+        own: Box<AutoTls>,
+    },
     Files {
         certificate: PathBuf,
         key: PathBuf,
@@ -81,15 +94,20 @@ impl ServerTls {
         let (source, first) = match &settings.tls {
             config::Tls::Off => return Ok(None),
             config::Tls::Auto => {
-                let (auto, first) =
-                    AutoTls::open(settings, provider.clone(), &addresses(), unix_time_s()).map_err(TlsError::Make)?;
-                info!(
-                    "HTTPS with certificates of the authority `{}`; devices trust them once they have installed {}, SHA-256 {}",
-                    auto.authority.certificate.subject,
-                    settings.ca_url,
-                    auto.authority.fingerprint()
-                );
-                (CertificateSource::Auto(Box::new(auto)), first)
+                let (auto, first) = open_own(settings, &provider)?;
+                (CertificateSource::Auto(auto), first)
+            }
+            config::Tls::Acme => {
+                let acme = AcmeTls::open(settings, provider.clone()).map_err(TlsError::Acme)?;
+                let public = &settings.acme.names;
+                let local = settings.host_names.iter().filter(|name| !public.contains(name));
+                let local = TlsSettings {
+                    host_names: local.cloned().collect(),
+                    ..settings.clone()
+                };
+                let (own, first) = open_own(&local, &provider)?;
+                let acme = Arc::new(acme);
+                (CertificateSource::Acme { acme, own }, first)
             }
             config::Tls::Files { certificate, key } => {
                 let pair = read_files(certificate, key, &provider)?;
@@ -104,7 +122,7 @@ impl ServerTls {
         };
         let current = Arc::new(CurrentCertificate::new(first));
         Ok(Some(Arc::new(ServerTls {
-            config: Arc::new(server_config(provider, current.clone())?),
+            config: Arc::new(server_config(provider, current.clone(), &source)?),
             current,
             source,
             authority_at: settings.ca_url.clone(),
@@ -118,12 +136,17 @@ impl ServerTls {
     /// Returns the error of a failed handshake.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<MaybeTlsStream> {
         let acceptor = TlsAcceptor::from(self.config.clone());
-        let stream = acceptor
+        let mut stream = acceptor
             .accept_with(tcp, |connection| {
                 connection.set_buffer_limit(Some(TLS_BUFFER_BYTES_MAX))
             })
             .await
             .inspect_err(|error| self.log_distrust(error))?;
+        if stream.get_ref().1.alpn_protocol() == Some(VALIDATION_ALPN) {
+            // The certificate was the answer.
+            let _ = stream.shutdown().await;
+            return Err(io::Error::other("it was a validation by the ACME directory"));
+        }
         Ok(MaybeTlsStream::Tls(Box::new(stream)))
     }
 
@@ -146,26 +169,38 @@ impl ServerTls {
     /// Returns the PEM certificate of the runner's authority; `None` when the certificate comes
     /// from files.
     pub fn authority(&self) -> Option<Bytes> {
-        match &self.source {
-            CertificateSource::Auto(auto) => Some(auto.authority.pem.clone()),
-            CertificateSource::Files { .. } => None,
+        self.source.own().map(|own| own.authority.pem.clone())
+    }
+
+    /// Tells the orders of `--tls acme` the port of HTTPS, which the log names.
+    pub fn set_port(&self, port: u16) {
+        if let CertificateSource::Acme { acme, .. } = &self.source {
+            acme.set_port(port);
+        }
+    }
+
+    /// Orders certificates of `--tls acme` when they are due. Never returns.
+    async fn order_certificates(tls: Option<Arc<Self>>) {
+        match tls.as_ref().map(|tls| &tls.source) {
+            Some(CertificateSource::Acme { acme, .. }) => acme.clone().run().await,
+            _ => std::future::pending().await,
         }
     }
 
     /// Renews the certificate if it is due.
     async fn renew_if_due(self: &Arc<Self>) {
-        let CertificateSource::Auto(auto) = &self.source else {
+        let Some(own) = self.source.own() else {
             return;
         };
         let (addresses, clock_s) = (addresses(), unix_time_s());
-        let Some(due) = auto.due(&addresses, clock_s) else {
+        let Some(due) = own.due(&addresses, clock_s) else {
             return;
         };
         debug!("another certificate is due: {due}");
         let tls = self.clone();
-        let renewed = tokio::task::spawn_blocking(move || match &tls.source {
-            CertificateSource::Auto(auto) => auto.renew(&addresses, clock_s).map(|next| tls.current.set(next)),
-            CertificateSource::Files { .. } => Ok(()),
+        let renewed = tokio::task::spawn_blocking(move || match tls.source.own() {
+            Some(own) => own.renew(&addresses, clock_s).map(|next| tls.current.set(next)),
+            None => Ok(()),
         });
         match renewed.await {
             Ok(Ok(())) => {}
@@ -179,6 +214,10 @@ impl ServerTls {
         let tls = self.clone();
         let read = tokio::task::spawn_blocking(move || match &tls.source {
             CertificateSource::Auto(_) => Ok(false),
+            CertificateSource::Acme { acme, .. } => {
+                acme.retry();
+                Ok(false)
+            }
             CertificateSource::Files {
                 certificate,
                 key,
@@ -229,12 +268,14 @@ impl CertificateWatcher {
         other: Option<Arc<dyn WatchedCertificate>>,
         mut shutdown: Shutdown,
     ) {
+        let mut orders = pin!(ServerTls::order_certificates(tls.clone()));
         let mut look = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
+                () = &mut orders => return,
                 received = async {
                     match &mut self.hangups {
                         Some(hangups) => hangups.recv().await,
@@ -313,14 +354,53 @@ impl ResolvesServerCert for CurrentCertificate {
     }
 }
 
-fn server_config(provider: Arc<CryptoProvider>, current: Arc<CurrentCertificate>) -> Result<ServerConfig, TlsError> {
+impl CertificateSource {
+    /// Returns the authority of the runner and its certificates.
+    fn own(&self) -> Option<&AutoTls> {
+        match self {
+            CertificateSource::Auto(own) | CertificateSource::Acme { own, .. } => Some(own),
+            CertificateSource::Files { .. } => None,
+        }
+    }
+}
+
+/// Opens the runner's own authority.
+fn open_own(
+    settings: &TlsSettings,
+    provider: &Arc<CryptoProvider>,
+) -> Result<(Box<AutoTls>, Arc<CertifiedKey>), TlsError> {
+    let (own, first) =
+        AutoTls::open(settings, provider.clone(), &addresses(), unix_time_s()).map_err(TlsError::Make)?;
+    info!(
+        "HTTPS with certificates of the authority `{}`; devices trust them once they have installed {}, SHA-256 {}",
+        own.authority.certificate.subject,
+        settings.ca_url,
+        own.authority.fingerprint()
+    );
+    Ok((Box::new(own), first))
+}
+
+fn server_config(
+    provider: Arc<CryptoProvider>,
+    current: Arc<CurrentCertificate>,
+    source: &CertificateSource,
+) -> Result<ServerConfig, TlsError> {
     let make = |error: rustls::Error| TlsError::Make(error.into());
+    let mut protocols = vec![b"http/1.1".to_vec()];
+    let resolver: Arc<dyn ResolvesServerCert> = match source {
+        CertificateSource::Acme { acme, .. } => {
+            protocols.push(VALIDATION_ALPN.to_vec());
+            let acme = acme.clone();
+            Arc::new(CertificateByName { own: current, acme })
+        }
+        _ => current,
+    };
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(make)?
         .with_no_client_auth()
-        .with_cert_resolver(current);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        .with_cert_resolver(resolver);
+    config.alpn_protocols = protocols;
     // Session state is kept by clients, in encrypted tickets.
     config.ticketer = ring::Ticketer::new().map_err(make)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});

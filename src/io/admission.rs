@@ -454,4 +454,29 @@ mod tests {
         drop((held, other, caller));
         admission.wait_empty().await;
     }
+
+    /// Connections over QUIC that named no session: a source has its share and then evicts its own,
+    /// but not before the grace period. At the cap of all, a source with fewer evicts at once.
+    #[tokio::test(start_paused = true)]
+    async fn connections_without_a_session_are_capped() {
+        let admission = Admission::new(SlotPool::new(1));
+        let connect = |requester| admission.connection(requester);
+        let mut held: Vec<SessionPermit> = (0..MOQ_UNBOUND_PER_SOURCE)
+            .map(|_| connect(A).expect("within the share"))
+            .collect();
+        assert_eq!(connect(A).err(), Some(AdmissionError::SourceShare));
+        pass(MOQ_UNBOUND_YIELD_AFTER).await;
+        held.push(connect(A).expect("the oldest gives way"));
+        assert!(is_evicted(&held[0]).await && !is_evicted(&held[1]).await);
+        drop(held.remove(0));
+        for host in 2..=4 {
+            held.extend((0..MOQ_UNBOUND_PER_SOURCE).map(|_| connect(from(host)).expect("within the share")));
+        }
+        assert_eq!((held.len(), admission.unbound()), (MOQ_UNBOUND_MAX, MOQ_UNBOUND_MAX));
+        let honest = connect(from(5)).expect("the oldest of a source with more gives way");
+        assert!(is_evicted(&held[0]).await && !is_evicted(&honest).await);
+        assert_eq!(admission.unbound(), MOQ_UNBOUND_MAX + 1, "the evicted one is closing");
+        drop((held, honest));
+        assert_eq!(admission.unbound(), 0);
+    }
 }

@@ -20,6 +20,8 @@ mod remote;
 mod tests;
 #[cfg_attr(not(feature = "webrtc"), path = "doctor/udp_port/absent.rs")]
 mod udp_port;
+#[cfg_attr(not(feature = "mediaroom"), path = "doctor/worker/absent.rs")]
+mod worker;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -45,10 +47,12 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         ice_servers,
         providers,
         rooms,
+        worker,
         messaging,
         service,
         tools,
         program,
+        cluster,
     ) = tokio::join!(
         within("ports", ports::examine(&config)),
         within("machine", on_machine),
@@ -59,10 +63,12 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("ice servers", ice_servers::examine(&config)),
         within("telephony", remote::providers(&config)),
         within("rooms", remote::rooms(&config)),
+        within("worker", worker::examine(&config)),
         within("messaging", remote::messaging(&config)),
         within("realtime", assistant::examine(&config)),
         within("tools", assistant::tools(&config)),
         within("bot", blocking(&config, machine::program)),
+        within("cluster", blocking(&config, machine::cluster)),
     );
     let https = if_built(Feature::Tls, https);
     let ice_servers = if_built(Feature::WebRtc, ice_servers);
@@ -80,10 +86,12 @@ pub async fn examine(config: Arc<Config>) -> Findings {
             ice_servers,
             providers,
             rooms,
+            worker,
             messaging,
             service,
             tools,
             program,
+            cluster,
         ]
         .concat(),
     )

@@ -1,7 +1,8 @@
 //! The drain (`--drain`): after the first signal, live sessions continue and no new one begins.
 //!
 //! In: the time limit, the sessions, and further signals. Out: why it ended, and INFO lines with
-//! the number of remaining sessions. Without sessions or `--drain` it ends at once.
+//! the number of remaining sessions. Without sessions, or sockets that may become one, it ends at
+//! once.
 
 use std::fmt;
 use std::future::Future;
@@ -34,11 +35,12 @@ impl fmt::Display for DrainEnd {
     }
 }
 
-/// Waits until no session and no hang-up is left, the time is up, or a further signal arrives.
+/// Waits until `empty` completes, the time is up, or a further signal arrives. `live` is counted
+/// for the log.
 pub async fn drain(
     time: Duration,
     live: &SlotPool,
-    hang_ups: &SlotPool,
+    empty: impl Future<Output = ()>,
     again: impl Future<Output = &'static str>,
 ) -> DrainEnd {
     let mut reported = live.count();
@@ -47,10 +49,7 @@ pub async fn drain(
         time.as_secs(),
         SessionCount(reported)
     );
-    let mut empty = pin!(async {
-        live.wait_empty().await;
-        hang_ups.wait_empty().await;
-    });
+    let mut empty = pin!(empty);
     let mut again = pin!(again);
     let mut time_up = pin!(sleep(time));
     let mut report = interval_at(Instant::now() + DRAIN_REPORT, DRAIN_REPORT);
@@ -87,7 +86,11 @@ mod tests {
         again: impl Future<Output = &'static str>,
     ) -> (DrainEnd, Duration) {
         let start = Instant::now();
-        let over = drain(time, live, hang_ups, again).await;
+        let empty = async {
+            live.wait_empty().await;
+            hang_ups.wait_empty().await;
+        };
+        let over = drain(time, live, empty, again).await;
         (over, start.elapsed())
     }
 

@@ -10,7 +10,7 @@ pub mod error;
 pub mod probe;
 mod relay;
 mod stun;
-mod turn_connection;
+pub(in crate::io) mod turn_connection;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -209,7 +209,10 @@ fn describe_addresses(status: &ServerStatus) -> String {
 
 /// Looks up the addresses of a server, IPv4 first: most relays relay it, and IPv6 paths fail more
 /// often.
-async fn resolve(server: &GatherServer, serves: impl Fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, GatherError> {
+pub(in crate::io) async fn resolve(
+    server: &GatherServer,
+    serves: impl Fn(IpAddr) -> bool,
+) -> Result<Vec<SocketAddr>, GatherError> {
     let host = server.host.clone();
     let looked_up = timeout(GATHER_RESOLVE, lookup_host((server.host.as_str(), server.port))).await;
     let found = match looked_up {

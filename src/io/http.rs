@@ -11,7 +11,10 @@ pub mod custom_routes;
 #[cfg(feature = "videoroom")]
 mod daily;
 mod error;
+#[cfg(feature = "page")]
+pub mod folder;
 mod lease;
+mod live;
 #[cfg(feature = "mediaroom")]
 mod livekit;
 #[cfg(feature = "moq")]
@@ -19,7 +22,7 @@ mod moq;
 #[cfg(feature = "webrtc")]
 mod offer;
 #[cfg(feature = "page")]
-mod page;
+pub mod page;
 mod refusal_log;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 mod socket;
@@ -51,24 +54,34 @@ use crate::bot::SessionId;
 use crate::config::Config;
 use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
+#[cfg(feature = "mediaroom")]
+use crate::io::livekit::worker::WorkerHandle;
 use crate::io::metrics;
 use crate::io::moq::Moq;
 #[cfg(feature = "moq")]
 use crate::io::moq::arrivals::ConnectionRules;
 use crate::io::server::{ConnState, HttpService};
 use crate::io::sessions::Sessions;
+#[cfg(feature = "mediaroom")]
+use crate::io::tasks::SlotPool;
+use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
 use crate::io::webrtc::WebRtc;
 use crate::limits::PROCESS_BODY_BYTES_MAX;
+#[cfg(feature = "mediaroom")]
+use crate::limits::WATCHES_MAX;
 use crate::proto::daily::recent_calls::RecentCalls;
 use crate::proto::http::access::AccessPolicy;
+#[cfg(feature = "page")]
+use crate::proto::http::folder::FolderUse;
 use crate::proto::http::host;
 #[cfg(feature = "moq")]
 use crate::proto::http::origin::AllowedOrigins;
 use crate::proto::http::origin::{self, CorsDecision};
-use crate::proto::http::registry::{self, SessionRegistry};
+use crate::proto::http::registry;
 use crate::proto::http::route::{self, Route};
-use crate::proto::http::start::{self, RequestBase, StartPlan, StatusReplies};
+use crate::proto::http::start::{self, RequestBase, StartPlan, StatusReplies, WorkerMember};
+use crate::proto::http::started::{CreateError, StartedSessions};
 use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
 use crate::proto::metrics::{check_access, is_forwarding};
 use crate::proto::server::admission::{PendingKind, Requester};
@@ -92,9 +105,15 @@ pub struct RunnerApp {
     webrtc: Option<WebRtc>,
     /// `None` unless `-t moq` is given.
     moq: Option<Moq>,
+    /// `None` without `--register`.
+    #[cfg(feature = "mediaroom")]
+    worker: Option<WorkerHandle>,
+    /// Lost bots that are looked for.
+    #[cfg(feature = "mediaroom")]
+    watches: SlotPool,
     access: AccessPolicy,
     status: StatusReplies,
-    table: Arc<Mutex<SessionRegistry>>,
+    table: Arc<Mutex<StartedSessions>>,
     /// Tokens of WebSockets and of Media over QUIC.
     tokens: Arc<Mutex<SocketTokens>>,
     /// Dial-in calls that have a bot.
@@ -120,11 +139,16 @@ impl RunnerApp {
         routes: custom_routes::CustomRoutes,
     ) -> Self {
         let config = sessions.config().clone();
+        let key = config.cluster.as_ref().map(|cluster| &cluster.key);
+        let tokens = match (key, sessions.replica()) {
+            (Some(key), Some(replica)) => SocketTokens::of_replica(key, replica.process()),
+            _ => SocketTokens::new(random(), Instant::now()),
+        };
         RunnerApp {
             access: AccessPolicy::new(&config, random()),
-            status: StatusReplies::new(&config),
-            table: Arc::default(),
-            tokens: Arc::new(Mutex::new(SocketTokens::new(random(), Instant::now()))),
+            status: StatusReplies::new(&config, sessions.replica()),
+            table: Arc::new(Mutex::new(StartedSessions::new(key))),
+            tokens: Arc::new(Mutex::new(tokens)),
             calls: Mutex::default(),
             #[cfg(feature = "messaging")]
             messaging: crate::io::whatsapp::WhatsAppCalls::default(),
@@ -136,6 +160,10 @@ impl RunnerApp {
             sessions,
             webrtc,
             moq: None,
+            #[cfg(feature = "mediaroom")]
+            worker: None,
+            #[cfg(feature = "mediaroom")]
+            watches: SlotPool::new(WATCHES_MAX),
             config,
         }
     }
@@ -144,6 +172,12 @@ impl RunnerApp {
     #[cfg(feature = "moq")]
     pub fn with_moq(self, moq: Option<Moq>) -> Self {
         RunnerApp { moq, ..self }
+    }
+
+    /// Serves the state of the worker, too.
+    #[cfg(feature = "mediaroom")]
+    pub fn with_worker(self, worker: Option<WorkerHandle>) -> Self {
+        RunnerApp { worker, ..self }
     }
 
     /// Returns the rules for connections of Media over QUIC: those of WebSockets.
@@ -175,6 +209,20 @@ impl RunnerApp {
             true => Err(HttpError::Offer(OfferError::Stopping)),
             false => Ok(()),
         }
+    }
+
+    /// Returns the state of the worker; `None` without `--register`.
+    fn worker_member(&self) -> Option<WorkerMember> {
+        #[cfg(feature = "mediaroom")]
+        if let Some(worker) = &self.worker {
+            let report = worker.report();
+            return Some(WorkerMember {
+                is_ready: report.is_ready(),
+                word: report.word(),
+                json: report.status_json(),
+            });
+        }
+        None
     }
 
     /// Admits a session.
@@ -222,15 +270,21 @@ impl HttpService for RunnerApp {
         &self,
         request: Request<Incoming>,
         peer: PeerInfo,
-        _doing: &Arc<ConnState>,
+        conn_state: &Arc<ConnState>,
         upgrade_slot: &UpgradeSlot,
     ) -> Reply {
-        answer(self, request, peer, upgrade_slot).await
+        answer(self, request, peer, conn_state, upgrade_slot).await
     }
 }
 
 /// Answers one request.
-async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, upgrade_slot: &UpgradeSlot) -> Reply {
+async fn answer(
+    app: &RunnerApp,
+    request: Request<Incoming>,
+    peer: PeerInfo,
+    conn_state: &Arc<ConnState>,
+    upgrade_slot: &UpgradeSlot,
+) -> Reply {
     let (head, body) = request.into_parts();
     let peer = PeerInfo {
         source: app.client(&head.headers, peer),
@@ -247,7 +301,7 @@ async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, upg
         Ok(None) => match route {
             Ok(route) => {
                 is_call = matches!(&route, Route::Whip(request) if request.is_call());
-                dispatch(app, route, &head, body, peer, upgrade_slot).await
+                dispatch(app, route, &head, body, peer, (conn_state, upgrade_slot)).await
             }
             Err(refusal) => custom_routes::answer(app, refusal, &head, body, peer).await,
         },
@@ -277,20 +331,27 @@ async fn dispatch(
     head: &Parts,
     body: Incoming,
     peer: PeerInfo,
-    _becomes: &UpgradeSlot,
+    (_conn_state, _becomes): (&Arc<ConnState>, &UpgradeSlot),
 ) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     if let Some(absent) = route.feature().and_then(Feature::missing) {
         return Err(HttpError::MissingFeature(absent));
     }
-    let is_session = |id: &str| lock(&app.table).contains(id, Instant::now());
+    let is_session = |id: &str| lock(&app.table).may_restart(id, request_time());
     let authorized = app.access.authorize(&route, authorizations(headers), is_session);
     authorized.map_err(HttpError::Key)?;
     match route {
         Route::Status => {
-            let status = app.status.reply(app.sessions.count(), app.sessions.is_closed());
-            Ok(json_reply(StatusCode::OK, status))
+            let is_draining = app.sessions.is_closed();
+            let worker = app.worker_member();
+            let status = app.status.reply(app.sessions.count(), is_draining, worker.as_ref());
+            let code = StatusCode::from_u16(app.status.code(is_draining)).unwrap_or(StatusCode::OK);
+            Ok(json_reply(code, status))
         }
+        #[cfg(feature = "mediaroom")]
+        Route::Worker => livekit::worker(app),
+        #[cfg(feature = "mediaroom")]
+        Route::RoomEvents => livekit::handle_webhook(app, head, body, peer).await,
         Route::Robots => Ok(robots()),
         Route::Start => {
             let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
@@ -301,10 +362,20 @@ async fn dispatch(
         Route::Methods(allowed) => Ok(methods(allowed)),
         Route::CaCertificate => authority(app),
         Route::Metrics => metrics_reply(app, headers, peer),
+        Route::Sessions => live::list(app, headers, peer),
+        Route::EndSession(id) => live::end(app, &id, headers, peer),
         #[cfg(feature = "page")]
         Route::PageRedirect => Ok(page::to_page()),
         #[cfg(feature = "page")]
+        Route::Download(name) => match &app.config.downloads_dir {
+            Some(folder) => folder::serve(folder, &name, FolderUse::Downloads, headers, _conn_state).await,
+            None => Err(HttpError::Route(route::RouteError::NotFound)),
+        },
+        #[cfg(feature = "page")]
         Route::Page(name) => {
+            if let Some(folder) = &app.config.page_dir {
+                return folder::serve(folder, &name, FolderUse::Page, headers, _conn_state).await;
+            }
             let source = app.moq.as_ref().map(Moq::page_source);
             page::file(&name, headers, source.as_deref()).ok_or(HttpError::Route(route::RouteError::NotFound))
         }
@@ -376,7 +447,7 @@ async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerI
         #[cfg(feature = "videoroom")]
         StartPlan::Videoroom { room, body } => daily::start(app, room, body, peer).await?,
         #[cfg(feature = "mediaroom")]
-        StartPlan::Mediaroom { body } => livekit::start(app, body, peer)?,
+        StartPlan::Mediaroom { body } => livekit::start(app, body, peer).await?,
         #[cfg(feature = "moq")]
         StartPlan::Moq { namespace, body } => moq::start(app, namespace, body, base, peer).await?,
         // A plan only uses transports of this build.
@@ -392,13 +463,13 @@ fn check_program_body(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
     fits.then_some(()).ok_or(HttpError::BodyTooLargeForProgram)
 }
 
-/// Registers a body for a later connection, under a new session id.
-fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<SessionId, HttpError> {
-    let id = new_session_id();
-    lock(&app.table)
-        .register(id.clone(), body, peer.requester(), Instant::now())
-        .map_err(HttpError::Full)?;
-    Ok(id)
+/// Registers a body for a later connection, and returns the session id for the client.
+fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<Arc<str>, HttpError> {
+    let created = lock(&app.table).create(random(), body, peer.requester(), request_time());
+    created.map_err(|refused| match refused {
+        CreateError::Full(full) => HttpError::Full(full),
+        CreateError::TooLong(too_long) => HttpError::BodyTooLargeForId(too_long),
+    })
 }
 
 /// Makes a WebSocket token, if one is required. The token of a registered session contains its id.
@@ -410,22 +481,29 @@ fn mint_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_aut
     }
     let id = session.map_or_else(new_session_id, SessionId::from);
     let issuer = if is_authorised { Issuer::ApiKey } else { Issuer::Anyone };
-    Some(lock(&app.tokens).mint(family, &id, issuer, Instant::now()))
+    Some(lock(&app.tokens).mint(family, &id, issuer, request_time()))
 }
 
-/// Answers with the metrics, if the client may read them.
-fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, HttpError> {
+/// Checks whether a client may read the metrics.
+fn check_metrics_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
     let on_this_machine = peer.ip().to_canonical().is_loopback();
     // A proxy may add no header, but the name it is reached by is not `localhost`.
     let named_otherwise = headers
         .get(header::HOST)
         .is_some_and(|host| !host::is_loopback(host.as_bytes()));
     let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
-    check_access(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)?;
+    check_access(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)
+}
+
+/// Answers with the metrics, if the client may read them.
+fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, HttpError> {
+    check_metrics_access(app, headers, peer)?;
     let mut reply = Reply::new(whole(metrics::text(
         &app.sessions,
         app.webrtc.as_ref(),
         app.moq.as_ref(),
+        #[cfg(feature = "mediaroom")]
+        app.worker.as_ref(),
     )));
     let put = reply.headers_mut();
     put.insert(header::CONTENT_TYPE, METRICS_TYPE);

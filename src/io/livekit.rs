@@ -1,9 +1,15 @@
-//! The transport of a session in a LiveKit room: the signalling WebSocket and two UDP ports.
+//! The transport of a session in a LiveKit room: the signalling WebSocket, two UDP ports, and TCP
+//! connections and relays where UDP is blocked.
 //!
 //! In: messages of the server and datagrams. Out: the commands of [`RoomSession`]. Nothing is
 //! opened before the bot takes its media. The ports stay open until the end.
 
 pub mod dial;
+pub mod job;
+mod paths;
+#[cfg_attr(not(feature = "turn"), path = "livekit/relay/absent.rs")]
+mod relay;
+pub mod worker;
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,22 +28,29 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 use crate::bot::{Kind, MediaroomArguments};
-use crate::config::{Config, Transport};
+use crate::config::{Config, Secret, Transport};
 use crate::io::addresses::own_addresses;
 use crate::io::admission::SessionPermit;
-use crate::io::session::{self, CloseOutcome, SessionIo, SessionTask};
+use crate::io::session::{self, BotRestart, CloseOutcome, SessionIo, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
-use crate::io::tasks;
 use crate::io::udp::{Datagram, SessionInbox, UdpPort};
 use crate::io::webrtc::seeding;
 use crate::io::websocket_client::ClientSocket;
+use crate::io::{rest, tasks};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::counts::Count;
+use crate::proto::job::Job;
 use crate::proto::livekit::connection_details::ConnectionDetails;
-use crate::proto::livekit::session::{DialRequest, LocalAddresses, RoomCommand, RoomSession, RoomSetup};
+use crate::proto::livekit::room_service::RoomService;
+use crate::proto::livekit::session::{DialRequest, JobRules, LocalAddresses, RoomCommand, RoomSession, RoomSetup};
+use crate::proto::livekit::socket_base;
 use crate::proto::livekit::wire::SignalTarget;
+use crate::proto::telephony::hangup::HangUpApi;
 use crate::proto::webrtc::connection::{ConnectionContext, Transmit};
+use crate::proto::webrtc::packet_router::RemotePath;
 use dial::{DialError, dial};
+use job::{JobLink, JobOrder};
+use paths::{PathInput, RoomPaths};
 
 /// Begins a session in a room. Its bot starts at once.
 pub fn begin(
@@ -47,35 +60,85 @@ pub fn begin(
     start: SessionStart,
     details: ConnectionDetails,
 ) {
+    let other_urls = sessions.config().mediaroom.other_urls.iter();
+    let room = RoomEntry {
+        room_name: details.room_name,
+        url: details.url,
+        other_urls: other_urls.map(|url| socket_base(url)).collect(),
+        token: details.bot_token,
+        agent_name: details.agent_name,
+        service: details.service,
+        job: None,
+    };
+    begin_in(sessions, permit, common, start, room);
+}
+
+/// What the bot of a session enters.
+struct RoomEntry {
+    room_name: String,
+    url: String,
+    other_urls: Vec<String>,
+    token: Secret,
+    /// The name of the agent that front-ends are shown.
+    agent_name: String,
+    /// The API of the server, where a credential allows its use.
+    service: Option<RoomService>,
+    /// The job, its rules, and the link to the worker that has it.
+    job: Option<(Arc<Job>, JobRules, JobLink)>,
+}
+
+/// Begins a session in a room, with or without a job.
+fn begin_in(
+    sessions: Sessions,
+    permit: SessionPermit,
+    common: Arc<ConnectionContext>,
+    start: SessionStart,
+    room: RoomEntry,
+) {
     let id = start.session_id.clone();
+    let (job, rules, link) = match room.job {
+        Some((job, rules, link)) => (Some(job), Some(rules), Some(link)),
+        None => (None, None, None),
+    };
     let setup = RoomSetup {
         common,
-        url: details.url.clone(),
-        token: details.bot_token.clone(),
+        url: room.url.clone(),
+        other_urls: room.other_urls,
+        token: room.token.clone(),
+        agent_name: room.agent_name,
+        service: room.service.clone(),
         unix: SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default(),
+        job: rules,
     };
     let session = Box::new(RoomSession::new(setup, tasks::now()));
     let carrier = RoomTransport {
         socket: SignalSocket::Closed,
         ports: None,
+        paths: RoomPaths::default(),
         config: sessions.config().clone(),
+        job: link,
     };
     let mut task = SessionTask::new(sessions.clone(), permit, start.lease);
+    let make_arguments = move |slot| {
+        let arguments = MediaroomArguments::new(room.room_name, room.url, room.token, room.service, slot);
+        Kind::Mediaroom(arguments.with_job(job))
+    };
+    if carrier.job.is_some() {
+        task.allow_restart(BotRestart {
+            session_id: id.clone(),
+            body: start.body.clone(),
+            frames_max: AUDIO_IN_FRAMES_MAX,
+            make_arguments: Box::new(make_arguments.clone()),
+        });
+    }
     task.start_bot(
         id.clone(),
         start.body,
         Transport::Mediaroom,
         AUDIO_IN_FRAMES_MAX,
-        |slot| {
-            Kind::Mediaroom(MediaroomArguments::new(
-                details.room_name,
-                details.url,
-                details.bot_token,
-                slot,
-            ))
-        },
+        make_arguments,
     );
     session::spawn(
         &sessions,
@@ -90,7 +153,11 @@ struct RoomTransport {
     socket: SignalSocket,
     /// The ports of the publisher and the subscriber connection. The first dial opens them.
     ports: Option<[MediaPort; 2]>,
+    /// The other ways to the server.
+    paths: RoomPaths,
     config: Arc<Config>,
+    /// The link to the worker, in the session of a job.
+    job: Option<JobLink>,
 }
 
 /// The WebSocket of the signalling connection.
@@ -135,6 +202,8 @@ impl Drop for MediaPort {
 enum RoomInput {
     Socket(SocketEvent),
     Datagram(SignalTarget, Datagram),
+    Path(PathInput),
+    Job(JobOrder),
 }
 
 impl SessionIo for RoomTransport {
@@ -142,7 +211,13 @@ impl SessionIo for RoomTransport {
     type Input = RoomInput;
 
     async fn recv(&mut self) -> RoomInput {
-        let RoomTransport { socket, ports, .. } = self;
+        let RoomTransport {
+            socket,
+            ports,
+            paths,
+            job,
+            ..
+        } = self;
         let [publisher, subscriber] = match ports {
             Some([publisher, subscriber]) => [Some(&mut publisher.inbox), Some(&mut subscriber.inbox)],
             None => [None, None],
@@ -151,13 +226,18 @@ impl SessionIo for RoomTransport {
             event = poll_fn(|cx| poll_socket(socket, cx)) => RoomInput::Socket(event),
             datagram = recv_from(publisher) => RoomInput::Datagram(SignalTarget::Publisher, datagram),
             datagram = recv_from(subscriber) => RoomInput::Datagram(SignalTarget::Subscriber, datagram),
+            input = paths.recv() => RoomInput::Path(input),
+            order = job::recv_from(job.as_mut()) => RoomInput::Job(order),
         }
     }
 
     fn deliver(&mut self, input: RoomInput, session: &mut RoomSession, task: &mut SessionTask) {
         match input {
             RoomInput::Socket(event) => self.handle_socket_event(event, session),
-            RoomInput::Datagram(target, datagram) => {
+            RoomInput::Job(JobOrder::Terminate) => session.handle_job_terminated(tasks::now()),
+            RoomInput::Job(JobOrder::Reported) => session.handle_job_reported(tasks::now()),
+            RoomInput::Path(PathInput::Event(id, event)) => session.handle_path(id, event, tasks::now()),
+            RoomInput::Datagram(target, datagram) | RoomInput::Path(PathInput::Datagram(target, datagram)) => {
                 task.counts.add(Count::PacketsIn, 1);
                 task.counts.add(Count::BytesIn, datagram.contents.len() as u64);
                 session.handle_packet(target, &datagram.packet(), datagram.arrived);
@@ -184,20 +264,29 @@ impl SessionIo for RoomTransport {
                 let reason = "".into();
                 self.send(Frame::Close(Some(CloseFrame { code, reason })), session, cx);
             }
-            RoomCommand::Listen(target, ufrag) => {
+            RoomCommand::Listen(target, ufrag, used) => {
                 if let Some(ports) = &mut self.ports {
-                    ports[target as usize].inbox.listen(ufrag);
+                    ports[target as usize].inbox.rename(ufrag, used.map(RemotePath::from));
                 }
             }
+            RoomCommand::OpenPath(target, id, request) => self.paths.open(target, id, request),
+            RoomCommand::ClosePath(id) => self.paths.close(id),
+            RoomCommand::ClosePaths => self.paths.close_all(),
             RoomCommand::Transmit(target, transmit) => self.transmit(target, transmit, task),
+            RoomCommand::Job(news) => {
+                if let Some(job) = &mut self.job {
+                    job.tell(news);
+                }
+            }
         }
     }
 
-    fn close(self, _session: &RoomSession, _task: &SessionTask) -> CloseOutcome {
+    fn close(self, session: &RoomSession, _task: &SessionTask) -> CloseOutcome {
         let unrouted = self.ports.iter().flatten().map(MediaPort::dropped).sum::<u64>();
+        let request = session.hang_up_request(tasks::now());
         CloseOutcome {
+            hang_up: request.map(|request| Box::pin(rest::hang_up(HangUpApi::Room, request)) as _),
             log_suffix: format!(", {unrouted} datagrams of no connection"),
-            ..CloseOutcome::default()
         }
     }
 }
@@ -326,8 +415,10 @@ impl RoomTransport {
         task.counts.add(Count::PacketsOut, 1);
         let (over, source, destination) = (transmit.over, transmit.source, transmit.destination);
         let finds_peer = transmit.is_check() || transmit.is_answer();
-        let contents = transmit.contents();
-        task.counts.add(Count::BytesOut, contents.len() as u64);
+        task.counts.add(Count::BytesOut, transmit.contents().len() as u64);
+        if self.paths.send(target, &mut transmit) {
+            return;
+        }
         let Some(ports) = &self.ports else {
             return;
         };
@@ -337,6 +428,6 @@ impl RoomTransport {
         if finds_peer {
             inbox.expect(path);
         }
-        inbox.port().send(over, source, destination, contents);
+        inbox.port().send(over, source, destination, transmit.contents());
     }
 }

@@ -5,6 +5,8 @@
 
 use tokio::runtime::Handle;
 
+#[cfg(feature = "mediaroom")]
+use crate::io::livekit::worker::WorkerHandle;
 use crate::io::moq::Moq;
 use crate::io::procfs;
 use crate::io::sessions::Sessions;
@@ -12,7 +14,12 @@ use crate::io::webrtc::WebRtc;
 use crate::proto::metrics::MetricsSnapshot;
 
 /// Returns the text in Prometheus' format. Call it within the runtime.
-pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>, moq: Option<&Moq>) -> String {
+pub fn text(
+    sessions: &Sessions,
+    webrtc: Option<&WebRtc>,
+    moq: Option<&Moq>,
+    #[cfg(feature = "mediaroom")] worker: Option<&WorkerHandle>,
+) -> String {
     let stalls = sessions.watchdog().stalls();
     let mut snapshot = MetricsSnapshot {
         process: procfs::process(),
@@ -23,6 +30,10 @@ pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>, moq: Option<&Moq>) -> 
     };
     if let Some(moq) = moq {
         moq.add_to(&mut snapshot);
+    }
+    #[cfg(feature = "mediaroom")]
+    {
+        snapshot.worker = worker.map(WorkerHandle::report);
     }
     sessions.metrics().render(&snapshot)
 }

@@ -39,6 +39,8 @@ pub mod serving;
 #[cfg(any(feature = "webrtc", feature = "telephony", feature = "websocket"))]
 pub mod session;
 pub mod sessions;
+#[cfg(feature = "setup")]
+pub mod setup;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod socket;
 #[cfg(feature = "webrtc")]
@@ -51,6 +53,7 @@ pub mod websocket_client;
 pub mod whatsapp;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +81,13 @@ pub enum RunError {
     /// The functions of `--tools` cannot be used.
     #[error("functions of `{name}` (--tools): {why}")]
     Tools { name: String, why: String },
+    /// A folder whose files are served cannot be read.
+    #[error("{option} {}: {source}; it takes a folder that the runner may read", path.display())]
+    Folder {
+        option: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
     #[error(transparent)]
     Bind(BindError),
     /// The UDP port of the sessions could not be bound.

@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use self::arrivals::{Arrivals, ConnectionRules, WaitingRegistry, WaitingSession};
-use self::certificate::{ServedCertificate, hash_of_file};
+use self::certificate::{ServedCertificate, hash_of_file, warn_of_relay_file};
 use self::dial::Dialer;
 use self::port::MoqPort;
 use self::session_io::{ConnectionSource, MoqIo};
@@ -116,6 +116,9 @@ impl Moq {
                 let (dialer, reader) =
                     Dialer::start(url.clone(), *bind, *is_insecure, services).map_err(bound(bind.unwrap_or(any)))?;
                 let certificate = certificate.clone();
+                if let Some(path) = &certificate {
+                    warn_of_relay_file(path);
+                }
                 (dialer.port().clone(), reader, MoqRole::Dial { dialer, certificate })
             }
         };

@@ -7,6 +7,8 @@
 //! The program runs until it exits, closes its media, or the session is over. Then its group gets
 //! SIGTERM, and SIGKILL after a grace period ([`program`]).
 
+#[cfg_attr(not(feature = "telephony"), path = "process/call_control/absent.rs")]
+mod call_control;
 pub mod listener;
 pub mod output_log;
 pub mod pcm;
@@ -32,6 +34,7 @@ use crate::limits::{
 };
 use crate::proto::process;
 use crate::rtvi::Rtvi;
+use call_control::CallControl;
 use edge_runner_http::search_path::files_in_path;
 use listener::MediaListener;
 use pcm::{ClosingPipes, Pipes};
@@ -152,10 +155,11 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
         .transpose()
         .map_err(ProgramError::Listener)?;
     let arguments = arguments(&args, listener.as_ref())?;
+    let control = CallControl::of(&args);
     let (mut program, _) = start(&spec, &arguments, &args)?;
     let media = media
         .zip(listener)
-        .map(|(media, listener)| |exited| protobuf::run(media, listener, exited));
+        .map(|(media, listener)| |exited| protobuf::run(media, listener, control, exited));
     let exited = Notify::new();
     let result = supervise(&mut program, media, args.shutdown, &exited).await;
     program.flush_output().await;
@@ -226,6 +230,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
             room_name: &room.room_name,
             url: &room.url,
             token: &room.token,
+            job: room.job.as_deref(),
         },
         Kind::Moq(moq) => process::KindArguments::Moq {
             relay_url: &moq.relay_url,

@@ -8,26 +8,26 @@ pub use edge_runner_http::client::*;
 
 use crate::limits::HANG_UP_PAUSES;
 use crate::proto::server::rest::RestRequest;
-use crate::proto::telephony::Provider;
-use crate::proto::telephony::hangup::{HangUpAttempts, HangUpStep};
+use crate::proto::telephony::hangup::{HangUpApi, HangUpAttempts, HangUpStep};
 
 /// Hangs up a call: up to three attempts and one log line. Takes little more than half a minute.
 ///
 /// Called once per session, when it ended on this side; a second call would be harmless.
-pub async fn hang_up(provider: &'static Provider, request: RestRequest) {
-    let name = provider.wire_name();
-    match try_to_hang_up(provider, &request, &HANG_UP_PAUSES).await {
+pub async fn hang_up(api: impl Into<HangUpApi>, request: RestRequest) {
+    let api = api.into();
+    let name = api.name();
+    match try_to_hang_up(api, &request, &HANG_UP_PAUSES).await {
         Ok(how) => log::info!("{name}: {how}"),
         Err(why) => log::warn!("{name}: the call was not hung up: {why}"),
     }
 }
 
 async fn try_to_hang_up(
-    provider: &'static Provider,
+    api: HangUpApi,
     request: &RestRequest,
     pauses: &'static [Duration],
 ) -> Result<&'static str, String> {
-    let mut hang_up = HangUpAttempts::new(provider, pauses);
+    let mut hang_up = HangUpAttempts::new(api, pauses);
     loop {
         let next = match send(request).await {
             Ok(answer) => hang_up.handle_answer(answer.status, &answer.body),

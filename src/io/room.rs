@@ -43,6 +43,8 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
         _ => None,
     };
     let mut shutdown = sessions.shutdown().clone();
+    let transport = matches!(kind, Kind::Videoroom(_)).then_some(Transport::Videoroom);
+    let listed = sessions.list(start.session_id.clone(), transport);
     let mut bot = sessions.begin(start.session_id, start.body, kind);
     let (outcome, reason) = tokio::select! {
         outcome = bot.ended() => {
@@ -54,6 +56,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
             (outcome, reason)
         }
         () = shutdown.wait() => (bot.finish(sessions.shutdown()).await, LeaveReason::Shutdown),
+        () = listed.ended_by_operator() => (bot.finish(sessions.shutdown()).await, LeaveReason::Operator),
     };
     if let Some(share) = share {
         share.end(&Counts::default(), reason);

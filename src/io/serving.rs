@@ -19,6 +19,8 @@ use crate::bot::{Bot, Shutdown, ShutdownTrigger};
 use crate::config::{Config, ListenAddresses};
 use crate::io::http::RunnerApp;
 use crate::io::http::custom_routes::CustomRoutes;
+#[cfg(feature = "mediaroom")]
+use crate::io::livekit::worker::{self, WorkerHandle};
 use crate::io::moq::Moq;
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
@@ -52,6 +54,8 @@ pub struct RunnerStatus {
     sessions: Sessions,
     webrtc: Option<WebRtc>,
     moq: Option<Moq>,
+    #[cfg(feature = "mediaroom")]
+    worker: Option<WorkerHandle>,
     runtime: Handle,
 }
 
@@ -64,7 +68,13 @@ impl RunnerStatus {
     /// Returns the text of `/metrics`.
     pub fn metrics(&self) -> String {
         let _inside = self.runtime.enter();
-        metrics::text(&self.sessions, self.webrtc.as_ref(), self.moq.as_ref())
+        metrics::text(
+            &self.sessions,
+            self.webrtc.as_ref(),
+            self.moq.as_ref(),
+            #[cfg(feature = "mediaroom")]
+            self.worker.as_ref(),
+        )
     }
 }
 
@@ -83,10 +93,15 @@ impl RunnerInstance {
         let bot = bot_of(&config, bot)?;
         #[cfg(feature = "assistants")]
         check_tools(&config).await?;
+        #[cfg(feature = "page")]
+        crate::io::http::folder::check(&config)?;
         let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
         let (stop, shutdown) = Shutdown::channel();
         let live = SlotPool::new(config.sessions_max);
         let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
+        if let Some(replica) = sessions.replica() {
+            log::info!("this runner is the replica `{}`", replica.name());
+        }
         let webrtc = WebRtc::start(&sessions, listeners.addresses(), listeners.port(), services)?;
         let app = RunnerApp::new(sessions.clone(), webrtc.clone(), tls, routes);
         #[cfg(feature = "moq")]
@@ -96,6 +111,12 @@ impl RunnerInstance {
         };
         #[cfg(not(feature = "moq"))]
         let moq: Option<Moq> = None;
+        #[cfg(feature = "mediaroom")]
+        let worker = webrtc
+            .as_ref()
+            .and_then(|webrtc| worker::start(&sessions, webrtc.common().clone(), app.log_limit(), services));
+        #[cfg(feature = "mediaroom")]
+        let app = app.with_worker(worker.clone());
         let listening = ListenAddresses {
             port: listeners.port(),
             rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
@@ -108,6 +129,8 @@ impl RunnerInstance {
             sessions: sessions.clone(),
             webrtc,
             moq,
+            #[cfg(feature = "mediaroom")]
+            worker,
             runtime: Handle::current(),
         };
         let log_limit = app.log_limit();
@@ -147,9 +170,10 @@ impl RunnerInstance {
         notified: impl Future<Output = ()>,
     ) -> Result<(), RunError> {
         self.sessions.close();
+        self.drain_worker().await;
         let live = &self.live;
         if !drain.is_zero() {
-            let over = drain::drain(drain, live, self.sessions.hang_ups(), next(&mut signals)).await;
+            let over = drain::drain(drain, live, self.sessions.wait_empty(), next(&mut signals)).await;
             match live.count() {
                 0 => log::info!("{over}"),
                 count => log::info!("{over}: ending {}", SessionCount(count)),
@@ -158,6 +182,10 @@ impl RunnerInstance {
         self.stop.set();
         let ended = async {
             self.sessions.wait_empty().await;
+            #[cfg(feature = "mediaroom")]
+            if let Some(worker) = &self.status.worker {
+                worker.stop().await;
+            }
             // An error is a panic, which the server has logged.
             let _ = (&mut self.server).await;
             notified.await;
@@ -178,6 +206,16 @@ impl RunnerInstance {
         }
         logging::log_left_out(&self.log_limit);
         outcome
+    }
+}
+
+impl RunnerInstance {
+    /// Reports to a LiveKit server that this runner takes no further job.
+    async fn drain_worker(&self) {
+        #[cfg(feature = "mediaroom")]
+        if let Some(worker) = &self.status.worker {
+            worker.drain().await;
+        }
     }
 }
 

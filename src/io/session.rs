@@ -13,16 +13,17 @@ use std::time::Instant;
 use serde_json::Value;
 use tokio::time::sleep_until;
 
-use crate::bot::media::{self, AudioMix, MediaSlot, TransportSide};
+use crate::bot::media::{self, AudioMix, MediaDrops, MediaSlot, TransportSide};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::admission::SessionPermit;
-use crate::io::sessions::{BotOutcome, BotTask, Sessions};
+use crate::io::sessions::{BotOutcome, BotTask, LiveEntry, Sessions};
 use crate::io::tasks;
 use crate::logging::{self, LogClient};
 use crate::proto::counts::{Count, Counts};
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::metrics::SessionMetrics;
+use crate::proto::server::live_sessions::SessionProgress;
 use crate::proto::session::{CallerFrame, Deadline, Session, SessionOutput};
 use crate::proto::stall::TaskRole;
 
@@ -60,6 +61,14 @@ pub struct CloseOutcome {
     pub log_suffix: String,
 }
 
+/// What starts the bot of a session once more.
+pub struct BotRestart {
+    pub session_id: SessionId,
+    pub body: Value,
+    pub frames_max: usize,
+    pub make_arguments: Box<dyn FnOnce(MediaSlot) -> bot::Kind + Send>,
+}
+
 /// The bot, the counters and the permit of a session.
 pub struct SessionTask {
     pub sessions: Sessions,
@@ -70,6 +79,11 @@ pub struct SessionTask {
     transport_side: Option<TransportSide>,
     bot: Option<BotTask>,
     metrics: Option<SessionMetrics>,
+    listed: Option<LiveEntry>,
+    /// Starts the bot once more, where a session may need that.
+    restart: Option<BotRestart>,
+    /// What was dropped before the bot was started once more.
+    dropped_before: MediaDrops,
     /// Reused buffer for the bot's speech.
     speech: Vec<i16>,
     cleanup_guard: Option<Box<dyn Send>>,
@@ -89,6 +103,9 @@ impl SessionTask {
             transport_side: None,
             bot: None,
             metrics: None,
+            listed: None,
+            restart: None,
+            dropped_before: MediaDrops::default(),
             speech: Vec::new(),
             cleanup_guard,
             permit,
@@ -108,8 +125,28 @@ impl SessionTask {
         let (transport_side, slot) = media::pair(frames_max);
         let runner_metrics = self.sessions.metrics().clone();
         self.metrics = Some(SessionMetrics::begin(runner_metrics, transport, tasks::now()));
+        self.listed = Some(self.sessions.list(session_id.clone(), Some(transport)));
         self.bot = Some(self.sessions.begin(session_id, body, make_arguments(slot)));
         self.transport_side = Some(transport_side);
+    }
+
+    /// Lets the bot be started once more, if it fails and the session asks for that.
+    pub fn allow_restart(&mut self, restart: BotRestart) {
+        self.restart = Some(restart);
+    }
+
+    /// Starts the bot once more. Tells whether it could.
+    fn restart_bot(&mut self) -> bool {
+        let Some(restart) = self.restart.take() else {
+            return false;
+        };
+        let (transport_side, slot) = media::pair(restart.frames_max);
+        if let Some(before) = self.transport_side.replace(transport_side) {
+            self.dropped_before = before.dropped();
+        }
+        let kind = (restart.make_arguments)(slot);
+        self.bot = Some(self.sessions.begin(restart.session_id, restart.body, kind));
+        true
     }
 
     /// Returns whether the bot has started.
@@ -125,8 +162,11 @@ impl SessionTask {
             .as_ref()
             .map(TransportSide::dropped)
             .unwrap_or_default();
-        self.counts.set(Count::FramesDropped, dropped.frames_in);
-        self.counts.add(Count::MessagesDropped, dropped.messages_out);
+        let before = self.dropped_before;
+        self.counts
+            .set(Count::FramesDropped, before.frames_in + dropped.frames_in);
+        self.counts
+            .add(Count::MessagesDropped, before.messages_out + dropped.messages_out);
     }
 
     /// Adds the counters to the metrics, if that is due.
@@ -136,7 +176,15 @@ impl SessionTask {
         }
         self.count(session);
         if let (Some(metrics), Some(transport_side)) = (&mut self.metrics, &self.transport_side) {
-            metrics.flush(&self.counts, transport_side.waiting(), now);
+            let waiting = transport_side.waiting();
+            metrics.flush(&self.counts, waiting, now);
+            if let Some(listed) = &self.listed {
+                listed.update(SessionProgress {
+                    has_caller: session.has_caller(),
+                    counts: self.counts,
+                    waiting,
+                });
+            }
         }
     }
 
@@ -160,6 +208,11 @@ impl SessionTask {
                 }
             }
             SessionEvent::Message(_) => self.counts.add(Count::MessagesIn, 1),
+            SessionEvent::ParticipantJoined(who) => {
+                if let (Some(transport_side), Some(call_data)) = (&self.transport_side, who.call_data()) {
+                    transport_side.set_call_data(call_data);
+                }
+            }
             SessionEvent::Left(reason) => self.reason = Some(*reason),
             _ => {}
         }
@@ -193,6 +246,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
         transport_side,
         bot,
         metrics,
+        listed,
         cleanup_guard,
         permit,
         ..
@@ -220,7 +274,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
         if let Some(metrics) = metrics {
             metrics.end(&counts, reason);
         }
-        drop((session, cleanup_guard));
+        drop((session, listed, cleanup_guard));
         hang_up_slot.is_none().then_some(permit)
     };
     let hang_up = async {
@@ -239,6 +293,7 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
     let mut stop = pin!(async move { shutdown.wait().await });
     let mut outcome = None;
     let mut stopping = false;
+    let mut ending = false;
     while let Some(deadline) = poll_fn(|cx| Poll::Ready(drain(session, io, task, cx))).await {
         // Without this, a session without traffic would not flush its counters.
         let due = task.metrics.as_ref().map(SessionMetrics::next_flush);
@@ -250,6 +305,7 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
             transport_side,
             bot,
             permit,
+            listed,
             ..
         } = task;
         // Unbiased: a flood from the peer or the bot must not starve the others.
@@ -259,6 +315,15 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
             () = &mut timer => handle_timeout(session, task, deadline),
             ended = ended(bot.as_mut()), if outcome.is_none() => {
                 drain_bot(session, task);
+                if let BotOutcome::Failed(why) = &ended
+                    && !task.sessions.shutdown().is_set()
+                    && task.restart.is_some()
+                    && session.handle_bot_failure(tasks::now())
+                    && task.restart_bot()
+                {
+                    log::warn!("the bot failed: {why}; it is started once more");
+                    continue;
+                }
                 // The bot may see the shutdown before this task does, and end because of it.
                 let reason = if task.sessions.shutdown().is_set() {
                     LeaveReason::Shutdown
@@ -269,6 +334,10 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
                 outcome = Some(ended);
             }
             () = permit.evicted() => session.handle_eviction(tasks::now()),
+            () = ended_by_operator(listed.as_ref()), if !ending => {
+                ending = true;
+                session.handle_end(LeaveReason::Operator, tasks::now());
+            }
             () = &mut stop, if !stopping => {
                 stopping = true;
                 session.handle_end(LeaveReason::Shutdown, tasks::now());
@@ -281,6 +350,13 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
 async fn notified(transport_side: Option<&TransportSide>) {
     match transport_side {
         Some(transport_side) => transport_side.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended_by_operator(listed: Option<&LiveEntry>) {
+    match listed {
+        Some(listed) => listed.ended_by_operator().await,
         None => std::future::pending().await,
     }
 }
@@ -348,6 +424,9 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     while let Some(text) = transport_side.take_message() {
         task.counts.add(Count::MessagesOut, 1);
         session.handle_message(text);
+    }
+    if let Some(keys) = transport_side.take_keys() {
+        session.handle_keys(&keys);
     }
     if transport_side.is_transferred() {
         session.handle_transferred();

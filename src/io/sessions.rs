@@ -3,22 +3,26 @@
 //! In: id, body and kind of a session. Out: a [`BotTask`], and the result of the bot. A panic of a
 //! bot ends its own session only; a bot that does not end in time is aborted.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
+use edge_runner_http::common::{lock, random};
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
-use crate::config::Config;
+use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
-use crate::io::tasks::SlotPool;
+use crate::io::tasks::{self, SlotPool};
 use crate::io::watch::Watchdog;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
 use crate::logging::{self, LogClient};
 use crate::proto::event::LeaveReason;
+use crate::proto::http::cluster::Replica;
 use crate::proto::metrics::RunnerMetrics;
+use crate::proto::server::live_sessions::{LiveSessions, SessionProgress};
 use crate::proto::stall::TaskRole;
 
 /// The start of a new session.
@@ -37,6 +41,8 @@ pub struct Sessions(Arc<SessionsInner>);
 
 struct SessionsInner {
     config: Arc<Config>,
+    /// `None` without a cluster key.
+    replica: Option<Replica>,
     bot: Bot,
     live: SlotPool,
     admission: Admission,
@@ -44,13 +50,17 @@ struct SessionsInner {
     /// No new session may begin.
     closed: AtomicBool,
     metrics: Arc<RunnerMetrics>,
+    /// The sessions with a bot, each with the signal that ends it.
+    table: Mutex<LiveSessions<Arc<Notify>>>,
     shutdown: Shutdown,
     watchdog: Watchdog,
 }
 
 impl Sessions {
     pub fn new(config: Arc<Config>, bot: Bot, live: SlotPool, shutdown: Shutdown) -> Self {
+        let cluster = config.cluster.as_ref();
         Sessions(Arc::new(SessionsInner {
+            replica: cluster.map(|cluster| Replica::new(&cluster.key, cluster.replica_name.as_deref(), random())),
             config,
             bot,
             admission: Admission::new(live.clone()),
@@ -58,6 +68,7 @@ impl Sessions {
             hang_ups: SlotPool::new(HANG_UPS_MAX),
             closed: AtomicBool::new(false),
             metrics: Arc::default(),
+            table: Mutex::default(),
             shutdown,
             watchdog: Watchdog::default(),
         }))
@@ -65,6 +76,11 @@ impl Sessions {
 
     pub fn config(&self) -> &Arc<Config> {
         &self.0.config
+    }
+
+    /// Returns the replica that this runner is; `None` without a cluster key.
+    pub fn replica(&self) -> Option<&Replica> {
+        self.0.replica.as_ref()
     }
 
     pub fn shutdown(&self) -> &Shutdown {
@@ -96,7 +112,8 @@ impl Sessions {
         &self.0.admission
     }
 
-    /// Waits until all sessions and hang-ups have ended.
+    /// Waits until all sessions and hang-ups have ended, and the sockets that have yet to name
+    /// their call.
     pub async fn wait_empty(&self) {
         self.0.admission.wait_empty().await;
         self.0.hang_ups.wait_empty().await;
@@ -110,6 +127,33 @@ impl Sessions {
     /// Returns the metrics of this runner.
     pub fn metrics(&self) -> &Arc<RunnerMetrics> {
         &self.0.metrics
+    }
+
+    /// Lists a session until the entry is dropped.
+    pub fn list(&self, id: SessionId, transport: Option<Transport>) -> LiveEntry {
+        let ended = Arc::new(Notify::new());
+        lock(&self.0.table).begin(id.clone(), transport, ended.clone(), tasks::now());
+        LiveEntry {
+            sessions: self.clone(),
+            id,
+            ended,
+        }
+    }
+
+    /// Returns the JSON of the live sessions.
+    pub fn describe(&self) -> String {
+        lock(&self.0.table).reply(tasks::now())
+    }
+
+    /// Returns whether a session with this id is live.
+    pub fn is_live(&self, id: &str) -> bool {
+        lock(&self.0.table).handle(id).is_some()
+    }
+
+    /// Asks a session to end; returns whether it lives.
+    pub fn end(&self, id: &str) -> bool {
+        let ended = lock(&self.0.table).handle(id);
+        ended.map(|ended| ended.notify_one()).is_some()
     }
 
     /// Starts the bot of a session.
@@ -126,6 +170,31 @@ impl Sessions {
             TaskRole::Bot,
             task,
         )))
+    }
+}
+
+/// The entry of a session in the list of live sessions.
+pub struct LiveEntry {
+    sessions: Sessions,
+    id: SessionId,
+    ended: Arc<Notify>,
+}
+
+impl LiveEntry {
+    /// Replaces what the list tells of the session.
+    pub fn update(&self, progress: SessionProgress) {
+        lock(&self.sessions.0.table).update(&self.id, progress);
+    }
+
+    /// Waits until the operator ends the session.
+    pub async fn ended_by_operator(&self) {
+        self.ended.notified().await;
+    }
+}
+
+impl Drop for LiveEntry {
+    fn drop(&mut self) {
+        lock(&self.sessions.0.table).end(&self.id);
     }
 }
 

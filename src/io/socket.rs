@@ -91,6 +91,7 @@ async fn run(
         path,
         is_handshake,
         proof,
+        is_simulated: false,
         unproven: None,
         start: Some(start),
         hang_up: None,
@@ -122,6 +123,8 @@ struct WebSocketIo {
     is_handshake: bool,
     /// The proof that the call comes from its provider.
     proof: Proof,
+    /// Whether the call is simulated: its provider is asked for nothing.
+    is_simulated: bool,
     /// Why the proof was rejected.
     unproven: Option<ProofError>,
     /// The start of the bot; `None` once it has started.
@@ -362,8 +365,10 @@ impl WebSocketIo {
             self.unproven = Some(unproven);
             return Err(SocketRefusal::Unproven(unproven));
         }
+        self.is_simulated = call.is_some_and(|call| self.proof.is_simulation(call, config.api_key.is_some()));
         if self.is_handshake {
-            if task.sessions.is_closed() {
+            // A call whose socket was accepted before a drain belongs to those that it waits for.
+            if task.sessions.shutdown().is_set() {
                 return Err(SocketRefusal::Stopping);
             }
             let requester = task.permit.requester();
@@ -377,10 +382,11 @@ impl WebSocketIo {
         let line_rate_hz = call
             .filter(|call| call.rx.rate_hz == call.tx.rate_hz)
             .map(|call| call.rx.rate_hz);
-        let line_law = call.and_then(|call| call.line_law());
+        let line_laws = call.and_then(|call| call.line_laws());
         // The body of a call is what its provider passes on.
         let body = data.as_ref().and_then(|data| data.get("body").cloned());
-        log::info!("session started: {}", session.name());
+        let simulated = if self.is_simulated { ", simulated" } else { "" };
+        log::info!("session started: {}{simulated}", session.name());
         if let Some(expected) = config
             .transport
             .filter(|expected| transport.is_telephony() && expected.is_telephony() && *expected != transport)
@@ -391,11 +397,12 @@ impl WebSocketIo {
                 expected.name()
             );
         }
+        let is_simulated = self.is_simulated;
         let connection = WebSocketConnection::new(self.path);
         let body = body.unwrap_or(start.body);
         task.start_bot(start.session_id, body, transport, SOCKET_IN_FRAMES_MAX, |slot| {
             let arguments = WebSocketArguments::new(connection, transport, data, slot);
-            bot::Kind::WebSocket(arguments.on_line(line_rate_hz, line_law))
+            bot::Kind::WebSocket(arguments.on_line(line_rate_hz, line_laws).simulated(is_simulated))
         });
         Ok(())
     }
@@ -403,7 +410,8 @@ impl WebSocketIo {
     /// Asks the provider to end the call, if it has an API for that.
     fn hang_up(&mut self, session: &mut SocketSession, task: &SessionTask) {
         let settings = &task.sessions.config().telephony.settings;
-        let request = session.telephone().and_then(|call| {
+        let telephone = session.telephone().filter(|_| !self.is_simulated);
+        let request = telephone.and_then(|call| {
             let request = hangup::request(call.provider, &call.call_id, settings)?;
             Some((call.provider, request))
         });

@@ -32,7 +32,7 @@ use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::server::admission::{PendingKind, Requester};
 pub use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::connection::DeviceOffer;
-use crate::proto::webrtc::offer::{AnswerBody, CandidatesBody, OfferBody, OfferError, OfferPurpose};
+use crate::proto::webrtc::offer::{AnswerBody, CandidatesBody, NamedConnection, OfferBody, OfferError, OfferPurpose};
 use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::WhipResource;
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, WhipOffer};
@@ -41,7 +41,7 @@ pub use call::{AnsweredCall, RunningCall};
 pub use progress::CallEvent;
 use session_io::WebRtcIo;
 pub use shared::Sockets;
-use shared::{SessionRequest, WebRtcShared, new_pc_id, refusal};
+use shared::{SessionRequest, WebRtcShared, refusal};
 pub use startup::{seed_thread, seeding};
 
 /// The WebRTC connections of one runner. Clones share them.
@@ -111,7 +111,15 @@ impl WebRtc {
             .pc_id
             .as_ref()
             .and_then(|pc_id| Some((pc_id.clone(), self.shared.connection(pc_id)?)));
-        let purpose = offer.purpose(known.is_some())?;
+        let elsewhere = || self.shared.other_maker(offer.pc_id.as_deref()?);
+        let named = match known.is_some() {
+            true => NamedConnection::Live,
+            false => elsewhere().map_or(NamedConnection::Unknown, NamedConnection::OfReplica),
+        };
+        let purpose = offer.purpose(named)?;
+        if let NamedConnection::OfReplica(name) = named {
+            log::info!("a client of replica `{name}`, which is gone, starts again here");
+        }
         let Some((former, session)) = known else {
             let beginning = NewSession {
                 offer: offer.sdp,
@@ -125,7 +133,7 @@ impl WebRtc {
         let request = match purpose {
             OfferPurpose::Restart => SessionRequest::Restart {
                 offer: offer.sdp,
-                pc_id: new_pc_id(),
+                pc_id: self.shared.new_pc_id(),
                 former,
                 reached: requester.local_address,
                 reply,
@@ -164,7 +172,7 @@ impl WebRtc {
     /// # Errors
     /// Returns a [`WhipError`]; an ended session, and one that is no resource, is unknown.
     pub async fn resource(&self, id: &str, resource_request: ResourceRequest) -> Result<ResourceResponse, WhipError> {
-        let unknown = || WhipError::Offer(OfferError::UnknownConnection);
+        let unknown = || WhipError::Offer(self.shared.unknown(id));
         let session = self.shared.connection(id).ok_or_else(unknown)?;
         let (reply, done) = oneshot::channel();
         let request = SessionRequest::Resource(resource_request, reply);
@@ -175,12 +183,13 @@ impl WebRtc {
     /// Passes the client's candidates to its connection.
     ///
     /// # Errors
-    /// Returns [`OfferError::UnknownConnection`] for an unknown or ended connection.
+    /// Returns [`OfferError::UnknownConnection`] for an unknown or ended connection, and
+    /// [`OfferError::OtherReplica`] for that of another replica.
     pub async fn candidates(&self, candidates: CandidatesBody) -> Result<(), OfferError> {
         let session = self
             .shared
             .connection(&candidates.pc_id)
-            .ok_or(OfferError::UnknownConnection)?;
+            .ok_or_else(|| self.shared.unknown(&candidates.pc_id))?;
         let lines = candidates.candidates.into_iter().map(|each| each.candidate).collect();
         session
             .send(SessionRequest::Candidates(lines))
@@ -255,7 +264,7 @@ impl WebRtc {
             })
             .map_err(refusal)?;
         let start = start();
-        let pc_id = new_pc_id();
+        let pc_id = inner.new_pc_id();
         let mut inbox = inner.sockets.port.open();
         inbox.listen(session.local_ufrag());
         let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);

@@ -4,7 +4,10 @@
 //! |---|---|---|
 //! | [`TurnDetector`] | audio of the caller | where speech begins and ends, barge-in |
 //! | [`SentenceSplitter`] | streamed text | whole sentences |
+//! | [`Transcript`] | texts of both sides | the last of them |
+//! | [`FunctionCalls`] | calls of functions by a model, results | one output for each call |
 //! | [`DigitCollector`] | keys of a telephone | collected [`Digits`] |
+//! | [`RateConverter`] | samples at one rate | samples at another rate, as a stream |
 //! | [`Wav`], [`write_wav`] | a file | samples, and the reverse |
 //! | [`tones()`], [`dtmf_tone`] | frequencies, keys | samples |
 //! | [`Recorder`] | speech of both sides | a WAV file |
@@ -21,6 +24,8 @@ mod player;
 pub use edge_runner_proto::kit::*;
 #[cfg(feature = "telephony")]
 pub use edge_runner_proto::telephony::control::CallControlError;
+#[cfg(feature = "telephony")]
+pub(crate) use phone_call::CallAccess;
 #[cfg(feature = "telephony")]
 pub use phone_call::PhoneCall;
 pub use player::{play, play_tones};

@@ -2,18 +2,26 @@
 
 use std::fmt;
 
+use edge_runner_http::common::unix_time_s;
+use serde_json::json;
+
 use super::CallControlError;
+use crate::bot::media::RoomCallData;
 use crate::bot::{Kind, Output, RunnerArguments};
 use crate::config::{Settings, Transport};
-use crate::io::rest;
+use crate::io::rest::{self, ResponseLimits};
+use crate::limits::{REST_BODY_BYTES_MAX, ROOM_TRANSFER_WITHIN};
+use crate::proto::livekit::room_service::RoomService;
 use crate::proto::server::rest::RestRequest;
 use crate::proto::telephony::control::{self, TransferTarget};
-use crate::proto::telephony::hangup::{self, HangUpOutcome};
+use crate::proto::telephony::hangup::{HangUpApi, HangUpOutcome};
 use crate::proto::telephony::provider::Provider;
 
 /// The telephone call of a session, as its provider can control it.
 ///
 /// It uses the credentials of the runner with which calls are hung up. Exotel controls no calls.
+/// A simulated call of the built-in page needs no credentials: its page shows what is asked. In a
+/// LiveKit room it is the call of the first telephone there.
 ///
 /// ```no_run
 /// use edge_runner::kit::PhoneCall;
@@ -33,80 +41,189 @@ use crate::proto::telephony::provider::Provider;
 /// ```
 #[derive(Clone)]
 pub struct PhoneCall {
-    provider: &'static Provider,
-    call_id: String,
-    settings: Settings,
+    access: CallAccess,
     output: Output,
+}
+
+/// A call, and the credentials that control it, before its media is open.
+#[derive(Clone)]
+pub(crate) enum CallAccess {
+    /// A call of a telephony provider.
+    Provider {
+        provider: &'static Provider,
+        call_id: String,
+        is_simulated: bool,
+        settings: Settings,
+    },
+    /// The first telephone in a LiveKit room, once it is there.
+    Room {
+        service: Option<RoomService>,
+        call_data: RoomCallData,
+    },
+}
+
+impl CallAccess {
+    /// Returns the call of a session.
+    ///
+    /// # Errors
+    /// [`CallControlError::NoCall`] if the session is neither a telephone call nor in a room.
+    pub(crate) fn of(args: &RunnerArguments) -> Result<Self, CallControlError> {
+        match &args.kind {
+            Kind::WebSocket(socket) => {
+                let Transport::Telephony(provider) = socket.transport_type else {
+                    return Err(CallControlError::NoCall);
+                };
+                let id = args.call_data().and_then(|data| data["call_id"].as_str());
+                Ok(CallAccess::Provider {
+                    provider,
+                    call_id: id.unwrap_or_default().to_owned(),
+                    is_simulated: socket.is_simulated,
+                    settings: args.cli_args.telephony.settings.clone(),
+                })
+            }
+            Kind::Mediaroom(room) => Ok(CallAccess::Room {
+                service: room.service.clone(),
+                call_data: room.call_data.clone(),
+            }),
+            _ => Err(CallControlError::NoCall),
+        }
+    }
+
+    /// Returns the call with its media.
+    pub(crate) fn with(self, output: Output) -> PhoneCall {
+        PhoneCall { access: self, output }
+    }
+
+    fn api(&self) -> HangUpApi {
+        match self {
+            CallAccess::Provider { provider, .. } => HangUpApi::Provider(provider),
+            CallAccess::Room { .. } => HangUpApi::Room,
+        }
+    }
 }
 
 impl fmt::Debug for PhoneCall {
     /// Omits the id of the call and the credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PhoneCall")
-            .field("provider", &self.provider)
+            .field("provider", &self.access.api().name())
             .finish_non_exhaustive()
     }
 }
 
 impl PhoneCall {
-    /// Returns the call of a session, whose media is open.
+    /// Returns the call of a session, whose media is open. In a room, the telephone may come later;
+    /// until then, every method fails with [`CallControlError::NoCall`].
     ///
     /// # Errors
-    /// [`CallControlError::NoCall`] if the session is not a telephone call.
+    /// [`CallControlError::NoCall`] if the session is neither a telephone call nor in a room.
     pub fn new(args: &RunnerArguments, output: &Output) -> Result<Self, CallControlError> {
-        let Kind::WebSocket(socket) = &args.kind else {
-            return Err(CallControlError::NoCall);
-        };
-        let Transport::Telephony(provider) = socket.transport_type else {
-            return Err(CallControlError::NoCall);
-        };
-        let id = args.call_data().and_then(|data| data["call_id"].as_str());
-        Ok(PhoneCall {
-            provider,
-            call_id: id.unwrap_or_default().to_owned(),
-            settings: args.cli_args.telephony.settings.clone(),
-            output: output.clone(),
-        })
+        Ok(CallAccess::of(args)?.with(output.clone()))
     }
 
     /// Transfers the call to a number such as `+15550001111`, a `sip:` address, or an `https` URL
-    /// of the provider's markup. It is asked once, within 10 s.
+    /// of the provider's markup. It is asked once, within 10 s, and within 40 s in a room.
     ///
     /// | provider | takes |
     /// |---|---|
     /// | Twilio | a number, a SIP address, a URL |
     /// | Telnyx | a number, a SIP address |
     /// | Plivo | a URL, which [`RunnerBuilder::route`](crate::runner::RunnerBuilder::route) can serve |
+    /// | LiveKit | a number, a SIP address; needs the API key and secret of the server |
     ///
     /// Afterwards the bot returns: the runner closes the stream and does not hang the call up.
     ///
     /// # Errors
     /// [`CallControlError`] if the call was not transferred; it goes on.
     pub async fn transfer(&self, target: &str) -> Result<(), CallControlError> {
-        let target = TransferTarget::parse(target)?;
-        let request = control::transfer(self.provider, &self.call_id, &target, &self.settings)?;
-        self.perform(&request).await?;
+        let address = target;
+        let target = TransferTarget::parse(address)?;
+        let request = match &self.access {
+            CallAccess::Provider {
+                provider,
+                is_simulated: true,
+                ..
+            } => {
+                control::check_transfer(provider, &target)?;
+                self.simulate(&json!({"event": "edge_runner", "transfer": address}))?;
+                None
+            }
+            CallAccess::Provider {
+                provider,
+                call_id,
+                settings,
+                ..
+            } => Some(control::transfer(provider, call_id, &target, settings)?),
+            CallAccess::Room { service, call_data } => {
+                let identity = telephone(call_data)?;
+                let service = service.as_ref().ok_or(CallControlError::Credentials(&[
+                    "MEDIAROOM_API_KEY",
+                    "MEDIAROOM_API_SECRET",
+                ]))?;
+                Some(service.transfer(identity, &target, unix_time_s())?)
+            }
+        };
+        if let Some(request) = &request {
+            self.perform(request).await?;
+        }
         self.output.leave_to_provider();
         log::info!("the call was transferred");
         Ok(())
     }
 
     /// Sends keys to the caller's end, such as the menu of another machine: up to 32 of `0`-`9`,
-    /// `*`, `#`, `A`-`D`. Telnyx and Plivo send them; elsewhere, play the tones of the keys with
+    /// `*`, `#`, `A`-`D`. Telnyx, Plivo and LiveKit send them, the last to every telephone in the
+    /// room; elsewhere, play the tones of the keys with
     /// [`play_tones`](super::play_tones).
     ///
     /// # Errors
     /// [`CallControlError`] if they were not sent.
     pub async fn send_keys(&self, keys: &str) -> Result<(), CallControlError> {
-        let request = control::send_keys(self.provider, &self.call_id, keys, &self.settings)?;
-        self.perform(&request).await
+        match &self.access {
+            CallAccess::Provider {
+                provider,
+                is_simulated: true,
+                ..
+            } => {
+                control::check_provider_keys(provider, keys)?;
+                self.simulate(&json!({"event": "edge_runner", "keys": keys}))
+            }
+            CallAccess::Provider {
+                provider,
+                call_id,
+                settings,
+                ..
+            } => {
+                let request = control::send_keys(provider, call_id, keys, settings)?;
+                self.perform(&request).await
+            }
+            CallAccess::Room { call_data, .. } => {
+                control::check_keys(keys)?;
+                telephone(call_data)?;
+                match self.output.send_keys(keys) {
+                    true => Ok(()),
+                    false => Err(CallControlError::Failed(
+                        "the call is over, or too many keys wait".to_owned(),
+                    )),
+                }
+            }
+        }
+    }
+
+    /// Tells the simulated telephone what a provider would have been asked.
+    fn simulate(&self, message: &serde_json::Value) -> Result<(), CallControlError> {
+        let sent = self.output.send_message(message.to_string());
+        sent.map_err(|_| CallControlError::Failed("the call is over".to_owned()))
     }
 
     /// Sends a request once: it is not known whether a request without an answer had an effect.
     async fn perform(&self, request: &RestRequest) -> Result<(), CallControlError> {
-        let answer = rest::send(request).await;
+        let answer = match &self.access {
+            CallAccess::Provider { .. } => rest::send(request).await,
+            CallAccess::Room { .. } => rest::send_within(request, ROOM_TRANSFER).await,
+        };
         let answer = answer.map_err(|error| CallControlError::Failed(error.to_string()))?;
-        match hangup::outcome(self.provider, answer.status, &answer.body) {
+        match self.access.api().outcome(answer.status, &answer.body) {
             HangUpOutcome::Done => Ok(()),
             HangUpOutcome::AlreadyOver => Err(CallControlError::Failed("the call is over".to_owned())),
             HangUpOutcome::Refused(why) | HangUpOutcome::Retry(why) => Err(CallControlError::Failed(why)),
@@ -114,8 +231,22 @@ impl PhoneCall {
     }
 }
 
+/// The limits of a transfer in a room, whose answer comes with the outcome.
+const ROOM_TRANSFER: ResponseLimits = ResponseLimits {
+    timeout: ROOM_TRANSFER_WITHIN,
+    body_bytes_max: REST_BODY_BYTES_MAX,
+};
+
+/// Returns the identity of the telephone in a room.
+fn telephone(call_data: &RoomCallData) -> Result<&str, CallControlError> {
+    let identity = call_data.get().and_then(|data| data["identity"].as_str());
+    identity.ok_or(CallControlError::NoCall)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use edge_runner_http::testing::{FakeServer, answer};
 
     use super::*;
@@ -232,6 +363,102 @@ mod tests {
             .expect_err("refused");
         assert!(matches!(refused, CallControlError::NotOffered { .. }));
         assert_eq!(fake.requests().len(), 1, "nothing was sent");
+    }
+
+    /// The page is told what a provider would be asked, and no provider is.
+    #[tokio::test]
+    async fn a_simulated_call_is_controlled_by_messages() {
+        let fake = FakeServer::new(vec![]).await;
+        let (mut call, mut args) = caller("telephony_b", &fake);
+        if let Kind::WebSocket(socket) = &mut args.kind {
+            socket.is_simulated = true;
+        }
+        args.cli_args = Arc::new(Config::default());
+        let phone = phone(&mut args).expect("a call");
+        assert_eq!(phone.send_keys("12#").await, Ok(()));
+        assert_eq!(phone.send_keys("x").await, Err(CallControlError::Keys));
+        let refused = phone.transfer("https://b.example/x").await.expect_err("refused");
+        assert!(matches!(refused, CallControlError::NotOffered { .. }));
+        assert!(!call.is_transferred());
+        assert_eq!(phone.transfer("+15550003333").await, Ok(()));
+        assert!(call.is_transferred());
+        for told in [
+            r##"{"event":"edge_runner","keys":"12#"}"##,
+            r#"{"event":"edge_runner","transfer":"+15550003333"}"#,
+        ] {
+            assert_eq!(call.next_message().await.as_deref(), Some(told));
+        }
+        assert!(fake.requests().is_empty());
+    }
+
+    /// Arguments of a session in a room whose server is the fake one.
+    fn room(fake: Option<&FakeServer>) -> (Call, RunnerArguments) {
+        let (call, mut args) = Caller::media_room("parlour").arguments();
+        if let (Kind::Mediaroom(room), Some(fake)) = (&mut args.kind, fake) {
+            let secret = crate::config::Secret::new("secret");
+            room.service = Some(RoomService::new(&fake.url(""), "devkey", &secret, "parlour"));
+        }
+        (call, args)
+    }
+
+    /// Before a telephone is there, nothing is asked. The answers of the server are its own words.
+    #[tokio::test]
+    async fn a_telephone_in_a_room_is_transferred_by_its_server() {
+        let fake = FakeServer::new(vec![
+            answer(
+                "412 Precondition Failed",
+                r#"{"code":"failed_precondition","msg":"busy here"}"#,
+            ),
+            answer("200 OK", "{}"),
+        ])
+        .await;
+        let (call, mut args) = room(Some(&fake));
+        let phone = phone(&mut args).expect("a room");
+        assert_eq!(phone.transfer("+15550003333").await, Err(CallControlError::NoCall));
+        assert_eq!(phone.send_keys("1").await, Err(CallControlError::NoCall));
+        call.transport_side
+            .set_call_data(json!({"identity": "sip_1", "from": "+15550001111"}));
+        assert_eq!(args.call_data().expect("a call")["from"], "+15550001111");
+        let refused = phone.transfer("sip:desk@pbx.example.net").await.expect_err("refused");
+        assert_eq!(refused.to_string(), "status 412, failed_precondition: busy here");
+        assert!(!call.is_transferred());
+        assert_eq!(phone.transfer("+15550003333").await, Ok(()));
+        assert!(call.is_transferred());
+        let requests = fake.requests();
+        assert_eq!(requests.len(), 2);
+        for (request, to) in requests.iter().zip(["sip:desk@pbx.example.net", "tel:+15550003333"]) {
+            assert!(
+                request.starts_with("POST /twirp/livekit.SIP/TransferSIPParticipant HTTP/1.1\r\n"),
+                "{request}"
+            );
+            let body = request.split_once("\r\n\r\n").expect("a body").1;
+            let body: serde_json::Value = serde_json::from_str(body).expect("JSON");
+            assert_eq!(
+                body,
+                json!({"participant_identity": "sip_1", "room_name": "parlour", "transfer_to": to})
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn keys_for_telephones_in_a_room_go_through_the_session() {
+        let (call, mut args) = room(None);
+        let phone = phone(&mut args).expect("a room");
+        call.transport_side.set_call_data(json!({"identity": "sip_1"}));
+        assert_eq!(phone.send_keys("12#").await, Ok(()));
+        assert_eq!(phone.send_keys("x").await, Err(CallControlError::Keys));
+        assert_eq!(call.transport_side.take_keys().as_deref(), Some("12#"));
+        assert_eq!(call.transport_side.take_keys(), None);
+        let longest = "1".repeat(32);
+        for _ in 0..4 {
+            assert_eq!(phone.send_keys(&longest).await, Ok(()));
+        }
+        assert!(matches!(phone.send_keys("1").await, Err(CallControlError::Failed(_))));
+        let refused = phone.transfer("+15550003333").await.expect_err("no credentials");
+        assert_eq!(
+            refused.to_string(),
+            "it needs MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET"
+        );
     }
 
     #[tokio::test]

@@ -15,13 +15,19 @@ export function keepKey(next) {
 }
 
 function takeKey() {
-	const given = new URLSearchParams(location.hash.slice(1).replaceAll('+', '%2B')).get('key');
+	const parts = new URLSearchParams(location.hash.slice(1).replaceAll('+', '%2B'));
+	const given = parts.get('key');
 	if (!given) return;
 	keepKey(given);
-	history.replaceState(null, '', location.pathname + location.search);
+	history.replaceState(null, '', location.pathname + location.search + (parts.has('sessions') ? '#sessions' : ''));
 }
 takeKey();
 addEventListener('hashchange', takeKey);
+
+/** An answer that is not JSON; empty if there is none. */
+export const text = (path) => fetch(new URL(path, BASE), {
+	cache: 'no-store', signal: AbortSignal.timeout(5000), headers: key ? { Authorization: `Bearer ${key}` } : {},
+}).then((response) => (response.ok ? response.text() : ''), () => '');
 
 /** `status` is that of the response; 0 without a response, -1 if it is unusable. */
 export class Failure extends Error {

@@ -2,20 +2,25 @@
 
 import { keepKey, status } from './api.js';
 import { charts } from './charts.js';
-import { $, make, on } from './dom.js';
+import { $, keep, kept, make, on, save, setIcon, stamped } from './dom.js';
 import { keypad } from './keypad.js';
 import { levels } from './levels.js';
 import { eventLog } from './log.js';
 import * as mic from './mic.js';
 import { startOptions } from './options.js';
-import { noMicrophone } from './secure.js';
+import { canRecord, recorder } from './recorder.js';
+import { noMicrophone, phoneAddress } from './secure.js';
 import { session } from './session.js';
+import { shell, showTab, stayAwake } from './shell.js';
 import { transcript } from './transcript.js';
-import { labelOf } from './transports.js';
+import { connectorOf, labelOf } from './transports.js';
 import * as words from './words.js';
 
 const STATUS_MS = 10000;
+/** While a call lives, so that a runner that is gone is noticed. */
+const STATUS_IN_CALL_MS = 3000;
 const STATS_MS = 1000;
+const MUTED_HINT_MS = 4000;
 
 const log = eventLog();
 const text = transcript($('transcript'), (say) => { $('announce').textContent = say; });
@@ -32,9 +37,15 @@ const sides = { user: { box: $('you') }, bot: { box: $('bot') } };
 const forget = () => {
 	for (const side of Object.values(sides)) Object.assign(side, { level: 0, loud: false, told: null, held: false, thinks: null });
 };
+forget();
 
 const sound = levels({
-	onLevels: (name, level, loud) => Object.assign(sides[name], { level, loud }),
+	onLevels(name, level, loud) {
+		Object.assign(sides[name], { level, loud });
+		if (!loud) return;
+		if (name === 'bot') call.heard();
+		else if (muted) hintMuted();
+	},
 	onLatency(latency) {
 		log('call', `response latency ${Math.round(latency)} ms`);
 		figures({ latency });
@@ -43,9 +54,10 @@ const sound = levels({
 
 function stateOf(name) {
 	const { told, loud, track, held, thinks } = sides[name];
+	if (tested && name === 'user') return loud ? 'Heard' : 'Testing';
 	if (call.phase === 'idle') return '–';
 	if (name === 'user' && !track) return 'Listening only';
-	if (call.phase !== 'ready') return 'Not connected yet';
+	if (!/ready|trouble/.test(call.phase)) return 'Not connected yet';
 	if (name === 'user' && muted) return 'Muted';
 	if (held) return 'On hold by the bot';
 	// Reports of the bot take precedence; without any, the local detection applies.
@@ -53,15 +65,34 @@ function stateOf(name) {
 	return thinks === null ? 'Quiet' : thinks ? 'Thinking' : 'Listening';
 }
 
+let drawing;
 function draw() {
 	for (const [name, { box, level }] of Object.entries(sides)) {
 		const state = stateOf(name);
-		box.style.setProperty('--level', level.toFixed(3));
+		box.style.setProperty('--level', name === 'user' && state === 'Muted' ? 0 : level.toFixed(3));
 		if (box.dataset.state === state) continue;
 		box.dataset.state = box.querySelector('.state').textContent = state;
-		box.dataset.speaking = state === 'Speaking';
+		box.dataset.speaking = state === 'Speaking' || state === 'Heard';
+		if (name === 'user') showMicrophone(state);
+		else $('thinking').hidden = state !== 'Thinking';
 	}
-	if (call.phase !== 'idle') requestAnimationFrame(draw);
+	drawing = call.phase !== 'idle' || tested ? requestAnimationFrame(draw) : null;
+}
+
+function showMicrophone(state) {
+	const isOff = state === 'Muted' || state === 'Listening only';
+	$('you').dataset.muted = state === 'Muted';
+	setIcon($('you'), isOff ? 'mic-off' : 'mic');
+}
+
+let hinting;
+function hintMuted() {
+	if (call.phase !== 'ready') return;
+	// A phone has no such keys.
+	const isTouched = matchMedia('(hover: none)').matches;
+	$('hint').textContent = `You are muted, but speaking.${isTouched ? '' : ' Press M, or hold Space to talk.'}`;
+	clearTimeout(hinting);
+	hinting = setTimeout(() => { $('hint').textContent = ''; }, MUTED_HINT_MS);
 }
 
 // ---- the session
@@ -72,20 +103,19 @@ const call = session({
 		...text,
 		phase,
 		problem,
+		ids: log.ids,
 		sound: play,
-		microphone(track) {
-			sides.user.track = track;
-			sound.attach('user', track && new MediaStream([track]));
-			listMicrophones();
-		},
+		microphone,
 		speaking(name, told) {
 			sides[name].told = told;
 			// Only a bot with a language model reports that it thinks.
 			if (sides.bot.thinks !== null) sides.bot.thinks = name === 'user' && !told;
-			if (told === (name === 'user')) text.closeBot();
+			if (told === (name === 'user')) text.closeBot(told);
 		},
 		thinking: (thinks) => { sides.bot.thinks = thinks; },
-		waited(seconds) {
+		waited(ttfb) {
+			const [{ value: seconds } = {}] = ttfb;
+			figures({ ttfb });
 			if (typeof seconds !== 'number') return;
 			$('waited').textContent = `first sound after ${seconds.toFixed(2)} s`;
 			log('call', `time to first sound ${Math.round(seconds * 1000)} ms`);
@@ -99,41 +129,65 @@ function phase(next, say) {
 	const was = dataset.phase;
 	dataset.phase = next;
 	$('status').textContent = say;
-	$('text').disabled = $('send').disabled = next !== 'ready';
+	const isLine = Boolean(connectorOf(options.read().transport)?.isLine);
+	$('text').disabled = $('send').disabled = next !== 'ready' || isLine;
+	$('text').placeholder = isLine ? 'A telephone takes no text' : 'Type to the bot';
 	keys.lock(next !== 'ready');
 	options.lock(next !== 'idle');
 	showLabel();
-	if (was === 'idle') draw();
+	showMute();
+	if (was === 'idle' && next !== 'idle') {
+		drawing ??= requestAnimationFrame(draw);
+		stayAwake(true);
+		poll(STATUS_IN_CALL_MS);
+	}
 	// Clears hints about slowness; a hint that playback needs a click stays.
 	if (next === 'waiting' && $('problem-play').hidden) $('problem').hidden = true;
-	if (next === 'ready' && !counter) count();
-	if (next === 'idle') {
-		sound.stop();
-		forget();
-		sides.user.track = null;
-		$('bot-audio').srcObject = null;
-		$('elapsed').textContent = $('waited').textContent = '';
-		counter = clearInterval(counter);
-		text.closeBot();
-	}
+	if (/waiting|ready/.test(next) && !counter) count();
+	if (next === 'idle') end();
 	// The number of calls has changed.
 	if (/ready|idle/.test(next)) lookForRunner();
 }
 
+function end() {
+	stayAwake(false);
+	saveRecording();
+	listen(null);
+	sound.stop();
+	forget();
+	sides.user.track = null;
+	$('bot-audio').srcObject = null;
+	$('elapsed').textContent = $('waited').textContent = $('hint').textContent = '';
+	counter = clearInterval(counter);
+	text.closeBot();
+	$('talk-save').disabled = !text.asText();
+	poll(STATUS_MS);
+}
+
 function connect(deviceId) {
 	const { request, transport, wrong } = options.read();
-	if (wrong) return options.show();
+	if (wrong) return problem(words.badRequest(wrong));
+	stopTest();
+	// Listening only is a choice, which the select shows.
+	if (deviceId === mic.NONE) choose(mic.NONE);
 	$('problem').hidden = true;
+	$('record-save').hidden = true;
+	if (document.documentElement.dataset.tab === 'settings') showTab('talk');
 	text.reset();
 	figures(null);
+	log.ids({});
 	forget();
-	call.connect({ transport, startRequest: request, deviceId, version: runner?.version, context: sound.start() });
+	const context = sound.start();
+	sound.setMuted(muted);
+	recording = $('record').checked && canRecord ? recorder(context) : null;
+	call.connect({ transport, startRequest: request, deviceId, version: runner?.version, context, line: options.line() });
 }
 
 async function play(stream) {
 	const audio = $('bot-audio');
 	audio.srcObject = stream;
 	sound.attach('bot', stream);
+	recording?.side('bot', stream);
 	try {
 		await audio.play();
 	} catch (error) {
@@ -148,12 +202,51 @@ function count() {
 	counter = setInterval(async () => {
 		$('elapsed').textContent = new Date(Date.now() - begun).toISOString().slice(11, 19);
 		for (const { box, level } of Object.values(sides)) box.lastElementChild.setAttribute('aria-valuenow', Math.round(level * 100));
+		$('talk-save').disabled = !text.asText();
 		const sample = await call.stats();
 		if (sample) figures(sample);
 	}, STATS_MS);
 }
 
+// ---- the recording
+
+let recording, recorded;
+
+async function saveRecording() {
+	const own = recording;
+	recording = null;
+	const taken = await own?.stop();
+	if (!taken?.blob.size) return;
+	recorded = taken;
+	$('record-save').textContent = `Save recording (${taken.seconds} s)`;
+	$('record-save').hidden = false;
+}
+
+on('record-save', 'click', () => save(stamped(recorded.ending), recorded.blob));
+on('talk-save', 'click', () => save(stamped('txt'), new Blob([`${text.asText()}\n`], { type: 'text/plain' })));
+$('record').checked = kept('record', '') === 'on' && canRecord;
+$('record').disabled = !canRecord;
+on('record', 'change', () => keep('record', $('record').checked ? 'on' : ''));
+
 // ---- the microphone
+
+let probe;
+
+/** Levels are measured on a copy, which a muted microphone does not silence. */
+function listen(track) {
+	probe?.stop();
+	probe = track?.clone();
+	if (probe) probe.enabled = true;
+	sound.attach('user', probe && new MediaStream([probe]));
+}
+
+function microphone(track) {
+	sides.user.track = track;
+	listen(track);
+	recording?.side('user', track && new MediaStream([track]));
+	showMute();
+	listMicrophones();
+}
 
 async function listMicrophones() {
 	const system = mic.allowed ? [{ id: '', label: 'System default' }] : [];
@@ -161,13 +254,83 @@ async function listMicrophones() {
 	if (!all.some(({ id }) => id === chosen)) chosen = '';
 	$('mic').replaceChildren(...all.map(({ id, label }) => new Option(label, id, false, id === chosen)));
 	$('mic').disabled = !mic.allowed;
+	$('mic-test').disabled = !mic.allowed || chosen === mic.NONE || call.phase !== 'idle';
+	listSpeakers();
+	showLabel();
+	showMute();
+}
+
+function choose(id) {
+	chosen = id;
+	$('mic').value = id;
 	showLabel();
 }
 
+async function listSpeakers() {
+	const all = await mic.speakers();
+	$('speaker-choice').hidden = !all.length;
+	const own = $('speaker').value;
+	$('speaker').replaceChildren(new Option('System default', ''), ...all.map(({ id, label }) => new Option(label, id, false, id === own)));
+}
+
 function showLabel() {
-	const idle = chosen === mic.NONE ? 'Connect, listen only' : 'Connect';
+	const listens = chosen === mic.NONE;
+	const idle = listens ? 'Connect, listen only' : 'Connect';
+	// To talk is the main way.
+	$('connect').classList.toggle('main', !listens);
 	$('connect').textContent = { idle, starting: 'Cancel', connecting: 'Cancel' }[call.phase] ?? 'Disconnect';
 }
+
+function showMute() {
+	const has = call.phase === 'idle' ? chosen !== mic.NONE : Boolean(sides.user.track);
+	$('mute').disabled = !has;
+	$('mute').setAttribute('aria-pressed', muted && has);
+	setIcon($('mute'), muted || !has ? 'mic-off' : 'mic');
+	$('mic-test').disabled = !mic.allowed || chosen === mic.NONE || call.phase !== 'idle';
+}
+
+function mute(isMuted) {
+	muted = isMuted;
+	call.setMuted(muted);
+	sound.setMuted(muted);
+	if (!muted) $('hint').textContent = '';
+	showMute();
+}
+
+// ---- the test of the microphone
+
+let tested = null;
+
+function stopTest() {
+	if (!tested) return;
+	tested.stop();
+	tested = null;
+	sound.stop();
+	forget();
+	$('mic-test').setAttribute('aria-pressed', false);
+	$('mic-test').textContent = 'Test';
+	$('mic-said').textContent = '';
+}
+
+async function test() {
+	const context = sound.start();
+	try {
+		const track = await mic.open(chosen);
+		if (call.phase !== 'idle') return track.stop();
+		tested = track;
+		sound.attach('user', new MediaStream([track]));
+		$('mic-test').setAttribute('aria-pressed', true);
+		$('mic-test').textContent = 'Stop';
+		$('mic-said').textContent = 'Speak, and watch the level above “You”. Nothing is sent.';
+		drawing ??= requestAnimationFrame(draw);
+		listMicrophones();
+	} catch (error) {
+		context.close();
+		problem({ ...words.microphone(error), retry: false });
+	}
+}
+
+on('mic-test', 'click', () => (tested ? stopTest() : test()));
 
 // ---- problems
 
@@ -179,15 +342,24 @@ function step(part, index) {
 	return [index % 2 ? make('code', '', part) : part, ' '];
 }
 
-function problem({ title, text: why, steps = [], good = false, ...offers }) {
+const list = (steps) => steps.map((parts) => make('li', '', ...parts.flatMap(step)));
+
+function problem({ title, text: why, steps = [], more, note = '', go, good = false, ...offers }) {
 	log(good ? 'call' : 'error', title, why);
-	$('problem').classList.toggle('good', good);
+	$('problem').classList.toggle('good', good || Boolean(go));
 	$('problem-title').textContent = title;
 	$('problem-text').textContent = why;
-	$('problem-steps').replaceChildren(...steps.map((parts) => make('li', '', ...parts.flatMap(step))));
-	for (const offer of ['play', 'retry', 'listen', 'key']) $(`problem-${offer}`).hidden = !offers[offer];
+	$('problem-note').textContent = note;
+	$('problem-steps').replaceChildren(...list(steps));
+	$('problem-more').hidden = !more;
+	$('problem-more').open = false;
+	$('problem-more').firstElementChild.textContent = more?.title ?? '';
+	$('problem-more').lastElementChild.replaceChildren(...list(more?.steps ?? []));
+	$('problem-go').hidden = !go;
+	$('problem-go').href = go ?? '';
+	for (const offer of ['play', 'retry', 'listen', 'key', 'reset']) $(`problem-${offer}`).hidden = !offers[offer];
 	$('problem').hidden = false;
-	$('problem').scrollIntoView({ block: 'nearest' });
+	$('problem').scrollTop = 0;
 }
 
 const answer = (id, act) => on(`problem-${id}`, 'click', () => {
@@ -198,6 +370,7 @@ const answer = (id, act) => on(`problem-${id}`, 'click', () => {
 answer('close');
 answer('retry', () => connect(chosen));
 answer('listen', () => connect(mic.NONE));
+answer('reset', options.reset);
 on('problem-key', 'submit', (event) => {
 	event.preventDefault();
 	keepKey($('key').value.trim());
@@ -211,8 +384,15 @@ answer('play', () => {
 
 // ---- the runner
 
+let polling;
+function poll(everyMs) {
+	clearInterval(polling);
+	polling = setInterval(() => document.hidden || lookForRunner(), everyMs);
+}
+
 async function lookForRunner() {
 	const pill = $('server');
+	let isGone = false;
 	try {
 		runner = await status();
 		const { version, sessions } = runner;
@@ -220,9 +400,12 @@ async function lookForRunner() {
 	} catch (error) {
 		if (pill.dataset.ok !== 'false') log('error', `/status: ${error.message}`);
 		runner = null;
-		pill.textContent = 'No answer';
+		// A refusal is an answer too.
+		isGone = error.status === 0;
+		pill.textContent = isGone ? 'No answer' : `Refused (${error.status})`;
 	}
 	pill.dataset.ok = Boolean(runner);
+	call.doubt('The runner does not answer', isGone);
 	$('bot-name').textContent = runner?.bot ?? '';
 	const far = runner?.speech_to ?? [];
 	$('notice').hidden = !far.length;
@@ -235,17 +418,26 @@ async function lookForRunner() {
 
 // ---- actions of the user
 
-on('connect', 'click', () => (call.phase === 'idle' ? connect(chosen) : call.disconnect()));
-on('mute', 'click', () => {
-	muted = !muted;
-	$('mute').setAttribute('aria-pressed', muted);
-	call.setMuted(muted);
+/** Space is to talk, and not to press the button that was clicked last. */
+const byPointer = ({ detail, currentTarget }) => detail && currentTarget.blur();
+
+on('connect', 'click', (event) => {
+	byPointer(event);
+	if (call.phase === 'idle') connect(chosen);
+	else call.disconnect();
+});
+on('mute', 'click', (event) => {
+	byPointer(event);
+	mute(!muted);
 });
 on('mic', 'change', () => {
-	chosen = $('mic').value;
-	showLabel();
+	choose($('mic').value);
+	stopTest();
 	call.changeMicrophone(chosen);
+	showMute();
 });
+on('speaker', 'change', () => $('bot-audio').setSinkId($('speaker').value)
+	.catch((error) => log('error', `the loudspeaker: ${error.message}`)));
 on('text-form', 'submit', (event) => {
 	event.preventDefault();
 	const typed = $('text').value.trim();
@@ -256,8 +448,38 @@ on('text-form', 'submit', (event) => {
 addEventListener('pagehide', call.disconnect);
 navigator.mediaDevices?.addEventListener('devicechange', listMicrophones);
 document.addEventListener('visibilitychange', () => document.hidden || lookForRunner());
-setInterval(() => document.hidden || lookForRunner(), STATUS_MS);
 
+shell({
+	keypad: keys,
+	mute: () => $('mute').disabled || mute(!muted),
+	talk(isOn) {
+		if (isOn && (!muted || !sides.user.track)) return false;
+		mute(!isOn);
+		return true;
+	},
+	escape() {
+		if (!$('problem').hidden) $('problem').hidden = true;
+		else if (keys.isOpen) keys.show(false);
+		else if (call.phase !== 'idle') call.disconnect();
+	},
+}, () => phoneAddress);
+
+// ---- live sessions
+
+let sessions;
+async function view() {
+	const isList = location.hash === '#sessions';
+	document.documentElement.dataset.view = isList ? 'sessions' : 'talk';
+	$('talk-view').hidden = isList;
+	$('sessions-view').hidden = !isList;
+	$('to-sessions').href = isList ? '#' : '#sessions';
+	if (isList) sessions ??= (await import('./sessions.js')).sessionsView($('sessions-view'));
+	sessions?.show(location.hash === '#sessions');
+}
+addEventListener('hashchange', view);
+view();
+
+poll(STATUS_MS);
 listMicrophones();
 lookForRunner();
 if (!mic.allowed) noMicrophone().then(problem);

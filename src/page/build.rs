@@ -25,11 +25,15 @@ fn main() {
     }
 
     let mut table = String::from("static ASSETS: &[Asset] = &[\n");
+    let has_setup = env::var_os("CARGO_FEATURE_SETUP").is_some();
     for path in files(&folder) {
         let name = path
             .file_name()
             .and_then(|name| name.to_str())
             .expect("names are UTF-8");
+        if name.starts_with("setup.") && !has_setup {
+            continue;
+        }
         let identity = fs::read(&path).expect("a listed file can be read");
         let crc = crc32(&identity);
         fs::write(out.join(format!("{name}.gz")), gzip(&identity, crc)).expect("OUT_DIR can be written");
@@ -65,7 +69,9 @@ fn content_type(name: &str) -> &'static str {
         Some("css") => "text/css; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
         Some("svg") => "image/svg+xml",
-        _ => panic!("{name}: the page knows html, css, js and svg"),
+        Some("png") => "image/png",
+        Some("webmanifest") => "application/manifest+json",
+        _ => panic!("{name}: the page knows html, css, js, svg, png and webmanifest"),
     }
 }
 

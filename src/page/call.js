@@ -12,6 +12,8 @@ const RETRY_MS = 2000;
 const RESTARTS_MAX = 3;
 // ICE without any usable candidate never fails by itself; other failures come earlier than this.
 const OPEN_MS = 30000;
+// The runner sends a packet every 20 ms, silence included.
+const SILENT_SAMPLES = 3;
 // A working network takes a second.
 const SLOW_MS = 10000;
 
@@ -23,6 +25,7 @@ export function webrtc({ started, track, muted, on }) {
 	let waiting = [];
 	let timers = {};
 	let restarts = 0;
+	let silent = 0;
 	let opened = false;
 	let over = false;
 
@@ -87,6 +90,7 @@ export function webrtc({ started, track, muted, on }) {
 			await pc.setRemoteDescription({ type: 'answer', sdp: answer.sdp });
 			if (pc !== own) return;
 			pcId = answer.pc_id;
+			on.ids({ connection: pcId });
 			answered = true;
 			if (channel.readyState === 'connecting') timers.open = setTimeout(() => again(0, words.noPath(seen)), OPEN_MS);
 			flush();
@@ -142,8 +146,14 @@ export function webrtc({ started, track, muted, on }) {
 		if (message?.type !== 'signalling') return on.message(message);
 		const type = message.message?.type;
 		on.log('received', `signalling: ${type}`);
-		if (type === 'peerLeft') end(null, 'the bot left');
+		if (type === 'peerLeft') left(message.message.reason);
 		if (type === 'renegotiate' && !offering && pc.signalingState === 'stable') offer(false);
+	}
+
+	/** The runner gives a reason where the bot did not end by itself. */
+	function left(reason) {
+		if (reason === 'bot failed') end(words.botFailed());
+		else end(null, typeof reason === 'string' ? reason : 'the bot left');
 	}
 
 	// ---- network failures
@@ -175,6 +185,7 @@ export function webrtc({ started, track, muted, on }) {
 		// Timeouts and intervals share their ids, so one call clears both.
 		Object.values(timers).forEach(clearTimeout);
 		timers = {};
+		silent = 0;
 		const [former, chat] = [pc, channel];
 		pc = channel = sender = null;
 		chat?.close();
@@ -197,7 +208,13 @@ export function webrtc({ started, track, muted, on }) {
 		hush() {},
 		async stats() {
 			const report = await pc?.getStats();
-			return report && (figures = sample(report, figures));
+			if (!report) return null;
+			const { bytes } = figures ?? {};
+			figures = sample(report, figures);
+			const wasSilent = silent >= SILENT_SAMPLES;
+			silent = figures.bytes !== undefined && figures.bytes === bytes ? silent + 1 : 0;
+			if (silent >= SILENT_SAMPLES !== wasSilent) on.doubt('Nothing arrives from the runner', !wasSilent);
+			return figures;
 		},
 		async setTrack(next) {
 			track = next;

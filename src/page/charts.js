@@ -1,27 +1,94 @@
-// Charts of the connection, one small canvas each. In: a sample per second, a latency per turn. Out: drawings, the latest
-// values as text, and a sentence for screen readers. Keeps the last POINTS_MAX samples and BARS_MAX turns.
+// Charts of the connection, one canvas each, with a scale and over the whole width. In: a sample per second, a latency per turn,
+// times of the services of a bot. Out: drawings, the latest values as text, and a sentence for screen readers. Keeps the last
+// POINTS_MAX samples and BARS_MAX turns.
 
 import { $, make } from './dom.js';
 
 const POINTS_MAX = 120;
 const BARS_MAX = 40;
+/** So that the first samples are not drawn wider than they mean. */
+const POINTS_MIN = 15;
+const BARS_MIN = 8;
+const SERVICES_MAX = 6;
+const [AXIS_TOP, AXIS_BELOW] = [6, 14];
+/** Room for numbers of four digits, so that charts below each other begin at one line. */
+const GUTTER = 30;
 
-// Name, keys of a sample (the second in another colour), unit, minimum of the scale's top, digits.
+// Name, keys of a sample with their words (the second in another colour), unit, minimum of the scale's top, digits.
 const CHARTS = [
-	['Response latency', ['latency'], 'ms', 500, 0],
-	['Round trip', ['rtt'], 'ms', 20, 1],
-	['Jitter', ['jitter'], 'ms', 10, 1],
-	['Loss in, out', ['loss', 'lossOut'], '%', 5, 1],
-	['kb/s in, out', ['rate', 'rateOut'], '', 40, 0],
+	['Answer after', [['latency', '']], 'ms', 500, 0],
+	['Round trip', [['rtt', '']], 'ms', 20, 1],
+	['Jitter', [['jitter', '']], 'ms', 10, 1],
+	['Lost packets', [['loss', 'from the bot'], ['lossOut', 'to it']], '%', 5, 1],
+	['Audio', [['rate', 'from the bot'], ['rateOut', 'to it']], 'kb/s', 40, 0],
 ];
 
+/** The next round number: 1, 2 or 5 with zeros. */
+export function roundUp(value) {
+	const unit = 10 ** Math.floor(Math.log10(value));
+	return [1, 2, 5, 10].find((step) => step * unit >= value * 0.999) * unit;
+}
+
+/** Draws lines, or bars of the first of `series`; each is a list of numbers, null where nothing is known. */
+export function plot(canvas, series, { least, most, bars = false, label = String, span = '' }) {
+	const { clientWidth: width, clientHeight: height } = canvas;
+	if (!width || !height) return;
+	Object.assign(canvas, { width: width * devicePixelRatio, height: height * devicePixelRatio });
+	const pen = canvas.getContext('2d');
+	const style = getComputedStyle(canvas);
+	const colour = (variable) => style.getPropertyValue(variable);
+	const known = series.flat().filter((value) => value !== null);
+	const top = roundUp(Math.max(least, ...known));
+	const [floor, ceiling] = [height - (label ? AXIS_BELOW : 2), label ? AXIS_TOP : 2];
+	const y = (value) => floor - (value / top) * (floor - ceiling);
+	pen.scale(devicePixelRatio, devicePixelRatio);
+	pen.font = `10.5px ${style.fontFamily}`;
+	const left = label ? Math.max(GUTTER, Math.ceil(pen.measureText(label(top)).width) + 6) : 0;
+	pen.fillStyle = colour('--line');
+	for (const value of label ? [0, top / 2, top] : [0]) pen.fillRect(left, Math.round(y(value)), width - left, 1);
+	pen.fillStyle = colour('--soft');
+	if (label) {
+		pen.textAlign = 'right';
+		pen.textBaseline = 'middle';
+		for (const value of [0, top]) pen.fillText(label(value), left - 5, Math.max(6, y(value)));
+		pen.textBaseline = 'alphabetic';
+		pen.fillText(span, width, height - 2);
+	}
+	const step = (width - left) / (bars ? most : Math.max(1, most - 1));
+	series.forEach((values, index) => {
+		pen.fillStyle = pen.strokeStyle = colour(index ? '--second' : '--accent');
+		pen.lineWidth = 1.75;
+		pen.beginPath();
+		let wasKnown = false;
+		values.forEach((value, nth) => {
+			const x = left + nth * step;
+			if (value !== null && bars) pen.fillRect(x + 1, y(value), Math.max(1, step - 3), floor - y(value));
+			else if (value !== null) {
+				// A path of one point draws nothing, so draw a dot.
+				if (!wasKnown) pen.moveTo(x - 1, y(value));
+				pen.lineTo(x, y(value));
+			}
+			wasKnown = value !== null;
+		});
+		pen.stroke();
+	});
+}
+
+/** Calls `draw` when a canvas has another size, or the page other colours. */
+export function redrawn(canvas, draw) {
+	new ResizeObserver(draw).observe(canvas);
+	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+	addEventListener('themechange', draw);
+}
+
 function chart([name, keys, unit, least, digits]) {
-	const bars = keys[0] === 'latency';
-	const most = bars ? BARS_MAX : POINTS_MAX;
+	const bars = keys[0][0] === 'latency';
+	const [fewest, kept] = bars ? [BARS_MIN, BARS_MAX] : [POINTS_MIN, POINTS_MAX];
 	const canvas = make('canvas');
-	const values = keys.map((key) => Object.assign(make('b', '', '–'), { id: `stat-${key}` }));
+	const values = keys.map(([key], index) => Object.assign(make('b', index ? 'other' : '', '–'), { id: `stat-${key}` }));
 	canvas.setAttribute('role', 'img');
-	$('charts').append(make('div', 'chart', make('h3', '', name), make('p', '', values[0], ' ', ...values.slice(1), ` ${unit}`), canvas));
+	const legend = keys.flatMap(([, word], index) => [index ? ', ' : '', word && `${word} `, values[index]]);
+	$('charts').append(make('div', 'chart', make('h3', '', name), make('p', '', ...legend, ` ${unit}`), make('div', 'plot', canvas)));
 	let points = [];
 
 	function draw() {
@@ -29,53 +96,45 @@ function chart([name, keys, unit, least, digits]) {
 		const told = (value) => value.toFixed(digits);
 		canvas.setAttribute('aria-label', known.length
 			? `${name}: between ${told(Math.min(...known))} and ${told(Math.max(...known))} ${unit}` : `${name}: not measured yet`);
-		const { clientWidth: width, clientHeight: height } = canvas;
-		Object.assign(canvas, { width: width * devicePixelRatio, height: height * devicePixelRatio });
-		const pen = canvas.getContext('2d');
-		const style = getComputedStyle(canvas);
-		const colour = (variable) => style.getPropertyValue(variable);
-		const top = Math.max(least, ...known) * 1.1;
-		const y = (value) => height - 2 - (value / top) * (height - 4);
-		const step = width / most;
-		pen.scale(devicePixelRatio, devicePixelRatio);
-		pen.fillStyle = colour('--line');
-		pen.fillRect(0, height - 1, width, 1);
-		keys.forEach((_, index) => {
-			pen.fillStyle = pen.strokeStyle = colour(index ? '--second' : '--accent');
-			pen.lineWidth = 1.75;
-			pen.beginPath();
-			let [x, wasKnown] = [width - points.length * step, false];
-			for (const { [index]: value } of points) {
-				if (value !== null && bars) pen.fillRect(x + 1, y(value), step - 2, height - y(value));
-				else if (value !== null) {
-					// A path of one point draws nothing, so draw a dot.
-					if (!wasKnown) pen.moveTo(x, y(value));
-					pen.lineTo(x + step, y(value));
-				}
-				wasKnown = value !== null;
-				x += step;
-			}
-			pen.stroke();
-		});
+		const most = Math.max(fewest, points.length);
+		const span = bars ? `${points.length || 'no'} turn${points.length === 1 ? '' : 's'}` : `${most - 1} s`;
+		plot(canvas, keys.map((_, index) => points.map((point) => point[index])), { least, most, bars, span });
 	}
 
-	new ResizeObserver(draw).observe(canvas);
-	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+	redrawn(canvas, draw);
 
 	return (sample) => {
 		if (!sample) {
 			points = [];
 			values.forEach((value) => { value.textContent = '–'; });
-		} else if (keys[0] in sample) {
-			points = [...points, keys.map((key) => sample[key])].slice(-most);
-			keys.forEach((key, index) => { values[index].textContent = sample[key]?.toFixed(digits) ?? '–'; });
+		} else if (keys[0][0] in sample) {
+			points = [...points, keys.map(([key]) => sample[key] ?? null)].slice(-kept);
+			keys.forEach(([key], index) => { values[index].textContent = sample[key]?.toFixed(digits) ?? '–'; });
 		}
 		draw();
 	};
 }
 
-/** Returns a function that takes samples; null clears the charts. */
+/** The time to the first byte of each service, as the bot reports it. */
+function services() {
+	const all = new Map();
+	return (reports) => {
+		if (!reports) all.clear();
+		for (const { processor, value } of reports ?? []) {
+			if (typeof value === 'number' && (all.has(processor) || all.size < SERVICES_MAX)) all.set(processor, value);
+		}
+		const rows = [...all].flatMap(([name, value]) => (
+			[make('dt', '', `First byte of ${String(name ?? 'a service').slice(0, 60)}`), make('dd', '', `${Math.round(value * 1000)} ms`)]));
+		$('ttfb').replaceChildren(...rows);
+	};
+}
+
+/** Returns a function that takes samples; null clears the charts. `ttfb` in a sample is a list of reports. */
 export function charts() {
 	const all = CHARTS.map(chart);
-	return (sample) => all.forEach((take) => take(sample));
+	const told = services();
+	return (sample) => {
+		if (!sample || sample.ttfb) told(sample?.ttfb);
+		if (!sample?.ttfb) all.forEach((take) => take(sample));
+	};
 }

@@ -1,4 +1,4 @@
-// Measures the levels of user and bot. In: two audio streams. Out, 50 times a second: a level from 0 to 1 and a speaking
+// Measures the levels of user and bot. In: two audio streams, and whether the user is muted, who then gives no latency. Out, 50 times a second: a level from 0 to 1 and a speaking
 // flag per side; once per turn the response latency in ms, from the end of the user's speech to the bot's first sound as it
 // leaves the browser's jitter buffer. The delay of the output device is not included.
 
@@ -10,10 +10,12 @@ const HANG_MS = 250;
 // Range of the meter in dBFS.
 const [SHOWN_FROM_DB, SHOWN_TO_DB] = [-60, -6];
 
+const SILENT = { speaking: false, began: null, ended: -Infinity };
+
 /** Detects speech: louder than an adaptive noise floor by a margin. Levels in dBFS, times in ms. */
 function gate(floorDb, leastDb) {
 	let since = null;
-	const state = { speaking: false, began: null, ended: -Infinity };
+	const state = { ...SILENT };
 	return (db, now) => {
 		// The noise floor falls at once and rises by 3 dB per second, so speech hardly raises it.
 		floorDb = Math.max(SILENCE_DB, Math.min(db, floorDb + (3 * TICK_MS) / 1000));
@@ -48,7 +50,7 @@ function turnClock() {
 
 export function levels({ onLevels, onLatency }) {
 	const buffer = new Float32Array(WINDOW);
-	let context, timer, turns;
+	let context, timer, turns, muted;
 	let sides = {};
 
 	function measure({ analyser }) {
@@ -64,7 +66,7 @@ export function levels({ onLevels, onLatency }) {
 			side.heard = side.gate(db, now);
 			side.level = Math.min(1, Math.max(0, (db - SHOWN_FROM_DB) / (SHOWN_TO_DB - SHOWN_FROM_DB)));
 		}
-		const latency = turns(sides.user.heard, sides.bot.heard);
+		const latency = turns(muted ? SILENT : sides.user.heard, sides.bot.heard);
 		if (latency !== null) onLatency(latency);
 		for (const [name, { level, heard }] of Object.entries(sides)) onLevels(name, level, heard.speaking);
 	}
@@ -91,6 +93,7 @@ export function levels({ onLevels, onLatency }) {
 			return context;
 		},
 		resume: () => context?.resume(),
+		setMuted(on) { muted = on; },
 		/** Replaces the stream that a side measures; null detaches it. */
 		attach(name, stream) {
 			const side = sides[name];

@@ -1,11 +1,12 @@
-// The event log: what went over the wire and what happened to the connection. Out: a list that can be filtered, and a text
-// file. Kept: the last ENTRIES_MAX entries, each detail cut at CHARS_MAX. Keys and passwords never enter, since a saved log
-// is made to be shown to others.
+// The event log: what went over the wire and what happened to the connection. Out: a list that can be filtered, copied and
+// cleared, a text file, and the ids of the session to copy. Kept: the last ENTRIES_MAX entries, each detail cut at CHARS_MAX.
+// Keys and passwords never enter, since a saved log is made to be shown to others.
 
-import { $, atEnd, make, on } from './dom.js';
+import { $, atEnd, clock, copy, keep, keepEnd, kept, make, on, save, stamped } from './dom.js';
 
 const ENTRIES_MAX = 1000;
 const CHARS_MAX = 6000;
+const BRIEF_CHARS = 240;
 
 /** Removes keys and passwords from a text. */
 const redacted = (text) => text
@@ -22,7 +23,8 @@ function asText(detail) {
 
 export function eventLog() {
 	const list = $('log');
-	const entries = [];
+	let entries = [];
+	keepEnd(list);
 
 	function shows({ kind, title, detail }) {
 		const wanted = $('log-kind').value;
@@ -32,10 +34,11 @@ export function eventLog() {
 
 	function draw(entry) {
 		const { at, kind, title, detail } = entry;
-		const line = [make('time', '', at.toTimeString().slice(0, 8)), make('span', 'kind', kind), make('span', 'title', title)];
+		const line = [make('time', '', clock(at)), make('span', 'kind', kind), make('span', 'title', title)];
 		entry.item = make('li', kind, ...line);
 		if (detail) {
-			const details = make('details', '', make('summary', '', ...line));
+			const brief = make('span', 'brief', detail.slice(0, BRIEF_CHARS).replace(/\s+/g, ' '));
+			const details = make('details', '', make('summary', '', ...line, brief));
 			// Most entries are never opened, so their text is put in when one is.
 			details.addEventListener('toggle', () => details.append(make('pre', '', detail)), { once: true });
 			entry.item.append(details);
@@ -43,27 +46,53 @@ export function eventLog() {
 		return entry.item;
 	}
 
-	const render = () => list.replaceChildren(...entries.filter(shows).map(draw));
-
-	function save() {
-		const lines = entries.filter(shows).map(({ at, kind, title, detail }) => (
-			`${at.toISOString()} ${kind} ${title}${detail && `\n${detail}`}`.replaceAll('\n', '\n    ')));
-		const text = [location.origin, navigator.userAgent, '', ...lines, ''].join('\n');
-		const link = make('a');
-		link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
-		link.download = `edge-runner-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}.log`;
-		link.click();
-		setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+	function render() {
+		list.replaceChildren(...entries.filter(shows).map(draw));
+		list.scrollTop = list.scrollHeight;
 	}
 
+	function asFile() {
+		const lines = entries.filter(shows).map(({ at, kind, title, detail }) => (
+			`${at.toISOString()} ${kind} ${title}${detail && `\n${detail}`}`.replaceAll('\n', '\n    ')));
+		return [location.origin, navigator.userAgent, '', ...lines, ''].join('\n');
+	}
+
+	function open(isOpen) {
+		$('log-body').hidden = !isOpen;
+		$('log-open').setAttribute('aria-expanded', isOpen);
+		keep('log', isOpen ? 'open' : '');
+		list.scrollTop = list.scrollHeight;
+	}
+
+	on('log-open', 'click', () => open($('log-body').hidden));
 	on('log-kind', 'change', render);
 	on('log-filter', 'input', render);
-	on('log-save', 'click', save);
+	on('log-save', 'click', () => save(stamped('log'), new Blob([asFile()], { type: 'text/plain' })));
+	on('log-copy', 'click', ({ currentTarget }) => copy(currentTarget, asFile()));
+	on('log-clear', 'click', () => {
+		entries = [];
+		$('log-last').textContent = '';
+		render();
+	});
+	open(kept('log', '') === 'open');
 
-	return (kind, title, detail) => {
+	function log(kind, title, detail) {
 		const entry = { at: new Date(), kind, title: redacted(String(title)).slice(0, 300), detail: asText(detail) };
 		entries.push(entry);
 		if (entries.length > ENTRIES_MAX) entries.shift().item?.remove();
-		if (shows(entry)) atEnd(list, () => list.append(draw(entry)));
-	};
+		if (!shows(entry)) return;
+		$('log-last').textContent = `${clock(entry.at)} ${entry.title}`;
+		atEnd(list, () => list.append(draw(entry)));
+	}
+
+	/** The ids of a session, each in a button that copies it: an object of names and values. */
+	function ids(all) {
+		$('ids').replaceChildren(...Object.entries(all).filter(([, value]) => value).map(([name, value]) => {
+			const button = make('button', '', `${name} ${value}`);
+			button.title = `Copy the ${name}`;
+			button.addEventListener('click', () => copy(button, value));
+			return make('li', '', button);
+		}));
+	}
+	return Object.assign(log, { ids });
 }

@@ -1,4 +1,4 @@
-// Lists and opens microphones. Needs a secure context; `allowed` tells whether the page has one.
+// Lists and opens microphones, and lists loudspeakers. Needs a secure context; `allowed` tells whether the page has one.
 
 export const NONE = 'none';
 
@@ -22,4 +22,13 @@ export async function list() {
 	return devices
 		.filter(({ kind, deviceId }) => kind === 'audioinput' && !['', 'default', 'communications'].includes(deviceId))
 		.map(({ deviceId, label }, index) => ({ id: deviceId, label: label || `Microphone ${index + 1}` }));
+}
+
+/** Loudspeakers, where the browser lets a page choose one. */
+export async function speakers() {
+	if (!allowed || !('setSinkId' in HTMLMediaElement.prototype)) return [];
+	const devices = await navigator.mediaDevices.enumerateDevices();
+	return devices
+		.filter(({ kind, deviceId, label }) => kind === 'audiooutput' && label && !['', 'default', 'communications'].includes(deviceId))
+		.map(({ deviceId, label }) => ({ id: deviceId, label }));
 }

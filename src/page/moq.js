@@ -17,6 +17,8 @@ const LATE_MS = 500;
 const UNSENT_MAX = 50;
 /** A runner that accepts no sound for this long is gone. */
 const STALLED_MS = 10000;
+/** For the last record to be sent. */
+const GOODBYE_MS = 250;
 /** Above the longest message of a bot. */
 const RECORD_CHARS_MAX = 1024 * 1024;
 
@@ -104,7 +106,7 @@ export function moq({ started, context, track, on }) {
 			ready = true;
 		} catch {
 			const silent = performance.now() - asked > NO_ANSWER_MS;
-			return end(words.noMoq(address(), silent, certHash));
+			return end(words.noMoq(address(), { serve, silent, hash: certHash }));
 		}
 		if (transport.protocol !== VERSION) return end(words.otherMoq(VERSION));
 		lite = moqLite(transport, {
@@ -208,29 +210,34 @@ export function moq({ started, context, track, on }) {
 		on.message(message);
 	}
 
-	function end(problem, reason) {
+	function end(problem, reason, lingerMs) {
 		if (over) return;
 		over = true;
 		clearTimeout(timer);
 		audio?.stop();
 		encode?.(null);
 		decode?.(0, null);
-		try { transport?.close(); } catch { /* It has failed already. */ }
+		const leave = () => { try { transport?.close(); } catch { /* It has failed already. */ } };
+		if (lingerMs) setTimeout(leave, lingerMs);
+		else leave();
 		on.closed(problem, reason);
+	}
+
+	function send(message) {
+		if (!isOpen || over) return false;
+		const record = stored(message);
+		log.push(record);
+		sent += record.length;
+		logReaders.forEach((write) => write(record));
+		return true;
 	}
 
 	return {
 		open,
-		close: () => end(null, 'you hung up'),
+		/** Behind a relay, a runner waits for a page that left without a word. */
+		close: () => end(null, 'you hung up', !serve && send({ label: 'moq-transport', type: 'session-ending' }) && GOODBYE_MS),
 		hush: () => audio?.hush(),
-		send(message) {
-			if (!isOpen || over) return false;
-			const record = stored(message);
-			log.push(record);
-			sent += record.length;
-			logReaders.forEach((write) => write(record));
-			return true;
-		},
+		send,
 		stats() {
 			const was = counted;
 			counted = { at: performance.now(), received, sent, came: listen.came, lost: listen.lost };

@@ -1,7 +1,9 @@
 // Session options: the transport and the request to /start. The JSON text is authoritative: choosing a transport rewrites
-// its `transport`, and editing that changes the choice and the page's URL. Out: the request, or an error message.
+// its `transport`, and editing that changes the choice and the page's URL. While the text has a mistake, the choice stays. Telephone
+// transports have more settings, of the simulated call. Out: the request, or an error message.
 
 import { $, make, on } from './dom.js';
+import { PROVIDERS } from './providers.js';
 import { connectorOf, labelOf, rows } from './transports.js';
 import { json } from './words.js';
 
@@ -14,6 +16,7 @@ const addressed = () => new URLSearchParams(location.search).get('transport');
 
 export function startOptions() {
 	const [text, list] = [$('start-body'), $('transports')];
+	let chosen = DEFAULT.transport;
 	const choices = rows(null).map(({ name, label }) => {
 		const radio = Object.assign(make('input'), { type: 'radio', name: 'transport', value: name });
 		list.append(make('label', 'transport', radio, label, make('small')));
@@ -32,12 +35,30 @@ export function startOptions() {
 
 	function check() {
 		const { transport, wrong = '' } = read();
+		chosen = transport ?? chosen;
 		$('start-problem').textContent = wrong;
-		$('chosen').textContent = labelOf(transport);
+		$('chosen').textContent = labelOf(chosen);
 		text.setAttribute('aria-invalid', Boolean(wrong));
-		for (const radio of choices) radio.checked = radio.value === transport;
-		if (!wrong && transport !== (addressed() ?? DEFAULT.transport)) history.replaceState(null, '', `?transport=${transport}`);
+		for (const radio of choices) radio.checked = radio.value === chosen;
+		showLine(PROVIDERS[chosen]);
+		if (!wrong && transport !== (addressed() ?? DEFAULT.transport)) history.replaceState(null, '', `?transport=${transport}${location.hash}`);
 	}
+
+	/** What a simulated call of a provider can be told. */
+	function showLine(provider) {
+		$('line').hidden = !provider;
+		if (!provider || $('line-codec').name === chosen) return;
+		$('line-codec').name = chosen;
+		$('line-codec').replaceChildren(...provider.codecs.map(([label], index) => new Option(label, index)));
+		$('line-from').disabled = $('line-to').disabled = Boolean(provider.hidesNumbers);
+		$('line-note').textContent = provider.hidesNumbers ? 'The stream of this provider does not tell the numbers.' : '';
+	}
+
+	const line = () => PROVIDERS[chosen] && {
+		from: $('line-from').value.trim(),
+		to: $('line-to').value.trim(),
+		format: PROVIDERS[chosen].codecs[$('line-codec').value][1],
+	};
 
 	function write(request) {
 		text.value = JSON.stringify(request, null, 2);
@@ -66,14 +87,12 @@ export function startOptions() {
 
 	return {
 		read,
+		line,
+		reset: () => write(DEFAULT),
 		setStatus,
 		/** The request cannot change during a session. */
 		lock(on) {
-			list.disabled = $('start-reset').disabled = text.readOnly = on;
-		},
-		show() {
-			$('options').open = true;
-			text.focus();
+			list.disabled = $('line').disabled = $('start-reset').disabled = text.readOnly = on;
 		},
 	};
 }

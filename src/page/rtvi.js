@@ -41,7 +41,7 @@ export function rtvi({ send, to, log }) {
 			case 'bot-transcription': return to.said(2, asText(data.text));
 			case 'bot-tts-text': return to.said(1, asText(data.text));
 			case 'bot-llm-text': return to.said(0, asText(data.text));
-			case 'metrics': return to.waited(data.ttfb?.[0]?.value);
+			case 'metrics': return to.waited(Array.isArray(data.ttfb) ? data.ttfb : []);
 			case 'llm-function-call-in-progress': return to.called(data.tool_call_id, data.function_name, data.arguments);
 			case 'llm-function-call-stopped': return to.returned(data.tool_call_id, data.cancelled === true);
 			case 'bot-interrupted': return to.interrupted();

@@ -22,6 +22,13 @@ function trust() {
 	return ['Trust it: open', 'chrome://certificate-manager/localcerts/usercerts', 'and import it under “Trusted Certificates”.'];
 }
 
+/** What this browser's warning is passed with. */
+function pass() {
+	if (isApple || (/Safari/.test(AGENT) && !/Chrome|Firefox/.test(AGENT))) return '“Show Details”, then “visit this website”';
+	if (/Firefox/.test(AGENT)) return '“Advanced”, then “Accept the Risk and Continue”';
+	return '“Advanced”, then “Proceed”';
+}
+
 /** The same over HTTPS. */
 function secure(address) {
 	const url = new URL(address);
@@ -32,6 +39,9 @@ function secure(address) {
 
 const probe = (url, options) => fetch(url, { ...options, cache: 'no-store', signal: AbortSignal.timeout(PROBE_MS) })
 	.then(({ ok, type }) => ok || type === 'opaque', () => false);
+
+/** Where a phone opens this page with its microphone: over HTTPS if the runner speaks it. */
+export let phoneAddress = null;
 
 export async function noMicrophone() {
 	if (globalThis.isSecureContext) {
@@ -45,26 +55,37 @@ export async function noMicrophone() {
 	const [twin, file] = [secure(href), new URL('ca.crt', BASE)];
 	// Session storage belongs to one origin.
 	if (apiKey()) twin.hash = `key=${encodeURIComponent(apiKey())}`;
-	const text = `Browsers allow that over HTTPS, and to pages of this same device (localhost). This one came over plain HTTP from ${origin}.`;
 	const [trusted, local] = await Promise.all([
 		// For another origin the browser only reveals that a trusted server answered.
 		probe(secure(new URL('status', BASE)), { mode: 'no-cors' }),
 		probe(file, { method: 'HEAD' }),
 	]);
 	if (trusted || local) {
-		const steps = trusted ? [['Go on over HTTPS:', twin]] : [
-			['Save the certificate of this runner:', file],
-			trust(),
-			['Go on over HTTPS:', twin, '(Without the first two steps the browser warns: choose “Advanced” or “Details”, and go on.)'],
-		];
-		return { title: 'To use the microphone, this page needs HTTPS', text: `${text} The runner speaks both.`, steps, listen: true };
+		phoneAddress = secure(new URL('client/', BASE));
+		return {
+			title: 'One step to the microphone: HTTPS',
+			text: 'Browsers give the microphone to pages that came over HTTPS. The runner speaks it at this same address.',
+			go: twin,
+			listen: true,
+			...!trusted && {
+				note: `The browser will warn once, because the runner made its own certificate. That is expected: choose ${pass()}. The call is encrypted either way; only a trusted certificate also proves that this is your runner.`,
+				more: {
+					title: 'Trust this runner for good, so that no warning comes',
+					steps: [
+						['Save the certificate of this runner:', file],
+						trust(),
+						['Go on over HTTPS:', twin],
+					],
+				},
+			},
+		};
 	}
 	const far = port || '80';
 	const near = far < 1024 ? '7860' : far;
 	const forward = `ssh -L ${near}:localhost:${far} user@${hostname.replace(/[[\]]/g, '')}`;
 	return {
 		title: 'This page cannot use the microphone',
-		text,
+		text: `Browsers allow that over HTTPS, and to pages of this same device (localhost). This one came over plain HTTP from ${origin}.`,
 		steps: [
 			['Start the runner with', '--tls auto', 'and load this page anew: it then says how to go on.'],
 			...isPhone ? [] : [['Or forward the port to this computer', forward, 'and open', new URL(pathname, `http://localhost:${near}`)]],

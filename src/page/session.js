@@ -1,5 +1,5 @@
 // A session with a bot over any transport: microphone, /start, transport, RTVI, and cleanup. In: actions of the user. Out:
-// calls on `to`: phase(name, text), problem(problem), microphone(track), sound(stream), and RTVI events. Each connect() has
+// calls on `to`: phase(name, text), problem(problem), microphone(track), sound(stream), ids(object), and RTVI events. Each connect() has
 // a number, so that results of an abandoned one are ignored.
 
 import { request } from './api.js';
@@ -17,11 +17,15 @@ export function session({ to, log }) {
 	let run = 0;
 	let muted = false;
 	let greeted = false;
+	let restarts = false;
+	let said = '';
+	const doubts = new Set();
 	let giveUp, call, bot, track, slow;
 
 	function enter(next, text) {
 		clearTimeout(slow);
 		phase = next;
+		said = text;
 		log('call', text);
 		to.phase(next, text);
 	}
@@ -32,20 +36,23 @@ export function session({ to, log }) {
 		call?.close();
 		track?.stop();
 		call = bot = track = null;
+		restarts = false;
+		doubts.clear();
 		enter('idle', problem?.title ?? `Call ended: ${reason}`);
 		if (problem) to.problem(problem);
 	}
 
 	/** Why this browser lacks what a transport needs. */
-	const cannot = async () => (globalThis.isSecureContext ? words.noMoqHere()
-		: { ...await noMicrophone(), title: 'MoQ needs HTTPS', listen: false });
+	const cannot = async ({ isLine }) => (globalThis.isSecureContext ? words.notHere(isLine)
+		: { ...await noMicrophone(), title: `${isLine ? 'A simulated call' : 'MoQ'} needs HTTPS`, listen: false });
 
-	async function connect({ transport, startRequest, deviceId, version, context }) {
+	async function connect({ transport, startRequest, deviceId, version, context, line }) {
 		const own = ++run;
 		const mine = (handle) => (...args) => { if (run === own) return handle(...args); };
 		giveUp = new AbortController();
 		let connector = connectorOf(transport);
-		if (connector.works === false) return end(await cannot());
+		const { isLine } = connector;
+		if (connector.works === false) return end(await cannot(connector));
 		if (connector.load) {
 			enter('starting', 'Loading');
 			try {
@@ -76,6 +83,7 @@ export function session({ to, log }) {
 		// Users save and share the log, so tokens stay out of it.
 		const { token, videoroomToken, dailyToken, ...shown } = started ?? {};
 		log('http', 'started', shown);
+		to.ids({ session: started?.sessionId });
 		if (connector.elsewhere) {
 			let notice;
 			try {
@@ -87,14 +95,21 @@ export function session({ to, log }) {
 		}
 		enter('connecting', 'Connecting');
 		greeted = false;
-		bot = rtvi({ log, send: (message) => call?.send(message) ?? false, to: { ...to, ready, interrupted, error: botFails } });
+		bot = isLine
+			? { receive() {}, greet: () => ready(), press: (key) => call?.press(key), sendText: () => false }
+			: rtvi({ log, send: (message) => call?.send(message) ?? false, to: { ...to, ready: () => ready(), interrupted, error: botFails } });
 		call = connector({
 			started,
 			context,
 			track,
 			muted,
+			line,
+			parameters: startRequest.body ?? {},
 			on: {
 				log,
+				note: mine(to.note),
+				ids: mine((more) => to.ids({ session: started.sessionId, ...more })),
+				doubt: mine(doubt),
 				audio: mine(to.sound),
 				message: mine((message) => bot.receive(message)),
 				open: mine(() => open(version)),
@@ -102,7 +117,10 @@ export function session({ to, log }) {
 					enter('connecting', 'Still connecting');
 					to.problem({ ...problem, retry: false });
 				}),
-				trouble: mine((attempt, most) => enter('trouble', `Connection lost; trying again (${attempt} of ${most})`)),
+				trouble: mine((attempt, most) => {
+					restarts = true;
+					enter('trouble', `Connection lost; trying again (${attempt} of ${most})`);
+				}),
 				closed: mine(end),
 			},
 		});
@@ -110,15 +128,27 @@ export function session({ to, log }) {
 	}
 
 	function open(version) {
+		restarts = false;
+		doubts.clear();
 		if (greeted) return enter('ready', 'Connected again');
 		enter('waiting', 'Waiting for the bot');
-		slow = setTimeout(() => enter('waiting', 'The line is open; the bot takes its time'), SLOW_MS);
+		// Many bots never say that they are ready.
+		slow = setTimeout(() => ready('Connected; the bot has not said that it is ready'), SLOW_MS);
 		bot.greet(version);
 	}
 
-	function ready() {
+	function ready(text = 'Connected') {
 		greeted = true;
-		enter('ready', 'Connected');
+		// A bot may be heard before it says that it is ready.
+		if (phase !== 'ready' || said !== text) enter('ready', text);
+	}
+
+	/** A call whose runner may be gone is not shown as connected. */
+	function doubt(why, isDoubtful) {
+		if (isDoubtful) doubts.add(why);
+		else doubts.delete(why);
+		if (isDoubtful && phase === 'ready') enter('trouble', `${why}; waiting for it`);
+		else if (!doubts.size && phase === 'trouble' && !restarts) enter('ready', 'Connected again');
 	}
 
 	function interrupted() {
@@ -161,6 +191,9 @@ export function session({ to, log }) {
 	return {
 		connect,
 		get phase() { return phase; },
+		doubt: (why, isDoubtful) => { if (phase === 'ready' || phase === 'trouble') doubt(why, isDoubtful); },
+		/** Sound of the bot: it is there, even if it never says so. */
+		heard() { if (phase === 'waiting') ready(); },
 		disconnect() { if (phase !== 'idle') end(null, 'you hung up'); },
 		changeMicrophone(deviceId) { if (phase !== 'idle') replace(deviceId); },
 		setMuted(on) {

@@ -17,6 +17,7 @@ export function sample(report, before) {
 	const received = Math.max(0, grown(inbound, before?.inbound, 'packetsReceived'));
 
 	return {
+		bytes: pair?.bytesReceived,
 		inbound,
 		outbound,
 		rtt: times(pair?.currentRoundTripTime ?? remote?.roundTripTime, 1000),

@@ -1,8 +1,9 @@
 // The conversation as a list of turns. In: RTVI texts, several of which repeat the same content. Out: a bubble per turn, and
-// each finished text once to `announce`, for screen readers. The bot's text comes from the source of the highest rank:
+// each finished text once to `announce`, for screen readers; and the whole as a text to save. The bot's text comes from the source of the highest rank:
 // bot-output (3, with spoken progress), bot-transcription (2), bot-tts-text (1), bot-llm-text (0).
 
-import { atEnd, make } from './dom.js';
+import { atEnd, clock, keepEnd, make } from './dom.js';
+import { rich } from './rich.js';
 
 const ITEMS_MAX = 300;
 const CHARS_MAX = 4000;
@@ -14,11 +15,12 @@ const join = (before, piece) => before + (!before || /\s$/.test(before) || /^[\s
 const asName = (name) => (typeof name === 'string' ? name.slice(0, 64) : 'a function');
 
 export function transcript(list, announce) {
-	let user, bot, best, segments, calls;
+	let user, bot, cut, best, segments, calls;
 
 	function add(className, who) {
 		const body = make('p', 'words');
-		const time = make('time', '', new Date().toLocaleTimeString());
+		const at = new Date();
+		const time = Object.assign(make('time', '', clock(at).slice(0, 8)), { dateTime: at.toISOString() });
 		const item = make('li', className, make('p', 'who', who, time), body);
 		list.append(item);
 		if (list.children.length > ITEMS_MAX) list.firstElementChild.remove();
@@ -34,8 +36,10 @@ export function transcript(list, announce) {
 		calls = new Map();
 	}
 
-	function closeBot() {
+	/** The report of an interruption follows the start of the user's speech, which closes the turn. */
+	function closeBot(mayBeCut = false) {
 		if (bot && bot.rank < TRANSCRIPTION) announce(`Bot: ${bot.text}`);
+		cut = mayBeCut ? bot : null;
 		bot = null;
 	}
 
@@ -72,7 +76,7 @@ export function transcript(list, announce) {
 		if (rank < best || !text) return;
 		turn(rank);
 		bot.text = (rank === LLM ? bot.text + text : join(bot.text, text)).slice(-CHARS_MAX);
-		bot.body.textContent = bot.text;
+		bot.body.replaceChildren(...rich(bot.text));
 		if (rank === TRANSCRIPTION) announce(`Bot: ${text}`);
 	}
 
@@ -91,12 +95,12 @@ export function transcript(list, announce) {
 		}
 		const whole = aloud === false || state === 'completed' || !progress;
 		const done = whole ? text : String(progress.accumulated_text ?? '');
-		segment.done.textContent = done.slice(0, CHARS_MAX);
+		segment.done.replaceChildren(...rich(done.slice(0, CHARS_MAX)));
 		segment.rest.textContent = whole ? '' : join(done, String(progress.remaining_text ?? '')).slice(done.length, CHARS_MAX);
 	}
 
 	function interrupted() {
-		bot?.body.append(make('small', '', 'interrupted'));
+		(bot ?? cut)?.body.append(make('small', '', 'interrupted'));
 		closeBot();
 	}
 
@@ -118,10 +122,18 @@ export function transcript(list, announce) {
 		calls.delete(id);
 	}
 
+	/** One line per turn. */
+	const asText = () => [...list.children].map((item) => {
+		const [who, time, body] = ['.who', 'time', '.words'].map((part) => item.querySelector(part));
+		return `${time.dateTime} ${who.firstChild.textContent}: ${body.textContent.replaceAll('\n', '\n    ')}`;
+	}).join('\n');
+
+	keepEnd(list);
 	const follow = (change) => (...args) => atEnd(list, () => change(...args));
 	reset();
 	return {
 		reset,
+		asText,
 		closeBot,
 		heard: follow(heard),
 		typed: follow(typed),

@@ -1,6 +1,6 @@
 // Explains errors so that a user can act on them. In: errors of the browser or the runner. Out: a problem, shown by
-// app.js: { title, text, steps: [[text, code, text, code...]], listen, retry, play, key }. A URL in place of code is a link;
-// the last four offer a button.
+// app.js: { title, text, steps: [[text, code, text, code...]], more: { title, steps }, note, go, listen, retry, play, key, reset }. A URL in
+// place of code is a link; `go` is a URL for the first button; the last five offer a button.
 
 import { apiKey } from './api.js';
 
@@ -87,9 +87,23 @@ export const noSocket = () => ({
 	retry: true,
 });
 
+export const botFailed = () => ({ title: 'The bot failed', text: 'The call is over. The log of the runner says why.', retry: true });
+
+/** The runner took no call: it wants proof, or did not recognise it. */
+export const refusedCall = (reason) => (/proof|token/.test(reason) ? {
+	title: 'This runner takes proven calls only',
+	text: 'It has the credentials of this provider, so a call needs the provider’s signature, or a token that only a holder of the API key gets.',
+	steps: [
+		['Start the runner with', '--api-key KEY', 'and enter that key here: the page then calls with a token.'],
+		['Or, on a machine that strangers cannot reach, start it with', '--unverified-calls'],
+		['Or start it without the credentials of the provider: simulated calls need none.'],
+	],
+	key: true,
+} : { title: 'The runner refused the call', text: `It says “${reason}”.`, retry: true });
+
 /** `code` and `reason` of the close event; neither if the socket stalled. */
 export function lostSocket(code, reason) {
-	if (code === 1011) return { title: 'The bot failed', text: 'See the log of the runner.', retry: true };
+	if (code === 1011) return botFailed();
 	const why = code ? [`WebSocket ${code}`, reason].filter(Boolean).join(': ') : 'it accepts no more sound';
 	return {
 		title: 'The connection was lost',
@@ -98,32 +112,47 @@ export function lostSocket(code, reason) {
 	};
 }
 
-export const noMoqHere = () => ({
-	title: 'This browser cannot speak MoQ',
-	text: 'That needs WebTransport and WebCodecs. Use a recent Chrome or Edge, or start the runner without -t moq and talk over WebRTC.',
+export const notHere = (isLine) => (isLine
+	? { title: 'This browser cannot make a simulated call', text: 'That needs audio worklets. Use a recent browser.' }
+	: {
+		title: 'This browser cannot speak MoQ',
+		text: 'That needs WebTransport and WebCodecs. Use a recent Chrome or Edge, or start the runner without -t moq and talk over WebRTC.',
+	});
+
+export const badRequest = (wrong) => ({
+	title: 'The start request has a mistake',
+	text: `${wrong} It is in the settings, under “Session options”.`,
+	reset: true,
 });
 
-/** Browsers do not tell a page why. `url`: of the MoQ server. `silent`: whether nothing came back. `hash`: of its certificate, if
-	it is self-signed. */
-export function noMoq({ hostname, host, port }, silent, hash) {
+/** Browsers do not tell a page why. `url`: of the MoQ server. `serve`: whether that is the runner, and not a relay. `silent`:
+	whether nothing came back. `hash`: of its certificate, if it is self-signed. */
+export function noMoq({ origin, pathname, hostname, host, port }, { serve, silent, hash }) {
 	const at = `UDP port ${port || 443}`;
 	const other = ['Or start the runner without -t moq: WebRTC needs no certificate and also goes over TCP.'];
 	if (silent) {
 		return {
-			title: 'UDP is blocked on the way to the bot',
+			title: `UDP is blocked on the way to the ${serve ? 'bot' : 'relay'}`,
 			text: `The page arrives, but MoQ travels over UDP, and no answer came from ${hostname}, ${at}.`,
-			steps: [[`Let UDP through firewalls and containers to the runner, at ${at} (--moq-bind).`],
-				['Switch off a VPN, and check that both are in the same network.'], other],
+			steps: [[serve ? `Let UDP through firewalls and containers to the runner, at ${at} (--moq-bind).`
+				: `Let UDP out of this network to the relay, at ${at}.`],
+				[serve ? 'Switch off a VPN, and check that both are in the same network.' : 'Switch off a VPN.'],
+				...serve ? [] : [['On the machine of the runner, check the relay:', `edge-runner doctor -t moq --moq-connect ${origin}${pathname}`]],
+				other],
 			retry: true,
 		};
 	}
 	return {
-		title: 'The browser rejects the MoQ server',
+		title: `The browser rejects the MoQ ${serve ? 'server' : 'relay'}`,
 		text: `It gave up at once on ${host}: the certificate there is not the expected one, or nothing listens at that UDP port.`,
 		steps: [
-			[hash ? 'The certificate must have the hash that the runner gave (certHash): is another program at that port, or the clock of one device wrong?'
-				: `The certificate must be for ${hostname}, and of an authority that this browser trusts; without --moq-tls-cert the runner makes one that browsers accept by its hash.`],
-			[`The log of the runner says whether it listens at ${at}.`], other,
+			[hash ? `The certificate must have the hash that the runner gave (certHash): ${serve
+				? 'is another program at that port, or the clock of one device wrong?'
+				: 'is the file of --moq-tls-cert the one that the relay serves now, or the clock of one device wrong?'}`
+				: `The certificate must be for ${hostname}, and of an authority that this browser trusts; ${serve
+					? 'without --moq-tls-cert the runner makes one that browsers accept by its hash.'
+					: 'if it is self-signed, start the runner with --moq-tls-cert.'}`],
+			[serve ? `The log of the runner says whether it listens at ${at}.` : 'The runner is connected to this relay: is this browser on the way to another one?'], other,
 		],
 		retry: true,
 	};

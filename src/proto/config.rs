@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use crate::aliases::{self, Area};
 pub use crate::assistant::config::{
-    AssistantConfig, BodyPermissions, CascadeConfig, CascadeServices, ChatModelConfig, Dialect, Greeting,
+    AssistantConfig, BodyPermissions, CascadeConfig, CascadeServices, ChatModelConfig, DetectorKind, Dialect, Greeting,
     NoiseReduction, RealtimeConfig, RecognizerConfig, ToolsConfig, ToolsEndpoint, TurnDetection, VoiceConfig,
 };
 pub use crate::assistant::service_url::{ServiceUrl, ServiceVendor};
 pub use crate::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint};
 use crate::features::Feature;
+use crate::http::cluster::ClusterKey;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode};
 pub use crate::secret::{Secret, SecretBytes};
@@ -205,6 +206,69 @@ pub struct Mediaroom {
     pub secret: Option<Secret>,
     /// The room of all sessions; `None` creates a room for each.
     pub room_name: Option<String>,
+    /// Further URLs of the same server or cluster, for when the first does not answer.
+    pub other_urls: Vec<String>,
+    /// How the runner registers for jobs; `None` without `--register`.
+    pub worker: Option<MediaroomWorker>,
+}
+
+impl Mediaroom {
+    /// Returns all URLs, the preferred one first.
+    pub fn urls(&self) -> impl Iterator<Item = &str> {
+        self.url.iter().chain(&self.other_urls).map(String::as_str)
+    }
+}
+
+/// Registration at a LiveKit server, which then assigns rooms to the runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaroomWorker {
+    /// What a job is for.
+    pub job_type: JobType,
+    /// The name by which rooms ask for this bot; empty to get a job for every room.
+    pub agent_name: String,
+    /// A further name that has to match; empty for none.
+    pub deployment: String,
+    /// The load at which the server prefers other runners, in hundredths: `agents.target_load` of
+    /// its configuration.
+    pub target_load_percent: u8,
+}
+
+impl MediaroomWorker {
+    /// The default of [`MediaroomWorker::agent_name`].
+    pub const AGENT_NAME: &str = "bot";
+    /// The default of [`MediaroomWorker::target_load_percent`]: that of the server.
+    pub const TARGET_LOAD_PERCENT: u8 = 70;
+}
+
+/// What a job of a LiveKit server is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobType {
+    /// A room, from its creation on.
+    #[default]
+    Room,
+    /// One participant that publishes a track.
+    Publisher,
+    /// One participant.
+    Participant,
+}
+
+impl JobType {
+    /// All types, in the order of the help.
+    pub const ALL: [JobType; 3] = [JobType::Room, JobType::Participant, JobType::Publisher];
+
+    /// Returns the name of the type.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobType::Room => "room",
+            JobType::Publisher => "publisher",
+            JobType::Participant => "participant",
+        }
+    }
+
+    /// Returns the type with this name.
+    pub fn from_name(name: &str) -> Option<JobType> {
+        JobType::ALL.into_iter().find(|of| of.name() == name)
+    }
 }
 
 /// Configuration of WhatsApp calls.
@@ -258,6 +322,9 @@ pub enum Tls {
     Off,
     /// Issued by the runner and stored in [`Config::state_dir`].
     Auto,
+    /// For public names, issued by the directory of [`AcmeConfig`] and stored in
+    /// [`Config::state_dir`]. Other names and addresses get the certificate of [`Tls::Auto`].
+    Acme,
     /// PEM files, read again on SIGHUP.
     Files {
         /// Path of the certificate and its chain.
@@ -267,11 +334,26 @@ pub enum Tls {
     },
 }
 
+/// Settings of `--tls acme` (RFC 8555).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AcmeConfig {
+    /// Public host names of the certificate, in lower case.
+    pub names: Vec<String>,
+    /// Contact address of the account.
+    pub email: Option<String>,
+    /// URL of the directory.
+    pub directory: String,
+    /// PEM file of the authorities to trust for the directory in place of those of the system.
+    pub root: Option<PathBuf>,
+}
+
 /// Settings of HTTPS.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     /// Source of the certificate.
     pub tls: Tls,
+    /// Settings of [`Tls::Acme`].
+    pub acme: AcmeConfig,
     /// Host names of the certificate, beside the addresses of the machine.
     pub host_names: Vec<String>,
     /// Folder of an issued certificate; `None` if no folder is known.
@@ -346,6 +428,16 @@ pub enum BotAudio {
     },
 }
 
+/// A replica behind a balancer.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    pub key: ClusterKey,
+    /// The file of the key, for `doctor`.
+    pub key_file: PathBuf,
+    /// The name of this replica; `None` means a random one.
+    pub replica_name: Option<String>,
+}
+
 /// The validated configuration of the runner. Fields may be added: start from [`Config::default`]
 /// and change single fields.
 #[derive(Clone, Debug)]
@@ -371,10 +463,18 @@ pub struct Config {
     pub host_names: Vec<String>,
     /// API key that `/start` and `/api/offer` require; `None` requires none.
     pub api_key: Option<Secret>,
+    /// The key that replicas behind a balancer share; `None` for a runner of its own.
+    pub cluster: Option<ClusterConfig>,
     /// Source of the HTTPS certificate.
     pub tls: Tls,
+    /// Settings of [`Tls::Acme`].
+    pub acme: AcmeConfig,
     /// Folder of the files that the runner creates; `None` if no folder is known.
     pub state_dir: Option<PathBuf>,
+    /// Folder that replaces the built-in page at `/client/`.
+    pub page_dir: Option<PathBuf>,
+    /// Folder whose files clients may download from `/files/`.
+    pub downloads_dir: Option<PathBuf>,
     /// Clients that may read `/metrics`.
     pub metrics: MetricsAccess,
     /// Time that live sessions have to end on their own after a stop request.
@@ -442,8 +542,12 @@ impl Default for Config {
             allowed_origins: Vec::new(),
             host_names: Vec::new(),
             api_key: None,
+            cluster: None,
             tls: Tls::Off,
+            acme: AcmeConfig::default(),
             state_dir: None,
+            page_dir: None,
+            downloads_dir: None,
             metrics: MetricsAccess::Local,
             drain: Duration::ZERO,
             ice_servers: Vec::new(),
@@ -485,6 +589,7 @@ impl Config {
     pub fn tls_settings(&self) -> TlsSettings {
         TlsSettings {
             tls: self.tls.clone(),
+            acme: self.acme.clone(),
             host_names: self.host_names.clone(),
             state_dir: self.state_dir.clone(),
             ca_url: "/ca.crt of this server".into(),

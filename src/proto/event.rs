@@ -30,6 +30,8 @@ pub enum LeaveReason {
     Stalled,
     /// The caller violated the protocol.
     Protocol,
+    /// The operator ended the session with `DELETE /sessions/ID`.
+    Operator,
 }
 
 impl fmt::Display for LeaveReason {
@@ -45,6 +47,7 @@ impl fmt::Display for LeaveReason {
             LeaveReason::Failed => "transport failed",
             LeaveReason::Stalled => "caller stopped reading",
             LeaveReason::Protocol => "caller broke the protocol",
+            LeaveReason::Operator => "ended by the operator",
         })
     }
 }
@@ -66,6 +69,10 @@ pub enum SessionEvent {
     /// A participant is in the room, or joined it.
     ParticipantJoined(Participant),
     ParticipantLeft(Participant),
+    /// The name, the kind or the attributes of a participant changed.
+    ParticipantChanged(Participant),
+    /// An administrator of the room has muted the bot, or lifted that.
+    Muted(bool),
     Speaking {
         identity: Arc<str>,
         speaking: bool,

@@ -19,17 +19,23 @@ pub enum Feature {
     Videoroom,
     Messaging,
     Moq,
-    /// Built-in bots that talk by a speech-to-speech service.
+    /// Built-in bots that talk by services of others.
     Assistants,
+    /// A neural detector of speech.
+    Vad,
     Tls,
+    /// Certificates for public names by ACME: `--tls acme`.
+    Acme,
     Page,
+    /// `edge-runner setup`: the setup page of a board.
+    Setup,
     Doctor,
     Cloud,
 }
 
 impl Feature {
     /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 13] = [
+    pub const ALL: [Feature; 16] = [
         Feature::WebRtc,
         Feature::Turn,
         Feature::Telephony,
@@ -39,8 +45,11 @@ impl Feature {
         Feature::Messaging,
         Feature::Moq,
         Feature::Assistants,
+        Feature::Vad,
         Feature::Tls,
+        Feature::Acme,
         Feature::Page,
+        Feature::Setup,
         Feature::Doctor,
         Feature::Cloud,
     ];
@@ -57,8 +66,11 @@ impl Feature {
             Feature::Messaging => "messaging",
             Feature::Moq => "moq",
             Feature::Assistants => "assistants",
+            Feature::Vad => "vad",
             Feature::Tls => "tls",
+            Feature::Acme => "acme",
             Feature::Page => "page",
+            Feature::Setup => "setup",
             Feature::Doctor => "doctor",
             Feature::Cloud => "cloud",
         }
@@ -76,8 +88,11 @@ impl Feature {
             Feature::Messaging => cfg!(feature = "messaging"),
             Feature::Moq => cfg!(feature = "moq"),
             Feature::Assistants => cfg!(feature = "assistants"),
+            Feature::Vad => cfg!(feature = "vad"),
             Feature::Tls => cfg!(feature = "tls"),
+            Feature::Acme => cfg!(feature = "acme"),
             Feature::Page => cfg!(feature = "page"),
+            Feature::Setup => cfg!(feature = "setup"),
             Feature::Doctor => cfg!(feature = "doctor"),
             Feature::Cloud => cfg!(feature = "cloud"),
         }

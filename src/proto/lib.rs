@@ -14,7 +14,9 @@
 //! - [`audio`], [`rtvi`], [`process`] (bots that are programs)
 //! - [`http`]: routes, access control, `/start`; [`server`]: what any HTTP server needs
 //! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`features`]
+//! - [`job`] and [`participant`]: what bots learn about a room
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
+//! - `setup`: the setup page of a board, in a build with that feature
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
 
 #![cfg_attr(
@@ -39,6 +41,7 @@ pub mod doctor;
 pub mod event;
 pub mod features;
 pub mod http;
+pub mod job;
 pub mod kit;
 pub mod limits;
 pub mod livekit;
@@ -52,6 +55,8 @@ pub mod rtvi;
 pub mod secret;
 pub mod server;
 pub mod session;
+#[cfg(feature = "setup")]
+pub mod setup;
 pub mod sockets;
 pub mod stall;
 pub mod telephony;

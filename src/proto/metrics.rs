@@ -12,6 +12,8 @@ mod assistants;
 pub mod process;
 mod session;
 mod text;
+#[cfg(feature = "mediaroom")]
+mod worker;
 
 use std::array;
 use std::fmt;
@@ -32,7 +34,7 @@ pub use session::SessionMetrics;
 use text::{MetricKind, MetricsText};
 
 /// Labels of outcomes, indexed by [`outcome_index`].
-const OUTCOMES: [&str; 10] = [
+const OUTCOMES: [&str; 11] = [
     "left",
     "vanished",
     "never_connected",
@@ -43,6 +45,7 @@ const OUTCOMES: [&str; 10] = [
     "failed",
     "stalled",
     "protocol",
+    "operator",
 ];
 
 fn outcome_index(reason: LeaveReason) -> usize {
@@ -57,6 +60,7 @@ fn outcome_index(reason: LeaveReason) -> usize {
         LeaveReason::Failed => 7,
         LeaveReason::Stalled => 8,
         LeaveReason::Protocol => 9,
+        LeaveReason::Operator => 10,
     }
 }
 
@@ -75,7 +79,7 @@ const REFUSALS: [&str; 8] = [
 fn refusal_index(refusal: &OfferError) -> usize {
     match refusal {
         OfferError::BadSdp(_) => 0,
-        OfferError::UnknownConnection => 1,
+        OfferError::UnknownConnection | OfferError::OtherReplica(_) => 1,
         OfferError::Full => 2,
         OfferError::Stopping => 3,
         OfferError::NoCandidate(_) => 4,
@@ -197,6 +201,9 @@ pub struct MetricsSnapshot {
     /// Stalls of the runtime, and of session tasks.
     pub runtime_stalls: u64,
     pub task_stalls: u64,
+    /// The state of the LiveKit worker; `None` without `--register`.
+    #[cfg(feature = "mediaroom")]
+    pub worker: Option<crate::livekit::worker::report::WorkerReport>,
 }
 
 impl RunnerMetrics {
@@ -435,6 +442,10 @@ fn render_seen(text: &mut MetricsText, seen: &MetricsSnapshot) {
     text.sample(&[("of", "runtime")], seen.runtime_stalls);
     text.sample(&[("of", "task")], seen.task_stalls);
     render_ice_servers(text, &seen.ice_servers);
+    #[cfg(feature = "mediaroom")]
+    if let Some(report) = &seen.worker {
+        worker::render(text, report);
+    }
     if let Some(process) = &seen.process {
         process.render(text);
     }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
+use crate::job::Job;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 use crate::participant::Participant;
 use crate::secret::Secret;
@@ -54,6 +55,7 @@ pub enum KindArguments<'a> {
         room_name: &'a str,
         url: &'a str,
         token: &'a Secret,
+        job: Option<&'a Job>,
     },
     Moq {
         relay_url: &'a str,
@@ -124,10 +126,18 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
                 put("sip_uri", (*uri).into());
             }
         }
-        KindArguments::Mediaroom { room_name, url, token } => {
+        KindArguments::Mediaroom {
+            room_name,
+            url,
+            token,
+            job,
+        } => {
             put("room_name", (*room_name).into());
             put("url", (*url).into());
             put("token", token.expose().into());
+            if let Some(job) = job {
+                put("job", job.to_json());
+            }
         }
         KindArguments::Moq {
             relay_url,
@@ -176,16 +186,32 @@ pub fn mark(name: &str, played: bool) -> String {
 
 /// Returns the message for a participant that joined or left the room.
 pub fn participant(who: &Participant, here: bool) -> String {
-    let kind = if here { "participant-joined" } else { "participant-left" };
-    json!({
+    participant_event(if here { "participant-joined" } else { "participant-left" }, who)
+}
+
+/// Returns the message for a participant whose name or attributes changed.
+pub fn participant_changed(who: &Participant) -> String {
+    participant_event("participant-changed", who)
+}
+
+fn participant_event(kind: &str, who: &Participant) -> String {
+    let mut message = json!({
         "type": kind,
         "identity": &*who.identity,
         "name": who.name,
         "agent": who.is_agent,
         "telephone": who.is_telephone,
         "attributes": who.attributes,
-    })
-    .to_string()
+    });
+    if let Some(call_data) = who.call_data() {
+        message["call_data"] = call_data;
+    }
+    message.to_string()
+}
+
+/// Returns the message for a bot that an administrator of the room has muted or unmuted.
+pub fn muted(muted: bool) -> String {
+    json!({"type": "muted", "muted": muted}).to_string()
 }
 
 /// Returns the message for a participant that started or stopped speaking.
@@ -198,23 +224,70 @@ pub fn join_failed(why: &str) -> String {
     json!({"type": "join-failed", "error": why}).to_string()
 }
 
-/// Returns the name of the mark that a message of the bot sets; `None` for a message to the caller.
+/// Returns the message for what became of a request about the call.
+pub fn call_answer(request: &CallRequest, result: &Result<(), String>) -> String {
+    let kind = match request {
+        CallRequest::Transfer(_) => "transfer",
+        CallRequest::Keys(_) => "keys",
+    };
+    match result {
+        Ok(()) => json!({"type": kind, "done": true}),
+        Err(why) => json!({"type": kind, "done": false, "error": why}),
+    }
+    .to_string()
+}
+
+/// What a message of the bot asks of the runner.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ProgramRequest {
+    /// Set a mark of this name.
+    Mark(String),
+    /// End the session for this reason, once all speech was played.
+    HangUp(String),
+    Call(CallRequest),
+}
+
+/// What a bot asks of the provider of its telephone call.
+#[derive(Clone, PartialEq, Eq)]
+pub enum CallRequest {
+    /// Transfer the call to a number, a SIP address or a URL.
+    Transfer(String),
+    /// Send keys to the caller's end.
+    Keys(String),
+}
+
+/// Returns the request in a message of the bot; `None` for a message to the caller.
 ///
 /// A message with a label belongs to another protocol, even with the same type.
-pub fn parse_mark_request(text: &str) -> Option<String> {
+pub fn parse_request(text: &str) -> Option<ProgramRequest> {
     #[derive(Deserialize)]
     struct Asked<'a> {
         #[serde(borrow, rename = "type")]
         kind: Cow<'a, str>,
-        name: String,
+        name: Option<String>,
+        reason: Option<String>,
+        to: Option<String>,
+        keys: Option<String>,
         label: Option<IgnoredAny>,
     }
     // Most messages need no parsing.
-    if !text.contains("mark") {
+    if !["mark", "hang-up", "transfer", "keys"]
+        .into_iter()
+        .any(|kind| text.contains(kind))
+    {
         return None;
     }
     let asked: Asked<'_> = serde_json::from_str(text).ok()?;
-    (asked.kind == "mark" && asked.label.is_none()).then_some(asked.name)
+    if asked.label.is_some() {
+        return None;
+    }
+    match &*asked.kind {
+        "mark" => asked.name.map(ProgramRequest::Mark),
+        "hang-up" => Some(ProgramRequest::HangUp(asked.reason.unwrap_or_default())),
+        "transfer" => asked.to.map(|to| ProgramRequest::Call(CallRequest::Transfer(to))),
+        "keys" => asked.keys.map(|keys| ProgramRequest::Call(CallRequest::Keys(keys))),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -272,6 +345,23 @@ mod tests {
         };
         assert!(parsed(&common(&body), &plain).get("call_data").is_none());
 
+        let moq = KindArguments::Moq {
+            relay_url: "https://localhost:4080/moq",
+            namespace: "pipecat-0123456789abcdef",
+            bot_id: "response",
+            client_id: "request",
+            serve: true,
+        };
+        assert_eq!(
+            parsed(&common(&body), &moq),
+            json!({
+                "kind": "moq", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
+                "handle_sigterm": true, "idle_timeout": 300, "relay_url": "https://localhost:4080/moq",
+                "namespace": "pipecat-0123456789abcdef", "bot_id": "response", "client_id": "request", "serve": true,
+                "media_url": "ws://127.0.0.1:9/t",
+            })
+        );
+
         let alone = CommonArguments {
             media_url: None,
             ..common(&body)
@@ -304,26 +394,49 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_a_message_without_a_label() {
-        assert_eq!(
-            parse_mark_request(r#"{"type":"mark","name":"a \"b\""}"#).as_deref(),
-            Some("a \"b\"")
-        );
-        assert_eq!(
-            parse_mark_request(r#"{"name":"m","more":[1],"type":"mark"}"#).as_deref(),
-            Some("m")
-        );
+    fn a_request_is_a_message_without_a_label() {
+        let call = |request| Some(ProgramRequest::Call(request));
+        for (text, request) in [
+            (
+                r#"{"type":"mark","name":"a \"b\""}"#,
+                Some(ProgramRequest::Mark("a \"b\"".to_owned())),
+            ),
+            (
+                r#"{"name":"m","more":[1],"type":"mark"}"#,
+                Some(ProgramRequest::Mark("m".to_owned())),
+            ),
+            (
+                r#"{"type":"hang-up","reason":"done"}"#,
+                Some(ProgramRequest::HangUp("done".to_owned())),
+            ),
+            (r#"{"type":"hang-up"}"#, Some(ProgramRequest::HangUp(String::new()))),
+            (
+                r#"{"type":"transfer","to":"+15550001111"}"#,
+                call(CallRequest::Transfer("+15550001111".to_owned())),
+            ),
+            (
+                r#"{"type":"keys","keys":"12#"}"#,
+                call(CallRequest::Keys("12#".to_owned())),
+            ),
+        ] {
+            assert!(parse_request(text) == request, "{text}");
+        }
         for other in [
             r#"{"label":"rtvi-ai","type":"mark","name":"m"}"#,
+            r#"{"label":"rtvi-ai","type":"hang-up"}"#,
             r#"{"type":"mark"}"#,
             r#"{"type":"mark","name":7}"#,
             r#"{"type":"remark","name":"m"}"#,
+            r#"{"type":"transfer"}"#,
+            r#"{"type":"keys","keys":[1]}"#,
             r#"["mark"]"#,
             "mark",
             "",
         ] {
-            assert_eq!(parse_mark_request(other), None, "{other}");
+            assert!(parse_request(other).is_none(), "{other}");
         }
+        let keys = CallRequest::Keys("1".to_owned());
+        assert_eq!(call_answer(&keys, &Ok(())), r#"{"done":true,"type":"keys"}"#);
     }
 
     #[test]
@@ -343,6 +456,17 @@ mod tests {
             json!({"type": "participant-joined", "identity": "User-1\"", "name": "Ann", "agent": false, "telephone": false, "attributes": {}})
         );
         assert_eq!(read(participant(&ann, false))["type"], "participant-left");
+        let phone = Participant {
+            is_telephone: true,
+            attributes: [("sip.phoneNumber".to_owned(), "+15550001111".to_owned())].into(),
+            ..ann
+        };
+        let changed = read(participant_changed(&phone));
+        assert_eq!(
+            (&changed["type"], &changed["call_data"]["from"]),
+            (&json!("participant-changed"), &json!("+15550001111"))
+        );
+        assert_eq!(read(muted(true)), json!({"type": "muted", "muted": true}));
         assert_eq!(
             read(speaking("User-1", true)),
             json!({"type": "speaking", "identity": "User-1", "speaking": true})

@@ -47,11 +47,19 @@ pub trait Session {
     /// Takes a text message of the bot.
     fn handle_message(&mut self, text: String);
 
+    /// Sends keys to the telephones in a room: `0`-`9`, `*`, `#`, `A`-`D`.
+    fn handle_keys(&mut self, _keys: &str) {}
+
     /// Leaves the call to its provider: the session does not hang it up when it ends.
     fn handle_transferred(&mut self) {}
 
     /// Ends the session after the bot's last speech has been sent.
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant);
+
+    /// Handles a bot that has failed, and tells whether it is started once more in this session.
+    fn handle_bot_failure(&mut self, _now: Instant) -> bool {
+        false
+    }
 
     /// Ends the session now, with a goodbye if a peer is connected.
     fn handle_end(&mut self, reason: LeaveReason, now: Instant);

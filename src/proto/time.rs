@@ -1,8 +1,11 @@
-//! Times as ISO 8601 text in UTC.
+//! Times as ISO 8601 text in UTC, and the time of a request.
 //!
 //! In: milliseconds since 1970, or text. Out: text, or milliseconds. Times after the year 9999, the
 //! last one of jiff's calendar, are formatted as its end. Text in other forms is rejected. Source:
 //! ISO 8601.
+
+use std::ops::Add;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -10,6 +13,26 @@ use jiff::tz::Offset;
 
 /// Seconds of a day, as POSIX clocks count them.
 pub const DAY_SECONDS: u64 = 86_400;
+
+/// The time of a request: by the clock that never jumps, and by the one that all machines share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestTime {
+    pub now: Instant,
+    /// Seconds since 1970.
+    pub unix_s: u64,
+}
+
+impl Add<Duration> for RequestTime {
+    type Output = RequestTime;
+
+    /// Returns the time after `pause`, if no clock is set in between.
+    fn add(self, pause: Duration) -> RequestTime {
+        RequestTime {
+            now: self.now + pause,
+            unix_s: self.unix_s + pause.as_secs(),
+        }
+    }
+}
 
 /// Formats a time with milliseconds: `2026-11-21T12:15:00.000Z`.
 pub fn iso_ms(ms: u64) -> String {

@@ -16,6 +16,11 @@ impl Uuid {
         Uuid(u128::from_be_bytes(random))
     }
 
+    /// Returns the 16 bytes.
+    pub fn as_bytes(&self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
     /// Parses the form with hyphens, in either case; `None` for other versions.
     pub fn parse(text: &str) -> Option<Uuid> {
         let bytes = text.as_bytes();

@@ -11,8 +11,11 @@ use serde_json::json;
 
 use super::*;
 use crate::bot::media::{MediaSlot, TransportSide, pair};
-use crate::bot::{Kind, ShutdownTrigger, WebRtcArguments, WebRtcConnection, WebSocketArguments, WebSocketConnection};
-use crate::config::{Config, Transport};
+use crate::bot::{
+    Kind, MediaroomArguments, ShutdownTrigger, WebRtcArguments, WebRtcConnection, WebSocketArguments,
+    WebSocketConnection,
+};
+use crate::config::{Config, Secret, Transport};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, MESSAGES_OUT_MAX};
 
 /// The transport side of a session.
@@ -129,6 +132,69 @@ fn client_ready_is_answered_by_bot_ready_with_its_id() {
     caller.send("client-ready", "2", json!({"version": "2.1.0"}));
     assert!(heard(&mut rtvi).is_empty());
     assert_eq!(caller.types(), ["bot-ready"]);
+}
+
+/// A telephone in a room sends no `client-ready`: its bot is ready when it has joined, or when the
+/// telephone comes later. Messages reach the others in the room nevertheless.
+#[test]
+fn a_telephone_in_a_room_makes_the_bot_ready() {
+    let telephone = || {
+        let mut who = Participant::default();
+        who.is_telephone = true;
+        who
+    };
+    let in_room = || {
+        let room = |slot| {
+            Kind::Mediaroom(MediaroomArguments::new(
+                "r".into(),
+                "ws://h".into(),
+                Secret::new("t"),
+                None,
+                slot,
+            ))
+        };
+        let (caller, mut args) = Caller::on(room, json!({}));
+        // The call of a job's telephone is known before the media is opened.
+        caller.transport_side.set_call_data(json!({"from": "+15550001111"}));
+        let rtvi = Rtvi::open(&mut args, Audio::at(16_000)).expect("a room has media");
+        assert_eq!(args.call_data().expect("a call")["from"], "+15550001111");
+        (caller, rtvi)
+    };
+    let (caller, mut rtvi) = in_room();
+    caller.transport_side.push(Event::ParticipantJoined(telephone()));
+    caller.transport_side.push(Event::Joined);
+    assert!(matches!(
+        heard(&mut rtvi)[..],
+        [RtviEvent::ParticipantJoined(_), RtviEvent::Joined, RtviEvent::Ready]
+    ));
+    rtvi.show("hello");
+    assert_eq!(caller.types(), ["bot-output"]);
+
+    let (caller, mut rtvi) = in_room();
+    caller
+        .transport_side
+        .push(Event::ParticipantJoined(Participant::default()));
+    caller.transport_side.push(Event::Joined);
+    assert!(matches!(
+        heard(&mut rtvi)[..],
+        [RtviEvent::ParticipantJoined(_), RtviEvent::Joined]
+    ));
+    for event in [
+        Event::ParticipantJoined(telephone()),
+        Event::ParticipantChanged(telephone()),
+        Event::Muted(true),
+    ] {
+        caller.transport_side.push(event);
+    }
+    assert!(matches!(
+        heard(&mut rtvi)[..],
+        [
+            RtviEvent::ParticipantJoined(_),
+            RtviEvent::Ready,
+            RtviEvent::ParticipantChanged(_),
+            RtviEvent::Muted(true)
+        ]
+    ));
 }
 
 /// R-052: no version ends a session.

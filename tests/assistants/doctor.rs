@@ -140,3 +140,27 @@ fn functions_are_declared_and_not_called() {
     );
     assert!(rest.asked().iter().all(|request| request.method == "GET"));
 }
+
+/// The sound of a failure is read, and told by its length; a file that cannot be played is an
+/// error.
+#[test]
+fn the_sound_of_a_failure_is_examined() {
+    let folder = crate::support::runner::folder();
+    let path = folder.join("sorry.wav");
+    let sound = edge_runner_proto::kit::write_wav(&[1_000; 12_000], 8_000);
+    std::fs::write(&path, sound).expect("the folder is the test's");
+    let path = path.to_str().expect("a path in UTF-8");
+    let variables = [
+        ("REALTIME_URL", "ws://127.0.0.1:9/v1"),
+        ("RUNNER_BOT_FAILURE_WAV", path),
+    ];
+    let said = lines("failure sound", &[], &variables);
+    assert!(
+        said.starts_with("ok    failure sound") && said.contains("1.5 s"),
+        "{said}"
+    );
+    drop(std::fs::remove_dir_all(folder));
+    let options = ["doctor", "--bot", "realtime"];
+    let ended = TestRunner::run_with(&options, &[&variables[..], &[("REALTIME_MODEL", "m")]].concat());
+    assert!(ended.stderr.contains("RUNNER_BOT_FAILURE_WAV"), "{ended:?}");
+}

@@ -102,7 +102,7 @@ fn an_endpoint_runs_functions_for_a_telephone() {
     let runner = runner_with(&server, &[], &variables);
     let _caller = Caller::dial(runner.addr, Provider::Twilio);
     let mut service = server.accept();
-    assert_eq!(names(&service.open()), ["order", "end_call"]);
+    assert_eq!(names(&service.open()), ["order", "end_call", "press_keys"]);
     assert_eq!(service.request.header("authorization"), Some(&*format!("Bearer {KEY}")));
     service.send(&json!({"type": "response.created", "response": {"id": "r", "status": "in_progress"}}));
     call(&service, "c1", "order");

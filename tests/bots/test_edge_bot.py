@@ -130,7 +130,103 @@ class Digits(unittest.TestCase):
         self.assertIsNone(digits.handle_timeout(99))
 
 
+class Functions(unittest.TestCase):
+    def test_every_call_has_one_output(self):
+        calls = edge_bot.FunctionCalls(within_s=10)
+        self.assertEqual(calls.start("a", "weather", '{"city": "Linz"}', 0), {"city": "Linz"})
+        self.assertEqual(calls.start("b", "time", "", 1), {})
+        self.assertIsNone(calls.start("a", "weather", "{}", 1), "it is known")
+        for bad in ("{", "[]"):
+            self.assertIsNone(calls.start("bad" + bad, "f", bad, 1))
+        calls.finish("a", {"degrees": 21})
+        calls.finish("a", "again")
+        calls.finish("unknown", "x")
+        self.assertFalse(calls.all_answered())
+        self.assertEqual(calls.deadline(), 11)
+        calls.handle_timeout(10.9)
+        self.assertFalse(calls.all_answered())
+        calls.handle_timeout(11)
+        self.assertTrue(calls.all_answered())
+        error = '{"error": "the arguments are no JSON object"}'
+        self.assertEqual(
+            calls.take(),
+            [
+                ("bad{", "f", error),
+                ("bad[]", "f", error),
+                ("a", "weather", '{"degrees": 21}'),
+                ("b", "time", '{"error": "no result in time"}'),
+            ],
+        )
+        self.assertFalse(calls.all_answered())
+
+    def test_calls_and_outputs_are_bounded(self):
+        calls = edge_bot.FunctionCalls()
+        for number in range(calls.CALLS_MAX):
+            self.assertIsNotNone(calls.start(str(number), "f", "{}", 0))
+        self.assertIsNone(calls.start("one more", "f", "{}", 0))
+        calls.finish("0", "ä" * calls.OUTPUT_BYTES_MAX)
+        outputs = dict((call_id, output) for call_id, _, output in calls.take())
+        self.assertIn("too many", outputs["one more"])
+        self.assertIn("too long", outputs["0"])
+
+
+class Transcripts(unittest.TestCase):
+    def test_the_last_texts_and_the_turn_are_kept(self):
+        transcript = edge_bot.Transcript(texts_max=2)
+        transcript.add("bot", " Good day. ")
+        transcript.add("bot", "  ")
+        self.assertEqual(transcript.push_piece(1, "I need"), "I need")
+        self.assertEqual(transcript.push_piece(1, " help"), "I need help")
+        transcript.complete(1, "I need help. ")
+        self.assertEqual(str(transcript), "bot: Good day.\ncaller: I need help.\n")
+        self.assertEqual(transcript.push_piece(2, "x"), "x")
+        transcript.add("bot", "ä" * 4000)
+        self.assertEqual([len(text.encode()) for _, text in transcript.texts], [12, 4096])
+        self.assertEqual(len(transcript.push_piece(2, "y" * 40000)), 1)
+
+
 class Sounds(unittest.TestCase):
+    def test_a_stream_is_resampled_in_pieces_of_any_length(self):
+        hz, from_hz, to_hz = 440, 24000, 16000
+        pcm = edge_bot.tones([(0.5, hz)], from_hz)
+        whole = edge_bot.Resampler(from_hz, to_hz).convert(pcm)
+        self.assertAlmostEqual(len(whole) / 2, 8000, delta=30)
+        pieces = edge_bot.Resampler(from_hz, to_hz)
+        joined = b"".join(pieces.convert(pcm[at : at + 334]) for at in range(0, len(pcm), 334))
+        self.assertEqual(joined, whole)
+        # The tone keeps its frequency and its level, in the middle.
+        samples = edge_bot.samples_of(whole)[2000:6000]
+        turn = [2 * math.pi * hz * at / to_hz for at in range(len(samples))]
+        level = math.hypot(
+            sum(sample * math.cos(angle) for sample, angle in zip(samples, turn)),
+            sum(sample * math.sin(angle) for sample, angle in zip(samples, turn)),
+        ) / len(samples)
+        power = sum(sample * sample for sample in samples) / len(samples)
+        self.assertAlmostEqual(level * 2, 8000, delta=80)
+        self.assertAlmostEqual(power, level * level * 2, delta=power * 0.001)
+        self.assertEqual(edge_bot.Resampler(8000, 8000).convert(b"\1\0"), b"\1\0")
+
+    def test_what_is_above_the_lower_rate_is_removed(self):
+        high = edge_bot.Resampler(24000, 8000).convert(edge_bot.tones([(0.2, 6000)], 24000))
+        self.assertLess(max(abs(sample) for sample in edge_bot.samples_of(high)[200:1400]), 100)
+
+    def test_a_recording_has_both_sides_in_the_time_of_the_caller(self):
+        recorder = edge_bot.Recorder(rate_hz=8000, longest_s=1)
+        self.assertTrue(recorder.handle_caller(edge_bot.pcm_of([5] * 4)))
+        recorder.handle_bot_speech(edge_bot.pcm_of([10, 20, 30]), 8000)
+        recorder.handle_caller(edge_bot.pcm_of([1, 1]))
+        recorder.handle_caller(edge_bot.pcm_of([32767, 1]))
+        recorder.handle_bot_speech(edge_bot.pcm_of([9] * 9), 8000)
+        recorder.handle_interruption()
+        recorder.handle_caller(edge_bot.pcm_of([0]))
+        pcm, rate_hz = edge_bot.read_wav(recorder.to_wav())
+        self.assertEqual(edge_bot.samples_of(pcm).tolist(), [5, 5, 5, 5, 11, 21, 32767, 1, 0])
+        self.assertEqual(rate_hz, 8000)
+        recorder.handle_bot_speech(bytes(2 * 20000), 8000)
+        self.assertFalse(recorder.handle_caller(bytes(2 * 9000)))
+        self.assertEqual(len(recorder.track), 2 * 8000)
+        self.assertLessEqual(len(recorder.speech), 2 * 8000)
+
     def test_a_wav_file_is_read_as_it_was_written(self):
         pcm = edge_bot.pcm_of([0, 1, -1, 40000, -40000])
         self.assertEqual(edge_bot.samples_of(pcm).tolist(), [0, 1, -1, 32767, -32768])
@@ -167,6 +263,24 @@ class Sounds(unittest.TestCase):
             found = sorted(frequencies, key=lambda hz: -level(samples, hz))[:2]
             self.assertEqual(tuple(sorted(found)), loud, key)
         self.assertEqual(edge_bot.dtmf_tones("x y"), b"")
+
+
+class Requests(unittest.TestCase):
+    def test_requests_to_the_runner_are_messages_without_a_label(self):
+        sent = []
+        bot = edge_bot.Bot({}, None)
+        bot.send = sent.append
+        bot.hang_up("done")
+        bot.transfer("+15550001111")
+        bot.send_keys("12#")
+        self.assertEqual(
+            sent,
+            [
+                {"type": "hang-up", "reason": "done"},
+                {"type": "transfer", "to": "+15550001111"},
+                {"type": "keys", "keys": "12#"},
+            ],
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
 //! Tests of the bots in `examples/`, with the callers of `edge_runner::testing`.
 
 #![allow(dead_code, reason = "the examples have a `main` of their own")]
+#![allow(clippy::disallowed_types, reason = "the API of a provider has a socket")]
 
 use std::time::Duration;
 use std::{env, fs, process};
 
+use edge_runner::Config;
 use edge_runner::bot::{Event, Participant};
-use edge_runner::config::Transport;
+use edge_runner::config::{Settings, Transport};
 use edge_runner::testing::{Call, Caller};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 #[path = "../../examples/hello.rs"]
 mod hello;
@@ -109,10 +113,48 @@ async fn menu_asks_for_a_code() {
     call.ended().await.expect("# hangs up");
 }
 
+/// A person is reached by the provider's API; without one, the menu goes on.
+#[tokio::test]
+async fn menu_transfers_a_call() {
+    let api = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", api.local_addr().expect("it is bound"));
+    let mut config = Config::default();
+    config.telephony.settings = Settings::from([("TELCO_B_API_KEY", "b-key"), ("TELCO_B_API_URL", &url)]);
+    let telnyx = Transport::from_name("telephony_b").expect("a provider");
+    let caller = || Caller::phone(telnyx).config(config.clone());
+    let mut call = caller().call(|args| menu::serve(args, Some("+15550001111".to_owned())));
+    call.join();
+    call.hear(SECOND / 4).await;
+    call.press("0");
+    let (mut asked, _) = api.accept().await.expect("a request");
+    let mut request = Vec::new();
+    while !request.ends_with(b"}") {
+        assert!(asked.read_buf(&mut request).await.expect("it is sent") > 0);
+    }
+    let request = String::from_utf8(request).expect("a text");
+    assert!(request.contains("/actions/transfer ") && request.ends_with(r#"{"to":"+15550001111"}"#));
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+    asked.write_all(answer).await.expect("it reads");
+    while !call.is_transferred() {
+        tokio::time::sleep(SECOND / 100).await;
+    }
+    call.ended().await.expect("the call is its provider's");
+    let mut call = caller().call(|args| menu::serve(args, None));
+    call.join();
+    call.hear(SECOND / 4).await;
+    call.press("0");
+    assert_eq!(call.hear(SECOND / 4).await.0.len(), 2_000, "the prompt of the menu");
+    call.press("#");
+    call.ended().await.expect("# hangs up");
+}
+
 #[tokio::test]
 async fn menu_is_shown_on_a_page() {
     let mut call = Caller::browser().call(menu::bot);
     ready(&mut call).await;
+    assert!(shown(&mut call).await.contains("Press 1"));
+    call.press("0");
+    assert!(shown(&mut call).await.contains("not a telephone call"));
     assert!(shown(&mut call).await.contains("Press 1"));
     call.press("9");
     assert!(

@@ -5,10 +5,11 @@ use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use edge_runner::Runner;
-use edge_runner::config::{Config, Transport};
+use edge_runner::bot::{Kind, MissingField};
+use edge_runner::config::{Config, MoqMode, Transport};
 use edge_runner::http::{Method, Request, Response, StatusCode, header};
 use edge_runner::runner::Serving;
+use edge_runner::{Audio, BotError, Event, Runner, RunnerArguments};
 use embedding::bot;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -99,6 +100,33 @@ async fn two_runners_share_nothing() -> Result<(), Box<dyn Error>> {
     drop(stop_second);
     tokio::time::timeout(GUARD, second.ended()).await??;
     assert_eq!(std::env::vars_os().collect::<Vec<_>>(), environment);
+    Ok(())
+}
+
+/// A bot hangs up: its queued speech is sent, then the session ends, though the bot returns only
+/// when it is told so.
+#[tokio::test]
+async fn a_bot_hangs_up_behind_its_last_speech() -> Result<(), Box<dyn Error>> {
+    let bot = async |mut args: RunnerArguments| -> Result<(), BotError> {
+        let mut media = args.media(Audio::at(16_000))?;
+        while let Some(event) = media.recv().await {
+            if let Event::Joined = event {
+                media.send_audio(&[1_000; 3_200]).await?;
+                media.hang_up("the bot is done");
+            }
+        }
+        Ok(())
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let runner = Runner::builder().port(0).build();
+    let serving = runner.serve(bot, async { drop(stopped.await) }).await?;
+    let mut client = call(&serving, "").await;
+    let mut received = Vec::new();
+    tokio::time::timeout(GUARD, client.read_to_end(&mut received)).await??;
+    let speech = received.windows(2).filter(|bytes| *bytes == 1_000_i16.to_le_bytes());
+    assert!(speech.count() >= 3_200, "{} bytes", received.len());
+    drop(stop);
+    tokio::time::timeout(GUARD, serving.ended()).await??;
     Ok(())
 }
 
@@ -219,4 +247,61 @@ async fn a_runner_is_created_from_a_configuration() {
         status.contains("websocket") && !status.contains("telephony"),
         "{status}"
     );
+}
+
+/// A bot over QUIC has the URL and the paths of its session; bots of other kinds have none.
+#[tokio::test]
+async fn a_bot_over_quic_has_its_url_and_its_namespace() -> Result<(), Box<dyn Error>> {
+    let (told, mut tells) = tokio::sync::mpsc::channel(2);
+    let bot = move |args: RunnerArguments| {
+        let told = told.clone();
+        async move {
+            let missing = |error: MissingField| error.to_string();
+            let common = (
+                args.relay_url().map(str::to_owned).map_err(missing),
+                args.namespace().map(str::to_owned).map_err(missing),
+            );
+            let own = match &args.kind {
+                Kind::Moq(moq) => format!("{} {} {} {moq:?}", moq.bot_id, moq.client_id, moq.serve),
+                other => other.name().to_owned(),
+            };
+            told.send((common, own)).await?;
+            Ok::<(), BotError>(())
+        }
+    };
+    let serve = |transport: Transport| {
+        let runner = Runner::builder().port(0).configure(move |config| {
+            config.transport = Some(transport);
+            config.moq.client_id = "client0".to_owned();
+            if let MoqMode::Serve { bind, .. } = &mut config.moq.mode {
+                *bind = SocketAddr::from(([127, 0, 0, 1], 0));
+            }
+        });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = runner.build().serve(bot.clone(), async { drop(stopped.await) });
+        async { (serving.await.expect("free ports"), stop) }
+    };
+    let (over_quic, _stop) = serve(Transport::Moq).await;
+    let body = json!({"namespace": "rooms/one"}).to_string();
+    let (status, reply) = ask(
+        &over_quic,
+        "POST /start HTTP/1.1\r\nContent-Type: application/json",
+        &body,
+    )
+    .await;
+    assert_eq!(status, 200, "{reply}");
+    let reply: Value = serde_json::from_str(&reply)?;
+    let ((url, namespace), own) = tokio::time::timeout(GUARD, tells.recv()).await?.expect("a bot");
+    assert_eq!(url.as_deref(), Ok(reply["moq"]["relayUrl"].as_str().expect("a URL")));
+    assert_eq!(namespace.as_deref(), Ok("rooms/one"));
+    // Who knows the namespace can join through a relay, so logs do not have it.
+    assert_eq!(own, "response client0 true MoqArguments { .. }");
+
+    let (plain, _stop) = serve(Transport::WebSocket).await;
+    let _client = call(&plain, "").await;
+    let ((url, namespace), own) = tokio::time::timeout(GUARD, tells.recv()).await?.expect("a bot");
+    assert_eq!(own, "websocket");
+    assert!(url.is_err_and(|words| words.contains("`relay_url`")));
+    assert!(namespace.is_err_and(|words| words.contains("`namespace`")));
+    Ok(())
 }

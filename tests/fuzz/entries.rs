@@ -8,6 +8,8 @@
 pub mod assistants;
 #[path = "entries/call.rs"]
 mod call;
+#[path = "entries/cluster.rs"]
+pub mod cluster;
 #[path = "entries/configuration.rs"]
 pub mod configuration;
 #[path = "entries/http.rs"]
@@ -24,6 +26,8 @@ mod sctp;
 pub mod whatsapp;
 #[path = "entries/whip.rs"]
 pub mod whip;
+#[path = "entries/worker.rs"]
+pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -46,12 +50,16 @@ use edge_runner_cloud::proto::unpack::{self, ExtractOp, UnpackError, UnpackLimit
 use edge_runner_cloud::proto::verify::UploadForm;
 use edge_runner_proto::http::token::{Issuer, SocketKind, SocketTokens, TokenError};
 use edge_runner_proto::limits;
+use edge_runner_proto::livekit::bot_message;
+use edge_runner_proto::livekit::remote_calls::RemoteCalls;
 use edge_runner_proto::livekit::roster::RosterChange;
-use edge_runner_proto::livekit::signal::{SignalClient, SignalOutput};
-use edge_runner_proto::livekit::wire::{self, DataPacket, SignalRequest, SignalRequestKind, SignalResponse};
+use edge_runner_proto::livekit::signal::{LeaveAction, SignalClient, SignalOutput};
+use edge_runner_proto::livekit::text_stream::TextStreams;
+use edge_runner_proto::livekit::wire::{self, DataPacket, DataValue, SignalRequest, SignalRequestKind, SignalResponse};
 use edge_runner_proto::server::multipart::{self, MultipartError, MultipartEvent, MultipartParser};
 use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use edge_runner_proto::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall};
+use edge_runner_proto::time::RequestTime;
 use edge_runner_proto::uuid::Uuid;
 use edge_runner_proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
 use edge_runner_proto::webrtc::crypto;
@@ -199,6 +207,7 @@ pub fn token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let now = Instant::now();
     let mut tokens = SocketTokens::new([7; 32], now);
+    let now = RequestTime { now, unix_s: 0 };
     let made = [SocketKind::Call, SocketKind::Client].map(|family| tokens.mint(family, TOKEN_ID, Issuer::Anyone, now));
     for family in [SocketKind::Call, SocketKind::Client] {
         if let Ok(unused) = tokens.verify(&text, family, now) {
@@ -274,8 +283,8 @@ fn encode_audio(call: &mut TelephonyCall, heard: &[i16]) {
 }
 
 /// Any messages of a LiveKit server, as the first message, as a later one, or as a sequence with
-/// length prefixes. A participant joins only when absent and leaves only when present, and nothing
-/// follows a leave.
+/// length prefixes. A participant joins only when absent and leaves only when present. Nothing
+/// follows a leave, and only our own leave follows the loss of a connection that may be resumed.
 pub fn livekit_signal(bytes: &[u8]) {
     let mut first = SignalHarness::new();
     first.handle(bytes);
@@ -302,6 +311,7 @@ struct SignalHarness {
     /// Participants, and whether each speaks.
     present: BTreeMap<Arc<str>, bool>,
     subscribed: BTreeSet<String>,
+    suspended: bool,
     left: bool,
 }
 
@@ -313,6 +323,7 @@ impl SignalHarness {
             now,
             present: BTreeMap::new(),
             subscribed: BTreeSet::new(),
+            suspended: false,
             left: false,
         }
     }
@@ -340,7 +351,7 @@ impl SignalHarness {
 
     fn handle(&mut self, message: &[u8]) {
         let handled = self.signal.handle_message(message.to_vec().into(), self.now);
-        assert!(handled.is_ok() || !self.left);
+        assert!(handled.is_ok() || self.is_up());
         self.check();
     }
 
@@ -351,13 +362,21 @@ impl SignalHarness {
         assert!(
             self.signal
                 .poll_timeout()
-                .is_none_or(|due| !self.left && due > self.now)
+                .is_none_or(|due| self.is_up() && due > self.now)
         );
+    }
+
+    fn is_up(&self) -> bool {
+        !self.suspended && !self.left
     }
 
     fn check(&mut self) {
         while let Some(output) = self.signal.poll_output() {
             assert!(!self.left, "{output:?} after the end");
+            assert!(
+                !self.suspended || matches!(output, SignalOutput::Send(_)),
+                "{output:?} without a connection"
+            );
             match output {
                 SignalOutput::Send(bytes) => self.handle_request(&bytes),
                 SignalOutput::Change(RosterChange::Joined(who)) => {
@@ -376,7 +395,12 @@ impl SignalHarness {
                     assert!(!candidate.contains(char::is_control));
                 }
                 SignalOutput::Token(token) => assert!(token.expose().bytes().all(|byte| byte.is_ascii_graphic())),
-                SignalOutput::Leave { .. } | SignalOutput::PingTimeout => self.left = true,
+                SignalOutput::PingTimeout
+                | SignalOutput::Leave {
+                    action: LeaveAction::Resume,
+                    ..
+                } => self.suspended = true,
+                SignalOutput::Leave { .. } => self.left = true,
                 _ => {}
             }
         }
@@ -391,7 +415,9 @@ impl SignalHarness {
 
     fn handle_request(&mut self, bytes: &[u8]) {
         let request = SignalRequest::decode(bytes).expect("a request");
-        match request.message.expect("one that is known") {
+        let message = request.message.expect("one that is known");
+        assert!(!self.suspended || matches!(message, SignalRequestKind::Leave(_)));
+        match message {
             SignalRequestKind::Subscription(subscription) => {
                 for sid in subscription.track_sids {
                     assert!(self.signal.track_owner(&sid).is_some());
@@ -404,10 +430,41 @@ impl SignalHarness {
     }
 }
 
-/// A decoded data packet encodes back to the same packet.
+/// A decoded data packet encodes back to the same packet. Packets of several participants, one
+/// after the other, make no text that is too long and no more than one answer to each call. The
+/// bytes are also a message of the bot.
 pub fn livekit_data(bytes: &[u8]) {
     if let Ok(packet) = DataPacket::decode(bytes) {
         assert_eq!(DataPacket::decode(&*packet.encode_to_vec()), Ok(packet));
+    }
+    bot_message::read(&String::from_utf8_lossy(bytes));
+    let (mut streams, mut calls) = (TextStreams::default(), RemoteCalls::default());
+    let mut now = Instant::now();
+    let mut rest = bytes;
+    // One byte says who sends the next packet and when, another one how long it is.
+    while let [who, length, tail @ ..] = rest {
+        let (packet, tail) = tail.split_at(tail.len().min(usize::from(*length)));
+        rest = tail;
+        now += Duration::from_millis(100 * u64::from(who >> 2));
+        let identity = ["ann", "bob", "eve", ""][usize::from(who & 3)];
+        match DataPacket::decode(packet).ok().and_then(|packet| packet.value) {
+            Some(DataValue::StreamHeader(header)) => streams.handle_header(identity, &header, now),
+            Some(DataValue::StreamChunk(chunk)) => streams.handle_chunk(identity, &chunk, now),
+            Some(DataValue::StreamTrailer(trailer)) => {
+                let text = streams.handle_trailer(identity, &trailer, now).unwrap_or_default();
+                assert!(text.len() <= limits::ROOM_STREAM_BYTES_MAX);
+            }
+            Some(DataValue::RpcRequest(request)) => {
+                let start = calls.handle_request(identity, request, now);
+                let (answers, is_passed) = (start.packets.len(), start.message.is_some());
+                assert!(
+                    matches!((answers, is_passed), (0, false) | (1, true) | (2, false)),
+                    "{answers}"
+                );
+                assert!(calls.handle_timeout(now).len() <= limits::ROOM_CALLS_MAX);
+            }
+            _ => {}
+        }
     }
 }
 

@@ -1,15 +1,12 @@
 //! Calls by a client of the project's own cores.
 
-use std::fs;
 use std::time::Duration;
 
 use edge_runner_proto::moq::link::LinkClosed;
 use serde_json::json;
 
 use super::{invite, serve};
-use crate::support::certificate::CertificateFiles;
 use crate::support::moq::MoqClient;
-use crate::support::runner::TestRunner;
 
 /// The code of a subscription to what the runner does not publish.
 const NOT_FOUND: u32 = 13;
@@ -70,37 +67,6 @@ fn messages_go_both_ways() {
         .filter(|message| message["type"] == "server-response");
     let numbers: Vec<_> = answers.map(|answer| answer["data"]["d"]["n"].as_u64()).collect();
     assert_eq!(numbers, (0..20).map(Some).collect::<Vec<_>>());
-}
-
-/// SIGHUP reads the certificate again. A call goes on; later callers get the hash of the new
-/// one and connect by it.
-#[test]
-fn a_new_certificate_ends_no_call() {
-    let folder = TestRunner::start(&[]);
-    let (certificate, key) = (folder.path("cert.pem"), folder.path("key.pem"));
-    let put = |files: &CertificateFiles| {
-        fs::write(&certificate, &files.certificate).expect("written");
-        fs::write(&key, &files.key).expect("written");
-    };
-    put(&CertificateFiles::new());
-    let files = [&certificate, &key].map(|path| path.display().to_string());
-    let runner = serve(&["--bot", "echo", "--moq-tls-cert", &files[0], "--moq-tls-key", &files[1]]);
-    let before = invite(&runner, &json!({}));
-    let early = MoqClient::connect(&before);
-    early.hum(440.0);
-    early.wait_for_tone(440.0);
-
-    put(&CertificateFiles::new());
-    runner.signal("HUP");
-    runner.wait_for_log("was read again");
-    let after = invite(&runner, &json!({}));
-    assert_ne!(before.certificate_hash, after.certificate_hash);
-    let late = MoqClient::connect(&after);
-    late.hum(660.0);
-    late.wait_for_tone(660.0);
-    early.hum(990.0);
-    early.wait_for_tone(990.0);
-    assert_eq!(runner.sessions(), 2);
 }
 
 /// two callers hear themselves alone. Neither is told of the other's broadcasts or receives

@@ -1,14 +1,16 @@
 //! Peers without a right to a session, and datagrams that are no QUIC.
 
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
+use edge_runner_proto::limits::{MOQ_RETRY_FROM, MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE};
 use edge_runner_proto::moq::link::LinkClosed;
 use serde_json::json;
 
 use super::{invite, serve};
+use crate::support::http;
 use crate::support::moq::MoqClient;
-use crate::support::runner::PATIENCE;
+use crate::support::runner::{PATIENCE, TestRunner};
 
 /// a caller of a namespace without a session is closed with the reason. Those of others are
 /// not affected.
@@ -145,4 +147,89 @@ fn rubbish_does_not_disturb_a_call() {
     client.wait_for_tone(440.0);
     assert_eq!(runner.sessions(), 1);
     assert_eq!(client.observed().closed, None);
+}
+
+/// Returns the number of a series of `/metrics`.
+fn metric(runner: &TestRunner, series: &str) -> usize {
+    let text = http::get(runner.addr, "/metrics").text();
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+    value.unwrap_or_else(|| panic!("no {series} in {text}"))
+}
+
+fn outcome(runner: &TestRunner, name: &str) -> usize {
+    metric(
+        runner,
+        &format!("edge_runner_moq_connections_total{{outcome=\"{name}\"}}"),
+    )
+}
+
+/// five addresses whose connections name no session, more than each of them and than all
+/// may have, keep out no caller of a sixth.
+#[test]
+fn connections_without_a_session_do_not_block_other_addresses() {
+    const ADDRESSES: usize = 5;
+    let runner = serve(&["--bot", "echo"]);
+    let right = invite(&runner, &json!({}));
+    assert_eq!(metric(&runner, "edge_runner_moq_connections"), 0);
+    let mut foreign = right.clone();
+    foreign.namespace = "pipecat-0000000000000000".to_owned();
+    let mut clients = Vec::new();
+    for address in 0..ADDRESSES {
+        foreign.from = Ipv4Addr::new(127, 0, 0, 2 + address as u8);
+        let opened = (0..=MOQ_UNBOUND_PER_SOURCE).map(|_| MoqClient::connect(&foreign));
+        let first = clients.len();
+        clients.extend(opened);
+        for client in &clients[first..] {
+            client.wait_for("answer", |observed| observed.is_connected || observed.closed.is_some());
+        }
+    }
+    // One of each address is above its share. Those of the last address are above the cap of all,
+    // and are let in, since the others have more.
+    let caller = MoqClient::connect(&right);
+    caller.hum(440.0);
+    caller.wait_for_tone(440.0);
+    let (refused, evicted) = (outcome(&runner, "refused"), outcome(&runner, "evicted"));
+    let surplus = ADDRESSES * (MOQ_UNBOUND_PER_SOURCE + 1) + 1 - MOQ_UNBOUND_MAX;
+    // Those that waited for a session in vain are gone by themselves on a slow machine.
+    let gone = outcome(&runner, "unclaimed");
+    assert!(
+        refused + evicted + gone >= surplus,
+        "{refused} refused, {evicted} evicted, {gone} gone"
+    );
+    assert!(refused + evicted >= ADDRESSES, "{refused} refused, {evicted} evicted");
+    let retried = outcome(&runner, "retried");
+    assert!(retried >= clients.len() - MOQ_RETRY_FROM, "{retried} asked for a proof");
+    assert_eq!(outcome(&runner, "accepted"), 1);
+
+    // The gauge counts connections until they are closed, and only those.
+    drop(clients);
+    caller.wait_for_tone(440.0);
+    caller.leave();
+    runner.wait_for_sessions(0);
+    let start = std::time::Instant::now();
+    while metric(&runner, "edge_runner_moq_connections") != 0 {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{}",
+            metric(&runner, "edge_runner_moq_connections")
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The gauge counts the connections of live calls.
+#[test]
+fn the_metrics_count_live_connections() {
+    let runner = serve(&["--bot", "echo"]);
+    let mut callers = Vec::new();
+    for count in 1..=2 {
+        let client = MoqClient::connect(&invite(&runner, &json!({})));
+        client.hum(440.0);
+        client.wait_for_tone(440.0);
+        callers.push(client);
+        assert_eq!(metric(&runner, "edge_runner_moq_connections"), count);
+        assert_eq!(outcome(&runner, "accepted"), count);
+    }
+    assert_eq!(metric(&runner, "edge_runner_moq_datagrams_dropped_total"), 0);
 }

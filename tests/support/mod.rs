@@ -2,6 +2,7 @@
 //! telephony providers and their REST API, services of assistants, WebSocket, QUIC and HTTP
 //! clients, a bot in a process, and audio.
 
+pub mod agents;
 pub mod cascade;
 pub mod certificate;
 pub mod client;

@@ -344,6 +344,7 @@ fn setup(local: &[SocketAddr]) -> SfuSetup<'_> {
     SfuSetup {
         common: &COMMON,
         local,
+        relay_only: false,
         seed: 0x1234_5678_9abc_def0,
     }
 }

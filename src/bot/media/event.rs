@@ -39,6 +39,11 @@ pub enum Event {
     ParticipantJoined(Participant),
     /// A participant has left the room.
     ParticipantLeft(Participant),
+    /// The name or the attributes of a participant have changed, such as the state of a telephone's
+    /// call. See [`Participant::call_status`].
+    ParticipantChanged(Participant),
+    /// An administrator of the room has muted the bot (`true`), or lifted that.
+    Muted(bool),
     /// A participant of the room began or stopped to speak, according to the room's server.
     Speaking {
         /// The participant's identity.
@@ -67,6 +72,8 @@ impl From<event::SessionEvent> for Event {
             event::SessionEvent::SpeechStopped => Event::SpeechStopped,
             event::SessionEvent::ParticipantJoined(who) => Event::ParticipantJoined(who),
             event::SessionEvent::ParticipantLeft(who) => Event::ParticipantLeft(who),
+            event::SessionEvent::ParticipantChanged(who) => Event::ParticipantChanged(who),
+            event::SessionEvent::Muted(muted) => Event::Muted(muted),
             event::SessionEvent::Speaking { identity, speaking } => Event::Speaking { identity, speaking },
             event::SessionEvent::JoinFailed(why) => Event::JoinFailed(why),
             event::SessionEvent::Lost => Event::Lost,

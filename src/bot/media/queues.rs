@@ -6,12 +6,16 @@
 //! for longer than one operation.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::{Audio, Event};
 use crate::limits::{AUDIO_OUT_QUEUE, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX};
+
+/// The data of a telephone call in a room, from when the telephone is there.
+pub type RoomCallData = Arc<OnceLock<Value>>;
 
 /// What both sides of a session's media share.
 #[derive(Default)]
@@ -20,6 +24,7 @@ pub(super) struct MediaQueues {
     pub(super) frames_max: usize,
     pub(super) inbound: Mutex<Inbound>,
     pub(super) outbound: Mutex<Outbound>,
+    pub(super) call_data: RoomCallData,
     /// Signals that `inbound` has an event, or has ended.
     pub(super) inbound_ready: Notify,
     /// Signals audio, a message, a mark, an interruption or new rates in `outbound`.
@@ -89,6 +94,8 @@ pub(super) struct Outbound {
     pub(super) rate_changed: bool,
     /// The reason for which the bot hangs up, until the transport has taken it.
     pub(super) hang_up: Option<String>,
+    /// Keys for the telephones in a room that the transport has not taken yet.
+    pub(super) keys: String,
     /// Whether the bot has transferred the call.
     pub(super) transferred: bool,
     pub(super) ended: bool,

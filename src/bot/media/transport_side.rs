@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edge_runner_http::common::lock;
+use serde_json::Value;
 
-use super::queues::MediaQueues;
+use super::queues::{MediaQueues, RoomCallData};
 use super::{Audio, AudioFrame, Event, Events, Media, Output};
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX};
 use crate::proto::counts::QueueLevels;
@@ -17,6 +18,11 @@ use crate::proto::counts::QueueLevels;
 pub struct MediaSlot(Arc<MediaQueues>);
 
 impl MediaSlot {
+    /// Returns where the data of a telephone call appears once the telephone is in the room.
+    pub fn call_data(&self) -> RoomCallData {
+        self.0.call_data.clone()
+    }
+
     /// Opens the media at the given rates.
     pub fn open(self, audio: Audio) -> Media {
         {
@@ -174,6 +180,17 @@ impl TransportSide {
     /// Takes the reason for which the bot hangs up.
     pub fn take_hang_up(&self) -> Option<String> {
         lock(&self.0.outbound).hang_up.take()
+    }
+
+    /// Tells the bot about the telephone in the room. The first one counts.
+    pub fn set_call_data(&self, call_data: Value) {
+        let _ = self.0.call_data.set(call_data);
+    }
+
+    /// Takes the keys for the telephones in the room.
+    pub fn take_keys(&self) -> Option<String> {
+        let keys = std::mem::take(&mut lock(&self.0.outbound).keys);
+        (!keys.is_empty()).then_some(keys)
     }
 
     /// Returns whether the bot has transferred the call.

@@ -17,14 +17,14 @@ pub fn profile(args: &RunnerArguments, line_codec: bool) -> CallProfile {
     let is_telephone = args
         .transport_type()
         .is_ok_and(|name| name != Transport::WebSocket.name());
-    let law = args.line_law().filter(|_| args.line_rate_hz() == Some(8_000));
+    let laws = args.line_laws().filter(|_| args.line_rate_hz() == Some(8_000));
     let has_page = match args.webrtc_connection() {
         Ok(connection) => connection.messages && !connection.embedded,
         Err(_) => !is_telephone,
     };
     CallProfile {
-        line: match law.filter(|_| line_codec) {
-            Some(law) => Line::G711(law),
+        line: match laws.filter(|_| line_codec) {
+            Some(laws) => Line::G711(laws),
             None => Line::Pcm24k,
         },
         has_page,

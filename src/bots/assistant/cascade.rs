@@ -147,7 +147,7 @@ impl CascadeBot {
 
     fn handle_tools(&mut self, event: ToolsEvent) {
         match event {
-            ToolsEvent::Declared(functions) => self.engine.handle_functions(&functions),
+            ToolsEvent::Declared(functions) => self.engine.handle_functions(&functions, now()),
             ToolsEvent::Output { call_id, output } => {
                 self.engine
                     .handle_function_result(FunctionHost::Tools, &call_id, &output, now());

@@ -118,7 +118,7 @@ impl RealtimeBot {
             RtviEvent::Dtmf(key) => self.engine.handle_dtmf(key, now),
             RtviEvent::Request(Request::FunctionResult(result)) => {
                 self.engine
-                    .handle_function_result(FunctionHost::Page, &result.tool_call_id, &result.result);
+                    .handle_function_result(FunctionHost::Page, &result.tool_call_id, &result.result, now);
             }
             RtviEvent::SpeechStarted => self.engine.handle_speech_started(now),
             RtviEvent::Mark { name, played } => self.engine.handle_mark(&name, played, now),
@@ -145,7 +145,7 @@ impl RealtimeBot {
             ToolsEvent::Declared(functions) => self.engine.handle_functions(&functions, now()),
             ToolsEvent::Output { call_id, output } => {
                 self.engine
-                    .handle_function_result(FunctionHost::Tools, &call_id, &output);
+                    .handle_function_result(FunctionHost::Tools, &call_id, &output, now());
             }
         }
     }

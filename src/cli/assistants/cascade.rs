@@ -6,13 +6,17 @@
 
 use std::time::Duration;
 
-use super::{instructions, key_of, numeric};
+use serde_json::Value;
+
+use super::{choice, instructions, key_of, numeric, read};
 use crate::cli::{Env, UsageError};
 use crate::config::{
-    CascadeConfig, CascadeServices, ChatModelConfig, RecognizerConfig, Secret, ServiceAccess, ServiceEndpoint,
-    ServiceVendor, VoiceConfig,
+    CascadeConfig, CascadeServices, ChatModelConfig, DetectorKind, RecognizerConfig, Secret, ServiceAccess,
+    ServiceEndpoint, ServiceVendor, VoiceConfig,
 };
 use crate::limits::{CASCADE_END_OF_TURN_MS, CHAT_TOKENS, RATES_HZ};
+use crate::proto::assistant::tools::declaration;
+use crate::proto::features::Feature;
 use crate::proto::options::env::Variables;
 
 /// The key of a vendor, which is used for its own host only.
@@ -101,8 +105,34 @@ pub(super) fn cascade(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Casca
         }),
         language: text(variables, "CASCADE_LANGUAGE"),
         instructions: instructions(env, "CASCADE_INSTRUCTIONS", "CASCADE_INSTRUCTIONS_FILE")?,
+        detector: detector(variables)?,
+        functions: functions(env)?,
         end_of_turn: end_ms.map_or(CascadeConfig::default().end_of_turn, Duration::from_millis),
     })
+}
+
+/// Reads how speech is found.
+fn detector(variables: &Variables) -> Result<DetectorKind, UsageError> {
+    const NAME: &str = "CASCADE_VAD";
+    let values = [("energy", DetectorKind::Energy), ("neural", DetectorKind::Neural)];
+    let detector = choice(variables, NAME, &values)?.unwrap_or_default();
+    match Feature::Vad.missing() {
+        Some(feature) if detector == DetectorKind::Neural => Err(UsageError::MissingFeature {
+            what: format!("{NAME}=neural"),
+            feature,
+        }),
+        _ => Ok(detector),
+    }
+}
+
+/// Reads the functions that pages run.
+fn functions(env: &Env<'_>) -> Result<Vec<Value>, UsageError> {
+    const FILE: &str = "CASCADE_FUNCTIONS_FILE";
+    let Some(path) = env.variables.get(FILE) else {
+        return Ok(Vec::new());
+    };
+    declaration(read(env, FILE, path)?.as_bytes())
+        .map_err(|error| UsageError::Combination(format!("{FILE}: reading {path}: {error}")))
 }
 
 fn service(names: &ServiceVariables, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<ServiceAccess, UsageError> {
@@ -170,6 +200,8 @@ mod tests {
             names: Vec::new(),
             read: &|path| match path {
                 "key" => Ok("hunter2\n".into()),
+                "functions" => Ok(r#"{"functions": [{"name": "weather"}]}"#.into()),
+                "list" => Ok(r#"[{"name": "weather"}]"#.into()),
                 _ => Err(std::io::ErrorKind::NotFound.into()),
             },
             lookup_host: &|_| Vec::new(),
@@ -224,9 +256,28 @@ mod tests {
             (("CASCADE_STT_URL", "tcp://127.0.0.1"), "a URL with a port"),
             (("CASCADE_END_OF_TURN", "100"), "CASCADE_END_OF_TURN"),
             (("CASCADE_TTS_RATE", "96000"), "CASCADE_TTS_RATE"),
+            (("CASCADE_VAD", "silero"), "`energy` or `neural`"),
+            (
+                ("CASCADE_FUNCTIONS_FILE", "absent"),
+                "CASCADE_FUNCTIONS_FILE: reading absent",
+            ),
+            (("CASCADE_FUNCTIONS_FILE", "list"), "the declaration is no JSON such as"),
         ] {
             let text = error(&[others]);
             assert!(text.contains(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn functions_of_pages_and_the_detector_are_read() {
+        let variables = with(&[("CASCADE_FUNCTIONS_FILE", "functions"), ("CASCADE_VAD", "energy")]);
+        let (config, _) = read_with(&variables).expect("valid variables");
+        assert_eq!(config.functions[0]["name"], "weather");
+        assert_eq!(config.detector, DetectorKind::Energy);
+        let neural = read_with(&with(&[("CASCADE_VAD", "neural")]));
+        match Feature::Vad.in_this_build() {
+            true => assert_eq!(neural.expect("valid").0.detector, DetectorKind::Neural),
+            false => assert!(neural.expect_err("a usage error").contains("feature `vad`")),
         }
     }
 

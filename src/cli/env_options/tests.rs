@@ -11,6 +11,8 @@ use crate::proto::options::env_options::{apply, has_variable};
 
 /// The environment file of the systemd unit, as the package installs it.
 const SERVICE: &str = include_str!("../../../boards/common/edge-runner.env");
+/// The settings on the card of an image.
+const CARD: &str = include_str!("../../../boards/image.d/edge-runner.txt");
 
 fn variables(list: &[(&str, &str)]) -> Variables {
     let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -51,6 +53,8 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--metrics") => "any",
         (_, "--ws-auth") => "token",
         (_, "--log") => "json",
+        (_, "--register") => "room",
+        (_, "--target-load") => "0.5",
         (_, "--ice-address" | "--trusted-proxies") => "192.0.2.1",
         _ => "7",
     }
@@ -185,8 +189,13 @@ fn warns_of_mistyped_names_only() {
 
 /// Returns the names in the file; for each, whether it is commented out, and its value.
 fn settings() -> Vec<(&'static str, bool, &'static str)> {
-    let lines = SERVICE.lines().filter_map(|line| {
-        let (name, value) = line.trim_start_matches('#').split_once('=')?;
+    settings_of(SERVICE)
+}
+
+fn settings_of(file: &'static str) -> Vec<(&'static str, bool, &'static str)> {
+    let lines = file.lines().filter_map(|line| {
+        let (name, value) = line.trim_start_matches(['#', ' ']).split_once('=')?;
+        let (name, value) = (name.trim_end(), value.trim_start());
         let is_name = !name.is_empty()
             && name
                 .bytes()
@@ -217,6 +226,37 @@ fn the_file_lists_exactly_the_known_variables() {
     let of = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect::<Vec<_>>();
     assert_eq!(of(&known, &names), Vec::<String>::new(), "missing in the file");
     assert_eq!(of(&names, &known), Vec::<String>::new(), "unknown names in the file");
+}
+
+/// The card has every setting of assistants, with the values of the package's file, all commented
+/// out: it is where somebody who only has the card makes one.
+#[test]
+fn the_card_lists_every_setting_of_assistants() {
+    let is_of_assistants = |name: &str| {
+        let prefixes = ["RUNNER_BOT_", "REALTIME_", "CASCADE_", "TOOLS_"];
+        let of_programs = ["RUNNER_BOT_AUDIO", "RUNNER_BOT_RATE"];
+        (prefixes.iter().any(|prefix| name.starts_with(prefix)) || name == "RUNNER_TOOLS")
+            && !of_programs.contains(&name)
+    };
+    let of = |file| {
+        let lines = settings_of(file).into_iter();
+        lines
+            .filter(|(name, ..)| is_of_assistants(name))
+            .collect::<BTreeSet<_>>()
+    };
+    let (card, package) = (of(CARD), of(SERVICE));
+    let lacks = |one: &BTreeSet<_>, other: &BTreeSet<_>| one.difference(other).copied().collect::<Vec<_>>();
+    assert_eq!(lacks(&package, &card), [], "missing on the card");
+    assert_eq!(lacks(&card, &package), [], "unknown or with another value on the card");
+    let all = settings_of(CARD);
+    assert!(
+        all.iter().all(|(_, commented, _)| *commented),
+        "as shipped, nothing is set"
+    );
+    let names: BTreeSet<_> = all.iter().map(|(name, ..)| name).collect();
+    // The first two lines of an assistant come before the rest.
+    assert_eq!(all.len(), names.len(), "a name is listed twice");
+    assert!(names.contains(&"RUNNER_BOT") && names.contains(&"OPENAI_API_KEY"));
 }
 
 /// Lines that are commented out have the default values.

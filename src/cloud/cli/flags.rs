@@ -115,10 +115,6 @@ impl OptionStore for CloudArgs {
     fn argument(&mut self) -> &mut Option<OsString> {
         &mut self.argument
     }
-
-    fn overrides(&self, _long: &str) -> bool {
-        false
-    }
 }
 
 /// Group headings, in the order of the help text.

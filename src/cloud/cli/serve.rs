@@ -56,6 +56,13 @@ pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Re
     if tls != Tls::Off {
         need("`--tls`", Feature::Tls)?;
     }
+    if tls == Tls::Acme {
+        return Err(UsageError::Combination(
+            "`--tls acme` is an option of the runner: give the service `--tls auto`, files with `--tls CERT:KEY`, or a reverse \
+             proxy"
+                .into(),
+        ));
+    }
     let host = hosts::host(args.host.as_deref(), env)?;
     let is_near = match host {
         Host::Localhost => true,

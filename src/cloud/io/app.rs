@@ -38,7 +38,7 @@ use crate::proto::api_error::{ApiError, ErrorHeader, wants_xml};
 use crate::proto::build::{Build, BuildFilter, BuildRequest, BuildStatus, Image, ImageLocation, Org, Slug};
 use crate::proto::grant;
 use crate::proto::keys::{KeyHolder, KeyKind};
-use crate::proto::range::{self, ByteRange, LogQuery};
+use crate::proto::log_query::LogQuery;
 use crate::proto::regions::{self, Regions};
 use crate::proto::route::{self, CloudRoute};
 use edge_runner_http::common::{
@@ -47,6 +47,7 @@ use edge_runner_http::common::{
 use edge_runner_http::server::{ConnPhase, ConnState, HttpService};
 use edge_runner_http::tls::ServerTls;
 use edge_runner_proto::server::key::bearer;
+use edge_runner_proto::server::range::{self, ByteRange};
 use edge_runner_proto::server::request_framing;
 use edge_runner_proto::uuid::Uuid;
 

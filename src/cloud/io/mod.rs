@@ -62,7 +62,7 @@ use edge_runner_http::signal::Signals;
 use edge_runner_http::store::{Store, StoreLock};
 use edge_runner_http::tls::{CertificateWatcher, ServerTls};
 use edge_runner_http::watch::Watchdog;
-use edge_runner_proto::config::TlsSettings;
+use edge_runner_proto::config::{AcmeConfig, TlsSettings};
 use edge_runner_proto::limits::RUNTIME_END;
 
 /// Time for recording results after uploads and commands have ended.
@@ -232,6 +232,7 @@ fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>)
     let authority = folder.join(AUTHORITY);
     let tls = ServerTls::open(&TlsSettings {
         tls: config.tls.clone(),
+        acme: AcmeConfig::default(),
         host_names: config.host_names.clone(),
         state_dir: Some(folder.clone()),
         ca_url: authority.display().to_string(),

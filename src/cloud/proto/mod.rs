@@ -1,6 +1,6 @@
 //! Pure protocol code of the cloud service and its client.
 //!
-//! - Requests: [`route`], [`api_error`], [`keys`], [`regions`], [`range`]
+//! - Requests: [`route`], [`api_error`], [`keys`], [`regions`], [`log_query`]
 //! - Grants: [`grant`], [`policy`], [`sign`]; uploads: [`verify`] and `multipart` of the protocol
 //!   crate
 //! - Builds: [`build`] (states, JSON), [`queue`], [`outcome`] (result of a command), [`sweep`]
@@ -15,13 +15,13 @@ pub mod glob;
 pub mod grant;
 pub mod gzip;
 pub mod keys;
+pub mod log_query;
 pub mod name;
 pub mod outcome;
 pub mod pack;
 pub mod policy;
 pub mod progress;
 pub mod queue;
-pub mod range;
 pub mod regions;
 pub mod route;
 pub mod sign;

@@ -43,6 +43,10 @@ impl ServerTls {
         match *self {}
     }
 
+    pub fn set_port(&self, _port: u16) {
+        match *self {}
+    }
+
     pub fn authority(&self) -> Option<Bytes> {
         match *self {}
     }

@@ -19,6 +19,7 @@ impl TempDir {
     fn settings(&self) -> TlsSettings {
         TlsSettings {
             tls: config::Tls::Auto,
+            acme: config::AcmeConfig::default(),
             host_names: vec!["board".into()],
             state_dir: Some(self.0.clone()),
             ca_url: "a place".into(),

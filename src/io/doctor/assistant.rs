@@ -19,12 +19,21 @@ use crate::proto::doctor::cascade;
 
 /// Asks the services of the bot.
 pub async fn examine(config: &Config) -> Vec<Finding> {
-    match (config.bot, &config.assistant.cascade.services) {
+    let mut findings = match (config.bot, &config.assistant.cascade.services) {
         _ if config.command.is_some() => Vec::new(),
         (BuiltInBot::Realtime, _) => examine_realtime(config).await,
         (BuiltInBot::Cascade, Some(services)) => examine_cascade(services).await,
         _ => Vec::new(),
+    };
+    // A file that cannot be played ends the doctor as it ends the start.
+    if let Some(sound) = &config.assistant.failure_sound {
+        let seconds = sound.length().as_secs_f32();
+        findings.push(Finding::ok(
+            "failure sound",
+            format!("{seconds:.1} s, after the two notes"),
+        ));
     }
+    findings
 }
 
 async fn examine_cascade(services: &CascadeServices) -> Vec<Finding> {

@@ -4,6 +4,7 @@
 //! without `/proc` there are fewer findings.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::SystemTime;
 
 use super::Finding;
@@ -11,6 +12,7 @@ use crate::config::{Config, Transport};
 use crate::io::addresses::local_addresses;
 use crate::io::{process, procfs};
 use crate::proto::doctor::{machine, network};
+use crate::proto::http::cluster::key_file_warning;
 use crate::proto::webrtc::candidate::InterfaceAddress;
 
 /// Checks everything that needs no network.
@@ -36,6 +38,24 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         ),
         machine::memory(&read("/proc/meminfo"), config.sessions_max),
     ]
+}
+
+/// Checks the file of the cluster key, for a replica.
+pub fn cluster(config: &Config) -> Vec<Finding> {
+    const WHAT: &str = "cluster";
+    let Some(cluster) = &config.cluster else {
+        return Vec::new();
+    };
+    let mode = fs::metadata(&cluster.key_file).map(|file| file.permissions().mode());
+    let warning = mode.ok().and_then(|mode| key_file_warning(&cluster.key_file, mode));
+    let named = match &cluster.replica_name {
+        Some(name) => Finding::ok(WHAT, format!("replica `{name}`; the key file is in order")),
+        None => Finding::warning(
+            WHAT,
+            "this replica has no name, so no balancer can route offers and candidates to it; give --replica-name",
+        ),
+    };
+    vec![warning.map_or(named, |words| Finding::warning(WHAT, words))]
 }
 
 /// Checks the program that acts as the bot.

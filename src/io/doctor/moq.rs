@@ -17,6 +17,7 @@ use super::Finding;
 use super::machine::unix_time_s;
 use super::port_owner::{holder, port_in_use};
 use crate::config::{Config, MoqCertificate, MoqMode, Transport};
+use crate::io::moq::certificate::{is_trusted, native_roots};
 use crate::io::moq::dial::Dialer;
 use crate::io::services::Services;
 use crate::io::store::read_bounded;
@@ -151,7 +152,10 @@ fn served(certificate: &MoqCertificate) -> Finding {
         Err(finding) => return finding,
     };
     match CertificatePair::read(&of_certificate, &of_key, &ring::default_provider()) {
-        Ok(pair) => of_files(&pair.certificate, is_shared, unix_time_s()),
+        Ok(pair) => {
+            let is_trusted = is_trusted(&pair.key.cert, &native_roots());
+            of_files(&pair.certificate, is_shared, is_trusted, unix_time_s())
+        }
         Err(wrong) => unusable(if wrong.is_of_key() { key } else { certificate }, &wrong),
     }
 }

@@ -51,7 +51,7 @@ pub enum GatherError {
 
 impl GatherError {
     /// Creates the error of a server that does not answer.
-    pub(super) fn no_answer(server: &GatherServer) -> GatherError {
+    pub(in crate::io) fn no_answer(server: &GatherServer) -> GatherError {
         GatherError::NoAnswer(match server.usage {
             ServerUse::Turn {
                 transport: TurnTransport::Udp,

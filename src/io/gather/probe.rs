@@ -85,6 +85,7 @@ async fn ask_turn(
             over_stream: connection.is_stream(),
             username,
             credential,
+            sends_first: false,
         };
         let mut relay = TurnAllocation::new(&setup, tasks::now());
         match allocate(&mut relay, &mut connection).await {

@@ -107,6 +107,7 @@ impl RelayTask {
                     over_stream: connection.is_stream(),
                     username: &username,
                     credential: credential.expose(),
+                    sends_first: false,
                 },
                 tasks::now(),
             );

@@ -23,7 +23,7 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// One connection.
-pub(super) struct TurnConnection {
+pub(in crate::io) struct TurnConnection {
     pub local: SocketAddr,
     pub server: SocketAddr,
     kind: TurnSocket,
@@ -47,7 +47,7 @@ impl TurnConnection {
     ///
     /// # Errors
     /// Returns a [`GatherError`] that says why there is no connection.
-    pub(super) async fn connect(
+    pub(in crate::io) async fn connect(
         server: &GatherServer,
         transport: TurnTransport,
         address: SocketAddr,
@@ -106,17 +106,17 @@ impl TurnConnection {
         }
     }
 
-    pub(super) fn is_stream(&self) -> bool {
+    pub(in crate::io) fn is_stream(&self) -> bool {
         matches!(self.kind, TurnSocket::Stream { .. })
     }
 
     /// Sends a protocol message.
-    pub(super) fn send(&mut self, message: &[u8]) {
+    pub(in crate::io) fn send(&mut self, message: &[u8]) {
         self.put(message, 2 * RELAY_STREAM_BYTES_MAX);
     }
 
     /// Sends session data; drops it when too much is queued.
-    pub(super) fn send_data(&mut self, message: &[u8]) {
+    pub(in crate::io) fn send_data(&mut self, message: &[u8]) {
         self.put(message, RELAY_STREAM_BYTES_MAX);
     }
 
@@ -139,7 +139,7 @@ impl TurnConnection {
     ///
     /// # Errors
     /// Returns an error when the connection ends, fails, or carries something other than TURN.
-    pub(super) async fn next(&mut self) -> io::Result<Bytes> {
+    pub(in crate::io) async fn next(&mut self) -> io::Result<Bytes> {
         let buffer = &mut self.buffer;
         match &mut self.kind {
             TurnSocket::Udp(socket) => loop {

@@ -13,8 +13,13 @@ use crate::features::{Feature, MissingFeature};
 use crate::limits;
 use crate::proto::daily::{self, dialin};
 use crate::proto::http::access::{self, AccessError, KeyError};
+use crate::proto::http::cluster::sealed_id::BodyTooLong;
 use crate::proto::http::{registry, route, start, token};
 use crate::proto::livekit::connection_details::MissingVariables;
+#[cfg(feature = "mediaroom")]
+use crate::proto::livekit::worker::dispatch::DispatchError;
+#[cfg(feature = "mediaroom")]
+use crate::proto::livekit::worker::watcher::WatchDenied;
 use crate::proto::server::body::ValidationError;
 use crate::proto::telephony::signature;
 use crate::proto::webrtc::offer::OfferError;
@@ -50,6 +55,9 @@ pub enum HttpError {
         limits::PROCESS_BODY_BYTES_MAX
     )]
     BodyTooLargeForProgram,
+    /// The `body` exceeds what the id of a replica's session carries.
+    #[error("{0}")]
+    BodyTooLargeForId(BodyTooLong),
     #[error("{invalid}")]
     Invalid { invalid: ValidationError, body: Bytes },
     #[error("{0}")]
@@ -80,6 +88,14 @@ pub enum HttpError {
     /// No media-room server is configured.
     #[error("{0}")]
     Mediaroom(MissingVariables),
+    /// No runner has taken the job of a room.
+    #[cfg(feature = "mediaroom")]
+    #[error("{0}")]
+    Dispatch(DispatchError),
+    /// The webhook of a LiveKit server is not genuine.
+    #[cfg(feature = "mediaroom")]
+    #[error("{0}")]
+    RoomEvent(WatchDenied),
     /// The signature of a dial-in webhook is invalid.
     #[error("invalid signature")]
     Caller(dialin::DialinSignatureError),
@@ -137,16 +153,17 @@ impl HttpError {
                 | AccessError::OriginMissing
                 | AccessError::Csrf
                 | AccessError::WebhookFromPage
-                | AccessError::NotUserInitiated => StatusCode::FORBIDDEN,
+                | AccessError::NotUserInitiated
+                | AccessError::OperatorPage => StatusCode::FORBIDDEN,
             },
             HttpError::Key(_) | HttpError::Messaging(_) => StatusCode::UNAUTHORIZED,
             HttpError::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             HttpError::Body(BodyError::Broken) => StatusCode::BAD_REQUEST,
             HttpError::DuplicateCall => StatusCode::CONFLICT,
             HttpError::Form | HttpError::Body(BodyError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            HttpError::Body(BodyError::TooLarge { .. }) | HttpError::BodyTooLargeForProgram => {
-                StatusCode::PAYLOAD_TOO_LARGE
-            }
+            HttpError::Body(BodyError::TooLarge { .. })
+            | HttpError::BodyTooLargeForProgram
+            | HttpError::BodyTooLargeForId(_) => StatusCode::PAYLOAD_TOO_LARGE,
             HttpError::Body(BodyError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
             HttpError::Invalid { .. } | HttpError::Start(start::StartRequestError::Invalid(_)) => {
                 StatusCode::UNPROCESSABLE_ENTITY
@@ -155,6 +172,20 @@ impl HttpError {
             HttpError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
             HttpError::Unknown(_) => StatusCode::NOT_FOUND,
             HttpError::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            #[cfg(feature = "mediaroom")]
+            HttpError::RoomEvent(WatchDenied::NoEvent) => StatusCode::BAD_REQUEST,
+            #[cfg(feature = "mediaroom")]
+            HttpError::RoomEvent(_) => StatusCode::UNAUTHORIZED,
+            #[cfg(feature = "mediaroom")]
+            HttpError::Dispatch(error) => match error {
+                DispatchError::Missing(_) => StatusCode::INTERNAL_SERVER_ERROR,
+                DispatchError::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
+                DispatchError::NotTaken { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                DispatchError::Refused(_)
+                | DispatchError::Status { .. }
+                | DispatchError::Malformed(_)
+                | DispatchError::Unreachable(_) => StatusCode::BAD_GATEWAY,
+            },
             HttpError::Moq(start::MoqStartError::NotReady) => StatusCode::GATEWAY_TIMEOUT,
             HttpError::Moq(start::MoqStartError::Ended(_)) => StatusCode::BAD_GATEWAY,
             HttpError::Moq(start::MoqStartError::Certificate(_)) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -203,16 +234,21 @@ impl HttpError {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
+            #[cfg(feature = "mediaroom")]
+            HttpError::Dispatch(DispatchError::NotTaken { .. }) => retry_later(&mut reply),
             HttpError::Full(_)
             | HttpError::Offer(OfferError::Full | OfferError::SourceQuota | OfferError::Stopping) => {
-                reply
-                    .headers_mut()
-                    .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));
+                retry_later(&mut reply);
             }
             _ => {}
         }
         reply
     }
+}
+
+fn retry_later(reply: &mut Reply) {
+    let seconds = HeaderValue::from(limits::RETRY_AFTER_S);
+    reply.headers_mut().insert(header::RETRY_AFTER, seconds);
 }
 
 impl From<whip::WhipError> for HttpError {
@@ -230,6 +266,7 @@ fn of_offer(refusal: &OfferError) -> StatusCode {
     match refusal {
         OfferError::BadSdp(_) => StatusCode::BAD_REQUEST,
         OfferError::UnknownConnection => StatusCode::NOT_FOUND,
+        OfferError::OtherReplica(_) => StatusCode::MISDIRECTED_REQUEST,
         OfferError::Full | OfferError::SourceQuota | OfferError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         OfferError::NoCandidate(_) | OfferError::AnswerTooLong(_) | OfferError::Internal(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
@@ -247,6 +284,7 @@ mod tests {
         for (refusal, status, text, retry) in [
             (OfferError::BadSdp("no m-line".into()), 400, "no m-line", None),
             (OfferError::UnknownConnection, 404, "Peer connection not found", None),
+            (OfferError::OtherReplica("b".into()), 421, "replica `b` made it", None),
             (OfferError::Full, 503, "try again later", Some("5")),
             (OfferError::Stopping, 503, "stopping", Some("5")),
             (OfferError::NoCandidate("192.0.2.1".into()), 500, "192.0.2.1", None),

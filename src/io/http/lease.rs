@@ -4,14 +4,15 @@
 //! the session that uses it. An unused lease returns to the registry when it is dropped.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use serde_json::Value;
 
 use super::new_session_id;
 use crate::io::sessions::SessionStart;
+use crate::io::tasks::request_time;
 use crate::logging;
-use crate::proto::http::registry::{self, SessionClaim, SessionRegistry};
+use crate::proto::http::registry::{self, SessionClaim};
+use crate::proto::http::started::{IdUse, StartedSessions};
 use crate::proto::server::admission::Requester;
 use edge_runner_http::common::{PeerInfo, lock};
 
@@ -45,7 +46,7 @@ pub(super) fn session_start(
 
 /// A claim on a registered session. Dropping it returns it to the registry.
 pub(super) struct RegistrationLease {
-    registry: Arc<Mutex<SessionRegistry>>,
+    registry: Arc<Mutex<StartedSessions>>,
     claim: SessionClaim,
     /// Whether a session was started from it.
     used: bool,
@@ -54,10 +55,11 @@ pub(super) struct RegistrationLease {
 impl RegistrationLease {
     /// Claims an id that is valid for one session.
     pub(super) fn claim_once(
-        sessions: &Arc<Mutex<SessionRegistry>>,
+        sessions: &Arc<Mutex<StartedSessions>>,
         id: &str,
+        peer: PeerInfo,
     ) -> Result<RegistrationLease, registry::UnknownSession> {
-        let claim = lock(sessions).claim_once(id, Instant::now())?;
+        let claim = lock(sessions).claim_once(id, peer.requester(), request_time())?;
         Ok(RegistrationLease {
             registry: sessions.clone(),
             claim,
@@ -66,10 +68,12 @@ impl RegistrationLease {
     }
 
     pub(super) fn claim(
-        sessions: &Arc<Mutex<SessionRegistry>>,
+        sessions: &Arc<Mutex<StartedSessions>>,
         id: &str,
+        id_use: IdUse,
+        peer: PeerInfo,
     ) -> Result<RegistrationLease, registry::UnknownSession> {
-        let claim = lock(sessions).claim(id, new_session_id(), Instant::now())?;
+        let claim = lock(sessions).claim(id, new_session_id(), id_use, peer.requester(), request_time())?;
         Ok(RegistrationLease {
             registry: sessions.clone(),
             claim,
@@ -90,6 +94,6 @@ pub(super) fn requester(peer: PeerInfo, lease: Option<&RegistrationLease>) -> Re
 
 impl Drop for RegistrationLease {
     fn drop(&mut self) {
-        lock(&self.registry).release(&self.claim, self.used);
+        lock(&self.registry).release(&self.claim, self.used, request_time());
     }
 }

@@ -1,26 +1,113 @@
-//! `/start` for LiveKit rooms.
+//! `/start` for LiveKit rooms, `/worker`, and the webhook of the server.
 //!
 //! Out: the reply with the caller's token. Rejects a runner without a configured server, then one
-//! without a free session. Tokens are created only for a session that has its permit.
+//! without a free session. Tokens are created only for a session that has its permit. On a
+//! registered runner, the server chooses the runner, so this one needs no free session.
 
+use hyper::body::Incoming;
+use hyper::header;
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 use serde_json::Value;
+use tokio::time::{sleep_until, timeout_at};
 
+use super::body::{AcceptedBody, read};
 use super::refusal_log::log_client;
-use super::{HttpError, RunnerApp, new_session_id};
-use crate::io::livekit;
+use super::{HttpError, RunnerApp, check_program_body, methods, new_session_id};
+use crate::config::MediaroomWorker;
 use crate::io::sessions::SessionStart;
+use crate::io::tasks::Slot;
+use crate::io::{livekit, rest, tasks};
+use crate::limits::DISPATCH_POLL;
+use crate::logging;
+use crate::proto::http::route::{POST_METHODS, RouteError};
 use crate::proto::livekit::connection_details::LiveKitCredentials;
+use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchStep};
+use crate::proto::livekit::worker::watcher::{self, Watch, WatchStep};
 use crate::proto::server::admission::PendingKind;
-use edge_runner_http::common::{PeerInfo, random, unix_time_s};
+use edge_runner_http::common::{PeerInfo, Reply, json_reply, random, unix_time_s};
 
-/// Creates the tokens of a room and starts the bot. Returns the JSON of the reply.
-pub(super) fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+/// Starts a session in a room. Returns the JSON of the reply.
+pub(super) async fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+    match &app.config.mediaroom.worker {
+        Some(worker) => dispatch(app, worker, &body, peer).await,
+        None => start_here(app, body, peer),
+    }
+}
+
+/// Answers with the state of the worker: status 503 unless the server may send jobs.
+pub(super) fn worker(app: &RunnerApp) -> Result<Reply, HttpError> {
+    let worker = app.worker.as_ref().ok_or(HttpError::Route(RouteError::NotFound))?;
+    let report = worker.report();
+    let status = match report.is_ready() {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Ok(json_reply(status, report.worker_json().to_string()))
+}
+
+/// Handles an event of the server: a bot that was lost is looked for. The answer does not wait for
+/// that, since the server repeats what is not answered soon.
+pub(super) async fn handle_webhook(
+    app: &RunnerApp,
+    head: &Parts,
+    body: Incoming,
+    peer: PeerInfo,
+) -> Result<Reply, HttpError> {
+    let mediaroom = &app.config.mediaroom;
+    let (Some(worker), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
+        return Err(HttpError::Route(RouteError::NotFound));
+    };
+    match head.method {
+        Method::POST => {}
+        Method::OPTIONS => return Ok(methods(POST_METHODS)),
+        _ => return Err(HttpError::Route(RouteError::Method(POST_METHODS))),
+    }
+    let body = read(app.conn_limits, &head.headers, AcceptedBody::Anything, body).await?;
+    let token = head
+        .headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    watcher::verify(token.unwrap_or_default(), &body, key, secret, unix_time_s()).map_err(HttpError::RoomEvent)?;
+    let lost = watcher::lost_bot(&body, &worker.agent_name).map_err(HttpError::RoomEvent)?;
+    let slot = lost.as_ref().and_then(|_| app.watches.try_acquire());
+    if let (Some(room), Some(slot)) = (lost, slot) {
+        let url = app
+            .worker
+            .as_ref()
+            .map(|worker| worker.report().url)
+            .unwrap_or_default();
+        let random = u64::from_be_bytes(random());
+        let now = (tasks::now(), unix_time_s());
+        if let Some(watch) = Watch::new(mediaroom, worker, &url, room, random, now) {
+            let client = log_client(app, peer);
+            tasks::spawn(logging::for_client(client, watch_room(watch, slot)));
+        }
+    }
+    Ok(json_reply(StatusCode::OK, r#"{"status":"OK"}"#))
+}
+
+async fn watch_room(mut watch: Watch, _slot: Slot) {
+    loop {
+        match watch.poll(tasks::now()) {
+            WatchStep::Done(words) => return log::info!("{words}"),
+            WatchStep::Wait(until) => sleep_until(until.into()).await,
+            WatchStep::Send(request) => match rest::send(&request).await {
+                Ok(answer) => watch.handle_answer(answer.status, &answer.body),
+                Err(error) => watch.handle_unreachable(&error.to_string()),
+            },
+        }
+    }
+}
+
+/// Creates the tokens of a room and starts the bot.
+fn start_here(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(HttpError::Mediaroom)?;
     let common = app.webrtc()?.common().clone();
     let permit = app.permit(peer.requester(), PendingKind::Silent)?;
     let session_id = new_session_id();
     let details = credentials.connection_details(&session_id, random(), unix_time_s());
-    let reply = details.reply(&session_id);
+    let reply = details.reply(app.config.start_names, &session_id);
     let start = SessionStart {
         session_id,
         body,
@@ -29,4 +116,47 @@ pub(super) fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<
     };
     livekit::begin(app.sessions.clone(), permit, common, start, details);
     Ok(reply)
+}
+
+/// Creates a room that asks for the bot, and waits until a runner has taken the job.
+async fn dispatch(
+    app: &RunnerApp,
+    worker: &MediaroomWorker,
+    body: &Value,
+    peer: PeerInfo,
+) -> Result<Vec<u8>, HttpError> {
+    check_program_body(app, body)?;
+    let waiting = app.sessions.admission().wait(peer.requester());
+    let _waiting = waiting.map_err(|refused| HttpError::Offer(refused.into()))?;
+    let session_id = new_session_id();
+    let preferred = app.worker.as_ref().map(|worker| worker.report().url);
+    let mut attempt = DispatchAttempt::new(
+        &app.config.mediaroom,
+        worker,
+        preferred.as_deref(),
+        (&session_id, body),
+        random(),
+        (tasks::now(), unix_time_s()),
+    )
+    .map_err(HttpError::Dispatch)?
+    .with_names(app.config.start_names);
+    loop {
+        if app.sessions.is_live(&session_id) {
+            attempt.handle_taken();
+        }
+        match attempt.poll(tasks::now()) {
+            DispatchStep::Reply(reply) => return Ok(reply),
+            DispatchStep::Failed(error) => return Err(HttpError::Dispatch(error)),
+            DispatchStep::Wait(until) => sleep_until(until.into()).await,
+            DispatchStep::Send(request) => {
+                // The last request may take a little longer, such as the one that deletes the room.
+                let limit = attempt.limit().max(tasks::now()) + DISPATCH_POLL * 5;
+                match timeout_at(limit.into(), rest::send(&request)).await {
+                    Ok(Ok(answer)) => attempt.handle_answer(answer.status, &answer.body, tasks::now()),
+                    Ok(Err(error)) => attempt.handle_unreachable(error.to_string(), tasks::now()),
+                    Err(_) => attempt.handle_unreachable("it did not answer in time".to_owned(), tasks::now()),
+                }
+            }
+        }
+    }
 }

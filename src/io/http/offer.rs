@@ -14,8 +14,10 @@ use super::body::{AcceptedBody, read};
 use super::lease::{RegistrationLease, requester, session_start};
 use super::refusal_log::log_client;
 use super::{HttpError, RunnerApp};
+use crate::io::tasks::request_time;
 use crate::logging;
 use crate::proto::http::registry;
+use crate::proto::http::started::IdUse;
 use crate::proto::webrtc::offer::{CandidatesBody, OfferBody};
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 
@@ -29,8 +31,12 @@ pub(super) async fn take_offer(
 ) -> Result<Reply, HttpError> {
     let body = read(app.conn_limits, headers, AcceptedBody::Offer, body).await?;
     let mut offer = OfferBody::parse(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
+    let id_use = match offer.restarts_elsewhere(app.sessions.replica()) {
+        true => IdUse::Restart,
+        false => IdUse::Connect,
+    };
     let lease = match session {
-        Some(id) => Some(RegistrationLease::claim(&app.table, id).map_err(HttpError::Unknown)?),
+        Some(id) => Some(RegistrationLease::claim(&app.table, id, id_use, peer).map_err(HttpError::Unknown)?),
         None => None,
     };
     // The bot gets the data of the offer, or else that of `/start`.
@@ -57,7 +63,7 @@ pub(super) async fn take_candidates(
     let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
     let candidates = CandidatesBody::parse(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     if let Some(id) = session
-        && !lock(&app.table).contains(id, Instant::now())
+        && !lock(&app.table).contains(id, request_time())
     {
         return Err(HttpError::Unknown(registry::UnknownSession));
     }

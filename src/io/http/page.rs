@@ -23,7 +23,11 @@ pub(super) fn to_page() -> Reply {
 /// Serves a file of the page, or a 304 to a client that has it. `server` is for the policy of the
 /// page, [`page::content_security_policy`].
 pub(super) fn file(name: &str, headers: &HeaderMap, server: Option<&str>) -> Option<Reply> {
-    let asset = page::asset(name)?;
+    of_asset(page::asset(name)?, headers, server)
+}
+
+/// Serves a file that is embedded; `None` if `server` is no source expression.
+pub fn of_asset(asset: &page::Asset, headers: &HeaderMap, server: Option<&str>) -> Option<Reply> {
     let header_value = |name| {
         headers
             .get(name)

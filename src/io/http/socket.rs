@@ -4,8 +4,6 @@
 //! that the connection becomes. Rejects: requests without an upgrade, missing or invalid tokens,
 //! and unknown session ids.
 
-use std::time::Instant;
-
 use hyper::header;
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
@@ -16,7 +14,9 @@ use super::lease::{RegistrationLease, requester, session_start};
 use super::refusal_log::log_client;
 use super::{HttpError, RunnerApp};
 use crate::io::socket::{SocketEndpoint, SocketPermit, upgrade};
+use crate::io::tasks::request_time;
 use crate::proto::http::route;
+use crate::proto::http::started::IdUse;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::key;
@@ -44,7 +44,7 @@ pub(super) fn socket(
     // Checks come first, then the permit; the token is consumed last. The tokens stay locked until
     // then, so that two requests cannot both use one token.
     let mut tokens = lock(&app.tokens);
-    let verified = token.map(|token| tokens.verify(&token, family, Instant::now()));
+    let verified = token.map(|token| tokens.verify(&token, family, request_time()));
     let token = good_token(verified, app.config.ws_tokens)?;
     let named = match (family, &token) {
         // A call's data comes from its provider, and QUIC has no WebSocket.
@@ -53,11 +53,11 @@ pub(super) fn socket(
         // The id in a token names a session only if `/start` registered one.
         (SocketKind::Client, Some(token)) => {
             let id = &token.claims().id;
-            lock(&app.table).contains(id, Instant::now()).then(|| id.clone())
+            lock(&app.table).contains(id, request_time()).then(|| id.clone())
         }
     };
     let lease = match named {
-        Some(id) => Some(RegistrationLease::claim(&app.table, &id).map_err(HttpError::Unknown)?),
+        Some(id) => Some(RegistrationLease::claim(&app.table, &id, IdUse::Connect, peer).map_err(HttpError::Unknown)?),
         None => None,
     };
     let issuer = token.as_ref().map(|token| token.claims().issuer);

@@ -3,8 +3,6 @@
 //!
 //! In: providers' requests. Out: markup, or the provider that signed. Rejects: invalid signatures.
 
-use std::time::Instant;
-
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
@@ -12,6 +10,7 @@ use hyper::http::request::Parts;
 use super::body::{AcceptedBody, read};
 use super::{HttpError, RunnerApp, mint_token};
 use crate::config::Transport;
+use crate::io::tasks::request_time;
 use crate::proto::http::route;
 use crate::proto::http::token::SocketKind;
 use crate::proto::telephony::proof::{self, CallKey};
@@ -54,7 +53,7 @@ pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Re
     let token = match standing {
         SignatureStatus::Verified(fingerprint) if proof::is_protected(provider, telephony) => {
             let call = CallKey::of(provider, &provider.call_id(&body));
-            Some(lock(&app.tokens).mint_for_call(call, fingerprint, Instant::now()))
+            Some(lock(&app.tokens).mint_for_call(call, fingerprint, request_time()))
         }
         _ => mint_token(app, SocketKind::Call, None, false),
     };

@@ -19,6 +19,7 @@ use super::body::{AcceptedBody, read};
 use super::lease::{RegistrationLease, requester, session_start};
 use super::refusal_log::log_client;
 use super::{HttpError, PeerInfo, Reply, RunnerApp, register};
+use crate::io::tasks::request_time;
 use crate::logging;
 use crate::proto::http::access::KeyError;
 use crate::proto::http::origin;
@@ -75,7 +76,7 @@ async fn open(
     let query = head.uri.query().unwrap_or_default();
     let shown = shown(via, headers, query);
     let of_session = shown.as_ref().and_then(PresentedKey::session_id);
-    let of_session = of_session.filter(|id| lock(&app.table).is_unused(id, Instant::now()));
+    let of_session = of_session.filter(|id| lock(&app.table).is_unused(id, request_time()));
     let is_spent = of_session.is_none() && shown.as_ref().is_some_and(PresentedKey::is_client_secret);
     let has_key = app.access.is_key(shown.as_ref().map(PresentedKey::as_bytes));
     if is_spent {
@@ -98,7 +99,8 @@ async fn open(
     offer::check(via, &call.sdp)?;
     let lease = match of_session {
         Some(id) => Some(
-            RegistrationLease::claim_once(&app.table, id).map_err(|_| HttpError::Whip(whip::WhipError::SpentKey))?,
+            RegistrationLease::claim_once(&app.table, id, peer)
+                .map_err(|_| HttpError::Whip(whip::WhipError::SpentKey))?,
         ),
         None => None,
     };

@@ -128,7 +128,7 @@ impl Arrivals {
                 false => Ok(()),
             };
         };
-        match lock(&self.rules.tokens).verify(token, SocketKind::Moq, tasks::now()) {
+        match lock(&self.rules.tokens).verify(token, SocketKind::Moq, tasks::request_time()) {
             // Where tokens are not required, foreign ones are ignored.
             Err(TokenError::Unrecognized) if !self.rules.needs_token => Ok(()),
             Err(why) => Err(ArrivalError::Token(why)),
@@ -141,7 +141,7 @@ impl Arrivals {
     fn claim(&self, path: &str, token: Option<&str>) -> Result<Option<WaitingSession>, ArrivalError> {
         let mut waiting = self.waiting.lock();
         let mut tokens = lock(&self.rules.tokens);
-        let verified = token.map(|token| tokens.verify(token, SocketKind::Moq, tasks::now()));
+        let verified = token.map(|token| tokens.verify(token, SocketKind::Moq, tasks::request_time()));
         match verified {
             Some(Ok(token)) => {
                 let session = waiting.take(path, |session| *session.session_id == *token.claims().id);

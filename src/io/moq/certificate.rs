@@ -5,7 +5,8 @@
 //! self-signed. A new certificate applies to new connections; calls keep theirs. A renewal and the
 //! registration of a session exclude each other, so a caller connects to the certificate whose hash
 //! it received (`proto::moq::certificate` says when). Rejects, before anything listens: files that
-//! are missing, not PEM, or do not match. A later failure keeps the old certificate.
+//! are missing, not PEM, or do not match. A later failure keeps the old certificate. The files of
+//! `--tls` are judged again each time they are read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
 use super::arrivals::WaitingRegistry;
-use crate::proto::moq::certificate::{is_renewal_due, validity};
+use crate::proto::moq::certificate::{is_renewal_due, refusal_by_hash, validity};
 use crate::proto::moq::config::MoqCertificate;
 use crate::proto::server::tls::parsed::Certificate;
 use crate::proto::server::tls::{CertificateName, Validity, certificate_names, issue};
@@ -47,20 +48,21 @@ pub enum MoqCertificateError {
 /// The certificate for new connections.
 pub struct ServedCertificate {
     current: Arc<CurrentCertificate>,
-    source: CertificateFrom,
+    files: Option<MoqCertificateFiles>,
+    /// The names of a certificate that the runner makes.
+    names: Vec<String>,
+    /// The validity of the served certificate if the runner made it.
+    made: Mutex<Option<Validity>>,
     provider: Arc<CryptoProvider>,
     waiting: WaitingRegistry,
 }
 
-enum CertificateFrom {
-    SelfSigned {
-        names: Vec<String>,
-        served: Mutex<Validity>,
-    },
-    Files {
-        certificate: PathBuf,
-        key: PathBuf,
-    },
+/// Files of a certificate and its key.
+struct MoqCertificateFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// They are those of `--tls`, and served only while this system trusts their authority.
+    are_of_https: bool,
 }
 
 impl ServedCertificate {
@@ -74,27 +76,35 @@ impl ServedCertificate {
         waiting: WaitingRegistry,
     ) -> Result<Arc<ServedCertificate>, MoqCertificateError> {
         let provider = Arc::new(ring::default_provider());
-        let files = |certificate: &Path, key: &Path| CertificateFrom::Files {
+        let files = |certificate: &Path, key: &Path, are_of_https| MoqCertificateFiles {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
+            are_of_https,
         };
-        let (source, first) = match settings {
-            MoqCertificate::Files { certificate, key } => {
-                (files(certificate, key), read_files(certificate, key, &provider)?)
-            }
+        let (files, names) = match settings {
+            MoqCertificate::Files { certificate, key } => (Some(files(certificate, key, false)), host_names.to_vec()),
             MoqCertificate::FilesOfTls { certificate, key } => {
-                let read = read_files(certificate, key, &provider)?;
-                match is_trusted(&read.cert) {
-                    true => (files(certificate, key), read),
-                    false => self_signed(host_names.to_vec(), &provider)?,
-                }
+                (Some(files(certificate, key, true)), host_names.to_vec())
             }
-            MoqCertificate::SelfSigned { host: Some(host) } => self_signed(vec![host.clone()], &provider)?,
-            MoqCertificate::SelfSigned { host: None } => self_signed(host_names.to_vec(), &provider)?,
+            MoqCertificate::SelfSigned { host: Some(host) } => (None, vec![host.clone()]),
+            MoqCertificate::SelfSigned { host: None } => (None, host_names.to_vec()),
+        };
+        let read = match &files {
+            Some(files) => files.read(&provider)?,
+            None => None,
+        };
+        let (made, first) = match read {
+            Some(read) => (None, read),
+            None => {
+                let (validity, made) = make(&names, &provider)?;
+                (Some(validity), made)
+            }
         };
         Ok(Arc::new(ServedCertificate {
             current: Arc::new(CurrentCertificate::new(first)),
-            source,
+            files,
+            names,
+            made: Mutex::new(made),
             provider,
             waiting,
         }))
@@ -123,8 +133,7 @@ impl ServedCertificate {
         self.renew_if_due();
         let current = self.current.get();
         let first = current.cert.first()?;
-        let parsed = Certificate::read(first).ok()?;
-        (parsed.subject == parsed.issuer).then(|| hash(first)).flatten()
+        is_self_signed(first).then(|| hash(first)).flatten()
     }
 }
 
@@ -138,58 +147,109 @@ fn hash(certificate: &CertificateDer<'_>) -> Option<String> {
 /// # Errors
 /// Returns a [`MoqCertificateError`] that names the file and the fault.
 pub fn hash_of_file(path: &Path) -> Result<Option<String>, MoqCertificateError> {
+    Ok(hash(&first_of_file(path)?))
+}
+
+fn first_of_file(path: &Path) -> Result<CertificateDer<'static>, MoqCertificateError> {
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
     let text = read(path)?;
     let first = CertificateDer::pem_slice_iter(&text).next().and_then(Result::ok);
-    let first = first.ok_or_else(|| MoqCertificateError::File {
+    first.ok_or_else(|| MoqCertificateError::File {
         path: path.to_owned(),
         source: TlsFileError::NoCertificate,
-    })?;
-    Ok(hash(&first))
+    })
+}
+
+/// Logs a warning if `/start` cannot give the hash of the relay's certificate in this file, or
+/// browsers refuse the certificate by it. Blocks.
+pub fn warn_of_relay_file(path: &Path) {
+    match first_of_file(path) {
+        Ok(first) => warn_of_refusal(&first, path),
+        Err(error) => log::warn!("--moq-tls-cert: {error}; /start fails until the file is right"),
+    }
+}
+
+/// Logs a warning if browsers refuse this certificate by its hash.
+fn warn_of_refusal(certificate: &CertificateDer<'_>, path: &Path) {
+    let refused = Certificate::read(certificate)
+        .ok()
+        .and_then(|parsed| refusal_by_hash(&parsed, unix_time_s()));
+    if let Some(refused) = refused {
+        log::warn!(
+            "browsers refuse the certificate {} for Media over QUIC by its hash: {refused}",
+            path.display()
+        );
+    }
+}
+
+impl MoqCertificateFiles {
+    /// Reads the files; `None` if they are not to be served.
+    fn read(&self, provider: &CryptoProvider) -> Result<Option<Arc<CertifiedKey>>, MoqCertificateError> {
+        let read = read_files(&self.certificate, &self.key, provider)?;
+        if self.are_of_https && !is_trusted(&read.cert, &native_roots()) {
+            log::info!(
+                "this system does not trust the authority of {}; Media over QUIC has a self-signed certificate, which \
+                 callers accept by its hash",
+                self.certificate.display()
+            );
+            return Ok(None);
+        }
+        if let Some(first) = read.cert.first().filter(|first| is_self_signed(first)) {
+            warn_of_refusal(first, &self.certificate);
+        }
+        Ok(Some(read))
+    }
+}
+
+fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
+    Certificate::read(certificate).is_ok_and(|parsed| parsed.is_self_issued())
 }
 
 impl WatchedCertificate for ServedCertificate {
     fn reload(&self) {
-        let CertificateFrom::Files { certificate, key } = &self.source else {
+        let Some(files) = &self.files else {
             return self.renew_if_due();
         };
-        match read_files(certificate, key, &self.provider) {
-            Ok(read) => {
+        match files.read(&self.provider) {
+            Ok(Some(read)) => {
+                let mut made = lock(&self.made);
                 self.current.set(read);
+                *made = None;
                 log::info!("SIGHUP: the certificate of Media over QUIC was read again");
+            }
+            Ok(None) => {
+                self.make_if(|made| made.is_none());
+                self.renew_if_due();
             }
             Err(error) => log::error!("SIGHUP: the certificate of Media over QUIC stays as it was: {error}"),
         }
     }
 
     fn renew_if_due(&self) {
-        let CertificateFrom::SelfSigned { names, served } = &self.source else {
-            return;
-        };
         // Held until the new certificate is served, so that no session registers in between.
         let waiting = self.waiting.lock();
-        let mut served = lock(served);
-        if !is_renewal_due(*served, unix_time_s(), waiting.len()) {
+        let is_due = |served| is_renewal_due(served, unix_time_s(), waiting.len());
+        self.make_if(|made| made.is_some_and(is_due));
+    }
+}
+
+impl ServedCertificate {
+    /// Makes a certificate and serves it, if the validity of the one that was made before asks for
+    /// it.
+    fn make_if(&self, is_wanted: impl FnOnce(Option<Validity>) -> bool) {
+        let mut made = lock(&self.made);
+        if !is_wanted(*made) {
             return;
         }
-        match make(names, &self.provider) {
+        match make(&self.names, &self.provider) {
             Ok((validity, next)) => {
                 self.current.set(next);
-                *served = validity;
+                *made = Some(validity);
                 log::info!("the certificate of Media over QUIC was renewed");
             }
             Err(error) => log::error!("the certificate of Media over QUIC could not be renewed: {error}"),
         }
     }
-}
-
-fn self_signed(
-    names: Vec<String>,
-    provider: &CryptoProvider,
-) -> Result<(CertificateFrom, Arc<CertifiedKey>), MoqCertificateError> {
-    let (validity, first) = make(&names, provider)?;
-    let served = Mutex::new(validity);
-    Ok((CertificateFrom::SelfSigned { names, served }, first))
 }
 
 /// Makes a certificate for one name, or for all names and addresses of this machine.
@@ -224,18 +284,23 @@ fn read_files(
     Ok(pair.key)
 }
 
-/// Returns whether this system trusts the authority of a certificate. Browsers accept no other for
-/// QUIC, except by its hash.
-fn is_trusted(chain: &[CertificateDer<'static>]) -> bool {
+/// Returns the authorities that this system trusts. Blocks.
+pub fn native_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+/// Returns whether one of these authorities issued a certificate that is valid now. Browsers accept
+/// no other for QUIC, except by its hash.
+pub fn is_trusted(chain: &[CertificateDer<'static>], roots: &RootCertStore) -> bool {
     let [first, intermediates @ ..] = chain else {
         return false;
     };
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let algorithms = ring::default_provider().signature_verification_algorithms;
     ParsedCertificate::try_from(first).is_ok_and(|parsed| {
         let now = UnixTime::now();
-        verify_server_cert_signed_by_trust_anchor(&parsed, &roots, intermediates, now, algorithms.all).is_ok()
+        verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms.all).is_ok()
     })
 }
 

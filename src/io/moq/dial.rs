@@ -4,7 +4,8 @@
 //! there is none. Each attempt of a session looks the name up again and takes the next of its
 //! addresses: first the one that answered last, then IPv6 and IPv4 in turn. The relay's
 //! certificate is verified by the system's authorities. With `http://`, it is that whose hash the
-//! relay publishes at `/certificate.sha256` over plain HTTP, as MoQ clients do in development. With
+//! relay publishes at `/certificate.sha256` over plain HTTP, as MoQ clients do in development; who
+//! can change that answer on the way can take the relay's place, so start-up and doctor warn. With
 //! `--moq-tls-insecure` any is accepted. Source: `docs/spec/moq.md`; `moq-native`'s documentation
 //! of its client.
 
@@ -27,6 +28,7 @@ use tokio_rustls::rustls::{
 };
 
 use super::arrivals::NoArrivals;
+use super::certificate::native_roots;
 use super::port::{ConnectionInbox, MoqPort};
 use crate::io::addresses::local_address_towards;
 use crate::io::rest;
@@ -185,11 +187,7 @@ fn in_turn(found: &[SocketAddr], answered: Option<IpAddr>) -> impl Iterator<Item
 
 async fn load_roots() -> Result<Arc<RootCertStore>, String> {
     // Some hundred kilobytes of files: not in the way of the media tasks.
-    let load = tokio::task::spawn_blocking(|| {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Arc::new(roots)
-    });
+    let load = tokio::task::spawn_blocking(|| Arc::new(native_roots()));
     match load.await {
         Ok(roots) if !roots.is_empty() => Ok(roots),
         _ => Err("no certificates to trust were found on this system; install the package `ca-certificates`".into()),

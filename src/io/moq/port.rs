@@ -30,6 +30,8 @@ use crate::proto::moq::link::endpoint_config;
 /// Events queued for one connection: the packets of a second of audio in both directions, or a full
 /// congestion window of a fast network.
 const INBOX_EVENTS: usize = 128;
+/// Attempts to find a port that is free in both families.
+const FREE_PORT_ATTEMPTS: u32 = 16;
 
 /// Decides about new connections, and takes those it permits.
 pub trait AcceptConnections: Send + Sync + 'static {
@@ -74,12 +76,7 @@ impl MoqPort {
     pub fn bind(address: SocketAddr, server: Option<Arc<ServerConfig>>) -> io::Result<Arc<MoqPort>> {
         let (mut v4, mut v6) = (None, None);
         match address.ip() {
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
-                v6 = present(UdpFamilySocket::bind(address))?;
-                let port = v6.as_ref().map_or(address.port(), |socket| socket.port);
-                let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-                v4 = present(UdpFamilySocket::bind(any))?;
-            }
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => (v4, v6) = bind_both(address.port())?,
             IpAddr::V6(_) => v6 = Some(UdpFamilySocket::bind(address)?),
             IpAddr::V4(_) => v4 = Some(UdpFamilySocket::bind(address)?),
         }
@@ -282,6 +279,23 @@ struct ReceivedDatagram {
     local: Option<IpAddr>,
     ecn: Option<quinn_proto::EcnCodepoint>,
     contents: BytesMut,
+}
+
+/// Binds both families to one port, as far as the machine has them; port 0 takes one that is free
+/// in both.
+fn bind_both(port: u16) -> io::Result<(Option<UdpFamilySocket>, Option<UdpFamilySocket>)> {
+    let mut attempts = if port == 0 { FREE_PORT_ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        let v6 = present(UdpFamilySocket::bind((Ipv6Addr::UNSPECIFIED, port).into()))?;
+        let port = v6.as_ref().map_or(port, |socket| socket.port);
+        match present(UdpFamilySocket::bind((Ipv4Addr::UNSPECIFIED, port).into())) {
+            Ok(v4) => return Ok((v4, v6)),
+            // Another process has the port of the other family.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Returns `None` for a family that this machine does not have.

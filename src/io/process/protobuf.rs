@@ -2,13 +2,13 @@
 //!
 //! To the program: the caller's `i16` mono PCM at 16 kHz, the caller's messages unchanged, and
 //! keys, marks and room events as messages. From the program: PCM at any supported rate, messages,
-//! interruptions and marks. Each direction has a bounded queue, and neither waits for the other. A
-//! program that does not read loses the caller's oldest speech. A program whose speech fills the
-//! queue is not read until the session catches up.
+//! interruptions, marks, and requests to hang up or about its telephone call. Each direction has a
+//! bounded queue, and neither waits for the other. A program that does not read loses the caller's
+//! oldest speech. A program whose speech fills the queue is not read until the session catches up.
 //! Text messages, bytes that are no frame, messages above the cap and unsupported rates end the
 //! session.
 
-use std::future::{Future as _, poll_fn};
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
@@ -24,13 +24,14 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::MediaEnd;
+use super::call_control::CallControl;
 use super::listener::{MediaListener, MediaSocket};
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output};
 use crate::bot::{Kind, RunnerArguments};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE};
-use crate::proto::process;
 use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
+use crate::proto::process::{self, CallRequest, ProgramRequest};
 use crate::proto::sockets::frames::{self, ProtobufError, ProtobufFrame};
 
 /// A program's violation of the media protocol.
@@ -154,7 +155,7 @@ impl PendingMedia {
 }
 
 /// Carries the media of one session until it ends. `exited` signals that the program has exited.
-pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Notify) -> MediaEnd {
+pub async fn run(mut media: PendingMedia, listener: MediaListener, control: CallControl, exited: &Notify) -> MediaEnd {
     let mut backlog = InboundQueue::default();
     let mut accepted_media = pin!(listener.accept());
     let mut connection = loop {
@@ -182,6 +183,7 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Noti
     log::debug!("the bot connected; {} earlier audio frames were dropped", early.frames);
     let speech = SpeechQueue::default();
     let mut speaking = pin!(speech.forward(&output));
+    let mut requests = CallRequests { control, running: None };
     let end = loop {
         if connection.is_closed() && speech.ahead().is_done() {
             break MediaEnd::HungUp;
@@ -194,12 +196,13 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Noti
                 backlog.clear();
             },
             message = poll_fn(|cx| connection.poll_exchange(&mut backlog, has_room, cx)) => {
-                if let Err(fault) = handle_message(message, &output, &speech, &mut backlog, &mut connection) {
+                if let Err(fault) = handle_message(message, &output, &speech, &mut backlog, &mut connection, &mut requests) {
                     let closing = ClosingMedia::new(connection, InboundQueue::default(), fault.code(), fault.to_string());
                     break MediaEnd::ProtocolError(fault, closing);
                 }
             }
             MediaError = &mut speaking => break session_over(connection, &mut backlog),
+            answer = requests.answered() => queue_message(&mut backlog, &answer),
             () = speech.progressed.notified() => {}
         }
     };
@@ -240,6 +243,8 @@ fn queue_event(event: Option<Event>, backlog: &mut InboundQueue) -> bool {
         Some(Event::Mark { name, played }) => queue_message(backlog, &process::mark(&name, played)),
         Some(Event::ParticipantJoined(who)) => queue_message(backlog, &process::participant(&who, true)),
         Some(Event::ParticipantLeft(who)) => queue_message(backlog, &process::participant(&who, false)),
+        Some(Event::ParticipantChanged(who)) => queue_message(backlog, &process::participant_changed(&who)),
+        Some(Event::Muted(muted)) => queue_message(backlog, &process::muted(muted)),
         Some(Event::Speaking { identity, speaking }) => queue_message(backlog, &process::speaking(&identity, speaking)),
         Some(Event::JoinFailed(why)) => queue_message(backlog, &process::join_failed(&why)),
         Some(_) => {}
@@ -323,9 +328,10 @@ fn handle_message(
     speech: &SpeechQueue,
     backlog: &mut InboundQueue,
     connection: &mut MediaConnection,
+    requests: &mut CallRequests,
 ) -> Result<(), MediaProtocolError> {
     match message {
-        Some(Ok(Message::Binary(bytes))) => handle_frame(bytes, output, speech, backlog)?,
+        Some(Ok(Message::Binary(bytes))) => handle_frame(bytes, output, speech, backlog, requests)?,
         Some(Ok(Message::Text(_))) => return Err(MediaProtocolError::Text),
         // The library answers pings, and answers a close on the next read.
         Some(Ok(Message::Close(_))) => connection.writable = false,
@@ -345,6 +351,7 @@ fn handle_frame(
     output: &Output,
     speech: &SpeechQueue,
     backlog: &mut InboundQueue,
+    requests: &mut CallRequests,
 ) -> Result<(), MediaProtocolError> {
     let mut queue_unplayed_mark = |name: &str| backlog.push_message(frames::message(&process::mark(name, false)));
     match frames::decode(bytes).map_err(MediaProtocolError::Frame)? {
@@ -357,8 +364,17 @@ fn handle_frame(
                 .map_err(MediaProtocolError::Rate)?;
             speech.queued.notify_one();
         }
-        ProtobufFrame::Message(text) => match process::parse_mark_request(&text) {
-            Some(name) => match speech.ahead().push_mark(name) {
+        ProtobufFrame::Message(text) => match process::parse_request(&text) {
+            Some(ProgramRequest::Call(request)) => {
+                if let Some(answer) = requests.start(request, output) {
+                    queue_message(backlog, &answer);
+                }
+            }
+            Some(ProgramRequest::HangUp(reason)) => {
+                speech.ahead().hang_up(reason);
+                speech.queued.notify_one();
+            }
+            Some(ProgramRequest::Mark(name)) => match speech.ahead().push_mark(name) {
                 Ok(()) => speech.queued.notify_one(),
                 Err(name) => queue_unplayed_mark(&name),
             },
@@ -374,6 +390,41 @@ fn handle_frame(
         ProtobufFrame::Text(_) | ProtobufFrame::Transcription { .. } | ProtobufFrame::Unset => {}
     }
     Ok(())
+}
+
+/// The requests of a program about its telephone call.
+struct CallRequests {
+    control: CallControl,
+    /// The request that waits for the provider, with the answer to the program.
+    running: Option<Pin<Box<dyn Future<Output = String> + Send>>>,
+}
+
+impl CallRequests {
+    /// Begins a request. Returns the answer if it is refused: only one runs at a time.
+    fn start(&mut self, request: CallRequest, output: &Output) -> Option<String> {
+        if self.running.is_some() {
+            let busy = Err("another request about this call waits for the provider".to_owned());
+            return Some(process::call_answer(&request, &busy));
+        }
+        let (control, output) = (self.control.clone(), output.clone());
+        self.running = Some(Box::pin(async move {
+            let result = control.perform(request.clone(), output).await;
+            process::call_answer(&request, &result)
+        }));
+        None
+    }
+
+    /// Waits for the answer; for ever without a request.
+    async fn answered(&mut self) -> String {
+        match &mut self.running {
+            Some(running) => {
+                let answer = running.await;
+                self.running = None;
+                answer
+            }
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// The program's speech on its way to the session.
@@ -413,6 +464,10 @@ impl SpeechQueue {
                 Some(PlayoutStep::Rate(rate_hz)) => output.set_rate(rate_hz).await,
                 Some(PlayoutStep::Speech(pcm)) => output.send_audio(&pcm).await,
                 Some(PlayoutStep::Mark(name)) => output.mark(name),
+                Some(PlayoutStep::HangUp(reason)) => {
+                    output.hang_up(reason);
+                    Ok(())
+                }
             };
             if let Err(error) = done {
                 return error;

@@ -422,11 +422,12 @@ async fn a_program_that_closes_its_media_has_hung_up() {
 async fn a_protocol_error_ends_the_program() {
     let mut rig = Rig::new(&format!("{TELL} echo $$ > $0/up; exec sleep 1000"));
     let mut program = rig.connect().await;
+    // The fault ends the program, which writes this line after its address.
+    let own = rig.working_dir.line("up").await;
     program.send(Message::text("hello")).await.expect("open");
     while let Some(Ok(_)) = program.next().await {}
     let failed = rig.end().await.expect_err("a fault");
     assert!(failed.contains("a text message"), "{failed}");
-    let own = rig.working_dir.line("up").await;
     reaped(&own).await;
 }
 

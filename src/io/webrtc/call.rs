@@ -16,7 +16,7 @@ use edge_runner_http::common::random;
 
 use super::progress::{CallEvent, ProgressSender};
 use super::session_io::WebRtcIo;
-use super::shared::{Registration, SessionRequest, new_pc_id, secret};
+use super::shared::{Registration, SessionRequest, secret};
 use super::{WebRtc, seed_thread, seeding};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::{Host, Transport};
@@ -113,7 +113,7 @@ impl WebRtc {
         let inner = &self.shared;
         let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
         let (progress, progress_rx) = mpsc::channel(PROGRESS_MAX);
-        let pc_id = new_pc_id();
+        let pc_id = inner.new_pc_id();
         let connection = WebRtcConnection::new(pc_id.clone(), false, false);
         let id = start.session_id;
         let lease = Box::new((answered.port, start.lease));

@@ -189,6 +189,27 @@ impl WebRtcShared {
         })
     }
 
+    /// Makes the id of a new connection: 128 random bits, and for a replica its name.
+    pub fn new_pc_id(&self) -> String {
+        match self.sessions.replica() {
+            Some(replica) => replica.connection_id(random()),
+            None => format!("{:032x}", u128::from_be_bytes(random())),
+        }
+    }
+
+    /// Returns the error for a connection that is not here.
+    pub fn unknown(&self, pc_id: &str) -> OfferError {
+        match self.other_maker(pc_id) {
+            Some(name) => OfferError::OtherReplica(name.to_owned()),
+            None => OfferError::UnknownConnection,
+        }
+    }
+
+    /// Returns the name of the replica that made a connection, if this process did not.
+    pub fn other_maker<'i>(&self, pc_id: &'i str) -> Option<&'i str> {
+        self.sessions.replica()?.other_maker(pc_id)
+    }
+
     /// Returns the channel of a connection.
     pub fn connection(&self, pc_id: &str) -> Option<mpsc::Sender<SessionRequest>> {
         self.connections().by_pc_id.get(pc_id).cloned()
@@ -271,11 +292,6 @@ pub fn refusal(error: NegotiationError) -> OfferError {
         // The client treats this as final, and does not restart a session that has ended.
         NegotiationError::Ended => OfferError::UnknownConnection,
     }
-}
-
-/// Makes the id of a new connection: 128 random bits.
-pub fn new_pc_id() -> String {
-    format!("{:032x}", u128::from_be_bytes(random()))
 }
 
 /// Draws the random secret of a new connection.

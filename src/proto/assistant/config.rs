@@ -3,12 +3,14 @@
 //! They are values of the runner; the `body` of `/start` can change what [`BodyPermissions`] allow.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::service_url::ServiceUrl;
 use super::services::endpoint::ServiceAccess;
+use crate::kit::Wav;
 use crate::secret::Secret;
 
 /// The settings of the built-in bots that use services.
@@ -25,6 +27,8 @@ pub struct AssistantConfig {
     pub interrupt: bool,
     /// Whether clients are told what the caller and the bot say.
     pub transcripts: bool,
+    /// What a caller hears behind the two notes of a failure.
+    pub failure_sound: Option<Arc<Wav>>,
     pub body_may: BodyPermissions,
     /// Languages that the `body` may name.
     pub languages: Vec<String>,
@@ -43,11 +47,23 @@ impl Default for AssistantConfig {
             idle: None,
             interrupt: true,
             transcripts: true,
+            failure_sound: None,
             body_may: BodyPermissions::default(),
             languages: Vec::new(),
             tools: None,
             realtime: RealtimeConfig::default(),
             cascade: CascadeConfig::default(),
+        }
+    }
+}
+
+impl AssistantConfig {
+    /// Returns the declared functions that the pages of callers run.
+    pub fn of_pages(&self) -> &[Value] {
+        let of_session = self.realtime.session.get("tools").and_then(Value::as_array);
+        match of_session {
+            Some(tools) => tools,
+            None => &self.cascade.functions,
         }
     }
 }
@@ -152,6 +168,19 @@ pub struct CascadeConfig {
     pub instructions: String,
     /// The pause that ends the caller's turn.
     pub end_of_turn: Duration,
+    pub detector: DetectorKind,
+    /// Functions that the pages of callers run.
+    pub functions: Vec<Value>,
+}
+
+/// How the bot with three services finds speech.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DetectorKind {
+    /// By its loudness.
+    #[default]
+    Energy,
+    /// By a small network, which needs the feature `vad`.
+    Neural,
 }
 
 /// Its services.
@@ -229,6 +258,8 @@ impl Default for CascadeConfig {
             language: None,
             instructions: String::new(),
             end_of_turn: Duration::from_millis(700),
+            detector: DetectorKind::Energy,
+            functions: Vec::new(),
         }
     }
 }
@@ -240,6 +271,7 @@ impl fmt::Debug for CascadeConfig {
             .field("services", &self.services)
             .field("language", &self.language)
             .field("end_of_turn", &self.end_of_turn)
+            .field("detector", &self.detector)
             .finish_non_exhaustive()
     }
 }

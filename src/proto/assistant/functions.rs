@@ -1,21 +1,22 @@
 //! Functions that the model calls: on the client's page, of the operator's program or endpoint, and
-//! `end_call`, which is built in.
+//! `end_call` and `press_keys`, which are built in.
 //!
-//! In: calls, results, the ends of responses, and the time. Out: one output per call, never
-//! silence, and whether the model should go on: once all calls of a response are answered and the
-//! response is done. Results that are late or too long become errors.
+//! In: calls, results, the ends of responses, and the time. Out: what runs each call, and what
+//! [`FunctionCalls`] makes of the results.
 
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::tools::{BUILT_IN, END_CALL};
-use crate::assistant::report::FunctionCall;
-use crate::limits::{FUNCTION_CALLS_MAX, FUNCTION_OUTPUT_BYTES_MAX, FUNCTION_WITHIN};
+use super::press_keys;
+use super::tools::{BUILT_IN, END_CALL, PRESS_KEYS};
+use crate::assistant::report::{CallProfile, FunctionCall};
+use crate::kit::{FunctionCalls, FunctionOutput, FunctionOutputs, ToneSegment};
+use crate::limits::{FUNCTION_WITHIN, KEYS_WITHIN};
 
 /// Returns the declared functions: those of the page in the configuration, of the operator's
-/// program or endpoint, of the body, and the built-in one. Of two with one name the first counts.
-pub fn declared(of_page: &[Value], of_tools: &[Value], of_body: &[Value], can_hang_up: bool) -> Vec<Value> {
+/// program or endpoint, of the body, and the built-in ones. Of two with one name the first counts.
+pub fn declared(of_page: &[Value], of_tools: &[Value], of_body: &[Value], profile: &CallProfile) -> Vec<Value> {
     let mut tools: Vec<Value> = Vec::new();
     for tool in of_page.iter().chain(of_tools).chain(of_body) {
         let name = tool["name"].as_str();
@@ -24,13 +25,16 @@ pub fn declared(of_page: &[Value], of_tools: &[Value], of_body: &[Value], can_ha
             tools.push(tool.clone());
         }
     }
-    if can_hang_up {
+    if profile.can_hang_up {
         tools.push(json!({
             "type": "function",
             "name": END_CALL,
             "description": "Ends the call. Say goodbye first.",
             "parameters": {"type": "object", "properties": {}},
         }));
+    }
+    if profile.is_telephone {
+        tools.push(press_keys::declaration());
     }
     tools
 }
@@ -57,17 +61,6 @@ impl FunctionCall {
     }
 }
 
-/// A call of the model.
-#[derive(Debug)]
-struct PendingCall {
-    call_id: String,
-    response_id: String,
-    name: String,
-    host: FunctionHost,
-    until: Instant,
-    is_answered: bool,
-}
-
 /// The output of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionAnswer {
@@ -92,16 +85,23 @@ pub struct Called {
     /// The call, for what runs it.
     pub started: Option<(FunctionCall, FunctionHost)>,
     pub ends_call: bool,
+    /// Keys to press. The call is answered once they were heard.
+    pub presses: Option<KeyPresses>,
     pub answers: Answers,
 }
 
-/// The calls of a session.
-#[derive(Debug, Default)]
+/// Keys of the telephone to press.
+#[derive(Debug, PartialEq)]
+pub struct KeyPresses {
+    pub call_id: String,
+    pub tones: Vec<ToneSegment>,
+}
+
+/// The functions of a session and their calls.
+#[derive(Default)]
 pub struct Functions {
     names: Vec<(String, FunctionHost)>,
-    calls: Vec<PendingCall>,
-    /// Responses that are done while calls of theirs wait.
-    done: Vec<String>,
+    calls: FunctionCalls<FunctionHost>,
 }
 
 impl Functions {
@@ -127,181 +127,160 @@ impl Functions {
     /// Forgets all calls, with their connection.
     pub fn clear(&mut self) {
         self.calls.clear();
-        self.done.clear();
     }
 
     /// Handles a call; `None` if it is a repetition.
     pub fn handle_call(
         &mut self,
-        response_id: String,
+        response_id: &str,
         call_id: String,
         name: String,
         arguments: &str,
         has_page: bool,
         now: Instant,
     ) -> Option<Called> {
-        if self.calls.iter().any(|call| call.call_id == call_id) {
+        if self.calls.contains(&call_id) {
             return None;
         }
-        let parsed = match arguments.trim() {
-            "" => Some(json!({})),
-            text => serde_json::from_str(text).ok().filter(Value::is_object),
-        };
         let known = self.names.iter().find(|(known, _)| *known == name);
         let host = known.map_or(FunctionHost::BuiltIn, |(_, host)| *host);
-        let error = if known.is_none() {
-            Some("there is no such function")
-        } else if parsed.is_none() {
-            Some("the arguments are no JSON object")
-        } else if host == FunctionHost::Page && !has_page {
-            Some("this caller cannot run functions")
-        } else if self.calls.len() >= FUNCTION_CALLS_MAX {
-            Some("too many functions at once")
-        } else {
-            None
+        let error = match host {
+            _ if known.is_none() => Some("there is no such function"),
+            FunctionHost::Page if !has_page => Some("this caller cannot run functions"),
+            _ => None,
         };
-        self.calls.push(PendingCall {
-            call_id: call_id.clone(),
-            response_id,
-            name: name.clone(),
-            host,
-            until: now + FUNCTION_WITHIN,
-            is_answered: error.is_some() || host == FunctionHost::BuiltIn,
-        });
-        let output = match (error, host) {
-            (Some(error), _) => json!({"error": error}),
-            (None, FunctionHost::BuiltIn) => json!({"ok": true}),
-            (None, host) => {
-                let call = FunctionCall {
-                    call_id,
-                    name,
-                    arguments: parsed.unwrap_or_default(),
-                };
-                return Some(Called {
-                    started: Some((call, host)),
-                    ..Called::default()
-                });
-            }
+        if let Some(error) = error {
+            let refused = self.calls.refuse(response_id, &call_id, &name, host, error);
+            return Some(Called::refused(refused));
+        }
+        let within = match host {
+            FunctionHost::BuiltIn => KEYS_WITHIN,
+            FunctionHost::Page | FunctionHost::Tools => FUNCTION_WITHIN,
         };
-        let answer = FunctionAnswer {
-            call_id,
-            name,
-            output: output.to_string(),
-            is_told: false,
-            is_cancelled: false,
+        let started = self
+            .calls
+            .start(response_id, &call_id, &name, arguments, host, now + within)?;
+        let arguments = match started {
+            Ok(arguments) => arguments,
+            Err(refused) => return Some(Called::refused(refused)),
         };
-        Some(Called {
-            started: None,
-            ends_call: error.is_none(),
-            answers: Answers {
-                outputs: vec![answer],
-                wants_response: false,
+        Some(match host {
+            FunctionHost::BuiltIn if name == PRESS_KEYS => self.press_keys(call_id, &arguments),
+            FunctionHost::BuiltIn => Called {
+                ends_call: true,
+                answers: Answers::of(self.calls.finish(&call_id, &json!({"ok": true}))),
+                ..Called::default()
+            },
+            host => Called {
+                started: Some((
+                    FunctionCall {
+                        call_id,
+                        name,
+                        arguments,
+                    },
+                    host,
+                )),
+                ..Called::default()
             },
         })
     }
 
+    fn press_keys(&mut self, call_id: String, arguments: &Value) -> Called {
+        match press_keys::tones_of(arguments) {
+            Ok(tones) => Called {
+                presses: Some(KeyPresses { call_id, tones }),
+                ..Called::default()
+            },
+            Err(error) => Called {
+                answers: Answers::of(self.calls.finish(&call_id, &json!({"error": error}))),
+                ..Called::default()
+            },
+        }
+    }
+
     /// Handles the result of what runs the function: an object or a string.
     pub fn handle_result(&mut self, host: FunctionHost, call_id: &str, result: &Value) -> Answers {
-        let output = match result {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let (output, is_cancelled) = match output.len() <= FUNCTION_OUTPUT_BYTES_MAX {
-            true => (output, false),
-            false => (json!({"error": "the result is too long"}).to_string(), true),
-        };
-        let call = self
-            .calls
-            .iter_mut()
-            .find(|call| call.call_id == call_id && call.host == host && !call.is_answered);
-        let Some(call) = call else { return Answers::default() };
-        call.is_answered = true;
-        let answer = FunctionAnswer {
-            call_id: call.call_id.clone(),
-            name: call.name.clone(),
-            output,
-            is_told: true,
-            is_cancelled,
-        };
-        self.answers(vec![answer])
+        Answers::of(self.calls.finish_if(call_id, result, |of| of == host))
+    }
+
+    /// The keys of a call were heard.
+    pub fn handle_keys_pressed(&mut self, call_id: &str) -> Answers {
+        self.handle_result(FunctionHost::BuiltIn, call_id, &json!({"ok": true}))
+    }
+
+    /// The keys that were to be pressed are dropped.
+    pub fn handle_keys_dropped(&mut self) -> Answers {
+        let is_key = |host| host == FunctionHost::BuiltIn;
+        Answers::of(self.calls.fail("the keys were not all pressed", is_key))
     }
 
     /// A response is done.
     pub fn handle_response_done(&mut self, response_id: &str) -> Answers {
-        if self.calls.iter().any(|call| call.response_id == response_id) {
-            self.done.push(response_id.to_owned());
-        }
-        self.answers(Vec::new())
+        Answers::of(self.calls.message_done(response_id))
     }
 
-    /// Gives up all calls, since the answer that they belong to is dropped.
-    pub fn abort(&mut self) -> Vec<FunctionAnswer> {
-        self.done.clear();
-        let calls = std::mem::take(&mut self.calls);
-        let waiting = calls.into_iter().filter(|call| !call.is_answered);
-        waiting
-            .map(|call| FunctionAnswer {
-                call_id: call.call_id,
-                name: call.name,
-                output: json!({"error": "the caller interrupted"}).to_string(),
-                is_told: true,
-                is_cancelled: true,
-            })
-            .collect()
+    /// Gives up all calls for this reason: the answer that they belong to is dropped, or what runs
+    /// them is gone.
+    pub fn abort(&mut self, error: &str) -> Vec<FunctionAnswer> {
+        let given = Answers::of(self.calls.fail(error, |_| true));
+        self.clear();
+        given.outputs
+    }
+
+    /// Returns whether a call of a page, or of what the operator configured, waits.
+    pub fn is_running(&self) -> bool {
+        self.calls.is_waiting(|host| host != FunctionHost::BuiltIn)
     }
 
     /// Returns whether a call waits.
     pub fn is_waiting(&self) -> bool {
-        self.calls.iter().any(|call| !call.is_answered)
+        self.calls.is_waiting(|_| true)
     }
 
     /// Returns when a call has waited too long.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let waiting = self.calls.iter().filter(|call| !call.is_answered);
-        waiting.map(|call| call.until).min()
+        self.calls.poll_timeout()
     }
 
     /// Gives up calls that have waited too long.
     pub fn handle_timeout(&mut self, now: Instant) -> Answers {
-        let late = self
-            .calls
-            .iter_mut()
-            .filter(|call| !call.is_answered && now >= call.until);
-        let outputs: Vec<FunctionAnswer> = late
-            .map(|call| {
-                call.is_answered = true;
-                FunctionAnswer {
-                    call_id: call.call_id.clone(),
-                    name: call.name.clone(),
-                    output: json!({"error": "no result in time"}).to_string(),
-                    is_told: true,
-                    is_cancelled: true,
-                }
-            })
-            .collect();
-        match outputs.is_empty() {
-            true => Answers::default(),
-            false => self.answers(outputs),
+        Answers::of(self.calls.handle_timeout(now))
+    }
+}
+
+impl Answers {
+    /// Converts the outputs of calls that waited; clients were told of all but the built-in ones.
+    fn of(given: FunctionOutputs<FunctionHost>) -> Self {
+        let answer = |output: FunctionOutput<FunctionHost>| FunctionAnswer {
+            is_told: output.note != FunctionHost::BuiltIn,
+            call_id: output.call_id,
+            name: output.name,
+            output: output.output,
+            is_cancelled: output.is_error,
+        };
+        Answers {
+            outputs: given.outputs.into_iter().map(answer).collect(),
+            wants_response: given.wants_answer,
         }
     }
+}
 
-    /// Returns the outputs, and whether a response is complete with them.
-    fn answers(&mut self, outputs: Vec<FunctionAnswer>) -> Answers {
-        let calls = &mut self.calls;
-        let mut wants_response = false;
-        self.done.retain(|response_id| {
-            let waits = calls
-                .iter()
-                .any(|call| call.response_id == *response_id && !call.is_answered);
-            if !waits {
-                calls.retain(|call| call.response_id != *response_id);
-                wants_response = true;
-            }
-            waits
-        });
-        Answers {
-            outputs,
-            wants_response,
+impl Called {
+    /// A call that is not run, of which no client was told.
+    fn refused(output: FunctionOutput<FunctionHost>) -> Self {
+        let answer = FunctionAnswer {
+            call_id: output.call_id,
+            name: output.name,
+            output: output.output,
+            is_told: false,
+            is_cancelled: false,
+        };
+        Called {
+            answers: Answers {
+                outputs: vec![answer],
+                wants_response: false,
+            },
+            ..Called::default()
         }
     }
 }
@@ -309,16 +288,17 @@ impl Functions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::FUNCTION_OUTPUT_BYTES_MAX;
 
     fn functions() -> Functions {
         let of_tools = [json!({"type": "function", "name": "t"})];
         let of_body = [json!({"type": "function", "name": "f"})];
-        Functions::new(&declared(&[], &of_tools, &of_body, true), &of_tools)
+        Functions::new(&declared(&[], &of_tools, &of_body, &CallProfile::TELEPHONE), &of_tools)
     }
 
     fn call(functions: &mut Functions, call_id: &str, name: &str, arguments: &str, now: Instant) -> Called {
         functions
-            .handle_call("r".into(), call_id.into(), name.into(), arguments, true, now)
+            .handle_call("r", call_id.into(), name.into(), arguments, true, now)
             .expect("it is new")
     }
 
@@ -330,7 +310,7 @@ mod tests {
             let (call, host) = called.started.expect("it runs");
             assert_eq!((call.arguments, host), (json!({"x": 1}), FunctionHost::Page));
         }
-        let repeated = functions.handle_call("r".into(), "a".into(), "f".into(), "", true, now);
+        let repeated = functions.handle_call("r", "a".into(), "f".into(), "", true, now);
         assert!(repeated.is_none(), "two events tell of the same call");
         let first = functions.handle_result(FunctionHost::Page, "a", &json!({"ok": 1}));
         assert_eq!(
@@ -360,7 +340,7 @@ mod tests {
             let called = call(&mut functions, call_id, name, arguments, now);
             assert!(called.answers.outputs[0].output.contains(words));
         }
-        let without_page = functions.handle_call("r".into(), "d".into(), "f".into(), "", false, now);
+        let without_page = functions.handle_call("r", "d".into(), "f".into(), "", false, now);
         assert!(
             without_page.expect("new").answers.outputs[0]
                 .output
@@ -383,7 +363,7 @@ mod tests {
     #[test]
     fn functions_of_the_operator_run_without_a_page_and_only_there() {
         let (mut functions, now) = (functions(), Instant::now());
-        let called = functions.handle_call("r".into(), "a".into(), "t".into(), "{}", false, now);
+        let called = functions.handle_call("r", "a".into(), "t".into(), "{}", false, now);
         let (_, host) = called.expect("new").started.expect("it runs");
         assert_eq!(host, FunctionHost::Tools);
         let of_client = functions.handle_result(FunctionHost::Page, "a", &json!("forged"));
@@ -405,16 +385,41 @@ mod tests {
             session["tools"].as_array().expect("a list"),
             &[json!({"name": "t"})],
             &body,
-            true,
+            &CallProfile::TELEPHONE,
         );
-        assert_eq!(tools.len(), 4);
+        assert_eq!(tools.len(), 5);
         assert!(tools.iter().all(|tool| tool.get("x").is_none()), "{tools:?}");
     }
 
     #[test]
     fn a_telephone_can_be_hung_up() {
         let (mut functions, now) = (functions(), Instant::now());
-        let called = functions.handle_call("r".into(), "a".into(), END_CALL.into(), "", false, now);
+        let called = functions.handle_call("r", "a".into(), END_CALL.into(), "", false, now);
         assert!(called.expect("new").ends_call);
+        let tools = declared(&[], &[], &[], &CallProfile::BROWSER);
+        assert!(tools.is_empty(), "{tools:?}");
+    }
+
+    #[test]
+    fn keys_are_answered_when_they_were_heard_or_dropped() {
+        let (mut functions, now) = (functions(), Instant::now());
+        for call_id in ["a", "b"] {
+            let called = call(&mut functions, call_id, PRESS_KEYS, r#"{"keys": "1"}"#, now);
+            let presses = called.presses.expect("it presses");
+            assert_eq!((presses.call_id.as_str(), presses.tones.len()), (call_id, 3));
+            assert!(!called.ends_call && called.answers.outputs.is_empty());
+        }
+        let refused = call(&mut functions, "c", PRESS_KEYS, r#"{"keys": "x"}"#, now);
+        assert!(refused.presses.is_none() && !refused.ends_call);
+        assert!(refused.answers.outputs[0].output.contains("`keys` may have"));
+        assert!(!functions.handle_response_done("r").wants_response);
+        let pressed = functions.handle_keys_pressed("a");
+        assert_eq!(
+            (pressed.outputs[0].output.as_str(), pressed.outputs[0].is_told),
+            (r#"{"ok":true}"#, false)
+        );
+        let dropped = functions.handle_keys_dropped();
+        assert_eq!(dropped.outputs[0].call_id, "b");
+        assert!(dropped.outputs[0].output.contains("not all pressed") && dropped.wants_response);
     }
 }

@@ -4,46 +4,45 @@
 
 use std::time::{Duration, Instant};
 
+use crate::kit::{DigitCollector, DigitRules, Digits};
+
 /// Time without a key after which the keys are complete.
 const WITHIN: Duration = Duration::from_secs(2);
 const KEYS_MAX: usize = 32;
 
 /// The keys that were pressed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Keypad {
-    keys: String,
-    until: Option<Instant>,
+    /// `None` before the first key.
+    collector: Option<DigitCollector>,
 }
 
 impl Keypad {
     /// Adds a key. Returns the text if it completes the keys.
     pub fn push(&mut self, key: char, now: Instant) -> Option<String> {
-        if key != '#' {
-            self.keys.push(key);
-            self.until = Some(now + WITHIN);
-        }
-        match key == '#' || self.keys.len() >= KEYS_MAX {
-            true => self.take(),
-            false => None,
-        }
+        let rules = || DigitRules::new(KEYS_MAX, WITHIN);
+        let collector = self.collector.get_or_insert_with(|| DigitCollector::new(rules(), now));
+        let digits = collector.handle_key(key, now);
+        self.take(digits)
     }
 
     /// Returns when to call [`Keypad::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.until
+        self.collector.as_ref().and_then(DigitCollector::poll_timeout)
     }
 
     /// Returns the text if the pause is over.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<String> {
-        match self.until.is_some_and(|until| now >= until) {
-            true => self.take(),
-            false => None,
-        }
+        let digits = self
+            .collector
+            .as_mut()
+            .and_then(|collector| collector.handle_timeout(now));
+        self.take(digits)
     }
 
-    fn take(&mut self) -> Option<String> {
-        self.until = None;
-        let keys = std::mem::take(&mut self.keys);
+    fn take(&mut self, digits: Option<Digits>) -> Option<String> {
+        let keys = digits?.keys;
+        self.collector = None;
         (!keys.is_empty()).then(|| format!("The caller pressed these keys of the telephone: {keys}"))
     }
 }

@@ -6,7 +6,7 @@
 //!   session with a recogniser, a chat model and a voice; [`report`]: what they tell
 //! - [`services`]: recognisers, chat models and voices
 //! - [`functions`]: what models call; [`tools`]: functions of a program or of an HTTP endpoint
-//! - `keypad`, `lifetime`, `playback`, `sound`: what engines share
+//! - `keypad`, `lifetime`, `playback`, `press_keys`, `sound`: what engines share
 
 #[cfg(feature = "assistants")]
 pub mod body;
@@ -21,6 +21,8 @@ mod keypad;
 mod lifetime;
 #[cfg(feature = "assistants")]
 mod playback;
+#[cfg(feature = "assistants")]
+mod press_keys;
 #[cfg(feature = "assistants")]
 pub mod realtime;
 pub mod report;

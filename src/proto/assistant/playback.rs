@@ -25,6 +25,8 @@ struct SpeechItem {
     received: usize,
     played: usize,
     is_complete: bool,
+    /// Whether the service does not know of it.
+    is_local: bool,
 }
 
 /// What was heard of an item that was cut off.
@@ -66,6 +68,23 @@ impl SpeechPlayback {
         true
     }
 
+    /// Adds a whole item of which the service does not know, such as a sound. Returns false if too
+    /// much waits, and drops it.
+    pub fn push_local(&mut self, item_id: &str, pcm: &[i16]) -> bool {
+        let is_taken = self.push(item_id, 0, pcm);
+        if is_taken {
+            let item = self.item(item_id, 0);
+            item.is_local = true;
+            item.is_complete = true;
+        }
+        is_taken
+    }
+
+    /// Returns whether such an item waits or is heard.
+    pub fn has_item(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        self.items.iter().any(|item| is_wanted(&item.id))
+    }
+
     fn waiting_samples(&self) -> usize {
         self.items.iter().map(|item| item.waiting.len()).sum()
     }
@@ -88,6 +107,7 @@ impl SpeechPlayback {
                 received: 0,
                 played: 0,
                 is_complete: false,
+                is_local: false,
             });
             self.items.len() - 1
         });
@@ -151,11 +171,18 @@ impl SpeechPlayback {
         self.items.iter().any(|item| item.played < item.received)
     }
 
-    /// Drops everything, and returns what was heard of each item that was cut off.
+    /// Returns whether other speech than this item was given or waits that was not heard yet.
+    pub fn is_speaking_besides(&self, item_id: &str) -> bool {
+        let others = self.items.iter().filter(|item| item.id != item_id);
+        others.into_iter().any(|item| item.played < item.received)
+    }
+
+    /// Drops everything, and returns what was heard of each item of the service that was cut off.
     pub fn interrupt(&mut self) -> Vec<Truncation> {
         self.marks.clear();
         let rate_hz = u64::from(self.rate_hz);
-        let cut = self.items.drain(..).filter(|item| item.played < item.received);
+        let of_service = self.items.drain(..).filter(|item| !item.is_local);
+        let cut = of_service.filter(|item| item.played < item.received);
         cut.map(|item| Truncation {
             heard_ms: item.played as u64 * 1_000 / rate_hz,
             item_id: item.id,
@@ -218,6 +245,25 @@ mod tests {
             playback.handle_mark(&mark, true);
         }
         assert_eq!(playback.interrupt(), []);
+    }
+
+    #[test]
+    fn a_local_item_is_played_and_not_truncated() {
+        let mut playback = SpeechPlayback::new(8_000);
+        playback.push("a", 0, &[1; 80]);
+        assert!(playback.push_local("sound", &[1; 80]));
+        let (first, _) = take(&mut playback);
+        let (second, length) = take(&mut playback);
+        assert_eq!((length, playback.has_item(|id| id == "sound")), (80, true));
+        assert!(playback.is_speaking_besides("sound"));
+        playback.handle_mark(&first, true);
+        assert!(playback.is_speaking() && !playback.is_speaking_besides("sound"));
+        assert_eq!(playback.handle_mark(&second, true).as_deref(), Some("sound"));
+        playback.forget_heard();
+        assert!(!playback.has_item(|id| id == "sound"));
+        playback.push_local("sound", &[1; 80]);
+        assert_eq!(playback.interrupt().len(), 0);
+        assert!(!playback.is_speaking());
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+#[cfg(test)]
 use crate::audio::g711::Law;
+use crate::audio::g711::LineLaws;
 use crate::secret::Secret;
 
 /// The caller of a session.
@@ -24,7 +26,31 @@ pub enum Line {
     /// 16-bit PCM at 24 kHz.
     Pcm24k,
     /// G.711 at 8 kHz.
-    G711(Law),
+    G711(LineLaws),
+}
+
+impl CallProfile {
+    /// A caller in a browser, for tests.
+    #[cfg(test)]
+    pub const BROWSER: CallProfile = CallProfile {
+        line: Line::Pcm24k,
+        has_page: true,
+        is_telephone: false,
+        can_hang_up: false,
+        greet_on_ready: false,
+    };
+    /// A caller on a telephone, for tests.
+    #[cfg(test)]
+    pub const TELEPHONE: CallProfile = CallProfile {
+        line: Line::G711(LineLaws {
+            inbound: Law::Mu,
+            outbound: Law::Mu,
+        }),
+        has_page: false,
+        is_telephone: true,
+        can_hang_up: true,
+        greet_on_ready: false,
+    };
 }
 
 impl Line {

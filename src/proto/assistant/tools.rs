@@ -17,8 +17,10 @@ use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 
 /// The built-in function that hangs up.
 pub const END_CALL: &str = "end_call";
+/// The built-in function that presses keys of the telephone.
+pub const PRESS_KEYS: &str = "press_keys";
 /// Names that no other function can have.
-pub const BUILT_IN: [&str; 1] = [END_CALL];
+pub const BUILT_IN: [&str; 2] = [END_CALL, PRESS_KEYS];
 /// Characters of the name of a function, by the rule of the services.
 const NAME_CHARS_MAX: usize = 64;
 

@@ -73,6 +73,16 @@ pub enum Law {
     A,
 }
 
+/// The laws of a telephone line, by direction: a provider may send with one and receive with the
+/// other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineLaws {
+    /// Of the caller's audio.
+    pub inbound: Law,
+    /// Of the bot's audio.
+    pub outbound: Law,
+}
+
 impl Law {
     /// Appends the samples of `bytes`.
     pub fn decode(self, bytes: &[u8], pcm: &mut Vec<i16>) {

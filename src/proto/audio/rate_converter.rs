@@ -3,6 +3,16 @@
 use crate::audio::resample::Resampler;
 
 /// Converts a stream of `i16` mono PCM from one rate to another, or to the same one.
+///
+/// Pieces of any length join without a click. The filter delays the sound by a few milliseconds;
+/// [`Wav::resampled`](crate::kit::Wav::resampled) converts a whole sound without a delay.
+///
+/// ```
+/// # use edge_runner_proto::kit::RateConverter;
+/// let mut converter = RateConverter::new(8_000, 16_000);
+/// let converted: usize = [[100; 80]; 10].iter().map(|piece| converter.convert(piece).len()).sum();
+/// assert!((1_550..=1_600).contains(&converted), "{converted}");
+/// ```
 pub struct RateConverter {
     from_hz: u32,
     to_hz: u32,

@@ -4,9 +4,13 @@
 //! device has its own list of authorities.
 
 use super::Finding;
+#[cfg(feature = "acme")]
+use crate::config::AcmeConfig;
 use crate::config::Config;
 use crate::http::host::AllowedHosts;
 use crate::limits::CERTIFICATE_LEFT_MIN;
+#[cfg(feature = "acme")]
+use crate::server::acme::covers;
 use crate::server::tls::parsed::Certificate;
 use crate::server::tls::{CertificateName, RenewalReason, renewal_reason};
 
@@ -86,6 +90,43 @@ pub fn of_runner(kept: Option<&Certificate>, wanted: &[CertificateName], now_s: 
     }
 }
 
+/// Checks the stored certificate of `--tls acme`; without one, the next start orders it.
+#[cfg(feature = "acme")]
+pub fn of_directory(kept: Option<&Certificate>, acme: &AcmeConfig, now_s: u64) -> Finding {
+    let names = acme.names.join(", ");
+    let Some(kept) = kept else {
+        let text = format!(
+            "no certificate for {names} is stored: the runner orders one, which needs TCP port 443 of the name to reach it"
+        );
+        return Finding::warning(WHAT, text);
+    };
+    let days = kept.validity.days_left(now_s);
+    if !covers(kept, &acme.names) {
+        return Finding::warning(
+            WHAT,
+            format!("the stored certificate lacks one of {names}: the runner orders another"),
+        );
+    }
+    if now_s > kept.validity.until_s {
+        return Finding::error(
+            WHAT,
+            format!("the certificate of {names} has expired: the log of the runner says why it was not renewed"),
+        );
+    }
+    // Renewal begins with a third of the time left.
+    if kept.validity.until_s.saturating_sub(now_s) * 4 < kept.validity.until_s.saturating_sub(kept.validity.from_s) {
+        let text = format!(
+            "the certificate of {names} expires in {days} days and should have been renewed: the log of the runner says why \
+             it was not"
+        );
+        return Finding::warning(WHAT, text);
+    }
+    Finding::ok(
+        WHAT,
+        format!("the certificate of {names} by ACME expires in {days} days"),
+    )
+}
+
 /// Checks plain HTTP: on other machines, browsers do not grant access to the microphone.
 pub fn none(config: &Config) -> Finding {
     if config.proxy.is_some() {
@@ -122,21 +163,6 @@ mod tests {
 
     const NOW_S: u64 = RELEASED_S + 1_000_000;
 
-    fn certificate(names: &[&str], validity: Validity) -> Certificate {
-        Certificate {
-            subject: "board".into(),
-            issuer: "somebody".into(),
-            names: names
-                .iter()
-                .map(|name| CertificateName::Dns((*name).to_owned()))
-                .collect(),
-            validity,
-            is_authority: false,
-            permitted: None,
-            is_p256: true,
-        }
-    }
-
     fn until(left_s: u64) -> Validity {
         Validity {
             from_s: NOW_S - 1_000,
@@ -150,7 +176,7 @@ mod tests {
     fn checks_the_validity_against_the_clock() {
         let left_s = CERTIFICATE_LEFT_MIN.as_secs();
         let config = Config::default();
-        let verdict = |validity, now_s| of_files(&certificate(&["localhost"], validity), &config, now_s).level;
+        let verdict = |validity, now_s| of_files(&Certificate::example(&["localhost"], validity), &config, now_s).level;
         assert_eq!(verdict(until(left_s), NOW_S), FindingLevel::Ok);
         assert_eq!(verdict(until(left_s), NOW_S + 1), FindingLevel::Warning);
         assert_eq!(verdict(until(10), NOW_S + 10), FindingLevel::Warning);
@@ -163,7 +189,7 @@ mod tests {
     fn checks_names_against_the_accepted_ones() {
         let whole = until(CERTIFICATE_LEFT_MIN.as_secs());
         let mut config = Config::default();
-        let judge = |config: &Config, names: &[&str]| of_files(&certificate(names, whole), config, NOW_S);
+        let judge = |config: &Config, names: &[&str]| of_files(&Certificate::example(names, whole), config, NOW_S);
         let refused = judge(&config, &["localhost", "voice.example.org"]);
         assert_eq!(refused.level, FindingLevel::Warning);
         assert!(
@@ -183,7 +209,7 @@ mod tests {
     fn reports_the_runners_own_certificate_and_its_renewal() {
         let names = [CertificateName::Dns("board".into())];
         assert!(of_runner(None, &names, NOW_S).text.contains("creates a certificate"));
-        let kept = certificate(&["board"], Validity::of_certificate(NOW_S));
+        let kept = Certificate::example(&["board"], Validity::of_certificate(NOW_S));
         let whole = of_runner(Some(&kept), &names, NOW_S);
         assert!(whole.text.contains("for board expires"), "{}", whole.text);
         let more = [
@@ -192,6 +218,29 @@ mod tests {
         ];
         let missing = of_runner(Some(&kept), &more, NOW_S);
         assert!(missing.text.contains("board.local is missing"), "{}", missing.text);
+    }
+
+    /// A certificate by ACME is a warning once its renewal is overdue, and an error once it has
+    /// expired.
+    #[cfg(feature = "acme")]
+    #[test]
+    fn reports_the_certificate_by_acme() {
+        let acme = AcmeConfig {
+            names: vec!["bot.example.net".into()],
+            ..AcmeConfig::default()
+        };
+        let ninety = Validity {
+            from_s: NOW_S,
+            until_s: NOW_S + 90 * 86_400,
+        };
+        let kept = Certificate::example(&["bot.example.net"], ninety);
+        let level = |day: u64| of_directory(Some(&kept), &acme, NOW_S + day * 86_400).level;
+        assert_eq!((level(0), level(66)), (FindingLevel::Ok, FindingLevel::Ok));
+        assert_eq!((level(68), level(90)), (FindingLevel::Warning, FindingLevel::Warning));
+        assert_eq!(level(91), FindingLevel::Error);
+        assert_eq!(of_directory(None, &acme, NOW_S).level, FindingLevel::Warning);
+        let other = Certificate::example(&["other.example.net"], ninety);
+        assert!(of_directory(Some(&other), &acme, NOW_S).text.contains("lacks"));
     }
 
     #[test]

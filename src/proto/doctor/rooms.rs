@@ -9,7 +9,7 @@ use crate::config::{Config, Transport};
 use crate::daily::room_name;
 use crate::limits::ROOM_CLOCK_LEEWAY;
 use crate::livekit::token::{TokenParams, agent_identity, mint};
-use crate::livekit::{http_base, missing_variables};
+use crate::livekit::{agent_name, http_base, missing_variables};
 use crate::server::rest::{RestMethod, RestRequest, bearer, encode_path_segment};
 
 /// A request to a provider of rooms.
@@ -56,7 +56,7 @@ impl Question {
                         secret: media.secret.as_ref()?,
                         identity: &agent_identity("doctor"),
                         room: media.room_name.as_deref().unwrap_or("room-doctor"),
-                        agent: true,
+                        agent: Some(agent_name(media)),
                     },
                     now_s,
                 );
@@ -230,7 +230,7 @@ mod tests {
                 url: Some("wss://rooms.example/a".into()),
                 key: Some("m-key".into()),
                 secret: Some(Secret::new("m-secret")),
-                room_name: None,
+                ..Mediaroom::default()
             },
             ..Config::default()
         }

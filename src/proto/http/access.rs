@@ -70,6 +70,8 @@ pub enum AccessError {
     WebhookFromPage,
     /// A request that creates a room without an action of a person.
     NotUserInitiated,
+    /// A page of another origin asks for the live sessions, or ends one.
+    OperatorPage,
 }
 
 impl fmt::Display for AccessError {
@@ -89,6 +91,9 @@ impl fmt::Display for AccessError {
             AccessError::NotUserInitiated => {
                 "this makes a room and starts a bot: type the address, or follow a link; other pages, browsers that load ahead, \
                  and crawlers may not"
+            }
+            AccessError::OperatorPage => {
+                "live sessions are for the runner's own page, for origins of --allowed-origins, and for programs that name no origin"
             }
         })
     }
@@ -162,9 +167,12 @@ impl AccessPolicy {
         if self.is_csrf(head) {
             return Err(AccessError::Csrf);
         }
-        let is_webhook = matches!(head.route, Ok(Route::DialIn | Route::Messaging));
+        let is_webhook = matches!(head.route, Ok(Route::DialIn | Route::Messaging | Route::RoomEvents));
         if is_webhook && head.method == "POST" && head.has("origin") {
             return Err(AccessError::WebhookFromPage);
+        }
+        if matches!(head.route, Ok(Route::Sessions | Route::EndSession(_))) && self.is_of_another_page(head) {
+            return Err(AccessError::OperatorPage);
         }
         if *head.route == Ok(Route::Videoroom) && self.is_not_user_initiated(head) {
             return Err(AccessError::NotUserInitiated);
@@ -203,7 +211,7 @@ impl AccessPolicy {
         is_session: impl FnOnce(&str) -> bool,
     ) -> Result<(), KeyError> {
         let session = match route {
-            Route::Start | Route::Videoroom => None,
+            Route::Start | Route::Videoroom | Route::Download(_) | Route::Sessions | Route::EndSession(_) => None,
             Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
             _ => return Ok(()),
         };
@@ -263,6 +271,13 @@ impl AccessPolicy {
         post.is_csrf(&self.hosts)
     }
 
+    /// Returns whether a page sent this request that is neither the runner's own nor of a listed
+    /// origin. Access by machine does not protect against such a page in a browser there.
+    fn is_of_another_page(&self, head: &RequestHead<'_>) -> bool {
+        let is_known = |origin| self.origins.grants_private_network(origin, head.value("host"));
+        head.value("origin").is_some_and(|origin| !is_known(origin))
+    }
+
     /// Returns whether this request creates a room without an action of a person. A list of allowed
     /// origins replaces this check, except for prefetches.
     fn is_not_user_initiated(&self, head: &RequestHead<'_>) -> bool {
@@ -292,7 +307,7 @@ impl<'r> RequestHead<'r> {
     /// requested by typing its address.
     fn is_exempt_from_origin_list(&self) -> bool {
         let meant = match self.route {
-            Ok(Route::DialIn) => self.method == "POST",
+            Ok(Route::DialIn | Route::RoomEvents) => self.method == "POST",
             Ok(Route::Messaging) => true,
             Ok(Route::Videoroom) => self.visit().is_user_initiated(),
             _ => false,
@@ -390,6 +405,33 @@ mod tests {
             Err(AccessError::NotUserInitiated)
         );
         assert_eq!(judged(&listed, "GET /videoroom", &[]), Err(AccessError::OriginMissing));
+    }
+
+    /// A page of any origin may call, but only the runner's own page, listed ones and programs see
+    /// and end sessions.
+    #[test]
+    fn live_sessions_are_not_for_foreign_pages() {
+        let (open, listed) = (access(&[]), access(&["https://a.example"]));
+        let own = ("origin", "https://localhost");
+        let a = ("origin", "https://a.example");
+        for request in ["GET /sessions", "DELETE /sessions/S"] {
+            for headers in [&[][..], &[own]] {
+                assert_eq!(judged(&open, request, headers), Ok(false), "{request}");
+            }
+            for foreign in [FOREIGN, a, ("origin", "null"), ("origin", "http://192.168.1.9")] {
+                assert_eq!(
+                    judged(&open, request, &[foreign]),
+                    Err(AccessError::OperatorPage),
+                    "{request}"
+                );
+            }
+            assert_eq!(judged(&listed, request, &[a]), Ok(false), "{request}");
+            let route = request.split_once(' ').expect("a method and a path");
+            let route = route::route(route.0, route.1).expect("a route");
+            let mut key = [&b"Bearer a key"[..]].into_iter();
+            assert!(open.authorize(&route, [].into_iter(), |_| true).is_err());
+            assert!(open.authorize(&route, key.by_ref(), |_| false).is_ok());
+        }
     }
 
     #[test]

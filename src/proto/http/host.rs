@@ -88,6 +88,28 @@ pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
+/// Returns whether an authority is an IP address, `localhost`, or one of these host names, alone or
+/// below `.local`. A number may follow a name: mDNS adds one to a name that another machine has.
+pub fn is_board(authority: &[u8], names: &[&str]) -> bool {
+    let Some(ParsedHost::Name(host)) = parse_host(authority) else {
+        return parse_host(authority).is_some();
+    };
+    let host = host.to_ascii_lowercase();
+    let label = host.strip_suffix(b".local").unwrap_or(&host);
+    let without_number = |name: &[u8]| {
+        let digits = name.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+        name[..name.len() - digits].to_owned()
+    };
+    let is = |name: &&str| {
+        !name.is_empty() && {
+            let name = name.to_ascii_lowercase().into_bytes();
+            let bare = without_number(&name);
+            label == name || !bare.is_empty() && without_number(label) == bare
+        }
+    };
+    host == b"localhost" || names.iter().any(is)
+}
+
 /// Returns whether an authority is a loopback name or address.
 pub fn is_loopback(authority: &[u8]) -> bool {
     match parse_host(authority) {

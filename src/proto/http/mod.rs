@@ -1,13 +1,17 @@
 //! The runner's endpoints: routes, access control, and replies.
 //!
 //! - [`route`]; access control: [`access`], [`host`], [`origin`], [`fetch_metadata`], [`token`]
-//! - [`start`]; [`registry`]: the sessions that `/start` created
+//! - [`start`]; [`registry`]: the sessions that `/start` created; [`started`]: those and the ones
+//!   of other replicas; [`cluster`]: what replicas share; [`folder`]: files for clients
 
 pub mod access;
+pub mod cluster;
 pub mod fetch_metadata;
+pub mod folder;
 pub mod host;
 pub mod origin;
 pub mod registry;
 pub mod route;
 pub mod start;
+pub mod started;
 pub mod token;

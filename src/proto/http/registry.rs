@@ -159,6 +159,13 @@ impl SessionRegistry {
                 .ok_or(RegistryFull::Capacity)?;
             self.remove_entry(eviction_candidate);
         }
+        self.insert(id, body, requester, now);
+        Ok(())
+    }
+
+    /// Adds an unused entry with this JSON text, beyond any limit: for an id that brings its own
+    /// body and is claimed at once.
+    pub fn insert(&mut self, id: Arc<str>, body: Box<str>, requester: Requester, now: Instant) {
         let ticket = self.next;
         self.next += 1;
         self.bodies_bytes += body.len();
@@ -177,7 +184,6 @@ impl SessionRegistry {
         };
         self.sessions.insert(id.clone(), session);
         self.mark_unused(ticket, id, requester);
-        Ok(())
     }
 
     /// Evicts the oldest unused entries of a source while it exceeds its share.
@@ -269,6 +275,16 @@ impl SessionRegistry {
         self.sessions
             .get(id)
             .is_some_and(|session| session.claims == 0 && !session.used && !session.is_expired(now))
+    }
+
+    /// Removes an entry if it has no claims. Returns whether it was removed; `None` if there was
+    /// none.
+    pub fn remove_unclaimed(&mut self, id: &str) -> Option<bool> {
+        let has_claims = self.sessions.get(id)?.claims > 0;
+        if !has_claims {
+            self.remove(id);
+        }
+        Some(!has_claims)
     }
 
     /// Releases a claim: `used` states that it became a session, which has ended. Otherwise its

@@ -21,13 +21,21 @@ pub enum Route<'p> {
     PageRedirect,
     /// A file of the page, by its name below `/client/`; an empty name is the page itself.
     Page(Cow<'p, str>),
+    /// A file of the downloads folder, by its path below `/files/`.
+    Download(Cow<'p, str>),
     /// The certificate of the authority of `--tls auto`, for devices to install.
     CaCertificate,
     /// The rules for crawlers.
     Robots,
     Start,
     Status,
+    /// The state of the LiveKit worker.
+    Worker,
     Metrics,
+    /// The list of live sessions (GET).
+    Sessions,
+    /// The end of a live session with this id (DELETE).
+    EndSession(String),
     /// An offer (POST), with or without a session that `/start` created.
     Offer(Option<String>),
     /// Candidates of the client (PATCH).
@@ -46,6 +54,8 @@ pub enum Route<'p> {
     /// The WhatsApp webhook: verification of its URL (GET), or calls (POST). All methods lead here,
     /// for the same reason.
     Messaging,
+    /// The webhook of a LiveKit server (POST). All methods lead here, for the same reason.
+    RoomEvents,
     /// OPTIONS without the headers of a preflight; the methods of the path.
     Methods(&'static str),
 }
@@ -54,7 +64,7 @@ impl Route<'_> {
     /// Returns the cargo feature of this endpoint.
     pub fn feature(&self) -> Option<Feature> {
         match self {
-            Route::PageRedirect | Route::Page(_) => Some(Feature::Page),
+            Route::PageRedirect | Route::Page(_) | Route::Download(_) => Some(Feature::Page),
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(SocketKind::Client, _) => Some(Feature::WebSocket),
@@ -62,7 +72,14 @@ impl Route<'_> {
             Route::Socket(SocketKind::Moq, _) => Some(Feature::Moq),
             Route::Videoroom | Route::DialIn => Some(Feature::Videoroom),
             Route::Messaging => Some(Feature::Messaging),
-            Route::Metrics | Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
+            Route::Worker | Route::RoomEvents => Some(Feature::Mediaroom),
+            Route::Metrics
+            | Route::Sessions
+            | Route::EndSession(_)
+            | Route::Robots
+            | Route::Start
+            | Route::Status
+            | Route::Methods(_) => None,
         }
     }
 
@@ -99,6 +116,7 @@ pub const POST_METHODS: &str = "POST, OPTIONS";
 /// The methods of a webhook whose URL is verified.
 pub const WEBHOOK_METHODS: &str = "GET, HEAD, POST, OPTIONS";
 const OFFER_METHODS: &str = "POST, PATCH, OPTIONS";
+const END_METHODS: &str = "DELETE, OPTIONS";
 const SOCKET_METHODS: &str = "GET, OPTIONS";
 /// The methods of `/` if `-t` selects no telephony provider.
 pub const ROOT_METHODS: &str = GET_METHODS;
@@ -110,11 +128,13 @@ pub const CA_CERTIFICATE_PATH: &str = "/ca.crt";
 pub const ROBOTS_PATH: &str = "/robots.txt";
 
 /// Returns whether a request is exempt from the list of allowed origins: browsers send no origin
-/// when they navigate to the page or download the certificate, nor do crawlers that read their
+/// when they navigate to the page or download a file, nor do crawlers that read their
 /// rules.
 pub fn is_navigation(method: &str, path: &str) -> bool {
     matches!(method, "GET" | "HEAD")
-        && (matches!(path, "/" | "/client" | CA_CERTIFICATE_PATH | ROBOTS_PATH) || path.starts_with("/client/"))
+        && (matches!(path, "/" | "/client" | CA_CERTIFICATE_PATH | ROBOTS_PATH)
+            || path.starts_with("/client/")
+            || path.starts_with("/files/"))
 }
 
 /// Returns the endpoint of a request.
@@ -132,17 +152,22 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
     if path == "/" || path == "/client" {
         return read_only(method, Route::PageRedirect);
     }
-    if path.starts_with("/client/") {
-        let name = match path {
-            Cow::Borrowed(path) => Cow::Borrowed(&path["/client/".len()..]),
-            Cow::Owned(path) => Cow::Owned(path["/client/".len()..].to_owned()),
-        };
+    let below = |folder: &str| match &path {
+        Cow::Borrowed(path) => path.strip_prefix(folder).map(Cow::Borrowed),
+        Cow::Owned(path) => path.strip_prefix(folder).map(|name| Cow::Owned(name.to_owned())),
+    };
+    if let Some(name) = below("/client/") {
         return read_only(method, Route::Page(name));
+    }
+    if let Some(name) = below("/files/") {
+        return read_only(method, Route::Download(name));
     }
     let path = path.strip_suffix('/').unwrap_or(&path);
     match path {
         "/status" => read_only(method, Route::Status),
+        "/worker" => read_only(method, Route::Worker),
         "/metrics" => read_only(method, Route::Metrics),
+        "/sessions" => read_only(method, Route::Sessions),
         CA_CERTIFICATE_PATH => read_only(method, Route::CaCertificate),
         ROBOTS_PATH => read_only(method, Route::Robots),
         "/start" => match method {
@@ -162,12 +187,20 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
             if let Some(found) = whip::find(method, path) {
                 return found.map(Route::Whip).map_err(RouteError::Method);
             }
+            if let Some(id) = live_session(path) {
+                return match method {
+                    "DELETE" => Ok(Route::EndSession(id.to_owned())),
+                    "OPTIONS" => Ok(Route::Methods(END_METHODS)),
+                    _ => Err(RouteError::Method(END_METHODS)),
+                };
+            }
             match session(path) {
                 Some(id) => offer(method, Some(id.to_owned())),
                 None => match aliases::canonical(Area::Path, path) {
                     "/videoroom" => read_only(method, Route::Videoroom),
                     "/videoroom-dialin-webhook" => Ok(Route::DialIn),
                     "/messaging" => Ok(Route::Messaging),
+                    "/mediaroom-webhook" => Ok(Route::RoomEvents),
                     _ => Err(RouteError::NotFound),
                 },
             }
@@ -255,6 +288,12 @@ fn offer<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, RouteEr
     }
 }
 
+/// Returns the id of `/sessions/{id}`.
+fn live_session(path: &str) -> Option<&str> {
+    let id = path.strip_prefix("/sessions/")?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
+}
+
 /// Returns the session of `/sessions/{id}/{anything}api/offer`; Pipecat accepts any such path, and
 /// clients below a path prefix use it.
 fn session(path: &str) -> Option<&str> {
@@ -304,6 +343,10 @@ mod tests {
         assert_eq!(get("/client/app.js"), Ok(Route::Page("app.js".into())));
         assert_eq!(route("HEAD", "/client/app.js"), Ok(Route::Page("app.js".into())));
         assert_eq!(get("/client/a%2Ejs"), Ok(Route::Page("a.js".into())));
+        assert_eq!(get("/files/a%20b/c.wav"), Ok(Route::Download("a b/c.wav".into())));
+        assert_eq!(get("/files/"), Ok(Route::Download("".into())));
+        assert_eq!(get("/files"), Err(RouteError::NotFound));
+        assert_eq!(route("POST", "/files/a"), Err(RouteError::Method(GET_METHODS)));
     }
 
     /// one start endpoint for all transports, and offers with and
@@ -314,7 +357,13 @@ mod tests {
         assert_eq!(route("POST", "/start/"), Ok(Route::Start));
         assert_eq!(route("POST", "/st%61rt"), Ok(Route::Start));
         assert_eq!(get("/status"), Ok(Route::Status));
+        assert_eq!(get("/worker"), Ok(Route::Worker));
         assert_eq!(get("/robots.txt"), Ok(Route::Robots));
+        assert_eq!(get("/sessions"), Ok(Route::Sessions));
+        assert_eq!(get("/sessions/"), Ok(Route::Sessions));
+        assert_eq!(route("DELETE", "/sessions/S"), Ok(Route::EndSession("S".into())));
+        assert_eq!(get("/sessions/S"), Err(RouteError::Method("DELETE, OPTIONS")));
+        assert_eq!(route("OPTIONS", "/sessions/S"), Ok(Route::Methods("DELETE, OPTIONS")));
         assert_eq!(route("POST", "/api/offer"), Ok(Route::Offer(None)));
         assert_eq!(route("PATCH", "/api/offer"), Ok(Route::Candidates(None)));
         for path in [
@@ -404,8 +453,7 @@ mod tests {
             "/clientx",
             "/starts",
             "/metrics/x",
-            "/sessions",
-            "/sessions/",
+            "/sessions//",
             "/sessions//api/offer",
             "/sessions/api/offer",
             "/sessions/S/api/offers",

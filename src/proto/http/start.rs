@@ -7,6 +7,7 @@
 //! build lacks (400). Source: R-043, R-044, R-052 to R-072.
 
 mod moq;
+mod room_config;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,9 +17,11 @@ use serde_json::{Value, json};
 use crate::config::{Config, IceServer, Transport};
 use crate::daily::RoomRequest;
 use crate::features::MissingFeature;
+use crate::http::cluster::Replica;
 use crate::http::route;
 use crate::http::token::SocketKind;
 use crate::limits;
+use crate::livekit::{self, missing_variables};
 use crate::moq::config::{NAMESPACE_RULE, is_namespace};
 use crate::server::body::{self, ObjectReader, ValidationError};
 use crate::webrtc::ice;
@@ -132,10 +135,18 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
         }
         namespace => namespace,
     };
-    let body = fields.take("body").map_or_else(|| json!({}), |(_, body)| body);
+    let room_config = fields.take("room_config").map(|(_, value)| value);
+    let given_body = fields.take("body").map(|(_, body)| body);
     fields.finish()?;
 
-    match transport(config, asked, create_room)? {
+    let transport = transport(config, asked, create_room)?;
+    let body = match (transport, room_config) {
+        (Transport::Mediaroom, Some(room_config)) => {
+            room_config::body(&room_config, given_body, livekit::agent_name(&config.mediaroom))?
+        }
+        _ => given_body.unwrap_or_else(|| json!({})),
+    };
+    match transport {
         Transport::WebRtc => Ok(StartPlan::Register {
             body,
             ice_servers: ice_servers(config, default_ice),
@@ -260,13 +271,24 @@ fn startable_transports(config: &Config) -> Vec<Transport> {
 /// The response of `/status`, prepared once: only the number of sessions changes.
 #[derive(Clone, Debug)]
 pub struct StatusReplies {
-    ready: Vec<u8>,
-    draining: Vec<u8>,
+    /// The text after the word for the state, up to the number of sessions.
+    before_sessions: Vec<u8>,
+    /// The code while the runner drains.
+    draining_code: u16,
+}
+
+/// The state of a worker that is registered at a LiveKit server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerMember {
+    pub is_ready: bool,
+    /// The word for its state.
+    pub word: &'static str,
+    pub json: Value,
 }
 
 impl StatusReplies {
-    /// Prepares the response for a configuration.
-    pub fn new(config: &Config) -> Self {
+    /// Prepares the response for a configuration, and for the replica that the runner is.
+    pub fn new(config: &Config, replica: Option<&Replica>) -> Self {
         let names = |available: bool| -> Vec<&str> {
             served_transports(config)
                 .filter(|transport| transport.in_this_build() == available)
@@ -279,6 +301,16 @@ impl StatusReplies {
             .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
             .map(Transport::name)
             .collect();
+        // Transports that can only fail until their variables are set.
+        let without_credentials: Vec<&str> = startable_transports(config)
+            .into_iter()
+            .filter(|transport| match transport {
+                Transport::Mediaroom => !missing_variables(&config.mediaroom).is_empty(),
+                Transport::Videoroom => config.videoroom.key.is_none() && config.videoroom.room_url.is_none(),
+                _ => false,
+            })
+            .map(Transport::name)
+            .collect();
         let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
         let bot = match config.command {
             None => format!(r#""bot":{},"#, json!(config.bot.name())),
@@ -288,31 +320,47 @@ impl StatusReplies {
             hosts if hosts.is_empty() => String::new(),
             hosts => format!(r#""speech_to":{},"#, json!(hosts)),
         };
-        let before_sessions = |word: &str| {
-            let text = format!(
-                r#"{{"status":"{word}","transports":{},"unavailable":{},"without_bot":{},{messaging}{bot}{speech_to}"version":"{}","sessions":"#,
-                json!(names(true)),
-                json!(names(false)),
-                json!(without_bot),
-                env!("CARGO_PKG_VERSION"),
-            );
-            text.into_bytes()
+        let replica_name = match replica {
+            Some(replica) => format!(r#""replica":{},"#, json!(replica.name())),
+            None => String::new(),
         };
+        let text = format!(
+            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
+            json!(names(true)),
+            json!(names(false)),
+            json!(without_bot),
+            json!(without_credentials),
+            env!("CARGO_PKG_VERSION"),
+        );
         StatusReplies {
-            ready: before_sessions("ready"),
-            draining: before_sessions("draining"),
+            before_sessions: text.into_bytes(),
+            // Most balancers look at the code alone.
+            draining_code: if replica.is_some() { 503 } else { 200 },
         }
     }
 
+    /// Returns the status code of the response.
+    pub fn code(&self, draining: bool) -> u16 {
+        if draining { self.draining_code } else { 200 }
+    }
+
     /// Returns the JSON of the response. A runner that accepts no new session is `draining`, and
-    /// not `ready`.
-    pub fn reply(&self, sessions: usize, draining: bool) -> Vec<u8> {
+    /// not `ready`; nor is one whose worker has no registration.
+    pub fn reply(&self, sessions: usize, draining: bool, worker: Option<&WorkerMember>) -> Vec<u8> {
         use std::io::Write as _;
-        let before_sessions = if draining { &self.draining } else { &self.ready };
-        // Capacity for the longest number and the brace.
-        let mut reply = Vec::with_capacity(before_sessions.len() + 24);
-        reply.extend_from_slice(before_sessions);
-        write!(reply, "{sessions}}}").expect("writing to a vector cannot fail");
+        const BEGIN: &str = r#"{"status":""#;
+        let word = match worker {
+            _ if draining => "draining",
+            Some(worker) if !worker.is_ready => worker.word,
+            _ => "ready",
+        };
+        // Capacity for the longest word and number, and the brace.
+        let mut reply = Vec::with_capacity(BEGIN.len() + self.before_sessions.len() + 40);
+        reply.extend_from_slice(BEGIN.as_bytes());
+        reply.extend_from_slice(word.as_bytes());
+        reply.extend_from_slice(&self.before_sessions);
+        let member = worker.map_or_else(String::new, |worker| format!(r#","worker":{}"#, worker.json));
+        write!(reply, "{sessions}{member}}}").expect("writing to a vector cannot fail");
         reply
     }
 }
@@ -321,6 +369,7 @@ impl StatusReplies {
 mod tests {
     use super::*;
     use crate::config::ServiceUrl;
+    use crate::http::cluster::ClusterKey;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn config(transport: Option<Transport>) -> Config {
@@ -637,9 +686,9 @@ mod tests {
     #[test]
     fn status_describes_this_build() {
         let status = |transport, sessions| -> Value {
-            let status = StatusReplies::new(&config(transport));
+            let status = StatusReplies::new(&config(transport), None);
             let reply = |draining| -> Value {
-                serde_json::from_slice(&status.reply(sessions, draining)).expect("a reply is JSON")
+                serde_json::from_slice(&status.reply(sessions, draining, None)).expect("a reply is JSON")
             };
             let (ready, mut draining) = (reply(false), reply(true));
             assert_eq!(draining["status"].take(), json!("draining"));
@@ -657,6 +706,7 @@ mod tests {
                 ],
                 "unavailable": [],
                 "without_bot": [],
+                "without_credentials": ["videoroom", "mediaroom"],
                 "bot": "parrot",
                 "version": env!("CARGO_PKG_VERSION"),
                 "sessions": 3,
@@ -666,7 +716,23 @@ mod tests {
             bot_enters_rooms: false,
             ..Config::default()
         };
-        let stock: Value = serde_json::from_slice(&StatusReplies::new(&stock).reply(0, false)).expect("JSON");
+        // A worker without a registration takes no rooms.
+        let worker = |is_ready, word| WorkerMember {
+            is_ready,
+            word,
+            json: json!({"state": word}),
+        };
+        for (member, draining, expected) in [
+            (worker(true, "registered"), false, "ready"),
+            (worker(false, "refused"), false, "refused"),
+            (worker(true, "registered"), true, "draining"),
+        ] {
+            let reply = StatusReplies::new(&stock, None).reply(0, draining, Some(&member));
+            let status: Value = serde_json::from_slice(&reply).expect("JSON");
+            assert_eq!((&status["status"], &status["worker"]), (&json!(expected), &member.json));
+        }
+        let stock: Value =
+            serde_json::from_slice(&StatusReplies::new(&stock, None).reply(0, false, None)).expect("JSON");
         assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
         let config = Config {
             bot_enters_rooms: false,
@@ -689,7 +755,8 @@ mod tests {
             messaging: Some(crate::config::Messaging::for_tests("http://127.0.0.1:9")),
             ..Config::default()
         };
-        let mut calls: Value = serde_json::from_slice(&StatusReplies::new(&calls).reply(3, false)).expect("JSON");
+        let mut calls: Value =
+            serde_json::from_slice(&StatusReplies::new(&calls, None).reply(3, false, None)).expect("JSON");
         let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
         assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
         let mut far = Config {
@@ -698,7 +765,8 @@ mod tests {
         };
         far.assistant.realtime.url = ServiceUrl::parse("wss://api.openai.com/v1?key=k").expect("a URL");
         let of_bot = |config: &Config| -> Vec<Value> {
-            let status: Value = serde_json::from_slice(&StatusReplies::new(config).reply(0, false)).expect("JSON");
+            let status: Value =
+                serde_json::from_slice(&StatusReplies::new(config, None).reply(0, false, None)).expect("JSON");
             ["bot", "speech_to"].map(|name| status[name].clone()).into()
         };
         assert_eq!(of_bot(&far), [json!("realtime"), json!(["api.openai.com"])]);
@@ -707,6 +775,16 @@ mod tests {
             ..far
         };
         assert_eq!(of_bot(&program), [Value::Null, Value::Null]);
+        // D-26: a replica has a name, and while it drains, a code that balancers understand.
+        let key = ClusterKey::new(crate::secret::Secret::new("key"));
+        let replica = Replica::new(&key, Some("a"), [1; 8]);
+        let replica = StatusReplies::new(&Config::default(), Some(&replica));
+        assert_eq!((replica.code(false), replica.code(true)), (200, 503));
+        let mut named: Value = serde_json::from_slice(&replica.reply(3, false, None)).expect("JSON");
+        let name = named.as_object_mut().expect("an object").remove("replica");
+        assert_eq!((name, named), (Some(json!("a")), status(None, 3)));
+        let alone = StatusReplies::new(&Config::default(), None);
+        assert_eq!((alone.code(false), alone.code(true)), (200, 200));
         let one = status(Some(Transport::WebRtc), usize::MAX);
         assert_eq!(
             (&one["transports"], &one["unavailable"]),

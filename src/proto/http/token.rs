@@ -8,10 +8,15 @@
 //! counts seconds since the [`SocketTokens`] were created, because a board's wall clock jumps when
 //! it finds its time server.
 //!
+//! Replicas with a cluster key accept each other's tokens. There `exp` counts seconds since 1970,
+//! `run` is the process that issued it, and the seal of a session id follows as a third part. Each
+//! process records the use of its own tokens as above, and that of others by `run` and `seq`.
+//!
 //! A token is redeemed only when the connection has everything else it needs: see
 //! [`VerifiedToken`]. A repeated webhook gets the same token, so replaying a captured one opens
 //! nothing: see `calls`. Tokens that this key did not sign are rejected before they are parsed.
-//! Source: `docs/spec/telephony.md` 11; RFC 7519 for the names of the members.
+//! Source: `docs/spec/telephony.md` 11; `docs/spec/decisions.md` D-24; RFC 7519 for the names of
+//! the members.
 
 mod calls;
 mod serials;
@@ -26,8 +31,11 @@ use sha2::Sha256;
 
 use self::calls::CallTokens;
 use self::serials::{SerialState, Serials};
-use crate::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE};
+use crate::http::cluster::spent::{SpentKey, SpentRecord};
+use crate::http::cluster::{ClusterKey, ProcessId};
+use crate::limits::{CLUSTER_CLOCK_SKEW, CLUSTER_TOKEN_BYTES_MAX, SEALED_ID_BYTES_MAX, TOKEN_BYTES_MAX, TOKEN_LIFE};
 use crate::telephony::proof::CallKey;
+use crate::time::RequestTime;
 
 /// The endpoints of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +112,8 @@ struct TokenPayload {
     seq: u64,
     #[serde(default, skip_serializing_if = "is_default")]
     iss: Issuer,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
 }
 
 fn is_default(issuer: &Issuer) -> bool {
@@ -113,9 +123,50 @@ fn is_default(issuer: &Issuer) -> bool {
 /// Issues tokens, and records their use.
 pub struct SocketTokens {
     keyed: Hmac<Sha256>,
-    created: Instant,
-    serials: Serials,
+    scope: TokenScope,
+    uses: TokenUses,
     calls: CallTokens,
+}
+
+/// Where tokens are good, which decides the clock of their expiry.
+enum TokenScope {
+    /// In this process; times count from its start.
+    Process { created: Instant },
+    /// At every replica with the key; times count from 1970.
+    Cluster(ProcessId),
+}
+
+/// The use of tokens.
+#[derive(Debug, Default)]
+struct TokenUses {
+    /// Those that this process issued.
+    own: Serials,
+    /// Those of other replicas.
+    others: SpentRecord,
+}
+
+/// A token for the record of its use.
+#[derive(Clone, Copy, Debug)]
+enum TokenNumber {
+    Own(u64),
+    Other { key: SpentKey, expires: u64 },
+}
+
+impl TokenUses {
+    fn state(&self, number: TokenNumber) -> SerialState {
+        match number {
+            TokenNumber::Own(serial) => self.own.state(serial),
+            TokenNumber::Other { key, expires } if self.others.contains(&key, expires) => SerialState::Used,
+            TokenNumber::Other { .. } => SerialState::Fresh,
+        }
+    }
+
+    fn redeem(&mut self, number: TokenNumber, second: u64) {
+        match number {
+            TokenNumber::Own(serial) => self.own.redeem(serial),
+            TokenNumber::Other { key, expires } => self.others.insert(key, expires, second),
+        }
+    }
 }
 
 impl fmt::Debug for SocketTokens {
@@ -130,8 +181,9 @@ impl fmt::Debug for SocketTokens {
 /// one of two parallel uses fails.
 #[derive(Debug)]
 pub struct VerifiedToken<'t> {
-    serials: &'t mut Serials,
-    serial: u64,
+    uses: &'t mut TokenUses,
+    number: TokenNumber,
+    second: u64,
     claims: TokenClaims,
 }
 
@@ -142,7 +194,7 @@ impl VerifiedToken<'_> {
 
     /// Redeems the token; the last step, when the connection needs nothing else.
     pub fn redeem(self) -> TokenClaims {
-        self.serials.redeem(self.serial);
+        self.uses.redeem(self.number, self.second);
         self.claims
     }
 }
@@ -150,40 +202,61 @@ impl VerifiedToken<'_> {
 impl SocketTokens {
     /// Creates the issuer with a random key; `now` is the origin of expiry times.
     pub fn new(key: [u8; 32], now: Instant) -> Self {
+        SocketTokens::with(key, TokenScope::Process { created: now })
+    }
+
+    /// Creates the issuer of a replica. `process` is random.
+    pub fn of_replica(key: &ClusterKey, process: ProcessId) -> Self {
+        let key = key.derive("edge-runner socket tokens 1");
+        SocketTokens::with(key, TokenScope::Cluster(process))
+    }
+
+    fn with(key: [u8; 32], scope: TokenScope) -> Self {
         SocketTokens {
             keyed: Hmac::new_from_slice(&key).expect("HMAC takes a key of any length"),
-            created: now,
-            serials: Serials::default(),
+            scope,
+            uses: TokenUses::default(),
             calls: CallTokens::default(),
         }
     }
 
     /// Issues a token. `id` is that of a session, or random.
-    pub fn mint(&mut self, family: SocketKind, id: &str, issuer: Issuer, now: Instant) -> String {
-        let seconds_since_start = self.second(now);
-        self.serials.expire(seconds_since_start);
-        let exp = seconds_since_start + TOKEN_LIFE.as_secs();
-        let seq = self.serials.issue(exp);
-        self.sign(&TokenPayload {
+    pub fn mint(&mut self, family: SocketKind, id: &str, issuer: Issuer, at: RequestTime) -> String {
+        let second = self.second(at);
+        self.uses.own.expire(second);
+        let exp = second + TOKEN_LIFE.as_secs();
+        let seq = self.uses.own.issue(exp);
+        let (jti, seal) = match (&self.scope, id.split_once('.')) {
+            (TokenScope::Cluster(_), Some((uuid, seal))) => (uuid, Some(seal)),
+            _ => (id, None),
+        };
+        let token = self.sign(&TokenPayload {
             aud: family,
             exp,
-            jti: id.to_owned(),
+            jti: jti.to_owned(),
             seq,
             iss: issuer,
-        })
+            run: self.run(),
+        });
+        // The seal proves itself, so the signature need not cover it.
+        match seal {
+            Some(seal) => format!("{token}.{seal}"),
+            None => token,
+        }
     }
 
     /// Issues the token of a call from a verified webhook; `webhook` identifies the signed request.
-    pub fn mint_for_call(&mut self, call: CallKey, webhook: [u8; 16], now: Instant) -> String {
-        let second = self.second(now);
-        self.serials.expire(second);
-        let issued = self.calls.issue(call, webhook, &mut self.serials, second);
+    pub fn mint_for_call(&mut self, call: CallKey, webhook: [u8; 16], at: RequestTime) -> String {
+        let second = self.second(at);
+        self.uses.own.expire(second);
+        let issued = self.calls.issue(call, webhook, &mut self.uses.own, second);
         self.sign(&TokenPayload {
             aud: SocketKind::Call,
             exp: issued.expires,
             jti: issued.call.to_string(),
             seq: issued.serial,
             iss: Issuer::Webhook,
+            run: self.run(),
         })
     }
 
@@ -198,25 +271,30 @@ impl SocketTokens {
     ///
     /// # Errors
     /// Returns a [`TokenError`].
-    pub fn verify(&mut self, token: &str, family: SocketKind, now: Instant) -> Result<VerifiedToken<'_>, TokenError> {
-        let TokenPayload {
-            aud,
-            exp,
-            jti,
-            seq,
-            iss,
-        } = self.signed(token).ok_or(TokenError::Unrecognized)?;
-        if aud != family {
-            return Err(TokenError::WrongEndpoint(aud));
+    pub fn verify(
+        &mut self,
+        token: &str,
+        family: SocketKind,
+        at: RequestTime,
+    ) -> Result<VerifiedToken<'_>, TokenError> {
+        let (payload, seal) = self.signed(token).ok_or(TokenError::Unrecognized)?;
+        if payload.aud != family {
+            return Err(TokenError::WrongEndpoint(payload.aud));
         }
-        if self.second(now) >= exp {
+        let second = self.second(at);
+        if second >= payload.exp {
             return Err(TokenError::Expired);
         }
-        match self.serials.state(seq) {
+        let number = self.number(&payload, second)?;
+        match self.uses.state(number) {
             SerialState::Fresh => Ok(VerifiedToken {
-                serials: &mut self.serials,
-                serial: seq,
-                claims: TokenClaims { id: jti, issuer: iss },
+                uses: &mut self.uses,
+                number,
+                second,
+                claims: TokenClaims {
+                    id: seal.map_or_else(|| payload.jti.clone(), |seal| format!("{}.{seal}", payload.jti)),
+                    issuer: payload.iss,
+                },
             }),
             SerialState::Used => Err(TokenError::Used),
             SerialState::Expired => Err(TokenError::Expired),
@@ -224,25 +302,73 @@ impl SocketTokens {
         }
     }
 
-    /// Parses a token that this key signed; other tokens do not reach the parser.
-    fn signed(&self, token: &str) -> Option<TokenPayload> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return None;
+    /// Returns the token's place in the record of uses.
+    fn number(&self, payload: &TokenPayload, second: u64) -> Result<TokenNumber, TokenError> {
+        let TokenScope::Cluster(process) = self.scope else {
+            return Ok(TokenNumber::Own(payload.seq));
+        };
+        let run = payload.run.as_deref().and_then(ProcessId::parse);
+        let run = run.ok_or(TokenError::Unrecognized)?;
+        if run == process {
+            return Ok(TokenNumber::Own(payload.seq));
         }
+        // The clock of its issuer is wrong, or this one.
+        if payload.exp > second + (TOKEN_LIFE + CLUSTER_CLOCK_SKEW).as_secs() {
+            return Err(TokenError::Expired);
+        }
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&run.as_bytes());
+        key[8..].copy_from_slice(&payload.seq.to_be_bytes());
+        Ok(TokenNumber::Other {
+            key,
+            expires: payload.exp,
+        })
+    }
+
+    /// Parses a token that this key signed; other tokens do not reach the parser. Also returns its
+    /// third part, the seal of a session id, which is not verified here.
+    fn signed<'t>(&self, token: &'t str) -> Option<(TokenPayload, Option<&'t str>)> {
+        let (token, seal) = self.split(token)?;
         let (signed, tag) = token.split_once('.')?;
         let tag = HEXLOWER.decode(tag.as_bytes()).ok()?;
         // The comparison takes constant time, so that the tag cannot be found byte by byte.
         self.mac(signed).verify_slice(&tag).ok()?;
         let json = BASE64URL_NOPAD.decode(signed.as_bytes()).ok()?;
-        serde_json::from_slice(&json).ok()
+        Some((serde_json::from_slice(&json).ok()?, seal))
+    }
+
+    /// Splits off the seal of a session id.
+    fn split<'t>(&self, token: &'t str) -> Option<(&'t str, Option<&'t str>)> {
+        let TokenScope::Cluster(_) = self.scope else {
+            return (token.len() <= TOKEN_BYTES_MAX).then_some((token, None));
+        };
+        if token.len() > CLUSTER_TOKEN_BYTES_MAX + SEALED_ID_BYTES_MAX {
+            return None;
+        }
+        let mut dots = token.match_indices('.').map(|(at, _)| at);
+        let (token, seal) = match dots.nth(1) {
+            Some(at) => (&token[..at], Some(&token[at + 1..])),
+            None => (token, None),
+        };
+        (token.len() <= CLUSTER_TOKEN_BYTES_MAX).then_some((token, seal))
     }
 
     fn mac(&self, signed: &str) -> Hmac<Sha256> {
         self.keyed.clone().chain_update(signed)
     }
 
-    fn second(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.created).as_secs()
+    fn second(&self, at: RequestTime) -> u64 {
+        match self.scope {
+            TokenScope::Process { created } => at.now.saturating_duration_since(created).as_secs(),
+            TokenScope::Cluster(_) => at.unix_s,
+        }
+    }
+
+    fn run(&self) -> Option<String> {
+        match self.scope {
+            TokenScope::Process { .. } => None,
+            TokenScope::Cluster(process) => Some(process.to_string()),
+        }
     }
 }
 
@@ -251,18 +377,32 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::limits::SEALED_BODY_BYTES_MAX;
+    use crate::secret::Secret;
     use crate::telephony::named::TWILIO;
 
     const ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
 
-    fn tokens() -> (SocketTokens, Instant) {
-        let now = Instant::now();
-        (SocketTokens::new([7; 32], now), now)
+    fn tokens() -> (SocketTokens, RequestTime) {
+        let now = start();
+        (SocketTokens::new([7; 32], now.now), now)
+    }
+
+    fn start() -> RequestTime {
+        RequestTime {
+            now: Instant::now(),
+            unix_s: 1_795_252_753,
+        }
+    }
+
+    fn replica(key: &str, process: u8) -> SocketTokens {
+        let key = ClusterKey::new(Secret::new(key));
+        SocketTokens::of_replica(&key, ProcessId::new([process; 8]))
     }
 
     impl SocketTokens {
         /// Verifies and redeems a token.
-        fn take(&mut self, token: &str, family: SocketKind, now: Instant) -> Result<TokenClaims, TokenError> {
+        fn take(&mut self, token: &str, family: SocketKind, now: RequestTime) -> Result<TokenClaims, TokenError> {
             self.verify(token, family, now).map(VerifiedToken::redeem)
         }
     }
@@ -379,7 +519,7 @@ mod tests {
                 "{text}"
             );
         }
-        let mut elsewhere = SocketTokens::new([8; 32], now);
+        let mut elsewhere = SocketTokens::new([8; 32], now.now);
         assert_eq!(
             elsewhere.take(&token, SocketKind::Call, now),
             Err(TokenError::Unrecognized)
@@ -467,7 +607,7 @@ mod tests {
         }
         assert_eq!(tokens.take(&honest, SocketKind::Client, now), id("honest"));
         let expired = now + TOKEN_LIFE;
-        for at in [now, expired - Duration::from_millis(1)] {
+        for at in [now, now + (TOKEN_LIFE - Duration::from_millis(1))] {
             assert_eq!(
                 tokens.take(&honest, SocketKind::Client, at).err(),
                 Some(TokenError::Used)
@@ -486,5 +626,125 @@ mod tests {
         let shown = format!("{tokens:?} {:?} {}", TokenError::Unrecognized, TokenError::Unrecognized);
         assert!(shown.starts_with("Tokens { .. }"), "{shown}");
         assert!(!shown.contains(&token) && !shown.contains("7, 7"));
+    }
+
+    /// D-24: a token of one replica is good at another and at its maker, once at each, until it
+    /// expires by the calendar; its seal stays with it.
+    #[test]
+    fn a_replica_s_token_is_good_at_every_replica() {
+        let now = start();
+        let (mut a, mut b) = (replica("key", 1), replica("key", 2));
+        let sealed = format!("{ID}.{}", "x".repeat(100));
+        for wire in [ID, &sealed] {
+            let token = a.mint(SocketKind::Client, wire, Issuer::Anyone, now);
+            assert!(
+                token
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+            );
+            for replica in [&mut b, &mut a] {
+                let wrong = replica.take(&token, SocketKind::Call, now);
+                assert_eq!(wrong, Err(TokenError::WrongEndpoint(SocketKind::Client)));
+                assert_eq!(replica.take(&token, SocketKind::Client, now), id(wire));
+                assert_eq!(replica.take(&token, SocketKind::Client, now), Err(TokenError::Used));
+            }
+        }
+        let token = a.mint(SocketKind::Client, ID, Issuer::Anyone, now);
+        let mut c = replica("key", 3);
+        let expired = c.take(&token, SocketKind::Client, now + TOKEN_LIFE);
+        assert_eq!(expired, Err(TokenError::Expired));
+        assert!(c.take(&token, SocketKind::Client, now + TOKEN_LIFE / 2).is_ok());
+        assert!(replica("key", 4).take(&token, SocketKind::Client, now).is_ok());
+        let behind = RequestTime {
+            unix_s: now.unix_s - 3_600,
+            ..now
+        };
+        assert_eq!(
+            replica("key", 4).take(&token, SocketKind::Client, behind),
+            Err(TokenError::Expired)
+        );
+    }
+
+    /// A token that was computed independently, from the description of the format.
+    #[test]
+    fn a_replica_s_token_has_its_documented_form() {
+        let now = start();
+        let key = "0123456789abcdef0123456789abcdef";
+        let token = replica(key, 1).mint(SocketKind::Client, ID, Issuer::Anyone, now);
+        let (signed, tag) = token.split_once('.').expect("two parts");
+        let json = BASE64URL_NOPAD.decode(signed.as_bytes()).expect("base64url");
+        assert_eq!(
+            String::from_utf8_lossy(&json),
+            format!(r#"{{"aud":"ws-client","exp":1795253053,"jti":"{ID}","seq":0,"run":"0101010101010101"}}"#)
+        );
+        assert_eq!(tag, "c2c27741a59ecaf141d4e0e2d3be2aba7c305346d44d7ca263c866c6e18e7dfc");
+    }
+
+    #[test]
+    fn rejects_a_replica_s_token_with_any_byte_changed() {
+        let now = start();
+        let token = replica("key", 1).mint(SocketKind::Call, ID, Issuer::Anyone, now);
+        let mut b = replica("key", 2);
+        for at in 0..token.len() {
+            for other in "Aa0-_.=\u{e9}".chars().filter(|c| !token[at..].starts_with(*c)) {
+                let changed = format!("{}{other}{}", &token[..at], &token[at + 1..]);
+                assert_eq!(
+                    b.take(&changed, SocketKind::Call, now),
+                    Err(TokenError::Unrecognized),
+                    "{changed}"
+                );
+            }
+            assert_eq!(
+                b.take(&token[..at], SocketKind::Call, now),
+                Err(TokenError::Unrecognized)
+            );
+        }
+        assert_eq!(
+            replica("another key", 2).take(&token, SocketKind::Call, now),
+            Err(TokenError::Unrecognized)
+        );
+        let mut alone = SocketTokens::new([7; 32], now.now);
+        assert_eq!(alone.take(&token, SocketKind::Call, now), Err(TokenError::Unrecognized));
+        let of_one = alone.mint(SocketKind::Call, ID, Issuer::Anyone, now);
+        assert_eq!(b.take(&of_one, SocketKind::Call, now), Err(TokenError::Unrecognized));
+        assert!(b.take(&token, SocketKind::Call, now).is_ok());
+    }
+
+    /// The token of a call from a webhook at one replica proves the call at another.
+    #[test]
+    fn a_webhook_s_token_names_its_call_at_every_replica() {
+        let now = start();
+        let (mut a, mut b) = (replica("key", 1), replica("key", 2));
+        let call = CallKey::of(TWILIO, "CA01");
+        let token = a.mint_for_call(call, [1; 16], now);
+        assert!(token.len() <= CLUSTER_TOKEN_BYTES_MAX, "{} bytes", token.len());
+        let claims = b.take(&token, SocketKind::Call, now).expect("a good token");
+        assert_eq!((claims.id, claims.issuer), (call.to_string(), Issuer::Webhook));
+        assert_eq!(b.take(&token, SocketKind::Call, now), Err(TokenError::Used));
+        assert_eq!(a.mint_for_call(call, [1; 16], now), token);
+    }
+
+    /// The longest id that `/start` makes fits, and oversized tokens are rejected unread.
+    #[test]
+    fn limits_the_length_of_a_replica_s_token() {
+        let now = start();
+        let (mut a, mut b) = (replica("key", 1), replica("key", 2));
+        let longest = format!("{ID}.{}", "x".repeat(SEALED_ID_BYTES_MAX - 37));
+        let token = a.mint(SocketKind::Client, &longest, Issuer::ApiKey, now);
+        assert!(token.len() > SEALED_BODY_BYTES_MAX);
+        assert_eq!(b.take(&token, SocketKind::Client, now).expect("it fits").id, longest);
+        let more = format!(
+            "{}{}",
+            a.mint(SocketKind::Client, &longest, Issuer::Anyone, now),
+            "x".repeat(400)
+        );
+        assert_eq!(b.take(&more, SocketKind::Client, now), Err(TokenError::Unrecognized));
+        let long = a.mint(
+            SocketKind::Client,
+            &"x".repeat(CLUSTER_TOKEN_BYTES_MAX),
+            Issuer::Anyone,
+            now,
+        );
+        assert_eq!(b.take(&long, SocketKind::Client, now), Err(TokenError::Unrecognized));
     }
 }

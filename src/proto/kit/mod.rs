@@ -1,23 +1,29 @@
-//! Building blocks for bots: turns of the caller, sentences, collected keys, tones, and WAV files.
+//! Building blocks for bots: turns of the caller, sentences, transcripts, calls of functions,
+//! collected keys, tones, WAV files, recordings, and rates.
 //!
 //! Each is a plain value without I/O and without a clock of its own: keys, samples and times go in,
 //! decisions and samples come out. PCM is 16-bit mono.
 
 mod digits;
+mod function_calls;
 #[cfg(feature = "vad")]
 mod neural_vad;
 mod recorder;
 mod sentences;
 mod tones;
+mod transcript;
 mod turns;
 mod wav;
 
+pub use crate::audio::rate_converter::RateConverter;
 pub use crate::audio::vad::Vad;
 pub use digits::{DigitCollector, DigitRules, Digits, DigitsEnd};
+pub use function_calls::{FunctionCalls, FunctionOutput, FunctionOutputs};
 #[cfg(feature = "vad")]
 pub use neural_vad::NeuralVad;
 pub use recorder::Recorder;
 pub use sentences::{SENTENCE_BYTES_MAX, SentenceSplitter, sentence_end};
 pub use tones::{TONE_GAP, TONE_LENGTH, ToneSegment, dtmf_tone, tones};
+pub use transcript::{Speaker, Transcript};
 pub use turns::{EndedTurn, SpeechDetector, TurnBoundary, TurnDetector, TurnRules};
 pub use wav::{Wav, WavError, write_wav};

@@ -4,6 +4,7 @@
 //! not know. Source: RIFF WAVE, as `fmt ` chunks with format tag 1 and 0xFFFE.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::audio::resample::Resampler;
 
@@ -104,6 +105,11 @@ impl Wav {
             rest = body.get(next..).unwrap_or_default();
         }
         Err(WavError::Missing(if format.is_some() { "data" } else { "fmt " }))
+    }
+
+    /// Returns how long the sound is.
+    pub fn length(&self) -> Duration {
+        Duration::from_micros(self.pcm.len() as u64 * 1_000_000 / u64::from(self.rate_hz))
     }
 
     /// Returns the sound at another rate, in Hz and above zero.

@@ -29,6 +29,8 @@ pub const ASSISTANT_PING_INTERVAL: Duration = Duration::from_secs(20);
 pub const ASSISTANT_PONG_WITHIN: Duration = Duration::from_secs(20);
 /// Time for the rest of the last answer to be heard before the call ends: a long answer.
 pub const ASSISTANT_LAST_SPEECH_WITHIN: Duration = Duration::from_secs(70);
+/// Length of the sound that a caller hears when an assistant fails, beside its two notes.
+pub const ASSISTANT_FAILURE_SOUND_MAX: Duration = Duration::from_secs(20);
 /// Time of the closing handshake with a service.
 pub const ASSISTANT_CLOSE_WITHIN: Duration = Duration::from_millis(400);
 /// Functions that `--tools` may declare: more confuse a model, and each costs tokens in every turn.
@@ -39,6 +41,8 @@ pub const TOOLS_FUNCTIONS_BYTES_MAX: usize = 64 * 1024;
 pub const TOOLS_DECLARE_WITHIN: Duration = Duration::from_secs(5);
 /// Time that a function may take, wherever it runs: a caller does not wait longer.
 pub const FUNCTION_WITHIN: Duration = Duration::from_secs(10);
+/// Time until the keys that a model presses were heard: a minute of speech before them, and pauses.
+pub const KEYS_WITHIN: Duration = Duration::from_secs(120);
 /// Bytes of the output of a function: what a model can use in a conversation.
 pub const FUNCTION_OUTPUT_BYTES_MAX: usize = 16 * 1024;
 /// Calls of functions that wait at once in a session.

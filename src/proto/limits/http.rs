@@ -108,6 +108,27 @@ pub const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 pub const STATE_LOCK_WITHIN: Duration = Duration::from_secs(5);
 /// Remaining validity of a certificate from files below which a warning is logged.
 pub const CERTIFICATE_LEFT_MIN: Duration = Duration::from_secs(7 * 86_400);
+/// Pause after the first failed order of `--tls acme` that counts towards limits of the directory;
+/// it doubles. Let's Encrypt allows 5 failed validations per name and hour, and these make 3.
+pub const ACME_REFUSED_PAUSE_FIRST: Duration = Duration::from_secs(15 * 60);
+/// The longest of these pauses.
+pub const ACME_REFUSED_PAUSE_MAX: Duration = Duration::from_secs(8 * 3600);
+/// Pause after the first order that did not reach the directory; it doubles. A board may start
+/// before its network.
+pub const ACME_UNREACHABLE_PAUSE_FIRST: Duration = Duration::from_secs(10);
+/// The longest of these pauses.
+pub const ACME_UNREACHABLE_PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// The longest pause that a directory can ask for: the limits of Let's Encrypt refill within a
+/// week.
+pub const ACME_RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 86_400);
+/// Time for one order, which directories answer in seconds.
+pub const ACME_ORDER_WITHIN: Duration = Duration::from_secs(300);
+/// Longest sleep before the clock is read again, which may have been set meanwhile.
+pub const ACME_LOOK_AGAIN: Duration = Duration::from_secs(600);
+/// Names in one certificate of `--tls acme`: the limit of Let's Encrypt.
+pub const ACME_NAMES_MAX: usize = 100;
+/// Characters of an error of the directory in the log.
+pub const ACME_DETAIL_CHARS_MAX: usize = 400;
 /// Bytes per direction that TLS buffers for a peer that reads slowly: one record.
 pub const TLS_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
@@ -133,6 +154,8 @@ pub const HANG_UP_ID_BYTES_MAX: usize = 512;
 pub const TRANSFER_TARGET_BYTES_MAX: usize = 512;
 /// Keys that a bot sends to the caller at once: an account number and its PIN.
 pub const KEYS_SENT_MAX: usize = 32;
+/// Keys that wait for the telephones in a room.
+pub const KEYS_WAITING_MAX: usize = 4 * KEYS_SENT_MAX;
 /// Characters of the reason of a provider that are logged.
 pub const REST_REASON_CHARS_MAX: usize = 120;
 /// Characters of one word of that reason: longer words are ids, keys and paths.

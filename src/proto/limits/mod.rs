@@ -15,6 +15,7 @@ mod runner;
 mod services;
 mod sockets;
 mod webrtc;
+mod worker;
 
 pub use assistants::*;
 pub use audio::*;
@@ -27,6 +28,7 @@ pub use runner::*;
 pub use services::*;
 pub use sockets::*;
 pub use webrtc::*;
+pub use worker::*;
 
 /// 2026-11-01, in seconds since 1970: a clock before this date was never set.
 pub const RELEASED_S: u64 = 1_793_491_200;

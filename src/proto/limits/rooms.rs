@@ -65,8 +65,12 @@ pub const ROOM_SETTLED: Duration = Duration::from_secs(10);
 /// Time after the end of a connection for the reason of the server to arrive: without it, a bot
 /// that was replaced would rejoin and replace its successor.
 pub const ROOM_REASON_WITHIN: Duration = Duration::from_secs(1);
-/// Time from the URL of a room to an open WebSocket, including name resolution and TLS.
-pub const ROOM_DIAL_WITHIN: Duration = Duration::from_secs(10);
+/// Time from the URL of a room to an open WebSocket, including name resolution and TLS: a server
+/// waits for the node of the room for up to 3, 6 and 9 s before it answers.
+pub const ROOM_DIAL_WITHIN: Duration = Duration::from_secs(20);
+/// Time for a caller to subscribe to the bot's track, which takes some round trips. Then the bot
+/// speaks nevertheless.
+pub const ROOM_SUBSCRIBED_WITHIN: Duration = Duration::from_secs(2);
 /// Time that the bot stays in a room without callers, for example while a page reloads.
 pub const ROOM_LEAVE_AFTER: Duration = Duration::from_secs(10);
 /// Time for the callers of a lost connection to return after the bot has rejoined: stock clients
@@ -77,15 +81,89 @@ pub const ROOM_EARLY_MAX: usize = 64;
 /// Time that a room waits for its first caller: as long as a started session waits for a
 /// connection.
 pub const ROOM_FIRST_CALLER_WITHIN: Duration = REGISTERED_UNUSED;
+/// Validity of the token of one request to a LiveKit server about a room.
+pub const ROOM_REQUEST_TOKEN_LIFE: Duration = Duration::from_secs(120);
 /// Time to leave a room.
 pub const ROOM_CLOSE_WITHIN: Duration = Duration::from_millis(400);
 /// Bytes of a text to a room: servers read 64 KiB at once from a data channel, including the
 /// envelope.
 pub const ROOM_TEXT_BYTES_MAX: usize = 60 * 1024;
+/// Bytes of a text that arrives as a stream, such as typed text.
+pub const ROOM_STREAM_BYTES_MAX: usize = 64 * 1024;
+/// Text streams that participants may have open at once.
+pub const ROOM_STREAMS_MAX: usize = 16;
+/// Time from the first to the last packet of a text stream.
+pub const ROOM_STREAM_WITHIN: Duration = Duration::from_secs(30);
+/// Bytes of text in one packet of a stream, as published clients send it.
+pub const ROOM_STREAM_CHUNK_BYTES_MAX: usize = 15_000;
+/// Silence of the bot, and time without text of it, after which its transcript is complete.
+pub const ROOM_TRANSCRIPT_PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of the bot's transcript that wait for the end of its turn, if the bot sends no progress.
+pub const ROOM_TRANSCRIPT_BYTES_MAX: usize = 16 * 1024;
+/// Calls of the bot's methods that wait for its answer.
+pub const ROOM_CALLS_MAX: usize = 16;
+/// Bytes of the payload of a call and of its answer, as published clients allow them.
+pub const ROOM_CALL_BYTES_MAX: usize = 15 * 1024;
+/// Time that a caller may give the bot to answer a call.
+pub const ROOM_CALL_WITHIN_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
+/// Changes of the bot's attributes whose outcome is awaited.
+pub const ROOM_UPDATES_MAX: usize = 16;
+/// Time between two changes of the bot's state that are shown to a room: each is sent to everybody.
+pub const ROOM_STATE_INTERVAL: Duration = Duration::from_millis(200);
+/// Time that a model may think. After it, the bot is shown as listening again.
+pub const ROOM_THINKING_WITHIN: Duration = Duration::from_secs(60);
+/// Time from the end of a model's answer to the bot's speech. After it, the answer has no speech.
+pub const ROOM_SPEECH_WITHIN: Duration = Duration::from_secs(5);
+/// Time to transfer a telephone call in a room: the server waits for the other end for 30 s.
+pub const ROOM_TRANSFER_WITHIN: Duration = Duration::from_secs(40);
 /// Bytes queued for a LiveKit server: several offers, which are long in a full room.
 pub const ROOM_SEND_BYTES_MAX: usize = 512 * 1024;
 /// Bytes of the text of a rejection that are read; servers send one line.
 pub const ROOM_REFUSAL_BYTES_MAX: usize = 256;
+
+// ---- rooms: resumes and paths
+
+/// Pauses before the attempts to resume a connection to a room; the last one repeats. The media may
+/// be alive, and the server waits 20 s for a participant whose media is not.
+pub const ROOM_RESUME_PAUSES: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(5),
+];
+/// Interval of checks of the media while there is no signalling.
+pub const ROOM_PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// Silence of the media without signalling after which speech waits: three checks are unanswered.
+pub const ROOM_PROBE_WITHIN: Duration = Duration::from_millis(1_500);
+/// Time for the media after an ICE restart. A server that has announced TCP alone accepts UDP again
+/// 5 to 12 s after an attempt.
+pub const ROOM_RESTART_WITHIN: Duration = Duration::from_secs(10);
+/// Requests to a LiveKit server that are held while there is no signalling.
+pub const ROOM_HELD_REQUESTS_MAX: usize = 32;
+/// TCP candidates of a LiveKit server to which a connection is opened; a node has one per address.
+pub const ROOM_TCP_CANDIDATES_MAX: usize = 4;
+/// Time that UDP has before a TCP connection to the server is opened: two checks.
+pub const ROOM_TCP_AFTER: Duration = Duration::from_secs(1);
+/// The same if the server has offered TCP and no UDP; a UDP candidate would follow at once.
+pub const ROOM_TCP_ALONE_AFTER: Duration = Duration::from_millis(100);
+/// Time for a TCP connection to a candidate of the server.
+pub const ROOM_TCP_CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Time that UDP and TCP have before the first TURN server is asked for a relay.
+pub const ROOM_RELAY_AFTER: Duration = Duration::from_secs(2);
+/// Time that a TURN server has before the next one is asked too.
+pub const ROOM_RELAY_INTERVAL: Duration = Duration::from_secs(1);
+/// TURN servers of a room that are asked: over UDP, TCP and TLS.
+pub const ROOM_RELAYS_MAX: usize = 3;
+/// TCP connections and relays of one peer connection, including those before an ICE restart.
+pub const ROOM_PATHS_MAX: usize = ROOM_TCP_CANDIDATES_MAX + ROOM_RELAYS_MAX + 1;
+/// Time after which the paths that carry no media are closed: ICE may still change to a better one.
+pub const ROOM_PATHS_SETTLED: Duration = Duration::from_secs(5);
+/// Failed paths that an error names.
+pub const ROOM_PATH_FAILURES_MAX: usize = 6;
+/// Packets queued for a path of a room: half a second of audio, and data.
+pub const ROOM_PATH_PACKETS_MAX: usize = 64;
 
 // ---- rooms: peer connections and voices
 
@@ -104,7 +182,7 @@ pub const ROOM_SDP_BYTES_MAX: usize = 2 * 1024 * ROOM_SDP_SECTIONS_MAX;
 pub const ROOM_SECTION_SOURCES_MAX: usize = 4;
 /// SSRCs of one connection to a room over its life, since str0m keeps all: a day in a busy room.
 pub const ROOM_SOURCES_MAX: usize = 4_096;
-/// Silence of the media of a room after which its connection has failed: both ends check each other
+/// Silence of the media of a room after which the connection is resumed: both ends check each other
 /// at least every 3 s.
 pub const ROOM_MEDIA_LOST_AFTER: Duration = Duration::from_secs(10);
 /// Audio of one track that waits to be mixed with others; beyond it, the oldest is dropped.

@@ -47,6 +47,32 @@ pub const RECORDED_TOKENS_MAX: usize = 8 * 1024 * 1024;
 /// in 1 MB. Only signed webhooks are remembered, so that others cannot fill it.
 pub const REMEMBERED_CALLS_MAX: usize = 8 * 1024;
 
+// ---- replicas
+
+/// Bytes of a `body` of `/start` that travels inside the session id: the id is in the path of a
+/// request, whose head has 32 KiB.
+pub const SEALED_BODY_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of such an id: a UUID, a dot, and the body with 25 bytes more in base64.
+pub const SEALED_ID_BYTES_MAX: usize = 37 + (SEALED_BODY_BYTES_MAX + 25).div_ceil(3) * 4;
+/// Bytes of a token of replicas, without the body in it: such tokens also name the process that
+/// issued them.
+pub const CLUSTER_TOKEN_BYTES_MAX: usize = 320;
+/// Difference between the clocks of two replicas. An id that expires later than its lifetime and
+/// this difference from now is refused.
+pub const CLUSTER_CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// Time after the expiry of an id in which a client whose replica is gone may restart elsewhere:
+/// longer than nearly all calls. Without it, only calls of five minutes would survive a dead
+/// replica.
+pub const CLUSTER_RESTART_WITHIN: Duration = Duration::from_secs(3_600);
+/// Ids and tokens of replicas whose use is recorded until they expire, in 8 MB: 200 connections a
+/// second for the lifetime of an id. Past it, those that expire first are refused early.
+pub const SPENT_IDS_MAX: usize = 64 * 1024;
+/// Bytes of the name of a replica, which is part of the ids of its connections.
+pub const REPLICA_NAME_BYTES_MAX: usize = 32;
+/// Bytes of the key of a cluster: a shorter one is no key of 128 bits in hexadecimal digits, a
+/// longer one is a file that was named by mistake.
+pub const CLUSTER_KEY_BYTES: RangeInclusive<usize> = 32..=512;
+
 // ---- command line
 
 /// Highest limit of live sessions that an option accepts; a board has no memory for the queues of
@@ -67,6 +93,8 @@ pub const ICE_ADDRESSES_MAX: usize = 8;
 pub const API_KEY_BYTES: RangeInclusive<usize> = 16..=512;
 /// Bytes of a key or certificate file: a chain with many names has 16 KiB.
 pub const KEY_FILE_BYTES_MAX: u64 = 256 * 1024;
+/// Bytes of any file that an option names: 20 s of stereo sound in 16 bits at 24 kHz.
+pub const OPTION_FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Bytes of a `.env` file: hundreds of variables and a few keys in PEM form.
 pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
 

@@ -9,13 +9,21 @@ use std::fmt;
 
 use serde_json::json;
 
-use super::missing_variables;
+use super::room_service::RoomService;
 use super::token::{self, TokenParams};
-use crate::config::{Mediaroom, Secret};
+use super::{agent_name, missing_variables};
+use crate::config::{Mediaroom, Secret, StartNames};
 
 /// The required variables that are not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingVariables(Vec<&'static str>);
+
+impl MissingVariables {
+    /// Wraps the names of the variables.
+    pub fn new(names: Vec<&'static str>) -> Self {
+        MissingVariables(names)
+    }
+}
 
 impl fmt::Display for MissingVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,6 +45,7 @@ pub struct LiveKitCredentials<'c> {
     key: &'c str,
     secret: &'c Secret,
     room_name: Option<&'c str>,
+    agent_name: &'c str,
 }
 
 impl<'c> LiveKitCredentials<'c> {
@@ -51,9 +60,15 @@ impl<'c> LiveKitCredentials<'c> {
                 key,
                 secret,
                 room_name: config.room_name.as_deref(),
+                agent_name: agent_name(config),
             }),
             _ => Err(MissingVariables(missing_variables(config))),
         }
+    }
+
+    /// Returns the API of the server, for a room.
+    pub fn service(&self, room_name: &str) -> RoomService {
+        RoomService::new(self.url, self.key, self.secret, room_name)
     }
 
     /// Creates the details of a session. `random` names the room if the configuration does not.
@@ -61,7 +76,7 @@ impl<'c> LiveKitCredentials<'c> {
         let room_name = self
             .room_name
             .map_or_else(|| token::room_name(random), ToOwned::to_owned);
-        let token = |identity: String, agent| {
+        let token = |identity: String, agent: Option<&str>| {
             let params = TokenParams {
                 key: self.key,
                 secret: self.secret,
@@ -73,8 +88,10 @@ impl<'c> LiveKitCredentials<'c> {
         };
         ConnectionDetails {
             url: super::socket_base(self.url),
-            bot_token: token(token::agent_identity(session_id), true),
-            user_token: token(token::user_identity(session_id), false),
+            bot_token: token(token::agent_identity(session_id), Some(self.agent_name)),
+            user_token: token(token::user_identity(session_id), None),
+            agent_name: self.agent_name.to_owned(),
+            service: Some(self.service(&room_name)),
             room_name,
         }
     }
@@ -87,20 +104,35 @@ pub struct ConnectionDetails {
     /// The server's URL, `ws` or `wss`.
     pub url: String,
     pub bot_token: Secret,
+    /// The name of the agent that front-ends are shown.
+    pub agent_name: String,
+    /// The API of the server, where a credential allows its use.
+    pub service: Option<RoomService>,
     user_token: Secret,
 }
 
 impl ConnectionDetails {
     /// Returns the JSON reply to the caller, with the caller's token.
-    pub fn reply(&self, session_id: &str) -> Vec<u8> {
-        let reply = json!({
-            "url": self.url,
-            "token": self.user_token.expose(),
-            "roomName": self.room_name,
-            "sessionId": session_id,
-        });
-        reply.to_string().into_bytes()
+    pub fn reply(&self, names: StartNames, session_id: &str) -> Vec<u8> {
+        caller_reply(names, &self.url, &self.user_token, &self.room_name, session_id)
     }
+}
+
+/// Returns the JSON reply to a caller: the server's URL for clients, the caller's token, the room
+/// and the session. Except with [`StartNames::Canonical`], URL and token have their names of
+/// LiveKit's own front-ends too.
+pub fn caller_reply(names: StartNames, url: &str, token: &Secret, room_name: &str, session_id: &str) -> Vec<u8> {
+    let mut reply = json!({
+        "url": url,
+        "token": token.expose(),
+        "roomName": room_name,
+        "sessionId": session_id,
+    });
+    if names != StartNames::Canonical {
+        reply["server_url"] = url.into();
+        reply["participant_token"] = token.expose().into();
+    }
+    reply.to_string().into_bytes()
 }
 
 #[cfg(test)]
@@ -114,7 +146,7 @@ mod tests {
             url: Some("https://media.example.net".into()),
             key: Some("devkey".into()),
             secret: Some(Secret::new("secret")),
-            room_name: None,
+            ..Mediaroom::default()
         }
     }
 
@@ -169,7 +201,21 @@ mod tests {
             (&bot["sub"], &bot["video"]["agent"]),
             (&json!("Agent-2b1f1a52"), &json!(true))
         );
-        let reply: Value = serde_json::from_slice(&made.reply("2b1f1a52")).expect("JSON");
+        assert_eq!(
+            (&bot["kind"], &bot["attributes"]["lk.agent.name"]),
+            (&json!("agent"), &json!("bot"))
+        );
+        let reply = |names| -> Value { serde_json::from_slice(&made.reply(names, "2b1f1a52")).expect("JSON") };
+        let canonical = reply(StartNames::Canonical);
+        assert_eq!(
+            (&canonical["server_url"], &canonical["participant_token"]),
+            (&Value::Null, &Value::Null)
+        );
+        let reply = reply(StartNames::Both);
+        assert_eq!(
+            (&reply["server_url"], &reply["participant_token"]),
+            (&reply["url"], &reply["token"])
+        );
         let user = claims(reply["token"].as_str().expect("a token"));
         assert_eq!(
             (&user["sub"], &user["video"]["agent"]),
@@ -187,7 +233,7 @@ mod tests {
             )
         );
         assert!(
-            !String::from_utf8(made.reply("s"))
+            !String::from_utf8(made.reply(StartNames::Both, "s"))
                 .expect("text")
                 .contains(made.bot_token.expose())
         );

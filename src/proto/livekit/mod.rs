@@ -3,23 +3,46 @@
 //! [`connection_details`] holds what a session starts with, [`token`] signs access tokens,
 //! [`signal`] runs the signalling protocol with the messages of [`wire`] and keeps the [`roster`],
 //! [`receiver`] decodes and mixes the participants' audio, and [`session`] runs a bot in a room.
+//! [`packet_queue`], [`text_stream`], [`transcripts`], [`remote_calls`], [`bot_message`] and
+//! [`agent_state`] handle messages, and [`room_service`] has the requests to the server's API.
+//! [`worker`] registers the runner at a server that assigns rooms to it.
 //! This file answers two questions about the configuration: which variables are missing, and what
 //! the server's URL is. Source: `docs/spec/livekit.md` 2.
 
+#[cfg(feature = "mediaroom")]
+pub mod agent_state;
+#[cfg(feature = "mediaroom")]
+pub mod bot_message;
 pub mod connection_details;
 #[cfg(feature = "mediaroom")]
+pub mod packet_queue;
+#[cfg(feature = "mediaroom")]
 pub mod receiver;
+#[cfg(feature = "mediaroom")]
+pub mod remote_calls;
+pub mod room_service;
 #[cfg(feature = "mediaroom")]
 pub mod roster;
 #[cfg(feature = "mediaroom")]
 pub mod session;
 #[cfg(feature = "mediaroom")]
 pub mod signal;
+#[cfg(feature = "mediaroom")]
+pub mod text_stream;
 pub mod token;
 #[cfg(feature = "mediaroom")]
+pub mod transcripts;
+#[cfg(feature = "mediaroom")]
 pub mod wire;
+#[cfg(feature = "mediaroom")]
+pub mod worker;
 
-use crate::config::Mediaroom;
+use crate::config::{Mediaroom, MediaroomWorker};
+
+/// The attribute with the name of an agent.
+const NAME_ATTRIBUTE: &str = "lk.agent.name";
+/// The attribute with the state of an agent.
+const STATE_ATTRIBUTE: &str = "lk.agent.state";
 
 /// Returns the names of the required variables that are not set.
 pub fn missing_variables(config: &Mediaroom) -> Vec<&'static str> {
@@ -35,13 +58,20 @@ pub fn missing_variables(config: &Mediaroom) -> Vec<&'static str> {
         .collect()
 }
 
+/// Returns the name by which others know the bots of this runner. It is empty for a runner that is
+/// registered without a name.
+pub fn agent_name(config: &Mediaroom) -> &str {
+    let worker = config.worker.as_ref();
+    worker.map_or(MediaroomWorker::AGENT_NAME, |worker| &worker.agent_name)
+}
+
 /// Returns the server's URL as `http` or `https`, without a trailing slash.
 pub fn http_base(url: &str) -> String {
     with_scheme(url.trim_end_matches('/'), "ws", "http")
 }
 
 /// Returns the server's URL as `ws` or `wss`, for clients.
-fn socket_base(url: &str) -> String {
+pub fn socket_base(url: &str) -> String {
     with_scheme(url, "http", "ws")
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use log::debug;
 
-use super::wire::{ParticipantInfo, SpeakerInfo, TrackType};
+use super::wire::{ParticipantInfo, SpeakerInfo, TrackInfo, TrackType};
 use crate::limits::{
     ROOM_ATTRIBUTES_BYTES_MAX, ROOM_DEPARTED_MAX, ROOM_NAME_BYTES_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX,
 };
@@ -28,6 +28,12 @@ const EGRESS: i32 = 2;
 const SIP: i32 = 3;
 /// `ParticipantInfo.kind` of a bot.
 const AGENT: i32 = 4;
+/// `ParticipantInfo.kind` of a call of a telephone or messaging network that has a connector.
+const CONNECTOR: i32 = 7;
+/// `TrackInfo.encryption` of a track that everybody can hear.
+const NOT_ENCRYPTED: i32 = 0;
+/// The begin of the names of attributes with SIP headers, of which there may be many.
+const HEADER_ATTRIBUTES: &str = "sip.h.";
 
 /// A change in the room.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +57,8 @@ pub(super) struct RosterUpdate {
     pub changes: Vec<RosterChange>,
     /// Sids of the tracks to subscribe to.
     pub new_tracks: Vec<String>,
+    /// Whether a track is encrypted end to end. It is not subscribed to: its audio is noise.
+    pub has_encrypted: bool,
 }
 
 /// A participant from its join to its departure.
@@ -60,6 +68,7 @@ struct RosterEntry {
     active: bool,
     version: u32,
     speaking: bool,
+    joined_ms: i64,
     /// The tracks that are subscribed to.
     tracks: HashSet<Arc<str>>,
 }
@@ -68,6 +77,8 @@ struct RosterEntry {
 pub(super) struct Roster {
     own_sid: String,
     own_identity: String,
+    /// When the local participant joined, in milliseconds of Unix time.
+    own_joined_ms: i64,
     /// By sid.
     entries: HashMap<Arc<str>, RosterEntry>,
     /// The sid of the current join, by identity.
@@ -76,19 +87,59 @@ pub(super) struct Roster {
     track_owners: HashMap<Arc<str>, Arc<str>>,
     /// Sids of the participants that left last.
     departed: VecDeque<Arc<str>>,
+    /// Whether a resume has happened, and the server has not listed all participants since.
+    is_stale: bool,
 }
 
 impl Roster {
     /// Creates an empty roster. The local participant is never listed.
-    pub fn new(own_sid: String, own_identity: String) -> Self {
+    pub fn new(own: ParticipantInfo) -> Self {
         Roster {
-            own_sid,
-            own_identity,
+            own_joined_ms: joined_ms(&own),
+            own_sid: own.sid,
+            own_identity: own.identity,
             entries: HashMap::new(),
             sid_by_identity: HashMap::new(),
             track_owners: HashMap::new(),
             departed: VecDeque::new(),
+            is_stale: false,
         }
+    }
+
+    /// Handles a resume. Speakers are unknown until the server names them again.
+    pub fn handle_resumed(&mut self, update: &mut RosterUpdate) {
+        self.is_stale = true;
+        for entry in self.entries.values_mut() {
+            if std::mem::replace(&mut entry.speaking, false) {
+                update.changes.push(RosterChange::Speaking {
+                    identity: entry.participant.identity.clone(),
+                    speaking: false,
+                });
+            }
+        }
+    }
+
+    /// Removes the participants that left while there was no connection. After a resume the server
+    /// lists everybody once, the local participant included.
+    pub fn finish_refresh(&mut self, listed: &[ParticipantInfo], update: &mut RosterUpdate) {
+        if !self.is_stale || !listed.iter().any(|info| info.sid == self.own_sid) {
+            return;
+        }
+        self.is_stale = false;
+        let here: HashSet<&str> = listed.iter().map(|info| info.sid.as_str()).collect();
+        let mut gone: Vec<Arc<str>> = self.entries.keys().cloned().collect();
+        gone.retain(|sid| !here.contains(&**sid));
+        gone.sort_unstable();
+        for sid in gone {
+            self.leave(&sid, update);
+        }
+    }
+
+    /// Returns the sids of the tracks that are subscribed to, sorted.
+    pub fn subscribed_tracks(&self) -> Vec<String> {
+        let mut sids: Vec<String> = self.track_owners.keys().map(ToString::to_string).collect();
+        sids.sort_unstable();
+        sids
     }
 
     /// Handles the state of one participant.
@@ -155,8 +206,42 @@ impl Roster {
 
     /// Returns the number of active participants that are not agents.
     pub fn callers(&self) -> usize {
+        self.active_callers().count()
+    }
+
+    /// Returns the number of those whose call, if it is one of a telephone, is answered.
+    pub fn answered_callers(&self) -> usize {
+        self.active_callers()
+            .filter(|entry| !entry.participant.is_ringing())
+            .count()
+    }
+
+    fn active_callers(&self) -> impl Iterator<Item = &RosterEntry> {
         let is_caller = |entry: &&RosterEntry| entry.active && !entry.participant.is_agent;
-        self.entries.values().filter(is_caller).count()
+        self.entries.values().filter(is_caller)
+    }
+
+    /// Returns the sid of the first track of a participant that is subscribed to.
+    pub fn track_of(&self, identity: &str) -> Option<&Arc<str>> {
+        let sid = self.sid_by_identity.get(identity)?;
+        self.entries.get(sid)?.tracks.iter().min()
+    }
+
+    /// Returns the sid of the local participant.
+    pub fn own_sid(&self) -> &str {
+        &self.own_sid
+    }
+
+    /// Tells whether an agent with this attribute joined before the local participant. Of two that
+    /// joined in the same millisecond, the one with the lower identity counts as the earlier.
+    pub fn has_earlier_agent(&self, key: &str, value: &str) -> bool {
+        let own = (self.own_joined_ms, &*self.own_identity);
+        self.entries.values().any(|entry| {
+            let who = &entry.participant;
+            who.is_agent
+                && who.attributes.get(key).is_some_and(|held| held == value)
+                && (entry.joined_ms, &*who.identity) < own
+        })
     }
 
     /// Returns the number of entries, identities, tracks and departed sids.
@@ -186,6 +271,7 @@ impl Roster {
                 active: info.state == ACTIVE,
                 version: info.version,
                 speaking: false,
+                joined_ms: joined_ms(info),
                 tracks: HashSet::new(),
             },
         );
@@ -204,14 +290,13 @@ impl Roster {
             entry.participant = participant;
             update.changes.push(RosterChange::Changed(entry.participant.clone()));
         }
-        let heard: HashSet<&str> = info
-            .tracks
-            .iter()
-            .filter(|track| {
-                !entry.participant.is_agent && track.kind == TrackType::Audio as i32 && is_valid_id(&track.sid)
-            })
-            .map(|track| track.sid.as_str())
-            .collect();
+        let is_heard = |track: &&TrackInfo| {
+            !entry.participant.is_agent && track.kind == TrackType::Audio as i32 && is_valid_id(&track.sid)
+        };
+        let (heard, encrypted): (Vec<_>, Vec<_>) =
+            (info.tracks.iter().filter(is_heard)).partition(|track| track.encryption == NOT_ENCRYPTED);
+        update.has_encrypted |= !encrypted.is_empty();
+        let heard: HashSet<&str> = heard.into_iter().map(|track| track.sid.as_str()).collect();
         entry.tracks.retain(|sid| {
             let is_kept = heard.contains(&**sid);
             if !is_kept {
@@ -258,6 +343,14 @@ impl Roster {
     }
 }
 
+/// Returns when a participant joined. Older servers send seconds.
+fn joined_ms(info: &ParticipantInfo) -> i64 {
+    match info.joined_at_ms {
+        0 => info.joined_at.saturating_mul(1_000),
+        ms => ms,
+    }
+}
+
 /// Tells whether a sid or an identity has a valid length.
 pub(super) fn is_valid_id(name: &str) -> bool {
     (1..=ROOM_NAME_BYTES_MAX).contains(&name.len())
@@ -274,7 +367,9 @@ pub(super) fn truncated(name: &str) -> &str {
 
 fn participant_of(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
     let mut held = 0;
-    let attributes = info.attributes.iter().take_while(|(name, value)| {
+    let (headers, others): (Vec<_>, Vec<_>) =
+        (info.attributes.iter()).partition(|(name, _)| name.starts_with(HEADER_ATTRIBUTES));
+    let attributes = others.into_iter().chain(headers).take_while(|(name, value)| {
         held += name.len() + value.len();
         held <= ROOM_ATTRIBUTES_BYTES_MAX
     });
@@ -282,7 +377,7 @@ fn participant_of(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
         identity,
         name: truncated(&info.name).to_owned(),
         is_agent: is_agent(info),
-        is_telephone: info.kind == SIP,
+        is_telephone: matches!(info.kind, SIP | CONNECTOR),
         attributes: attributes.map(|(name, value)| (name.clone(), value.clone())).collect(),
     }
 }

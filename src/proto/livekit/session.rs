@@ -5,17 +5,22 @@
 //! In: the result of a dial, messages of the server, datagrams of the two peer connections, the
 //! bot's speech, messages and interruptions, and `now`. Out, by [`RoomSession::poll_output`]: a
 //! WebSocket to open, messages and datagrams to send, PCM for the bot, events, and the next
-//! deadline. A failure of any part replaces the whole connection; the bot, its queued speech and
-//! messages, and the known participants survive it. `join` handles joining and reconnecting,
-//! `connection` is one connection, `participants` tracks the participants, `messages` handles data,
-//! and `leave` ends the session. Timeouts and their reasons are in `limits`. Source:
-//! `docs/spec/livekit.md` 2 to 5.
+//! deadline. After a failure the connection is resumed if the server still holds the participant,
+//! and replaced otherwise; the bot, its queued speech and messages, and the known participants
+//! survive both. `join` handles joining and reconnecting, `resume` resuming, `connection` is one
+//! connection, `server_paths` its ways to the server, `participants` tracks the participants,
+//! `messages` handles data, `leave` ends the session, and `job` is what a job of the server adds.
+//! Timeouts and their reasons are in `limits`. Source: `docs/spec/livekit.md` 2 to 5.
 
 mod connection;
+mod disconnect;
+mod job;
 mod join;
 mod leave;
 mod messages;
 mod participants;
+mod resume;
+mod server_paths;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -29,15 +34,25 @@ use crate::audio::sender::AudioSender;
 use crate::config::{Secret, Transport};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{ROOM_FIRST_CALLER_WITHIN, ROOM_LEAVE_AFTER, ROOM_REGATHER_WITHIN};
+use crate::limits::{ROOM_FIRST_CALLER_WITHIN, ROOM_REGATHER_WITHIN};
+use crate::livekit::agent_state::AgentStateTracker;
+use crate::livekit::packet_queue::PacketQueue;
 use crate::livekit::receiver::RoomAudioReceiver;
+use crate::livekit::remote_calls::RemoteCalls;
+use crate::livekit::room_service::RoomService;
+use crate::livekit::roster::RosterChange;
+use crate::livekit::text_stream::TextStreams;
+use crate::livekit::transcripts::Transcripts;
 use crate::livekit::wire::SignalTarget;
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::webrtc::connection::{ConnectionContext, ReceivedPacket, Transmit};
-use crate::webrtc::outbox::Outbox;
 use connection::{RoomConnection, RoomOutput};
+use job::JobState;
+pub use job::{JobNews, JobRules};
 use messages::EarlyMessages;
 use participants::Participants;
+use resume::{LastResume, Resume};
+pub use server_paths::{PathEvent, PathId, PathRequest};
 
 /// A WebSocket to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +72,17 @@ pub enum RoomCommand {
     Send(Vec<u8>),
     /// Closes the socket, or cancels the dial.
     CloseSocket,
-    /// Routes datagrams with this user name fragment to this connection.
-    Listen(SignalTarget, String),
+    /// Routes datagrams with this user name fragment to this connection, and those from the address
+    /// in use.
+    Listen(SignalTarget, String, Option<SocketAddr>),
+    /// [`RoomSession::handle_path`] follows with what became of it.
+    OpenPath(SignalTarget, PathId, PathRequest),
+    ClosePath(PathId),
+    /// Closes all paths.
+    ClosePaths,
     Transmit(SignalTarget, Transmit),
+    /// Reports to the worker that has the job.
+    Job(JobNews),
 }
 
 /// The phase of a session.
@@ -111,15 +134,24 @@ pub struct RoomSetup {
     pub common: Arc<ConnectionContext>,
     /// The server's URL: `ws`, `wss`, `http` or `https`.
     pub url: String,
+    /// Further URLs, which are tried when one does not answer.
+    pub other_urls: Vec<String>,
     pub token: Secret,
+    /// The name of the agent that front-ends are shown.
+    pub agent_name: String,
+    /// The API of the server, where a credential allows to hang telephones up.
+    pub service: Option<RoomService>,
     /// `now` as Unix time.
     pub unix: Duration,
+    /// The rules of the job; `None` without one.
+    pub job: Option<JobRules>,
 }
 
 /// A session in a LiveKit room.
 pub struct RoomSession {
     common: Arc<ConnectionContext>,
     url: String,
+    other_urls: VecDeque<String>,
     /// The newest token.
     token: Secret,
     /// The same moment by the monotonic and by the Unix clock.
@@ -128,6 +160,9 @@ pub struct RoomSession {
     signal: SignalState,
     /// The last reconnect, which continues if the new connection is lost soon.
     last_reconnect: Option<Reconnect>,
+    /// The attempts to resume the open connection, whose socket is lost.
+    resume: Option<Resume>,
+    last_resume: Option<LastResume>,
     /// The number of unusable descriptions since the room was joined.
     bad_descriptions: u32,
     joined: bool,
@@ -139,7 +174,20 @@ pub struct RoomSession {
     no_caller_since: Option<Instant>,
     receiver: RoomAudioReceiver,
     audio_sender: AudioSender,
-    outbox: Outbox,
+    outbox: PacketQueue,
+    /// Messages of the bot that are not handled yet.
+    bot_messages: VecDeque<String>,
+    agent_name: String,
+    agent_state: AgentStateTracker,
+    transcripts: Transcripts,
+    remote_calls: RemoteCalls,
+    text_streams: TextStreams,
+    service: Option<RoomService>,
+    /// Whether the bot has given the call away.
+    is_transferred: bool,
+    /// The telephone to hang up when the session has ended.
+    hang_up: Option<Arc<str>>,
+    encryption_reported: bool,
     /// Messages of callers from before the bot was told that it has joined.
     early_messages: EarlyMessages,
     /// The number of the bot's messages that were too long for the server.
@@ -148,6 +196,7 @@ pub struct RoomSession {
     commands: VecDeque<RoomCommand>,
     /// Whether the bot had no more speech when last asked.
     speech_ended: bool,
+    job: Option<JobState>,
 }
 
 impl RoomSession {
@@ -156,11 +205,14 @@ impl RoomSession {
         RoomSession {
             common: setup.common,
             url: setup.url,
+            other_urls: setup.other_urls.into(),
             token: setup.token,
             clock: (now, setup.unix),
             phase: RoomPhase::Waiting,
             signal: SignalState::Disconnected,
             last_reconnect: None,
+            resume: None,
+            last_resume: None,
             bad_descriptions: 0,
             joined: false,
             lost: false,
@@ -169,18 +221,31 @@ impl RoomSession {
             no_caller_since: None,
             receiver: RoomAudioReceiver::new(),
             audio_sender,
-            outbox: Outbox::new(false),
+            outbox: PacketQueue::default(),
+            bot_messages: VecDeque::new(),
+            agent_name: setup.agent_name,
+            agent_state: AgentStateTracker::default(),
+            transcripts: Transcripts::default(),
+            remote_calls: RemoteCalls::default(),
+            text_streams: TextStreams::default(),
+            service: setup.service,
+            is_transferred: false,
+            hang_up: None,
+            encryption_reported: false,
             early_messages: EarlyMessages::default(),
             oversized_messages: 0,
             events: VecDeque::new(),
             commands: VecDeque::new(),
             speech_ended: true,
+            job: setup.job.map(JobState::new),
         }
     }
 
     /// Handles one binary message of the server.
     pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
-        if let SignalState::Open(connection) = &mut self.signal {
+        if self.has_socket()
+            && let SignalState::Open(connection) = &mut self.signal
+        {
             connection.handle_binary(bytes, now);
         }
     }
@@ -189,6 +254,13 @@ impl RoomSession {
     pub fn handle_packet(&mut self, target: SignalTarget, packet: &ReceivedPacket<'_>, now: Instant) {
         if let SignalState::Open(connection) = &mut self.signal {
             connection.handle_packet(target, packet, now);
+        }
+    }
+
+    /// Handles what became of a path.
+    pub fn handle_path(&mut self, id: PathId, event: PathEvent, now: Instant) {
+        if let SignalState::Open(connection) = &mut self.signal {
+            connection.handle_path(id, event, now);
         }
     }
 
@@ -208,12 +280,13 @@ impl RoomSession {
     fn empty_deadline(&self) -> Option<Instant> {
         let alone = self.no_caller_since?;
         if !self.had_caller {
-            return Some(alone + ROOM_FIRST_CALLER_WITHIN);
+            return Some(alone + self.first_caller_within());
         }
         let regathered = self
             .rejoin_deadline()
             .filter(|_| self.participants.is_missing_callers());
-        regathered.into_iter().chain([alone + ROOM_LEAVE_AFTER]).max()
+        let until = alone + self.stays_without_callers();
+        regathered.into_iter().chain([until]).max()
     }
 
     /// Returns until when participants from before the connection loss may return.
@@ -256,7 +329,8 @@ impl RoomSession {
     }
 
     fn sends_audio(&self) -> bool {
-        matches!(self.phase, RoomPhase::Live { .. } | RoomPhase::Finishing { .. })
+        let is_up = matches!(&self.signal, SignalState::Open(connection) if connection.is_up());
+        is_up && matches!(self.phase, RoomPhase::Live { .. } | RoomPhase::Finishing { .. })
     }
 
     /// Handles the next output of the connection.
@@ -268,34 +342,60 @@ impl RoomSession {
             RoomOutput::Timeout(at) => return RoomPoll::Idle(at),
             RoomOutput::Transmit(target, transmit) => return RoomPoll::Transmit(target, transmit),
             RoomOutput::Send(bytes) => self.commands.push_back(RoomCommand::Send(bytes)),
-            RoomOutput::Listen(target, ufrag) => self.commands.push_back(RoomCommand::Listen(target, ufrag)),
+            RoomOutput::Listen(target, ufrag, used) => {
+                self.commands.push_back(RoomCommand::Listen(target, ufrag, used));
+            }
+            RoomOutput::OpenPath(target, id, request) => {
+                self.commands.push_back(RoomCommand::OpenPath(target, id, request));
+            }
+            RoomOutput::ClosePath(id) => self.commands.push_back(RoomCommand::ClosePath(id)),
             RoomOutput::Audio { track, packet } => {
                 if let Some(identity) = connection.track_owner(&track).filter(|_| self.joined) {
                     self.receiver.handle_packet(&track, identity, &packet, now);
                 }
             }
             RoomOutput::TrackGone(track) => self.receiver.handle_track_ended(&track),
-            RoomOutput::ChannelOpen => self.outbox.handle_open(now),
-            RoomOutput::Data(bytes) => self.handle_data(&bytes),
+            RoomOutput::ChannelOpen => self.outbox.handle_open(),
+            RoomOutput::Data(bytes) => self.handle_data(&bytes, now),
             RoomOutput::Up => self.handle_media_up(now),
+            RoomOutput::MediaLost => self.handle_media_lost(now),
+            RoomOutput::MediaBack => self.handle_media_back(now),
+            RoomOutput::Restored => self.handle_restored(now),
             RoomOutput::Change(change) => {
+                if let RosterChange::Left(who) = &change {
+                    self.handle_participant_left(&who.identity);
+                }
                 self.participants.handle_change(change, &mut self.events);
                 self.update_callers(now);
+                self.check_second_bot(now);
             }
+            RoomOutput::Muted(muted) => {
+                log::info!(
+                    "an administrator of the room has {} the bot",
+                    if muted { "muted" } else { "unmuted" }
+                );
+                self.events.push_back(SessionEvent::Muted(muted));
+            }
+            RoomOutput::Encrypted => self.report_encryption(),
+            RoomOutput::Subscribed => self.update_callers(now),
             RoomOutput::Token(token) => self.token = token,
-            RoomOutput::Ended(cause) => self.handle_connection_end(&cause, now),
+            RoomOutput::Ended(cause) => {
+                if !self.try_resume(&cause, now) {
+                    self.handle_connection_end(&cause, now);
+                }
+            }
         }
         RoomPoll::More
     }
 
-    /// Updates whether a caller is present, and reports a change to the bot.
+    /// Updates whether a caller is present and hears the bot, and reports a change to the bot.
     fn update_callers(&mut self, now: Instant) {
         if self.is_ending() {
             return;
         }
-        let (callers, is_up) = match &self.signal {
-            SignalState::Open(connection) => (connection.callers(), connection.is_up()),
-            _ => (0, false),
+        let (callers, is_up, here) = match &mut self.signal {
+            SignalState::Open(connection) => (connection.callers(), connection.is_up(), connection.is_heard(now)),
+            _ => (0, false, false),
         };
         self.had_caller |= callers > 0;
         if callers > 0 {
@@ -303,7 +403,6 @@ impl RoomSession {
         } else if is_up {
             self.no_caller_since.get_or_insert(now);
         }
-        let here = callers > 0 && is_up;
         if here && !std::mem::replace(&mut self.joined, true) {
             let after = now.saturating_duration_since(self.clock.0).as_secs_f64();
             log::info!("connected after {after:.1} s");
@@ -321,8 +420,12 @@ impl RoomSession {
     /// Does what can follow once the connection has no more output. Tells whether more output
     /// follows.
     fn advance(&mut self, now: Instant) -> bool {
-        if self.send_messages(now) {
+        if self.show_state(now) || self.send_messages() {
             return true;
+        }
+        if self.leave_deadline().is_some() {
+            // The leave is yet to be sent.
+            return false;
         }
         let (SignalState::Open(connection), RoomPhase::Closing { .. }) = (&mut self.signal, self.phase) else {
             return false;
@@ -359,6 +462,10 @@ impl RoomSession {
             SignalState::Backoff(until) => Some(until),
             _ => None,
         };
+        let subscribed = match &self.signal {
+            SignalState::Open(connection) => connection.subscribe_deadline(),
+            _ => None,
+        };
         let audio_sender = self.sends_audio().then(|| self.audio_sender.poll_timeout()).flatten();
         // Nothing is due before the bot or the transport acts.
         Deadline::new(now + ROOM_FIRST_CALLER_WITHIN, "nothing")
@@ -366,7 +473,11 @@ impl RoomSession {
             .earlier_of(phase, "phase timeout")
             .earlier_of(alone, "no caller")
             .earlier_of(pause, "next try")
+            .earlier_of(self.resume_deadline(), "resume")
+            .earlier_of(subscribed, "subscription")
+            .earlier_of(self.leave_deadline(), "report of the job")
             .earlier_of(audio_sender, "pacer")
+            .earlier_of(self.messages_timeout(now), "messages")
             .earlier_of(self.receiver.poll_timeout(), "jitter buffer")
     }
 
@@ -415,11 +526,23 @@ impl Session for RoomSession {
     }
 
     fn handle_message(&mut self, text: String) {
-        self.push_message(text);
+        self.bot_messages.push_back(text);
+    }
+
+    fn handle_keys(&mut self, keys: &str) {
+        keys.chars().for_each(|key| self.send_key(key));
+    }
+
+    fn handle_transferred(&mut self) {
+        self.is_transferred = true;
     }
 
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
         self.finish(reason, now);
+    }
+
+    fn handle_bot_failure(&mut self, now: Instant) -> bool {
+        self.restarts_bot(now)
     }
 
     fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
@@ -442,14 +565,20 @@ impl Session for RoomSession {
                 }
             }
             RoomPhase::Closing { until } if now >= until => self.phase = RoomPhase::Closed,
-            RoomPhase::Live { .. } => self.check_empty(now),
+            RoomPhase::Live { .. } => {
+                self.update_callers(now);
+                self.check_empty(now);
+            }
             _ => {}
         }
+        self.check_leave(now);
         if let SignalState::Backoff(until) = self.signal
             && now >= until
         {
             self.dial();
         }
+        self.dial_resume(now);
+        self.expire_messages(now);
         self.receiver.handle_timeout(now);
         self.queue_frames(now);
         let unix_ms = self.unix_ms(now);
@@ -460,6 +589,9 @@ impl Session for RoomSession {
 
     fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, RoomCommand> {
         loop {
+            while let Some(text) = self.bot_messages.pop_front() {
+                self.handle_bot_message(text, now);
+            }
             if let Some(event) = self.events.pop_front() {
                 return SessionOutput::Event(event);
             }
@@ -481,6 +613,7 @@ impl Session for RoomSession {
                 RoomPoll::Idle(at) => at,
             };
             if let Some(event) = self.audio_sender.poll_speech_event() {
+                self.handle_speech_event(event, now);
                 if !self.is_ending() {
                     self.events.push_back(event.into());
                 }

@@ -7,6 +7,8 @@
 //! leave of either side. Rejects invalid bytes and a join without our identity; ignores unknown
 //! messages. Source: `docs/spec/livekit.md` 3.1 and 4.
 
+mod resume;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,17 +20,19 @@ use log::debug;
 use prost::Message as _;
 use serde::Deserialize;
 
+use self::resume::ResumableState;
 use super::roster::{Roster, RosterChange, RosterUpdate, is_valid_id, truncated};
 use super::wire::{
     self, AddTrackRequest, JoinResponse, LeaveRequest, Ping, Pong, RequestResponse, ServerMessage, SessionDescription,
     SignalRequest, SignalRequestKind, SignalTarget, TrackPublishedResponse, TrackSource, TrackType, TrickleRequest,
-    UpdateSubscription,
+    UpdateParticipantMetadata, UpdateSubscription,
 };
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ROOM_CANDIDATES_HELD_MAX, ROOM_PING_INTERVAL, ROOM_PING_INTERVAL_RANGE, ROOM_PING_TIMEOUT,
-    ROOM_PING_TIMEOUT_RANGE, ROOM_REASON_CHARS_MAX, ROOM_TOKEN_BYTES_MAX,
+    ROOM_PING_TIMEOUT_RANGE, ROOM_REASON_CHARS_MAX, ROOM_TOKEN_BYTES_MAX, ROOM_UPDATES_MAX,
 };
 use crate::secret::Secret;
+use crate::webrtc::gather::server::GatherServer;
 
 /// `LeaveRequest.reason` of a client that leaves by itself.
 const CLIENT_INITIATED: i32 = 1;
@@ -38,6 +42,8 @@ const RECONNECT: i32 = 2;
 /// `RequestResponse.reason` values that are not refusals.
 const OK: i32 = 0;
 const QUEUED: i32 = 4;
+/// `RequestResponse.reason` of a request that the token does not allow.
+const NOT_ALLOWED: i32 = 2;
 
 /// An output of the signalling client.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,10 +66,20 @@ pub enum SignalOutput {
     Candidate { target: SignalTarget, candidate: String },
     /// The server published our track under this sid.
     Published { sid: String },
+    /// A participant has subscribed to our track, and its media flows from now on.
+    Subscribed,
     /// The server refuses our track or has unpublished it, with the reason.
     PublishRefused(String),
+    /// An administrator has muted our track, or lifted that. A muted track is not forwarded.
+    Muted(bool),
+    /// A track is encrypted end to end, and therefore not subscribed to.
+    Encrypted,
     /// A change in the room, which may change [`SignalClient::callers`].
     Change(RosterChange),
+    /// The server has accepted a resume. The state of every participant follows.
+    Resumed(ServerOffers),
+    /// The server has answered a resume with a new join.
+    NotResumed,
     /// The token for the next join.
     Token(Secret),
     /// The server ends the connection. Nothing follows.
@@ -77,7 +93,9 @@ pub enum SignalOutput {
 pub enum LeaveAction {
     /// The session is over.
     Disconnect,
-    /// The client should come back, by resuming or joining again.
+    /// The client should resume.
+    Resume,
+    /// The client should join again.
     Reconnect,
 }
 
@@ -90,6 +108,16 @@ pub struct JoinInfo {
     pub subscriber_primary: bool,
     pub fast_publish: bool,
     pub server_version: String,
+    pub offers: ServerOffers,
+}
+
+/// What the server offers for the media connections, at a join and at each resume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerOffers {
+    /// TURN servers, in the order of the server.
+    pub relays: Vec<GatherServer>,
+    /// Whether the server wants the media to go through one of them.
+    pub force_relay: bool,
 }
 
 /// The bytes are not a valid message of the protocol.
@@ -109,6 +137,10 @@ enum SignalPhase {
     /// The server has not sent its join.
     AwaitingJoin,
     Joined(Box<Roster>),
+    /// There is no socket, and the connection may be resumed.
+    Suspended(Box<Roster>),
+    /// The server has not answered the resume.
+    Resuming(Box<Roster>),
     Closed,
 }
 
@@ -134,6 +166,14 @@ pub struct SignalClient {
     /// The client id of a track that is not published yet.
     pending_cid: Option<String>,
     own_track: Option<String>,
+    /// What a resume repeats.
+    resumable: ResumableState,
+    is_muted: bool,
+    /// The ids of changes of our attributes that are not answered yet, the oldest first.
+    pending_updates: VecDeque<u32>,
+    update_id: u32,
+    /// Whether the token does not allow changes of our attributes.
+    updates_refused: bool,
 }
 
 impl SignalClient {
@@ -154,6 +194,11 @@ impl SignalClient {
             early_candidates: Vec::new(),
             pending_cid: None,
             own_track: None,
+            resumable: ResumableState::default(),
+            is_muted: false,
+            pending_updates: VecDeque::new(),
+            update_id: 0,
+            updates_refused: false,
         }
     }
 
@@ -162,17 +207,23 @@ impl SignalClient {
     /// # Errors
     /// [`SignalError`], whose text never repeats the message. The connection can continue.
     pub fn handle_message(&mut self, bytes: Bytes, now: Instant) -> Result<(), SignalError> {
-        if let SignalPhase::Closed = self.phase {
+        if let SignalPhase::Closed | SignalPhase::Suspended(_) = self.phase {
             return Ok(());
         }
         let message = wire::parse(bytes).map_err(|error| SignalError(error.to_string()))?;
         self.last_received = now;
         match (message.message, &self.phase) {
             (Some(ServerMessage::Join(join)), SignalPhase::AwaitingJoin) => self.handle_join(*join, now)?,
+            (Some(ServerMessage::Join(_)), SignalPhase::Resuming(_)) => {
+                self.outputs.push_back(SignalOutput::NotResumed);
+            }
+            (Some(ServerMessage::Reconnect(answer)), SignalPhase::Resuming(_)) => self.handle_resumed(answer, now),
             (Some(ServerMessage::Join(_)), _) => debug!("a second join is ignored"),
             (Some(ServerMessage::Leave(leave)), _) => self.handle_leave(&leave),
             (Some(ServerMessage::RefreshToken(token)), _) => self.handle_token(token),
-            (Some(_), SignalPhase::AwaitingJoin) => debug!("a message before the join is ignored"),
+            (Some(_), SignalPhase::AwaitingJoin | SignalPhase::Resuming(_)) => {
+                debug!("a message before the join is ignored");
+            }
             (Some(message), _) => self.handle_response(message, now),
             (None, _) => {}
         }
@@ -181,12 +232,12 @@ impl SignalClient {
 
     /// Sends a ping or times out. `unix_ms` is the Unix time in milliseconds, which a ping carries.
     pub fn handle_timeout(&mut self, now: Instant, unix_ms: u64) {
-        if let SignalPhase::Closed = self.phase {
+        if let SignalPhase::Closed | SignalPhase::Suspended(_) = self.phase {
             return;
         }
         if now >= self.last_received + self.ping_timeout {
             self.outputs.push_back(SignalOutput::PingTimeout);
-            self.phase = SignalPhase::Closed;
+            self.suspend();
         } else if matches!(self.phase, SignalPhase::Joined(_)) && now >= self.next_ping {
             let timestamp = i64::try_from(unix_ms).unwrap_or(i64::MAX);
             self.pending_ping = Some((timestamp, now));
@@ -202,9 +253,9 @@ impl SignalClient {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let silent = self.last_received + self.ping_timeout;
         match self.phase {
-            SignalPhase::AwaitingJoin => Some(silent),
+            SignalPhase::AwaitingJoin | SignalPhase::Resuming(_) => Some(silent),
             SignalPhase::Joined(_) => Some(silent.min(self.next_ping)),
-            SignalPhase::Closed => None,
+            SignalPhase::Suspended(_) | SignalPhase::Closed => None,
         }
     }
 
@@ -216,23 +267,27 @@ impl SignalClient {
     pub fn offer(&mut self, sdp: String) {
         self.offer_id = self.offer_id.wrapping_add(1).max(1);
         self.answer_due = true;
-        self.send(SignalRequestKind::Offer(SessionDescription {
+        let offer = SessionDescription {
             kind: "offer".into(),
             sdp,
             id: self.offer_id,
             ..SessionDescription::default()
-        }));
+        };
+        self.resumable.offer = Some(offer.clone());
+        self.send(SignalRequestKind::Offer(offer));
         self.release_candidates(SignalTarget::Publisher);
     }
 
     /// Answers an offer of the subscriber connection by its id.
     pub fn answer(&mut self, sdp: String, id: u32) {
-        self.send(SignalRequestKind::Answer(SessionDescription {
+        let answer = SessionDescription {
             kind: "answer".into(),
             sdp,
             id,
             ..SessionDescription::default()
-        }));
+        };
+        self.resumable.answer = Some(answer.clone());
+        self.send(SignalRequestKind::Answer(answer));
     }
 
     /// Announces the audio track. `cid` is the track id of its `a=msid`.
@@ -248,6 +303,23 @@ impl SignalClient {
         }));
     }
 
+    /// Changes attributes of the local participant, unless the token does not allow it.
+    pub fn update_attributes(&mut self, attributes: BTreeMap<String, String>) {
+        if self.updates_refused {
+            return;
+        }
+        self.update_id = self.update_id.wrapping_add(1).max(1);
+        if self.pending_updates.len() >= ROOM_UPDATES_MAX {
+            self.pending_updates.pop_front();
+        }
+        self.pending_updates.push_back(self.update_id);
+        self.send(SignalRequestKind::UpdateMetadata(UpdateParticipantMetadata {
+            attributes,
+            request_id: self.update_id,
+            ..UpdateParticipantMetadata::default()
+        }));
+    }
+
     /// Sends a leave. Nothing follows.
     pub fn leave(&mut self) {
         self.send(SignalRequestKind::Leave(LeaveRequest {
@@ -259,23 +331,42 @@ impl SignalClient {
 
     /// Returns the owner of a track that is subscribed to.
     pub fn track_owner(&self, track_sid: &str) -> Option<&Arc<str>> {
-        match &self.phase {
-            SignalPhase::Joined(roster) => roster.track_owner(track_sid),
-            _ => None,
-        }
+        self.roster()?.track_owner(track_sid)
     }
 
     /// Returns the number of active participants that are not agents.
     pub fn callers(&self) -> usize {
-        match &self.phase {
-            SignalPhase::Joined(roster) => roster.callers(),
-            _ => 0,
-        }
+        self.roster().map_or(0, Roster::callers)
     }
 
-    /// Queues a message, unless the connection is closed.
+    /// Tells whether an agent with this attribute joined before the local participant.
+    pub fn has_earlier_agent(&self, key: &str, value: &str) -> bool {
+        self.roster().is_some_and(|roster| roster.has_earlier_agent(key, value))
+    }
+
+    /// Returns the number of those whose call, if it is one of a telephone, is answered.
+    pub fn answered_callers(&self) -> usize {
+        self.roster().map_or(0, Roster::answered_callers)
+    }
+
+    /// Returns the sid of the first track of a participant that is subscribed to.
+    pub fn track_of(&self, identity: &str) -> Option<&Arc<str>> {
+        self.roster().and_then(|roster| roster.track_of(identity))
+    }
+
+    /// Returns the sid of the local participant, and that of our track.
+    pub fn own_sids(&self) -> (&str, Option<&str>) {
+        (self.roster().map_or("", Roster::own_sid), self.own_track.as_deref())
+    }
+
+    /// Queues a message, unless the connection is closed. While there is no connection, what the
+    /// server has to know is held until the resume.
     fn send(&mut self, request: SignalRequestKind) {
-        if !matches!(self.phase, SignalPhase::Closed) {
+        if let SignalPhase::Suspended(_) | SignalPhase::Resuming(_) = self.phase
+            && !matches!(request, SignalRequestKind::Leave(_))
+        {
+            self.resumable.hold(request);
+        } else if !matches!(self.phase, SignalPhase::Closed) {
             let message = SignalRequest { message: Some(request) };
             self.outputs.push_back(SignalOutput::Send(message.encode_to_vec()));
         }
@@ -302,8 +393,9 @@ impl SignalClient {
             subscriber_primary: join.subscriber_primary,
             fast_publish: join.fast_publish,
             server_version: truncated(&join.server_version).to_owned(),
+            offers: ServerOffers::new(&join.ice_servers, join.client_configuration),
         }));
-        let mut roster = Roster::new(own.sid, own.identity);
+        let mut roster = Roster::new(own);
         let mut update = RosterUpdate::default();
         for info in &join.other_participants {
             roster.update(info, &mut update);
@@ -324,6 +416,7 @@ impl SignalClient {
                 for info in &message.participants {
                     roster.update(info, &mut update);
                 }
+                roster.finish_refresh(&message.participants, &mut update);
             }
             ServerMessage::SpeakersChanged(changed) => roster.update_speakers(&changed.speakers, &mut update),
             ServerMessage::Offer(offer) => {
@@ -345,11 +438,21 @@ impl SignalClient {
                     ));
                 }
             }
+            ServerMessage::TrackSubscribed(subscribed) => {
+                if self.own_track.as_deref() == Some(&*subscribed.track_sid) {
+                    self.outputs.push_back(SignalOutput::Subscribed);
+                }
+            }
             ServerMessage::Request(response) => self.handle_request_response(&response),
             ServerMessage::Pong(pong) => self.handle_pong(&pong, now),
-            // Room metadata, mutes by an administrator, and replies to a resume have no effect
-            // here.
-            ServerMessage::Mute(_) | ServerMessage::RoomUpdate(_) | ServerMessage::Reconnect(_) => {}
+            ServerMessage::Mute(mute) => {
+                let is_ours = self.own_track.as_deref() == Some(&*mute.sid);
+                if is_ours && std::mem::replace(&mut self.is_muted, mute.muted) != mute.muted {
+                    self.outputs.push_back(SignalOutput::Muted(mute.muted));
+                }
+            }
+            // Room metadata and replies to a resume have no effect here.
+            ServerMessage::RoomUpdate(_) | ServerMessage::Reconnect(_) => {}
             ServerMessage::Join(_) | ServerMessage::Leave(_) | ServerMessage::RefreshToken(_) => {}
         }
         self.push_changes(update);
@@ -359,6 +462,9 @@ impl SignalClient {
     fn push_changes(&mut self, update: RosterUpdate) {
         self.outputs
             .extend(update.changes.into_iter().map(SignalOutput::Change));
+        if update.has_encrypted {
+            self.outputs.push_back(SignalOutput::Encrypted);
+        }
         let mut track_sids = update.new_tracks;
         // A participant may join and leave in the same message.
         track_sids.retain(|sid| self.track_owner(sid).is_some());
@@ -432,13 +538,18 @@ impl SignalClient {
             debug!("a publication of another track is ignored");
             return;
         }
-        self.pending_cid = None;
+        self.resumable.cid = self.pending_cid.take().unwrap_or_default();
         self.own_track = Some(sid.clone());
         self.outputs.push_back(SignalOutput::Published { sid });
     }
 
-    /// Only `add_track` is answered in this way.
+    /// Handles the outcome of `update_metadata`, which is answered in any case, or of `add_track`.
     fn handle_request_response(&mut self, response: &RequestResponse) {
+        let update = self.pending_updates.iter().position(|id| *id == response.request_id);
+        if update.is_some() || response.update_metadata.is_some() {
+            update.and_then(|at| self.pending_updates.remove(at));
+            return self.handle_update_response(response);
+        }
         let other = response
             .add_track
             .as_ref()
@@ -449,16 +560,25 @@ impl SignalClient {
         self.pending_cid = None;
         let why = match response.reason {
             1 => "the server does not find the track",
-            2 => "the access token does not allow publishing audio",
+            NOT_ALLOWED => "the access token does not allow publishing audio",
             3 => "a limit of the server is reached",
             _ => "the server refuses",
         };
-        let said: String = response.message.chars().take(ROOM_REASON_CHARS_MAX).collect();
-        let words = match said.is_empty() {
-            true => why.to_owned(),
-            false => format!("{why}: {said}"),
-        };
-        self.outputs.push_back(SignalOutput::PublishRefused(words));
+        self.outputs
+            .push_back(SignalOutput::PublishRefused(refusal(why, &response.message)));
+    }
+
+    fn handle_update_response(&mut self, response: &RequestResponse) {
+        match response.reason {
+            OK | QUEUED => {}
+            NOT_ALLOWED if !std::mem::replace(&mut self.updates_refused, true) => {
+                log::warn!("the access token does not allow the bot to show its state: it needs canUpdateOwnMetadata")
+            }
+            _ => debug!(
+                "{}",
+                refusal("the server does not take the state of the bot", &response.message)
+            ),
+        }
     }
 
     fn handle_pong(&mut self, pong: &Pong, now: Instant) {
@@ -482,16 +602,27 @@ impl SignalClient {
 
     fn handle_leave(&mut self, leave: &LeaveRequest) {
         // Servers before protocol 13 send no action, only whether the client may return.
-        let may_return = leave.can_reconnect || matches!(leave.action, RESUME | RECONNECT);
-        self.outputs.push_back(SignalOutput::Leave {
-            reason: leave.reason,
-            action: if may_return {
-                LeaveAction::Reconnect
-            } else {
-                LeaveAction::Disconnect
-            },
-        });
-        self.phase = SignalPhase::Closed;
+        let action = match leave.action {
+            RESUME => LeaveAction::Resume,
+            RECONNECT => LeaveAction::Reconnect,
+            _ if leave.can_reconnect => LeaveAction::Reconnect,
+            _ => LeaveAction::Disconnect,
+        };
+        let reason = leave.reason;
+        self.outputs.push_back(SignalOutput::Leave { reason, action });
+        match action {
+            LeaveAction::Resume => self.suspend(),
+            _ => self.phase = SignalPhase::Closed,
+        }
+    }
+}
+
+/// Returns a refusal with what the server said.
+fn refusal(why: &str, message: &str) -> String {
+    let said: String = message.chars().take(ROOM_REASON_CHARS_MAX).collect();
+    match said.is_empty() {
+        true => why.to_owned(),
+        false => format!("{why}: {said}"),
     }
 }
 

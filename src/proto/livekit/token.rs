@@ -5,18 +5,23 @@
 //! Names are validated where they enter the program, not here. Source: `docs/spec/livekit.md` 1;
 //! RFC 7515, RFC 7519.
 
+use std::collections::BTreeMap;
+
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::Serialize;
 use sha2::Sha256;
 
-use crate::limits::ROOM_TOKEN_LIFE;
+use super::{NAME_ATTRIBUTE, STATE_ATTRIBUTE};
+use crate::limits::{ROOM_REQUEST_TOKEN_LIFE, ROOM_TOKEN_LIFE};
 use crate::secret::Secret;
 
+/// The state of a bot that has not joined, as front-ends read it.
+const INITIALIZING: &str = "initializing";
 /// Characters of the session id in an identity. Eight tell the sessions of one room apart.
 const ID_CHARS: usize = 8;
 
-/// The parameters of a token.
+/// The parameters of a participant's token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenParams<'a> {
     /// The API key, by which the server finds the secret.
@@ -24,8 +29,8 @@ pub struct TokenParams<'a> {
     pub secret: &'a Secret,
     pub identity: &'a str,
     pub room: &'a str,
-    /// Whether the token belongs to a bot.
-    pub agent: bool,
+    /// The name of the agent, if the token belongs to a bot.
+    pub agent: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -37,7 +42,12 @@ struct JwtHeader {
 #[derive(Serialize)]
 struct AccessClaims<'a> {
     name: &'a str,
+    /// Front-ends find the bot by its kind, which the grant does not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
     video: VideoGrant<'a>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: BTreeMap<&'static str, &'a str>,
     sub: &'a str,
     iss: &'a str,
     nbf: u64,
@@ -52,33 +62,83 @@ struct VideoGrant<'a> {
     can_publish: bool,
     can_subscribe: bool,
     can_publish_data: bool,
+    /// Absent means no.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    can_update_own_metadata: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     agent: bool,
 }
 
+#[derive(Serialize)]
+struct RequestClaims<'a> {
+    video: AdminGrant<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sip: Option<SipGrant>,
+    iss: &'a str,
+    nbf: u64,
+    exp: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AdminGrant<'a> {
+    room_admin: bool,
+    room: &'a str,
+}
+
+#[derive(Serialize)]
+struct SipGrant {
+    call: bool,
+}
+
 /// Creates a token that is valid for [`ROOM_TOKEN_LIFE`] from `now_s`, in Unix seconds.
 pub fn mint(params: &TokenParams<'_>, now_s: u64) -> Secret {
-    let header = JwtHeader {
-        alg: "HS256",
-        typ: "JWT",
-    };
+    let is_agent = params.agent.is_some();
+    let state = |name| [(NAME_ATTRIBUTE, name), (STATE_ATTRIBUTE, INITIALIZING)];
     let claims = AccessClaims {
         name: params.identity,
+        kind: is_agent.then_some("agent"),
         video: VideoGrant {
             room_join: true,
             room: params.room,
             can_publish: true,
             can_subscribe: true,
             can_publish_data: true,
-            agent: params.agent,
+            can_update_own_metadata: is_agent,
+            agent: is_agent,
         },
+        attributes: (params.agent.map(state).into_iter().flatten())
+            .filter(|(_, value)| !value.is_empty())
+            .collect(),
         sub: params.identity,
         iss: params.key,
         nbf: now_s,
         exp: now_s.saturating_add(ROOM_TOKEN_LIFE.as_secs()),
     };
-    let mut token = format!("{}.{}", encode_part(&header), encode_part(&claims));
-    let key = params.secret.expose().as_bytes();
+    sign(&claims, params.secret)
+}
+
+/// Creates the token of one request about the participants of a room. `sip` allows transfers of
+/// telephone calls.
+pub fn mint_for_request(key: &str, secret: &Secret, room: &str, sip: bool, now_s: u64) -> Secret {
+    let claims = RequestClaims {
+        video: AdminGrant { room_admin: true, room },
+        sip: sip.then_some(SipGrant { call: true }),
+        iss: key,
+        nbf: now_s,
+        exp: now_s.saturating_add(ROOM_REQUEST_TOKEN_LIFE.as_secs()),
+    };
+    sign(&claims, secret)
+}
+
+/// Returns the token with these claims.
+pub(super) fn sign(claims: &impl Serialize, secret: &Secret) -> Secret {
+    let header = JwtHeader {
+        alg: "HS256",
+        typ: "JWT",
+    };
+    let mut token = format!("{}.{}", encode_part(&header), encode_part(claims));
+    let key = secret.expose().as_bytes();
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(token.as_bytes());
     let tag = BASE64URL_NOPAD.encode(&mac.finalize().into_bytes());
@@ -118,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    fn minted(identity: &str, room: &str, agent: bool) -> String {
+    fn minted(identity: &str, room: &str, agent: Option<&str>) -> String {
         let params = TokenParams {
             key: "devkey",
             secret: &Secret::new("secret"),
@@ -164,14 +224,16 @@ mod tests {
     /// R-031: the vector of `docs/spec/livekit.md` 1, computed with another implementation.
     #[test]
     fn bot_token_matches_the_vector() {
-        let token = minted("Agent-1a2b3c4d", "room-9f8e7d6c", true);
+        let token = minted("Agent-1a2b3c4d", "room-9f8e7d6c", Some("bot"));
         assert_eq!(
             token,
             concat!(
-                "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJuYW1lIjoiQWdlbnQtMWEyYjNjNGQiLCJ2aWRlbyI6eyJyb29tSm9pbiI6dHJ",
-                "1ZSwicm9vbSI6InJvb20tOWY4ZTdkNmMiLCJjYW5QdWJsaXNoIjp0cnVlLCJjYW5TdWJzY3JpYmUiOnRydWUsImNhblB1Ymxpc2h",
-                "EYXRhIjp0cnVlLCJhZ2VudCI6dHJ1ZX0sInN1YiI6IkFnZW50LTFhMmIzYzRkIiwiaXNzIjoiZGV2a2V5IiwibmJmIjoxNzk1MjU",
-                "yNzUzLCJleHAiOjE3OTUyNzQzNTN9.c3IVnCjHFtFzca7FAdgAIkvU2uPuVqpTl2fZtZIdI2g"
+                "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJuYW1lIjoiQWdlbnQtMWEyYjNjNGQiLCJraW5kIjoiYWdlbnQiLCJ2aWRlb",
+                "yI6eyJyb29tSm9pbiI6dHJ1ZSwicm9vbSI6InJvb20tOWY4ZTdkNmMiLCJjYW5QdWJsaXNoIjp0cnVlLCJjYW5TdWJzY3JpYmU",
+                "iOnRydWUsImNhblB1Ymxpc2hEYXRhIjp0cnVlLCJjYW5VcGRhdGVPd25NZXRhZGF0YSI6dHJ1ZSwiYWdlbnQiOnRydWV9LCJhd",
+                "HRyaWJ1dGVzIjp7ImxrLmFnZW50Lm5hbWUiOiJib3QiLCJsay5hZ2VudC5zdGF0ZSI6ImluaXRpYWxpemluZyJ9LCJzdWIiOiJ",
+                "BZ2VudC0xYTJiM2M0ZCIsImlzcyI6ImRldmtleSIsIm5iZiI6MTc5NTI1Mjc1MywiZXhwIjoxNzk1Mjc0MzUzfQ.2h9GoTVGYT",
+                "wIhx34aOxP8_YHDQhq4ekaGWZ2vsJ5XfI"
             )
         );
         assert_eq!(
@@ -179,9 +241,10 @@ mod tests {
             [
                 r#"{"alg":"HS256","typ":"JWT"}"#,
                 concat!(
-                    r#"{"name":"Agent-1a2b3c4d","video":{"roomJoin":true,"room":"room-9f8e7d6c","canPublish":true,"#,
-                    r#""canSubscribe":true,"canPublishData":true,"agent":true},"sub":"Agent-1a2b3c4d","iss":"devkey","#,
-                    r#""nbf":1795252753,"exp":1795274353}"#
+                    r#"{"name":"Agent-1a2b3c4d","kind":"agent","video":{"roomJoin":true,"room":"room-9f8e7d6c","#,
+                    r#""canPublish":true,"canSubscribe":true,"canPublishData":true,"canUpdateOwnMetadata":true,"#,
+                    r#""agent":true},"attributes":{"lk.agent.name":"bot","lk.agent.state":"initializing"},"#,
+                    r#""sub":"Agent-1a2b3c4d","iss":"devkey","nbf":1795252753,"exp":1795274353}"#
                 ),
             ]
         );
@@ -189,7 +252,7 @@ mod tests {
 
     #[test]
     fn caller_token_has_no_agent_grant() {
-        let [_, claims] = decoded(&minted("User-1a2b3c4d", "room-9f8e7d6c", false));
+        let [_, claims] = decoded(&minted("User-1a2b3c4d", "room-9f8e7d6c", None));
         assert_eq!(
             claims,
             concat!(
@@ -200,9 +263,25 @@ mod tests {
         );
     }
 
+    /// The token of a request has no identity and lives only for the request.
+    #[test]
+    fn a_request_token_administers_one_room() {
+        let now = 1_795_252_753;
+        let secret = Secret::new("secret");
+        for (sip, grant) in [(false, ""), (true, r#""sip":{"call":true},"#)] {
+            let token = mint_for_request("devkey", &secret, "a room", sip, now);
+            let times = format!(r#""nbf":{now},"exp":{}"#, now + ROOM_REQUEST_TOKEN_LIFE.as_secs());
+            assert_eq!(
+                decoded(token.expose())[1],
+                format!(r#"{{"video":{{"roomAdmin":true,"room":"a room"}},{grant}"iss":"devkey",{times}}}"#)
+            );
+            assert!(accepts(token.expose(), "secret", now));
+        }
+    }
+
     #[test]
     fn a_token_is_valid_for_six_hours_with_its_secret() {
-        let token = minted("User-1", "room", false);
+        let token = minted("User-1", "room", None);
         let now = 1_795_252_753;
         for (secret, at, good) in [
             ("secret", now, true),
@@ -238,7 +317,7 @@ mod tests {
             "Grüße 👋 \u{2028}",
             &longest,
         ] {
-            let token = minted(name, name, false);
+            let token = minted(name, name, None);
             assert!(
                 token
                     .bytes()
@@ -263,7 +342,7 @@ mod tests {
             secret: &secret,
             identity: "",
             room: "",
-            agent: true,
+            agent: Some(""),
         };
         assert!(decoded(mint(&params, u64::MAX).expose())[1].contains(&u64::MAX.to_string()));
     }

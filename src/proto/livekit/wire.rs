@@ -5,18 +5,21 @@
 //! their size. Source: `docs/spec/livekit.md` 3.1 and 5.3; the numbers are those of the published
 //! protocol.
 
+mod data;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
 use prost::Message as _;
 
+pub use self::data::*;
 use crate::limits::{ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX};
 
 /// A message of the client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SignalRequest {
-    #[prost(oneof = "SignalRequestKind", tags = "1, 2, 3, 4, 5, 6, 8, 16")]
+    #[prost(oneof = "SignalRequestKind", tags = "1, 2, 3, 4, 5, 6, 8, 12, 15, 16")]
     pub message: Option<SignalRequestKind>,
 }
 
@@ -38,6 +41,10 @@ pub enum SignalRequestKind {
     Subscription(UpdateSubscription),
     #[prost(message, tag = "8")]
     Leave(LeaveRequest),
+    #[prost(message, tag = "12")]
+    SyncState(Box<SyncState>),
+    #[prost(message, tag = "15")]
+    UpdateMetadata(UpdateParticipantMetadata),
     #[prost(message, tag = "16")]
     Ping(Ping),
 }
@@ -45,7 +52,10 @@ pub enum SignalRequestKind {
 /// A message of the server.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SignalResponse {
-    #[prost(oneof = "ServerMessage", tags = "1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 16, 17, 19, 20, 22")]
+    #[prost(
+        oneof = "ServerMessage",
+        tags = "1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 16, 17, 19, 20, 22, 23"
+    )]
     pub message: Option<ServerMessage>,
 }
 
@@ -83,6 +93,9 @@ pub enum ServerMessage {
     Pong(Pong),
     #[prost(message, tag = "22")]
     Request(RequestResponse),
+    /// The first participant has subscribed to one of our tracks.
+    #[prost(message, tag = "23")]
+    TrackSubscribed(TrackSubscribed),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -168,6 +181,12 @@ pub struct TrackUnpublishedResponse {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub struct TrackSubscribed {
+    #[prost(string, tag = "1")]
+    pub track_sid: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct TrackInfo {
     #[prost(string, tag = "1")]
     pub sid: String,
@@ -183,6 +202,9 @@ pub struct TrackInfo {
     pub mime_type: String,
     #[prost(string, tag = "12")]
     pub mid: String,
+    /// 0 none, 1 GCM, 2 custom.
+    #[prost(int32, tag = "16")]
+    pub encryption: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -199,6 +221,20 @@ pub struct UpdateSubscription {
     pub track_sids: Vec<String>,
     #[prost(bool, tag = "2")]
     pub subscribe: bool,
+}
+
+/// A change of the local participant. Empty fields leave things as they are.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct UpdateParticipantMetadata {
+    #[prost(string, tag = "1")]
+    pub metadata: String,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// An empty value deletes an attribute.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub attributes: BTreeMap<String, String>,
+    #[prost(uint32, tag = "4")]
+    pub request_id: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -248,6 +284,8 @@ pub struct JoinResponse {
     pub subscriber_primary: bool,
     #[prost(string, tag = "7")]
     pub alternative_url: String,
+    #[prost(message, optional, tag = "8")]
+    pub client_configuration: Option<ClientConfiguration>,
     /// Seconds.
     #[prost(int32, tag = "10")]
     pub ping_timeout: i32,
@@ -264,10 +302,16 @@ pub struct RoomInfo {
     pub sid: String,
     #[prost(string, tag = "2")]
     pub name: String,
+    /// Seconds until a room is closed that no one entered.
+    #[prost(uint32, tag = "3")]
+    pub empty_timeout: u32,
     #[prost(string, tag = "8")]
     pub metadata: String,
     #[prost(uint32, tag = "9")]
     pub num_participants: u32,
+    /// Seconds until a room is closed whose last caller left.
+    #[prost(uint32, tag = "14")]
+    pub departure_timeout: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -289,6 +333,9 @@ pub struct ParticipantInfo {
     pub tracks: Vec<TrackInfo>,
     #[prost(string, tag = "5")]
     pub metadata: String,
+    /// Unix time in seconds.
+    #[prost(int64, tag = "6")]
+    pub joined_at: i64,
     #[prost(string, tag = "9")]
     pub name: String,
     /// A higher version is newer.
@@ -298,7 +345,7 @@ pub struct ParticipantInfo {
     pub permission: Option<ParticipantPermission>,
     #[prost(bool, tag = "13")]
     pub is_publisher: bool,
-    /// 0 standard, 1 ingress, 2 egress, 3 SIP, 4 agent.
+    /// 0 standard, 1 ingress, 2 egress, 3 SIP, 4 agent, 7 connector, 8 bridge.
     #[prost(int32, tag = "14")]
     pub kind: i32,
     #[prost(btree_map = "string, string", tag = "15")]
@@ -306,6 +353,9 @@ pub struct ParticipantInfo {
     /// A disconnect reason, `docs/spec/livekit.md` 3.2.
     #[prost(int32, tag = "16")]
     pub disconnect_reason: i32,
+    /// Unix time in milliseconds. Older servers do not send it.
+    #[prost(int64, tag = "17")]
+    pub joined_at_ms: i64,
 }
 
 /// The permissions of a participant. A token that grants `agent` without claiming that kind shows
@@ -322,6 +372,8 @@ pub struct ParticipantPermission {
     pub hidden: bool,
     #[prost(bool, tag = "8")]
     pub recorder: bool,
+    #[prost(bool, tag = "10")]
+    pub can_update_metadata: bool,
     #[prost(bool, tag = "11")]
     pub agent: bool,
 }
@@ -342,10 +394,39 @@ pub struct RoomIceServer {
     pub credential: String,
 }
 
+/// The server's answer to a resume.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ReconnectResponse {
     #[prost(message, repeated, tag = "1")]
     pub ice_servers: Vec<RoomIceServer>,
+    #[prost(message, optional, tag = "2")]
+    pub client_configuration: Option<ClientConfiguration>,
+    /// The number of the last reliable data message that the server has received.
+    #[prost(uint32, tag = "4")]
+    pub last_message_seq: u32,
+}
+
+/// What the server asks of a client.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct ClientConfiguration {
+    /// 0 unset, 1 disabled, 2 enabled.
+    #[prost(int32, tag = "5")]
+    pub force_relay: i32,
+}
+
+/// What a client tells the server after a resume.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SyncState {
+    /// The last answer of the subscriber connection.
+    #[prost(message, optional, tag = "1")]
+    pub answer: Option<SessionDescription>,
+    #[prost(message, optional, tag = "2")]
+    pub subscription: Option<UpdateSubscription>,
+    #[prost(message, repeated, tag = "3")]
+    pub publish_tracks: Vec<TrackPublishedResponse>,
+    /// The last offer of the publisher connection.
+    #[prost(message, optional, tag = "5")]
+    pub offer: Option<SessionDescription>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -378,47 +459,8 @@ pub struct RequestResponse {
     /// The request itself. Older servers do not repeat it.
     #[prost(message, optional, tag = "5")]
     pub add_track: Option<AddTrackRequest>,
-}
-
-/// One message of a data channel.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct DataPacket {
-    #[prost(string, tag = "4")]
-    pub participant_identity: String,
-    /// The recipients. Empty means everybody.
-    #[prost(string, repeated, tag = "5")]
-    pub destination_identities: Vec<String>,
-    #[prost(string, tag = "17")]
-    pub participant_sid: String,
-    #[prost(oneof = "DataValue", tags = "2, 6")]
-    pub value: Option<DataValue>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-pub enum DataValue {
-    #[prost(message, tag = "2")]
-    User(UserPacket),
-    #[prost(message, tag = "6")]
-    Dtmf(SipDtmf),
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct UserPacket {
-    #[prost(bytes = "bytes", tag = "2")]
-    pub payload: Bytes,
-    #[prost(string, optional, tag = "4")]
-    pub topic: Option<String>,
-    #[prost(string, optional, tag = "8")]
-    pub id: Option<String>,
-}
-
-/// A key that a SIP caller pressed.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct SipDtmf {
-    #[prost(uint32, tag = "3")]
-    pub code: u32,
-    #[prost(string, tag = "4")]
-    pub digit: String,
+    #[prost(message, optional, tag = "7")]
+    pub update_metadata: Option<UpdateParticipantMetadata>,
 }
 
 /// Why a message of the server is rejected.
@@ -469,7 +511,12 @@ pub fn parse(bytes: Bytes) -> Result<SignalResponse, WireError> {
 
 /// A message type that has repeated parts, directly or in a member.
 #[derive(Clone, Copy)]
-enum MessageShape {
+pub(super) enum MessageShape {
+    /// A message to an agent worker.
+    Worker,
+    /// The offer or the assignment of a job.
+    JobHolder,
+    Job,
     Response,
     Join,
     Description,
@@ -485,6 +532,10 @@ enum MessageShape {
 impl MessageShape {
     fn child(self, tag: u64) -> Option<MessageShape> {
         Some(match (self, tag) {
+            (MessageShape::Worker, 2 | 3) => MessageShape::JobHolder,
+            (MessageShape::JobHolder, 1) => MessageShape::Job,
+            (MessageShape::Job, 4) => MessageShape::Participant,
+            (MessageShape::Job, 12) => MessageShape::Leaf,
             (MessageShape::Response, 1) => MessageShape::Join,
             (MessageShape::Response, 2 | 3) => MessageShape::Description,
             (MessageShape::Response, 5) => MessageShape::Update,
@@ -503,7 +554,7 @@ impl MessageShape {
 
 /// Counts the parts of a message against the cap before decoding. Two bytes can encode a
 /// participant, which takes about 200 bytes in memory.
-fn count_parts(mut bytes: &[u8], shape: MessageShape, left: &mut usize) -> Result<(), WireError> {
+pub(super) fn count_parts(mut bytes: &[u8], shape: MessageShape, left: &mut usize) -> Result<(), WireError> {
     while !bytes.is_empty() {
         let key = varint(&mut bytes)?;
         let length = match key & 7 {

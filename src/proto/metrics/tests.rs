@@ -255,3 +255,38 @@ fn restricts_access_to_the_metrics() {
         assert!(!is_forwarding(header), "{header}");
     }
 }
+
+/// Connections over QUIC have a gauge, a count per outcome, and one of lost datagrams.
+#[cfg(feature = "moq")]
+#[test]
+fn counts_connections_over_quic() {
+    let metrics = RunnerMetrics::default();
+    for outcome in [
+        MoqConnectionOutcome::Accepted,
+        MoqConnectionOutcome::Accepted,
+        MoqConnectionOutcome::Retried,
+        MoqConnectionOutcome::Refused,
+        MoqConnectionOutcome::Failed(ArrivalError::Evicted.label()),
+        MoqConnectionOutcome::Failed(ArrivalError::Left.label()),
+    ] {
+        metrics.moq_connection(outcome);
+    }
+    let text = metrics.render(&MetricsSnapshot {
+        moq_connections: 3,
+        moq_inbox_full: 7,
+        ..MetricsSnapshot::default()
+    });
+    assert_eq!(value(&text, "edge_runner_moq_connections"), 3.0);
+    assert_eq!(value(&text, "edge_runner_moq_datagrams_dropped_total"), 7.0);
+    for (outcome, count) in [
+        ("accepted", 2.0),
+        ("retried", 1.0),
+        ("refused", 1.0),
+        ("evicted", 1.0),
+        ("left", 1.0),
+        ("unclaimed", 0.0),
+    ] {
+        let series = format!("edge_runner_moq_connections_total{{outcome=\"{outcome}\"}}");
+        assert_eq!(value(&text, &series), count, "{outcome}");
+    }
+}

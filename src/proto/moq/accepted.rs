@@ -65,7 +65,7 @@ pub enum ArrivalError {
 
 impl ArrivalError {
     /// Every label of the metrics, each once.
-    pub const LABELS: [&'static str; 9] = [
+    pub const LABELS: [&'static str; 10] = [
         "certificate",
         "handshake",
         "path",
@@ -74,6 +74,7 @@ impl ArrivalError {
         "protocol",
         "unannounced",
         "unclaimed",
+        "evicted",
         "left",
     ];
 
@@ -88,7 +89,8 @@ impl ArrivalError {
             ArrivalError::Version | ArrivalError::Violation(_) => "protocol",
             ArrivalError::Unannounced => "unannounced",
             ArrivalError::Unclaimed(_) => "unclaimed",
-            ArrivalError::Left | ArrivalError::Evicted | ArrivalError::Stopping => "left",
+            ArrivalError::Evicted => "evicted",
+            ArrivalError::Left | ArrivalError::Stopping => "left",
         }
     }
 

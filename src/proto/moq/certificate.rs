@@ -2,14 +2,21 @@
 //!
 //! In: the clock in seconds since 1970, the validity of the served certificate, and the number of
 //! sessions that wait for their caller. Out: the validity of a new certificate, and whether it is
-//! due. Browsers accept a certificate by its hash only if it is valid now and for at most 14 days
-//! in all. A caller who waits with the hash of the served certificate cannot connect to another
-//! one, so a renewal before the end takes place while no session waits. Source: W3C WebTransport,
-//! "serverCertificateHashes"; R-014.
+//! due; a certificate of somebody else, and why browsers refuse it by its hash. Browsers accept a
+//! certificate by its hash only if its key is on P-256, and if it is valid now and for at most 14
+//! days in all. A caller who waits with the hash of the served certificate cannot connect to
+//! another one, so a renewal before the end takes place while no session waits. Source: W3C
+//! WebTransport, "serverCertificateHashes"; R-014.
 
+use std::fmt;
 use std::time::Duration;
 
+use crate::server::tls::parsed::Certificate;
 use crate::server::tls::{Validity, plausible_now};
+
+/// Longest validity of a certificate that browsers accept by its hash, in days.
+pub const PINNED_DAYS_MAX: u64 = 14;
+const DAY_S: u64 = 86_400;
 
 /// Validity of the certificate: a day below the browsers' limit.
 pub const VALID: Duration = Duration::from_secs(13 * 86_400);
@@ -39,12 +46,81 @@ pub fn is_renewal_due(served: Validity, clock_s: u64, waiting: usize) -> bool {
     is_ahead || left_s < FORCED_BEFORE.as_secs() || (left_s < RENEWED_BEFORE.as_secs() && waiting == 0)
 }
 
+/// Why browsers refuse a certificate by its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashRefusal {
+    /// The key is not on P-256.
+    Key,
+    /// It is valid for this many days in all.
+    Days(u64),
+    /// Its validity has not begun.
+    NotYetValid,
+    /// Its validity is over.
+    Expired,
+}
+
+impl fmt::Display for HashRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HashRefusal::Key => f.write_str("its key is not on P-256"),
+            HashRefusal::Days(days) => write!(f, "it is valid for {days} days, and {PINNED_DAYS_MAX} are allowed"),
+            HashRefusal::NotYetValid => f.write_str("it is not valid yet"),
+            HashRefusal::Expired => f.write_str("it has expired"),
+        }
+    }
+}
+
+/// Returns why browsers refuse this certificate by its hash; `None` if they accept it.
+pub fn refusal_by_hash(certificate: &Certificate, now_s: u64) -> Option<HashRefusal> {
+    let Validity { from_s, until_s } = certificate.validity;
+    let days = (until_s - from_s).div_ceil(DAY_S);
+    if !certificate.is_p256 {
+        Some(HashRefusal::Key)
+    } else if days > PINNED_DAYS_MAX {
+        Some(HashRefusal::Days(days))
+    } else if now_s < from_s {
+        Some(HashRefusal::NotYetValid)
+    } else if now_s > until_s {
+        Some(HashRefusal::Expired)
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::RELEASED_S;
 
-    const DAY: u64 = 86_400;
+    const DAY: u64 = DAY_S;
+
+    /// W3C WebTransport, "serverCertificateHashes": each rule, at its limit and past it.
+    #[test]
+    fn browsers_have_rules_for_hashes() {
+        let now_s = RELEASED_S + 100 * DAY;
+        for (is_p256, from_s, until_s, refusal) in [
+            (true, now_s - DAY, now_s + 13 * DAY, None),
+            (true, now_s, now_s, None),
+            (false, now_s - DAY, now_s + 13 * DAY, Some(HashRefusal::Key)),
+            (true, now_s - DAY, now_s + 13 * DAY + 1, Some(HashRefusal::Days(15))),
+            (true, now_s - DAY, now_s + 364 * DAY, Some(HashRefusal::Days(365))),
+            (true, now_s + 1, now_s + DAY, Some(HashRefusal::NotYetValid)),
+            (true, now_s - DAY, now_s - 1, Some(HashRefusal::Expired)),
+        ] {
+            let certificate = Certificate {
+                subject: "a".into(),
+                issuer: "a".into(),
+                names: Vec::new(),
+                validity: Validity { from_s, until_s },
+                is_authority: false,
+                permitted: None,
+                is_p256,
+            };
+            assert_eq!(refusal_by_hash(&certificate, now_s), refusal, "{from_s} to {until_s}");
+        }
+        let made = validity(now_s);
+        assert!(made.until_s - made.from_s <= PINNED_DAYS_MAX * DAY);
+    }
 
     #[test]
     fn browsers_accept_the_validity() {

@@ -61,7 +61,9 @@ pub fn apply<T: OptionStore>(
                 _ => set(args),
             },
             FlagKind::Count(set) => (0..count_of("a number from 0 to 3", count)?).for_each(|_| set(args)),
-            FlagKind::Value(_, set) | FlagKind::List(_, set) => store(args, set, variable, text)?,
+            FlagKind::Value(_, set) | FlagKind::Optional(_, set) | FlagKind::List(_, set) => {
+                store(args, set, variable, text)?;
+            }
             FlagKind::Repeatable(_, set) => {
                 for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
                     store(args, set, variable, entry)?;

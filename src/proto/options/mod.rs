@@ -21,6 +21,8 @@ use std::net::IpAddr;
 
 use env::Variables;
 
+use crate::limits::KEY_FILE_BYTES_MAX;
+
 pub use parse::{SpecialMode, not_unicode, parse, split_command};
 pub use table::{Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, Setter, flag, number, push, put, tls};
 pub use usage_error::{UsageError, need};
@@ -33,8 +35,24 @@ pub struct Env<'a> {
     pub addresses: Vec<IpAddr>,
     /// The names of this machine.
     pub names: Vec<String>,
-    /// Reads a short text file.
-    pub read: &'a dyn Fn(&str) -> io::Result<String>,
+    /// Reads a file of at most [`OPTION_FILE_BYTES_MAX`](crate::limits::OPTION_FILE_BYTES_MAX).
+    pub read: &'a dyn Fn(&str) -> io::Result<Vec<u8>>,
     /// Resolves a host name; returns no address for an unknown name.
     pub lookup_host: &'a dyn Fn(&str) -> Vec<IpAddr>,
+}
+
+impl Env<'_> {
+    /// Reads a text file of at most [`KEY_FILE_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// The system's error, or one about the length or the encoding.
+    pub fn read_text(&self, path: &str) -> io::Result<String> {
+        let bytes = (self.read)(path)?;
+        if bytes.len() as u64 > KEY_FILE_BYTES_MAX {
+            return Err(io::Error::other(format!(
+                "it is longer than {KEY_FILE_BYTES_MAX} bytes"
+            )));
+        }
+        String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
+    }
 }

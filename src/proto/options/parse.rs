@@ -51,6 +51,10 @@ pub fn parse<T: OptionStore>(
                 let value = one_value(&mut parser, &name, word)?;
                 store(args, set, &name, &value.text)?;
             }
+            FlagKind::Optional(words, set) => {
+                let value = word_or_first(&mut parser, words)?;
+                store(args, set, &name, &value)?;
+            }
             FlagKind::List(word, set) => {
                 let first = one_value(&mut parser, &name, word)?;
                 let attached = first.attached;
@@ -80,6 +84,20 @@ fn one_value(parser: &mut lexopt::Parser, name: &str, word: &'static str) -> Res
         option: name.to_owned(),
         word,
     })
+}
+
+/// Returns an attached value, the next argument if it is one of these words, or else the first of
+/// them.
+fn word_or_first(parser: &mut lexopt::Parser, words: &'static str) -> Result<String, UsageError> {
+    if let Some(value) = parser.optional_value() {
+        return value.into_string().map_err(not_unicode);
+    }
+    let is_word = |argument: &std::ffi::OsStr| words.split('|').any(|word| argument == word);
+    let next = parser.try_raw_args().and_then(|mut rest| rest.next_if(is_word));
+    match next {
+        Some(word) => word.into_string().map_err(not_unicode),
+        None => Ok(words.split('|').next().unwrap_or_default().to_owned()),
+    }
 }
 
 /// Returns the next argument unless it is an option. A negative number is a value: the setter of

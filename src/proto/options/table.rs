@@ -16,7 +16,9 @@ pub trait OptionStore {
     /// The positional argument, if the table takes one.
     fn argument(&mut self) -> &mut Option<OsString>;
     /// Returns whether a typed option overrides the variable of this one.
-    fn overrides(&self, long: &str) -> bool;
+    fn overrides(&self, _long: &str) -> bool {
+        false
+    }
 }
 
 /// The help of `--host`, shared by the runner and the cloud service.
@@ -69,6 +71,9 @@ pub enum FlagKind<T> {
     Count(fn(&mut T)),
     /// One value; the last use wins.
     Value(&'static str, Setter<T>),
+    /// One of these words, separated by `|`, or no value for the first of them. Another argument
+    /// behind the option is not its value.
+    Optional(&'static str, Setter<T>),
     /// One value per use; all are kept.
     Repeatable(&'static str, Setter<T>),
     /// Values up to the next option; those of all uses are kept.
@@ -160,14 +165,15 @@ pub fn tls(text: &str) -> Result<Tls, Expected> {
     match text {
         "off" => Ok(Tls::Off),
         "auto" => Ok(Tls::Auto),
+        "acme" => Ok(Tls::Acme),
         _ => match text.split_once(':') {
             Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => Ok(Tls::Files {
                 certificate: certificate.into(),
                 key: key.into(),
             }),
             _ => Err(Expected {
-                values: "`off`, `auto`, or two files CERT:KEY".to_owned(),
-                nearest: nearest(text, ["off", "auto"]).map(str::to_owned),
+                values: "`off`, `auto`, `acme`, or two files CERT:KEY".to_owned(),
+                nearest: nearest(text, ["off", "auto", "acme"]).map(str::to_owned),
             }),
         },
     }

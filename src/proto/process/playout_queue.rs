@@ -16,6 +16,8 @@ pub struct PlayoutQueue {
     samples: usize,
     marks: usize,
     rate_hz: u32,
+    /// The reason of a hang-up, which follows the last speech.
+    hang_up: Option<String>,
     /// Whether the last step may still be in progress.
     in_flight: bool,
 }
@@ -32,6 +34,8 @@ pub enum PlayoutStep {
     Rate(u32),
     Speech(Vec<i16>),
     Mark(String),
+    /// End the session for this reason.
+    HangUp(String),
 }
 
 /// A rate that sessions do not support.
@@ -60,6 +64,7 @@ impl PlayoutQueue {
             samples: 0,
             marks: 0,
             rate_hz,
+            hang_up: None,
             in_flight: false,
         }
     }
@@ -101,6 +106,11 @@ impl PlayoutQueue {
         Ok(())
     }
 
+    /// Ends the session once the queue is empty.
+    pub fn hang_up(&mut self, reason: String) {
+        self.hang_up = Some(reason);
+    }
+
     /// Returns whether more may be read from the program.
     pub fn has_capacity(&self) -> bool {
         self.samples < PROCESS_OUT_SAMPLES_MAX
@@ -115,7 +125,10 @@ impl PlayoutQueue {
             self.rate_hz = *rate_hz;
             return Some(PlayoutStep::Rate(*rate_hz));
         }
-        Some(match self.items.pop_front()? {
+        let Some(item) = self.items.pop_front() else {
+            return self.hang_up.take().map(PlayoutStep::HangUp);
+        };
+        Some(match item {
             PlayoutItem::Speech { samples, .. } => {
                 self.samples -= samples.len();
                 PlayoutStep::Speech(samples)
@@ -132,7 +145,7 @@ impl PlayoutQueue {
         self.items.is_empty() && !self.in_flight
     }
 
-    /// Drops the queue, and returns its marks.
+    /// Drops the queue, and returns its marks. A hang-up stays.
     pub fn interrupt(&mut self) -> Vec<String> {
         (self.samples, self.marks) = (0, 0);
         let marks = self.items.drain(..).filter_map(|item| match item {
@@ -251,6 +264,20 @@ mod tests {
         assert_eq!(ahead.interrupt(), ["a", "b"]);
         assert!(ahead.has_capacity() && ahead.is_done());
         assert_eq!(ahead.poll_step(), None);
+    }
+
+    #[test]
+    fn a_hang_up_follows_all_speech() {
+        let mut ahead = PlayoutQueue::new(24_000);
+        ahead.push_speech(vec![1], 24_000).expect("a good rate");
+        ahead.hang_up("done".into());
+        ahead.push_speech(vec![2], 16_000).expect("a good rate");
+        let last = PlayoutStep::HangUp("done".into());
+        assert_eq!(steps(&mut ahead).pop(), Some(last), "after the speech that came later");
+        ahead.push_speech(vec![1], 16_000).expect("a good rate");
+        ahead.hang_up("again".into());
+        ahead.interrupt();
+        assert_eq!(steps(&mut ahead), [PlayoutStep::HangUp("again".into())]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::message::{self, MediaMessage, ProviderMessage};
 use super::provider::{Provider, Report};
 use super::reorder::ReorderBuffer;
 use super::{ChunkLimits, Malformed, MediaFormat, ProviderInput};
-use crate::audio::g711::Law;
+use crate::audio::g711::LineLaws;
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX};
 
 /// A call with a recognised handshake.
@@ -68,9 +68,12 @@ const MEDIA_TAIL: &str = r#""}}"#;
 const BLOCK_SAMPLES: usize = 240;
 
 impl TelephonyCall {
-    /// Returns the law of G.711 of outbound audio; `None` if either direction has another codec.
-    pub fn line_law(&self) -> Option<Law> {
-        self.rx.codec.law().and(self.tx.codec.law())
+    /// Returns the laws of G.711; `None` if either direction has another codec.
+    pub fn line_laws(&self) -> Option<LineLaws> {
+        Some(LineLaws {
+            inbound: self.rx.codec.law()?,
+            outbound: self.tx.codec.law()?,
+        })
     }
 
     /// Creates the call of a stream.

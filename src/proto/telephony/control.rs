@@ -119,13 +119,39 @@ pub fn transfer(
     target: &TransferTarget,
     settings: &Settings,
 ) -> Result<RestRequest, CallControlError> {
-    if let Some(instead) = provider.protocol.refuses_transfer(target) {
-        let provider = provider.name;
-        return Err(CallControlError::NotOffered { provider, instead });
-    }
+    check_transfer(provider, target)?;
     let call = call(provider, call_id, settings)?;
     let request = provider.protocol.transfer(&call, target, settings);
     request.ok_or(CallControlError::CallId)
+}
+
+/// Checks whether a provider transfers calls to this target.
+///
+/// # Errors
+/// [`CallControlError::NotOffered`] if it does not.
+pub fn check_transfer(provider: &Provider, target: &TransferTarget) -> Result<(), CallControlError> {
+    match provider.protocol.refuses_transfer(target) {
+        Some(instead) => Err(CallControlError::NotOffered {
+            provider: provider.name,
+            instead,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Checks keys, and whether a provider sends any.
+///
+/// # Errors
+/// [`CallControlError::Keys`] or [`CallControlError::NotOffered`].
+pub fn check_provider_keys(provider: &Provider, keys: &str) -> Result<(), CallControlError> {
+    check_keys(keys)?;
+    match provider.protocol.takes_keys() {
+        true => Ok(()),
+        false => Err(CallControlError::NotOffered {
+            provider: provider.name,
+            instead: TONES_INSTEAD,
+        }),
+    }
 }
 
 /// Returns the request that sends keys to the caller.
@@ -138,19 +164,22 @@ pub fn send_keys(
     keys: &str,
     settings: &Settings,
 ) -> Result<RestRequest, CallControlError> {
-    let is_key = |key: char| matches!(key, '0'..='9' | '*' | '#' | 'A'..='D');
-    if !(1..=KEYS_SENT_MAX).contains(&keys.len()) || !keys.chars().all(is_key) {
-        return Err(CallControlError::Keys);
-    }
-    if !provider.protocol.takes_keys() {
-        return Err(CallControlError::NotOffered {
-            provider: provider.name,
-            instead: TONES_INSTEAD,
-        });
-    }
+    check_provider_keys(provider, keys)?;
     let call = call(provider, call_id, settings)?;
     let request = provider.protocol.send_keys(&call, keys, settings);
     request.ok_or(CallControlError::CallId)
+}
+
+/// Checks keys that are sent to a caller.
+///
+/// # Errors
+/// [`CallControlError::Keys`] if they are none, too many, or no keys.
+pub fn check_keys(keys: &str) -> Result<(), CallControlError> {
+    let is_key = |key: char| matches!(key, '0'..='9' | '*' | '#' | 'A'..='D');
+    match (1..=KEYS_SENT_MAX).contains(&keys.len()) && keys.chars().all(is_key) {
+        true => Ok(()),
+        false => Err(CallControlError::Keys),
+    }
 }
 
 /// Returns the call's id as one path segment, if the credentials are set.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::provider::Provider;
 use super::settings::Settings;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
+use crate::livekit::room_service;
 use crate::server::rest::{RestRequest, encode_path_segment, redact_reason};
 
 /// Returns the request that ends a call; `None` if the provider has no such API, or a credential or
@@ -60,10 +61,43 @@ pub fn outcome(provider: &Provider, status: u16, body: &[u8]) -> HangUpOutcome {
     }
 }
 
+/// The API that hangs up a call.
+#[derive(Clone, Copy, Debug)]
+pub enum HangUpApi {
+    /// That of a telephony provider.
+    Provider(&'static Provider),
+    /// That of a LiveKit server, for a telephone in a room.
+    Room,
+}
+
+impl HangUpApi {
+    /// Returns the name for the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            HangUpApi::Provider(provider) => provider.wire_name(),
+            HangUpApi::Room => "mediaroom",
+        }
+    }
+
+    /// Returns the meaning of the status and body of a response.
+    pub fn outcome(self, status: u16, body: &[u8]) -> HangUpOutcome {
+        match self {
+            HangUpApi::Provider(provider) => outcome(provider, status, body),
+            HangUpApi::Room => room_service::outcome(status, body),
+        }
+    }
+}
+
+impl From<&'static Provider> for HangUpApi {
+    fn from(provider: &'static Provider) -> Self {
+        HangUpApi::Provider(provider)
+    }
+}
+
 /// The attempts to hang up a call.
 #[derive(Debug)]
 pub struct HangUpAttempts {
-    provider: &'static Provider,
+    api: HangUpApi,
     pauses: &'static [Duration],
     tries: usize,
 }
@@ -81,17 +115,13 @@ pub enum HangUpStep {
 
 impl HangUpAttempts {
     /// Creates the series of attempts, with these pauses between them.
-    pub fn new(provider: &'static Provider, pauses: &'static [Duration]) -> Self {
-        HangUpAttempts {
-            provider,
-            pauses,
-            tries: 0,
-        }
+    pub fn new(api: HangUpApi, pauses: &'static [Duration]) -> Self {
+        HangUpAttempts { api, pauses, tries: 0 }
     }
 
     /// Handles the status and the body of a response.
     pub fn handle_answer(&mut self, status: u16, body: &[u8]) -> HangUpStep {
-        match outcome(self.provider, status, body) {
+        match self.api.outcome(status, body) {
             HangUpOutcome::Done => HangUpStep::Over("the call was hung up"),
             HangUpOutcome::AlreadyOver => HangUpStep::Over("the provider knows of no such call, so it is over"),
             HangUpOutcome::Refused(why) => HangUpStep::Failed(why),
@@ -382,7 +412,7 @@ mod tests {
     #[test]
     fn retries_temporary_failures() {
         const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
-        let mut hang_up = HangUpAttempts::new(crate::telephony::PROVIDERS[0], &PAUSES);
+        let mut hang_up = HangUpAttempts::new(crate::telephony::PROVIDERS[0].into(), &PAUSES);
         for pause in PAUSES {
             let why = "connecting".to_owned();
             let next = hang_up.handle_failure(why.clone(), true);
@@ -390,7 +420,7 @@ mod tests {
         }
         let last = hang_up.handle_answer(503, b"");
         assert_eq!(last, HangUpStep::Failed("status 503, 3 times".into()));
-        let mut hang_up = HangUpAttempts::new(crate::telephony::PROVIDERS[0], &PAUSES);
+        let mut hang_up = HangUpAttempts::new(crate::telephony::PROVIDERS[0].into(), &PAUSES);
         let failed = hang_up.handle_failure("no certificates".into(), false);
         assert_eq!(failed, HangUpStep::Failed("no certificates".into()));
         assert_eq!(

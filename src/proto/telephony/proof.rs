@@ -4,7 +4,8 @@
 //! acceptance, or a [`ProofError`] with texts for the close and the log. A provider whose webhooks
 //! are verified is protected. Its calls need the token of a verified webhook for the same call, the
 //! provider's signature on the upgrade, or a token that an API key's holder requested. Calls of
-//! other providers need nothing; `--ws-auth token` is for them.
+//! other providers need nothing; `--ws-auth token` is for them. A call whose id says that it is
+//! simulated is controlled by messages on its socket, and never by requests to its provider.
 
 use std::fmt;
 
@@ -35,6 +36,9 @@ impl fmt::Display for CallKey {
         f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
+
+/// The start of the ids of simulated calls; no provider makes such ids.
+pub const SIMULATED: &str = "simulated-";
 
 /// The credential of a media socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +95,12 @@ impl Proof {
     /// Returns whether the socket has a credential.
     pub fn is_authorised(&self) -> bool {
         *self != Proof::Missing
+    }
+
+    /// Returns whether a call is a simulated one: its id says so, and its caller holds the
+    /// API key, or the runner has none.
+    pub fn is_simulation(&self, call: &TelephonyCall, has_api_key: bool) -> bool {
+        call.call_id.starts_with(SIMULATED) && (!has_api_key || *self == Proof::ApiKey)
     }
 
     /// Checks whether the proof admits a call.
@@ -194,6 +204,25 @@ mod tests {
         }
         let other = Proof::Signature(TWILIO).admit(&call(PLIVO, "1"), &full());
         assert_eq!(other, Err(ProofError::Missing(PLIVO)));
+    }
+
+    /// A stranger does not learn what the bot does with a call by claiming that it is simulated.
+    #[test]
+    fn only_the_operator_simulates_calls() {
+        for provider in PROVIDERS {
+            let [simulated, real] = ["simulated-1", "1"].map(|id| call(provider, id));
+            let proofs = [
+                Proof::Missing,
+                Proof::Signature(provider),
+                Proof::Webhook(String::new()),
+                Proof::ApiKey,
+            ];
+            for (at, proof) in proofs.iter().enumerate() {
+                assert!(proof.is_simulation(&simulated, false));
+                assert_eq!(proof.is_simulation(&simulated, true), at == 3, "{proof:?}");
+                assert!(!proof.is_simulation(&real, false));
+            }
+        }
     }
 
     /// Each provider has its own credential; a key that only hangs up verifies nothing.

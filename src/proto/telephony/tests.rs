@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use super::*;
+use crate::audio::g711::LineLaws;
 use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
 
 mod inbound;
@@ -233,8 +234,16 @@ fn accepts_supported_formats_and_rejects_others() {
             MediaFormat::ULAW_8000
         };
         assert_eq!(call.tx, tx, "{encoding}");
-        let expected = (codec != TelephonyCodec::L16).then_some(Law::Mu);
-        assert_eq!(call.line_law(), expected, "{encoding}: the law of what is sent");
+        let inbound = match codec {
+            TelephonyCodec::Ulaw => Some(Law::Mu),
+            TelephonyCodec::Alaw => Some(Law::A),
+            TelephonyCodec::L16 => None,
+        };
+        let laws = inbound.map(|inbound| LineLaws {
+            inbound,
+            outbound: Law::Mu,
+        });
+        assert_eq!(call.line_laws(), laws, "{encoding}");
     }
     for (provider, encoding, rate, why) in [
         (TWILIO, "audio/x-l16", json!(16000), "audio/x-l16 at 16000 Hz"),

@@ -3,10 +3,12 @@
 //! [`parse_remote`] reads one candidate of an offer or a PATCH and returns it in the spelling that
 //! str0m parses, or the reason why it is ignored. An invalid candidate never ends the connection,
 //! because the peer's own checks reveal its address. [`local_addresses`] turns the interfaces of
-//! this machine into the addresses to offer, best first. Ignored: host names (the runner resolves
-//! no name for a peer), TCP, multicast, broadcast and unspecified addresses. Privileged ports are
-//! ignored too, unless the operator named the peer, because a candidate makes the runner send
-//! packets to it. Sources: RFC 8839 section 5.1, RFC 8445 section 5.1.1.
+//! this machine into the addresses to offer, best first. [`parse_passive_tcp`] reads a TCP
+//! candidate of a media-room server, to which the runner connects. Ignored: host names (the runner
+//! resolves no name for a peer), other TCP candidates, multicast, broadcast and unspecified
+//! addresses. Privileged ports are ignored too, unless the operator named the peer, because a
+//! candidate makes the runner send packets to it. Sources: RFC 8839 section 5.1, RFC 8445 section
+//! 5.1.1.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -73,7 +75,7 @@ pub enum CandidateError {
     Mdns,
     /// Any other host name.
     Name,
-    /// A transport other than UDP.
+    /// A transport that is not supported here.
     Transport,
     /// A component other than 1; RTP and RTCP share one transport.
     Component,
@@ -97,7 +99,7 @@ impl fmt::Display for CandidateError {
             CandidateError::Malformed => write!(f, "it is not `candidate:... 1 udp PRIORITY ADDRESS PORT typ TYPE`"),
             CandidateError::Mdns => write!(f, "mDNS names are not looked up"),
             CandidateError::Name => write!(f, "names are not looked up"),
-            CandidateError::Transport => write!(f, "only UDP is supported"),
+            CandidateError::Transport => write!(f, "its transport is not supported here"),
             CandidateError::Component => write!(f, "only component 1 is supported"),
             CandidateError::Port => write!(f, "its port is 0"),
             CandidateError::Privileged(port) => {
@@ -127,6 +129,32 @@ pub fn host_address(candidates: &[String]) -> Option<IpAddr> {
 /// # Errors
 /// [`CandidateError`] says why the candidate cannot be used.
 pub fn parse_remote(text: &str, policy: &RemoteCandidatePolicy) -> Result<ParsedCandidate, CandidateError> {
+    parse(text, "udp", policy)
+}
+
+/// Parses a candidate that accepts TCP connections, RFC 6544 section 4.5.
+///
+/// # Errors
+/// [`CandidateError`] says why the candidate cannot be used.
+pub fn parse_passive_tcp(text: &str, policy: &RemoteCandidatePolicy) -> Result<ParsedCandidate, CandidateError> {
+    if !is_passive_tcp(text) {
+        return Err(CandidateError::Transport);
+    }
+    let mut parsed = parse(text, "tcp", policy)?;
+    parsed.text.push_str(" tcptype passive");
+    Ok(parsed)
+}
+
+/// Returns whether a candidate accepts TCP connections.
+pub fn is_passive_tcp(text: &str) -> bool {
+    let words: Vec<&str> = text.split_ascii_whitespace().take(CANDIDATE_WORDS_MAX).collect();
+    words.windows(2).any(|pair| pair == ["tcptype", "passive"])
+}
+
+/// The most words of a candidate that are searched for `tcptype`; those of a server have 12 to 20.
+const CANDIDATE_WORDS_MAX: usize = 32;
+
+fn parse(text: &str, protocol: &str, policy: &RemoteCandidatePolicy) -> Result<ParsedCandidate, CandidateError> {
     if text.len() > CANDIDATE_BYTES_MAX {
         return Err(CandidateError::TooLong);
     }
@@ -150,7 +178,7 @@ pub fn parse_remote(text: &str, policy: &RemoteCandidatePolicy) -> Result<Parsed
     let port: u16 = port.parse().map_err(|_| CandidateError::Malformed)?;
     let kind = CandidateKind::ALL.into_iter().find(|known| known.name() == kind);
     let kind = kind.filter(|_| typ == "typ").ok_or(CandidateError::Malformed)?;
-    if !transport.eq_ignore_ascii_case("udp") {
+    if !transport.eq_ignore_ascii_case(protocol) {
         return Err(CandidateError::Transport);
     }
     if component != 1 {
@@ -168,7 +196,7 @@ pub fn parse_remote(text: &str, policy: &RemoteCandidatePolicy) -> Result<Parsed
     // bits.
     let priority = priority.clamp(1, i32::MAX as u32);
     let mut normal = format!(
-        "candidate:{foundation} 1 udp {priority} {ip} {port} typ {}",
+        "candidate:{foundation} 1 {protocol} {priority} {ip} {port} typ {}",
         kind.name()
     );
     if let Some(ufrag) = extension(words, "ufrag") {

@@ -51,7 +51,7 @@ use self::early_records::EarlyRecords;
 use self::last_flight::LastFlight;
 use self::last_record::LastRecord;
 pub use self::output::{ConnectionOutput, NegotiationError, ValidatedPath};
-pub use self::packet::{IceProtocol, PacketTrust, ReceivedPacket, Transmit};
+pub use self::packet::{IceProtocol, PacketPath, PacketTrust, ReceivedPacket, Transmit};
 use self::peer_addresses::PeerAddresses;
 pub use self::sender::AudioLevel;
 use self::sender::RtpSender;
@@ -60,7 +60,7 @@ pub use self::sfu::SfuSetup;
 use self::sources::{AudioLayout, AudioSources};
 use self::unusable_audio::UnusableAudio;
 use crate::audio::codec::Codec;
-use crate::webrtc::candidate::RemoteCandidatePolicy;
+use crate::webrtc::candidate::{self, RemoteCandidatePolicy};
 use crate::webrtc::crypto;
 use crate::webrtc::ice_diagnosis::IceAttempt;
 
@@ -89,6 +89,8 @@ pub struct PeerConnection {
     /// The end of the connection has been reported.
     end_reported: bool,
     is_closing: bool,
+    /// The silence timeout has expired, and nothing has arrived since.
+    is_silent: bool,
     /// When the last accepted packet arrived.
     last_received_at: Instant,
     /// The time of the last input.
@@ -132,6 +134,7 @@ impl PeerConnection {
             is_connected: false,
             end_reported: false,
             is_closing: false,
+            is_silent: false,
             last_received_at: now,
             now,
             config,
@@ -155,9 +158,13 @@ impl PeerConnection {
         if self.sfu.buffer_candidate(text) {
             return;
         }
+        if self.config.connects_over_tcp && candidate::is_passive_tcp(text) {
+            return self.add_tcp_candidate(text);
+        }
         match self.paths.parse_candidate(text) {
             Ok((usable, candidate)) => {
                 self.attempt.handle_candidate(usable.kind, usable.addr);
+                self.sfu.has_udp_candidate = true;
                 self.rtc.add_remote_candidate(candidate);
             }
             Err(Some(ignored)) => self.attempt.handle_unusable_candidate(ignored),
@@ -179,16 +186,15 @@ impl PeerConnection {
         if self.loss_deadline().is_some_and(|at| now >= at) {
             let silence = now.saturating_duration_since(self.last_received_at);
             log::debug!("connection: nothing received for {} s", silence.as_secs());
-            self.rtc.disconnect();
-            let failed = self.report_end(ConnectionOutput::Failed);
-            self.outputs.extend(failed);
+            self.is_silent = true;
+            self.outputs.push_back(ConnectionOutput::Silent);
         }
     }
 
-    /// Returns when the connection fails if nothing more is received.
+    /// Returns when the connection counts as silent if nothing more is received.
     fn loss_deadline(&self) -> Option<Instant> {
         let lost_after = self.config.silence_timeout?;
-        let is_monitored = self.is_connected && !self.end_reported && !self.is_closing;
+        let is_monitored = self.is_connected && !self.end_reported && !self.is_closing && !self.is_silent;
         is_monitored.then(|| self.last_received_at + lost_after)
     }
 
@@ -292,6 +298,11 @@ impl PeerConnection {
     /// changes it.
     pub fn local_ufrag(&mut self) -> String {
         self.rtc.direct_api().local_ice_credentials().ufrag
+    }
+
+    /// Returns when the last accepted packet arrived.
+    pub fn last_received_at(&self) -> Instant {
+        self.last_received_at
     }
 
     /// Returns the address and port of the path that was validated last.

@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::http::cluster::Replica;
 use crate::limits;
 use crate::server::admission::AdmissionError;
 use crate::server::body::{self, FieldProblem, LocStep, ObjectReader, ValidationError};
@@ -38,16 +39,39 @@ pub enum OfferPurpose {
 }
 
 impl OfferBody {
-    /// Returns the purpose of the offer. `is_known` says whether the named connection exists.
+    /// Returns whether the offer restarts a connection that another replica made.
+    pub fn restarts_elsewhere(&self, replica: Option<&Replica>) -> bool {
+        let maker = replica.zip(self.pc_id.as_deref());
+        self.restart_pc && maker.is_some_and(|(replica, pc_id)| replica.other_maker(pc_id).is_some())
+    }
+}
+
+/// The connection that an offer names, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedConnection<'n> {
+    /// It is here.
+    Live,
+    /// It has ended, or there never was one.
+    Unknown,
+    /// The process of another replica with this name made it.
+    OfReplica(&'n str),
+}
+
+impl OfferBody {
+    /// Returns the purpose of the offer, by the state of the named connection. The balancer sends
+    /// it here although another replica made the connection if that replica is gone; its restart
+    /// then begins a new session.
     ///
     /// # Errors
-    /// [`OfferError::UnknownConnection`] for the restart of a connection that has ended.
-    pub fn purpose(&self, is_known: bool) -> Result<OfferPurpose, OfferError> {
-        match (is_known, self.restart_pc) {
-            (true, true) => Ok(OfferPurpose::Restart),
-            (true, false) => Ok(OfferPurpose::Renegotiate),
-            (false, true) if self.pc_id.is_some() => Err(OfferError::UnknownConnection),
-            (false, _) => Ok(OfferPurpose::Begin),
+    /// [`OfferError::UnknownConnection`] for the restart of a connection that has ended,
+    /// [`OfferError::OtherReplica`] for the renegotiation of one that is not here.
+    pub fn purpose(&self, named: NamedConnection<'_>) -> Result<OfferPurpose, OfferError> {
+        match (named, self.restart_pc) {
+            (NamedConnection::Live, true) => Ok(OfferPurpose::Restart),
+            (NamedConnection::Live, false) => Ok(OfferPurpose::Renegotiate),
+            (NamedConnection::Unknown, true) if self.pc_id.is_some() => Err(OfferError::UnknownConnection),
+            (NamedConnection::OfReplica(name), false) => Err(OfferError::OtherReplica(name.to_owned())),
+            (NamedConnection::Unknown | NamedConnection::OfReplica(_), _) => Ok(OfferPurpose::Begin),
         }
     }
 }
@@ -173,6 +197,8 @@ pub enum OfferError {
     BadSdp(String),
     /// No connection has this `pc_id`.
     UnknownConnection,
+    /// Another replica, with this name, made the connection of this `pc_id`.
+    OtherReplica(String),
     /// The session limit is reached.
     Full,
     /// The session limit of the source address is reached.
@@ -192,6 +218,10 @@ impl fmt::Display for OfferError {
         match self {
             OfferError::BadSdp(why) => write!(f, "the offer's SDP cannot be answered: {why}"),
             OfferError::UnknownConnection => f.write_str("Peer connection not found"),
+            OfferError::OtherReplica(name) => write!(
+                f,
+                "Peer connection not found: replica `{name}` made it; the balancer has to route by the first part of `pc_id`"
+            ),
             OfferError::Full => f.write_str("every session of this runner is taken; try again later"),
             OfferError::SourceQuota => f.write_str(
                 "this address has its share of the sessions; try again later (a proxy that asks for many callers has to be \
@@ -441,11 +471,33 @@ mod tests {
             request_data: None,
         };
         let unknown = Err(OfferError::UnknownConnection);
-        assert_eq!(offer(Some("a"), true).purpose(true), Ok(OfferPurpose::Restart));
-        assert_eq!(offer(Some("a"), false).purpose(true), Ok(OfferPurpose::Renegotiate));
-        assert_eq!(offer(Some("a"), true).purpose(false), unknown);
-        assert_eq!(offer(Some("a"), false).purpose(false), Ok(OfferPurpose::Begin));
-        assert_eq!(offer(None, true).purpose(false), Ok(OfferPurpose::Begin));
-        assert_eq!(offer(None, false).purpose(false), Ok(OfferPurpose::Begin));
+        assert_eq!(
+            offer(Some("a"), true).purpose(NamedConnection::Live),
+            Ok(OfferPurpose::Restart)
+        );
+        assert_eq!(
+            offer(Some("a"), false).purpose(NamedConnection::Live),
+            Ok(OfferPurpose::Renegotiate)
+        );
+        assert_eq!(offer(Some("a"), true).purpose(NamedConnection::Unknown), unknown);
+        assert_eq!(
+            offer(Some("a"), false).purpose(NamedConnection::Unknown),
+            Ok(OfferPurpose::Begin)
+        );
+        assert_eq!(
+            offer(None, true).purpose(NamedConnection::Unknown),
+            Ok(OfferPurpose::Begin)
+        );
+        assert_eq!(
+            offer(None, false).purpose(NamedConnection::Unknown),
+            Ok(OfferPurpose::Begin)
+        );
+        // D-25: a replica that is gone leaves its restarts to the others, and nothing else.
+        let elsewhere = NamedConnection::OfReplica("b");
+        assert_eq!(offer(Some("b.1.2"), true).purpose(elsewhere), Ok(OfferPurpose::Begin));
+        assert_eq!(
+            offer(Some("b.1.2"), false).purpose(elsewhere),
+            Err(OfferError::OtherReplica("b".into()))
+        );
     }
 }

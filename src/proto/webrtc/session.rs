@@ -540,6 +540,8 @@ impl Session for WebRtcSession {
                 }
                 // Clients have no tracks and send text.
                 connection::ConnectionOutput::TrackRemoved(_) | connection::ConnectionOutput::Data(_) => {}
+                // Only connections to an SFU report these.
+                connection::ConnectionOutput::TcpCandidate(_) | connection::ConnectionOutput::Silent => {}
                 connection::ConnectionOutput::PeerClosed => self.handle_peer_gone(LeaveReason::Left, now),
                 connection::ConnectionOutput::Failed => self.handle_peer_gone(LeaveReason::Failed, now),
             }

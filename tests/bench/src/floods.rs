@@ -20,6 +20,7 @@ use crate::call::Call;
 use crate::http::{Connection, connect_from};
 use crate::rows::{Lines, at, row, runtime};
 use crate::runner::Runner;
+use crate::support::moq::{MoqClient, MoqInvitation};
 use crate::support::stun;
 use crate::{Bench, Result};
 
@@ -65,7 +66,7 @@ pub fn floods(bench: &Bench) -> Result<(Lines, Vec<String>)> {
         flood.stand();
         Ok(())
     };
-    let scenarios: [(&str, &str, usize, Attack, Try, &str); 6] = [
+    let scenarios: [(&str, &str, usize, Attack, Try, &str); 7] = [
         ("nothing", "", 1, nothing, call, ""),
         ("32 idle sockets", "", 1, idle_sockets, call, "sockets"),
         ("20 offers a second without ICE", "", 1, offers, call, "offers"),
@@ -78,6 +79,14 @@ pub fn floods(bench: &Bench) -> Result<(Lines, Vec<String>)> {
             tokens,
             token_socket,
             "tokens",
+        ),
+        (
+            "QUIC connections without a session",
+            " -t moq --moq-bind 127.0.0.1:0",
+            1,
+            quic,
+            quic_call,
+            "connections",
         ),
     ];
     let (mut lines, mut faults) = (Lines::new(), Vec::new());
@@ -195,6 +204,15 @@ fn token_socket(addr: SocketAddr) -> Result<()> {
         101 => Ok(()),
         other => Err(format!("the socket was answered {other}").into()),
     }
+}
+
+/// A call over QUIC, until the bot listens.
+fn quic_call(addr: SocketAddr) -> Result<()> {
+    let mut http = Connection::open_from(HONEST, addr)?;
+    let client = MoqClient::connect(&MoqInvitation::read(&start(&mut http, "moq")?));
+    client.wait_for("subscription of the bot", |observed| observed.is_heard);
+    client.leave();
+    Ok(())
 }
 
 fn start(http: &mut Connection, transport: &str) -> Result<Value> {
@@ -350,6 +368,29 @@ fn framed(addr: SocketAddr, flood: &Flood) -> Result<()> {
             }
             thread::sleep(Duration::from_millis(100));
         }
+    }
+    Ok(())
+}
+
+/// Holds twice the connections over QUIC that one address may have, of a namespace without a
+/// session. Those that are refused or evicted come again.
+fn quic(addr: SocketAddr, flood: &Flood) -> Result<()> {
+    const CONNECTIONS: usize = 32;
+    let mut invitation = MoqInvitation::read(&start(&mut Connection::open_from(FLOOD, addr)?, "moq")?);
+    invitation.namespace = "pipecat-0000000000000000".to_owned();
+    invitation.from = FLOOD;
+    let mut held: Vec<MoqClient> = Vec::new();
+    while !flood.is_over() {
+        held.retain(|client| client.observed().closed.is_none());
+        for _ in held.len()..CONNECTIONS {
+            flood.count(1);
+            held.push(MoqClient::connect(&invitation));
+        }
+        let connected = held.iter().filter(|client| client.observed().is_connected).count();
+        if connected >= CONNECTIONS / 2 {
+            flood.stand();
+        }
+        thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }

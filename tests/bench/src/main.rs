@@ -3,15 +3,17 @@
 //! ```text
 //! cargo run --release --manifest-path tests/bench/Cargo.toml
 //! ```
-//! builds the release binary of the runner if necessary, starts it on loopback once per row, and
-//! takes about nine minutes. The clients run in this process, so their CPU is not counted. On a
-//! machine with few cores they still compete with the runner, so the figures are those of a runner
-//! and its callers on one machine. Rows do not pass or fail, because times depend on the machine;
-//! proofs do, because they check limits that do not. The comment of each function defines its row.
+//! builds the release binary of the runner if necessary, starts it on loopback for each row, and
+//! takes about seventeen minutes. The clients run in this process, so their CPU is not counted. On
+//! a machine with few cores they still compete with the runner, so the figures are those of a
+//! runner and its callers on one machine. Rows do not pass or fail, because times depend on the
+//! machine; proofs do, because they check limits that do not. The comment of each function defines
+//! its row.
 
 // Clients have their own sockets and clocks; the rule applies to the runner.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod assistants;
 mod call;
 mod cloud;
 mod floods;
@@ -39,9 +41,9 @@ const USAGE: &str = "\
 usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N] [--seconds N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu calls rooms moq delay growth junk cloud, or of the
-                  proofs, which run only when they are named and end with exit code 1 when they fail: soak churn
-                  floods footprint reboots
+  --only ROWS     some of: start size idle status offer cpu calls rooms moq delay growth junk cloud
+                  realtime cascade, or of the proofs, which run only when they are named and end with exit code 1
+                  when they fail: soak churn floods footprint reboots
   --quick         fewer and shorter; the figures say less
   --minutes N     how long `soak` and `reboots` take [default: 10]
   --cycles N      how many connections of each kind `churn` makes [default: 10000]
@@ -70,7 +72,7 @@ type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 /// Measures a row and checks its limits. Also returns the violations.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
-const ROWS: [(&str, Row); 13] = [
+const ROWS: [(&str, Row); 15] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
@@ -84,6 +86,8 @@ const ROWS: [(&str, Row); 13] = [
     ("growth", growth::growth),
     ("junk", junk::junk),
     ("cloud", cloud::cloud),
+    ("realtime", assistants::realtime),
+    ("cascade", assistants::cascade),
 ];
 
 const PROOFS: [(&str, Proof); 5] = [

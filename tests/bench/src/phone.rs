@@ -23,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Phone {
     socket: WebSocketStream<TcpStream>,
+    number: usize,
     media: String,
 }
 
@@ -47,11 +48,47 @@ impl Phone {
             0x18, 0x26,
         ];
         let payload: Vec<u8> = PERIOD.into_iter().cycle().take(PAYLOAD_BYTES).collect();
-        let payload = data_encoding::BASE64.encode(&payload);
-        let media = format!(
-            r#"{{"event":"media","sequenceNumber":"2","streamSid":"MZ{number}","media":{{"track":"inbound","chunk":"1","timestamp":"20","payload":"{payload}"}}}}"#
-        );
-        Ok(Phone { socket, media })
+        let media = media(number, &payload);
+        Ok(Phone { socket, number, media })
+    }
+
+    /// Says this mu-law from `first` until `end`, one message every 20 ms, again and again. Marks
+    /// are returned at once. Returns the number of audio messages that came back.
+    pub async fn converse(&mut self, line: &[u8], first: Instant, end: Instant) -> Result<u32> {
+        let messages: Vec<String> = line
+            .chunks(PAYLOAD_BYTES)
+            .map(|chunk| media(self.number, chunk))
+            .collect();
+        let (mut next, mut heard) = (first, 0);
+        for message in messages.iter().cycle() {
+            if next >= end {
+                break;
+            }
+            let due = sleep_until(next.into());
+            tokio::pin!(due);
+            loop {
+                tokio::select! {
+                    biased;
+                    message = self.socket.next() => heard += self.answer(message).await?,
+                    () = &mut due => break,
+                }
+            }
+            self.socket.send(Message::text(message.clone())).await?;
+            next += PTIME;
+        }
+        Ok(heard)
+    }
+
+    /// Returns a mark, or counts an audio message.
+    async fn answer(&mut self, message: Option<Received>) -> Result<u32> {
+        let Message::Text(text) = message.ok_or("the runner hung up")?? else {
+            return Ok(0);
+        };
+        if text.contains(r#""event":"mark""#) {
+            self.socket.send(Message::Text(text)).await?;
+            return Ok(0);
+        }
+        Ok(u32::from(text.contains(r#""event":"media""#)))
     }
 
     /// Sends `count` messages, one every 20 ms from `first`, and returns the times at which each
@@ -106,10 +143,17 @@ impl Phone {
     }
 }
 
-fn take(
-    message: Option<std::result::Result<Message, tokio_tungstenite::tungstenite::Error>>,
-    heard: &mut Vec<Instant>,
-) -> Result<()> {
+type Received = std::result::Result<Message, tokio_tungstenite::tungstenite::Error>;
+
+/// Returns a message with 20 ms of mu-law.
+fn media(number: usize, payload: &[u8]) -> String {
+    let payload = data_encoding::BASE64.encode(payload);
+    format!(
+        r#"{{"event":"media","sequenceNumber":"2","streamSid":"MZ{number}","media":{{"track":"inbound","chunk":"1","timestamp":"20","payload":"{payload}"}}}}"#
+    )
+}
+
+fn take(message: Option<Received>, heard: &mut Vec<Instant>) -> Result<()> {
     match message.ok_or("the runner hung up")?? {
         Message::Text(text) if text.contains(r#""event":"media""#) => heard.push(Instant::now()),
         Message::Close(_) => return Err("the runner closed the call".into()),

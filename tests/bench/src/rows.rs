@@ -176,10 +176,19 @@ impl Tally {
 /// Runs all calls for a while, with their packets spread evenly over the 20 ms. Returns the packets
 /// sent and received.
 pub async fn talk(calls: &mut Vec<Call>, speech: &Arc<Vec<Vec<u8>>>, time: Duration) -> Result<(u64, Vec<Tally>)> {
+    talk_each(calls, |_| speech.clone(), time).await
+}
+
+/// Does the same with packets that differ from call to call.
+pub async fn talk_each(
+    calls: &mut Vec<Call>,
+    speech: impl Fn(usize) -> Arc<Vec<Vec<u8>>>,
+    time: Duration,
+) -> Result<(u64, Vec<Tally>)> {
     let (begin, count) = (Instant::now(), calls.len() as u32);
     let mut tasks = JoinSet::new();
     for (at, mut call) in calls.drain(..).enumerate() {
-        let speech = speech.clone();
+        let speech = speech(at);
         let first = begin + PTIME * at as u32 / count;
         tasks.spawn(async move {
             let mut tally = Tally::default();
@@ -243,7 +252,7 @@ pub fn cpu(bench: &Bench) -> Result<Lines> {
 
 /// Compares the packets sent with those that the runner reports as received, and checks the
 /// sequence numbers of the packets that came back.
-fn losses(log: &str, sent: u64, heard: &[Tally]) -> Lines {
+pub fn losses(log: &str, sent: u64, heard: &[Tally]) -> Lines {
     let received: u64 = log.lines().filter_map(received).sum();
     let back: u64 = heard.iter().map(|tally| tally.packets).sum();
     let missing = heard.iter().map(Tally::missing);

@@ -49,6 +49,12 @@ impl Runner {
         Self::launch(binary, args, &[])
     }
 
+    /// Starts it with a built-in bot that uses services.
+    pub fn start_assistant(binary: &Path, bot: &str, environment: &[(&str, &str)]) -> Result<Runner> {
+        let args = format!("--host 127.0.0.1 --port 0 --rtc-port 0 --bot {bot} --max-sessions 160");
+        Self::launch(binary, &args, environment)
+    }
+
     /// Starts it for callers over QUIC, with the echo bot.
     pub fn start_moq(binary: &Path) -> Result<Runner> {
         let args = "--host 127.0.0.1 --port 0 --bot echo --max-sessions 160 -t moq --moq-bind 127.0.0.1:0";
@@ -80,9 +86,17 @@ impl Runner {
         let mut command = Command::new(binary);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if ["RUNNER_", "PIPECAT_", "CLOUD_"]
-                .iter()
-                .any(|prefix| text.starts_with(prefix))
+            if [
+                "RUNNER_",
+                "PIPECAT_",
+                "CLOUD_",
+                "OPENAI_",
+                "REALTIME_",
+                "CASCADE_",
+                "TOOLS_",
+            ]
+            .iter()
+            .any(|prefix| text.starts_with(prefix))
             {
                 command.env_remove(&name);
             }

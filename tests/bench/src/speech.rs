@@ -32,13 +32,17 @@ pub fn voice(seconds: usize) -> Result<Vec<Vec<u8>>> {
 
 /// Returns `seconds` of speech as samples at 48 kHz.
 pub fn pcm(seconds: usize) -> Vec<i16> {
-    let samples = BROWSER_RATE_HZ as usize * seconds;
+    pcm_at(BROWSER_RATE_HZ, BROWSER_RATE_HZ as usize * seconds)
+}
+
+/// Returns so many samples of speech at a rate.
+pub fn pcm_at(rate_hz: u32, samples: usize) -> Vec<i16> {
     let mut noise = 1_u32;
     (0..samples)
         .map(|at| {
             // A linear congruential generator, upper half: the hiss of consonants.
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            sample(at as f64 / f64::from(BROWSER_RATE_HZ), f64::from((noise >> 16) as i16))
+            sample(at as f64 / f64::from(rate_hz), f64::from((noise >> 16) as i16))
         })
         .collect()
 }

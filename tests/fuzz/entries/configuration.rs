@@ -33,7 +33,7 @@ pub fn configuration(bytes: &[u8]) {
         names: vec!["board".to_owned()],
         read: &|_| match key.is_empty() {
             true => Err(io::Error::from(io::ErrorKind::NotFound)),
-            false => Ok(key.to_owned()),
+            false => Ok(key.into()),
         },
         lookup_host: &|_| Vec::new(),
     };
@@ -59,6 +59,10 @@ pub fn configuration(bytes: &[u8]) {
             assert!(!warnings.iter().any(|warning| is_secret(warning)));
             assert!(!is_secret(&format!("{config:?}")));
             within_limits(&config);
+        }
+        Ok(CliCommand::Setup { config, .. }) => {
+            // A minute to a day.
+            assert!((60..=86_400).contains(&config.open_for.as_secs()), "{config:?}");
         }
         Ok(CliCommand::Cloud(Cloud::Do { warnings, .. })) => {
             assert!(!warnings.iter().any(|warning| is_secret(warning)))

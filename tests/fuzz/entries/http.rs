@@ -9,7 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use edge_runner::config::{Config, Secret};
-use edge_runner_cloud::proto::range::{self, ByteRange, LogQuery};
+use edge_runner_cloud::proto::log_query::LogQuery;
 use edge_runner_cloud::proto::route as cloud;
 use edge_runner_proto::http::host::{self, AllowedHosts};
 use edge_runner_proto::http::origin::{AllowedOrigins, CorsDecision, PostHeaders};
@@ -17,6 +17,7 @@ use edge_runner_proto::http::route::{self, Query, Route};
 use edge_runner_proto::server::form;
 use edge_runner_proto::server::forwarded::{Network, TrustedProxies};
 use edge_runner_proto::server::key::ApiKey;
+use edge_runner_proto::server::range::{self, ByteRange};
 use edge_runner_proto::server::request_framing::RequestFraming;
 use edge_runner_proto::webrtc::stun;
 

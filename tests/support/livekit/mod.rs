@@ -160,6 +160,11 @@ impl Server {
         self.options.port
     }
 
+    /// The options, with the ports that it has.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// The URL for clients.
     pub fn url(&self) -> String {
         format!("ws://{}:{}", self.options.address, self.options.port)

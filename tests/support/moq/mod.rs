@@ -8,7 +8,7 @@ mod certificate;
 mod connection;
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -33,12 +33,15 @@ pub struct MoqInvitation {
     authority: String,
     /// Path and query of the URL.
     pub path: String,
+    /// Empty if the reply has none: the test then sets it.
     pub certificate_hash: Vec<u8>,
     pub namespace: String,
     bot_id: String,
     client_id: String,
     /// The idle time that the caller demands; the shorter one of both ends counts.
     pub idle: Option<Duration>,
+    /// The address that the caller comes from.
+    pub from: Ipv4Addr,
 }
 
 impl MoqInvitation {
@@ -54,11 +57,15 @@ impl MoqInvitation {
             address: authority.parse().expect("an IP address"),
             authority: authority.to_owned(),
             path: format!("/{path}"),
-            certificate_hash: BASE64.decode(text("certHash").as_bytes()).expect("a hash in Base64"),
+            certificate_hash: match &reply["moq"]["certHash"] {
+                Value::Null => Vec::new(),
+                _ => BASE64.decode(text("certHash").as_bytes()).expect("a hash in Base64"),
+            },
             namespace: text("namespace").to_owned(),
             bot_id: text("botId").to_owned(),
             client_id: text("clientId").to_owned(),
             idle: None,
+            from: Ipv4Addr::LOCALHOST,
         }
     }
 
@@ -144,7 +151,7 @@ pub struct MoqClient {
 impl MoqClient {
     /// Connects and announces the caller's broadcast.
     pub fn connect(invitation: &MoqInvitation) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let socket = UdpSocket::bind((invitation.from, 0)).expect("a free port");
         let waker = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let own = socket.local_addr().expect("it is bound");
         waker.connect(own).expect("loopback is there");

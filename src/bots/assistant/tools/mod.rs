@@ -210,9 +210,7 @@ pub async fn examine(config: &Config, tools: &ToolsConfig) -> Result<Vec<String>
     loop {
         match session.try_recv().await? {
             ToolsEvent::Declared(functions) => {
-                let of_session = config.assistant.realtime.session.get("tools");
-                let of_session = of_session.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-                check_names(&functions, of_session).map_err(ToolsError::Declaration)?;
+                check_names(&functions, config.assistant.of_pages()).map_err(ToolsError::Declaration)?;
                 let names = functions.iter().filter_map(|function| function["name"].as_str());
                 return Ok(names.map(str::to_owned).collect());
             }

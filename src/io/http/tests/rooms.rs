@@ -9,7 +9,7 @@ fn mediaroom() -> Mediaroom {
         url: Some("wss://media.example.net".into()),
         key: Some("devkey".into()),
         secret: Some(Secret::new("a secret that is never shown")),
-        room_name: None,
+        ..Mediaroom::default()
     }
 }
 
@@ -53,8 +53,39 @@ async fn a_media_room_is_started() {
         );
         assert_eq!(bot["video"]["room"], reply["roomName"]);
         assert!(reply["roomName"].as_str().expect("a name").starts_with("room-"));
-        assert_eq!(reply.as_object().expect("an object").len(), 4);
+        assert_eq!(
+            (&reply["server_url"], &reply["participant_token"]),
+            (&reply["url"], &reply["token"])
+        );
+        assert_eq!(reply.as_object().expect("an object").len(), 6);
     }
+}
+
+/// The request of LiveKit's front-ends: the agent that it names is that of the runner, and gets the
+/// metadata as its body. No bot starts for another agent.
+#[tokio::test]
+async fn a_media_room_is_started_for_the_agent_of_the_runner() {
+    let runner = runner(mediaroom()).await;
+    let ask = |agent: &str| {
+        let agents = json!([{"agentName": agent, "metadata": r#"{"lang":"fr"}"#}]);
+        json!({"transport": "mediaroom", "participant_identity": "x", "roomConfig": {"agents": agents}})
+    };
+    let reply = runner.post("/start", ask("other")).await;
+    assert_eq!(reply.status, 422);
+    let detail: Value = serde_json::from_slice(&reply.body).expect("JSON");
+    assert_eq!(detail["detail"][0]["loc"], json!(["body", "room_config"]));
+    let reply = runner.post("/start", ask("bot")).await;
+    assert_eq!(reply.status, 200);
+    let reply: Value = serde_json::from_slice(&reply.body).expect("JSON");
+    let begun = runner.begun().await;
+    let (session_id, body) = begun.given();
+    assert_eq!((&reply["sessionId"], body), (&json!(session_id), json!({"lang": "fr"})));
+    assert!(
+        claims(&reply["participant_token"])["sub"]
+            .as_str()
+            .expect("a name")
+            .starts_with("User-")
+    );
 }
 
 /// R-032: a configured room serves all sessions, with separate identities.

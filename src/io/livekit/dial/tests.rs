@@ -162,7 +162,7 @@ async fn a_server_that_says_nothing_is_given_up() {
     let held = tokio::spawn(async move { listener.accept().await.map(|(stream, _)| stream) });
     let began = tokio::time::Instant::now();
     let failure = dial(to(url)).await.err().expect("it has an end");
-    assert!(matches!(failure, DialError::Unreachable(words) if words.contains("did not answer within 10 s")));
+    assert!(matches!(failure, DialError::Unreachable(words) if words.contains("did not answer within 20 s")));
     assert_eq!(began.elapsed().as_secs(), ROOM_DIAL_WITHIN.as_secs());
     drop(held);
 }

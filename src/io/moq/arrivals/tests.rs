@@ -11,6 +11,7 @@ use super::super::port::MoqPort;
 use super::*;
 use crate::bot::{self, Shutdown, ShutdownTrigger};
 use crate::io::tasks::SlotPool;
+use crate::limits::MOQ_UNBOUND_PER_SOURCE;
 use crate::proto::http::token::Issuer;
 use crate::proto::moq::link::{LinkClosed, LinkEvent, LinkTarget, MoqLink, client_config, server_config};
 use crate::proto::moq::peer::MoqPeer;
@@ -25,6 +26,7 @@ struct Rig {
     waiting: WaitingRegistry,
     rules: ConnectionRules,
     sessions: Sessions,
+    arrivals: Arc<Arrivals>,
     stop: ShutdownTrigger,
     readers: [JoinHandle<()>; 2],
 }
@@ -63,7 +65,7 @@ fn rig(needs_token: bool, allowed_origins: &[String]) -> Rig {
     };
     let arrivals = Arrivals::new(sessions.clone(), waiting.clone(), rules.clone());
     let readers = [
-        tokio::spawn(server.clone().run(arrivals)),
+        tokio::spawn(server.clone().run(arrivals.clone())),
         tokio::spawn(client.clone().run(Arc::new(NoArrivals))),
     ];
     Rig {
@@ -73,6 +75,7 @@ fn rig(needs_token: bool, allowed_origins: &[String]) -> Rig {
         waiting,
         rules,
         sessions,
+        arrivals,
         stop,
         readers,
     }
@@ -128,7 +131,7 @@ impl Rig {
     }
 
     fn token(&self, id: &str) -> String {
-        lock(&self.rules.tokens).mint(SocketKind::Moq, id, Issuer::Anyone, tasks::now())
+        lock(&self.rules.tokens).mint(SocketKind::Moq, id, Issuer::Anyone, tasks::request_time())
     }
 
     /// Returns the metrics line of an outcome.
@@ -333,4 +336,37 @@ async fn a_caller_is_told_that_its_session_has_just_ended() {
     let why = rig.caller("/moq", Some("a/request")).closed().await;
     let reason = "the session is over".to_owned();
     assert_eq!(why, LinkClosed::ByPeer { code: 0, reason });
+}
+
+/// From the eighth connection without a session on, a source has to prove its address; it has a
+/// share of them all, and another source has its own. The metrics count the refused and the asked.
+#[tokio::test]
+async fn unbound_connections_have_to_prove_their_address_and_are_capped() {
+    let rig = rig(false, &[]);
+    let from = |host| SocketAddr::from(([192, 0, 2, host], 4_000));
+    let admit = |host, is_validated| rig.arrivals.admit(from(host), is_validated);
+    let mut held = Vec::new();
+    let mut accept = |host, is_validated| match admit(host, is_validated) {
+        ConnectionVerdict::Accept(permit) => held.push(permit),
+        ConnectionVerdict::Retry => panic!("it was asked for a proof of its address"),
+        ConnectionVerdict::Refuse => panic!("it was refused"),
+    };
+    for _ in 0..MOQ_RETRY_FROM {
+        accept(1, false);
+    }
+    assert!(matches!(admit(1, false), ConnectionVerdict::Retry));
+    assert!(matches!(admit(2, false), ConnectionVerdict::Retry), "of any source");
+    assert_eq!(
+        (rig.count("retried"), rig.count("refused")),
+        ("2".to_owned(), "0".to_owned())
+    );
+    for _ in MOQ_RETRY_FROM..MOQ_UNBOUND_PER_SOURCE {
+        accept(1, true);
+    }
+    assert!(matches!(admit(1, true), ConnectionVerdict::Refuse));
+    assert_eq!(
+        (rig.count("retried"), rig.count("refused")),
+        ("2".to_owned(), "1".to_owned())
+    );
+    accept(2, true);
 }

@@ -35,15 +35,12 @@ fn a_made_certificate_names_its_host_and_has_a_hash() {
 fn a_renewal_waits_for_sessions() {
     let waiting = WaitingRegistry::default();
     let served = made(waiting.clone());
-    let CertificateFrom::SelfSigned { served: valid, .. } = &served.source else {
-        panic!("it is self-signed");
-    };
     let now_s = unix_time_s();
     let soon = Validity {
         from_s: now_s - 10 * 86_400,
         until_s: now_s + 3 * 86_400,
     };
-    *lock(valid) = soon;
+    *lock(&served.made) = Some(soon);
     let before = served.current.get().cert[0].clone();
     let (arrived, _arriving) = tokio::sync::oneshot::channel();
     let session_id = "a session".into();
@@ -53,7 +50,7 @@ fn a_renewal_waits_for_sessions() {
     drop(entry);
     served.renew_if_due();
     assert_ne!(served.current.get().cert[0], before);
-    assert!(lock(valid).until_s > now_s + 11 * 86_400);
+    assert!(lock(&served.made).is_some_and(|made| made.until_s > now_s + 11 * 86_400));
 }
 
 #[test]
@@ -83,4 +80,42 @@ fn files_are_read_again() {
     let error = ServedCertificate::open(&settings, &[], WaitingRegistry::default()).err();
     let words = error.map(|error| error.to_string()).unwrap_or_default();
     assert!(words.contains("key.pem") && words.contains("private key"), "{words}");
+}
+
+/// The rule by which the files of `--tls` are served: an authority that this system trusts, with
+/// its intermediates, and a certificate that is valid now.
+#[test]
+fn a_certificate_is_trusted_by_its_authority() {
+    let params = |name: &str, is_authority: bool| {
+        let mut params = rcgen::CertificateParams::new([name.to_owned()]).expect("a valid name");
+        if is_authority {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
+        params
+    };
+    let key = || KeyPair::generate().expect("a key");
+    let root = rcgen::CertifiedIssuer::self_signed(params("root.example", true), key()).expect("an authority");
+    let middle = rcgen::CertifiedIssuer::signed_by(params("middle.example", true), key(), &root).expect("an authority");
+    let issued = |params: rcgen::CertificateParams, issuer| {
+        params.signed_by(&key(), issuer).expect("a certificate").der().clone()
+    };
+    let mut roots = RootCertStore::empty();
+    assert!(
+        !is_trusted(&[issued(params("bot.example", false), &root)], &roots),
+        "no authority"
+    );
+    roots.add(root.der().clone()).expect("an authority");
+    assert!(is_trusted(&[issued(params("bot.example", false), &root)], &roots));
+    let below = issued(params("bot.example", false), &middle);
+    assert!(
+        !is_trusted(std::slice::from_ref(&below), &roots),
+        "its chain is incomplete"
+    );
+    assert!(is_trusted(&[below, middle.der().clone()], &roots));
+    let mut expired = params("bot.example", false);
+    expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    assert!(!is_trusted(&[issued(expired, &root)], &roots));
+    let other = rcgen::CertifiedIssuer::self_signed(params("other.example", true), key()).expect("an authority");
+    assert!(!is_trusted(&[issued(params("bot.example", false), &other)], &roots));
+    assert!(!is_trusted(&[], &roots));
 }

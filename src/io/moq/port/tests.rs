@@ -224,17 +224,21 @@ async fn a_full_inbox_drops_events() {
             buffer.clear();
         }
     }
+    // What the socket's own buffer lost never came, and is not counted.
     let full = async {
         while pair.server.inbox_full() == 0 {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(GUARD, full).await.expect("a full inbox");
+    let dropped = pair.server.inbox_full();
     let mut held = 0;
     while server_inbox.receiver.try_recv().is_ok() {
         held += 1;
     }
-    assert!(held <= INBOX_EVENTS, "{held}");
+    assert_eq!(held, INBOX_EVENTS);
+    // Each datagram has one event, and the handshake's last ones may have come before.
+    assert!(dropped <= INBOX_EVENTS as u64 + 8, "{dropped} dropped");
     server.close(tasks::now(), 0u32.into(), bytes::Bytes::new());
 }
 

@@ -11,6 +11,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use super::*;
 use crate::bot::media::{LeaveReason, TransportSide, pair};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_IN_SAMPLES_MAX, PROCESS_OUT_SAMPLES_MAX};
+use crate::testing::Caller;
 
 /// A limit for tests that would hang; loopback is far faster.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,8 +34,13 @@ fn begin() -> (TransportSide, JoinHandle<MediaEnd>, Arc<Notify>, String) {
     let url = listener.url();
     let exited = Arc::new(Notify::new());
     let told = exited.clone();
-    let talk = tokio::spawn(async move { run(media, listener, &told).await });
+    let talk = tokio::spawn(async move { run(media, listener, no_call(), &told).await });
     (transport_side, talk, exited, url)
+}
+
+/// The call of a browser.
+fn no_call() -> CallControl {
+    CallControl::of(&Caller::browser().arguments().1)
 }
 
 async fn connect(url: &str) -> WebSocketStream<TcpStream> {
@@ -468,7 +474,7 @@ async fn a_media_slot_is_opened_when_the_program_connects() {
     let url = listener.url();
     let exited = Arc::new(Notify::new());
     let told = exited.clone();
-    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, &told).await });
+    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_call(), &told).await });
     tokio::task::yield_now().await;
     assert_eq!(transport_side.audio(), None);
     let program = connect(&url).await;

@@ -11,6 +11,7 @@
 //! dropped with the first recognised word, and goes on with its next sentence without one.
 
 mod answer;
+mod caller_detector;
 mod chat_history;
 mod recognitions;
 mod services;
@@ -23,18 +24,20 @@ use serde_json::{Value, json};
 
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Greeting};
-use super::functions::{self, Answers, FunctionAnswer, FunctionHost, Functions};
+use super::functions::{self, Answers, FunctionAnswer, FunctionHost, Functions, KeyPresses};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
 use super::playback::SpeechPlayback;
+use super::press_keys;
 use super::report::{
     AssistantCount, CallProfile, ClientReport, EndReason, ErrorClass, FunctionCall, ResponseStatus, SpeechMark,
 };
-use super::sound;
+use super::sound::{self, ThinkingTicks};
 use crate::audio::rate_converter::RateConverter;
-use crate::kit::{TurnBoundary, TurnDetector, TurnRules};
+use crate::kit::{self, TurnBoundary, TurnDetector, TurnRules};
 use crate::rtvi::TextOptions;
 use answer::{Answer, SpeechState};
+use caller_detector::CallerDetector;
 use chat_history::ChatHistory;
 use recognitions::Recognitions;
 
@@ -44,9 +47,6 @@ pub use chat_history::ChatCall;
 pub const RECOGNIZER_RATE_HZ: u32 = 16_000;
 /// Samples that are sent to the recogniser at once: 80 ms.
 const PIECE_SAMPLES: usize = 1_280;
-/// Time without a sound from the bot, while it thinks, after which it ticks, and between ticks.
-const TICK_AFTER: Duration = Duration::from_secs(3);
-const TICK_INTERVAL: Duration = Duration::from_secs(2);
 /// Time from the first speech in which it cannot be interrupted: echo cancellers adapt in it.
 const NO_BARGE_IN: Duration = Duration::from_secs(2);
 /// Speech that waits to be heard, above which no more is wanted.
@@ -64,6 +64,8 @@ const LATER_MAX: usize = 8;
 const GREET: &str = "(The call begins. Greet the caller in one short sentence.)";
 /// What it is told if the greeting is the operator's.
 const GREETED: &str = "(The call begins.)";
+/// Output of a function whose answer is dropped.
+const INTERRUPTED: &str = "the caller interrupted";
 /// Items of the playout that are no sentences.
 const TICK_ITEM: &str = "tick";
 const FAILURE_ITEM: &str = "failure";
@@ -135,6 +137,8 @@ pub struct Cascade {
     profile: CallProfile,
     body: BodyOptions,
     tools: Vec<Value>,
+    /// Whether the functions of the operator are still unknown.
+    awaits_functions: bool,
     outputs: VecDeque<CascadeOutput>,
     /// The newest request.
     requests: u64,
@@ -142,11 +146,13 @@ pub struct Cascade {
     sentences: u32,
     has_joined: bool,
     greeting_due: bool,
-    turns: TurnDetector,
+    turns: TurnDetector<CallerDetector>,
     recognitions: Recognitions,
     /// The recogniser that hears the caller, and audio that waits for a piece to be full.
     hearing: Option<u64>,
     heard: Vec<i16>,
+    /// The recognition of the utterance that the caller still speaks, if it has failed.
+    failed_hearing: Option<u64>,
     history: ChatHistory,
     answer: Option<Answer>,
     /// Whether the model has to answer, and whether with text alone.
@@ -159,13 +165,15 @@ pub struct Cascade {
     converter: Option<RateConverter>,
     playback: SpeechPlayback,
     functions: Functions,
+    /// Keys to press once the answer was heard.
+    presses: Vec<KeyPresses>,
     keypad: Keypad,
     lifetime: Lifetime,
     /// When the caller stopped speaking, until the answer is heard.
     spoken_until: Option<Instant>,
     /// When the first speech of the session began to leave.
     first_speech_at: Option<Instant>,
-    tick_at: Option<Instant>,
+    ticks: ThinkingTicks,
     failures: u32,
     logged: u32,
     /// The session ends once the current answer was heard.
@@ -180,17 +188,21 @@ impl Cascade {
             pause: config.cascade.end_of_turn,
             ..TurnRules::default()
         };
+        let detector = CallerDetector::new(config.cascade.detector);
         let mut session = Cascade {
             functions: Functions::default(),
+            presses: Vec::new(),
             tools: Vec::new(),
+            awaits_functions: config.tools.is_some(),
             outputs: VecDeque::new(),
             requests: 0,
             sentences: 0,
             has_joined: false,
             greeting_due: body.greeting && config.greeting != Greeting::Off,
-            turns: TurnDetector::new(rules, RECOGNIZER_RATE_HZ),
+            turns: TurnDetector::with_detector(rules, RECOGNIZER_RATE_HZ, detector),
             recognitions: Recognitions::default(),
             hearing: None,
+            failed_hearing: None,
             heard: Vec::new(),
             history: ChatHistory::default(),
             answer: None,
@@ -204,7 +216,7 @@ impl Cascade {
             lifetime: Lifetime::new(&config, profile.is_telephone, body.minutes_max, now),
             spoken_until: None,
             first_speech_at: None,
-            tick_at: None,
+            ticks: ThinkingTicks::default(),
             failures: 0,
             logged: 0,
             hangs_up: false,
@@ -213,18 +225,25 @@ impl Cascade {
             profile,
             body,
         };
-        session.handle_functions(&[]);
+        session.declare(&[]);
         session
     }
 
-    /// The operator's functions are known. Until then the model gets the others.
-    pub fn handle_functions(&mut self, of_tools: &[Value]) {
-        let outputs = self.functions.abort();
+    /// The operator's functions are known, or cannot be used any more. The model is not asked
+    /// before.
+    pub fn handle_functions(&mut self, of_tools: &[Value], now: Instant) {
+        self.awaits_functions = false;
+        let outputs = self.functions.abort("the function cannot be run now");
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.chat.is_none()) {
             answer.is_due |= !outputs.is_empty();
         }
         self.add_outputs(outputs);
-        self.tools = functions::declared(&[], of_tools, &self.body.tools, self.profile.can_hang_up);
+        self.declare(of_tools);
+        self.advance(now);
+    }
+
+    fn declare(&mut self, of_tools: &[Value]) {
+        self.tools = functions::declared(self.config.of_pages(), of_tools, &self.body.tools, &self.profile);
         self.functions = Functions::new(&self.tools, of_tools);
     }
 
@@ -248,7 +267,8 @@ impl Cascade {
             return;
         }
         let is_sounding = self.is_sounding();
-        if is_sounding && !self.can_be_interrupted(now) {
+        // What speaks while keys are pressed is the menu that they are for.
+        if is_sounding && !self.can_be_interrupted(now) || self.is_pressing() {
             self.turns.reset();
             return;
         }
@@ -322,6 +342,12 @@ impl Cascade {
         if let Some(item) = self.playback.handle_mark(name, is_played) {
             self.handle_progress(&item, now);
             self.playback.forget_heard();
+            if let Some(call_id) = press_keys::call_of(&item)
+                && !self.playback.has_item(|known| known == item)
+            {
+                let answers = self.functions.handle_keys_pressed(call_id);
+                self.answer_functions(answers);
+            }
         }
         self.advance(now);
     }
@@ -343,7 +369,7 @@ impl Cascade {
             self.keypad.poll_timeout(),
             self.functions.poll_timeout(),
             self.retry_at,
-            self.tick_at,
+            self.ticks.poll_timeout(),
         ];
         let lifetime = self.lifetime.poll_timeout(self.turns.is_in_turn(), self.has_joined);
         soon.into_iter().flatten().fold(lifetime, Instant::min)
@@ -362,11 +388,9 @@ impl Cascade {
         self.handle_keys(keys, now);
         let answers = self.functions.handle_timeout(now);
         self.answer_functions(answers);
-        if self.tick_at.is_some_and(|at| now >= at) {
+        if self.ticks.handle_timeout(now) {
             let tick = sound::tick(self.profile.line.rate_hz());
-            self.playback.push(TICK_ITEM, 0, &tick);
-            self.playback.complete(TICK_ITEM);
-            self.tick_at = Some(now + TICK_INTERVAL);
+            self.playback.push_local(TICK_ITEM, &tick);
         }
         let is_in_turn = self.turns.is_in_turn();
         match self.lifetime.handle_timeout(is_in_turn, self.has_joined, now) {
@@ -454,6 +478,9 @@ impl Cascade {
         if let Some(id) = self.hearing.take() {
             self.outputs.push_back(CascadeOutput::FinishRecognition { id });
         }
+        if let Some(id) = self.failed_hearing.take() {
+            self.handle_not_understood(id, now);
+        }
     }
 
     fn send_heard(&mut self) {
@@ -491,6 +518,7 @@ impl Cascade {
         }
         self.take_heard_sentences();
         self.resume_answer();
+        self.press_keys();
         self.finish_answer();
         self.start_answer();
         self.synthesize();
@@ -513,7 +541,8 @@ impl Cascade {
     }
 
     fn start_answer(&mut self) {
-        if self.answer.is_some() || !self.has_joined || !self.is_caller_done() || self.retry_at.is_some() {
+        let is_ready = self.has_joined && self.is_caller_done() && !self.awaits_functions;
+        if self.answer.is_some() || !is_ready || self.retry_at.is_some() {
             return;
         }
         for text in std::mem::take(&mut self.later) {
@@ -599,6 +628,21 @@ impl Cascade {
         }
     }
 
+    /// Presses the keys of the answer once its sentences were heard.
+    fn press_keys(&mut self) {
+        let is_spoken = |answer: &Answer| answer.is_spoken() && !answer.is_suspended && answer.chat.is_none();
+        if !self.answer.as_ref().is_some_and(is_spoken) || !self.is_caller_done() {
+            return;
+        }
+        for KeyPresses { call_id, tones } in std::mem::take(&mut self.presses) {
+            let pcm = kit::tones(&tones, self.profile.line.rate_hz());
+            if !self.playback.push_local(&press_keys::item_of(&call_id), &pcm) {
+                let answers = self.functions.handle_keys_dropped();
+                self.answer_functions(answers);
+            }
+        }
+    }
+
     /// Ends an answer that was heard, with its functions.
     fn finish_answer(&mut self) {
         let is_finished = self.answer.as_ref().is_some_and(|answer| {
@@ -630,8 +674,9 @@ impl Cascade {
             self.count(AssistantCount::Response(ResponseStatus::Cancelled));
             self.report(ClientReport::LlmStopped);
         }
-        let outputs = self.functions.abort();
+        let outputs = self.functions.abort(INTERRUPTED);
         self.add_outputs(outputs);
+        self.presses.clear();
         self.hangs_up = false;
         for (message, text) in answer.into_heard() {
             self.history.set_heard(message, &text);
@@ -707,15 +752,15 @@ impl Cascade {
         self.outputs
             .extend(requests.into_iter().map(|id| CascadeOutput::Cancel { id }));
         if has_failed {
-            self.play_failure();
+            let wav = self.config.failure_sound.clone();
+            self.play(&sound::failure(self.profile.line.rate_hz(), wav.as_deref()));
         }
         self.outputs.push_back(CascadeOutput::End(reason));
     }
 
-    fn play_failure(&mut self) {
-        let notes = sound::failure(self.profile.line.rate_hz());
-        self.playback.push(FAILURE_ITEM, 0, &notes);
-        self.playback.complete(FAILURE_ITEM);
+    /// Plays a sound of a failure.
+    fn play(&mut self, pcm: &[i16]) {
+        self.playback.push_local(FAILURE_ITEM, pcm);
     }
 
     /// Plans the next tick while the caller waits for an answer in silence.
@@ -724,12 +769,9 @@ impl Cascade {
             Some(answer) => !answer.is_text_only && !answer.is_suspended && !answer.is_sounding(),
             None => self.due.is_some() || !self.recognitions.is_empty(),
         };
-        let is_silent = self.body.text_only || self.turns.is_in_turn() || !self.has_joined || self.is_over;
-        if is_thinking && !is_silent {
-            self.tick_at.get_or_insert(now + TICK_AFTER);
-        } else {
-            self.tick_at = None;
-        }
+        let is_muted = self.body.text_only || self.is_pressing();
+        let is_silent = is_muted || self.turns.is_in_turn() || !self.has_joined || self.is_over;
+        self.ticks.plan(is_thinking && !is_silent, now);
     }
 
     fn count_first_sound(&mut self, now: Instant) {
@@ -743,6 +785,11 @@ impl Cascade {
     /// Returns whether the bot is heard.
     fn is_sounding(&self) -> bool {
         self.answer.as_ref().is_some_and(Answer::is_sounding)
+    }
+
+    /// Returns whether keys are pressed.
+    fn is_pressing(&self) -> bool {
+        self.playback.has_item(|item| press_keys::call_of(item).is_some())
     }
 
     fn can_be_interrupted(&self, now: Instant) -> bool {

@@ -7,6 +7,7 @@ use super::{Cascade, CascadeOutput, ChatCall, ChatEnd, sentence_item};
 use crate::assistant::functions::FunctionHost;
 use crate::assistant::report::{AssistantCount, ClientReport, ErrorClass, ResponseStatus, TokenUsage};
 use crate::assistant::services::chat::ChatOutcome;
+use crate::assistant::sound;
 use crate::audio::rate_converter::RateConverter;
 use crate::limits::RATES_HZ;
 
@@ -128,7 +129,7 @@ impl Cascade {
             return;
         };
         let called = self.functions.handle_call(
-            id.to_string(),
+            &id.to_string(),
             call.call_id.clone(),
             call.name.clone(),
             &call.arguments,
@@ -138,6 +139,7 @@ impl Cascade {
         let Some(called) = called else { return };
         self.history.add_call(answer.message, call);
         self.hangs_up |= called.ends_call;
+        self.presses.extend(called.presses);
         if let Some((call, host)) = called.started {
             self.report(ClientReport::FunctionStarted(call.for_client(host)));
             if host == FunctionHost::Tools {
@@ -203,20 +205,23 @@ impl Cascade {
         }
     }
 
+    /// The caller is told at the end of the utterance: the rest of it is not taken for a new one.
     fn handle_recognition_failed(&mut self, id: u64, class: ErrorClass, words: String, now: Instant) {
         self.fail(class, words, now);
         if self.is_over {
             return;
         }
-        if self.hearing == Some(id) {
-            self.hearing = None;
-            self.heard.clear();
-            self.turns.reset();
-            self.report(ClientReport::UserStoppedSpeaking);
+        if self.hearing.take_if(|known| *known == id).is_some() {
+            self.failed_hearing = Some(id);
+        } else {
+            self.handle_not_understood(id, now);
         }
+    }
+
+    pub(super) fn handle_not_understood(&mut self, id: u64, now: Instant) {
         self.report(ClientReport::Error { text: NOT_UNDERSTOOD });
         if self.answer.is_none() && !self.body.text_only {
-            self.play_failure();
+            self.play(&sound::notes(self.profile.line.rate_hz()));
         }
         self.spoken_until = None;
         self.recognitions.complete(id, "");
@@ -236,8 +241,9 @@ impl Cascade {
         if answer.has_text || answer.rounds > 0 || self.history.calls(answer.message) > 0 {
             answer.has_failed = true;
             answer.finish_text(&mut self.sentences);
-            let outputs = self.functions.abort();
+            let outputs = self.functions.abort("the answer failed");
             self.add_outputs(outputs);
+            self.presses.clear();
             self.report(ClientReport::Error { text: NO_ANSWER });
         } else {
             self.due = Some(answer.is_text_only);

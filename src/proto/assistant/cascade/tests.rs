@@ -5,17 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
-use crate::assistant::report::{Line, TokenUsage};
+use crate::assistant::config::{DetectorKind, ToolsConfig};
+use crate::assistant::report::TokenUsage;
 use crate::assistant::services::chat::ChatOutcome;
 use crate::audio::tone::Tone;
 
-const BROWSER: CallProfile = CallProfile {
-    line: Line::Pcm24k,
-    has_page: true,
-    is_telephone: false,
-    can_hang_up: false,
-    greet_on_ready: false,
-};
+const BROWSER: CallProfile = CallProfile::BROWSER;
 
 const FRAME: Duration = Duration::from_millis(20);
 const FRAME_SAMPLES: usize = 320;
@@ -548,14 +543,13 @@ fn a_recogniser_that_fails_is_heard_and_the_call_goes_on() {
     world
         .session
         .handle_failed(id, ErrorClass::Transient, "a fault", world.now);
-    world.drain();
-    assert!(
-        world
-            .reports()
-            .any(|report| matches!(report, ClientReport::Error { .. }))
-    );
-    assert_eq!(world.play(100), 5);
+    world.speak(400);
+    assert_eq!(world.recognition(), id, "the rest is no utterance of its own");
+    let is_error = |report: &ClientReport| matches!(report, ClientReport::Error { .. });
+    assert!(!world.reports().any(is_error));
     world.be_silent(1_000);
+    assert!(world.reports().any(is_error));
+    assert_eq!(world.play(100), 5);
     world.say("Again.");
     assert_eq!(world.asked(), [pair("user", "Again.")]);
 }
@@ -671,6 +665,104 @@ fn functions_of_the_page_are_answered_before_the_model_goes_on() {
     assert_eq!(world.asked()[4], pair("assistant", "It is one."));
 }
 
+/// The model is asked once the operator's functions are known. A call is for the driver, of which
+/// the client sees the name only; when what runs it is gone, the model learns it.
+#[test]
+fn functions_of_the_operator_are_declared_and_run() {
+    let mut world = World::joined_with(&json!({}), |config| {
+        config.tools = Some(ToolsConfig::Program(vec!["p".to_owned()]));
+        config.cascade.functions = vec![json!({"type": "function", "name": "of_page"})];
+    });
+    world.say("Look.");
+    assert_eq!(world.chats(), 0, "the functions are not known");
+    let declared = [json!({"type": "function", "name": "t", "description": "d"})];
+    world.session.handle_functions(&declared, world.now);
+    world.drain();
+    let tools = |world: &World| {
+        let request = world.outputs.iter().rev().find_map(|output| match output {
+            CascadeOutput::StartChat { request, .. } => Some(request.tools.clone()),
+            _ => None,
+        });
+        request.expect("a chat")
+    };
+    assert_eq!(
+        tools(&world),
+        [
+            json!({"type": "function", "function": {"name": "of_page"}}),
+            json!({"type": "function", "function": {"name": "t", "description": "d"}}),
+        ]
+    );
+    world.finish_with(vec![ChatCall {
+        arguments: r#"{"x": 1}"#.to_owned(),
+        ..call("a", "t")
+    }]);
+    let run = world.outputs.iter().find_map(|output| match output {
+        CascadeOutput::RunFunction(call) => Some(call.clone()),
+        _ => None,
+    });
+    assert_eq!(run.expect("it runs").arguments, json!({"x": 1}));
+    let told = world.reports().find_map(|report| match report {
+        ClientReport::FunctionStarted(call) => Some(call.clone()),
+        _ => None,
+    });
+    assert_eq!(told.expect("the client is told").arguments, Value::Null);
+    world
+        .session
+        .handle_function_result(FunctionHost::Page, "a", &json!("forged"), world.now);
+    world.drain();
+    assert_eq!(world.chats(), 1);
+    world
+        .session
+        .handle_function_result(FunctionHost::Tools, "a", &json!({"y": 2}), world.now);
+    world.drain();
+    assert_eq!(world.asked().last(), Some(&pair("tool", r#"{"y":2}"#)));
+    world.finish_with(vec![call("b", "t")]);
+    world.session.handle_functions(&[], world.now);
+    world.drain();
+    assert_eq!(world.chats(), 3);
+    let (role, output) = world.asked().pop().expect("a message");
+    assert!(role == "tool" && output.contains("cannot be run"), "{output}");
+    assert_eq!(tools(&world).len(), 1, "only the page's is left");
+}
+
+/// A caller in noise as loud as the speech is heard by the neural detector alone.
+#[cfg(feature = "vad")]
+#[test]
+fn the_neural_detector_hears_a_caller_in_loud_noise() {
+    let turns = |detector| {
+        let mut world = World::joined_with(&json!({}), |config| config.cascade.detector = detector);
+        world.take();
+        // Two sentences, 16 kHz; see `tests/data/audio/README.md`.
+        let bytes = include_bytes!("../../../../tests/data/audio/speech.raw");
+        let (samples, _) = bytes.as_chunks::<2>();
+        let speech: Vec<i16> = samples.iter().map(|sample| i16::from_le_bytes(*sample)).collect();
+        let power = |pcm: &[i16]| pcm.iter().map(|sample| f64::from(*sample).powi(2)).sum::<f64>();
+        let effective = (power(&speech) / speech.len() as f64).sqrt();
+        let mut seed = 1_u32;
+        let mut noise = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (f64::from(seed >> 8) / 8_388_608.0 - 1.0) * 3_f64.sqrt() * effective
+        };
+        let mut hear = |world: &mut World, pcm: &[i16]| {
+            for frame in pcm.chunks_exact(FRAME_SAMPLES) {
+                let noisy: Vec<i16> = frame
+                    .iter()
+                    .map(|sample| (f64::from(*sample) + noise()) as i16)
+                    .collect();
+                world.hear(&noisy);
+            }
+        };
+        // Until the noise is the background.
+        hear(&mut world, &vec![0; 8 * 16_000]);
+        world.take();
+        hear(&mut world, &[speech, vec![0; 16_000]].concat());
+        let is_start = |output: &&CascadeOutput| matches!(output, CascadeOutput::StartRecognition { .. });
+        world.outputs.iter().filter(is_start).count()
+    };
+    assert_eq!(turns(DetectorKind::Energy), 0);
+    assert!((1..=2).contains(&turns(DetectorKind::Neural)));
+}
+
 #[test]
 fn a_function_that_is_interrupted_gets_an_output() {
     let mut world = World::joined_with(&tools(), |_| {});
@@ -688,17 +780,11 @@ fn a_function_that_is_interrupted_gets_an_output() {
 
 #[test]
 fn the_model_can_end_a_telephone_call_after_its_goodbye() {
-    let profile = CallProfile {
-        is_telephone: true,
-        can_hang_up: true,
-        has_page: false,
-        ..BROWSER
-    };
     let config = AssistantConfig {
         greeting: Greeting::Off,
         ..AssistantConfig::default()
     };
-    let mut world = World::new(profile, config, &json!({}));
+    let mut world = World::new(CallProfile::TELEPHONE, config, &json!({}));
     world.session.handle_joined(world.now);
     world.be_silent(600);
     world.say("Goodbye.");
@@ -709,6 +795,34 @@ fn the_model_can_end_a_telephone_call_after_its_goodbye() {
     world.play(100);
     assert!(matches!(world.end(), Some(EndReason::Done(_))));
     assert_eq!(world.chats(), 1);
+}
+
+#[test]
+fn keys_are_pressed_behind_the_answer_and_nothing_interrupts_them() {
+    let config = AssistantConfig {
+        greeting: Greeting::Off,
+        ..AssistantConfig::default()
+    };
+    let mut world = World::new(CallProfile::TELEPHONE, config, &json!({}));
+    world.session.handle_joined(world.now);
+    world.be_silent(600);
+    world.say("For sales press one.");
+    world.write("One moment.");
+    world.finish_with(vec![ChatCall {
+        arguments: r#"{"keys": "1"}"#.to_owned(),
+        ..call("a", "press_keys")
+    }]);
+    assert!(!world.session.is_pressing(), "the sentence is heard first");
+    world.voice();
+    while !world.session.is_pressing() {
+        assert_eq!(world.play(1), 1, "speech waits");
+    }
+    world.speak(400);
+    assert!(world.session.is_pressing(), "the menu speaks on");
+    assert_eq!(world.chats(), 1);
+    assert_eq!(world.play(100), 3);
+    assert_eq!(world.chats(), 2, "the model goes on once the keys were heard");
+    assert_eq!(world.asked().last(), Some(&pair("tool", r#"{"ok":true}"#)));
 }
 
 #[test]

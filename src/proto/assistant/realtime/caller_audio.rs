@@ -90,9 +90,9 @@ impl CallerAudio {
         let pcm: Vec<i16> = self.waiting.drain(..samples).collect();
         match self.line {
             Line::Pcm24k => self.encoded.extend(pcm.iter().flat_map(|sample| sample.to_le_bytes())),
-            Line::G711(law) => {
+            Line::G711(laws) => {
                 self.encoded.resize(pcm.len(), 0);
-                law.encode(&pcm, &mut self.encoded);
+                laws.inbound.encode(&pcm, &mut self.encoded);
             }
         }
         Some((BASE64.encode(&self.encoded), PIECE))
@@ -106,7 +106,8 @@ impl CallerAudio {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audio::g711::Law;
+    use crate::assistant::report::CallProfile;
+    use crate::audio::g711::{Law, LineLaws};
 
     fn pieces(audio: &mut CallerAudio) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| audio.next_piece())
@@ -122,9 +123,11 @@ mod tests {
         assert_eq!(pieces(&mut pcm).len(), 0);
         pcm.push(&[0x0102; 480], now);
         assert_eq!(pieces(&mut pcm), [[2, 1].repeat(960)]);
-        let mut line = CallerAudio::new(Line::G711(Law::Mu));
-        line.push(&[0; 320], now);
-        assert_eq!(pieces(&mut line), [vec![0xff; 320]]);
+        for (inbound, outbound, zero) in [(Law::Mu, Law::A, 0xff), (Law::A, Law::Mu, 0xd5)] {
+            let mut line = CallerAudio::new(Line::G711(LineLaws { inbound, outbound }));
+            line.push(&[0; 320], now);
+            assert_eq!(pieces(&mut line), [vec![zero; 320]]);
+        }
     }
 
     #[test]
@@ -145,7 +148,7 @@ mod tests {
     #[test]
     fn the_newest_10_s_wait_for_a_connection() {
         let now = Instant::now();
-        let mut audio = CallerAudio::new(Line::G711(Law::A));
+        let mut audio = CallerAudio::new(CallProfile::TELEPHONE.line);
         for _ in 0..600 {
             audio.push(&[0; 160], now);
         }

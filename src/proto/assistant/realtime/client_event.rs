@@ -38,7 +38,9 @@ pub fn session(config: &AssistantConfig, body: &BodyOptions, line: Line, tools: 
         && let Some(audio) = fields.get("audio").cloned()
     {
         fields.insert("turn_detection".to_owned(), audio["input"]["turn_detection"].clone());
-        fields.insert("voice".to_owned(), audio["output"]["voice"].clone());
+        if let Some(voice) = audio["output"].get("voice") {
+            fields.insert("voice".to_owned(), voice.clone());
+        }
     }
     let ours = session.clone();
     merge(&mut session, &realtime.session);
@@ -63,19 +65,23 @@ pub fn session(config: &AssistantConfig, body: &BodyOptions, line: Line, tools: 
 
 fn nested(config: &AssistantConfig, body: &BodyOptions, line: Line) -> Value {
     let realtime = &config.realtime;
-    let format = match line {
-        Line::Pcm24k => json!({"type": "audio/pcm", "rate": 24_000}),
-        Line::G711(Law::Mu) => json!({"type": "audio/pcmu"}),
-        Line::G711(Law::A) => json!({"type": "audio/pcma"}),
+    let of_law = |law| match law {
+        Law::Mu => json!({"type": "audio/pcmu"}),
+        Law::A => json!({"type": "audio/pcma"}),
     };
-    let mut input = json!({"format": format, "turn_detection": turn_detection(config)});
+    let pcm = json!({"type": "audio/pcm", "rate": 24_000});
+    let (input_format, output_format) = match line {
+        Line::Pcm24k => (pcm.clone(), pcm),
+        Line::G711(laws) => (of_law(laws.inbound), of_law(laws.outbound)),
+    };
+    let mut input = json!({"format": input_format, "turn_detection": turn_detection(config)});
     if let Some(transcription) = transcription(config, body) {
         input["transcription"] = transcription;
     }
     if let Some(noise) = realtime.noise_reduction {
         input["noise_reduction"] = json!({"type": noise_name(noise)});
     }
-    let mut output = json!({"format": format});
+    let mut output = json!({"format": output_format});
     if let Some(voice) = body.voice.as_ref().or(realtime.voice.as_ref()) {
         output["voice"] = voice.as_str().into();
     }
@@ -89,15 +95,18 @@ fn nested(config: &AssistantConfig, body: &BodyOptions, line: Line) -> Value {
 
 fn flat(config: &AssistantConfig, body: &BodyOptions, line: Line) -> Value {
     let realtime = &config.realtime;
-    let format = match line {
-        Line::Pcm24k => "pcm16",
-        Line::G711(Law::Mu) => "g711_ulaw",
-        Line::G711(Law::A) => "g711_alaw",
+    let of_law = |law| match law {
+        Law::Mu => "g711_ulaw",
+        Law::A => "g711_alaw",
+    };
+    let (input_format, output_format) = match line {
+        Line::Pcm24k => ("pcm16", "pcm16"),
+        Line::G711(laws) => (of_law(laws.inbound), of_law(laws.outbound)),
     };
     let mut session = json!({
         "modalities": beta_modalities(body.text_only),
-        "input_audio_format": format,
-        "output_audio_format": format,
+        "input_audio_format": input_format,
+        "output_audio_format": output_format,
         "turn_detection": turn_detection(config),
         "max_response_output_tokens": OUTPUT_TOKENS_MAX,
     });
@@ -199,6 +208,13 @@ pub fn create_response(instructions: Option<&str>, text_only: bool, dialect: Dia
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audio::g711::LineLaws;
+
+    /// The line of a provider that sends A-law and receives mu-law.
+    const MIXED: Line = Line::G711(LineLaws {
+        inbound: Law::A,
+        outbound: Law::Mu,
+    });
 
     fn config() -> AssistantConfig {
         let mut config = AssistantConfig::default();
@@ -214,15 +230,15 @@ mod tests {
     #[test]
     fn the_session_has_the_format_of_the_line() {
         let config = config();
-        for (line, format) in [
-            (Line::Pcm24k, json!({"type": "audio/pcm", "rate": 24_000})),
-            (Line::G711(Law::Mu), json!({"type": "audio/pcmu"})),
-            (Line::G711(Law::A), json!({"type": "audio/pcma"})),
+        let pcm = json!({"type": "audio/pcm", "rate": 24_000});
+        for (line, input, output) in [
+            (Line::Pcm24k, pcm.clone(), pcm),
+            (MIXED, json!({"type": "audio/pcma"}), json!({"type": "audio/pcmu"})),
         ] {
             let session = session(&config, &body(&config), line, &[]);
             assert_eq!(session["type"], "realtime");
-            assert_eq!(session["audio"]["input"]["format"], format);
-            assert_eq!(session["audio"]["output"], json!({"format": format, "voice": "marin"}));
+            assert_eq!(session["audio"]["input"]["format"], input);
+            assert_eq!(session["audio"]["output"], json!({"format": output, "voice": "marin"}));
             assert_eq!(session["audio"]["input"]["transcription"], json!({"model": "t"}));
             assert_eq!(session.get("temperature"), None);
         }
@@ -232,8 +248,9 @@ mod tests {
     fn the_older_form_is_flat() {
         let mut config = config();
         config.realtime.dialect = Dialect::Beta;
-        let session = session(&config, &body(&config), Line::G711(Law::Mu), &[]);
-        assert_eq!(session["input_audio_format"], "g711_ulaw");
+        let session = session(&config, &body(&config), MIXED, &[]);
+        assert_eq!(session["input_audio_format"], "g711_alaw");
+        assert_eq!(session["output_audio_format"], "g711_ulaw");
         assert_eq!(session["modalities"], json!(["audio", "text"]));
         assert_eq!((session.get("type"), session.get("audio")), (None, None));
     }

@@ -31,6 +31,23 @@ const PROTOCOL: [&str; 5] = [
     "invalid_model",
 ];
 
+/// Names of faults of the service. Others are about one event.
+const OUTAGE: [&str; 8] = [
+    "rate_limit_exceeded",
+    "rate_limit_error",
+    "server_error",
+    "internal_error",
+    "service_unavailable",
+    "server_overloaded",
+    "overloaded_error",
+    "engine_overloaded",
+];
+
+/// Returns whether an error costs the caller an answer, whatever event it is about.
+pub fn is_outage(code: Option<&str>, kind: Option<&str>) -> bool {
+    [code, kind].into_iter().flatten().any(|name| OUTAGE.contains(&name))
+}
+
 /// Classifies an error by its names. `is_of_session` is true for the answer to `session.update`,
 /// whose rejection is final.
 pub fn classify(code: Option<&str>, kind: Option<&str>, is_of_session: bool) -> ErrorClass {
@@ -86,6 +103,18 @@ mod tests {
             (None, Some("server_error"), false, ErrorClass::Transient),
         ] {
             assert_eq!(classify(code, kind, of_session), class, "{code:?} {kind:?}");
+        }
+    }
+
+    #[test]
+    fn faults_of_the_service_are_told_from_errors_about_an_event() {
+        for (code, kind, outage) in [
+            (Some("rate_limit_exceeded"), Some("invalid_request_error"), true),
+            (None, Some("server_error"), true),
+            (Some("invalid_value"), Some("invalid_request_error"), false),
+            (None, None, false),
+        ] {
+            assert_eq!(is_outage(code, kind), outage, "{code:?} {kind:?}");
         }
     }
 

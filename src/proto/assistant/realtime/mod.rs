@@ -10,8 +10,8 @@
 mod caller_audio;
 mod client_event;
 mod errors;
-mod history;
 mod server_event;
+mod service;
 mod speech_text;
 
 use std::collections::VecDeque;
@@ -22,20 +22,20 @@ use serde_json::{Value, json};
 
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Dialect, Greeting, RealtimeConfig};
-use super::functions::{self, Answers, FunctionHost, Functions};
+use super::functions::{self, Answers, FunctionHost, Functions, KeyPresses};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
 use super::playback::SpeechPlayback;
+use super::press_keys;
 use super::report::{
-    AssistantCount, CallProfile, ClientReport, ConnectFailure, ConnectionOutcome, EndReason, ErrorClass, Line,
-    RealtimeOutput, ResponseStatus, ServiceConnect, ServiceLog, SpeechMark,
+    AssistantCount, CallProfile, ClientReport, ConnectionOutcome, EndReason, RealtimeOutput, ServiceConnect,
+    ServiceLog, SpeechMark,
 };
-use super::sound;
-use crate::audio::g711::Law;
+use super::sound::{self, ThinkingTicks};
+use crate::kit::{self, Speaker, Transcript};
 use crate::rtvi::TextOptions;
 use crate::secret::Secret;
 use caller_audio::CallerAudio;
-use history::{History, Speaker};
 use speech_text::SpeechText;
 
 pub use errors::{classify, of_failure};
@@ -53,14 +53,13 @@ const PAUSES: [Duration; 4] = [
 const BUDGET: Duration = Duration::from_secs(300);
 /// Age at which a connection is renewed: services end theirs after 60 minutes.
 const RENEW_AFTER: Duration = Duration::from_secs(50 * 60);
-/// Failed responses in a row that end the session.
-const FAILURES_MAX: u32 = 3;
-/// Bytes of what a caller says in one turn.
-const TRANSCRIPT_BYTES_MAX: usize = 32 * 1024;
+/// Texts that a new connection is told.
+const TEXTS_MAX: usize = 20;
 /// Failures that a session logs.
 const LOGGED_MAX: u32 = 16;
-/// Text of the failure that a client gets with a response.
-const NO_ANSWER: &str = "The assistant has no answer; please try again.";
+/// Items of the playout that are not of the service.
+const TICK_ITEM: &str = "tick";
+const FAILURE_ITEM: &str = "failure";
 /// Cancelled responses whose delayed events are recognised.
 const CANCELLED_MAX: usize = 16;
 
@@ -88,6 +87,8 @@ enum Phase {
 struct ActiveResponse {
     /// Unknown until the service has created it.
     id: Option<String>,
+    /// Whether the caller was told that it failed.
+    is_failure_told: bool,
 }
 
 /// One session.
@@ -111,12 +112,12 @@ pub struct Realtime {
     caller: CallerAudio,
     playback: SpeechPlayback,
     speech_text: SpeechText,
-    /// What the caller is saying, by item.
-    transcript: (String, String),
-    history: History,
+    transcript: Transcript,
     active: Option<ActiveResponse>,
     /// A response to ask for when none is in progress: its instructions, and whether it is text.
     wanted: Option<(Option<String>, bool)>,
+    /// The id of the event that asked for the newest response.
+    request_id: String,
     cancelled: VecDeque<String>,
     functions: Functions,
     /// When the caller stopped speaking, until the answer is heard.
@@ -124,6 +125,7 @@ pub struct Realtime {
     is_caller_speaking: bool,
     keypad: Keypad,
     failures: u32,
+    ticks: ThinkingTicks,
     lifetime: Lifetime,
     /// The session ends once the current answer has been played.
     hangs_up: bool,
@@ -151,15 +153,16 @@ impl Realtime {
             caller: CallerAudio::new(profile.line),
             playback: SpeechPlayback::new(profile.line.rate_hz()),
             speech_text: SpeechText::default(),
-            transcript: (String::new(), String::new()),
-            history: History::default(),
+            transcript: Transcript::new(TEXTS_MAX),
             active: None,
             wanted: None,
+            request_id: String::new(),
             cancelled: VecDeque::new(),
             spoken_until: None,
             is_caller_speaking: false,
             keypad: Keypad::default(),
             failures: 0,
+            ticks: ThinkingTicks::default(),
             lifetime: Lifetime::new(&config, profile.is_telephone, body.minutes_max, now),
             hangs_up: false,
             events: 0,
@@ -189,318 +192,8 @@ impl Realtime {
     }
 
     fn declare(&mut self, of_tools: &[Value]) {
-        let of_page = self.config.realtime.session.get("tools").and_then(Value::as_array);
-        let of_page = of_page.map_or(&[][..], Vec::as_slice);
-        self.tools = functions::declared(of_page, of_tools, &self.body.tools, self.profile.can_hang_up);
+        self.tools = functions::declared(self.config.of_pages(), of_tools, &self.body.tools, &self.profile);
         self.functions = Functions::new(&self.tools, of_tools);
-    }
-
-    // ---- the service
-
-    /// The connection is open.
-    pub fn handle_connected(&mut self, now: Instant) {
-        if self.phase == Phase::Connecting {
-            self.phase = Phase::Opening {
-                until: now + SESSION_WITHIN,
-            };
-        }
-    }
-
-    /// The connection was not opened.
-    pub fn handle_connect_failed(&mut self, failure: ConnectFailure, now: Instant) {
-        if self.phase != Phase::Connecting {
-            return;
-        }
-        let class = errors::of_failure(&failure);
-        let outcome = match (&failure, class) {
-            (_, Some(ErrorClass::Auth)) => ConnectionOutcome::Auth,
-            (_, Some(ErrorClass::Quota)) => ConnectionOutcome::Quota,
-            (ConnectFailure::Refused { .. }, _) => ConnectionOutcome::Refused,
-            _ => ConnectionOutcome::Unreachable,
-        };
-        self.count(AssistantCount::Connection(outcome));
-        let words = match (failure, class) {
-            (ConnectFailure::Refused { status, .. }, Some(class)) => {
-                format!(
-                    "the service refuses connections with status {status}: {}",
-                    class.words()
-                )
-            }
-            (ConnectFailure::Unreachable(why), _) => format!("the service is not reached: {why}"),
-            _ => "the service does not answer".to_owned(),
-        };
-        self.retry(words, class.is_some_and(ErrorClass::is_final), now);
-    }
-
-    /// The connection ended, with the code of the service if it closed it.
-    pub fn handle_closed(&mut self, code: Option<u16>, now: Instant) {
-        if !matches!(self.phase, Phase::Opening { .. } | Phase::Ready { .. }) {
-            return;
-        }
-        self.count(AssistantCount::Connection(ConnectionOutcome::Lost));
-        let words = match code {
-            Some(code) => format!("the service closed the connection with code {code}"),
-            None => "the connection to the service was lost".to_owned(),
-        };
-        self.drop_answer();
-        self.retry(words, matches!(code, Some(1000 | 1008 | 4000)), now);
-    }
-
-    /// Handles one event of the service.
-    pub fn handle_message(&mut self, text: &str, now: Instant) {
-        if !matches!(self.phase, Phase::Opening { .. } | Phase::Ready { .. }) {
-            return;
-        }
-        let Some(event) = server_event::parse(text) else { return };
-        match event {
-            ServerEvent::SessionCreated => self.update_session(),
-            ServerEvent::SessionUpdated => self.handle_session_updated(now),
-            ServerEvent::SpeechStarted => self.handle_caller_started(now),
-            ServerEvent::SpeechStopped => {
-                self.is_caller_speaking = false;
-                self.lifetime.keep(now);
-                self.spoken_until = Some(now);
-                self.report(ClientReport::UserStoppedSpeaking);
-            }
-            ServerEvent::Transcript {
-                item_id,
-                text,
-                is_final,
-            } => self.handle_transcript(item_id, text, is_final),
-            ServerEvent::ResponseCreated { id } => {
-                self.active = Some(ActiveResponse { id: Some(id) });
-                self.report(ClientReport::LlmStarted);
-            }
-            ServerEvent::Audio {
-                response_id,
-                item_id,
-                content_index,
-                bytes,
-            } => self.handle_speech(&response_id, &item_id, content_index, &bytes, now),
-            ServerEvent::AudioDone { item_id } => {
-                self.playback.complete(&item_id);
-                self.speech_text.complete(&item_id);
-            }
-            ServerEvent::SpokenText {
-                response_id,
-                item_id,
-                text,
-            } => self.handle_spoken_text(&response_id, &item_id, &text),
-            ServerEvent::WrittenText { response_id, text } => {
-                if !self.is_cancelled(&response_id) {
-                    self.speech_text.write(&text);
-                    self.tell_text(text);
-                }
-            }
-            ServerEvent::FunctionCalled {
-                response_id,
-                call_id,
-                name,
-                arguments,
-            } => self.handle_call(response_id, call_id, name, &arguments, now),
-            ServerEvent::ResponseDone {
-                id,
-                status,
-                usage,
-                error,
-            } => {
-                if usage.total > 0 {
-                    self.count(AssistantCount::Tokens(usage));
-                    self.report(ClientReport::Tokens(usage));
-                }
-                self.handle_response_done(&id, status, &error, now);
-            }
-            ServerEvent::Failed(names) => self.handle_error(&names, now),
-        }
-    }
-
-    fn update_session(&mut self) {
-        self.is_created = true;
-        if !matches!(self.phase, Phase::Opening { .. }) || self.awaits_functions {
-            return;
-        }
-        let session = client_event::session(&self.config, &self.body, self.profile.line, &self.tools);
-        self.update_id = self.send(json!({"type": "session.update", "session": session}));
-    }
-
-    fn handle_session_updated(&mut self, now: Instant) {
-        if !matches!(self.phase, Phase::Opening { .. }) {
-            return;
-        }
-        self.phase = Phase::Ready { since: now };
-        self.count(AssistantCount::Connection(ConnectionOutcome::Ok));
-        self.outputs.push_back(RealtimeOutput::Log(ServiceLog::Connected));
-        if std::mem::replace(&mut self.was_ready, true) {
-            self.count(AssistantCount::Reconnect);
-        }
-        self.repeat_history();
-        self.greet();
-        self.send_audio();
-        self.request_response();
-    }
-
-    /// Tells a new session what has been said.
-    fn repeat_history(&mut self) {
-        let dialect = self.dialect();
-        let items = self.history.texts().map(|(speaker, text)| {
-            let role = match speaker {
-                Speaker::Caller => "user",
-                Speaker::Bot => "assistant",
-            };
-            client_event::text_item(role, text, dialect)
-        });
-        let items: Vec<Value> = items.collect();
-        for item in items {
-            self.send(item);
-        }
-    }
-
-    fn handle_caller_started(&mut self, now: Instant) {
-        self.lifetime.keep(now);
-        self.is_caller_speaking = true;
-        self.report(ClientReport::UserStartedSpeaking);
-        if self.config.interrupt {
-            if self.playback.is_speaking() {
-                self.count(AssistantCount::BargeIn);
-            }
-            self.interrupt();
-        }
-    }
-
-    fn handle_transcript(&mut self, item_id: String, text: String, is_final: bool) {
-        if self.transcript.0 != item_id {
-            self.transcript = (item_id, String::new());
-        }
-        match is_final {
-            true => self.transcript.1 = text.trim().to_owned(),
-            false if self.transcript.1.len() + text.len() <= TRANSCRIPT_BYTES_MAX => self.transcript.1.push_str(&text),
-            false => return,
-        }
-        let text = self.transcript.1.clone();
-        if is_final {
-            self.history.add(Speaker::Caller, &text);
-        }
-        if text.is_empty() || !self.config.transcripts {
-            return;
-        }
-        self.report(ClientReport::Transcript {
-            text: text.clone(),
-            is_final,
-        });
-        if is_final {
-            self.report(ClientReport::UserLlmText(text));
-        }
-    }
-
-    fn handle_speech(&mut self, response_id: &str, item_id: &str, content_index: u64, bytes: &[u8], now: Instant) {
-        if self.is_cancelled(response_id) {
-            return;
-        }
-        self.lifetime.keep(now);
-        let pcm: Vec<i16> = match self.profile.line {
-            Line::Pcm24k => {
-                let (samples, _) = bytes.as_chunks::<2>();
-                samples.iter().map(|sample| i16::from_le_bytes(*sample)).collect()
-            }
-            Line::G711(law) => decoded(law, bytes),
-        };
-        let rate_hz = u64::from(self.profile.line.rate_hz());
-        let length = Duration::from_micros(pcm.len() as u64 * 1_000_000 / rate_hz);
-        self.count(AssistantCount::AudioReceived(length));
-        self.speech_text.begin(item_id);
-        if !self.playback.push(item_id, content_index, &pcm) {
-            // What waits is played; the rest of the answer is given up.
-            self.cancel_response();
-        }
-    }
-
-    fn handle_spoken_text(&mut self, response_id: &str, item_id: &str, text: &str) {
-        if self.is_cancelled(response_id) {
-            return;
-        }
-        self.speech_text.begin(item_id);
-        self.tell_text(text.to_owned());
-        for report in self.speech_text.push(item_id, text) {
-            self.tell(report);
-        }
-    }
-
-    fn handle_response_done(&mut self, id: &str, status: ResponseStatus, error: &ErrorNames, now: Instant) {
-        self.count(AssistantCount::Response(status));
-        self.lifetime.keep(now);
-        self.cancelled.retain(|cancelled| cancelled != id);
-        let is_active = self
-            .active
-            .as_ref()
-            .is_some_and(|a| a.id.as_deref().is_none_or(|a| a == id));
-        if is_active {
-            self.active = None;
-            self.report(ClientReport::LlmStopped);
-        }
-        if let Some(text) = self.speech_text.take_written() {
-            self.history.add(Speaker::Bot, &text);
-            self.tell(ClientReport::Shown(text));
-        }
-        match status {
-            ResponseStatus::Failed => {
-                let class = errors::classify(error.code.as_deref(), error.kind.as_deref(), false);
-                self.count(AssistantCount::Error(class));
-                self.failures += 1;
-                if class.is_final() || self.failures >= FAILURES_MAX {
-                    return self.end(EndReason::Failed(format!(
-                        "the service gives no answer: {}",
-                        class.words()
-                    )));
-                }
-                self.log(format!("a response failed: {}", class.words()));
-                self.report(ClientReport::Error { text: NO_ANSWER });
-            }
-            ResponseStatus::Completed | ResponseStatus::Incomplete => self.failures = 0,
-            ResponseStatus::Cancelled => {}
-        }
-        let answers = self.functions.handle_response_done(id);
-        self.answer_functions(answers);
-        self.request_response();
-    }
-
-    fn handle_error(&mut self, names: &ErrorNames, now: Instant) {
-        let is_of_session = matches!(self.phase, Phase::Opening { .. })
-            || names.event_id.as_ref().is_some_and(|id| *id == self.update_id);
-        let class = errors::classify(names.code.as_deref(), names.kind.as_deref(), is_of_session);
-        self.count(AssistantCount::Error(class));
-        match class {
-            ErrorClass::Harmless => {
-                // The service makes a response by itself: ours follows when it is done.
-                if names.code.as_deref() == Some("conversation_already_has_active_response") {
-                    self.wanted.get_or_insert((None, self.body.text_only));
-                }
-            }
-            ErrorClass::Expired => {
-                self.count(AssistantCount::Connection(ConnectionOutcome::Expired));
-                self.drop_answer();
-                self.retry(class.words().to_owned(), false, now);
-            }
-            class if class.is_final() => {
-                if matches!(self.phase, Phase::Opening { .. }) {
-                    self.count(AssistantCount::Connection(match class {
-                        ErrorClass::Auth => ConnectionOutcome::Auth,
-                        ErrorClass::Quota => ConnectionOutcome::Quota,
-                        _ => ConnectionOutcome::Refused,
-                    }));
-                }
-                let code = names.code.as_ref().or(names.kind.as_ref());
-                let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
-                self.end(EndReason::Failed(format!(
-                    "the service refuses: {}{code}",
-                    class.words()
-                )));
-            }
-            _ => {
-                // The service may have refused the response that was asked for.
-                self.active = self.active.take().filter(|active| active.id.is_some());
-                self.log(format!("an error: {}", class.words()));
-            }
-        }
     }
 
     // ---- the caller
@@ -533,7 +226,7 @@ impl Realtime {
             self.interrupt();
             self.cancel_response();
         }
-        self.history.add(Speaker::Caller, content);
+        self.transcript.add(Speaker::Caller, content);
         self.send_item(content);
         let text_only = self.body.text_only || !options.audio_response;
         self.wanted = Some((None, text_only));
@@ -548,10 +241,11 @@ impl Realtime {
     }
 
     /// The result of a function that the client, or what the operator configured, has run.
-    pub fn handle_function_result(&mut self, host: FunctionHost, call_id: &str, result: &Value) {
+    pub fn handle_function_result(&mut self, host: FunctionHost, call_id: &str, result: &Value, now: Instant) {
         let answers = self.functions.handle_result(host, call_id, result);
         self.answer_functions(answers);
         self.request_response();
+        self.plan_tick(now);
     }
 
     // ---- playout
@@ -571,12 +265,23 @@ impl Realtime {
                 }
             }
             self.playback.forget_heard();
+            if let Some(call_id) = press_keys::call_of(&item_id)
+                && !self.playback.has_item(|known| known == item_id)
+            {
+                let answers = self.functions.handle_keys_pressed(call_id);
+                self.answer_functions(answers);
+                self.request_response();
+            }
         }
         self.forget_heard_texts();
+        self.plan_tick(now);
     }
 
     /// The bot's speech begins to leave.
     pub fn handle_speech_started(&mut self, now: Instant) {
+        if self.playback.newest_item() == Some(TICK_ITEM) {
+            return;
+        }
         if let Some(spoken_until) = self.spoken_until.take() {
             let waited = now.saturating_duration_since(spoken_until);
             self.count(AssistantCount::FirstSound(waited));
@@ -598,6 +303,7 @@ impl Realtime {
             self.keypad.poll_timeout(),
             self.caller.poll_timeout(),
             self.functions.poll_timeout(),
+            self.ticks.poll_timeout(),
         ];
         let lifetime = self.lifetime.poll_timeout(self.is_caller_speaking, self.is_ready());
         soon.into_iter().flatten().fold(lifetime, Instant::min)
@@ -626,6 +332,10 @@ impl Realtime {
         self.send_keys(keys);
         let answers = self.functions.handle_timeout(now);
         self.answer_functions(answers);
+        if self.ticks.handle_timeout(now) {
+            let tick = sound::tick(self.profile.line.rate_hz());
+            self.playback.push_local(TICK_ITEM, &tick);
+        }
         let lifetime = self
             .lifetime
             .handle_timeout(self.is_caller_speaking, self.is_ready(), now);
@@ -639,6 +349,14 @@ impl Realtime {
             None => {}
         }
         self.request_response();
+        self.plan_tick(now);
+    }
+
+    /// Plans the next tick while the caller waits for a function in silence.
+    fn plan_tick(&mut self, now: Instant) {
+        let is_muted = self.body.text_only || self.is_caller_speaking || self.phase == Phase::Over;
+        let is_waiting = self.functions.is_running() && !self.playback.is_speaking_besides(TICK_ITEM);
+        self.ticks.plan(is_waiting && !is_muted, now);
     }
 
     /// Returns the next output.
@@ -689,8 +407,9 @@ impl Realtime {
         self.outputs.push_back(RealtimeOutput::Disconnect { code: 1000 });
         if let EndReason::Failed(_) = reason {
             self.drop_answer();
-            let notes = sound::failure(self.profile.line.rate_hz());
-            self.playback.push("failure", 0, &notes);
+            let wav = self.config.failure_sound.as_deref();
+            let pcm = sound::failure(self.profile.line.rate_hz(), wav);
+            self.playback.push_local(FAILURE_ITEM, &pcm);
         }
         self.outputs.push_back(RealtimeOutput::End(reason));
     }
@@ -718,11 +437,12 @@ impl Realtime {
         }
         self.outputs.push_back(RealtimeOutput::Interrupt);
         for text in self.speech_text.interrupt() {
-            self.history.add(Speaker::Bot, &text);
+            self.transcript.add(Speaker::Bot, &text);
         }
         for cut in self.playback.interrupt() {
             self.send(client_event::truncate(&cut));
         }
+        self.drop_keys();
     }
 
     fn cancel_response(&mut self) {
@@ -770,8 +490,11 @@ impl Realtime {
             return;
         };
         let event = client_event::create_response(instructions.as_deref(), text_only, self.dialect());
-        self.send(event);
-        self.active = Some(ActiveResponse { id: None });
+        self.request_id = self.send(event);
+        self.active = Some(ActiveResponse {
+            id: None,
+            is_failure_told: false,
+        });
     }
 
     fn handle_call(&mut self, response_id: String, call_id: String, name: String, arguments: &str, now: Instant) {
@@ -781,12 +504,16 @@ impl Realtime {
         let has_page = self.profile.has_page;
         let Some(called) = self
             .functions
-            .handle_call(response_id, call_id, name, arguments, has_page, now)
+            .handle_call(&response_id, call_id, name, arguments, has_page, now)
         else {
             return;
         };
-        if called.ends_call {
-            self.hangs_up = true;
+        self.hangs_up |= called.ends_call;
+        if let Some(KeyPresses { call_id, tones }) = called.presses {
+            let pcm = kit::tones(&tones, self.profile.line.rate_hz());
+            if !self.playback.push_local(&press_keys::item_of(&call_id), &pcm) {
+                self.drop_keys();
+            }
         }
         if let Some((call, host)) = called.started {
             self.report(ClientReport::FunctionStarted(call.for_client(host)));
@@ -795,6 +522,12 @@ impl Realtime {
             }
         }
         self.answer_functions(called.answers);
+    }
+
+    /// Tells the model that keys were dropped.
+    fn drop_keys(&mut self) {
+        let answers = self.functions.handle_keys_dropped();
+        self.answer_functions(answers);
     }
 
     fn answer_functions(&mut self, answers: Answers) {
@@ -853,7 +586,7 @@ impl Realtime {
             .speech_text
             .take_heard(|item_id| playback.progress(item_id).is_none());
         for text in heard {
-            self.history.add(Speaker::Bot, &text);
+            self.transcript.add(Speaker::Bot, &text);
         }
     }
 
@@ -888,6 +621,11 @@ impl Realtime {
         matches!(self.phase, Phase::Ready { .. })
     }
 
+    /// Returns whether keys are pressed.
+    fn is_pressing(&self) -> bool {
+        self.playback.has_item(|item| press_keys::call_of(item).is_some())
+    }
+
     fn is_between_turns(&self) -> bool {
         self.active.is_none() && !self.is_caller_speaking && !self.playback.is_speaking()
     }
@@ -907,12 +645,6 @@ pub fn connect_request(realtime: &RealtimeConfig) -> ServiceConnect {
         url: realtime.url.text(),
         headers: headers.collect(),
     }
-}
-
-fn decoded(law: Law, bytes: &[u8]) -> Vec<i16> {
-    let mut pcm = Vec::with_capacity(bytes.len());
-    law.decode(bytes, &mut pcm);
-    pcm
 }
 
 #[cfg(test)]

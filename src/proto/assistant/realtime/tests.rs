@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::assistant::config::ToolsConfig;
+use crate::assistant::report::ConnectFailure;
 use crate::assistant::service_url::ServiceUrl;
 
 /// A session, its service, and the time.
@@ -15,13 +16,7 @@ struct World {
     outputs: Vec<RealtimeOutput>,
 }
 
-const BROWSER: CallProfile = CallProfile {
-    line: Line::Pcm24k,
-    has_page: true,
-    is_telephone: false,
-    can_hang_up: false,
-    greet_on_ready: false,
-};
+const BROWSER: CallProfile = CallProfile::BROWSER;
 
 impl World {
     fn new(profile: CallProfile, greeting: Greeting) -> Self {
@@ -51,7 +46,11 @@ impl World {
 
     /// A session whose service is ready and whose caller is there.
     fn ready() -> Self {
-        let mut world = World::new(BROWSER, Greeting::Off);
+        World::ready_with(BROWSER)
+    }
+
+    fn ready_with(profile: CallProfile) -> Self {
+        let mut world = World::new(profile, Greeting::Off);
         world.session.handle_joined(world.now);
         world.open();
         world.sent.clear();
@@ -72,12 +71,13 @@ impl World {
     fn drain(&mut self) {
         while let Some(output) = self.session.poll_output() {
             match output {
+                // An hour has 90,000 pieces of audio.
+                RealtimeOutput::Send(text) if text.starts_with(r#"{"type":"input_audio_buffer.append","#) => {}
+                RealtimeOutput::Count(AssistantCount::AudioSent(_)) => {}
                 RealtimeOutput::Send(text) => {
                     let event: Value = serde_json::from_str(&text).expect("JSON");
-                    if event["type"] != "input_audio_buffer.append" {
-                        assert!(event["event_id"].is_string(), "{event}");
-                        self.sent.push(event);
-                    }
+                    assert!(event["event_id"].is_string(), "{event}");
+                    self.sent.push(event);
                 }
                 other => self.outputs.push(other),
             }
@@ -272,9 +272,116 @@ fn three_failed_responses_in_a_row_end_the_session() {
     assert!(world.is_over());
 }
 
+/// A fault of the service costs an answer, whichever event tells it; three in a row end the call.
+/// Errors about other events cost nothing.
+#[test]
+fn errors_that_cost_an_answer_are_told_and_the_third_in_a_row_ends_the_session() {
+    let rate_limit = || json!({"type": "error", "error": {"type": "rate_limit_error", "code": "rate_limit_exceeded"}});
+    let told = |world: &World| {
+        let is_error = |output: &&RealtimeOutput| matches!(output, RealtimeOutput::Report(ClientReport::Error { .. }));
+        world.outputs.iter().filter(is_error).count()
+    };
+    let options = TextOptions {
+        run_immediately: false,
+        audio_response: true,
+    };
+    let mut world = World::ready();
+    for _ in 0..5 {
+        world.hear(json!({"type": "error", "error": {"code": "invalid_value", "event_id": "u99"}}));
+    }
+    assert_eq!((told(&world), world.is_over()), (0, false));
+    // A refused request: the next one is sent.
+    world.session.handle_text("hello", options, world.now);
+    world.drain();
+    let id = world.sent.last().expect("a request")["event_id"].clone();
+    world.hear(json!({"type": "error", "error": {"code": "invalid_value", "event_id": id}}));
+    assert_eq!(told(&world), 1);
+    assert!(world.session.next_speech(&mut Vec::new()).is_some(), "two notes");
+    world.types();
+    world.session.handle_text("hello", options, world.now);
+    world.drain();
+    assert_eq!(world.types(), ["conversation.item.create", "response.create"]);
+    // An answer resets the count.
+    world.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+    world.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+    // One failure that two events tell.
+    world.hear(json!({"type": "response.created", "response": {"id": "b"}}));
+    world.hear(rate_limit());
+    let failed = |id: &str| {
+        json!({"type": "response.done", "response": {"id": id, "status": "failed",
+            "status_details": {"error": {"code": "rate_limit_exceeded"}}}})
+    };
+    world.hear(failed("b"));
+    assert_eq!((told(&world), world.is_over()), (2, false));
+    world.hear(rate_limit());
+    assert_eq!((told(&world), world.is_over()), (3, false));
+    world.hear(rate_limit());
+    assert!(world.is_over());
+}
+
+/// A caller who waits for a function hears a tick after 3 s of silence and every 2 s, which is no
+/// first sound and no speech that could be interrupted.
+#[test]
+fn a_long_function_ticks() {
+    let config = AssistantConfig {
+        greeting: Greeting::Off,
+        tools: Some(ToolsConfig::Program(vec!["p".to_owned()])),
+        ..AssistantConfig::default()
+    };
+    let mut world = World::with(BROWSER, config);
+    world
+        .session
+        .handle_functions(&[json!({"type": "function", "name": "t"})], world.now);
+    world.session.handle_joined(world.now);
+    world.open();
+    world.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "u"}));
+    world.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "u"}));
+    world.hear(json!({"type": "response.created", "response": {"id": "r"}}));
+    world.speak("r", "i", 2_400);
+    world.hear(
+        json!({"type": "response.function_call_arguments.done", "response_id": "r", "item_id": "f",
+        "call_id": "c", "name": "t", "arguments": "{}"}),
+    );
+    world.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
+    let mut pcm = Vec::new();
+    let speech = world.session.next_speech(&mut pcm).expect("speech");
+    world.pass(Duration::from_secs(4));
+    assert_eq!(world.session.next_speech(&mut pcm), None, "the bot still speaks");
+    world.session.handle_mark(&speech.0, true, world.now);
+    world.pass(Duration::from_millis(2_999));
+    assert_eq!(world.session.next_speech(&mut pcm), None);
+    world.pass(Duration::from_millis(1));
+    let tick = world.session.next_speech(&mut pcm).expect("a tick");
+    assert_eq!(pcm, sound::tick(24_000));
+    world.session.handle_speech_started(world.now);
+    world.pass(Duration::from_millis(60));
+    world.session.handle_mark(&tick.0, true, world.now);
+    world.pass(Duration::from_millis(1_940));
+    assert!(world.session.next_speech(&mut pcm).is_some(), "the next tick");
+    world.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "v"}));
+    let is_counted = |output: &RealtimeOutput| {
+        let RealtimeOutput::Count(count) = output else {
+            return false;
+        };
+        matches!(count, AssistantCount::FirstSound(_) | AssistantCount::BargeIn)
+    };
+    assert!(!world.outputs.iter().any(is_counted));
+    world.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "v"}));
+    world
+        .session
+        .handle_function_result(FunctionHost::Tools, "c", &json!("out"), world.now);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.session.next_speech(&mut pcm), None);
+}
+
 #[test]
 fn an_old_connection_is_renewed_between_turns() {
-    let mut world = World::ready();
+    // The audio of a telephone: without optimisation, base64 of 50 minutes takes its time.
+    let profile = CallProfile {
+        line: CallProfile::TELEPHONE.line,
+        ..BROWSER
+    };
+    let mut world = World::ready_with(profile);
     let mut config = AssistantConfig::clone(&world.session.config);
     config.idle = Some(Duration::from_secs(3_600));
     world.session.lifetime = Lifetime::new(&config, false, Duration::from_secs(55 * 60), world.now);
@@ -321,6 +428,36 @@ fn keys_are_sent_together() {
     assert_eq!(world.types(), [""; 0]);
     world.pass(Duration::from_millis(1));
     assert!(world.sent[0].to_string().contains(": 12\""), "{:?}", world.sent);
+    assert_eq!(world.types(), ["conversation.item.create", "response.create"]);
+}
+
+#[test]
+fn keys_are_pressed_behind_the_speech_and_nothing_interrupts_them() {
+    let mut world = World::ready_with(CallProfile::TELEPHONE);
+    world.hear(json!({"type": "response.created", "response": {"id": "r"}}));
+    world.speak("r", "i", 400);
+    let press = |call_id: &str| {
+        json!({"type": "response.function_call_arguments.done", "response_id": "r", "item_id": "f",
+            "call_id": call_id, "name": "press_keys", "arguments": "{\"keys\": \"1\"}"})
+    };
+    world.hear(press("c"));
+    world.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
+    world.hear(json!({"type": "input_audio_buffer.speech_started"}));
+    assert_eq!(world.types(), [""; 0], "the menu speaks on");
+    let mut pcm = Vec::new();
+    let mut marks = Vec::new();
+    while let Some(mark) = world.session.next_speech(&mut pcm) {
+        marks.push(mark);
+    }
+    // 100 ms of speech, and 300 ms of the key.
+    assert_eq!(marks.len(), 4);
+    for mark in &marks[..3] {
+        world.session.handle_mark(&mark.0, true, world.now);
+    }
+    world.drain();
+    assert_eq!(world.types(), [""; 0], "the key was not heard to its end");
+    world.session.handle_mark(&marks[3].0, true, world.now);
+    world.hear(json!({"type": "input_audio_buffer.speech_stopped"}));
     assert_eq!(world.types(), ["conversation.item.create", "response.create"]);
 }
 
@@ -388,12 +525,12 @@ fn functions_of_the_operator_are_declared_and_run() {
     world.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
     world
         .session
-        .handle_function_result(FunctionHost::Page, "c", &json!("forged"));
+        .handle_function_result(FunctionHost::Page, "c", &json!("forged"), world.now);
     world.drain();
     assert_eq!(world.types(), [""; 0]);
     world
         .session
-        .handle_function_result(FunctionHost::Tools, "c", &json!("out"));
+        .handle_function_result(FunctionHost::Tools, "c", &json!("out"), world.now);
     world.drain();
     assert_eq!(world.types(), ["conversation.item.create", "response.create"]);
 }

@@ -2,25 +2,31 @@
 //!
 //! In: messages of the server, datagrams, Opus packets, and `now`. Out: messages, datagrams, the
 //! participants' packets, changes in the room, and one cause for the end. A failure of any part
-//! ends the whole. Source: `docs/spec/livekit.md` 4.
+//! ends the whole, unless the session resumes it on a new WebSocket (`media`). Source:
+//! `docs/spec/livekit.md` 4.
+
+mod media;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 
+use self::media::{PeerTransport, RestartProgress};
 use super::LocalAddresses;
+use super::disconnect::DisconnectCause;
+use super::server_paths::{PathId, PathRequest, ServerPaths};
 use crate::audio::packet::AudioPacket;
 use crate::audio::sender;
-use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
+use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN, ROOM_SUBSCRIBED_WITHIN};
 use crate::livekit::roster::RosterChange;
-use crate::livekit::signal::{JoinInfo, LeaveAction, SignalClient, SignalError, SignalOutput};
+use crate::livekit::signal::{JoinInfo, ServerOffers, SignalClient, SignalError, SignalOutput};
 use crate::livekit::wire::SignalTarget;
 use crate::secret::Secret;
 use crate::webrtc::connection::{
-    self, AudioLevel, ConnectionContext, NegotiationError, PeerConnection, ReceivedPacket, SfuSetup, Transmit,
+    self, AudioLevel, ConnectionContext, NegotiationError, PeerConnection, SfuSetup, Transmit,
 };
 
 /// The name of our track, which is also its id in the offer.
@@ -31,7 +37,10 @@ pub(super) enum RoomOutput {
     /// Nothing more; [`RoomConnection::handle_timeout`] is due at this time.
     Timeout(Option<Instant>),
     Send(Vec<u8>),
-    Listen(SignalTarget, String),
+    /// Routes datagrams with this user name fragment, and those from the address in use.
+    Listen(SignalTarget, String, Option<SocketAddr>),
+    OpenPath(SignalTarget, PathId, PathRequest),
+    ClosePath(PathId),
     Transmit(SignalTarget, Transmit),
     Audio {
         track: Arc<str>,
@@ -42,116 +51,20 @@ pub(super) enum RoomOutput {
     Data(Vec<u8>),
     /// Our track is published, and its peer connection is up.
     Up,
+    /// Nothing arrives any more, or again.
+    MediaLost,
+    MediaBack,
+    /// The connection was resumed, and its media is up.
+    Restored,
+    /// A participant has subscribed to our track.
+    Subscribed,
     Change(RosterChange),
+    /// An administrator has muted our track, or lifted that.
+    Muted(bool),
+    /// A track is encrypted end to end.
+    Encrypted,
     Token(Secret),
     Ended(DisconnectCause),
-}
-
-/// Why a connection failed or ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum DisconnectCause {
-    /// The server did not answer, with the reason.
-    Unreachable(String),
-    /// The server answered with something else than a WebSocket.
-    Refused {
-        status: u16,
-        /// The body of the answer, logged at DEBUG only.
-        text: String,
-    },
-    /// The socket was closed or broke.
-    SocketClosed,
-    /// The server was silent for too long.
-    PingTimeout,
-    /// The server sent an invalid message.
-    BadMessage(String),
-    /// A session description of the server cannot be used.
-    BadDescription(String),
-    /// A peer connection did not come up in time, or broke.
-    NoMedia(SignalTarget),
-    /// The track was not published in time.
-    NotPublished,
-    /// The server does not let us publish.
-    PublishRefused(String),
-    /// The server ended the connection.
-    Ended { reason: i32, action: LeaveAction },
-}
-
-impl fmt::Display for DisconnectCause {
-    /// Explains the cause to the operator, without keys and names.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DisconnectCause::Unreachable(words) => write!(f, "the LiveKit server cannot be reached: {words}; is MEDIAROOM_URL right?"),
-            DisconnectCause::Refused { status: 401, .. } => f.write_str(
-                "the LiveKit server refused the token (401): MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET must be \
-                 those of the server, and the clock of this machine must be right",
-            ),
-            DisconnectCause::Refused { status: 404, .. } => f.write_str(
-                "there is no LiveKit server at MEDIAROOM_URL, or it does not create rooms and has none of this name (404)",
-            ),
-            DisconnectCause::Refused { status: 400, .. } => {
-                f.write_str("the LiveKit server rejects the room or the name (400): is MEDIAROOM_ROOM_NAME too long?")
-            }
-            DisconnectCause::Refused { status: 101 | 200, .. } => {
-                f.write_str("the server at MEDIAROOM_URL is not a LiveKit server: it does not open a WebSocket")
-            }
-            DisconnectCause::Refused { status: 429 | 500..=599, .. } => {
-                write!(f, "the LiveKit server accepts no participants at the moment ({})", self.status())
-            }
-            DisconnectCause::Refused { status, .. } => write!(f, "the LiveKit server refused with {status}: is MEDIAROOM_URL right?"),
-            DisconnectCause::SocketClosed => f.write_str("the LiveKit server closed the signalling connection"),
-            DisconnectCause::PingTimeout => f.write_str("the LiveKit server fell silent"),
-            DisconnectCause::BadMessage(words) => write!(f, "the LiveKit server sent an invalid message: {words}"),
-            DisconnectCause::BadDescription(words) => {
-                write!(f, "the LiveKit server sent a session description that cannot be used: {words}")
-            }
-            DisconnectCause::NoMedia(SignalTarget::Publisher) => f.write_str(
-                "no media connection to the LiveKit server: is UDP open from this machine to the server's ports?",
-            ),
-            DisconnectCause::NoMedia(SignalTarget::Subscriber) => f.write_str(
-                "no media connection from the LiveKit server: is UDP open from this machine to the server's ports?",
-            ),
-            DisconnectCause::NotPublished => f.write_str("the LiveKit server did not publish the bot's track in time"),
-            DisconnectCause::PublishRefused(words) => write!(f, "the LiveKit server does not let the bot publish: {words}"),
-            DisconnectCause::Ended { reason, .. } => {
-                write!(f, "the LiveKit server ended the connection: {}", reason_text(*reason))
-            }
-        }
-    }
-}
-
-impl DisconnectCause {
-    fn status(&self) -> u16 {
-        match self {
-            DisconnectCause::Refused { status, .. } => *status,
-            _ => 0,
-        }
-    }
-}
-
-/// Describes a disconnect reason, `docs/spec/livekit.md` 3.2.
-fn reason_text(reason: i32) -> String {
-    let words = match reason {
-        1 => "as the client asked",
-        2 => "another participant joined with the same identity",
-        3 => "it is shutting down",
-        4 => "the participant was removed",
-        5 => "the room was deleted",
-        6 => "its state and ours do not match",
-        7 => "the join failed",
-        9 => "its signalling was closed",
-        10 => "the room was closed",
-        14 => "the connection timed out",
-        15 => "the media failed",
-        16 => "the agent failed",
-        other => return format!("reason {other}"),
-    };
-    words.to_owned()
-}
-
-/// One of the two peer connections, with its connect deadline until it is up.
-struct PeerTransport {
-    peer: PeerConnection,
-    until: Option<Instant>,
 }
 
 /// One connection to a room.
@@ -161,10 +74,23 @@ pub(super) struct RoomConnection {
     subscriber: Option<PeerTransport>,
     local: LocalAddresses,
     seed: u64,
+    began: Instant,
+    /// Our own sid.
+    sid: String,
+    offers: ServerOffers,
+    /// Since when there is no signalling.
+    suspended_at: Option<Instant>,
+    next_probe: Instant,
+    /// The server has resumed the connection, and its media is not up again.
+    is_restoring: bool,
     /// The publisher's offer, held until the server has published the track.
     pending_offer: Option<String>,
     published: bool,
     is_up: bool,
+    /// Whether a participant has subscribed to our track, or had its time to do so.
+    is_subscribed: bool,
+    /// Until when a subscription is awaited, from when a caller is present.
+    subscribe_deadline: Option<Instant>,
     /// When the track has to be published and connected.
     publish_deadline: Instant,
     /// The tracks that sent audio, so that the receiver can end them with the connection.
@@ -187,9 +113,17 @@ impl RoomConnection {
             subscriber: None,
             local,
             seed,
+            began: now,
+            sid: String::new(),
+            offers: ServerOffers::default(),
+            suspended_at: None,
+            next_probe: now,
+            is_restoring: false,
             pending_offer: None,
             published: false,
             is_up: false,
+            is_subscribed: false,
+            subscribe_deadline: None,
             publish_deadline: now + CONNECT_WITHIN,
             tracks: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -218,16 +152,11 @@ impl RoomConnection {
         self.end(DisconnectCause::SocketClosed);
     }
 
-    pub fn handle_packet(&mut self, target: SignalTarget, packet: &ReceivedPacket<'_>, now: Instant) {
-        if let Some(transport) = self.transport(target) {
-            transport.peer.handle_packet(packet, now);
-        }
-    }
-
     pub fn handle_timeout(&mut self, now: Instant, unix_ms: u64) {
         if !self.is_closing {
             self.signal.handle_timeout(now, unix_ms);
             self.check_deadlines(now);
+            self.probe_media(now);
         }
         self.needs_timeout = false;
         for target in [SignalTarget::Publisher, SignalTarget::Subscriber] {
@@ -238,20 +167,34 @@ impl RoomConnection {
     }
 
     fn check_deadlines(&mut self, now: Instant) {
-        let is_late = |transport: &Option<PeerTransport>| {
-            transport
-                .as_ref()
-                .and_then(|transport| transport.until)
-                .is_some_and(|until| now >= until)
-        };
-        let cause = match (is_late(&self.publisher), is_late(&self.subscriber)) {
-            (true, _) => DisconnectCause::NoMedia(SignalTarget::Publisher),
-            (false, true) => DisconnectCause::NoMedia(SignalTarget::Subscriber),
-            (false, false) if self.is_up || now < self.publish_deadline => return,
-            (false, false) if self.publisher.is_none() => DisconnectCause::PingTimeout,
-            (false, false) => DisconnectCause::NotPublished,
-        };
-        self.end(cause);
+        for target in [SignalTarget::Publisher, SignalTarget::Subscriber] {
+            let Some(transport) = self.transport(target) else {
+                continue;
+            };
+            if transport.until.is_none_or(|until| now < until) {
+                continue;
+            }
+            if transport.restart == RestartProgress::Awaited && transport.is_receiving(now) {
+                // The server does not restart ICE, and there is no need to.
+                (transport.until, transport.restart) = (None, RestartProgress::None);
+                self.check_restored();
+                continue;
+            }
+            let cause = match transport.is_closed {
+                true => DisconnectCause::MediaClosed(target),
+                false => DisconnectCause::NoMedia {
+                    target,
+                    tried: transport.explain(),
+                },
+            };
+            return self.end(cause);
+        }
+        if !self.is_up && now >= self.publish_deadline {
+            self.end(match self.publisher {
+                None => DisconnectCause::PingTimeout,
+                Some(_) => DisconnectCause::NotPublished,
+            });
+        }
     }
 
     /// Queues a packet on the publisher connection. The next [`RoomConnection::handle_timeout`]
@@ -264,18 +207,15 @@ impl RoomConnection {
         }
     }
 
-    /// Sends the bytes of one `DataPacket`. Returns `false` if the channel is full.
+    /// Sends the bytes of one `DataPacket`. Returns `false` if the channel is full, or if there is
+    /// no signalling, since the server may be gone.
     pub fn send_data(&mut self, bytes: &[u8]) -> bool {
+        if self.suspended_at.is_some() {
+            return false;
+        }
         self.publisher
             .as_mut()
             .is_some_and(|transport| transport.peer.send_message(bytes))
-    }
-
-    /// Returns how many bytes of data the server has not acknowledged.
-    pub fn data_in_flight(&mut self) -> usize {
-        self.publisher
-            .as_mut()
-            .map_or(0, |transport| transport.peer.messages_in_flight())
     }
 
     /// Returns the owner of a track that is subscribed to.
@@ -283,14 +223,56 @@ impl RoomConnection {
         self.signal.track_owner(track)
     }
 
+    /// Changes attributes of the local participant.
+    pub fn update_attributes(&mut self, attributes: BTreeMap<String, String>) {
+        self.signal.update_attributes(attributes);
+    }
+
+    /// Returns the sid of the local participant, and that of our track.
+    pub fn own_sids(&self) -> (&str, Option<&str>) {
+        self.signal.own_sids()
+    }
+
+    /// Returns the sid of a participant's track that is subscribed to.
+    pub fn track_of(&self, identity: &str) -> Option<&Arc<str>> {
+        self.signal.track_of(identity)
+    }
+
     /// Returns the number of active participants that are not agents.
     pub fn callers(&self) -> usize {
         self.signal.callers()
     }
 
-    /// Tells whether our track is published and its peer connection up.
+    /// Tells whether an agent with this attribute joined before the local participant.
+    pub fn has_earlier_agent(&self, key: &str, value: &str) -> bool {
+        self.signal.has_earlier_agent(key, value)
+    }
+
+    /// Tells whether our track is published, its peer connection up, and media arrives.
     pub fn is_up(&self) -> bool {
-        self.is_up && !self.is_over
+        self.is_up && !self.is_over && !self.is_silent()
+    }
+
+    /// Tells whether callers are present and hear the bot. Speech from before they have subscribed
+    /// to our track would be lost, as would be speech to a telephone that is not answered yet.
+    pub fn is_heard(&mut self, now: Instant) -> bool {
+        if self.callers() == 0 || !self.is_up() {
+            self.subscribe_deadline = None;
+            return false;
+        }
+        if self.signal.answered_callers() == 0 {
+            return false;
+        }
+        if !self.is_subscribed {
+            let until = *self.subscribe_deadline.get_or_insert(now + ROOM_SUBSCRIBED_WITHIN);
+            self.is_subscribed = now >= until;
+        }
+        self.is_subscribed
+    }
+
+    /// Returns when [`RoomConnection::is_heard`] changes without another event.
+    pub fn subscribe_deadline(&self) -> Option<Instant> {
+        self.subscribe_deadline.filter(|_| !self.is_subscribed)
     }
 
     /// Returns the tracks that sent audio.
@@ -346,6 +328,9 @@ impl RoomConnection {
                     TransportPoll::Transmit(transmit) => return RoomOutput::Transmit(target, transmit),
                     TransportPoll::Timeout(at) => next = next.into_iter().chain(at).min(),
                 }
+                if !self.is_closing {
+                    next = next.into_iter().chain(self.poll_paths(target, now)).min();
+                }
             }
             if !self.queue.is_empty() {
                 continue;
@@ -357,7 +342,10 @@ impl RoomConnection {
                 let until = (!self.is_up).then_some(self.publish_deadline);
                 let deadlines = [&self.publisher, &self.subscriber]
                     .map(|transport| transport.as_ref().and_then(|transport| transport.until));
-                next = [next, until, deadlines[0], deadlines[1]].into_iter().flatten().min();
+                next = [next, until, deadlines[0], deadlines[1], self.probe_deadline()]
+                    .into_iter()
+                    .flatten()
+                    .min();
             }
             return RoomOutput::Timeout(next);
         }
@@ -372,12 +360,32 @@ impl RoomConnection {
             };
             let output = match transport.peer.poll_output() {
                 connection::ConnectionOutput::Timeout(at) => return TransportPoll::Timeout(Some(at)),
-                connection::ConnectionOutput::Transmit(transmit) => return TransportPoll::Transmit(transmit),
+                connection::ConnectionOutput::Transmit(transmit) => {
+                    if !transmit.kind().is_stun() {
+                        transport.paths.handle_media_sent(transmit.path(), now);
+                    }
+                    return TransportPoll::Transmit(transmit);
+                }
                 _ if closing => continue,
                 connection::ConnectionOutput::Connected => {
-                    transport.until = None;
-                    log::debug!("{target:?} connection is up");
+                    transport.handle_connected(now);
+                    log::debug!("{target:?} connection is up over {}", transport.paths.media_path_name());
                     self.check_up();
+                    continue;
+                }
+                connection::ConnectionOutput::PathValidated(_) => {
+                    if transport.handle_validated(now) {
+                        log::debug!("{target:?} connection: ICE has restarted");
+                        self.check_restored();
+                    }
+                    continue;
+                }
+                connection::ConnectionOutput::TcpCandidate(address) => {
+                    transport.paths.handle_tcp_candidate(address);
+                    continue;
+                }
+                connection::ConnectionOutput::Silent => {
+                    self.handle_silent(target, now);
                     continue;
                 }
                 connection::ConnectionOutput::Audio {
@@ -395,16 +403,15 @@ impl RoomConnection {
                 }
                 connection::ConnectionOutput::ChannelOpen => RoomOutput::ChannelOpen,
                 connection::ConnectionOutput::Data(bytes) => RoomOutput::Data(bytes),
-                // The connections of a room have one known remote address, and no stream keys or
-                // text messages.
-                connection::ConnectionOutput::PathValidated(_)
-                | connection::ConnectionOutput::Audio { track: None, .. }
+                // The connections of a room have no stream keys or text messages.
+                connection::ConnectionOutput::Audio { track: None, .. }
                 | connection::ConnectionOutput::Dtmf(_)
                 | connection::ConnectionOutput::Message(_) => continue,
                 connection::ConnectionOutput::PeerClosed | connection::ConnectionOutput::Failed => {
                     // A server that ends a connection closes its peer connections too, and their
                     // datagrams may overtake the reason.
                     transport.until = Some(now + ROOM_REASON_WITHIN);
+                    transport.is_closed = true;
                     continue;
                 }
             };
@@ -426,12 +433,7 @@ impl RoomConnection {
                 return self.answer(&sdp, id, &mid_to_track, common, now);
             }
             SignalOutput::Answer { sdp } => {
-                let Some(transport) = &mut self.publisher else { return };
-                self.needs_timeout = true;
-                if let Err(error) = transport.peer.handle_answer(&sdp, now) {
-                    self.end(DisconnectCause::BadDescription(error_text(&error)));
-                }
-                return;
+                return self.handle_answer(&sdp, now);
             }
             SignalOutput::Candidate { target, candidate } => {
                 if let Some(transport) = self.transport(target) {
@@ -448,8 +450,16 @@ impl RoomConnection {
                 }
                 return self.check_up();
             }
+            SignalOutput::Subscribed => {
+                self.is_subscribed = true;
+                RoomOutput::Subscribed
+            }
+            SignalOutput::Resumed(offers) => return self.handle_resumed(&offers, now),
+            SignalOutput::NotResumed => return self.end(DisconnectCause::NotResumed),
             SignalOutput::PublishRefused(why) => return self.end(DisconnectCause::PublishRefused(why)),
             SignalOutput::Change(change) => RoomOutput::Change(change),
+            SignalOutput::Muted(muted) => RoomOutput::Muted(muted),
+            SignalOutput::Encrypted => RoomOutput::Encrypted,
             SignalOutput::Token(token) => RoomOutput::Token(token),
             SignalOutput::Leave { reason, action } => return self.end(DisconnectCause::Ended { reason, action }),
             SignalOutput::PingTimeout => return self.end(DisconnectCause::PingTimeout),
@@ -460,14 +470,18 @@ impl RoomConnection {
     /// Offers our track.
     fn publish(&mut self, joined: &JoinInfo, common: &ConnectionContext, now: Instant) {
         log::debug!("let in by a server of version {}", joined.server_version);
+        self.sid = joined.sid.clone();
+        self.offers = joined.offers.clone();
+        let paths = self.paths(SignalTarget::Publisher);
         let setup = SfuSetup {
             common,
             local: &self.local.publisher,
+            relay_only: paths.is_relay_forced(),
             seed: self.seed,
         };
         match PeerConnection::publisher(&setup, TRACK, now) {
             Ok((peer, offer)) => {
-                let transport = self.listen(SignalTarget::Publisher, peer, now);
+                let transport = self.listen(SignalTarget::Publisher, peer, paths, now);
                 self.publisher = Some(transport);
                 self.signal.add_track(TRACK, TRACK);
                 if joined.fast_publish {
@@ -490,20 +504,28 @@ impl RoomConnection {
         now: Instant,
     ) {
         let answered = match &mut self.subscriber {
-            Some(transport) => transport.peer.answer_server_offer(offer, mids).inspect(|_| {
-                // If the server restarted ICE, the user name fragment has changed.
-                let ufrag = transport.peer.local_ufrag();
-                self.queue
-                    .push_back(RoomOutput::Listen(SignalTarget::Subscriber, ufrag));
-            }),
+            Some(transport) => {
+                let (ufrag, used) = (transport.peer.local_ufrag(), transport.peer.validated_address());
+                transport.peer.answer_server_offer(offer, mids).inspect(|_| {
+                    let new_ufrag = transport.peer.local_ufrag();
+                    if new_ufrag != ufrag {
+                        transport.handle_restarted(now);
+                        self.queue
+                            .push_back(RoomOutput::Listen(SignalTarget::Subscriber, new_ufrag, used));
+                    }
+                })
+            }
             None => {
+                let paths = self.paths(SignalTarget::Subscriber);
                 let setup = SfuSetup {
                     common,
                     local: &self.local.subscriber,
+                    relay_only: paths.is_relay_forced(),
                     seed: self.seed.rotate_left(32),
                 };
                 PeerConnection::subscriber(&setup, offer, mids, now).map(|(peer, answer)| {
-                    let transport = self.listen(SignalTarget::Subscriber, peer, now);
+                    let mut transport = self.listen(SignalTarget::Subscriber, peer, paths, now);
+                    transport.paths.begin(now);
                     self.subscriber = Some(transport);
                     answer
                 })
@@ -519,13 +541,42 @@ impl RoomConnection {
         }
     }
 
-    /// Routes datagrams to a peer connection before the server learns where to send them.
-    fn listen(&mut self, target: SignalTarget, mut peer: PeerConnection, now: Instant) -> PeerTransport {
-        self.queue.push_back(RoomOutput::Listen(target, peer.local_ufrag()));
-        PeerTransport {
-            peer,
-            until: Some(now + CONNECT_WITHIN),
+    /// Handles the answer to the last offer of the publisher connection.
+    fn handle_answer(&mut self, sdp: &str, now: Instant) {
+        let Some(transport) = &mut self.publisher else { return };
+        self.needs_timeout = true;
+        let ufrag = transport.peer.local_ufrag();
+        match transport.peer.handle_answer(sdp, now) {
+            Ok(()) if transport.peer.local_ufrag() != ufrag => transport.handle_restarted(now),
+            Ok(()) => transport.paths.begin(now),
+            Err(error) => self.end(DisconnectCause::BadDescription(error_text(&error))),
         }
+    }
+
+    /// Returns the paths of a new peer connection. The lowest bit of the number of a path tells the
+    /// connection.
+    fn paths(&self, target: SignalTarget) -> ServerPaths {
+        ServerPaths::new(self.seed, target as u32, &self.offers)
+    }
+
+    fn host_addresses(&self, target: SignalTarget) -> Vec<SocketAddr> {
+        match target {
+            SignalTarget::Publisher => self.local.publisher.clone(),
+            SignalTarget::Subscriber => self.local.subscriber.clone(),
+        }
+    }
+
+    /// Routes datagrams to a peer connection before the server learns where to send them.
+    fn listen(
+        &mut self,
+        target: SignalTarget,
+        mut peer: PeerConnection,
+        paths: ServerPaths,
+        now: Instant,
+    ) -> PeerTransport {
+        self.queue
+            .push_back(RoomOutput::Listen(target, peer.local_ufrag(), None));
+        PeerTransport::new(peer, paths, now)
     }
 
     fn check_up(&mut self) {

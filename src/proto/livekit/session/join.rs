@@ -6,7 +6,8 @@
 
 use std::time::Instant;
 
-use super::connection::{DisconnectCause, RoomConnection};
+use super::connection::RoomConnection;
+use super::disconnect::DisconnectCause;
 use super::{DialRequest, LocalAddresses, Reconnect, RoomCommand, RoomPhase, RoomSession, SignalState};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
@@ -59,13 +60,20 @@ impl RoomSession {
         }
         self.signal = SignalState::Connecting;
         self.commands.push_back(RoomCommand::Dial(DialRequest {
-            url: join_url(&self.url),
+            url: self.join_url(),
             token: self.token.clone(),
         }));
     }
 
+    pub(super) fn join_url(&self) -> String {
+        join_url(&self.url)
+    }
+
     /// Handles the open WebSocket. `seed` is random and differs each time.
     pub fn handle_open(&mut self, local: LocalAddresses, seed: u64, now: Instant) {
+        if self.handle_resume_open(now) {
+            return;
+        }
         if !matches!(self.signal, SignalState::Connecting) {
             return self.commands.push_back(RoomCommand::CloseSocket);
         }
@@ -74,23 +82,32 @@ impl RoomSession {
 
     /// Handles an HTTP answer that is not a WebSocket upgrade.
     pub fn handle_refused(&mut self, status: u16, text: &str, now: Instant) {
-        if matches!(self.signal, SignalState::Connecting) {
-            // Some servers repeat the token.
-            let text = rest::redact_reason(text);
-            self.handle_connection_end(&DisconnectCause::Refused { status, text }, now);
-        }
+        // Some servers repeat the token.
+        let text = rest::redact_reason(text);
+        self.handle_dial_failure(&DisconnectCause::Refused { status, text }, now);
     }
 
     /// Handles a dial without an answer.
     pub fn handle_unreachable(&mut self, words: String, now: Instant) {
-        if matches!(self.signal, SignalState::Connecting) {
-            self.handle_connection_end(&DisconnectCause::Unreachable(words), now);
+        self.handle_dial_failure(&DisconnectCause::Unreachable(words), now);
+    }
+
+    fn handle_dial_failure(&mut self, cause: &DisconnectCause, now: Instant) {
+        if retry_decision(cause) == RetryDecision::Retry
+            && let Some(next) = self.other_urls.pop_front()
+        {
+            self.other_urls.push_back(std::mem::replace(&mut self.url, next));
+        }
+        if !self.handle_resume_failure(cause, now) && matches!(self.signal, SignalState::Connecting) {
+            self.handle_connection_end(cause, now);
         }
     }
 
     /// Handles the end of the WebSocket, closed by either side or broken.
     pub fn handle_socket_closed(&mut self) {
-        if let SignalState::Open(connection) = &mut self.signal {
+        if self.has_socket()
+            && let SignalState::Open(connection) = &mut self.signal
+        {
             connection.handle_socket_closed();
         }
     }
@@ -103,13 +120,19 @@ impl RoomSession {
             _ => return,
         }
         self.phase = RoomPhase::Live { since: now };
+        self.agent_state.handle_open();
+        if let SignalState::Open(connection) = &self.signal {
+            self.transcripts.start(connection.own_sids().0);
+        }
         self.audio_sender.start(now);
+        self.report_joined();
         self.send_speech(now);
         self.update_callers(now);
     }
 
     /// Handles the end of a connection or a failed dial.
     pub(super) fn handle_connection_end(&mut self, cause: &DisconnectCause, now: Instant) {
+        let failed_resume = self.take_failed_resume(now);
         if let DisconnectCause::Refused { status, text } = cause {
             log::debug!("the server said: {}", loggable(*status, text));
         }
@@ -142,7 +165,9 @@ impl RoomSession {
                 // Missing media will not appear on the next attempt, and a caller waits.
                 let is_permanent = matches!(
                     cause,
-                    DisconnectCause::NoMedia(_) | DisconnectCause::BadMessage(_) | DisconnectCause::BadDescription(_)
+                    DisconnectCause::NoMedia { .. }
+                        | DisconnectCause::BadMessage(_)
+                        | DisconnectCause::BadDescription(_)
                 );
                 let is_final = is_permanent || decision != RetryDecision::Retry;
                 match ROOM_JOIN_PAUSES.get(tries - 1).filter(|_| !is_final) {
@@ -170,7 +195,8 @@ impl RoomSession {
                 log::info!("the room is lost: {cause}; reconnecting");
                 // Connections that are lost soon share one time limit, so reconnecting always ends.
                 let again = self.last_reconnect.filter(|_| now < since + ROOM_SETTLED);
-                let reconnect = again.unwrap_or(Reconnect { since: now, tries: 0 });
+                let since = failed_resume.unwrap_or(now);
+                let reconnect = again.unwrap_or(Reconnect { since, tries: 0 });
                 self.handle_lost(now);
                 self.schedule_reconnect(reconnect, cause, now);
             }
@@ -212,7 +238,10 @@ impl RoomSession {
     fn drop_connection(&mut self) {
         if let SignalState::Open(connection) = std::mem::replace(&mut self.signal, SignalState::Disconnected) {
             self.commands.push_back(RoomCommand::CloseSocket);
+            self.commands.push_back(RoomCommand::ClosePaths);
+            self.resume = None;
             self.outbox.handle_close();
+            self.remote_calls.handle_close();
             for track in connection.into_tracks() {
                 self.receiver.handle_track_ended(&track);
             }

@@ -1,18 +1,30 @@
-//! Data messages of a room: the bot's messages, those of the callers, and DTMF of telephones.
+//! Data messages of a room: messages, text, calls and keys of callers, and all that the bot sends.
 //!
 //! In and out: the bytes of `DataPacket`s. The bot's messages go to everybody, once a caller is
-//! present. Messages of agents are ignored. Source: `docs/spec/livekit.md` 5.3.
+//! present. Some of them also become transcripts and the state that front-ends show, and answers to
+//! calls go to the caller alone. Messages of agents are ignored. Source: `docs/spec/livekit.md` 5.3
+//! to 5.6.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
 use prost::Message as _;
+use serde::Deserialize;
+use serde_json::json;
 
-use super::{RoomSession, SignalState};
+use super::{RoomPhase, RoomSession, SignalState};
+use crate::audio::sender::SpeechEvent;
 use crate::event::SessionEvent;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
-use crate::livekit::wire::{DataPacket, DataValue, SipDtmf, UserPacket};
+use crate::livekit::bot_message::{self, BotMessage, KEYS};
+use crate::livekit::transcripts::TranscriptSpeaker;
+use crate::livekit::wire::{DataPacket, DataValue, RpcRequest, SipDtmf, UserPacket};
+use crate::livekit::{NAME_ATTRIBUTE, STATE_ATTRIBUTE};
+use crate::rtvi::LABEL;
+
+/// The topic on which older front-ends send typed text as a message.
+const LEGACY_CHAT_TOPIC: &str = "lk-chat-topic";
 
 /// Messages of callers from before the bot has joined. The subscriber connection may be up before
 /// the publisher, and a waiting caller sends at once.
@@ -44,8 +56,57 @@ impl EarlyMessages {
 }
 
 impl RoomSession {
+    /// Handles a message of the bot.
+    pub(super) fn handle_bot_message(&mut self, text: String, now: Instant) {
+        let unix_ms = self.unix_ms(now) as i64;
+        match bot_message::read(&text) {
+            BotMessage::Response { id, data } => {
+                if let Some(answer) = self.remote_calls.handle_response(&id, &data) {
+                    return self.outbox.push_direct(answer);
+                }
+            }
+            BotMessage::Rejection { id, error } => {
+                if let Some(answer) = self.remote_calls.handle_rejection(&id, &error) {
+                    return self.outbox.push_direct(answer);
+                }
+            }
+            BotMessage::ModelStarted => self.agent_state.handle_model_started(now),
+            BotMessage::ModelStopped => self.agent_state.handle_model_stopped(now),
+            BotMessage::BotInterrupted => {
+                self.agent_state.handle_interruption();
+                self.transcripts.handle_turn_end(&self.own_speaker(), unix_ms, now);
+            }
+            BotMessage::UserStartedSpeaking => {
+                self.transcripts.handle_turn_end(&self.own_speaker(), unix_ms, now);
+            }
+            BotMessage::BotOutput(output) => {
+                self.transcripts
+                    .handle_output(&output, &self.own_speaker(), unix_ms, now);
+            }
+            BotMessage::BotTranscription(sentence) => self.transcripts.handle_sentence(&sentence, now),
+            BotMessage::UserTranscription {
+                text,
+                user_id,
+                is_final,
+            } => {
+                if let Some(who) = self.transcribed(&user_id) {
+                    if is_final {
+                        self.transcripts.handle_turn_end(&self.own_speaker(), unix_ms, now);
+                    }
+                    self.transcripts.handle_user(&who, &text, is_final, unix_ms);
+                }
+            }
+            BotMessage::Other => {}
+        }
+        self.push_message(text);
+        self.push_transcripts();
+    }
+
     /// Queues a message for the room.
-    pub(super) fn push_message(&mut self, text: String) {
+    fn push_message(&mut self, text: String) {
+        if text.is_empty() {
+            return log::debug!("message dropped: it is empty");
+        }
         if text.len() > ROOM_TEXT_BYTES_MAX {
             log::warn!(
                 "message dropped: {} bytes, a room accepts {ROOM_TEXT_BYTES_MAX}",
@@ -54,31 +115,111 @@ impl RoomSession {
             self.oversized_messages += 1;
             return;
         }
-        self.outbox.push(text);
+        self.outbox.push(user_packet(text));
     }
 
-    /// Sends as many messages as the channel takes. Tells whether it sent any.
-    pub(super) fn send_messages(&mut self, now: Instant) -> bool {
+    /// Queues the transcripts for those who are present: the server keeps nothing for others.
+    fn push_transcripts(&mut self) {
+        let is_heard = self.joined && !self.lost;
+        while let Some(packet) = self.transcripts.poll_packet() {
+            if is_heard {
+                self.outbox.push(DataPacket {
+                    participant_identity: packet.identity,
+                    value: Some(packet.value),
+                    ..DataPacket::default()
+                });
+            }
+        }
+    }
+
+    /// Queues a key for the telephones in the room.
+    pub(super) fn send_key(&mut self, key: char) {
+        let Some(code) = KEYS.chars().position(|each| each == key) else {
+            return;
+        };
+        let dtmf = SipDtmf {
+            code: code as u32,
+            digit: key.to_string(),
+        };
+        self.outbox.push(DataPacket {
+            value: Some(DataValue::Dtmf(dtmf)),
+            ..DataPacket::default()
+        });
+    }
+
+    /// Sends as many packets as the channel takes. Tells whether it sent any.
+    pub(super) fn send_messages(&mut self) -> bool {
         let mut sent = false;
-        // The server keeps nothing for participants that join later.
-        if !self.joined || self.lost || !self.sends_audio() {
+        if !self.sends_audio() {
             return sent;
         }
+        // The server keeps nothing for participants that join later.
+        let direct_only = !self.joined || self.lost;
         let SignalState::Open(connection) = &mut self.signal else {
             return sent;
         };
-        while let Some(text) = self.outbox.peek(connection.data_in_flight(), now) {
-            if !connection.send_data(&user_packet(text)) {
+        while let Some(bytes) = self.outbox.peek(direct_only) {
+            if !connection.send_data(&bytes) {
                 break;
             }
-            self.outbox.handle_sent(now);
+            self.outbox.handle_sent();
             sent = true;
         }
         sent
     }
 
+    /// Shows the bot's state to the room, if it has changed.
+    pub(super) fn show_state(&mut self, now: Instant) -> bool {
+        if !matches!(self.phase, RoomPhase::Live { .. }) {
+            return false;
+        }
+        let SignalState::Open(connection) = &mut self.signal else {
+            return false;
+        };
+        let Some(state) = self.agent_state.poll_change(now) else {
+            return false;
+        };
+        let mut attributes = BTreeMap::from([(STATE_ATTRIBUTE.to_owned(), state.name().to_owned())]);
+        if !self.agent_name.is_empty() {
+            attributes.insert(NAME_ATTRIBUTE.to_owned(), self.agent_name.clone());
+        }
+        connection.update_attributes(attributes);
+        true
+    }
+
+    /// Handles the begin or the end of the bot's speech.
+    pub(super) fn handle_speech_event(&mut self, event: SpeechEvent, now: Instant) {
+        let is_speaking = matches!(event, SpeechEvent::Started);
+        self.agent_state.handle_speech(is_speaking);
+        self.transcripts.handle_speech(is_speaking, now);
+    }
+
+    /// Ends calls that are not answered, and turns that are over.
+    pub(super) fn expire_messages(&mut self, now: Instant) {
+        for late in self.remote_calls.handle_timeout(now) {
+            self.outbox.push_direct(late);
+        }
+        let unix_ms = self.unix_ms(now) as i64;
+        self.transcripts.handle_timeout(&self.own_speaker(), unix_ms, now);
+        self.push_transcripts();
+    }
+
+    /// Returns when [`RoomSession::expire_messages`] or [`RoomSession::show_state`] is due.
+    pub(super) fn messages_timeout(&self, now: Instant) -> Option<Instant> {
+        let is_live = matches!(self.phase, RoomPhase::Live { .. });
+        let state = is_live.then(|| self.agent_state.poll_timeout(now)).flatten();
+        let timeouts = [self.remote_calls.poll_timeout(), self.transcripts.poll_timeout(), state];
+        timeouts.into_iter().flatten().min()
+    }
+
+    /// Forgets what belonged to a participant.
+    pub(super) fn handle_participant_left(&mut self, identity: &str) {
+        self.remote_calls.handle_left(identity);
+        self.text_streams.handle_left(identity);
+    }
+
     /// Handles the bytes of one `DataPacket`.
-    pub(super) fn handle_data(&mut self, bytes: &[u8]) {
+    pub(super) fn handle_data(&mut self, bytes: &[u8], now: Instant) {
         if self.is_ending() {
             return;
         }
@@ -86,52 +227,138 @@ impl RoomSession {
             Ok(packet) => packet,
             Err(error) => return log::debug!("data ignored: {error}"),
         };
-        let is_callers = self
-            .participants
-            .get(&packet.participant_identity)
-            .is_some_and(|who| !who.is_agent);
+        let identity = packet.participant_identity;
+        let is_callers = self.participants.get(&identity).is_some_and(|who| !who.is_agent);
         if !is_callers {
             return log::debug!("data ignored: it is not from a caller");
         }
-        let event = match packet.value {
-            Some(DataValue::User(user)) => match String::from_utf8(user.payload.into()) {
-                Ok(text) => SessionEvent::Message(text),
-                Err(_) => return log::debug!("data ignored: it is not UTF-8"),
-            },
+        match packet.value {
+            Some(DataValue::User(user)) => self.handle_user_packet(user),
             Some(DataValue::Dtmf(dtmf)) => match dtmf_key(&dtmf) {
-                Some(key) => SessionEvent::Dtmf(key),
-                None => return log::debug!("DTMF ignored: there is no such key"),
+                Some(key) => self.deliver(SessionEvent::Dtmf(key)),
+                None => log::debug!("DTMF ignored: there is no such key"),
             },
-            None => return log::debug!("data ignored: its type is not supported"),
-        };
+            Some(DataValue::RpcRequest(request)) => self.handle_call(&identity, request, now),
+            Some(DataValue::StreamHeader(header)) => self.text_streams.handle_header(&identity, &header, now),
+            Some(DataValue::StreamChunk(chunk)) => self.text_streams.handle_chunk(&identity, &chunk, now),
+            Some(DataValue::StreamTrailer(trailer)) => {
+                if let Some(text) = self.text_streams.handle_trailer(&identity, &trailer, now) {
+                    self.deliver(typed_text(&trailer.stream_id, &text));
+                }
+            }
+            Some(DataValue::Encrypted(_)) => self.report_encryption(),
+            Some(DataValue::RpcAck(_) | DataValue::RpcResponse(_)) | None => {
+                log::debug!("data ignored: its type is not supported");
+            }
+        }
+    }
+
+    fn handle_user_packet(&mut self, user: UserPacket) {
+        if user.topic.as_deref() == Some(LEGACY_CHAT_TOPIC) {
+            return match serde_json::from_slice::<LegacyChat>(&user.payload) {
+                // The same text arrives as a stream.
+                Ok(chat) if chat.ignore_legacy => {}
+                Ok(chat) => self.deliver(typed_text(&chat.id, &chat.message)),
+                Err(_) => log::debug!("typed text ignored: it is malformed"),
+            };
+        }
+        match String::from_utf8(user.payload.into()) {
+            Ok(text) => self.deliver(SessionEvent::Message(text)),
+            Err(_) => log::debug!("data ignored: it is not UTF-8"),
+        }
+    }
+
+    fn handle_call(&mut self, caller: &str, request: RpcRequest, now: Instant) {
+        let start = self.remote_calls.handle_request(caller, request, now);
+        start
+            .packets
+            .into_iter()
+            .for_each(|packet| self.outbox.push_direct(packet));
+        if let Some(message) = start.message {
+            self.deliver(SessionEvent::Message(message));
+        }
+    }
+
+    /// Reports something of a caller to the bot, once that has joined.
+    fn deliver(&mut self, event: SessionEvent) {
         if self.joined {
             self.events.push_back(event);
         } else {
             self.early_messages.push(event);
         }
     }
+
+    /// Says once that nothing can be heard.
+    pub(super) fn report_encryption(&mut self) {
+        if !std::mem::replace(&mut self.encryption_reported, true) {
+            log::warn!("the room is end-to-end encrypted: nothing can be heard");
+        }
+    }
+
+    /// Returns the bot as a speaker.
+    fn own_speaker(&self) -> TranscriptSpeaker {
+        let track = match &self.signal {
+            SignalState::Open(connection) => connection.own_sids().1,
+            _ => None,
+        };
+        TranscriptSpeaker {
+            identity: String::new(),
+            track_sid: track.unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// Returns the caller whose words the bot has transcribed: the one that it names, else the one
+    /// who spoke last.
+    fn transcribed(&self, user_id: &str) -> Option<TranscriptSpeaker> {
+        let who = self.participants.transcribed(user_id)?;
+        let track = match &self.signal {
+            SignalState::Open(connection) => connection.track_of(&who.identity),
+            _ => None,
+        };
+        Some(TranscriptSpeaker {
+            identity: who.identity.to_string(),
+            track_sid: track.map(ToString::to_string).unwrap_or_default(),
+        })
+    }
 }
 
-fn user_packet(text: &str) -> Vec<u8> {
+/// Typed text as older front-ends send it. Newer ones send it as a stream too, and say so.
+#[derive(Deserialize)]
+struct LegacyChat {
+    #[serde(default)]
+    id: String,
+    message: String,
+    #[serde(default, rename = "ignoreLegacy")]
+    ignore_legacy: bool,
+}
+
+/// Returns typed text as a message of RTVI, in which it arrives on other transports.
+fn typed_text(id: &str, text: &str) -> SessionEvent {
+    let message = json!({
+        "label": LABEL,
+        "type": "send-text",
+        "id": id,
+        "data": {"content": text, "options": {}},
+    });
+    SessionEvent::Message(message.to_string())
+}
+
+fn user_packet(text: String) -> DataPacket {
     let user = UserPacket {
-        payload: Bytes::copy_from_slice(text.as_bytes()),
+        payload: Bytes::from(text),
         ..UserPacket::default()
     };
-    let packet = DataPacket {
+    DataPacket {
         value: Some(DataValue::User(user)),
         ..DataPacket::default()
-    };
-    packet.encode_to_vec()
+    }
 }
 
 /// Returns the key by its digit, or else by its code (RFC 4733 section 3.2).
 fn dtmf_key(dtmf: &SipDtmf) -> Option<char> {
-    const KEYS: &str = "0123456789*#ABCD";
-    let mut digits = dtmf.digit.chars();
-    match (digits.next(), digits.next()) {
-        (Some(digit), None) => KEYS.chars().find(|key| *key == digit.to_ascii_uppercase()),
-        (None, _) => KEYS.chars().nth(dtmf.code as usize),
-        _ => None,
+    match dtmf.digit.is_empty() {
+        true => KEYS.chars().nth(dtmf.code as usize),
+        false => bot_message::key(&dtmf.digit),
     }
 }
 

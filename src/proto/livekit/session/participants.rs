@@ -17,6 +17,8 @@ pub(super) struct Participants {
     /// Known participants that have not appeared since the connection was lost.
     missing: BTreeSet<Arc<str>>,
     speaking: BTreeSet<Arc<str>>,
+    /// The caller who began to speak last.
+    last_speaker: Option<Arc<str>>,
     had_any: bool,
 }
 
@@ -26,17 +28,21 @@ impl Participants {
         match change {
             RosterChange::Joined(who) => self.add(who, events),
             RosterChange::Left(who) => self.remove(&who.identity, events),
-            RosterChange::Changed(who) => self.update(who),
+            RosterChange::Changed(who) => self.update(who, events),
             RosterChange::Speaking { identity, speaking } => self.set_speaking(&identity, speaking, events),
         }
     }
 
     fn add(&mut self, who: Participant, events: &mut VecDeque<SessionEvent>) {
         self.missing.remove(&who.identity);
-        if self.known.insert(who.identity.clone(), who.clone()).is_none() {
-            log::debug!("`{}` is in the room", who.identity);
-            self.had_any = true;
-            events.push_back(SessionEvent::ParticipantJoined(who));
+        match self.known.insert(who.identity.clone(), who.clone()) {
+            None => {
+                log::debug!("`{}` is in the room", who.identity);
+                self.had_any = true;
+                events.push_back(SessionEvent::ParticipantJoined(who));
+            }
+            Some(before) if before != who => events.push_back(SessionEvent::ParticipantChanged(who)),
+            Some(_) => {}
         }
         if self.known.len() > ROOM_PARTICIPANTS_MAX {
             // Others have filled the room, so the missing participants count as gone.
@@ -44,15 +50,24 @@ impl Participants {
         }
     }
 
-    fn update(&mut self, who: Participant) {
-        if let Some(known) = self.known.get_mut(&who.identity) {
-            *known = who;
+    fn update(&mut self, who: Participant, events: &mut VecDeque<SessionEvent>) {
+        if let Some(known) = self.known.get_mut(&who.identity)
+            && *known != who
+        {
+            if known.call_status() != who.call_status() {
+                log::debug!("the call of `{}` is {:?}", who.identity, who.call_status());
+            }
+            known.clone_from(&who);
+            events.push_back(SessionEvent::ParticipantChanged(who));
         }
     }
 
     fn set_speaking(&mut self, identity: &Arc<str>, speaking: bool, events: &mut VecDeque<SessionEvent>) {
-        if !self.known.contains_key(identity) {
+        let Some(who) = self.known.get(identity) else {
             return;
+        };
+        if speaking && !who.is_agent {
+            self.last_speaker = Some(identity.clone());
         }
         let is_news = match speaking {
             true => self.speaking.insert(identity.clone()),
@@ -85,6 +100,16 @@ impl Participants {
         }
     }
 
+    /// Tells whether a caller is present, or may still return.
+    pub fn has_callers(&self) -> bool {
+        self.known.values().any(|who| !who.is_agent)
+    }
+
+    /// Reports all participants, to a bot that was started anew.
+    pub fn report_all(&self, events: &mut VecDeque<SessionEvent>) {
+        events.extend(self.known.values().cloned().map(SessionEvent::ParticipantJoined));
+    }
+
     /// Tells whether any participant was ever present.
     pub fn had_any(&self) -> bool {
         self.had_any
@@ -99,6 +124,22 @@ impl Participants {
     pub fn is_missing_callers(&self) -> bool {
         let is_caller = |identity| self.known.get(identity).is_some_and(|who| !who.is_agent);
         self.missing.iter().any(is_caller)
+    }
+
+    /// Returns the caller whose words the bot has transcribed: the one with this identity, else the
+    /// one who spoke last, else any.
+    pub fn transcribed(&self, identity: &str) -> Option<&Participant> {
+        let caller = |identity: &str| self.known.get(identity).filter(|who| !who.is_agent);
+        caller(identity)
+            .or_else(|| caller(self.last_speaker.as_deref()?))
+            .or_else(|| self.known.values().find(|who| !who.is_agent))
+    }
+
+    /// Returns the telephone that is the only caller.
+    pub fn only_telephone(&self) -> Option<&Participant> {
+        let mut callers = self.known.values().filter(|who| !who.is_agent);
+        let first = callers.next().filter(|who| who.is_telephone)?;
+        callers.next().is_none().then_some(first)
     }
 
     /// Returns a participant by its identity.

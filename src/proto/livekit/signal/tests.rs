@@ -18,6 +18,7 @@ mod participants;
 mod pings;
 mod publishing;
 mod rejected;
+mod resume;
 
 /// The time of the first ping, in Unix milliseconds.
 const UNIX_MS: u64 = 1_795_252_753_000;

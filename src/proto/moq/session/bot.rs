@@ -86,6 +86,7 @@ impl BotBroadcast {
             return;
         };
         publishing.peer.reconnect(origin);
+        self.clock.reconnect();
         if publishing.peer.is_truncated(publishing.records) {
             log::info!("the log of records is too long to be replayed; it begins again");
             publishing.peer.restart(publishing.records);
@@ -129,17 +130,14 @@ impl BotBroadcast {
             .is_some_and(|it| it.peer.has_subscriber(it.audio))
     }
 
-    /// Sends one packet of the bot's audio, in a group of its own.
+    /// Sends one packet of the bot's audio. Towards a relay it shares its group with others: see
+    /// `MoqPeer::set_frames_per_group`.
     pub fn write_audio(&mut self, packet: &EncodedPacket<'_>, now: Instant, uplink: &mut Uplink) {
         let Some(publishing) = &mut self.publishing else {
             return;
         };
         self.frame.clear();
-        write_media_frame(
-            self.clock.timestamp_us(packet.ticks, now),
-            packet.payload,
-            &mut self.frame,
-        );
+        write_media_frame(self.clock.timestamp_us(now), packet.payload, &mut self.frame);
         publishing.peer.write(publishing.audio, &self.frame, now, uplink);
     }
 

@@ -46,6 +46,23 @@ impl fmt::Display for CertificateParseError {
 impl std::error::Error for CertificateParseError {}
 
 impl Certificate {
+    /// A certificate for host names, for tests.
+    #[cfg(test)]
+    pub fn example(names: &[&str], validity: Validity) -> Certificate {
+        Certificate {
+            subject: "board".into(),
+            issuer: "somebody".into(),
+            names: names
+                .iter()
+                .map(|name| CertificateName::Dns((*name).to_owned()))
+                .collect(),
+            validity,
+            is_authority: false,
+            permitted: None,
+            is_p256: true,
+        }
+    }
+
     /// Parses a certificate.
     ///
     /// # Errors

@@ -145,6 +145,7 @@ pub(super) fn close_frame(reason: LeaveReason) -> (u16, &'static str) {
     match reason {
         LeaveReason::Shutdown => (1001, STOPPING),
         LeaveReason::BotFailed => (1011, "the bot failed"),
+        LeaveReason::Operator => (1000, "the operator ended the call"),
         // A socket is connected; it never sent a first frame.
         LeaveReason::NeverConnected => (1013, EVICTED),
         _ => (1000, ""),

@@ -111,7 +111,9 @@ pub struct ConnectionConfig {
     pub named_by_operator: bool,
     /// A close of the peer is answered. SFUs do not wait for that.
     pub replies_to_close: bool,
-    /// The silence after which the connection fails. Sessions with clients decide that themselves.
+    /// TCP candidates of the peer are reported, so that the session can connect to them.
+    pub connects_over_tcp: bool,
+    /// The silence that is reported. Sessions with clients decide that themselves.
     pub silence_timeout: Option<Duration>,
     /// Random bits for the first sequence number and timestamp.
     pub seed: u64,
@@ -154,6 +156,7 @@ impl ConnectionConfig {
             messages: MessageFormat::Text,
             named_by_operator: false,
             replies_to_close: true,
+            connects_over_tcp: false,
             silence_timeout: None,
             seed,
             secret: None,
@@ -200,6 +203,7 @@ impl ConnectionConfig {
             messages: MessageFormat::Binary,
             named_by_operator: true,
             replies_to_close: false,
+            connects_over_tcp: true,
             silence_timeout: Some(ROOM_MEDIA_LOST_AFTER),
             ..ConnectionConfig::plain(&common.provider, spoken, seed)
         }

@@ -37,6 +37,14 @@ pub enum ConnectionOutput {
     Message(String),
     /// A binary message of an SFU.
     Data(Vec<u8>),
+    /// An SFU accepts TCP connections at this address. Checks over one follow
+    /// [`PeerConnection::add_tcp_path`].
+    ///
+    /// [`PeerConnection::add_tcp_path`]: super::PeerConnection::add_tcp_path
+    TcpCandidate(SocketAddr),
+    /// Nothing was received for the silence timeout. The connection continues, and an ICE restart
+    /// may revive it.
+    Silent,
     /// The peer closed the connection.
     PeerClosed,
     /// The connection failed.

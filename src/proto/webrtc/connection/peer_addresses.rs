@@ -79,12 +79,28 @@ impl PeerAddresses {
     /// # Errors
     /// Why the candidate is ignored, or `None` if there are too many or str0m cannot parse it.
     pub fn parse_candidate(&mut self, text: &str) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
+        self.parse_with(text, candidate::parse_remote)
+    }
+
+    /// Parses a candidate of the peer that accepts TCP connections.
+    ///
+    /// # Errors
+    /// As [`PeerAddresses::parse_candidate`].
+    pub fn parse_tcp_candidate(&mut self, text: &str) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
+        self.parse_with(text, candidate::parse_passive_tcp)
+    }
+
+    fn parse_with(
+        &mut self,
+        text: &str,
+        parse: impl Fn(&str, &RemoteCandidatePolicy) -> Result<ParsedCandidate, CandidateError>,
+    ) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
         if self.candidate_count == REMOTE_CANDIDATES_MAX {
             log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
             return Err(None);
         }
         let policy = self.policy;
-        let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
+        let usable = parse(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
             true => Err(CandidateError::Own),
             false => Ok(usable),
         });

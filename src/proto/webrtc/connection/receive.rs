@@ -31,10 +31,11 @@ impl PeerConnection {
         self.now = now;
         let kind = PacketKind::from_packet(contents);
         if self.paths.answers_consent_check(kind, packet) {
-            return match self.paths.handle_consent_answer(packet) {
-                true => PacketTrust::Authenticated,
-                false => PacketTrust::Rejected,
-            };
+            if !self.paths.handle_consent_answer(packet) {
+                return PacketTrust::Rejected;
+            }
+            self.handle_accepted(now);
+            return PacketTrust::Authenticated;
         }
         let input = Input::Receive(now, receive);
         let accepted = self.rtc.accepts(&input);
@@ -63,7 +64,7 @@ impl PeerConnection {
                 return PacketTrust::Rejected;
             }
         }
-        self.last_received_at = now;
+        self.handle_accepted(now);
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
@@ -76,6 +77,11 @@ impl PeerConnection {
         } else {
             PacketTrust::Unauthenticated
         }
+    }
+
+    fn handle_accepted(&mut self, now: Instant) {
+        self.last_received_at = now;
+        self.is_silent = false;
     }
 
     /// Returns whether the peer signed a STUN message. str0m accepts any message from its current

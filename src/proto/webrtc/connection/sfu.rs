@@ -8,6 +8,7 @@
 //! and candidates beyond their caps. Sources: RFC 8829, RFC 6464, RFC 7587, `docs/spec/livekit.md`
 //! 3.
 
+mod paths;
 mod sections;
 
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ pub struct SfuSetup<'a> {
     pub common: &'a ConnectionContext,
     /// Host candidates, each with the port of this connection's own UDP socket.
     pub local: &'a [SocketAddr],
+    /// The host candidates are not used: all media goes through a relay.
+    pub relay_only: bool,
     /// Random bits for the first sequence number and timestamp.
     pub seed: u64,
 }
@@ -51,6 +54,10 @@ pub struct SfuNegotiation {
     pending_offer: Option<SdpPendingOffer>,
     /// Candidates that arrived before the answer; `None` after it.
     early_candidates: Option<Vec<String>>,
+    /// Candidates of the server to which a TCP connection can be opened.
+    tcp_candidates: Vec<Candidate>,
+    /// The server has sent a UDP candidate since the last ICE restart.
+    pub has_udp_candidate: bool,
 }
 
 impl SfuNegotiation {
@@ -102,6 +109,7 @@ impl PeerConnection {
             layout: SfuDescription::parse(&offer).layout(),
             pending_offer: Some(pending),
             early_candidates: Some(Vec::new()),
+            ..SfuNegotiation::default()
         };
         Ok((peer, offer))
     }
@@ -126,11 +134,12 @@ impl PeerConnection {
         let local = setup.local;
         let config = ConnectionConfig::sfu(setup.common, setup.seed);
         let mut peer = PeerConnection::new(config, local, local.to_vec(), now)?;
-        peer.add_local_candidates(local.iter().map(|address| Candidate::host(*address, Protocol::Udp)));
+        let hosts = local.iter().filter(|_| !setup.relay_only);
+        peer.add_local_candidates(hosts.map(|address| Candidate::host(*address, Protocol::Udp)));
         Ok(peer)
     }
 
-    /// Handles the answer to the publisher's offer. A second answer is ignored.
+    /// Handles the answer to the publisher's last offer. A second answer is ignored.
     ///
     /// # Errors
     /// [`NegotiationError::BadDescription`] says what is wrong; a correct answer may still follow.
@@ -151,10 +160,14 @@ impl PeerConnection {
             log::debug!("answer ignored: there is no offer that it belongs to");
             return Ok(());
         };
+        let ufrag = self.local_ufrag();
         self.rtc
             .sdp_api()
             .accept_answer(pending, parsed)
             .map_err(|error| bad(error.to_string()))?;
+        if self.local_ufrag() != ufrag {
+            self.handle_ice_restart();
+        }
         self.paths.consent.handle_description(&prepared.sdp);
         if let Some(mid) = self.sfu.audio_mid {
             let media = self.rtc.media(mid);
@@ -200,7 +213,7 @@ impl PeerConnection {
         self.outputs
             .extend(gone.into_iter().map(ConnectionOutput::TrackRemoved));
         if self.local_ufrag() != ufrag {
-            self.paths.handle_restart();
+            self.handle_ice_restart();
         }
         for candidate in &prepared.candidates {
             self.add_remote_candidate(candidate);

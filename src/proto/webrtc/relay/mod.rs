@@ -6,9 +6,9 @@
 //! errors, a frequent refresh (`KeepAlive`) that detects a lost allocation within half a minute,
 //! and permissions that expire. The first datagram to a peer only requests a permission, and
 //! datagrams follow once the peer was heard. So no candidate makes the relay send to a forbidden
-//! address, for which coturn ends the allocation. A peer that sends checks loses nothing, since
-//! str0m checks back at once. The first datagram that is not a check requests a channel. At most
-//! `RELAY_PEERS_MAX` peers are served. Source: RFC 8656.
+//! address, for which coturn ends the allocation; a peer that the operator named is exempt. A peer
+//! that sends checks loses nothing, since str0m checks back at once. The first datagram that is not
+//! a check requests a channel. At most `RELAY_PEERS_MAX` peers are served. Source: RFC 8656.
 
 mod keep_alive;
 mod peers;
@@ -92,6 +92,9 @@ pub struct AllocationSetup<'a> {
     pub over_stream: bool,
     pub username: &'a str,
     pub credential: &'a str,
+    /// Datagrams go to peers that were never heard. Otherwise, no candidate makes the relay send to
+    /// a forbidden address.
+    pub sends_first: bool,
 }
 
 /// One allocation.
@@ -99,6 +102,7 @@ pub struct TurnAllocation {
     client: TurnClient,
     credentials: TurnCredentials,
     over_stream: bool,
+    sends_first: bool,
     local: SocketAddr,
     server: SocketAddr,
     /// Both address families were requested. A server that rejects this is asked for IPv4 alone.
@@ -136,6 +140,7 @@ impl TurnAllocation {
             keep_alive: KeepAlive::new(&credentials, setup.over_stream),
             credentials,
             over_stream: setup.over_stream,
+            sends_first: setup.sends_first,
             local: setup.local,
             server: setup.server,
             both_families,
@@ -257,7 +262,7 @@ impl TurnAllocation {
             self.drive_client(now);
             return None;
         }
-        if !self.peers.was_heard(peer.ip()) {
+        if !self.sends_first && !self.peers.was_heard(peer.ip()) {
             return None;
         }
         // Checks go to many addresses of which few are used. RFC 7983: STUN starts with 0 to 3.
@@ -278,6 +283,11 @@ impl TurnAllocation {
             stream::pad(&mut self.send_buffer);
         }
         Some(&self.send_buffer)
+    }
+
+    /// Returns the relayed addresses.
+    pub fn relayed(&self) -> &[SocketAddr] {
+        &self.relayed
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {

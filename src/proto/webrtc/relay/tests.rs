@@ -159,6 +159,7 @@ impl Bench {
             over_stream,
             username: "user",
             credential,
+            sends_first: false,
         };
         Bench {
             relay: TurnAllocation::new(&setup, start),

@@ -7,8 +7,18 @@ use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CLOSE_WITHIN, GOODBYE_WITHIN};
 use crate::webrtc::connection::ChannelLabel;
 
-/// Tells the client that the bot left. Otherwise it reports a network failure.
-const PEER_LEFT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
+/// Returns the message that tells the client that the bot left. Otherwise it reports a network
+/// failure. Clients ignore the member `reason`, which the built-in page shows where the bot did not
+/// end by itself.
+fn peer_left(reason: LeaveReason) -> String {
+    let why = match reason {
+        LeaveReason::BotFailed => r#","reason":"bot failed""#,
+        LeaveReason::Shutdown => r#","reason":"the runner is stopping""#,
+        LeaveReason::Operator => r#","reason":"the operator ended the call""#,
+        _ => "",
+    };
+    format!(r#"{{"type":"signalling","message":{{"type":"peerLeft"{why}}}}}"#)
+}
 
 impl WebRtcSession {
     /// Handles a peer that is gone: closes the connection without a goodbye.
@@ -33,7 +43,7 @@ impl WebRtcSession {
             self.connection.message_channel(),
             Some(ChannelLabel::Chat | ChannelLabel::Rtvi)
         ) {
-            self.outbox.push(PEER_LEFT.to_owned());
+            self.outbox.push(peer_left(reason));
         }
         self.phase = WebRtcPhase::Goodbye {
             until: now + GOODBYE_WITHIN,

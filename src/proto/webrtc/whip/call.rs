@@ -150,7 +150,8 @@ impl PresentedKey {
     /// Returns whether the key has the format of [`client_secret_reply`].
     pub fn is_client_secret(&self) -> bool {
         let text = std::str::from_utf8(&self.0).ok();
-        text.and_then(|text| text.strip_prefix(PREFIX))
+        // The id of a replica's session goes on after its UUID.
+        text.and_then(|text| text.strip_prefix(PREFIX)?.split('.').next())
             .is_some_and(|id| Uuid::parse(id).is_some())
     }
 }

@@ -4,6 +4,7 @@
 //! endpoint may be followed by a name for the bot. Every session is at `/whip/s/`; those of the
 //! calls endpoint also have the path that its clients expect.
 
+use crate::http::cluster;
 use crate::limits::ENDPOINT_NAME_BYTES_MAX;
 
 /// The endpoint that opened a session.
@@ -167,8 +168,12 @@ fn is_name(word: &str) -> bool {
     (1..=ENDPOINT_NAME_BYTES_MAX).contains(&word.len()) && word.bytes().all(is_plain)
 }
 
-/// Returns whether a word can be a session id, which consists of hexadecimal digits.
+/// Returns whether a word can be a session id: hexadecimal digits, or the id of a connection that a
+/// replica made.
 fn is_id(word: &str) -> bool {
+    if cluster::parse_connection_id(word).is_some() {
+        return true;
+    }
     (1..=ENDPOINT_NAME_BYTES_MAX).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

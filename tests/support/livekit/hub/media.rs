@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use edge_runner_proto::livekit::wire::{DataPacket, ServerMessage, SignalTarget, SpeakerInfo, SpeakersChanged};
+use edge_runner_proto::livekit::wire::{
+    DataPacket, ServerMessage, SignalTarget, SpeakerInfo, SpeakersChanged, TrackSubscribed,
+};
 use prost::Message as _;
 use str0m::rtp::RtpPacket;
 
@@ -75,6 +77,7 @@ impl Hub {
             }
             self.offer_others(id);
         }
+        let mut is_heard = false;
         for (other, listener) in &mut self.participants {
             let transport = listener
                 .subscriber
@@ -82,7 +85,14 @@ impl Hub {
                 .filter(|_| *other != id && listener.claims.room == room);
             if transport.is_some_and(|transport| transport.forward(&track, packet, now)) {
                 listener.participant.packets_out += 1;
+                is_heard = true;
             }
+        }
+        let publisher = self.participants.get_mut(&id).expect("it was just found");
+        let sent = publisher.tracks.iter_mut().find(|sent| sent.info.sid == track);
+        if let Some(sent) = sent.filter(|sent| is_heard && !sent.was_heard) {
+            sent.was_heard = true;
+            publisher.send(ServerMessage::TrackSubscribed(TrackSubscribed { track_sid: track }));
         }
     }
 

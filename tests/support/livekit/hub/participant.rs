@@ -24,6 +24,8 @@ pub struct Track {
     pub cid: String,
     /// Whether its first packet has arrived.
     pub live: bool,
+    /// Whether a packet of it was forwarded, of which its publisher is told once.
+    pub was_heard: bool,
 }
 
 pub struct Participant {
@@ -80,7 +82,7 @@ impl Participant {
                 can_publish_data: claims.can_publish_data,
                 hidden: claims.hidden,
                 agent: claims.agent,
-                recorder: false,
+                ..ParticipantPermission::default()
             }),
             is_publisher: self.tracks.iter().any(|track| track.live),
             kind: claims.kind,

@@ -27,6 +27,12 @@ impl Hub {
                 last_ping_timestamp: ping.timestamp,
                 timestamp: unix_ms(),
             })),
+            // Attributes are not kept. A published server answers in any case.
+            SignalRequestKind::UpdateMetadata(update) => participant.send(ServerMessage::Request(RequestResponse {
+                request_id: update.request_id,
+                update_metadata: Some(update),
+                ..RequestResponse::default()
+            })),
             SignalRequestKind::AddTrack(subscribed) => self.add_track(id, subscribed),
             SignalRequestKind::Offer(offer) => {
                 if participant.publisher.is_none() {
@@ -72,6 +78,8 @@ impl Hub {
                 }
                 self.offer(id);
             }
+            // This server resumes no one.
+            SignalRequestKind::SyncState(_) => {}
             SignalRequestKind::Leave(_) => self.remove(id, CLIENT_INITIATED, Some(DISCONNECT), now),
         }
     }
@@ -118,6 +126,7 @@ impl Hub {
             info,
             cid: subscribed.cid,
             live: false,
+            was_heard: false,
         });
     }
 

@@ -6,6 +6,7 @@ use super::super::*;
 use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
+use crate::limits::ROOM_SUBSCRIBED_WITHIN;
 use crate::livekit::wire::{
     DataPacket, DataValue, ServerMessage, SignalRequestKind, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource,
     UserPacket,
@@ -79,6 +80,34 @@ fn joins_the_room_once_the_bot_takes_its_media() {
     assert_eq!((sim.dials.len(), sim.end_reason()), (1, None), "the session continues");
     let pings = (sim.requests.iter()).filter(|(_, request)| matches!(request, SignalRequestKind::Ping(_)));
     assert!((20..=26).contains(&pings.count()));
+}
+
+/// Speech from before a caller's subscription would be lost, so the bot joins with it, or without
+/// one after a while.
+#[test]
+fn the_bot_joins_when_a_caller_hears_it() {
+    for subscribes_after in [Some(ms(700)), None] {
+        let mut sim = Simulation::new();
+        sim.subscribes = false;
+        sim.participants.push(FakeParticipant::caller("PA_ann1", "ann"));
+        sim.start_audio();
+        sim.run(ms(600));
+        assert!(sim.has(&SessionEvent::ParticipantJoined(participant("ann", false))));
+        assert!(!sim.has(&SessionEvent::Joined) && !sim.accepts_speech());
+        if let Some(after) = subscribes_after {
+            sim.run(after - ms(600));
+            sim.subscribe();
+            assert!(sim.has(&SessionEvent::Joined) && sim.accepts_speech());
+        } else {
+            assert!(sim.run_until(ROOM_SUBSCRIBED_WITHIN, |sim| sim.has(&SessionEvent::Joined)));
+            assert!(sim.time() >= ROOM_SUBSCRIBED_WITHIN && sim.accepts_speech());
+        }
+        sim.run(secs(5));
+        assert_eq!(
+            (sim.count(&SessionEvent::Joined), sim.count(&SessionEvent::Lost)),
+            (1, 0)
+        );
+    }
 }
 
 /// An older server publishes the track before it takes the offer.
@@ -171,6 +200,7 @@ fn delivers_early_messages_after_joined() {
             ..TrackInfo::default()
         }),
     }));
+    sim.subscribe();
     let reported: Vec<&SessionEvent> = sim.events[1..].iter().map(|(_, event)| event).collect();
     assert_eq!(
         reported,

@@ -28,15 +28,16 @@ fn names(sim: &Simulation, from: usize) -> Vec<&'static str> {
 #[test]
 fn survives_a_server_restart() {
     let mut sim = Simulation::with_caller();
-    sim.speech.extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
+    sim.speech.extend(Tone::new(440.0, RATE_HZ).take(6 * RATE_HZ as usize));
     sim.run(secs(1));
     let (before, waiting) = (sim.events.len(), sim.speech.len());
     sim.kill_server();
     sim.participants[0] = FakeParticipant::caller("PA_ann2", "ann");
     sim.with(|session, _| session.handle_message("while away".into()));
     sim.run(secs(20));
+    // Without signalling it takes a moment to see that the media is lost too.
     assert!(
-        waiting - sim.speech.len() < RATE_HZ as usize / 5,
+        waiting - sim.speech.len() <= 2 * RATE_HZ as usize,
         "what was to be said waits"
     );
     assert_eq!(names(&sim, before), ["lost"]);
@@ -48,8 +49,8 @@ fn survives_a_server_restart() {
     let said = sim.bot_audio();
     let loud = said.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
     assert!(
-        loud > 2 * RATE_HZ as usize,
-        "three seconds of tone, {loud} samples of them loud"
+        loud > 7 * RATE_HZ as usize / 2,
+        "six seconds of tone, {loud} samples of them loud"
     );
     assert!(
         share(
@@ -145,12 +146,13 @@ fn reconnecting_does_not_extend_the_wait_for_the_first_caller() {
 fn a_speech_turn_ends_with_its_connection() {
     for interrupted in [false, true] {
         let mut sim = Simulation::with_caller();
-        sim.speech.extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
+        sim.speech.extend(Tone::new(440.0, RATE_HZ).take(5 * RATE_HZ as usize));
         sim.run(secs(1));
         let turns =
             |sim: &Simulation| [SessionEvent::SpeechStarted, SessionEvent::SpeechStopped].map(|turn| sim.count(&turn));
         assert_eq!(turns(&sim), [1, 0]);
         sim.kill_server();
+        sim.run(ROOM_PROBE_WITHIN + ms(20));
         assert_eq!((turns(&sim), sim.accepts_speech()), ([1, 1], false));
         sim.participants[0] = FakeParticipant::caller("PA_ann2", "ann");
         if interrupted {
@@ -188,29 +190,29 @@ fn gives_up_a_server_that_does_not_return() {
     }
 }
 
-/// A new join recovers from any failure: of the socket, of the server's messages, of the media.
+/// Any failure is recovered from: of the socket, of the server's messages, of the media. Only the
+/// last one is noticed.
 #[test]
-fn reconnects_after_any_failure() {
+fn recovers_from_any_failure() {
     let mut sim = Simulation::with_caller();
     sim.break_socket();
     sim.run(secs(3));
-    assert_eq!((sim.dials.len(), sim.count(&SessionEvent::Resumed)), (2, 1));
+    assert_eq!(sim.dials.len(), 2);
 
     sim.answers = false;
     sim.run(ROOM_PING_TIMEOUT + secs(6));
-    assert_eq!(sim.count(&SessionEvent::Lost), 2);
     sim.answers = true;
-    // The unanswered connection runs into its timeout first.
     sim.run(CONNECT_WITHIN + secs(6));
-    assert_eq!(sim.count(&SessionEvent::Resumed), 2);
+    assert!(sim.dials.len() > 2);
+    assert_eq!(sim.count(&SessionEvent::Lost), 0);
 
     sim.run(ROOM_SETTLED);
     sim.network = false;
     sim.run(secs(12));
-    assert_eq!(sim.count(&SessionEvent::Lost), 3);
+    assert_eq!(sim.count(&SessionEvent::Lost), 1);
     sim.network = true;
     sim.run(CONNECT_WITHIN + secs(6));
-    assert_eq!((sim.count(&SessionEvent::Resumed), sim.end_reason()), (3, None));
+    assert_eq!((sim.count(&SessionEvent::Resumed), sim.end_reason()), (1, None));
     assert_eq!(sim.count(&SessionEvent::ParticipantLeft(ann())), 0);
 }
 
@@ -231,7 +233,7 @@ fn gives_up_a_flapping_server() {
         assert!(sim.now - began < secs(90), "{:?}", sim.dials.len());
         if sim.run_until(secs(10), |sim| sim.session.is_live()) {
             sim.run(secs(1));
-            sim.break_socket();
+            sim.send_leave(6, 2);
         }
     }
     assert_eq!(sim.end_reason(), Some(LeaveReason::Failed));
@@ -280,7 +282,8 @@ fn ends_at_once_while_reconnecting() {
             let mut sim = Simulation::with_caller();
             sim.kill_server();
             sim.dial_result = dial_result.clone();
-            sim.run(wait);
+            // Its last speech would go on while media may be alive.
+            sim.run(ROOM_PROBE_WITHIN + wait);
             sim.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
             assert_eq!(
                 sim.end_reason(),
@@ -293,9 +296,10 @@ fn ends_at_once_while_reconnecting() {
     }
     // Its last speech has no listeners.
     let mut sim = Simulation::with_caller();
-    sim.speech.extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
+    sim.speech.extend(Tone::new(440.0, RATE_HZ).take(30 * RATE_HZ as usize));
     sim.run(ms(100));
     sim.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
     sim.kill_server();
+    sim.run(FINISH_WITHIN);
     assert_eq!(sim.end_reason(), Some(LeaveReason::BotEnded));
 }

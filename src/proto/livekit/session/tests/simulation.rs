@@ -5,6 +5,9 @@
 //! no time. The server in `tests/support/livekit` runs on sockets and real time and forwards
 //! between participants; this one scripts a single session.
 
+mod participant;
+mod server;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,12 +20,18 @@ use str0m::media::Mid;
 use str0m::net::{Protocol, Receive};
 
 use super::super::*;
+use crate::audio::tone::{Tone, share};
 use crate::livekit::wire::{
-    self, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, ServerMessage, SessionDescription,
-    SignalRequest, SignalRequestKind, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse,
-    TrackType,
+    self, ClientConfiguration, DataPacket, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong,
+    ReconnectResponse, RoomIceServer, ServerMessage, SessionDescription, SignalRequest, SignalRequestKind,
+    SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse, TrackSubscribed,
 };
-use crate::webrtc::connection::sfu::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
+use crate::webrtc::connection::IceProtocol;
+use crate::webrtc::connection::sfu::tests::world::{
+    Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs, theirs_tcp,
+};
+
+pub use self::participant::FakeParticipant;
 
 pub fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -38,55 +47,6 @@ pub enum DialResult {
     Unreachable,
     /// No answer of any kind.
     NoAnswer,
-}
-
-/// A remote participant.
-#[derive(Clone, Debug)]
-pub struct FakeParticipant {
-    pub sid: &'static str,
-    pub identity: &'static str,
-    pub kind: i32,
-    /// 1 joined, 2 active.
-    pub state: i32,
-}
-
-impl FakeParticipant {
-    pub fn caller(sid: &'static str, identity: &'static str) -> Self {
-        FakeParticipant {
-            sid,
-            identity,
-            kind: 0,
-            state: 2,
-        }
-    }
-
-    pub fn agent(sid: &'static str, identity: &'static str) -> Self {
-        FakeParticipant {
-            kind: 4,
-            ..FakeParticipant::caller(sid, identity)
-        }
-    }
-
-    fn track(&self) -> String {
-        self.sid.replace("PA_", "TR_")
-    }
-
-    fn info(&self, state: i32) -> ParticipantInfo {
-        ParticipantInfo {
-            sid: self.sid.into(),
-            identity: self.identity.into(),
-            state,
-            tracks: vec![TrackInfo {
-                sid: self.track(),
-                kind: TrackType::Audio as i32,
-                ..TrackInfo::default()
-            }],
-            name: format!("{}!", self.identity),
-            version: if state == 3 { 9 } else { 1 },
-            kind: self.kind,
-            ..ParticipantInfo::default()
-        }
-    }
 }
 
 /// The server's side of one connection.
@@ -109,9 +69,13 @@ pub struct Simulation {
     pub dial_result: DialResult,
     pub fast_publish: bool,
     pub accepts_track: bool,
+    /// Whether a participant subscribes to the bot's track as soon as it is published.
+    pub subscribes: bool,
     /// Whether it is ICE-lite and trickles its candidates.
     pub lite: bool,
     pub participants: Vec<FakeParticipant>,
+    /// The reason with which changes of attributes are answered.
+    pub update_reason: i32,
     /// Whether datagrams arrive, in both directions.
     pub network: bool,
     /// Whether the server still answers messages.
@@ -127,6 +91,12 @@ pub struct Simulation {
     pub gone: Option<Duration>,
     /// The messages and the audio that the bot sent.
     pub texts: Vec<String>,
+    /// News about the job, and the number of requests before each.
+    pub news: Vec<(usize, JobNews)>,
+    /// Whether the worker reports outcomes at once.
+    pub reports: bool,
+    /// All packets of the bot, these messages included.
+    pub packets: Vec<DataPacket>,
     pub levels: Vec<i8>,
     pub voice: Vec<Arc<[u8]>>,
     /// RTP timestamps of the audio, for each connection.
@@ -134,16 +104,89 @@ pub struct Simulation {
     is_open: bool,
     wake: Instant,
     seeds: u64,
-    in_flight: VecDeque<(Instant, bool, SignalTarget, Vec<u8>)>,
+    in_flight: VecDeque<InFlight>,
+    /// The result of a TCP connection.
+    pub tcp: PathResult,
+    /// The result of an allocation at a TURN server.
+    pub relay: PathResult,
+    /// The answer to a resume.
+    pub resume_answer: ResumeAnswer,
+    /// TURN servers that the server names.
+    pub ice_servers: Vec<RoomIceServer>,
+    pub force_relay: bool,
+    /// What it announces beside or instead of UDP.
+    pub offers_tcp: bool,
+    pub offers_udp: bool,
+    /// The paths that the session opened and has not closed.
+    pub paths: Vec<(Duration, SignalTarget, PathId, PathRequest)>,
+    pub opened_paths: usize,
+    /// The caller of [`Simulation::talks`], whose packets have to count on.
+    talker: Option<Talker>,
+}
+
+/// A packet on its way.
+struct InFlight {
+    at: Instant,
+    is_up: bool,
+    target: SignalTarget,
+    protocol: Protocol,
+    /// The address of the session's end.
+    ours: SocketAddr,
+    theirs: SocketAddr,
+    contents: Vec<u8>,
+}
+
+/// What becomes of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathResult {
+    Opens,
+    /// It opens, and loses everything.
+    LosesAll,
+    Refused,
+    /// Nothing happens.
+    Hangs,
+}
+
+/// How the server answers a resume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResumeAnswer {
+    /// It resumes a participant that it still has.
+    Resumes,
+    /// It knows the participant no longer.
+    Leaves,
+    /// It knows no resumes.
+    Joins,
+    /// It closes the socket.
+    Closes,
+}
+
+fn track_subscribed() -> ServerMessage {
+    ServerMessage::TrackSubscribed(TrackSubscribed {
+        track_sid: "TR_own".into(),
+    })
 }
 
 impl Simulation {
     pub fn new() -> Self {
+        Self::with_setup(None, &[])
+    }
+
+    /// A session of a job, at a server with further URLs.
+    pub fn with_setup(job: Option<JobRules>, other_urls: &[&str]) -> Self {
         let start = Instant::now();
         let setup = RoomSetup {
+            other_urls: other_urls.iter().map(|url| (*url).to_owned()).collect(),
+            job,
             common: Arc::new(ConnectionContext::default()),
             url: "wss://media.example.net".into(),
             token: Secret::new("first"),
+            agent_name: "bot".into(),
+            service: Some(RoomService::new(
+                "wss://media.example.net",
+                "devkey",
+                &Secret::new("secret"),
+                "room-1",
+            )),
             unix: secs(1_795_252_753),
         };
         let mut sim = Simulation {
@@ -153,8 +196,10 @@ impl Simulation {
             dial_result: DialResult::Open,
             fast_publish: true,
             accepts_track: true,
+            subscribes: true,
             lite: false,
             participants: Vec::new(),
+            update_reason: 0,
             network: true,
             answers: true,
             server_side: None,
@@ -166,6 +211,9 @@ impl Simulation {
             speech: VecDeque::new(),
             gone: None,
             texts: Vec::new(),
+            news: Vec::new(),
+            reports: true,
+            packets: Vec::new(),
             levels: Vec::new(),
             voice: Vec::new(),
             timestamps: Vec::new(),
@@ -173,6 +221,16 @@ impl Simulation {
             wake: start,
             seeds: 7,
             in_flight: VecDeque::new(),
+            tcp: PathResult::Opens,
+            relay: PathResult::Opens,
+            resume_answer: ResumeAnswer::Resumes,
+            ice_servers: Vec::new(),
+            force_relay: false,
+            offers_tcp: false,
+            offers_udp: true,
+            paths: Vec::new(),
+            opened_paths: 0,
+            talker: None,
         };
         sim.drain();
         sim
@@ -258,7 +316,7 @@ impl Simulation {
             if done(self) {
                 return true;
             }
-            let delivery = self.in_flight.iter().map(|(at, ..)| *at).min();
+            let delivery = self.in_flight.iter().map(|packet| packet.at).min();
             let session = self.gone.is_none().then_some(self.wake);
             let server_side = self.server_side.as_ref().map(|server_side| {
                 let publisher = server_side.publisher.as_ref().map(|server| server.wake);
@@ -278,18 +336,24 @@ impl Simulation {
     }
 
     fn step(&mut self) {
-        let due = self.in_flight.iter().filter(|(at, ..)| *at <= self.now).count();
+        let due = self.in_flight.iter().filter(|packet| packet.at <= self.now).count();
         for _ in 0..due {
-            let at = self.in_flight.iter().position(|(at, ..)| *at <= self.now);
-            let (_, up, target, datagram) = at.and_then(|at| self.in_flight.remove(at)).expect("one is due");
-            if !self.network {
+            let at = self.in_flight.iter().position(|packet| packet.at <= self.now);
+            let packet = at.and_then(|at| self.in_flight.remove(at)).expect("one is due");
+            if !self.carries(&packet) {
                 continue;
             }
-            if up {
-                self.handle_datagram(target, &datagram);
+            if packet.is_up {
+                self.handle_datagram(&packet);
             } else {
-                let packet = ReceivedPacket::from_datagram(theirs(), ours(), &datagram);
-                self.session.handle_packet(target, &packet, self.now);
+                let received = ReceivedPacket {
+                    over: match packet.protocol {
+                        Protocol::Tcp => IceProtocol::Tcp,
+                        _ => IceProtocol::Udp,
+                    },
+                    ..ReceivedPacket::from_datagram(packet.theirs, packet.ours, &packet.contents)
+                };
+                self.session.handle_packet(packet.target, &received, self.now);
                 self.drain();
             }
         }
@@ -308,16 +372,25 @@ impl Simulation {
         self.expire_missing();
     }
 
-    fn handle_datagram(&mut self, target: SignalTarget, datagram: &[u8]) {
+    /// Returns whether the way of a packet is open.
+    fn carries(&self, packet: &InFlight) -> bool {
+        match (packet.protocol, packet.ours == ours()) {
+            (Protocol::Tcp, _) => self.tcp == PathResult::Opens,
+            (_, true) => self.network,
+            (_, false) => self.relay == PathResult::Opens,
+        }
+    }
+
+    fn handle_datagram(&mut self, packet: &InFlight) {
         let Some(server_side) = &mut self.server_side else {
             return;
         };
-        let server = match target {
+        let server = match packet.target {
             SignalTarget::Publisher => server_side.publisher.as_mut(),
             SignalTarget::Subscriber => Some(&mut server_side.subscriber),
         };
         let Some(server) = server else { return };
-        let receive = Receive::new(Protocol::Udp, ours(), theirs(), datagram).expect("a datagram");
+        let receive = Receive::new(packet.protocol, packet.ours, packet.theirs, &packet.contents).expect("a datagram");
         let input = Input::Receive(self.now, receive);
         if server.rtc.accepts(&input) {
             server.rtc.handle_input(input).expect("an input that is taken");
@@ -335,10 +408,16 @@ impl Simulation {
         ];
         for (target, server) in servers {
             let Some(server) = server else { continue };
-            for (destination, datagram) in server.drain() {
-                if destination == ours() {
-                    self.in_flight.push_back((self.now + ms(2), false, target, datagram));
-                }
+            for transmit in server.drain_transmits() {
+                self.in_flight.push_back(InFlight {
+                    at: self.now + ms(2),
+                    is_up: false,
+                    target,
+                    protocol: transmit.proto,
+                    ours: transmit.destination,
+                    theirs: transmit.source,
+                    contents: transmit.contents.into(),
+                });
             }
             for packet in server.packets.drain(..) {
                 self.levels.extend(packet.header.ext_vals.audio_level);
@@ -349,12 +428,13 @@ impl Simulation {
                     .push(packet.time.numer());
             }
             for (_, data) in server.data.drain(..) {
-                let packet = wire::DataPacket::decode(&data[..]).expect("a data packet");
-                let Some(wire::DataValue::User(user)) = packet.value else {
-                    panic!("{packet:?} is no text")
-                };
-                assert!(packet.destination_identities.is_empty() && user.topic.is_none());
-                self.texts.push(String::from_utf8(user.payload.into()).expect("a text"));
+                let packet = DataPacket::decode(&data[..]).expect("a data packet");
+                if let Some(wire::DataValue::User(user)) = &packet.value {
+                    assert!(packet.destination_identities.is_empty() && user.topic.is_none());
+                    self.texts
+                        .push(String::from_utf8(user.payload.to_vec()).expect("a text"));
+                }
+                self.packets.push(packet);
             }
         }
     }
@@ -403,189 +483,77 @@ impl Simulation {
                     self.session.handle_socket_closed();
                 }
             }
-            RoomCommand::Listen(_, ufrag) => assert!(!ufrag.is_empty()),
+            RoomCommand::Listen(_, ufrag, _) => assert!(!ufrag.is_empty()),
+            RoomCommand::OpenPath(target, id, request) => self.handle_open_path(target, id, request),
+            RoomCommand::ClosePath(id) => self.paths.retain(|(_, _, open, _)| *open != id),
+            RoomCommand::ClosePaths => self.paths.clear(),
+            RoomCommand::Job(news) => {
+                let is_end = matches!(news, JobNews::Ended(_));
+                self.news.push((self.requests.len(), news));
+                if is_end && self.reports {
+                    self.session.handle_job_reported(self.now);
+                }
+            }
             RoomCommand::Transmit(target, mut transmit) => {
-                let datagram = transmit.contents().to_vec();
-                if (transmit.source, transmit.destination) == (ours(), theirs()) {
-                    self.in_flight.push_back((self.now + ms(2), true, target, datagram));
-                }
-            }
-        }
-    }
-
-    fn handle_dial(&mut self, dial: DialRequest) {
-        self.dials.push((self.time(), dial));
-        match self.dial_result {
-            DialResult::Open | DialResult::Silent => {
-                self.is_open = true;
-                let local: Vec<SocketAddr> = vec![ours()];
-                let local = LocalAddresses {
-                    publisher: local.clone(),
-                    subscriber: local,
+                let contents = transmit.contents().to_vec();
+                let protocol = match transmit.over {
+                    IceProtocol::Udp => Protocol::Udp,
+                    IceProtocol::Tcp => Protocol::Tcp,
                 };
-                self.seeds += 1;
-                self.session
-                    .handle_open(local, self.seeds.wrapping_mul(0x9e37_79b9_7f4a_7c15), self.now);
-                if let DialResult::Open = self.dial_result {
-                    self.send_join();
+                if [theirs(), theirs_tcp()].contains(&transmit.destination) {
+                    self.in_flight.push_back(InFlight {
+                        at: self.now + ms(2),
+                        is_up: true,
+                        target,
+                        protocol,
+                        ours: transmit.source,
+                        theirs: transmit.destination,
+                        contents,
+                    });
                 }
             }
-            DialResult::Refused(status) => self.session.handle_refused(status, "no", self.now),
-            DialResult::Unreachable => self.session.handle_unreachable("connection refused".into(), self.now),
-            DialResult::NoAnswer => {}
         }
     }
 
-    /// Admits the session.
-    fn send_join(&mut self) {
-        self.in_flight.clear();
-        self.timestamps.push(Vec::new());
-        self.server_side = Some(ServerSide {
-            publisher: None,
-            subscriber: Server::new(self.kind(), self.now),
-            mids: BTreeMap::new(),
-            wanted: Vec::new(),
-            offer_id: 0,
-        });
-        let join = JoinResponse {
-            participant: Some(ParticipantInfo {
-                sid: format!("PA_own{}", self.dials.len()),
-                identity: "Agent-1".into(),
-                ..ParticipantInfo::default()
-            }),
-            other_participants: self
-                .participants
-                .iter()
-                .map(|participant| participant.info(participant.state))
-                .collect(),
-            server_version: "1.13.5".into(),
-            subscriber_primary: true,
-            ping_timeout: 15,
-            ping_interval: 5,
-            fast_publish: self.fast_publish,
-            ..JoinResponse::default()
-        };
-        self.send(ServerMessage::Join(Box::new(join)));
-        self.offer();
-    }
-
-    /// Sends a message to the session.
-    pub fn send(&mut self, message: ServerMessage) {
-        let bytes = SignalResponse { message: Some(message) }.encode_to_vec();
-        self.send_bytes(&bytes);
-    }
-
-    pub fn send_bytes(&mut self, bytes: &[u8]) {
-        self.session.handle_binary(Bytes::copy_from_slice(bytes), self.now);
-        // The session may be in the middle of a drain, which continues.
-    }
-
-    /// Sends a message from outside a drain.
-    pub fn send_and_drain(&mut self, message: ServerMessage) {
-        self.send(message);
-        self.drain();
-    }
-
-    fn offer(&mut self) {
-        let Some(server_side) = &mut self.server_side else {
-            return;
-        };
-        if server_side.subscriber.pending.is_some() {
-            return;
-        }
-        let wanted = std::mem::take(&mut server_side.wanted);
-        let names: Vec<String> = wanted
-            .iter()
-            .map(|track| format!("{}|{track}", track.replace("TR_", "PA_")))
-            .collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (sdp, mids) = server_side.subscriber.offer(&names);
-        server_side.mids.extend(wanted.into_iter().zip(mids));
-        server_side.offer_id += 1;
-        let id = server_side.offer_id;
-        self.send_description(SignalTarget::Subscriber, "offer", &sdp, id);
-    }
-
-    fn kind(&self) -> Kind {
-        Kind {
-            lite: self.lite,
-            ..Kind::default()
-        }
-    }
-
-    /// Sends a description, with its candidates in it or after it.
-    fn send_description(&mut self, target: SignalTarget, kind: &str, sdp: &str, id: u32) {
-        let is_candidate = |line: &&str| line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates");
-        let trickled: Vec<&str> = sdp.lines().filter(is_candidate).filter(|_| self.lite).collect();
-        let kept = sdp.lines().filter(|line| !trickled.contains(line));
-        let description = SessionDescription {
-            kind: kind.into(),
-            sdp: kept.map(|line| format!("{line}\r\n")).collect(),
-            id,
-            ..SessionDescription::default()
-        };
-        self.send(match target {
-            SignalTarget::Publisher => ServerMessage::Answer(description),
-            SignalTarget::Subscriber => ServerMessage::Offer(description),
-        });
-        for line in trickled {
-            let candidate = line.trim_start_matches("a=");
-            let init = serde_json::json!({"candidate": candidate, "sdpMid": "0", "sdpMLineIndex": 0});
-            self.send(ServerMessage::Trickle(wire::TrickleRequest {
-                candidate_init: init.to_string(),
-                target: target as i32,
-                last: false,
-            }));
-        }
-    }
-
-    /// Handles a request of the session.
-    fn handle_request(&mut self, bytes: &[u8]) {
-        let request = SignalRequest::decode(bytes).expect("a request");
-        let request = request.message.expect("something is asked");
-        self.requests.push((self.time(), request.clone()));
-        if !self.answers {
-            return;
-        }
-        let kind = self.kind();
-        let Some(server_side) = &mut self.server_side else {
-            return;
-        };
-        match request {
-            SignalRequestKind::AddTrack(track) if self.accepts_track => {
-                let info = TrackInfo {
-                    sid: "TR_own".into(),
-                    ..TrackInfo::default()
-                };
-                self.send(ServerMessage::TrackPublished(TrackPublishedResponse {
-                    cid: track.cid,
-                    track: Some(info),
-                }));
+    fn handle_open_path(&mut self, target: SignalTarget, id: PathId, request: PathRequest) {
+        assert!(self.paths.iter().all(|(_, _, open, _)| *open != id));
+        self.paths.push((self.time(), target, id, request.clone()));
+        self.opened_paths += 1;
+        // Each path has an address of its own.
+        let local = SocketAddr::from(([192, 0, 2, 1], 41_000 + self.opened_paths as u16));
+        let (result, event) = match request {
+            PathRequest::Tcp(address) => {
+                assert_eq!(address, theirs_tcp());
+                (self.tcp, PathEvent::Connected { local })
             }
-            SignalRequestKind::Offer(offer) => {
-                let mut server = Server::new(kind, self.now);
-                let sdp = server.answer(&offer.sdp);
-                server_side.publisher = Some(server);
-                self.send_description(SignalTarget::Publisher, "answer", &sdp, offer.id);
+            PathRequest::Relay(_) => {
+                let relayed = vec![SocketAddr::from(([198, 51, 100, 7], local.port()))];
+                (self.relay, PathEvent::Allocated { relayed, local })
             }
-            SignalRequestKind::Answer(answer) => {
-                assert_eq!(answer.id, server_side.offer_id);
-                server_side.subscriber.accept(&answer.sdp);
-                if !server_side.wanted.is_empty() {
-                    self.offer();
-                }
-            }
-            SignalRequestKind::Subscription(subscription) => {
-                assert!(subscription.subscribe);
-                server_side.wanted.extend(subscription.track_sids);
-                self.offer();
-            }
-            SignalRequestKind::Ping(ping) => self.send(ServerMessage::Pong(Pong {
-                last_ping_timestamp: ping.timestamp,
-                timestamp: ping.timestamp + 1,
-            })),
-            _ => {}
+        };
+        let event = match result {
+            PathResult::Opens | PathResult::LosesAll => event,
+            PathResult::Refused => PathEvent::Ended("connection refused".into()),
+            PathResult::Hangs => return,
+        };
+        if result == PathResult::Refused {
+            self.paths.retain(|(_, _, open, _)| *open != id);
         }
+        self.session.handle_path(id, event, self.now);
+    }
+
+    /// Ends all paths.
+    pub fn break_paths(&mut self) {
+        for (_, _, id, _) in std::mem::take(&mut self.paths) {
+            let event = PathEvent::Ended("the server closed the connection".into());
+            self.session.handle_path(id, event, self.now);
+            self.drain();
+        }
+    }
+
+    /// A participant subscribes to the bot's track.
+    pub fn subscribe(&mut self) {
+        self.send_and_drain(track_subscribed());
     }
 
     /// Adds a participant.
@@ -649,6 +617,18 @@ impl Simulation {
             }
             self.run(ms(20));
         }
+    }
+
+    /// Returns whether the first caller hears the bot and is heard.
+    pub fn talks(&mut self) -> bool {
+        let (voice, heard) = (self.voice.len(), self.mixed().len());
+        self.speech.extend(Tone::new(440.0, RATE_HZ).take(RATE_HZ as usize));
+        let mut talkers = [("TR_ann1", self.talker.take().unwrap_or_else(|| Talker::new(600.0)))];
+        self.play_speech(&mut talkers, 60);
+        let [(_, talker)] = talkers;
+        self.talker = Some(talker);
+        let mixed = &self.mixed()[heard..];
+        self.voice.len() - voice > 40 && share(&mixed[mixed.len() / 2..], 600.0, RATE_HZ) > 0.8
     }
 
     /// Sends a data packet of a participant.

@@ -25,6 +25,7 @@ fn a_join_lists_participants() {
                 subscriber_primary: true,
                 fast_publish: true,
                 server_version: "1.13.5".into(),
+                offers: ServerOffers::default(),
             }),
             joined("ann"),
             SignalOutput::Change(RosterChange::Joined(participant("bot", true))),

@@ -143,7 +143,7 @@ fn agents_and_recorders_are_not_callers() {
         };
         let outputs = client.receive(update([info]));
         let ann = Participant {
-            is_telephone: kind == 3,
+            is_telephone: matches!(kind, 3 | 7),
             ..participant("ann", is_agent)
         };
         assert_eq!(outputs[0], SignalOutput::Change(RosterChange::Joined(ann)));

@@ -50,6 +50,7 @@ fn reports_a_refused_track_with_its_reason() {
                 cid: cid.into(),
                 ..AddTrackRequest::default()
             }),
+            update_metadata: None,
         })
     };
     for (reason, message, words) in [

@@ -101,6 +101,7 @@ fn rejects_too_many_parts_before_decoding() {
         joined(ParticipantInfo::default(), vec![], vec![urls]),
         bytes(ServerMessage::Reconnect(wire::ReconnectResponse {
             ice_servers: servers(many),
+            ..wire::ReconnectResponse::default()
         })),
         bytes(ServerMessage::SpeakersChanged(SpeakersChanged {
             speakers: vec![SpeakerInfo::default(); many],

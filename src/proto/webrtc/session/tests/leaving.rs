@@ -256,9 +256,31 @@ fn a_shutdown_says_goodbye() {
     pair.act(|session, now| session.handle_end(LeaveReason::Shutdown, now));
     pair.run(secs(2));
     assert_eq!(pair.left(), Some((LeaveReason::Shutdown, stopped)));
-    assert_eq!(pair.client.texts(), [PEER_LEFT_TEXT]);
+    assert_eq!(
+        pair.client.texts(),
+        [r#"{"type":"signalling","message":{"type":"peerLeft","reason":"the runner is stopping"}}"#]
+    );
     assert!(pair.client.closed.is_some());
     assert!(pair.gone.expect("gone") - stopped <= ms(250));
+}
+
+/// The client is told why, where the bot did not end by itself.
+#[test]
+fn a_failed_bot_and_an_operator_are_told_as_reasons() {
+    for (reason, told) in [
+        (LeaveReason::BotFailed, "bot failed"),
+        (LeaveReason::Operator, "the operator ended the call"),
+    ] {
+        let mut pair = Pair::connected();
+        pair.act(|session, now| session.handle_end(reason, now));
+        pair.run(secs(2));
+        assert_eq!(
+            pair.client.texts(),
+            [format!(
+                r#"{{"type":"signalling","message":{{"type":"peerLeft","reason":"{told}"}}}}"#
+            )]
+        );
+    }
 }
 
 /// The same without a listening client, in every phase.

@@ -7,7 +7,7 @@ use prost::Message;
 use super::super::*;
 use super::world::{Kind, Server, Talker, World, audio_level, decode, ms, ours, setup, theirs};
 use crate::audio::tone::share;
-use crate::limits::ROOM_MEDIA_LOST_AFTER;
+use crate::limits::{ROOM_MEDIA_LOST_AFTER, ROOM_TCP_CANDIDATES_MAX};
 use crate::livekit::wire::{DataPacket, DataValue, UserPacket};
 
 /// Sends audio for `packets` times 20 ms.
@@ -219,20 +219,68 @@ fn a_correct_answer_may_follow_an_invalid_one() {
     World::new(peer, server, now).connect();
 }
 
+/// A silent server is reported once per silence, and an ICE restart revives the connection with its
+/// keys and channels.
 #[test]
-fn a_silent_server_fails_the_connection_once() {
+fn a_silent_server_is_reported_and_revived_by_a_restart() {
+    let now = Instant::now();
+    let (mut unanswered, _) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
+    assert_eq!(unanswered.restart_ice(), Err(NegotiationError::Ended));
     let mut world = World::publishing(Kind::default());
     world.connect();
     world.run(ROOM_MEDIA_LOST_AFTER * 3);
-    assert_eq!(world.failed, 0, "an idle connection is checked");
+    assert_eq!(world.silences, 0, "an idle connection is checked");
     world.server.is_mute = true;
     world.run(ROOM_MEDIA_LOST_AFTER - ms(3_000));
-    assert_eq!(world.failed, 0);
+    assert_eq!(world.silences, 0);
     world.run(ROOM_MEDIA_LOST_AFTER);
-    assert_eq!(world.failed, 1);
-    assert!(!world.peer.is_alive());
-    world.run(ROOM_MEDIA_LOST_AFTER * 2);
-    assert_eq!(world.failed, 1);
+    assert_eq!(world.silences, 1);
+    world.run(ROOM_MEDIA_LOST_AFTER * 3);
+    assert_eq!((world.silences, world.failed), (1, 0));
+    assert!(world.peer.is_alive());
+    world.server.is_mute = false;
+    let (offer, ufrag) = world.peer.restart_ice().expect("an offer");
+    assert!(offer.contains(&ufrag));
+    let answer = world.server.answer(&offer);
+    let now = world.now;
+    world.peer.handle_answer(&answer, now).expect("an answer that is taken");
+    assert_eq!(world.peer.local_ufrag(), ufrag);
+    world.run(ms(500));
+    let mut talker = Talker::new(440.0);
+    talk(&mut world, &mut talker, 10, 23);
+    assert_eq!(world.server.packets.len(), 10);
+    assert!(world.peer.send_message(b"after"));
+    let now = world.now;
+    world.peer.handle_timeout(now);
+    world.run(ms(500));
+    assert_eq!(world.server.data.len(), 1);
+}
+
+/// TCP candidates are reported once each, and withdrawn by a restart.
+#[test]
+fn tcp_candidates_are_reported() {
+    let mut world = World::publishing(Kind::default());
+    for text in [
+        "candidate:1 1 tcp 1 192.0.2.9 7881 typ host tcptype passive",
+        "candidate:2 1 tcp 1 192.0.2.9 7881 typ host tcptype passive generation 0",
+        "candidate:3 1 TCP 1 192.0.2.9 9 typ host tcptype active",
+        "candidate:4 1 tcp 1 192.0.2.10 7881 typ host",
+        "candidate:5 1 ssltcp 1 192.0.2.10 443 typ host tcptype passive",
+    ] {
+        world.peer.add_remote_candidate(text);
+    }
+    world.drain();
+    assert_eq!(world.tcp_candidates, ["192.0.2.9:7881".parse().expect("an address")]);
+    for number in 0..=ROOM_TCP_CANDIDATES_MAX {
+        world.peer.add_remote_candidate(&format!(
+            "candidate:1 1 tcp 1 192.0.2.9 {} typ host tcptype passive",
+            8_000 + number
+        ));
+    }
+    world.drain();
+    assert_eq!(world.tcp_candidates.len(), ROOM_TCP_CANDIDATES_MAX);
+    assert!(world.peer.add_tcp_path(ours(), world.tcp_candidates[0]));
+    assert!(!world.peer.add_tcp_path(ours(), theirs()), "not a candidate");
 }
 
 #[test]

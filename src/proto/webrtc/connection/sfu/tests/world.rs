@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::channel::{ChannelConfig, ChannelId};
 use str0m::media::{Direction, MediaKind, Mid, Pt};
-use str0m::net::{Protocol, Receive};
+use str0m::net::{Protocol, Receive, TcpType, Transmit};
 use str0m::rtp::{Extension, ExtensionMap, RtpPacket, RtpWrite, Ssrc};
 use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
 
@@ -40,6 +40,10 @@ pub fn theirs() -> SocketAddr {
     "192.0.2.9:7882".parse().expect("an address")
 }
 
+pub fn theirs_tcp() -> SocketAddr {
+    "192.0.2.9:7881".parse().expect("an address")
+}
+
 pub fn audio_level(dbov_below: u8) -> AudioLevel {
     AudioLevel {
         dbov_below,
@@ -51,6 +55,7 @@ pub fn setup(local: &[SocketAddr]) -> SfuSetup<'_> {
     SfuSetup {
         common: &COMMON,
         local,
+        relay_only: false,
         seed: 0x1234_5678_9abc_def0,
     }
 }
@@ -64,6 +69,10 @@ pub struct Kind {
     pub video: bool,
     /// It omits the mid from packets.
     pub nameless: bool,
+    /// It accepts TCP connections.
+    pub tcp: bool,
+    /// It announces no UDP.
+    pub no_udp: bool,
 }
 
 /// A source of audio packets with a tone.
@@ -122,7 +131,13 @@ impl Server {
             config = config.enable_vp8(true);
         }
         let mut rtc = config.build(now);
-        rtc.add_local_candidate(Candidate::host(theirs(), Protocol::Udp).expect("a candidate"));
+        if !kind.no_udp {
+            rtc.add_local_candidate(Candidate::host(theirs(), Protocol::Udp).expect("a candidate"));
+        }
+        if kind.tcp {
+            let candidate = Candidate::builder().tcp().host(theirs_tcp());
+            rtc.add_local_candidate(candidate.tcptype(TcpType::Passive).build().expect("a candidate"));
+        }
         Server {
             rtc,
             pending: None,
@@ -199,6 +214,22 @@ impl Server {
     }
 
     pub fn drain(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let leaving = self.drain_transmits().into_iter();
+        leaving
+            .map(|transmit| (transmit.destination, transmit.contents.into()))
+            .collect()
+    }
+
+    /// Offers an ICE restart to the subscriber.
+    pub fn offer_restart(&mut self) -> String {
+        let mut change = self.rtc.sdp_api();
+        change.ice_restart(true);
+        let (offer, pending) = change.apply().expect("an offer");
+        self.pending = Some(pending);
+        offer.to_sdp_string()
+    }
+
+    pub fn drain_transmits(&mut self) -> Vec<Transmit> {
         let mut leaving = Vec::new();
         loop {
             match self.rtc.poll_output().expect("no fault of the peer") {
@@ -206,7 +237,7 @@ impl Server {
                     self.wake = at;
                     return leaving;
                 }
-                str0m::Output::Transmit(transmit) => leaving.push((transmit.destination, transmit.contents.into())),
+                str0m::Output::Transmit(transmit) => leaving.push(transmit),
                 str0m::Output::Event(event) => match event {
                     Event::Connected => self.connected = true,
                     Event::RtpPacket(packet) => self.packets.push(packet),
@@ -231,6 +262,8 @@ pub struct World {
     pub connected: bool,
     pub channel_open: bool,
     pub failed: usize,
+    pub silences: usize,
+    pub tcp_candidates: Vec<SocketAddr>,
     pub audio: BTreeMap<String, Vec<AudioPacket>>,
     pub gone: Vec<String>,
     pub data: Vec<Vec<u8>>,
@@ -250,6 +283,8 @@ impl World {
             connected: false,
             channel_open: false,
             failed: 0,
+            silences: 0,
+            tcp_candidates: Vec::new(),
             audio: BTreeMap::new(),
             gone: Vec::new(),
             data: Vec::new(),
@@ -365,6 +400,8 @@ impl World {
                 ConnectionOutput::ChannelOpen => self.channel_open = true,
                 ConnectionOutput::Data(data) => self.data.push(data),
                 ConnectionOutput::PeerClosed | ConnectionOutput::Failed => self.failed += 1,
+                ConnectionOutput::Silent => self.silences += 1,
+                ConnectionOutput::TcpCandidate(address) => self.tcp_candidates.push(address),
                 ConnectionOutput::PathValidated(_) => {}
                 ConnectionOutput::Dtmf(_) | ConnectionOutput::Message(_) => panic!("rooms have neither"),
             }

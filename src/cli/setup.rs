@@ -1,0 +1,214 @@
+//! The arguments of `edge-runner setup`.
+//!
+//! In: the arguments after `setup`. Out: a [`SetupConfig`], or the text of its help. It reads no
+//! variables, because those of the runner are what it makes.
+
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::{CliCommand, Env, UsageError, version};
+use crate::io::setup::SetupConfig;
+use crate::proto::options::env::Variables;
+use crate::proto::options::help::{entries, entry, paragraph};
+use crate::proto::options::{FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, put};
+
+/// The longest time that the page may be open: a day.
+const MINUTES_MAX: u64 = 24 * 60;
+
+#[derive(Debug, Default)]
+struct SetupArgs {
+    spool: Option<String>,
+    host: Option<Ipv4Addr>,
+    port: Option<u16>,
+    runner_port: Option<u16>,
+    minutes: Option<u64>,
+    verbosity: u8,
+    given: Vec<&'static str>,
+    argument: Option<OsString>,
+}
+
+impl OptionStore for SetupArgs {
+    fn given(&mut self) -> &mut Vec<&'static str> {
+        &mut self.given
+    }
+
+    fn argument(&mut self) -> &mut Option<OsString> {
+        &mut self.argument
+    }
+}
+
+static SETUP: OptionTable<SetupArgs> = OptionTable {
+    prefix: "",
+    argument: None,
+    own_variable_first: false,
+    flags: &[
+        flag(
+            None,
+            "--spool",
+            FlagKind::Value("DIR", |args, text| put(&mut args.spool, text)),
+            "",
+            "The folder for the file `settings`. Required.",
+        ),
+        flag(
+            None,
+            "--host",
+            FlagKind::Value("ADDR", |args, text| {
+                put(&mut args.host, text.parse().map_err(|_| "an IPv4 address")?)
+            }),
+            "",
+            "Address to listen on. [default: 0.0.0.0]",
+        ),
+        flag(
+            None,
+            "--port",
+            FlagKind::Value("N", |args, text| put(&mut args.port, number(&text, 0, u16::MAX)?)),
+            "",
+            "Port to listen on. [default: 80]",
+        ),
+        flag(
+            None,
+            "--runner-port",
+            FlagKind::Value("N", |args, text| {
+                put(&mut args.runner_port, number(&text, 1, u16::MAX)?)
+            }),
+            "",
+            "Port of the runner, to which the page leads on. [default: 7860]",
+        ),
+        flag(
+            None,
+            "--minutes",
+            FlagKind::Value("N", |args, text| put(&mut args.minutes, number(&text, 1, MINUTES_MAX)?)),
+            "",
+            "How long the page is open. [default: 60]",
+        ),
+        flag(
+            Some('v'),
+            "--verbose",
+            FlagKind::Count(|args: &mut SetupArgs| args.verbosity = args.verbosity.saturating_add(1)),
+            "",
+            "Log more: -v addresses and reasons of rejected requests.",
+        ),
+        flag(Some('h'), "--help", FlagKind::Help, "", "Print this help."),
+        flag(Some('V'), "--version", FlagKind::Version, "", "Print the version."),
+    ],
+};
+
+/// Parses the arguments after `setup`.
+pub(super) fn command(arguments: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    let mut args = SetupArgs::default();
+    match parse(&mut args, &SETUP, arguments)? {
+        Some(SpecialMode::Help) => return Ok(CliCommand::Help(help())),
+        Some(SpecialMode::Version) => return Ok(version()),
+        None => {}
+    }
+    let spool = args
+        .spool
+        .ok_or_else(|| UsageError::Combination("`setup` needs a folder for the settings: `--spool DIR`".to_owned()))?;
+    let config = SetupConfig {
+        host: args.host.unwrap_or(Ipv4Addr::UNSPECIFIED),
+        port: args.port.unwrap_or(80),
+        spool: spool.into(),
+        open_for: Duration::from_secs(args.minutes.unwrap_or(60) * 60),
+        runner_port: args.runner_port.unwrap_or(7860),
+        check,
+    };
+    Ok(CliCommand::Setup {
+        config,
+        verbosity: args.verbosity,
+    })
+}
+
+/// Checks variables as the start of the runner does, and returns its message.
+fn check(variables: &[(String, String)]) -> Result<(), String> {
+    let env = Env {
+        variables: Variables::new(variables.to_vec(), []),
+        addresses: Vec::new(),
+        names: Vec::new(),
+        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+        lookup_host: &|_| Vec::new(),
+    };
+    super::parse([], &env).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Returns the text of `setup --help`.
+pub(super) fn help() -> String {
+    let mut text = String::from("Usage: edge-runner setup --spool DIR [OPTIONS]\n\n");
+    paragraph(
+        &mut text,
+        "Serves the setup page of a board over plain HTTP, to devices in the board's own private networks, until \
+         settings are taken; writes them to DIR/settings and ends. The images for boards start it at their first boot, and \
+         apply the file. Needs no privilege except for a port below 1024.",
+    );
+    text.push_str("\nOptions:\n");
+    entries(&mut text, SETUP.flags.iter(), |flag| flag.help.to_owned());
+    text.push_str("\nExit codes:\n");
+    for (code, help) in [
+        ("  0", "Settings were taken, the time is over, or a signal came."),
+        ("  1", "The page cannot be served, such as a port in use."),
+        ("  2", "Usage error: the message on stderr says what is expected."),
+    ] {
+        entry(&mut text, code, help);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> Result<CliCommand, UsageError> {
+        command(arguments.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn options_have_defaults_and_bounds() {
+        let Ok(CliCommand::Setup { config, verbosity }) = parsed(&["--spool", "/d"]) else {
+            panic!("a setup");
+        };
+        assert_eq!(
+            (config.host, config.port, config.runner_port, verbosity),
+            (Ipv4Addr::UNSPECIFIED, 80, 7860, 0)
+        );
+        assert_eq!(config.open_for, Duration::from_secs(3600));
+        for wrong in [
+            &[][..],
+            &["--spool", "/d", "--minutes", "0"],
+            &["--spool", "/d", "--host", "::"],
+            &["--spool", "/d", "more"],
+        ] {
+            assert!(parsed(wrong).is_err(), "{wrong:?}");
+        }
+        let Ok(CliCommand::Help(help)) = parsed(&["--help"]) else {
+            panic!("a help");
+        };
+        for flag in SETUP.flags {
+            assert!(help.contains(flag.long), "{}", flag.long);
+        }
+    }
+
+    /// The page shows what the runner would say at its start.
+    #[test]
+    fn variables_are_checked_by_the_runner() {
+        let own = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect()
+        };
+        assert_eq!(check(&own(&[("RUNNER_BOT", "parrot")])), Ok(()));
+        assert_eq!(
+            check(&own(&[("RUNNER_BOT", "realtime"), ("OPENAI_API_KEY", "sk-secret")])),
+            Ok(())
+        );
+        let error = check(&own(&[("RUNNER_BOT", "realtime")])).expect_err("no key");
+        assert!(error.contains("OPENAI_API_KEY"), "{error}");
+        let wrong = own(&[
+            ("RUNNER_BOT", "realtime"),
+            ("OPENAI_API_KEY", "sk-secret"),
+            ("REALTIME_URL", "nonsense"),
+        ]);
+        let error = check(&wrong).expect_err("no URL");
+        assert!(
+            error.contains("REALTIME_URL") && !error.contains("sk-secret"),
+            "{error}"
+        );
+    }
+}

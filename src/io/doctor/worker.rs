@@ -1,0 +1,60 @@
+//! Checks whether a LiveKit server accepts the runner as a worker.
+//!
+//! In: the configuration. Out: one finding per URL of the server, none without `--register`. The
+//! WebSocket is opened and closed without a registration, so no job is sent.
+
+use edge_runner_http::common::unix_time_s;
+use futures_util::future::join_all;
+
+use super::Finding;
+use crate::config::{Config, MediaroomWorker, Secret};
+use crate::io::websocket_client::{SocketError, SocketLimits, SocketRequest, connect};
+use crate::limits::{DOCTOR_CHECK, ROOM_REFUSAL_BYTES_MAX, WORKER_MESSAGE_BYTES_MAX, WORKER_SEND_BYTES_MAX};
+use crate::proto::livekit::worker::{refusal_words, worker_request};
+
+const WHAT: &str = "worker";
+
+/// Opens the WebSocket of a worker at each URL.
+pub async fn examine(config: &Config) -> Vec<Finding> {
+    let mediaroom = &config.mediaroom;
+    let (Some(worker), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
+        return Vec::new();
+    };
+    join_all(mediaroom.urls().map(|url| probe(url, key, secret, worker))).await
+}
+
+async fn probe(url: &str, key: &str, secret: &Secret, worker: &MediaroomWorker) -> Finding {
+    let request = worker_request(url, key, secret, unix_time_s());
+    let bearer = Secret::new(format!("Bearer {}", request.token.expose()));
+    let opened = connect(SocketRequest {
+        url: &request.url,
+        headers: &[("authorization", bearer)],
+        limits: SocketLimits {
+            // The check has a time limit of its own, whose finding has no reason.
+            within: DOCTOR_CHECK * 3 / 4,
+            message_bytes_max: WORKER_MESSAGE_BYTES_MAX,
+            send_bytes_max: WORKER_SEND_BYTES_MAX,
+            refusal_bytes_max: ROOM_REFUSAL_BYTES_MAX,
+        },
+    })
+    .await;
+    match opened {
+        Ok(mut socket) => {
+            // The server closes an abandoned socket, too.
+            let _ = socket.close(None).await;
+            Finding::ok(WHAT, accepted(url, worker))
+        }
+        Err(SocketError::Refused { status, .. }) => Finding::error(WHAT, format!("{url}: {}", refusal_words(status))),
+        Err(SocketError::Unreachable(why)) => Finding::error(WHAT, format!("{url} was not reached: {why}")),
+        Err(SocketError::TimedOut(within)) => {
+            Finding::error(WHAT, format!("{url} did not answer within {} s", within.as_secs()))
+        }
+    }
+}
+
+fn accepted(url: &str, worker: &MediaroomWorker) -> String {
+    match &*worker.agent_name {
+        "" => format!("{url} accepts a worker; it gets a job for every room that asks for no other bot (--agent-name)"),
+        name => format!("{url} accepts a worker; rooms ask for it as `{name}` (--agent-name)"),
+    }
+}

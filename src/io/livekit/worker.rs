@@ -1,0 +1,405 @@
+//! The driver of an agent worker: its WebSocket, its clock, and the sessions of its jobs.
+//!
+//! In: frames of the server, news of sessions, a drain. Out: the commands of [`AgentWorker`], and
+//! its state in a [`WorkerHandle`]. One task; it ends when it is told to stop. The sessions do not
+//! need it.
+
+mod cpu;
+
+use std::collections::HashMap;
+use std::future::{Future, pending};
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZero;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use edge_runner_http::common::{lock, random};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep_until, timeout};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Error, Message as Frame};
+
+use super::job::{JobOrder, SessionNews, link};
+use super::{RoomEntry, begin_in};
+use crate::bot::SessionId;
+use crate::config::{Config, Secret};
+use crate::io::admission::SessionPermit;
+use crate::io::services::Services;
+use crate::io::sessions::{SessionStart, Sessions};
+use crate::io::tasks;
+use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
+use crate::limits::{
+    JOB_METADATA_BYTES_MAX, JOB_OFFERS_MAX, PROCESS_BODY_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, WORKER_DIAL_WITHIN,
+    WORKER_MESSAGE_BYTES_MAX, WORKER_SEND_BYTES_MAX, WORKER_SEND_WITHIN,
+};
+use crate::logging::LogClient;
+use crate::proto::http::registry;
+use crate::proto::livekit::agent_name;
+use crate::proto::livekit::connection_details::LiveKitCredentials;
+use crate::proto::livekit::session::{DialRequest, JobNews};
+use crate::proto::livekit::socket_base;
+use crate::proto::livekit::worker::report::WorkerReport;
+use crate::proto::livekit::worker::{AgentWorker, AssignedJob, Places, WorkerCommand, WorkerSettings};
+use crate::proto::server::admission::{PendingKind, Requester};
+use crate::proto::server::log_limit::LogLimit;
+use crate::proto::server::source::SourceKey;
+use crate::proto::webrtc::connection::ConnectionContext;
+
+const LIMITS: SocketLimits = SocketLimits {
+    within: WORKER_DIAL_WITHIN,
+    message_bytes_max: WORKER_MESSAGE_BYTES_MAX,
+    send_bytes_max: WORKER_SEND_BYTES_MAX,
+    refusal_bytes_max: ROOM_REFUSAL_BYTES_MAX,
+};
+
+/// Jobs count as requests of this machine's operator, who holds the API secret.
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A handle to the worker of a runner. Clones share it.
+#[derive(Clone)]
+pub struct WorkerHandle {
+    report: Arc<Mutex<WorkerReport>>,
+    orders: mpsc::Sender<WorkerOrder>,
+}
+
+impl WorkerHandle {
+    /// Returns the state of the worker.
+    pub fn report(&self) -> WorkerReport {
+        lock(&self.report).clone()
+    }
+
+    /// Takes no further job.
+    pub async fn drain(&self) {
+        // The task has ended if this fails.
+        let _ = self.orders.send(WorkerOrder::Drain).await;
+    }
+
+    /// Closes the connection, and waits until it is closed.
+    pub async fn stop(&self) {
+        let (done, stopped) = oneshot::channel();
+        if self.orders.send(WorkerOrder::Stop(done)).await.is_ok() {
+            let _ = stopped.await;
+        }
+    }
+}
+
+enum WorkerOrder {
+    Drain,
+    Stop(oneshot::Sender<()>),
+}
+
+/// Starts the worker of a runner; `None` without `--register`. Sessions use `common`.
+pub fn start(
+    sessions: &Sessions,
+    common: Arc<ConnectionContext>,
+    log_limit: Arc<Mutex<LogLimit>>,
+    services: &Services,
+) -> Option<WorkerHandle> {
+    let config = sessions.config();
+    let settings = settings(config)?;
+    let unix = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let places = RunnerPlaces(sessions.clone());
+    let mut worker = AgentWorker::new(settings, places, u64::from_be_bytes(random()), unix, tasks::now());
+    let report = Arc::new(Mutex::new(worker.report().clone()));
+    let (orders, orders_in) = mpsc::channel(4);
+    // Each session has few news.
+    let (news, news_in) = mpsc::channel(4 * config.sessions_max + JOB_OFFERS_MAX);
+    let driver = WorkerDriver {
+        worker,
+        socket: WorkerSocket::Closed,
+        sessions: sessions.clone(),
+        common,
+        log_client: LogClient::new(log_limit, SERVER, true),
+        jobs: HashMap::new(),
+        news,
+        report: report.clone(),
+        has_programs: config.command.is_some(),
+    };
+    services.spawn("the LiveKit worker", driver.run(orders_in, news_in));
+    Some(WorkerHandle { report, orders })
+}
+
+/// Returns the settings; `None` without `--register` or without a server.
+fn settings(config: &Config) -> Option<WorkerSettings> {
+    let mediaroom = &config.mediaroom;
+    Some(WorkerSettings {
+        urls: mediaroom.urls().map(str::to_owned).collect(),
+        key: mediaroom.key.clone()?,
+        secret: mediaroom.secret.clone()?,
+        worker: mediaroom.worker.clone()?,
+        cores: std::thread::available_parallelism().map_or(1, NonZero::get),
+        metadata_bytes_max: match config.command {
+            // A program gets it twice: as `body`, and as it is.
+            Some(_) => PROCESS_BODY_BYTES_MAX / 3,
+            None => JOB_METADATA_BYTES_MAX,
+        },
+    })
+}
+
+/// The places of a runner, shared with its sessions of other transports.
+struct RunnerPlaces(Sessions);
+
+impl Places for RunnerPlaces {
+    type Place = SessionPermit;
+
+    fn reserve(&mut self) -> Option<SessionPermit> {
+        // A job that this runner declines may go to another one, so it evicts no waiting caller.
+        if self.0.is_closed() || self.used() >= self.max() {
+            return None;
+        }
+        let requester = Requester {
+            source: SourceKey::from(SERVER),
+            is_authorised: true,
+            local_address: None,
+        };
+        self.0.admission().session(requester, PendingKind::Caller).ok()
+    }
+
+    fn used(&self) -> usize {
+        self.0.count()
+    }
+
+    fn max(&self) -> usize {
+        self.0.config().sessions_max
+    }
+}
+
+/// The WebSocket of the worker.
+enum WorkerSocket {
+    Closed,
+    Connecting(Pin<Box<dyn Future<Output = Result<Box<ClientSocket>, SocketError>> + Send>>),
+    Open(Box<ClientSocket>),
+}
+
+/// An event of the WebSocket.
+enum WorkerEvent {
+    Connected(Result<Box<ClientSocket>, SocketError>),
+    Frame(Option<Result<Frame, Error>>),
+}
+
+impl WorkerSocket {
+    /// Waits for the next event. Cancel safe.
+    async fn event(&mut self) -> WorkerEvent {
+        match self {
+            WorkerSocket::Closed => pending().await,
+            WorkerSocket::Connecting(connecting) => WorkerEvent::Connected(connecting.as_mut().await),
+            WorkerSocket::Open(socket) => WorkerEvent::Frame(socket.next().await),
+        }
+    }
+}
+
+/// The task of a worker.
+struct WorkerDriver {
+    worker: AgentWorker<RunnerPlaces>,
+    socket: WorkerSocket,
+    sessions: Sessions,
+    common: Arc<ConnectionContext>,
+    log_client: LogClient,
+    /// The orders of each live session, by job.
+    jobs: HashMap<String, mpsc::Sender<JobOrder>>,
+    news: mpsc::Sender<SessionNews>,
+    report: Arc<Mutex<WorkerReport>>,
+    /// Whether bots are processes, whose processor time counts too.
+    has_programs: bool,
+}
+
+impl WorkerDriver {
+    async fn run(mut self, mut orders: mpsc::Receiver<WorkerOrder>, mut news: mpsc::Receiver<SessionNews>) {
+        loop {
+            self.reap(&mut news).await;
+            self.perform_all().await;
+            let until = self.worker.poll_timeout();
+            tokio::select! {
+                event = self.socket.event() => self.handle_event(event),
+                Some(news) = news.recv() => self.handle_news(news).await,
+                order = orders.recv() => match order {
+                    Some(WorkerOrder::Drain) => self.worker.handle_drain(tasks::now()),
+                    Some(WorkerOrder::Stop(done)) => {
+                        // The last session may have ended this moment.
+                        self.reap(&mut news).await;
+                        self.worker.handle_stop();
+                        self.perform_all().await;
+                        // An error means that the runner no longer waits.
+                        let _ = done.send(());
+                        return;
+                    }
+                    // The runner is gone.
+                    None => return,
+                },
+                () = sleep(until) => self.worker.handle_timeout(tasks::now()),
+            }
+        }
+    }
+
+    fn handle_event(&mut self, event: WorkerEvent) {
+        let now = tasks::now();
+        match event {
+            WorkerEvent::Connected(Ok(socket)) => {
+                self.socket = WorkerSocket::Open(socket);
+                self.worker.handle_open(now);
+            }
+            WorkerEvent::Connected(Err(error)) => {
+                self.socket = WorkerSocket::Closed;
+                match error {
+                    SocketError::Refused { status, .. } => self.worker.handle_refused(status, now),
+                    SocketError::Unreachable(why) => self.worker.handle_unreachable(&why, now),
+                    SocketError::TimedOut(within) => {
+                        let why = format!("it did not answer within {} s", within.as_secs());
+                        self.worker.handle_unreachable(&why, now);
+                    }
+                }
+            }
+            WorkerEvent::Frame(Some(Ok(Frame::Binary(bytes)))) => self.worker.handle_message(bytes, now),
+            WorkerEvent::Frame(Some(Ok(_))) => self.worker.handle_frame(now),
+            WorkerEvent::Frame(None) => self.handle_closed(now),
+            WorkerEvent::Frame(Some(Err(error))) => {
+                log::debug!("worker: {error}");
+                self.handle_closed(now);
+            }
+        }
+    }
+
+    fn handle_closed(&mut self, now: Instant) {
+        self.socket = WorkerSocket::Closed;
+        self.worker.handle_socket_closed(now);
+    }
+
+    async fn handle_news(&mut self, news: SessionNews) {
+        let SessionNews {
+            job_id, news, reported, ..
+        } = news;
+        match news {
+            JobNews::Joined => self.worker.handle_joined(&job_id, tasks::now()),
+            JobNews::Ended(outcome) => self.worker.handle_job_end(&job_id, outcome, tasks::now()),
+            JobNews::Terminated { was_live } => self.worker.handle_terminated(was_live),
+        }
+        if let Some(reported) = reported {
+            self.perform_all().await;
+            // An error means that the session no longer waits.
+            let _ = reported.send(());
+        }
+    }
+
+    /// Reports the jobs whose sessions have ended. What a session told before its end comes first.
+    async fn reap(&mut self, news: &mut mpsc::Receiver<SessionNews>) {
+        let gone: Vec<_> = self.jobs.extract_if(|_, orders| orders.is_closed()).collect();
+        while let Ok(news) = news.try_recv() {
+            self.handle_news(news).await;
+        }
+        for (id, _) in gone {
+            self.worker.handle_session_gone(&id, tasks::now());
+        }
+    }
+
+    async fn perform_all(&mut self) {
+        // Before anybody else hears of it, and once more after what the commands change.
+        lock(&self.report).clone_from(self.worker.report());
+        while let Some(command) = self.worker.poll_command() {
+            self.perform(command).await;
+        }
+        lock(&self.report).clone_from(self.worker.report());
+    }
+
+    async fn perform(&mut self, command: WorkerCommand<SessionPermit>) {
+        match command {
+            WorkerCommand::Dial(request) => self.socket = WorkerSocket::Connecting(Box::pin(dial(request))),
+            WorkerCommand::Send(bytes) => self.send(Frame::Binary(Bytes::from(bytes))).await,
+            WorkerCommand::CloseSocket => {
+                let code = CloseCode::Normal;
+                self.send(Frame::Close(Some(CloseFrame {
+                    code,
+                    reason: "".into(),
+                })))
+                .await;
+                self.socket = WorkerSocket::Closed;
+            }
+            WorkerCommand::MeasureCpu => {
+                let total = cpu::used(self.has_programs);
+                self.worker.handle_cpu(total, tasks::now());
+            }
+            WorkerCommand::Start(job) => self.start(*job),
+            WorkerCommand::Terminate(id) => {
+                if let Some(orders) = self.jobs.get(&id) {
+                    // A full queue has a termination already.
+                    let _ = orders.try_send(JobOrder::Terminate);
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, frame: Frame) {
+        let WorkerSocket::Open(socket) = &mut self.socket else {
+            return;
+        };
+        match timeout(WORKER_SEND_WITHIN, socket.send(frame)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                log::debug!("worker: {error}");
+                self.handle_closed(tasks::now());
+            }
+            Err(_) => {
+                log::debug!("worker: the server does not read");
+                self.handle_closed(tasks::now());
+            }
+        }
+    }
+
+    /// Starts the session of a job.
+    fn start(&mut self, assigned: AssignedJob<SessionPermit>) {
+        let AssignedJob {
+            job,
+            room_name,
+            session_id,
+            urls,
+            token,
+            rules,
+            place,
+        } = assigned;
+        let (link, orders) = link(job.id.clone(), self.news.clone());
+        self.jobs.insert(job.id.clone(), orders);
+        let start = SessionStart {
+            session_id: session_id
+                .filter(|id| !self.sessions.is_live(id))
+                .map_or_else(|| registry::session_id(random()), SessionId::from),
+            body: job.body(),
+            log_client: self.log_client.clone(),
+            lease: None,
+        };
+        let mut urls = urls.iter().map(|url| socket_base(url));
+        let mediaroom = &self.sessions.config().mediaroom;
+        let credentials = LiveKitCredentials::new(mediaroom).ok();
+        let room = RoomEntry {
+            agent_name: agent_name(mediaroom).to_owned(),
+            service: credentials.map(|credentials| credentials.service(&room_name)),
+            room_name,
+            url: urls.next().unwrap_or_default(),
+            other_urls: urls.collect(),
+            token,
+            job: Some((Arc::new(job), rules, link)),
+        };
+        begin_in(self.sessions.clone(), place, self.common.clone(), start, room);
+    }
+}
+
+async fn dial(request: DialRequest) -> Result<Box<ClientSocket>, SocketError> {
+    let bearer = Secret::new(format!("Bearer {}", request.token.expose()));
+    connect(SocketRequest {
+        url: &request.url,
+        headers: &[("authorization", bearer)],
+        limits: LIMITS,
+    })
+    .await
+}
+
+async fn sleep(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until.into()).await,
+        None => pending().await,
+    }
+}

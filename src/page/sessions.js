@@ -1,0 +1,156 @@
+// Live sessions for the operator: what `GET /sessions` tells, a button that ends one, and figures of `/metrics`. Shown at
+// `#sessions`, loaded when it is. The runner answers only those that may read the metrics.
+
+import { apiKey, keepKey, request, text } from './api.js';
+import { plot, redrawn } from './charts.js';
+import { make } from './dom.js';
+import { labelOf } from './transports.js';
+
+const REFRESH_MS = 2000;
+const [POINTS_MIN, POINTS_MAX] = [15, 90];
+
+const seconds = (s) => (s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s` : `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`);
+
+/** The sum of a metric over its labels; null if there is none. */
+function total(metrics, name) {
+	const values = [...metrics.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))].map(([, value]) => Number(value));
+	return values.length ? values.reduce((sum, value) => sum + value, 0) : null;
+}
+
+/** Figures: a name, digits, a unit, and what they are of the metrics now and before, `s` seconds apart. */
+const FIGURES = [
+	['Sessions', 0, '', (now) => now('edge_runner_sessions')],
+	['Processor', 1, '%', (now, before, s) => rate(now, before, s, 'process_cpu_seconds_total', 100)],
+	['Memory', 1, 'MB', (now) => now('process_resident_memory_bytes') / 1e6],
+	['Received', 0, 'kb/s', (now, before, s) => rate(now, before, s, 'edge_runner_received_bytes_total', 0.008)],
+	['Sent', 0, 'kb/s', (now, before, s) => rate(now, before, s, 'edge_runner_sent_bytes_total', 0.008)],
+	['Lost packets', 1, '/s', (now, before, s) => rate(now, before, s, 'edge_runner_audio_packets_lost_total', 1)],
+];
+
+const rate = (now, before, s, name, factor) => (before ? Math.max(0, (now(name) - before(name)) / s) * factor : null);
+
+function figure([name, digits, unit, read]) {
+	const value = make('b', '', '–');
+	const canvas = make('canvas');
+	const box = make('div', 'card figure', make('span', 'small', name), value, make('div', 'plot', canvas));
+	let points = [];
+	canvas.setAttribute('aria-hidden', 'true');
+	const draw = () => plot(canvas, [points], { least: 1, most: Math.max(POINTS_MIN, points.length), label: null });
+	redrawn(canvas, draw);
+	return {
+		box,
+		take(...args) {
+			const known = read(...args);
+			const isKnown = Number.isFinite(known);
+			value.textContent = isKnown ? `${known.toFixed(digits)} ${unit}`.trim() : '–';
+			points = [...points, isKnown ? known : null].slice(-POINTS_MAX);
+			draw();
+		},
+	};
+}
+
+/** Why the list is not shown, and whether a key may help. */
+function refusal({ status, message }) {
+	if (!status) return ['The runner does not answer', `Is it still running? (${message})`];
+	if (status === 401) return ['The list of sessions needs the key', apiKey() ? 'The runner rejected the key of this page.' : 'Enter the key that the runner was started with (--api-key).', true];
+	if (status === 404) return ['This runner lists no sessions', 'It is of another version than this page.'];
+	return ['The list of sessions is not for this browser', `The runner says “${message}”. It answers those that may read its metrics.`];
+}
+
+export function sessionsView(view) {
+	const heading = make('h2', '', 'Live sessions');
+	const problem = make('section', 'problem');
+	const key = Object.assign(make('input'), { type: 'password', autocomplete: 'off', required: true, placeholder: 'Key' });
+	const form = make('form', 'row', key, make('button', 'main', 'Show the sessions'));
+	const figures = FIGURES.map(figure);
+	const graphs = Object.assign(make('div', '', ...figures.map(({ box }) => box)), { id: 'sessions-figures' });
+	const list = Object.assign(make('ul'), { id: 'sessions-list' });
+	const none = make('p', 'soft', 'No one is in a call.');
+	const said = make('p', 'soft');
+	let timer, before, at;
+	key.setAttribute('aria-label', 'Key of the runner');
+	said.setAttribute('role', 'status');
+	view.append(heading, problem, graphs, none, said, list);
+	form.addEventListener('submit', (event) => {
+		event.preventDefault();
+		keepKey(key.value.trim());
+		key.value = '';
+		refresh();
+	});
+
+	function tell(title, why, asks) {
+		problem.hidden = !title;
+		graphs.hidden = Boolean(title);
+		if (!title) return;
+		list.replaceChildren();
+		none.hidden = true;
+		const had = document.activeElement === key;
+		problem.replaceChildren(make('h2', '', title), make('p', '', why), ...asks ? [form] : []);
+		if (had) key.focus();
+	}
+
+	async function hangUp(id, button) {
+		button.disabled = true;
+		try {
+			await request('DELETE', `sessions/${encodeURIComponent(id)}`);
+			said.textContent = 'The session ends.';
+		} catch (error) {
+			said.textContent = error.status === 404 ? 'That session is over.' : `It was not ended: ${error.message}`;
+		}
+		refresh();
+	}
+
+	const items = new Map();
+	function item(id) {
+		const button = make('button', '', 'Hang up');
+		button.setAttribute('aria-label', `Hang up ${id}`);
+		button.addEventListener('click', () => hangUp(id, button));
+		const values = make('dl');
+		return { values, box: make('li', 'card', make('span', 'id', id), values, button) };
+	}
+
+	function show(all) {
+		for (const id of [...items.keys()]) if (!all.some((session) => session.id === id)) items.delete(id);
+		for (const session of all) {
+			if (!items.has(session.id)) items.set(session.id, item(session.id));
+			const { loss_percent: loss, transport, age_s: age, state, messages_in: heard, messages_out: told, speech_queued_ms: waiting } = session;
+			const rows = [
+				['Transport', labelOf(transport) || transport], ['Age', seconds(age)], ['State', state],
+				['Loss', typeof loss === 'number' ? `${loss.toFixed(1)} %` : '–'], ['Messages', `${heard} in, ${told} out`],
+				['Speech queued', `${Math.round(waiting)} ms`],
+			];
+			items.get(session.id).values.replaceChildren(...rows.map(([name, value]) => make('div', '', make('dt', '', name), make('dd', '', value))));
+		}
+		const boxes = all.map(({ id }) => items.get(id).box);
+		// Buttons that stay keep their focus.
+		if (boxes.length !== list.children.length || boxes.some((box, nth) => list.children[nth] !== box)) list.replaceChildren(...boxes);
+		none.hidden = all.length > 0;
+	}
+
+	async function refresh() {
+		if (document.hidden) return;
+		// What is being typed stays.
+		if (key.value && form.isConnected) return;
+		try {
+			const { sessions } = await request('GET', 'sessions', null, null, 5000);
+			tell('');
+			show(sessions);
+		} catch (error) {
+			return tell(...refusal(error));
+		}
+		const metrics = await text('metrics');
+		const [now, was] = [(name) => total(metrics, name), at];
+		at = performance.now();
+		if (metrics) for (const each of figures) each.take(now, before, (at - was) / 1000);
+		before = now;
+	}
+
+	return {
+		show(isShown) {
+			clearInterval(timer);
+			if (!isShown) return;
+			timer = setInterval(refresh, REFRESH_MS);
+			refresh();
+		},
+	};
+}

@@ -1,0 +1,147 @@
+// The setup page of a board: shows its network, sends the form, shows the new key, and finishes.
+
+import { $, copy, make, on } from './dom.js';
+
+const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
+
+let board = { name: 'edge-runner', runnerPort: 7860, assistants: true, networks: [] };
+let draft = null;
+
+/** Shows what belongs to the chosen answers. */
+function adapt() {
+	for (const part of document.querySelectorAll('[data-for]')) {
+		part.hidden = !part.dataset.for.split(' ').some((answer) => {
+			const [name, value] = answer.split('=');
+			return chosen(name) === value;
+		});
+	}
+	$('address').textContent = `Its page will be at http://${$('name').value.trim().toLowerCase() || '…'}.local:${board.runnerPort}`;
+}
+
+/** Shows one part of the page and moves the focus there. */
+function show(id) {
+	for (const part of ['form', 'confirm', 'done']) $(part).hidden = part !== id;
+	$('problem').hidden = true;
+	if (id !== 'form') $(id).focus();
+	scrollTo(0, 0);
+}
+
+function fail(text) {
+	$('problem-text').textContent = text;
+	$('problem').hidden = false;
+	$('problem').focus();
+}
+
+async function post(path, body) {
+	let reply;
+	try {
+		reply = await fetch(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+	} catch {
+		throw new Error('The board does not answer. Is this device still in its network?');
+	}
+	if (!reply.ok) throw new Error(await reply.text());
+	return reply.json();
+}
+
+/** Runs a step while its button is disabled. */
+async function step(button, run) {
+	$(button).disabled = true;
+	try {
+		await run();
+	} catch (error) {
+		fail(error.message);
+	}
+	$(button).disabled = false;
+}
+
+/** The form as `POST /settings` takes it. Only the variables of the chosen bot are sent. */
+function answers() {
+	const variables = {};
+	for (const input of document.querySelectorAll(`[data-for="bot=${chosen('bot')}"] [data-variable]`)) {
+		if (input.value.trim()) variables[input.dataset.variable] = input.value;
+	}
+	const ssh = chosen('ssh');
+	const value = { none: '', key: $('ssh-key').value, password: $('ssh-password').value }[ssh];
+	return { name: $('name').value, access: chosen('access'), ssh, ssh_value: value, bot: chosen('bot'), variables };
+}
+
+async function save() {
+	draft = await post('/settings', answers());
+	$('confirm-title').textContent = draft.key ? 'Your key' : 'All set';
+	$('key-part').hidden = !draft.key;
+	$('key').textContent = draft.key ?? '';
+	show('confirm');
+}
+
+async function finish() {
+	await post('/finish', { token: draft.token });
+	show('done');
+	// The way that led here leads to the runner too, unless it is the old name of the board.
+	const host = location.hostname.endsWith('.local') ? `${draft.name}.local` : location.hostname;
+	const runner = `http://${host}:${board.runnerPort}`;
+	const key = draft.key ? `#key=${draft.key}` : '';
+	draft = null;
+	$('open').href = `${runner}/${key}`;
+	await pageEnds();
+	await runnerAnswers(runner);
+	$('done-text').textContent = `The board is ready: ${runner}`;
+	$('open').hidden = false;
+}
+
+const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+
+/** Waits until this page is no longer served. */
+async function pageEnds() {
+	for (let tries = 0; tries < 30; tries++) {
+		try {
+			await fetch('/state', { cache: 'no-store', signal: AbortSignal.timeout(3000) });
+		} catch {
+			return;
+		}
+		await pause(500);
+	}
+}
+
+/** Waits until the runner answers two times in a row: it restarts with the settings. */
+async function runnerAnswers(runner) {
+	for (let tries = 0, good = 0; tries < 240 && good < 2; tries++) {
+		await pause(2000);
+		try {
+			// Another origin: only whether it answers can be seen.
+			await fetch(`${runner}/status`, { mode: 'no-cors', cache: 'no-store', signal: AbortSignal.timeout(5000) });
+			good++;
+		} catch {
+			good = 0;
+		}
+		if (tries === 60) $('done-text').textContent = `This takes long. Try ${runner} yourself; a phone may need the board’s IP address in place of its name.`;
+	}
+}
+
+function describe(network) {
+	const kind = network.kind === 'wifi' ? 'Wi-Fi' : 'Cable';
+	const state = network.address ? `connected, ${network.address}` : network.up ? 'connected, no address yet' : 'not connected';
+	return make('li', network.address ? 'up' : '', `${kind}: ${state}`);
+}
+
+on('form', 'input', () => {
+	$('problem').hidden = true;
+	adapt();
+});
+on('form', 'submit', (event) => {
+	event.preventDefault();
+	step('save', save);
+});
+on('back', 'click', () => show('form'));
+on('finish', 'click', () => step('finish', finish));
+on('copy', 'click', () => copy($('copy'), $('key').textContent));
+
+try {
+	board = await (await fetch('/state', { cache: 'no-store' })).json();
+	$('name').value = board.name;
+	$('version').textContent = `edge-runner ${board.version}`;
+	$('networks').replaceChildren(...board.networks.map(describe));
+	for (const choice of document.querySelectorAll('[data-assistant]')) choice.hidden = !board.assistants;
+} catch {
+	fail('The board does not answer. Reload the page.');
+}
+adapt();

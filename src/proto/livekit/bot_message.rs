@@ -1,0 +1,199 @@
+//! The bot's messages that also concern a room: transcripts, turns of the model, and answers.
+//!
+//! In: the text of a message of the bot. Out: a [`BotMessage`]; anything else is
+//! [`BotMessage::Other`]. The text itself is sent to the room in any case, except for answers to
+//! calls. Source: `docs/spec/rtvi.md` 4, `docs/spec/livekit.md` 5.4 to 5.6.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::rtvi::LABEL;
+
+/// A message of the bot, as far as it concerns the room.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BotMessage {
+    /// What a caller said.
+    UserTranscription {
+        text: String,
+        /// The identity of the caller, if the bot knows it.
+        user_id: String,
+        is_final: bool,
+    },
+    UserStartedSpeaking,
+    /// What the bot says or shows.
+    BotOutput(BotText),
+    /// A sentence of the model, for clients without `bot-output`.
+    BotTranscription(String),
+    BotInterrupted,
+    ModelStarted,
+    ModelStopped,
+    /// The answer to a message of the application.
+    Response {
+        id: String,
+        data: Value,
+    },
+    /// The rejection of a message of the application.
+    Rejection {
+        id: String,
+        error: String,
+    },
+    Other,
+}
+
+/// A segment of the bot's speech or text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct BotText {
+    pub text: String,
+    pub segment_id: Option<u64>,
+    pub will_be_spoken: Option<bool>,
+    pub spoken_status: Option<String>,
+    pub spoken_progress: Option<SpokenText>,
+}
+
+/// The spoken part of a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct SpokenText {
+    pub accumulated_text: String,
+}
+
+#[derive(Deserialize)]
+struct SentMessage<'a> {
+    #[serde(borrow)]
+    label: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(default)]
+    data: Value,
+}
+
+/// Reads a message of the bot.
+pub fn read(text: &str) -> BotMessage {
+    // Most messages that concern no room need no parsing.
+    if !text.contains(LABEL) {
+        return BotMessage::Other;
+    }
+    match serde_json::from_str::<SentMessage<'_>>(text) {
+        Ok(message) if message.label.as_deref() == Some(LABEL) => rtvi_message(message),
+        _ => BotMessage::Other,
+    }
+}
+
+fn rtvi_message(message: SentMessage<'_>) -> BotMessage {
+    let id = message.id.unwrap_or_default().into_owned();
+    let mut data = message.data;
+    let text = |data: &Value, name: &str| data[name].as_str().unwrap_or_default().to_owned();
+    match &*message.kind {
+        "user-transcription" => BotMessage::UserTranscription {
+            text: text(&data, "text"),
+            user_id: text(&data, "user_id"),
+            is_final: data["final"] == true,
+        },
+        "user-started-speaking" => BotMessage::UserStartedSpeaking,
+        "bot-output" => serde_json::from_value(data).map_or(BotMessage::Other, BotMessage::BotOutput),
+        "bot-transcription" => BotMessage::BotTranscription(text(&data, "text")),
+        "bot-interrupted" => BotMessage::BotInterrupted,
+        "bot-llm-started" => BotMessage::ModelStarted,
+        "bot-llm-stopped" => BotMessage::ModelStopped,
+        "server-response" => BotMessage::Response {
+            id,
+            data: data.get_mut("d").map(Value::take).unwrap_or_default(),
+        },
+        "error-response" => BotMessage::Rejection {
+            id,
+            error: text(&data, "error"),
+        },
+        _ => BotMessage::Other,
+    }
+}
+
+/// Returns the key of a telephone that a text of one character names.
+pub fn key(text: &str) -> Option<char> {
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        (Some(letter), None) => KEYS.chars().find(|key| *key == letter.to_ascii_uppercase()),
+        _ => None,
+    }
+}
+
+/// The keys of a telephone, in the order of their codes (RFC 4733 section 3.2).
+pub const KEYS: &str = "0123456789*#ABCD";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::rtvi::{Segment, ToClient};
+
+    #[test]
+    fn reads_what_rtvi_bots_send() {
+        let said = |message: ToClient<'_>| read(&message.text());
+        assert_eq!(said(ToClient::BotLlmStarted), BotMessage::ModelStarted);
+        assert_eq!(said(ToClient::BotLlmStopped), BotMessage::ModelStopped);
+        assert_eq!(said(ToClient::BotInterrupted), BotMessage::BotInterrupted);
+        assert_eq!(said(ToClient::UserStartedSpeaking), BotMessage::UserStartedSpeaking);
+        assert_eq!(said(ToClient::BotStartedSpeaking), BotMessage::Other);
+        let transcription = ToClient::UserTranscription {
+            text: "hi",
+            user_id: "ann",
+            timestamp: "2026-11-21T09:20:06.429+00:00",
+            r#final: true,
+        };
+        assert_eq!(
+            said(transcription),
+            BotMessage::UserTranscription {
+                text: "hi".into(),
+                user_id: "ann".into(),
+                is_final: true
+            }
+        );
+        let segment = Segment::new(7, "Hello there.");
+        let BotMessage::BotOutput(output) = said(ToClient::BotOutput(segment.spoken_to(5, false).expect("progress")))
+        else {
+            panic!("bot-output")
+        };
+        assert_eq!(
+            (output.segment_id, output.spoken_status.as_deref()),
+            (Some(7), Some("in-progress"))
+        );
+        assert_eq!(output.spoken_progress.expect("progress").accumulated_text, "Hello");
+        let d = json!({"n": 1});
+        assert_eq!(
+            read(&ToClient::ServerResponse { t: "t", d: &d }.answer("rpc-1")),
+            BotMessage::Response {
+                id: "rpc-1".into(),
+                data: d
+            }
+        );
+        assert_eq!(
+            read(&ToClient::ErrorResponse { error: "no" }.answer("rpc-2")),
+            BotMessage::Rejection {
+                id: "rpc-2".into(),
+                error: "no".into()
+            }
+        );
+    }
+
+    #[test]
+    fn leaves_everything_else_alone() {
+        for text in [
+            "",
+            "rtvi-ai",
+            "[\"rtvi-ai\"]",
+            r#"{"label":"rtvi-ai"}"#,
+            r#"{"label":7,"type":"bot-llm-started"}"#,
+            r#"{"label":"other","type":"bot-llm-started","x":"rtvi-ai"}"#,
+            r#"{"type":"bot-llm-started","x":"rtvi-ai"}"#,
+            r#"{"label":"rtvi-ai","type":"bot-output","data":7}"#,
+            r#"{"label":"rtvi-ai","type":"dtmf","data":{"buttons":["1"]}}"#,
+        ] {
+            assert_eq!(read(text), BotMessage::Other, "{text}");
+        }
+    }
+}

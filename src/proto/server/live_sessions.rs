@@ -1,0 +1,219 @@
+//! The live sessions of a runner, as its operator sees them.
+//!
+//! In: the start, the counters and the end of each session, and a handle `H` that ends it. Out: the
+//! JSON of `GET /sessions`, and the handle of one session. Every entry belongs to a session that
+//! holds a permit, so the table is as long as the caps on sessions allow. It contains ids,
+//! transports and counters, and neither addresses nor what was said.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::config::Transport;
+use crate::counts::{Count, Counts, QueueLevels};
+
+/// The sessions that have a bot, by id.
+#[derive(Debug)]
+pub struct LiveSessions<H>(BTreeMap<Arc<str>, LiveSession<H>>);
+
+#[derive(Debug)]
+struct LiveSession<H> {
+    /// `None` if the bot has no transport.
+    transport: Option<Transport>,
+    began: Instant,
+    progress: SessionProgress,
+    handle: H,
+}
+
+/// What a session reports of itself about once a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionProgress {
+    /// Whether the caller has connected.
+    pub has_caller: bool,
+    pub counts: Counts,
+    pub waiting: QueueLevels,
+}
+
+impl<H> Default for LiveSessions<H> {
+    fn default() -> Self {
+        LiveSessions(BTreeMap::new())
+    }
+}
+
+impl<H: Clone> LiveSessions<H> {
+    /// Adds a session.
+    pub fn begin(&mut self, id: Arc<str>, transport: Option<Transport>, handle: H, now: Instant) {
+        let session = LiveSession {
+            transport,
+            began: now,
+            progress: SessionProgress::default(),
+            handle,
+        };
+        self.0.insert(id, session);
+    }
+
+    /// Replaces the report of a session.
+    pub fn update(&mut self, id: &str, progress: SessionProgress) {
+        if let Some(session) = self.0.get_mut(id) {
+            session.progress = progress;
+        }
+    }
+
+    /// Removes a session.
+    pub fn end(&mut self, id: &str) {
+        self.0.remove(id);
+    }
+
+    /// Returns the handle of a session; `None` if no live session has this id.
+    pub fn handle(&self, id: &str) -> Option<H> {
+        self.0.get(id).map(|session| session.handle.clone())
+    }
+
+    /// Returns the JSON of `GET /sessions`, the oldest session first.
+    pub fn reply(&self, now: Instant) -> String {
+        let mut sessions: Vec<(&Arc<str>, &LiveSession<H>)> = self.0.iter().collect();
+        sessions.sort_by_key(|(_, session)| session.began);
+        let sessions: Vec<Value> = sessions
+            .into_iter()
+            .map(|(id, session)| session.describe(id, now))
+            .collect();
+        json!({"sessions": sessions}).to_string()
+    }
+}
+
+impl<H> LiveSession<H> {
+    fn describe(&self, id: &str, now: Instant) -> Value {
+        let SessionProgress { counts, waiting, .. } = self.progress;
+        let count = |what| counts.get(what);
+        json!({
+            "id": id,
+            "transport": self.transport.map(Transport::name),
+            "age_s": now.saturating_duration_since(self.began).as_secs(),
+            "state": self.state(),
+            "loss_percent": self.loss_percent(),
+            "packets_in": count(Count::PacketsIn),
+            "packets_out": count(Count::PacketsOut),
+            "messages_in": count(Count::MessagesIn),
+            "messages_out": count(Count::MessagesOut),
+            "speech_queued_ms": u64::try_from(waiting.speech.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Returns what the bot does. A bot with a connection of its own reports nothing.
+    fn state(&self) -> &'static str {
+        match self.progress {
+            _ if matches!(self.transport, None | Some(Transport::Videoroom)) => "running",
+            SessionProgress { has_caller: false, .. } => "connecting",
+            SessionProgress { waiting, .. } if waiting.speech > Duration::ZERO => "speaking",
+            _ => "listening",
+        }
+    }
+
+    /// Returns the share of the caller's audio that was lost; `None` without RTP or audio.
+    fn loss_percent(&self) -> Option<f64> {
+        let counts = self.progress.counts;
+        let (lost, frames) = (counts.get(Count::PacketsLost), counts.get(Count::FramesIn));
+        let has_rtp = matches!(self.transport, Some(Transport::WebRtc | Transport::Mediaroom));
+        let tenths = (lost * 1000).checked_div(frames.max(lost))?;
+        has_rtp.then_some(tenths as f64 / 10.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(sessions: &LiveSessions<u8>, now: Instant) -> Value {
+        serde_json::from_str(&sessions.reply(now)).expect("JSON")
+    }
+
+    fn progress(counts: &[(Count, u64)], speech_ms: u64) -> SessionProgress {
+        let mut progress = SessionProgress {
+            has_caller: true,
+            waiting: QueueLevels {
+                frames: 0,
+                speech: Duration::from_millis(speech_ms),
+            },
+            ..SessionProgress::default()
+        };
+        for (what, many) in counts {
+            progress.counts.add(*what, *many);
+        }
+        progress
+    }
+
+    #[test]
+    fn sessions_are_listed_from_their_start_to_their_end() {
+        let start = Instant::now();
+        let later = |s| start + Duration::from_secs(s);
+        let mut sessions = LiveSessions::default();
+        assert_eq!(listed(&sessions, start), json!({"sessions": []}));
+        sessions.begin("b".into(), Some(Transport::WebRtc), 1, start);
+        sessions.begin("a".into(), Some(Transport::WebSocket), 2, later(5));
+        let ids = |value: &Value| -> Vec<String> {
+            let all = value["sessions"].as_array().expect("a list").iter();
+            all.map(|session| session["id"].to_string()).collect()
+        };
+        assert_eq!(
+            ids(&listed(&sessions, later(5))),
+            [r#""b""#, r#""a""#],
+            "the oldest first"
+        );
+        assert_eq!((sessions.handle("a"), sessions.handle("c")), (Some(2), None));
+        sessions.end("b");
+        sessions.update("b", SessionProgress::default());
+        assert_eq!(ids(&listed(&sessions, later(5))), [r#""a""#]);
+        assert_eq!(sessions.handle("b"), None);
+    }
+
+    #[test]
+    fn a_session_tells_its_age_state_and_loss() {
+        let start = Instant::now();
+        let mut sessions = LiveSessions::default();
+        sessions.begin("a".into(), Some(Transport::WebRtc), 1, start);
+        let first =
+            |sessions: &LiveSessions<u8>, s| listed(sessions, start + Duration::from_secs(s))["sessions"][0].clone();
+        let new = first(&sessions, 0);
+        assert_eq!(
+            (&new["state"], &new["loss_percent"]),
+            (&json!("connecting"), &Value::Null)
+        );
+        sessions.update("a", progress(&[(Count::FramesIn, 1000), (Count::PacketsLost, 25)], 0));
+        let listening = first(&sessions, 61);
+        assert_eq!(
+            listening,
+            json!({
+                "id": "a", "transport": "webrtc", "age_s": 61, "state": "listening", "loss_percent": 2.5,
+                "packets_in": 0, "packets_out": 0, "messages_in": 0, "messages_out": 0, "speech_queued_ms": 0,
+            })
+        );
+        sessions.update("a", progress(&[], 480));
+        let speaking = first(&sessions, 61);
+        assert_eq!(
+            (&speaking["state"], &speaking["speech_queued_ms"]),
+            (&json!("speaking"), &json!(480))
+        );
+    }
+
+    /// Nothing is lost on a socket, and a bot with a connection of its own reports nothing.
+    #[test]
+    fn transports_without_rtp_have_no_loss() {
+        let start = Instant::now();
+        for (transport, state) in [
+            (Some(Transport::WebSocket), "listening"),
+            (Some(Transport::Videoroom), "running"),
+            (None, "running"),
+        ] {
+            let mut sessions = LiveSessions::default();
+            sessions.begin("a".into(), transport, 1, start);
+            sessions.update("a", progress(&[(Count::FramesIn, 10), (Count::PacketsLost, 1)], 0));
+            let session = &listed(&sessions, start)["sessions"][0];
+            assert_eq!(
+                (&session["state"], &session["loss_percent"]),
+                (&json!(state), &Value::Null)
+            );
+        }
+    }
+}

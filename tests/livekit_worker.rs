@@ -1,0 +1,508 @@
+//! A runner that is registered at a LiveKit server: the real binary, the scripted server of
+//! `support::agents`, and the rooms of `support::livekit`.
+//!
+//! `tests/peers/room` runs the published server and the published worker.
+
+use std::time::Instant;
+
+use edge_runner_proto::livekit::worker::wire::WorkerResponseKind;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::support::agents::{AgentServer, Worker, bot_token, caller_token, job, participant_job, webhook_token};
+use crate::support::http;
+use crate::support::livekit::{Options, Order, Server};
+use crate::support::participant::TestParticipant;
+use crate::support::program::{BotProcess, SLEEPING_COMMAND};
+use crate::support::runner::{PATIENCE, TestRunner};
+
+/// The states of a job.
+const RUNNING: i32 = 1;
+const SUCCESS: i32 = 2;
+const FAILED: i32 = 3;
+
+const PROGRAM: [&str; 4] = ["--", "/bin/sh", "-c", SLEEPING_COMMAND];
+
+/// A server of rooms and its runtime.
+struct Rooms {
+    runtime: Runtime,
+    server: Option<Server>,
+}
+
+impl Rooms {
+    fn new() -> Self {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().expect("a thread");
+        let options = Options {
+            ice_lite: false,
+            udp_port: None,
+            ..Options::default()
+        };
+        let server = runtime.block_on(Server::start(options)).expect("free ports");
+        Rooms {
+            runtime,
+            server: Some(server),
+        }
+    }
+
+    fn url(&self) -> String {
+        self.server.as_ref().expect("it is there but in a restart").url()
+    }
+
+    fn order(&self, order: Order) {
+        self.server.as_ref().expect("it is there but in a restart").order(order);
+    }
+
+    fn join(&self, room: &str, identity: &str) -> TestParticipant {
+        TestParticipant::join(self.runtime.handle(), &self.url(), &caller_token(identity, room))
+    }
+
+    /// Assigns a job in these rooms, after an offer that is accepted.
+    fn assign(&self, worker: &mut Worker, id: &str, room: &str) {
+        assert!(worker.offer(job(id, room)).available);
+        self.send_assignment(worker, id, room);
+    }
+
+    fn send_assignment(&self, worker: &Worker, id: &str, room: &str) {
+        worker.assign(job(id, room), &self.url(), &bot_token(&format!("agent-{id}"), room));
+    }
+}
+
+fn status(runner: &TestRunner) -> Value {
+    http::get(runner.addr, "/status").json()
+}
+
+/// The bot gets the job: metadata as its body, attributes, the session id of the dispatch. Status,
+/// `/worker` and metrics tell of it. The server hears of each step.
+#[test]
+fn a_program_gets_the_job_of_its_room() {
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let runner = server.runner(&PROGRAM);
+    let mut worker = server.accept();
+    assert_eq!(status(&runner)["status"], "connecting");
+    let register = worker.register();
+    assert_eq!(
+        (register.job_type, &*register.agent_name, &*register.deployment),
+        (0, "bot", "")
+    );
+    runner.wait_for_log("registered as `bot`, AW_test, server 1.13.5");
+    let told = status(&runner);
+    assert_eq!(
+        (&told["status"], &told["worker"]["id"]),
+        (&json!("ready"), &json!("AW_test"))
+    );
+    let id = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
+    let mut offered = job("AJ_1", "talk");
+    offered.dispatch_id = "AD_1".into();
+    offered.metadata = r#"{"lang":"en"}"#.into();
+    offered.attributes = [("edge.session_id", id), ("tier", "gold")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let answer = worker.offer(offered.clone());
+    assert_eq!((answer.available, &*answer.participant_identity), (true, "agent-AJ_1"));
+    worker.assign(offered, &rooms.url(), &bot_token("agent-AJ_1", "talk"));
+    worker.job_report("AJ_1", RUNNING);
+    let started = BotProcess::of(&runner, |_| true);
+    let arguments = &started.arguments;
+    assert_eq!(
+        (&arguments["kind"], &arguments["room_name"], &arguments["session_id"]),
+        (&json!("mediaroom"), &json!("talk"), &json!(id))
+    );
+    assert_eq!(arguments["body"], json!({"lang": "en"}));
+    assert_eq!(
+        arguments["job"],
+        json!({
+            "id": "AJ_1", "dispatch_id": "AD_1", "type": "room", "agent_name": "bot", "metadata": r#"{"lang":"en"}"#,
+            "attributes": {"edge.session_id": id, "tier": "gold"}, "room_sid": "", "room_metadata": "",
+            "worker_id": "AW_test",
+        })
+    );
+    let page = http::get(runner.addr, "/worker");
+    assert_eq!((page.status, &page.json()["active_jobs"]), (200, &json!(1)));
+    let mut program = started.connect_media();
+    let caller = rooms.join("talk", "ann");
+    caller.wait_for("the bot", |seen| seen.others.contains("agent-AJ_1"));
+    program.hear_message("who is there", |message| message["type"] == "participant-joined");
+    for line in [
+        "edge_runner_worker_registered 1",
+        r#"edge_runner_worker_offers_total{answer="yes"} 1"#,
+        r#"edge_runner_worker_assignments_total{outcome="in_time"} 1"#,
+        "edge_runner_worker_offer_to_joined_seconds_count 1",
+    ] {
+        let start = Instant::now();
+        while !http::get(runner.addr, "/metrics").text().contains(line) {
+            assert!(start.elapsed() < PATIENCE, "{line}");
+        }
+    }
+    // The server takes the job back.
+    worker.terminate("AJ_1");
+    worker.job_report("AJ_1", SUCCESS);
+    caller.wait_for("the bot's leave", |seen| seen.others.is_empty());
+    runner.wait_for_sessions(0);
+    let log = runner.log();
+    assert!(!log.contains("gold") && !log.contains("talk"), "{log}");
+}
+
+/// A bot whose program dies while a caller is there is started once more; then the job has failed.
+#[test]
+fn a_program_that_dies_is_started_once_more() {
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let runner = server.runner(&PROGRAM);
+    let mut worker = server.register();
+    rooms.assign(&mut worker, "AJ_1", "talk");
+    let caller = rooms.join("talk", "ann");
+    let mut known = Vec::new();
+    for _ in 0..2 {
+        let started = BotProcess::of(&runner, |_| BotProcess::all(&runner).len() > known.len());
+        let new = BotProcess::all(&runner)
+            .into_iter()
+            .find(|process| !known.contains(&process.process));
+        drop(started);
+        let process = new.expect("a new process");
+        let pid = process.process;
+        known.push(pid);
+        let mut program = process.connect_media();
+        caller.wait_for("the bot", |seen| seen.others.contains("agent-AJ_1"));
+        program.hear_message("who is there", |message| message["type"] == "participant-joined");
+        kill(pid);
+    }
+    runner.wait_for_log("it is started once more");
+    assert_eq!(worker.job_report("AJ_1", FAILED).error, "bot failed");
+    caller.wait_for("the bot's leave", |seen| seen.others.is_empty());
+    runner.wait_for_sessions(0);
+    assert_eq!(BotProcess::all(&runner).len(), 2);
+}
+
+fn kill(pid: u32) {
+    let killed = std::process::Command::new("kill")
+        .args(["-KILL", &pid.to_string()])
+        .status();
+    assert!(killed.expect("a kill command").success());
+}
+
+/// A thousand offers at once: as many yes as places, the rest no, at once and without `terminate`.
+/// Sessions of other transports count.
+#[test]
+fn a_thousand_offers_fill_the_places() {
+    let server = AgentServer::start();
+    let runner = server.runner(&["--bot", "echo", "--max-sessions", "8"]);
+    let mut worker = server.register();
+    for at in 0..1_000 {
+        let offer = edge_runner_proto::livekit::worker::wire::JobOffer {
+            job: Some(job(&format!("AJ_{at}"), &format!("r{at}"))),
+        };
+        worker.send(WorkerResponseKind::Availability(Box::new(offer)));
+    }
+    let answers: Vec<_> = (0..1_000).map(|at| worker.answer(&format!("AJ_{at}"))).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.available).count(), 8);
+    assert!(answers.iter().all(|answer| !answer.terminate));
+    worker.status(|update| update.status == Some(1));
+    assert_eq!(runner.sessions(), 8, "places count as sessions");
+    assert!(runner.wait_for_log("declined").contains("full (8 of 8)"));
+    // No assignment follows, so the places are free again.
+    runner.wait_for_log("was promised and not assigned within 5 s");
+    runner.wait_for_sessions(0);
+    assert!(worker.offer(job("AJ_1001", "s")).available);
+    let log = runner.log();
+    assert!(log.matches("declined").count() < 100, "the log is bounded");
+}
+
+/// Assignments that are late, doubled, for another room, or without a promise: one session for
+/// what was promised, none for the rest.
+#[test]
+fn a_server_that_lies_makes_no_session() {
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let runner = server.runner(&["--bot", "echo"]);
+    let mut worker = server.register();
+    rooms.send_assignment(&worker, "AJ_9", "talk");
+    runner.wait_for_log("the assignment of job AJ_9, which was not promised, is ignored");
+    // Late: it gets a place, since there is one.
+    assert!(worker.offer(job("AJ_1", "talk")).available);
+    runner.wait_for_log("job AJ_1 was promised and not assigned within 5 s");
+    rooms.send_assignment(&worker, "AJ_1", "talk");
+    worker.job_report("AJ_1", RUNNING);
+    // Doubled: the second offer of a served room is declined for everybody.
+    rooms.send_assignment(&worker, "AJ_1", "talk");
+    let second = worker.offer(job("AJ_2", "talk"));
+    assert_eq!((second.available, second.terminate), (false, true));
+    // Another room than the promised one, another type, another name.
+    assert!(worker.offer(job("AJ_3", "other")).available);
+    rooms.send_assignment(&worker, "AJ_3", "elsewhere");
+    assert_eq!(
+        worker.job_report("AJ_3", FAILED).error,
+        "the assignment does not fit the offer"
+    );
+    assert!(!worker.offer(participant_job("AJ_4", "talk", "ann")).available);
+    let mut foreign = job("AJ_5", "talk");
+    foreign.agent_name = "other".into();
+    assert!(!worker.offer(foreign).available);
+    // Rubbish, and members of servers to come.
+    for bytes in [
+        &b"\xff\xff"[..],
+        b"\x7a\x02\x08\x01",
+        b"\x12\x00",
+        b"\x1a\x00",
+        b"\x2a\x00",
+        b"\x32\x00",
+    ] {
+        worker.raw(bytes.to_vec());
+    }
+    worker.terminate("AJ_404");
+    let mut long = job("AJ_6", "long");
+    long.metadata = "x".repeat(1024 * 1024);
+    let answer = worker.offer(long);
+    assert_eq!((answer.available, answer.terminate), (false, true));
+    assert!(!worker.has_unread_answer());
+    assert_eq!(runner.sessions(), 1);
+    assert_eq!(runner.wait_for_logs("session started", 1).len(), 1);
+    // A message above the limit ends the connection, and the worker comes back. Its session does
+    // not notice.
+    let mut huge = job("AJ_7", "huge");
+    huge.metadata = "x".repeat(2 * 1024 * 1024 + 1);
+    let offer = edge_runner_proto::livekit::worker::wire::JobOffer { job: Some(huge) };
+    worker.send(WorkerResponseKind::Availability(Box::new(offer)));
+    let mut again = server.register();
+    assert!(again.offer(job("AJ_8", "talk")).terminate, "the room is still served");
+    assert_eq!(runner.sessions(), 1);
+}
+
+/// The server closes in every state of the connection. The worker comes back each time, and its
+/// session lives on.
+#[test]
+fn a_worker_comes_back_from_every_state() {
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let runner = server.runner(&["--bot", "echo"]);
+    drop(server.accept());
+    drop(server.register());
+    let mut worker = server.register();
+    assert!(worker.offer(job("AJ_1", "talk")).available);
+    drop(worker);
+    // The promise is void, and the place free.
+    let mut worker = server.register();
+    runner.wait_for_sessions(0);
+    rooms.assign(&mut worker, "AJ_2", "talk");
+    worker.job_report("AJ_2", RUNNING);
+    let caller = rooms.join("talk", "ann");
+    caller.wait_for("the bot", |seen| seen.others.contains("agent-AJ_2"));
+    drop(worker);
+    let mut worker = server.register();
+    worker.status(|update| update.job_count == 1);
+    caller.leave();
+    worker.terminate("AJ_2");
+    worker.job_report("AJ_2", SUCCESS);
+    runner.wait_for_sessions(0);
+}
+
+/// The server forgets a bot that is away, and takes its job back. The bot returns nevertheless.
+#[test]
+fn a_termination_of_a_bot_that_is_away_is_ignored() {
+    let (server, mut rooms) = (AgentServer::start(), Rooms::new());
+    let runner = server.runner(&["--bot", "echo", "-v"]);
+    let mut worker = server.register();
+    rooms.assign(&mut worker, "AJ_1", "talk");
+    let caller = rooms.join("talk", "ann");
+    caller.wait_for("the bot", |seen| seen.others.contains("agent-AJ_1"));
+    runner.wait_for_log("connected after");
+    let stopped = rooms.server.take().expect("it is there");
+    rooms.order_restart(stopped, |_| {
+        runner.wait_for_log("the room is lost");
+        worker.terminate("AJ_1");
+        runner.wait_for_log("on its way into the room, which is ignored");
+    });
+    let caller = rooms.join("talk", "ann");
+    caller.wait_for("the bot is back", |seen| seen.others.contains("agent-AJ_1"));
+    assert_eq!(runner.sessions(), 1);
+    rooms.order(Order::Evict {
+        identity: "agent-AJ_1".into(),
+        reason: 5,
+    });
+    worker.job_report("AJ_1", SUCCESS);
+    runner.wait_for_sessions(0);
+}
+
+impl Rooms {
+    /// Kills the server, does something, and starts it again on its ports.
+    fn order_restart(&mut self, server: Server, meanwhile: impl FnOnce(&Runtime)) {
+        let options = server.options().clone();
+        self.runtime.block_on(server.stop(false));
+        meanwhile(&self.runtime);
+        self.server = Some(self.runtime.block_on(Server::start(options)).expect("the same ports"));
+    }
+}
+
+/// Refusals have their words, and no log contains a token, even if the server repeats it.
+#[test]
+fn a_refused_worker_says_why_and_tries_again() {
+    for (status_code, words) in [
+        (401, "the server refused the worker (401)"),
+        (404, "no `/agent` there (404)"),
+    ] {
+        let server = AgentServer::start();
+        server.api.lock().expect("no holder panics").refuses = Some(status_code);
+        let runner = server.runner(&["--bot", "echo", "-vvv"]);
+        runner.wait_for_log(words);
+        assert_eq!(status(&runner)["status"], "refused");
+        assert_eq!(http::get(runner.addr, "/worker").status, 503);
+        server.api.lock().expect("no holder panics").refuses = None;
+        let _worker = server.register();
+        runner.wait_for_log("registered as `bot`");
+        assert!(!runner.log().contains("eyJhbGci"), "a token is in the log");
+        let doctor = doctor(&server);
+        assert!(doctor.contains("rooms ask for it as `bot`"), "{doctor}");
+        server.api.lock().expect("no holder panics").refuses = Some(status_code);
+        let findings = self::doctor(&server);
+        assert!(findings.contains(words), "{findings}");
+    }
+}
+
+fn doctor(server: &AgentServer) -> String {
+    let options = Options::default();
+    let url = format!("ws://{}", server.addr);
+    let variables = [
+        ("MEDIAROOM_URL", &*url),
+        ("MEDIAROOM_API_KEY", &options.key),
+        ("MEDIAROOM_API_SECRET", &options.secret),
+    ];
+    let output = TestRunner::run_with(&["doctor", "--register", "--port", "0"], &variables);
+    output.stdout
+}
+
+/// SIGTERM with `--drain`: full at once, the job ends by itself, the connection closes with 1000.
+#[test]
+fn a_draining_runner_finishes_its_jobs() {
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let mut runner = server.runner(&["--bot", "echo", "--drain", "60"]);
+    let mut worker = server.register();
+    rooms.assign(&mut worker, "AJ_1", "talk");
+    let caller = rooms.join("talk", "ann");
+    caller.wait_for("the bot", |seen| seen.others.contains("agent-AJ_1"));
+    runner.signal("TERM");
+    worker.status(|update| update.status == Some(1));
+    let declined = worker.offer(job("AJ_2", "other"));
+    assert_eq!((declined.available, declined.terminate), (false, false));
+    rooms.order(Order::Evict {
+        identity: "agent-AJ_1".into(),
+        reason: 10,
+    });
+    worker.job_report("AJ_1", SUCCESS);
+    assert_eq!(worker.closed(), Some(1000));
+    assert!(runner.wait().success());
+}
+
+/// SIGTERM without `--drain`: the outcome is reported before the bot leaves.
+#[test]
+fn a_stopping_runner_reports_its_jobs() {
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let mut runner = server.runner(&["--bot", "echo"]);
+    let mut worker = server.register();
+    rooms.assign(&mut worker, "AJ_1", "talk");
+    let caller = rooms.join("talk", "ann");
+    caller.wait_for("the bot", |seen| seen.others.contains("agent-AJ_1"));
+    runner.signal("TERM");
+    assert_eq!(worker.job_report("AJ_1", FAILED).error, "runner stopped");
+    caller.wait_for("the bot's leave", |seen| seen.others.is_empty());
+    assert_eq!(worker.closed(), Some(1000));
+    assert!(runner.wait().success());
+}
+
+fn ask(runner: &TestRunner) -> http::Reply {
+    let request = json!({"transport": "mediaroom", "body": {"lang": "en"}}).to_string();
+    let headers = ["Content-Type: application/json"];
+    http::request(runner.addr, "POST", "/start", &headers, request.as_bytes()).expect("an answer")
+}
+
+/// `/start` lets the server choose a runner. Without one, the room is deleted and the caller told.
+#[test]
+fn start_asks_the_server_for_a_runner() {
+    let server = AgentServer::start();
+    let runner = server.runner(&["--bot", "echo"]);
+    let _worker = server.register();
+    server.api.lock().expect("no holder panics").taken_after = Some(2);
+    let reply = ask(&runner);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let reply = reply.json();
+    let requests = server.requests();
+    let methods: Vec<&str> = requests.iter().map(|(method, _)| &**method).collect();
+    let lists = ["ListDispatch", "ListParticipants"].repeat(2);
+    assert_eq!(methods, [&["CreateRoom"], &lists[..], &["ListDispatch"]].concat());
+    let created = &requests[0].1;
+    assert_eq!(created["name"], reply["roomName"]);
+    assert_eq!(created["agents"][0]["metadata"], r#"{"lang":"en"}"#);
+    assert_eq!(
+        created["agents"][0]["attributes"]["edge.session_id"],
+        reply["sessionId"]
+    );
+    assert_eq!(runner.sessions(), 0, "the server may choose another runner");
+
+    server.api.lock().expect("no holder panics").taken_after = None;
+    let refused = ask(&runner);
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    assert!(refused.text().contains("no runner took the call"), "{}", refused.text());
+    let (method, deleted) = server.requests().pop().expect("requests");
+    assert_eq!(method, "DeleteRoom");
+    assert!(deleted["room"].as_str().is_some_and(|room| room.starts_with("room-")));
+}
+
+/// A genuine webhook about a lost bot gets the room a new one, if callers remain and no bot is
+/// there. A forged one has no effect, and without `--register` there is no such path.
+#[test]
+fn a_lost_bot_is_replaced() {
+    let server = AgentServer::start();
+    let runner = server.runner(&["--bot", "echo"]);
+    let _worker = server.register();
+    let lost = json!({
+        "event": "participant_left", "room": {"name": "talk"},
+        "participant": {"kind": "AGENT", "attributes": {"lk.agent.name": "bot"}, "disconnectReason": "CONNECTION_TIMEOUT"},
+    })
+    .to_string();
+    let post = |addr, token: &str| {
+        let authorization = format!("Authorization: {token}");
+        let headers = ["Content-Type: application/webhook+json", &*authorization];
+        let reply = http::request(addr, "POST", "/livekit-webhook", &headers, lost.as_bytes());
+        reply.expect("an answer").status
+    };
+    assert_eq!(post(runner.addr, &webhook_token("another body")), 401);
+    assert_eq!(post(runner.addr, "eyJhbGciOiJub25lIn0.e30."), 401);
+    assert_eq!(post(runner.addr, &webhook_token(&lost)), 200);
+    runner.wait_for_log("no caller is left in its room");
+    server.api.lock().expect("no holder panics").participants = vec![json!({"identity": "ann", "kind": "SIP"})];
+    assert_eq!(post(runner.addr, &webhook_token(&lost)), 200);
+    runner.wait_for_log("the server is asked for a new one");
+    let (method, dispatch) = server.requests().pop().expect("requests");
+    assert_eq!(
+        (&*method, &dispatch["agent_name"], &dispatch["room"]),
+        ("CreateDispatch", &json!("bot"), &json!("talk"))
+    );
+    let alone = TestRunner::start(&["--bot", "echo"]);
+    assert_eq!(post(alone.addr, &webhook_token(&lost)), 404);
+    assert_eq!(http::get(alone.addr, "/worker").status, 404);
+}
+
+/// Misuse ends with code 2 and words of its own.
+#[test]
+fn misuse_is_told_at_the_start() {
+    let keys = [
+        ("MEDIAROOM_URL", "ws://127.0.0.1:9"),
+        ("MEDIAROOM_API_KEY", "devkey"),
+        ("MEDIAROOM_API_SECRET", "secret"),
+    ];
+    for (args, variables, words) in [
+        (&["--register"][..], &keys[..2], "MEDIAROOM_API_SECRET"),
+        (&["--register", "agent"], &keys[..], "agent"),
+        (&["--register=agent"], &keys[..], "`room`, `participant` or `publisher`"),
+        (&["--register", "-t", "webrtc"], &keys[..], "`-t webrtc`"),
+        (&["--agent-name", "x"], &keys[..], "`--agent-name` needs `--register`"),
+        (&["--register", "--deployment", "a_b"], &keys[..], "without `_`"),
+        (&["--register", "--target-load", "7"], &keys[..], "from 0.01 to 1"),
+        (
+            &["--register"],
+            &[("MEDIAROOM_URL", "ws://a,ftp://b")],
+            "LiveKit server",
+        ),
+    ] {
+        let output = TestRunner::run_with(args, variables);
+        assert_eq!(output.code, Some(2), "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains(words), "{args:?}: {}", output.stderr);
+    }
+}

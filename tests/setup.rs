@@ -1,0 +1,312 @@
+//! The setup page of a board: `edge-runner setup` as a browser meets it, and `finish`, which
+//! applies what it took, with stand-ins for the programs that change a system.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::support::http::{Reply, exchange, get, request};
+use crate::support::runner::{TestRunner, folder};
+
+const SECRET: &str = "sk-of-the-service";
+const PASSWORD: &str = "correct:horse \"1$";
+
+/// A setup page on a free port, and its spool folder.
+struct SetupProcess {
+    process: TestRunner,
+    spool: PathBuf,
+}
+
+impl SetupProcess {
+    fn start() -> Self {
+        let spool = folder();
+        let name = spool.to_str().expect("a plain path");
+        let options = ["setup", "--host", "127.0.0.1", "--port", "0", "--spool", name, "-v"];
+        SetupProcess {
+            process: TestRunner::start_bare(&options, &[]),
+            spool,
+        }
+    }
+
+    /// Sends JSON as the page does.
+    fn post(&self, path: &str, body: &Value) -> Reply {
+        let origin = format!("Origin: http://{}", self.process.addr);
+        let headers = [&*origin, "Content-Type: application/json"];
+        request(self.process.addr, "POST", path, &headers, body.to_string().as_bytes()).expect("it answers")
+    }
+
+    fn settings(&self) -> Option<String> {
+        fs::read_to_string(self.spool.join("settings")).ok()
+    }
+}
+
+fn form() -> Value {
+    json!({"name": "kitchen", "access": "key", "ssh": "password", "ssh_value": PASSWORD, "bot": "realtime",
+        "variables": {"OPENAI_API_KEY": SECRET}})
+}
+
+#[test]
+fn settings_are_taken_once_and_the_process_ends() {
+    let mut setup = SetupProcess::start();
+    let page = get(setup.process.addr, "/");
+    assert_eq!(page.status, 200);
+    let policy = page.header("content-security-policy").expect("a policy");
+    assert!(policy.contains("default-src 'none'") && policy.contains("connect-src 'self' http://*:7860"));
+    for file in ["/setup.js", "/setup.css", "/style.css", "/dom.js", "/icon.svg"] {
+        assert_eq!(get(setup.process.addr, file).status, 200, "{file}");
+    }
+    for file in ["/app.js", "/index.html", "/settings", "/../Cargo.toml", "/status"] {
+        assert_eq!(get(setup.process.addr, file).status, 404, "{file}");
+    }
+    let state = get(setup.process.addr, "/state").json();
+    assert!(state["runnerPort"] == 7860 && state["assistants"] == true, "{state}");
+
+    let first = setup.post("/settings", &form());
+    assert_eq!(first.header("cache-control"), Some("no-store"));
+    let first = first.json();
+    let second = setup.post("/settings", &form()).json();
+    assert_ne!(first["key"], second["key"]);
+    assert_eq!(setup.settings(), None, "nothing is written before the confirmation");
+    let stale = setup.post("/finish", &json!({"token": first["token"]}));
+    assert_eq!(stale.status, 409);
+    let done = setup.post("/finish", &json!({"token": second["token"]}));
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert!(setup.process.wait().success());
+    assert_eq!(
+        setup.settings().expect("written"),
+        format!(
+            "hostname = kitchen\nssh_password = {PASSWORD}\nRUNNER_API_KEY = {}\nRUNNER_BOT = realtime\nOPENAI_API_KEY = {SECRET}\n",
+            second["key"].as_str().expect("a key")
+        )
+    );
+    let mode = fs::metadata(setup.spool.join("settings"))
+        .expect("written")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let log = setup.process.log();
+    for secret in [SECRET, PASSWORD, second["key"].as_str().expect("a key"), "correct"] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+/// Another site in a visitor's browser, by a name of its own, a foreign origin, or a form.
+#[test]
+fn other_pages_cannot_send_settings() {
+    let setup = SetupProcess::start();
+    let addr = setup.process.addr;
+    let rebound = exchange(
+        addr,
+        b"GET /state HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(rebound.expect("an answer").status, 421);
+    let named = exchange(
+        addr,
+        b"GET /state HTTP/1.1\r\nHost: edge-runner.local\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(named.expect("an answer").status, 200);
+    let own = format!("Origin: http://{addr}");
+    let json = "Content-Type: application/json";
+    for (headers, status) in [
+        (&["Origin: http://evil.example", json][..], 403),
+        (&["Origin: null", json], 403),
+        (&[json], 403),
+        (&[&own, "Content-Type: text/plain"], 415),
+        (&[&own], 415),
+    ] {
+        let reply = request(addr, "POST", "/settings", headers, form().to_string().as_bytes()).expect("an answer");
+        assert_eq!(reply.status, status, "{headers:?}");
+        assert!(!reply.text().contains(SECRET));
+    }
+    let preflight = [
+        "Origin: http://evil.example",
+        "Access-Control-Request-Method: POST",
+        "Access-Control-Request-Headers: content-type",
+    ];
+    let reply = request(addr, "OPTIONS", "/settings", &preflight, b"").expect("an answer");
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (405, None));
+    let long = vec![b' '; 20_000];
+    let reply = request(addr, "POST", "/settings", &[&own, json], &long).expect("an answer");
+    assert_eq!(reply.status, 413);
+    assert_eq!(setup.settings(), None);
+}
+
+/// What the runner would say at its start is said here, without the values.
+#[test]
+fn wrong_forms_are_explained() {
+    let setup = SetupProcess::start();
+    let answer = |change: &dyn Fn(&mut Value)| {
+        let mut form = form();
+        change(&mut form);
+        let reply = setup.post("/settings", &form);
+        assert_eq!(reply.status, 400, "{}", reply.text());
+        assert!(!reply.text().contains(SECRET) && !reply.text().contains("hunter2"));
+        reply.text()
+    };
+    assert!(answer(&|form| form["ssh_value"] = "hunter2".into()).contains("password takes 10 to 72"));
+    assert!(answer(&|form| form["variables"] = json!({})).contains("OPENAI_API_KEY"));
+    assert!(answer(&|form| form["variables"]["RUNNER_ARGS"] = "-- sh".into()).contains("not one of the chosen bot"));
+    assert!(answer(&|form| form["name"] = "a\nRUNNER_ARGS = -- sh".into()).contains("letters, digits"));
+    assert!(answer(&|form| *form = json!([])).contains("not the form"));
+}
+
+/// `finish` with stand-ins that write what they were told.
+struct Board {
+    folder: PathBuf,
+}
+
+impl Board {
+    fn new() -> Self {
+        let folder = folder();
+        for name in ["spool", "etc/ssh/sshd_config.d", "runner", "run", "bin"] {
+            fs::create_dir_all(folder.join(name)).expect("the folder is the test's");
+        }
+        for (name, body) in [
+            ("chpasswd", "cat >>"),
+            ("usermod", "echo \"$@\" >>"),
+            ("systemctl", "echo \"$@\" >>"),
+        ] {
+            let path = folder.join("bin").join(name);
+            let script = format!("#!/bin/sh\n{body} {}/{name}.log\n", folder.display());
+            fs::write(&path, script).expect("the folder is the test's");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the file is the test's");
+        }
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("the folder is the test's");
+        let spool = folder.join("spool");
+        fs::set_permissions(spool, fs::Permissions::from_mode(0o755)).expect("the folder is the test's");
+        fs::write(
+            folder.join("run/setup-open"),
+            "SETUP_RUNNER_PORT=7860\nSETUP_WORD=again\n",
+        )
+        .expect("the folder is the test's");
+        Board { folder }
+    }
+
+    /// Runs `finish` on these settings.
+    fn finish(&self, settings: &str) -> Output {
+        let spool = self.folder.join("spool/settings");
+        fs::write(&spool, settings).expect("the folder is the test's");
+        fs::set_permissions(&spool, fs::Permissions::from_mode(0o644)).expect("the file is the test's");
+        self.run()
+    }
+
+    fn run(&self) -> Output {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.folder.join("bin").display());
+        Command::new(root.join("boards/image.d/files/usr/local/lib/edge-board/finish"))
+            .env("PATH", path)
+            .env("EDGE_BOARD_SPOOL", self.folder.join("spool"))
+            .env("EDGE_BOARD_ETC", self.folder.join("etc"))
+            .env("EDGE_BOARD_RUN", self.folder.join("run"))
+            .env("EDGE_BOARD_LIB", root.join("boards/common"))
+            .env("EDGE_BOARD_USER", "daemon")
+            .env("EDGE_RUNNER_ETC", self.folder.join("runner"))
+            .output()
+            .expect("it runs")
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.join(name)).unwrap_or_default()
+    }
+}
+
+/// What the page writes is what `finish` takes: name, password, key and bot reach their places.
+#[test]
+fn the_board_applies_what_the_page_took() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut setup = SetupProcess::start();
+    let draft = setup.post("/settings", &form()).json();
+    setup.post("/finish", &json!({"token": draft["token"]}));
+    setup.process.wait();
+    let board = Board::new();
+    let done = board.finish(&setup.settings().expect("written"));
+    assert!(done.status.success(), "{done:?}");
+    let taken = board.read("etc/edge-board/setup.txt");
+    assert!(
+        taken.ends_with(&format!(
+            "setup = again\nhostname = kitchen\nRUNNER_BOT = realtime\nOPENAI_API_KEY = {SECRET}\n"
+        )),
+        "{taken}"
+    );
+    let file = board.folder.join("etc/edge-board/setup.txt");
+    assert_eq!(fs::metadata(file).expect("written").permissions().mode() & 0o777, 0o600);
+    assert_eq!(board.read("chpasswd.log"), format!("edge:{PASSWORD}\n"));
+    assert!(
+        board
+            .read("etc/ssh/sshd_config.d/00-setup.conf")
+            .contains("PasswordAuthentication yes")
+    );
+    let key = draft["key"].as_str().expect("a key");
+    assert!(
+        board
+            .read("runner/api-key.env")
+            .contains(&format!("\nRUNNER_API_KEY={key}\nRUNNER_WS_AUTH=token\n"))
+    );
+    // The page says that all is done when the runner answers again.
+    let services = board.read("systemctl.log");
+    assert!(services.starts_with("stop edge-runner.service\n"), "{services}");
+    assert!(services.ends_with("\nstart edge-runner.service\n"), "{services}");
+    assert!(!board.folder.join("spool/settings").exists());
+
+    // The next setup takes the password back, and admits all callers.
+    let done = board.finish("hostname = den\nRUNNER_API_KEY =\nRUNNER_WS_AUTH = none\nRUNNER_BOT = parrot\n");
+    assert!(done.status.success(), "{done:?}");
+    assert!(board.read("usermod.log").contains("--password * edge"));
+    assert!(!board.folder.join("etc/ssh/sshd_config.d/00-setup.conf").exists());
+    assert!(
+        board
+            .read("etc/edge-board/setup.txt")
+            .ends_with("RUNNER_API_KEY =\nRUNNER_WS_AUTH = none\nRUNNER_BOT = parrot\n")
+    );
+    fs::remove_dir_all(&board.folder).expect("the folder is the test's");
+}
+
+/// A process that was taken over can write any file: `finish` takes all of it or nothing.
+#[test]
+fn the_board_rejects_what_the_page_would_not_write() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let board = Board::new();
+    for wrong in [
+        "hostname = den\nRUNNER_ARGS = -- sh -c reboot\n",
+        "hostname = den\nRUNNER_BOT = /bin/sh\n",
+        "hostname = den\nCASCADE_FUNCTIONS_FILE = /etc/shadow\n",
+        "hostname = den\nRUNNER_API_KEY = $(reboot)\n",
+        "hostname = den\nssh_password = short\n",
+        "hostname = den\nssh_password = 0123456789\u{7}0123456789\n",
+        "hostname = den\nssh_key = ssh-ed25519 AAAA\n",
+        "hostname = DEN;reboot\n",
+        "RUNNER_BOT = parrot\n",
+        "hostname\n",
+        "",
+    ] {
+        let done = board.finish(wrong);
+        assert!(!done.status.success(), "{wrong}");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(
+            said.contains("were rejected") && !said.contains("reboot") && !said.contains("short"),
+            "{said}"
+        );
+        assert!(!board.folder.join("spool/settings").exists(), "{wrong}");
+    }
+    // A link to a file that only root can read.
+    let secret = board.folder.join("secret");
+    fs::write(&secret, "hostname = den\n").expect("the folder is the test's");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("the file is the test's");
+    std::os::unix::fs::symlink(&secret, board.folder.join("spool/settings")).expect("the folder is the test's");
+    assert!(!board.run().status.success());
+    assert!(!board.folder.join("etc/edge-board/setup.txt").exists());
+    for log in ["chpasswd.log", "usermod.log"] {
+        assert_eq!(board.read(log), "", "{log}");
+    }
+    let undisturbed = "stop edge-runner.service\nstart edge-runner.service\n";
+    assert_eq!(board.read("systemctl.log").replace(undisturbed, ""), "");
+    assert!(board.run().status.success(), "without settings there is nothing to do");
+    fs::remove_dir_all(&board.folder).expect("the folder is the test's");
+}
