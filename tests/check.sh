@@ -6,21 +6,26 @@
 #   tests/check.sh STAGE...   these stages, one after the other, with their output on the terminal:
 #       fmt lint doc test fuzz deny size features       the code itself
 #       smallest telephone                              reduced builds: what they report as absent, and a call
-#       aiortc gstreamer net pipecat rooms moq assistants browser firefox    real peers
+#       aiortc gstreamer net pipecat rooms livekit moq acme assistants browser firefox    real peers
+#       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
 #       cross arm                                       ARM builds, and their run under an emulator
 #       armv7                                           the same for 32 bits
 #       deb (ARCH=arm64)                                the package in a Debian of its own
+#       release (TARGETS=T,... REPEAT=none REAL=1)       makes a release twice, compares the bytes, uses every file
 #       image                                           builds the image of a virtual board and boots it; about an hour
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
+#       sip                                             telephone calls through LiveKit's SIP service (a build in Go and C)
+#       nodes                                           two LiveKit nodes, Redis, three runners: kills, drains and cut cables; 10 minutes
+#       worker-figures                                  the runner beside LiveKit's published worker, and 10,000 jobs; half an hour
 #       gst-plugins                                     GStreamer's WHIP and WHEP elements: build (360 crates), one call each
 #       soak (MINUTES=2) churn                          long runs with limits on memory, descriptors and latency
 #       floods footprint                                calls during floods; size and idle memory
 #       reboots (MINUTES=2)                             devices that lose power again and again beside calls
 #       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for that long, and 100,000 generated offers
 #       miri asan                                       undefined behaviour: pure modules, and code that calls the system
-#   Without arguments the first six lines run.
+#   Without arguments the first seven lines run.
 # A stage whose tools are missing is skipped and says how to install them; with CI=true it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +39,7 @@ everything() {
     together 'size' 'lint doc smallest telephone'
     # The tests wait for real time too, which leaves the processor to the stages that compile.
     # `moq` begins once its relay is built.
-    together 'aiortc gstreamer net pipecat rooms browser firefox' 'moq assistants' 'low test features' 'low cross cloud chaos'
+    together 'aiortc gstreamer net pipecat rooms browser firefox' 'moq assistants livekit cluster acme' 'low test features' 'low cross cloud chaos'
     # The emulator is slow, and its calls run in real time too. It takes one core.
     together 'arm' 'low fuzz deny'
     end_lanes
@@ -52,13 +57,13 @@ stage() {
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
     features) each_feature ;;
     smallest | telephone) reduced "$1" ;;
-    aiortc | gstreamer | net | pipecat | rooms | moq | assistants | browser | firefox | cloud) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | rooms | livekit | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | cluster) "peer_$1" ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     sizes) cross/sizes native ;;
     speed) needs 'apt-get install valgrind gcc' valgrind cc || return 0; python3 tests/speed/run.py --write boards/SPEED.md ;;
     soak | churn | floods | footprint | reboots) figures "$1" ;;
-    deb | image | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
+    deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     miri | asan) "$1" ;;
     *) printf 'unknown stage: %s\n' "$1" >&2; exit 2 ;;
     esac
@@ -67,7 +72,7 @@ stage() {
 # --- The code itself.
 
 tests() {
-    python3 tests/bots/test_edge_bot.py
+    scripts
     if needs 'tests with relays are skipped: apt-get install coturn' turnserver; then
         cargo test --quiet --workspace --no-fail-fast
     else
@@ -75,15 +80,22 @@ tests() {
     fi
 }
 
+# What is not Rust: the library of bots in Python, the script that installs a release, and the metadata of the crates.
+scripts() {
+    python3 tests/bots/test_edge_bot.py
+    needs 'apt-get install curl openssh-client' curl ssh-keygen && python3 tests/release/test_install.py
+    python3 tests/release/test_metadata.py
+}
+
 # Leaves out the black-box modules with calls in real time. A new module runs unless it is listed here.
 fast() {
     local module paced=()
-    for module in canary device faults livekit metrics pcm processes shutdown sockets telephony tls turn; do
+    for module in assistants canary cascade device faults livekit metrics moq pcm processes shutdown sockets telephony tls turn; do
         paced+=(--skip "$module::")
     done
     stage fmt
     stage lint
-    python3 tests/bots/test_edge_bot.py
+    scripts
     cargo test --quiet --workspace --lib
     cargo test --quiet --test main -- "${paced[@]}"
 }
@@ -183,9 +195,62 @@ peer_rooms() {
     needs_namespaces 'rooms with the published LiveKit client' || return 0
     needs 'apt-get install iproute2' ip || return 0
     needs_python livekit.rtc,livekit.api,numpy room || return 0
+    needs_python openai,websockets assistants || return 0
     release
     cargo build --quiet --example media-room --example room
     $python tests/peers/room/run.py --binary $binary
+}
+
+# The same with the published server, which speaks more of its protocol than that of the tests, and with LiveKit's own front-ends.
+peer_livekit() {
+    needs_namespaces 'rooms of the published LiveKit server' || return 0
+    needs 'apt-get install iproute2 nftables coturn chromium espeak-ng openssl, and Go 1.26 of https://go.dev/dl' \
+        ip nft turnserver chromium espeak-ng openssl go || return 0
+    needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules || return 0
+    needs_python livekit.rtc,livekit.api,numpy room || return 0
+    needs_python openai,websockets assistants || return 0
+    needs_path "$python -m pip install --no-deps --target target/livekit-agents -r tests/peers/room/requirements-agents.txt" \
+        target/livekit-agents || return 0
+    local server
+    server=$(tests/check/livekit-server.sh)
+    release
+    cargo build --quiet --example room
+    $python tests/peers/room/run.py --binary $binary --published "$server"
+}
+
+# Nodes and runners in networks of their own, which fail one after the other.
+peer_nodes() {
+    published_rooms 'two nodes of the published LiveKit server' redis-server || return 0
+    release
+    $python tests/peers/room/nodes.py --binary $binary --published "$(tests/check/livekit-server.sh)"
+}
+
+peer_worker-figures() {
+    published_rooms 'the runner beside the published LiveKit worker' || return 0
+    needs_path "$python -m pip install --no-deps --target target/livekit-agents -r tests/peers/room/requirements-agents.txt" \
+        target/livekit-agents || return 0
+    release
+    $python tests/peers/room/worker_figures.py --binary $binary --published "$(tests/check/livekit-server.sh)"
+}
+
+# What these two need: $1 says what for, $2 is one more program.
+published_rooms() {
+    needs_namespaces "$1" || return
+    needs "apt-get install iproute2 nftables ${2:-}, and Go 1.26 of https://go.dev/dl" ip nft go ${2:+"$2"} || return
+    needs_python livekit.rtc,livekit.api,numpy room
+}
+
+# A telephone, LiveKit's SIP service and server, and a bot.
+peer_sip() {
+    needs_namespaces 'telephone calls through the SIP service of LiveKit' || return 0
+    needs 'apt-get install iproute2 redis-server baresip libopus-dev libopusfile-dev libsoxr-dev pkg-config gcc, and Go 1.26 of https://go.dev/dl' \
+        ip redis-server baresip pkg-config cc go || return 0
+    needs_python livekit.api,numpy,websockets room || return 0
+    local server sip
+    server=$(tests/check/livekit-server.sh)
+    sip=$(tests/check/livekit-sip.sh) || { lacks "LiveKit's SIP service cannot be built: see tests/check/livekit-sip.sh"; return 0; }
+    release
+    $python tests/peers/sip/run.py --binary $binary --server "$server" --sip "$sip"
 }
 
 # Two versions of one Python library, so the older has a folder of its own.
@@ -197,12 +262,27 @@ peer_moq() {
     local relay
     relay=$(tests/check/moq-relay.sh)
     release
-    $python tests/peers/moq/run.py --binary $binary --relay "$relay"
+    local namespaces=
+    if needs_namespaces 'Media over QUIC in networks that lose packets' && needs 'apt-get install iproute2' ip; then
+        namespaces=--namespaces
+    fi
+    # shellcheck disable=SC2086
+    $python tests/peers/moq/run.py --binary $binary --relay "$relay" $namespaces
     node tests/peers/browser/run.mjs --moq --relay "$relay" --binary $binary
+}
+
+# Certificates by ACME, from the test server of Let's Encrypt.
+peer_acme() {
+    needs 'apt-get install openssl, and Go 1.25 of https://go.dev/dl' openssl go || return 0
+    local pebble
+    pebble=$(tests/check/pebble.sh)
+    release
+    python3 tests/peers/acme/run.py --pebble "$pebble" --binary $binary
 }
 
 # The package pins an older version of a library, and its other dependencies are models, so it has a folder of its own.
 peer_assistants() {
+    needs 'apt-get install chromium espeak-ng sox iproute2 nftables' chromium espeak-ng ip nft || return 0
     needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules || return 0
     needs_python aiortc aiortc || return 0
     needs_python pipecat.services.openai.realtime.llm pipecat || return 0
@@ -217,8 +297,11 @@ peer_assistants() {
 peer_browser() {
     needs 'apt-get install chromium espeak-ng sox libnss3-tools' chromium certutil || return 0
     needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules || return 0
+    needs_path 'python3 -m pip install --no-deps --target target/playground -r tests/peers/browser/requirements.txt' target/playground || return 0
     release
-    node tests/peers/browser/run.mjs --binary $binary --out target/browser
+    cargo build --quiet --example menu
+    node tests/peers/browser/run.mjs --binary $binary --out target/browser \
+        --playground target/playground/pipecat_ai_small_webrtc_prebuilt/client/dist
 }
 
 peer_firefox() {
@@ -226,6 +309,15 @@ peer_firefox() {
     needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules || return 0
     release
     node --experimental-websocket tests/peers/browser/run.mjs --browser firefox --binary $binary --out target/browser
+}
+
+peer_cluster() {
+    needs 'apt-get install haproxy chromium espeak-ng' haproxy chromium espeak-ng || return 0
+    needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules || return 0
+    needs_python aiortc aiortc || return 0
+    needs_python pipecat.frames.protobufs.frames_pb2,numpy,websockets pipecat || return 0
+    release
+    $python tests/peers/cluster/run.py --binary $binary
 }
 
 peer_cloud() {

@@ -52,6 +52,9 @@ needs_python() {
 
 release() { [ -n "${built:-}" ] || cargo build --release --quiet; built=1; }
 
+# Prints the failed checks of a stage, as cargo test and the peers name them, and the reasons of panics.
+failed_checks() { grep -aE -A 1 '^(---- .* stdout ----$|thread .* panicked at |FAIL )' "$logs/$1.log" | cut -c 1-400 || true; }
+
 # Runs stages in sequence, each as a process with its own log. A failure does not stop the lane.
 lane() {
     local stage began
@@ -63,8 +66,7 @@ lane() {
             grep -i '^skipped' "$logs/$stage.log" || true
         else
             printf '%-9s FAILED  %4d s, the checks that failed and the end of %s:\n' "$stage" $((SECONDS - began)) "$logs/$stage.log"
-            # As cargo test and the peers name them.
-            grep -aE '^(---- .* stdout ----$|FAIL )' "$logs/$stage.log" || true
+            failed_checks "$stage"
             tail -n 80 "$logs/$stage.log"
         fi
     done
@@ -101,6 +103,10 @@ end_lanes() {
     done
     if [ -n "$missing" ]; then
         say "not passed:$missing"
+        # Once more at the end, which is what a shortened output keeps.
+        for stage in $missing; do
+            [ ! -e "$logs/$stage.log" ] || failed_checks "$stage"
+        done
         exit 1
     fi
     say "all checks passed"

@@ -25,3 +25,8 @@ cross/build aarch64-unknown-linux-gnu --no-default-features --features runner
 boards/package --target aarch64-unknown-linux-gnu
 boards/image qemu-virt
 unshare --net "$python" tests/image/run.py target/image/edge-runner-qemu-virt.img
+if needs_python openai,websockets assistants && needs 'apt-get install chromium espeak-ng' chromium espeak-ng node &&
+    needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules; then
+    unshare --net "$python" tests/image/assistant.py target/image/edge-runner-qemu-virt.img
+    unshare --net "$python" tests/image/setup.py target/image/edge-runner-qemu-virt.img
+fi

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Tests the life cycle of the Debian package in a minimal Debian of the package's architecture.
 
-    tests/deb/run.py [--arch arm64|armhf|amd64] [--binary FILE]
+    tests/deb/run.py [--arch arm64|armhf|amd64] [--binary FILE | --package FILE]
 
-In: a release binary of that architecture (default: the one of `cross/build`, or of cargo for amd64), root, mmdebstrap, and
-qemu-user-static for a foreign architecture. The Debian is made once and kept as a tarball in the cache folder of the tools,
-${EDGE_RUNNER_TOOLS:-~/.cache/edge-runner}. Out: a line for each thing that was seen; exit code 1 at the first that was not.
+In: a package, or a release binary of that architecture of which it makes one (default: the one of `cross/build`, or of cargo
+for amd64); root, mmdebstrap, and qemu-user-static for a foreign architecture. The Debian is made once and kept as a tarball in
+the cache folder of the tools, ${EDGE_RUNNER_TOOLS:-~/.cache/edge-runner}. Out: a line for each thing that was seen; exit code 1
+at the first that was not.
 
 Everything happens in namespaces of its own, of users, mounts and network, which end with the program: foreign programs are
 registered with the kernel for that namespace alone, no network is there beyond loopback, and nothing is left behind.
@@ -205,11 +206,14 @@ def make_package(binary, arch, out):
     if package.read_bytes() != (again / package.name).read_bytes():
         failed("the same input gives a different package")
     seen(f"{package.name}: {package.stat().st_size} bytes, identical when built again")
+    return package
+
+
+def look_at(package):
     if shutil.which("lintian"):
         for line in run("lintian", "--allow-root", "--fail-on", "error", package).splitlines():
             seen(f"lintian: {line}")
     seen(f"depends on {run('dpkg-deb', '-f', package, 'Depends').strip() or 'nothing'}")
-    return package
 
 
 def make_older(package, out):
@@ -469,11 +473,13 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--arch", choices=["arm64", "armhf", "amd64"], default="arm64")
     arguments.add_argument("--binary", type=Path)
+    arguments.add_argument("--package", type=Path)
     given = arguments.parse_args()
     arch = given.arch
     folder = TARGET.get(arch, ".")
+    package = given.package and given.package.resolve(strict=True)
     binary = (given.binary or ROOT / "target" / folder / "release/edge-runner").resolve()
-    if not binary.is_file():
+    if not package and not binary.is_file():
         failed(f"{binary} does not exist: {'cross/build ' + folder if arch in TARGET else 'cargo build --release'}")
     if os.geteuid() != 0:
         cannot("a Debian of its own needs root")
@@ -487,14 +493,15 @@ def main():
             sys.exit(code)
     with tempfile.TemporaryDirectory() as work:
         # Mounts below the folder exist only in the child, so removing it is safe.
-        code = inside(lambda: take_through(arch, binary, tarball, Path(work)), CLONE_NEWNET)
+        code = inside(lambda: take_through(arch, package or binary, tarball, Path(work)), CLONE_NEWNET)
     sys.exit(code)
 
 
-def take_through(arch, binary, tarball, out):
+def take_through(arch, given, tarball, out):
     register(arch)
     run("ip", "link", "set", "lo", "up")
-    package = make_package(binary, arch, out)
+    package = given if given.suffix == ".deb" else make_package(given, arch, out)
+    look_at(package)
     root = out / "root"
     root.mkdir()
     run("mount", "-t", "tmpfs", "-o", "mode=755", "none", root)

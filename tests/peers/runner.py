@@ -70,3 +70,12 @@ class Runner:
                 raise AssertionError(f"{live} sessions after {limit_s} s, {wanted} wanted")
             await asyncio.sleep(0.05)
         return time.monotonic() - start
+
+    async def wait_for_log(self, words, limit_s=10):
+        """Seconds until the log has these words, or an error. A client is told the end of a call before the log is."""
+        start = time.monotonic()
+        while words not in self.log_text():
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"not in the log within {limit_s} s: {words}")
+            await asyncio.sleep(0.01)
+        return time.monotonic() - start

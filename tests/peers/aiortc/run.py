@@ -209,7 +209,7 @@ async def farewell(runner):
         code = await asyncio.to_thread(runner.process.wait, 10)
         took = time.monotonic() - start
         assert code == 0, f"exit code {code}"
-        assert client.message("signalling", message={"type": "peerLeft"}), client.messages
+        assert client.message("signalling", message={"type": "peerLeft", "reason": "the runner is stopping"}), client.messages
         # A moment more than the promise, for a busy machine.
         assert took < 4, f"took {took:.1f} s"
         return f"ended after {took:.2f} s"

@@ -33,11 +33,18 @@ REFUSALS = {
 KINDS = ["ollama", "llama.cpp", "cloud"]
 # What goes wrong behind the first words, of Ollama unless it says otherwise.
 FAULTS = ["empty-chunk", "error-event", "closed", "hangs"]
+# Functions of the bot itself, which every telephone call has.
+BUILT_IN = ("end_call", "press_keys")
+# Of the model `story`, which writes a sentence in this time.
+SENTENCES, SENTENCE_S = 12, 0.6
+# Of the model `thinks`, before its first word.
+THINKING_S = 1
 
 
 class ChatServer:
     def __init__(self, port=0):
         self.port, self.requests, self.violations, self.cancelled = port, [], [], 0
+        self.sentences, self.has_hung = SENTENCES, False
 
     async def __aenter__(self):
         self.server = await asyncio.start_server(self.handle, HOST, self.port)
@@ -59,7 +66,15 @@ class ChatServer:
             body = json.loads(await reader.readexactly(int(length[1])))
             self.check(head, body)
             self.requests.append(body)
-            await Answer(writer, body).write()
+            # A client that cancels closes the connection, which only a reader notices at once.
+            answer = asyncio.ensure_future(Answer(writer, body, self).write())
+            end = asyncio.ensure_future(reader.read())
+            await asyncio.wait([answer, end], return_when=asyncio.FIRST_COMPLETED)
+            end.cancel()
+            if not answer.done():
+                answer.cancel()
+                raise ConnectionError("cancelled")
+            await answer
         except (ConnectionError, asyncio.IncompleteReadError):
             self.cancelled += 1
         except Exception as error:
@@ -76,8 +91,8 @@ class ChatServer:
 
 
 class Answer:
-    def __init__(self, writer, body):
-        self.writer, self.body, self.model = writer, body, body["model"]
+    def __init__(self, writer, body, server):
+        self.writer, self.body, self.server, self.model = writer, body, server, body["model"]
         self.kind = self.model if self.model in KINDS else "ollama"
         self.is_first = True
 
@@ -106,22 +121,36 @@ class Answer:
         if self.model in REFUSALS:
             status, body = REFUSALS[self.model]
             data = json.dumps(body).encode()
-            head = f"HTTP/1.1 {status} Refused\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+            head = f"HTTP/1.1 {status} Refused\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
             return await self.send(head.encode() + data)
         await self.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n\r\n")
         if self.kind == "llama.cpp":
             await self.send(b":\n\n")
         last = self.body["messages"][-1]
-        if self.body.get("tools") and last["role"] == "user":
+        functions = [tool["function"]["name"] for tool in self.body.get("tools") or []]
+        functions = [name for name in functions if name not in BUILT_IN]
+        if functions and last["role"] == "user":
             await self.think()
-            await self.call(self.body["tools"][0]["function"]["name"])
+            await self.call(functions[0])
             return await self.end("tool_calls")
         found = re.findall(r"\d+", last["content"] or "")
         await self.think()
+        if self.model == "story":
+            return await self.tell(found[-1] if found else "no number")
         for piece in ("Schön ", f"{found[-1] if found else 'no number'}. ", "That ", "is all."):
             await self.say(piece)
             if self.model in FAULTS:
                 return await self.fail()
+            if self.model == "hangs-once" and not self.server.has_hung:
+                self.server.has_hung = True
+                await asyncio.sleep(3600)
+        await self.end("stop")
+
+    async def tell(self, number):
+        """A story, sentence by sentence."""
+        for _ in range(SENTENCES):
+            await self.say(f"It is {number}, again and again. ")
+            await asyncio.sleep(SENTENCE_S)
         await self.end("stop")
 
     async def say(self, text):
@@ -134,6 +163,8 @@ class Answer:
 
     async def think(self):
         """What must not be spoken."""
+        if self.model == "thinks":
+            await asyncio.sleep(THINKING_S)
         if self.kind == "ollama":
             await self.chunk({"role": "assistant", "content": "", "reasoning": "Say 7777."})
         elif self.kind == "llama.cpp":

@@ -192,8 +192,8 @@ async def cascade_failures(place):
                 await say_question(client, plain.RATE)
                 await asyncio.wait_for(client.gone.wait(), 40)
                 assert len(loud(joined(client.receiver), plain.RATE)), "no notes"
-            log = runner.log_text()
-            assert "WARN" in log and REFUSALS[model][1]["error"]["message"] not in log, log
+            await runner.wait_for_log("WARN")
+            assert REFUSALS[model][1]["error"]["message"] not in runner.log_text(), runner.log_text()
     return "3 refusals"
 
 

@@ -1,4 +1,4 @@
-"""The built-in page in Chromium, in a call with the scripted service; functions run in a program."""
+"""The built-in page and an application with Pipecat's client, in Chromium, in calls with the scripted services."""
 
 import asyncio
 import json
@@ -6,33 +6,77 @@ import pathlib
 import shutil
 import sys
 
+from calls import TOOL
+from cascade_chat import ChatServer
+from cascade_checks import FOLDER, runner_for, wyoming
 from realtime_server import KEY
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPT = HERE.parent / "browser" / "assistant.mjs"
+SKIPPED = "SKIPPED, AND NOT PROVED HERE: npm ci --prefix tests/peers/browser"
+# Takes its time, so that the page shows the state Thinking for longer than a frame.
 TOOLS = """
-import json, sys
+import json, sys, time
 print(json.dumps({"functions": [{"name": "weather", "parameters": {"type": "object"}}]}), flush=True)
 for line in sys.stdin:
+    time.sleep(1)
     print(json.dumps({"call_id": json.loads(line)["call_id"], "output": "sun"}), flush=True)
 """
 
 
-async def page(place):
-    """the page shows the bot, its states, a function of a program, the time to the first sound, and a third party"""
-    node = shutil.which("node")
-    if not node or not (SCRIPT.parent / "node_modules").exists():
-        return "SKIPPED, AND NOT PROVED HERE: npm ci --prefix tests/peers/browser"
-    async with place.service() as service:
-        runner = place.runner(variables={
-            "REALTIME_URL": service.url("function"), "REALTIME_API_KEY": KEY, "REALTIME_TRANSCRIPTION_MODEL": "any",
-            "RUNNER_BOT_GREETING": "", "RUNNER_TOOLS": f"{sys.executable} -c '{TOOLS}'"})
-        process = await asyncio.create_subprocess_exec(
-            node, SCRIPT, f"{runner.url}/client/", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
-        said, wrong = await process.communicate()
-        assert process.returncode == 0, wrong.decode()
-    seen = json.loads(said)
-    return f"{', '.join(seen['states'])}; {seen['waited']}"
+async def browser(name, runner):
+    """What the case of the script saw."""
+    process = await asyncio.create_subprocess_exec(
+        shutil.which("node"), SCRIPT, name, runner.url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    said, wrong = await process.communicate()
+    assert process.returncode == 0, wrong.decode()
+    return json.loads(said)
 
 
-CHECKS = {"page": page}
+def in_browser(name, model, what, *arguments, **variables):
+    async def check(place):
+        if not shutil.which("node") or not (SCRIPT.parent / "node_modules").exists():
+            return SKIPPED
+        async with place.service() as service:
+            runner = place.runner(*arguments, variables={
+                "REALTIME_URL": service.url(model), "REALTIME_API_KEY": KEY, "REALTIME_TRANSCRIPTION_MODEL": "any",
+                "RUNNER_BOT_GREETING": "", **variables})
+            return await browser(name, runner)
+
+    check.__doc__ = what
+    return check
+
+
+async def client(place):
+    """Pipecat's client in Chromium: every event of an assistant with its fields, a function of the application, a typed text"""
+    path = pathlib.Path(place.folder) / "session-client.json"
+    path.write_text(json.dumps({"tools": [TOOL]}))
+    check = in_browser("client", "function", client.__doc__, REALTIME_SESSION_FILE=str(path))
+    return await check(place)
+
+
+def cascade(name, model, what, **more):
+    async def check(place):
+        if not shutil.which("node") or not (SCRIPT.parent / "node_modules").exists() or not FOLDER.exists():
+            return SKIPPED
+        async with wyoming() as (stt, voice), ChatServer() as chat:
+            return await browser(name, runner_for(place, stt, chat.url(), voice, model, **more))
+
+    check.__doc__ = what
+    return check
+
+
+CHECKS = {
+    "page": in_browser(
+        "functions", "function", "the page shows the bot, its states, a function of a program, the time to the first sound, and a third party",
+        RUNNER_TOOLS=f"{sys.executable} -c '{TOOLS}'"),
+    "page_interrupted": in_browser("interrupted", "slow", "the page shows an interruption, and the bot is silent"),
+    "page_cascade": cascade(
+        "cascade", "thinks", "the page with the bot cascade: states, question, answer, time to the first sound"),
+    "page_cascade_functions": cascade(
+        "cascade-functions", "ollama", "the page with the bot cascade: a function of a program, and the answer with its output",
+        RUNNER_TOOLS=f"{sys.executable} -c '{TOOLS}'"),
+    "page_cascade_interrupted": cascade(
+        "cascade-interrupted", "story", "the page with the bot cascade shows an interruption, and the bot is silent"),
+    "page_client": client,
+}

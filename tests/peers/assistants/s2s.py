@@ -35,6 +35,8 @@ from speech_to_speech.pipeline.messages import (
 RATE, PIECE = 16_000, 1600
 ANSWER_S, SPEED = 8.0, 10.0
 GREETING_HZ, FUNCTION_HZ, SILENCE_MS = 520, 740, 500
+# Functions of the bot itself, which every telephone call has.
+BUILT_IN = ("end_call", "press_keys")
 
 
 class Unit:
@@ -88,8 +90,7 @@ class Unit:
         last = (config.chat.to_responses_api_chat() or [{}])[-1]
         # The package joins what a caller says without an answer in between.
         said_hz = re.findall("A tone of ([0-9]+) hertz", json.dumps(last, default=str))
-        # `end_call` is the bot's own.
-        tools = [tool.name for tool in config.session.tools or [] if tool.name != "end_call"]
+        tools = [tool.name for tool in config.session.tools or [] if tool.name not in BUILT_IN]
         if said_hz and tools and not config.chat.tool_output_call_ids():
             call = ResponseFunctionToolCall(type="function_call", call_id=f"call_{request.response_key}", name=tools[0],
                                             arguments='{"city": "Bremen"}')

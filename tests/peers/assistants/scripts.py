@@ -27,13 +27,17 @@ class Script:
     outcome: tuple[str, str] = ("completed", "")
     # The share of an answer after which `then` happens, once per service.
     after: float = 1.0
-    # "close" with the code and reason, "abort" without one, "expire", "stall".
+    # "close" with the code and reason, "abort" without one, "expire", "stall", "flood", "huge", "oversize", "foreign".
     then: str | None = None
     code: tuple[int, str] = (1000, "")
+    # The event behind which the connection is dropped, once per service.
+    drops_behind: str | None = None
     # Sends each message in frames of one character.
     fragments: bool = False
     # Refuses each truncation as longer than the audio.
     refuses_truncation: bool = False
+    # Refusals that this script provokes.
+    expected_errors: frozenset[str] = frozenset()
     # The transcription comes after the answer.
     late_transcription: bool = False
     transcription_fails: bool = False
@@ -68,8 +72,20 @@ SCRIPTS = {
     "lost": Script(answer_s=10, after=0.5, speed=2, then="abort"),
     "stalls": Script(answer_s=10, after=0.5, then="stall"),
     "ends": Script(then="close", code=(1000, "")),
+    "floods": Script(answer_s=10, after=0.2, speed=2, then="flood"),
+    "huge": Script(answer_s=10, after=0.2, speed=2, then="huge"),
+    "oversize": Script(answer_s=10, after=0.2, speed=2, then="oversize"),
+    "foreign": Script(answer_s=10, after=0.2, speed=2, then="foreign", expected_errors=frozenset(
+        {"invalid_tool_call_id", "conversation_already_has_active_response"})),
     "fragments": Script(answer_s=0.5, fragments=True),
-    "short": Script(answer_s=20, speed=100, refuses_truncation=True),
+    "short": Script(answer_s=20, speed=100, refuses_truncation=True, expected_errors=frozenset({"truncation_too_long"})),
     "late-transcription": Script(late_transcription=True),
     "no-transcription": Script(transcription_fails=True),
 }
+
+# A service that vanishes behind each step of a session and of a turn.
+STEPS = (
+    "session.created", "session.updated", "input_audio_buffer.speech_started", "input_audio_buffer.speech_stopped",
+    "response.created", "response.output_item.added", "response.output_audio.delta", "response.done",
+)
+SCRIPTS |= {f"drops-{step}": Script(drops_behind=step) for step in STEPS}

@@ -14,6 +14,9 @@ from scripts import SCRIPTS
 GREETING_HZ, TEXT_HZ, FUNCTION_HZ = 520, 990, 740
 APPEND_BYTES_MAX = 15 << 20
 HARMLESS = {"response_cancel_not_active"}
+# Events of a flood, and bytes of one event: below the limit of the runner and above it.
+FLOOD = 50_000
+HUGE_BYTES, OVERSIZE_BYTES = 10 << 20, 17 << 20
 PCM = {"type": "audio/pcm", "rate": 24_000}
 DEFAULTS = {
     "type": "realtime", "output_modalities": ["audio"], "instructions": "Be kind.", "tools": [], "tool_choice": "auto",
@@ -44,7 +47,7 @@ class Session:
         self.items, self.answer, self.statuses = {}, None, []
         self.detector, self.buffered = None, 0
         self.tasks, self.stalled = set(), False
-        self.expected_errors = HARMLESS | ({"truncation_too_long"} if self.script.refuses_truncation else set())
+        self.expected_errors = HARMLESS | self.script.expected_errors
         # An answer and the reading of the client's messages send at the same time.
         self.sending = asyncio.Lock()
 
@@ -64,6 +67,10 @@ class Session:
                 await asyncio.sleep(3600)
             text = json.dumps(message)
             await self.socket.send(iter(text) if self.script.fragments else text)
+        if kind == self.script.drops_behind and self.happens():
+            # Behind what was written.
+            await asyncio.sleep(0.05)
+            self.socket.transport.abort()
 
     async def refuse(self, refused, message):
         cause = message.get("event_id") if isinstance(message, dict) else None
@@ -97,20 +104,46 @@ class Session:
         self.tasks.add(task := asyncio.create_task(watched()))
         task.add_done_callback(self.tasks.discard)
 
+    def happens(self):
+        """Whether the incident of the script is still to happen."""
+        is_first = self.model not in self.service.happened
+        self.service.happened.add(self.model)
+        return is_first
+
     async def incident(self):
         """What the script has happen once."""
         script = self.script
-        if not script.then or self.model in self.service.happened:
+        if not script.then or not self.happens():
             return
-        self.service.happened.add(self.model)
         if script.then == "stall":
             self.stalled = True
+        elif script.then == "flood":
+            for number in range(FLOOD):
+                await self.socket.send(json.dumps({"type": "vendor.event", "event_id": f"flood_{number}", "text": "x" * 200}))
+        elif script.then in ("huge", "oversize"):
+            size = HUGE_BYTES if script.then == "huge" else OVERSIZE_BYTES
+            await self.socket.send(json.dumps({"type": "vendor.event", "event_id": "huge", "text": "x" * size}))
+        elif script.then == "foreign":
+            await self.foreign()
         elif script.then == "abort":
             self.socket.transport.abort()
         else:
             if script.then == "expire":
                 await self.refuse(Refused("session_expired", script.code[1]), None)
             await self.socket.close(*script.code)
+
+    async def foreign(self):
+        """Events of responses, items and calls that never were."""
+        at = {"response_id": "resp_none", "item_id": "item_none", "output_index": 7, "content_index": 3}
+        await self.send("response.output_audio_transcript.delta", **at, delta="of no answer")
+        await self.send("response.output_audio.done", **at)
+        await self.send("response.function_call_arguments.done", response_id="resp_none", item_id="item_none", output_index=7,
+                        call_id="call_none", name="nothing", arguments="{}")
+        await self.send("conversation.item.truncated", item_id="item_none", content_index=0, audio_end_ms=99)
+        await self.send("response.done", response={
+            "object": "realtime.response", "id": "resp_none", "status": "cancelled", "output": [],
+            "status_details": {"type": "cancelled", "reason": "turn_detected"}, "conversation_id": "conv_none",
+            "output_modalities": ["audio"], "max_output_tokens": "inf", "metadata": None})
 
     # --- What the client sends.
 

@@ -8,6 +8,16 @@ let client;
 
 export const note = (name) => (data) => events.push({ name, data });
 
+/** The transport leaves playing to the application, and a browser decodes only what is played. */
+export function play(track, participant) {
+	if (participant?.local || track.kind !== 'audio') return;
+	note('track')();
+	const audio = document.createElement('audio');
+	audio.srcObject = new MediaStream([track]);
+	document.body.append(audio);
+	audio.play();
+}
+
 /** A client for this transport, whose events are noted. */
 export function withTransport(transport, callbacks = {}) {
 	client = new PipecatClient({

@@ -8,7 +8,7 @@ import { chromium } from 'playwright-core';
 import { watchConnections } from './watch.mjs';
 
 const WORDS = 'Hello there, can you hear me?';
-// Long enough for the bot to detect the end of the sentence and to repeat it.
+// Long enough for a bot to detect the end of the sentence and to answer for some seconds.
 const PAUSE_S = 6;
 
 /** A sentence and a pause, as the WAV file that the fake microphone repeats. */

@@ -2,17 +2,7 @@
 // calls for the check.
 
 import { SmallWebRTCTransport, WavMediaManager } from '@pipecat-ai/small-webrtc-transport';
-import { calls, note, withTransport } from './application.js';
-
-/** The transport leaves playing to the application, and a browser decodes only what is played. */
-function play(track, participant) {
-	if (participant?.local || track.kind !== 'audio') return;
-	note('track')();
-	const audio = document.createElement('audio');
-	audio.srcObject = new MediaStream([track]);
-	document.body.append(audio);
-	audio.play();
-}
+import { calls, note, play, withTransport } from './application.js';
 
 // The default media manager loads a script from a public host; this one is local.
 const transport = new SmallWebRTCTransport({ mediaManager: new WavMediaManager() });

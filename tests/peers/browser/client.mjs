@@ -14,7 +14,8 @@ const HTML = '<!doctype html><meta charset="utf-8"><title>client</title><script 
 export async function serveClient(entry = 'client-page.js') {
 	const { outputFiles } = await build({
 		entryPoints: [join(HERE, entry)],
-		bundle: true, format: 'esm', write: false, logLevel: 'error',
+		bundle: true, format: 'esm', write: false, logLevel: 'error', jsx: 'automatic',
+		define: { 'process.env.NODE_ENV': '"production"' },
 	});
 	const server = createServer((request, reply) => {
 		const script = request.url === '/client.js';

@@ -132,3 +132,17 @@ export const checks = {
 			failsToOpen(context, runner, out, 'denied', 'was not allowed')),
 	},
 };
+
+/** For a runner with `-t moq`. */
+export const moqChecks = {
+	async 'firefox: without sub-protocols of WebTransport the page says that MoQ is not possible, and starts no session'(context, runner) {
+		const { page, faults } = await open(context, `${runner.url}/client/?transport=moq`);
+		if (await page.evaluate(() => 'protocol' in WebTransport.prototype)) throw new Error('Firefox has them now: check calls here');
+		await page.locator('#connect').click();
+		await page.locator('#problem').waitFor();
+		const problem = await text(page, 'problem');
+		if (!problem.includes('cannot speak MoQ')) throw new Error(problem);
+		if ((await runner.sessions()) !== 0 || faults.length) throw new Error(faults.join('\n'));
+		await page.close();
+	},
+};

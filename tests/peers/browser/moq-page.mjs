@@ -39,6 +39,62 @@ function assertSays(problem, ...wanted) {
 	for (const words of wanted) if (!problem.includes(words)) throw new Error(`“${words}” is not in: ${problem}`);
 }
 
+/** Everything in the log, with the details that are closed. */
+async function wholeLog(page) {
+	await page.evaluate(() => document.querySelectorAll('#log details').forEach((each) => { each.open = true; }));
+	return until(async () => { const log = await text(page, 'log'); return log.includes('relayUrl') && log; }, 'the answer in the log');
+}
+
+/** The answer that /start gives the page next. */
+const answerTo = (page) => page.waitForResponse('**/start').then((response) => response.json());
+
+/** For a runner with `--ws-auth token`. */
+export const tokenChecks = {
+	async 'moq: with --ws-auth token the page carries the token of the URL, and its log leaves it out'(context, runner) {
+		const { page, faults } = await open(context, `${runner.url}${ADDRESS}`);
+		const answer = answerTo(page);
+		await connect(page, page.url());
+		const token = (await answer).moq.relayUrl.split('/moq/')[1];
+		if (!(token?.length > 20)) throw new Error(JSON.stringify(await answer));
+		const sound = await listen(page);
+		const energy = await until(async () => (await sound.read()).energy > HEARD && (await sound.read()).energy, 'sound of the bot', 60000);
+		const log = await wholeLog(page);
+		if (log.includes(token) || !/"relayUrl": "https:\/\/[^/]+\/\(left out\)"/.test(log)) throw new Error(log);
+		return `energy ${energy.toFixed(3)}, ${await hangUp(page, runner, faults)}`;
+	},
+};
+
+/** For a runner behind a relay. */
+export const relayChecks = {
+	async 'moq: through the relay the page connects, hears the parrot, is muted, and hangs up'(context, runner, out) {
+		const { page, faults } = await open(context, `${runner.url}/client/`);
+		const answer = answerTo(page);
+		await connect(page, page.url());
+		if ((await answer).moq.serve !== false) throw new Error(JSON.stringify(await answer));
+		const sound = await listen(page);
+		const heard = await talk(page, out, 'moq-relay', async () => (await sound.read()).energy);
+		// The page says goodbye, else the runner would wait for it.
+		return `${heard}, ${await hangUp(page, runner, faults)}`;
+	},
+
+	async 'moq: a relay that the page does not reach is said in plain words'(context, runner, out) {
+		const page = await context.newPage();
+		const hole = await udpSocket();
+		const devtools = await context.newCDPSession(page);
+		await devtools.send('Page.setBypassCSP', { enabled: true });
+		const { port } = hole.address();
+		await answerWith(page, (moq) => { moq.relayUrl = `https://localhost:${port}/moq?jwt=secret`; });
+		const problem = await fails(page, runner, out, 'relay-udp');
+		assertSays(problem, 'UDP is blocked on the way to the relay', `UDP port ${port}`, `--moq-connect https://localhost:${port}/moq`);
+		hole.close();
+		await answerWith(page, (moq) => { moq.certHash = Buffer.alloc(32, 1).toString('base64'); });
+		const refused = await fails(page, runner, out, 'relay-certificate');
+		assertSays(refused, 'rejects the MoQ relay', '--moq-tls-cert');
+		for (const said of [problem, refused]) if (/--moq-bind|whether it listens|secret/.test(said)) throw new Error(said);
+		await page.close();
+	},
+};
+
 export const checks = {
 	async 'moq: the page connects, hears the parrot, is muted, disconnects'(context, runner, out) {
 		const { page, faults } = await open(context, `${runner.url}/client/`);
@@ -64,8 +120,8 @@ export const checks = {
 			const page = await context.newPage();
 			const faults = watch(page);
 			await connect(page, `${runner.url}${ADDRESS}`);
-			await page.locator('#keypad summary').click();
-			await page.locator('#keys button', { hasText: key }).click();
+			await page.locator('#keypad-open').click();
+			await page.locator('#keypad button', { hasText: key }).click();
 			await says(page, 'transcript', `You pressed ${key}.`);
 			pages.push({ page, key, faults });
 		}

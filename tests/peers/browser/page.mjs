@@ -2,27 +2,54 @@
 // correctly.
 
 import { join } from 'node:path';
+import { assertAccessible } from './axe.mjs';
 import { until } from './runner.mjs';
 import { HEARD, received, watch } from './watch.mjs';
 
-const SIZES = { desk: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
+const SIZES = {
+	desk: { width: 1280, height: 800 },
+	phone: { width: 360, height: 740 },
+	small: { width: 320, height: 640 },
+	landscape: { width: 740, height: 360 },
+};
+const TABS = ['figures', 'log', 'settings', 'talk'];
 
+/** Pictures of a state in each size and colour scheme, and its accessibility. */
 export async function shoot(page, out, name) {
 	for (const [place, size] of Object.entries(SIZES)) {
 		await page.setViewportSize(size);
 		for (const scheme of ['light', 'dark']) {
-			await page.emulateMedia({ colorScheme: scheme });
+			// Colours on their way from one state to the next have no contrast of their own.
+			await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
 			await page.screenshot({ path: join(out, `${name}-${place}-${scheme}.png`), fullPage: true, animations: 'disabled' });
+			if (place === 'desk' || place === 'phone') await assertAccessible(page, `${name}, ${place}, ${scheme}`);
 		}
 	}
+	await page.emulateMedia({ colorScheme: null, reducedMotion: null });
 	await page.setViewportSize(SIZES.desk);
 }
 
-/** Nothing may be wider than the phone's screen. */
+/** A tab of the narrow layouts. */
+export const showTab = (page, name) => page.locator(`#tabs [data-tab=${name}]`).click();
+
+/** Nothing is wider than the screen. On phones the page itself never scrolls, and the button of the call is in reach. */
 export async function assertFits(page) {
-	await page.setViewportSize(SIZES.phone);
-	const [content, screen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-	if (content > screen) throw new Error(`${content} px wide on a screen of ${screen} px`);
+	for (const [place, size] of Object.entries(SIZES)) {
+		await page.setViewportSize(size);
+		for (const tab of place === 'desk' ? [''] : TABS) {
+			if (tab) await showTab(page, tab);
+			const [wide, high, button] = await page.evaluate(() => {
+				const { scrollWidth, scrollHeight } = document.documentElement;
+				const inner = [...document.querySelectorAll('body *')].filter((each) => each.checkVisibility() && !each.closest('.hidden')
+					&& !each.closest('#log, #transcript, svg, textarea') && each.getBoundingClientRect().right > innerWidth + 1);
+				return [inner.length ? `${inner.map((each) => each.id || each.className || each.tagName)} stick out` : scrollWidth, scrollHeight,
+					document.getElementById('connect').getBoundingClientRect().bottom];
+			});
+			const where = `${place}${tab && `, ${tab}`}`;
+			if (!(wide <= size.width)) throw new Error(`${where}: ${wide} px wide on a screen of ${size.width} px`);
+			if (high > size.height || button > size.height) throw new Error(`${where}: ${high} px high, the button ends at ${button} px`);
+		}
+	}
 	await page.setViewportSize(SIZES.desk);
 }
 
@@ -186,7 +213,7 @@ export const checks = {
 		await page.locator('#server[data-ok=true]').waitFor();
 		const focused = () => page.evaluate(() => document.activeElement?.id);
 		for (let presses = 0; (await focused()) !== 'connect'; presses++) {
-			if (presses === 10) throw new Error('the button is not within ten presses of Tab');
+			if (presses === 12) throw new Error('the button is not within twelve presses of Tab');
 			await page.keyboard.press('Tab');
 		}
 		await page.keyboard.press('Enter');
@@ -207,10 +234,80 @@ export const checks = {
 		await connect(page, `${runner.url}/client/`);
 		const code = await runner.terminate();
 		await isPhase(page, 'idle', 60000);
+		await says(page, 'status', 'the runner is stopping');
 		await shoot(page, out, 'ended');
 		await page.close();
 		if (code !== 0) throw new Error(`the runner ended with ${code}`);
 		return 'the runner ended with 0';
+	},
+
+	async 'page: a killed runner is not shown as connected'(context, runner, out) {
+		const page = await context.newPage();
+		await connect(page, `${runner.url}/client/`);
+		runner.child.kill('SIGKILL');
+		await isPhase(page, 'trouble', 10000);
+		const status = await text(page, 'status');
+		if (!/Nothing arrives|does not answer|Connection lost/.test(status)) throw new Error(status);
+		await shoot(page, out, 'trouble');
+		await page.close();
+		return status;
+	},
+
+	async 'page: a mistake in the start request is explained at the top, and the choice stays'(context, runner, out) {
+		const page = await context.newPage();
+		await page.goto(`${runner.url}/client/?transport=websocket`);
+		await page.locator('#server[data-ok=true]').waitFor();
+		await page.locator('#options summary').click();
+		await page.locator('#start-body').fill('{ "transport": "websocket", ');
+		const chosen = () => page.evaluate(() => document.querySelector('#transports :checked')?.value);
+		if ((await chosen()) !== 'websocket') throw new Error(`the choice is ${await chosen()}`);
+		await page.locator('#connect').click();
+		await says(page, 'problem', 'The start request has a mistake');
+		await shoot(page, out, 'mistake');
+		await assertFits(page);
+		await page.locator('#problem-reset').click();
+		if (JSON.parse(await page.evaluate(() => document.getElementById('start-body').value)).transport !== 'webrtc') throw new Error('not reset');
+		await page.locator('#connect').click();
+		await isPhase(page, 'ready');
+		await page.close();
+	},
+
+	async 'page: a room without credentials is not offered'(context, runner) {
+		const page = await context.newPage();
+		await page.goto(`${runner.url}/client/`);
+		await page.locator('#server[data-ok=true]').waitFor();
+		const rooms = await page.evaluate(() => ['mediaroom', 'videoroom'].map((name) => {
+			const radio = document.querySelector(`[name=transport][value=${name}]`);
+			return `${radio.disabled} ${radio.parentElement.lastElementChild.textContent}`;
+		}));
+		if (!rooms.every((said) => /^true (needs its credentials|not with this bot)/.test(said))) throw new Error(`${rooms}`);
+		await page.close();
+	},
+
+	async 'page: who only listens sees that, and has nothing to mute'(context, runner, out) {
+		const page = await context.newPage();
+		await page.goto(`${runner.url}/client/`);
+		await page.locator('#server[data-ok=true]').waitFor();
+		await until(() => page.evaluate(() => [...document.getElementById('mic').options].some(({ value }) => value === 'none')), 'the list of microphones');
+		await page.evaluate(() => {
+			const select = document.getElementById('mic');
+			select.value = 'none';
+			select.dispatchEvent(new Event('change'));
+		});
+		await page.locator('#connect').click();
+		await isPhase(page, 'ready');
+		const [chosen, isMuteOff, icon] = await page.evaluate(() => [
+			document.getElementById('mic').value, document.getElementById('mute').disabled, document.querySelector('#you use').getAttribute('href'),
+		]);
+		if (chosen !== 'none' || !isMuteOff || icon !== '#i-mic-off') throw new Error(`${chosen}, ${isMuteOff}, ${icon}`);
+		// Both lists tell the time in the same form.
+		await page.locator('#text').fill('typed');
+		await page.keyboard.press('Enter');
+		await says(page, 'transcript', 'typed');
+		const times = await page.evaluate(() => ['#transcript time', '#log time'].map((name) => document.querySelector(name).textContent));
+		if (!/^\d\d:\d\d:\d\d$/.test(times[0]) || !/^\d\d:\d\d:\d\d\.\d{3}$/.test(times[1])) throw new Error(`${times}`);
+		await shoot(page, out, 'listening');
+		await page.close();
 	},
 
 	async 'page: over a WebSocket it connects, hears the parrot, is muted, disconnects'(context, runner, out) {
@@ -235,9 +332,9 @@ export const checks = {
 			const page = await context.newPage();
 			const faults = watch(page);
 			await connect(page, `${runner.url}/client/?transport=${transport}`);
-			await page.locator('#keypad summary').focus();
+			await page.locator('#keypad-open').focus();
 			await page.keyboard.press('Enter');
-			await page.locator('#keys button', { hasText: '7' }).click();
+			await page.locator('#keypad button', { hasText: '7' }).click();
 			await says(page, 'transcript', 'You pressed 7.');
 			await page.keyboard.press('#');
 			await says(page, 'transcript', 'You pressed #.');

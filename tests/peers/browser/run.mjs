@@ -1,13 +1,13 @@
 // A real browser against the runner: the built-in page and the official client. A line per check; exits with 1 when one
 // failed.
 //
-//   node run.mjs [--binary PATH] [--out FOLDER] [--only WORD]
+//   node run.mjs [--binary PATH] [--out FOLDER] [--only WORD] [--playground FOLDER] [--menu PATH]
 //   node --experimental-websocket run.mjs --browser firefox [..]
 //   node run.mjs --moq [--relay PATH] [..]      Media over QUIC alone, also through a relay
 //
 // Needs Chromium and espeak-ng of the system, or Firefox, and `npm ci` in this folder. Screenshots go to FOLDER.
 
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -21,9 +21,11 @@ import { Relay } from './moq-relay.mjs';
 import * as obs from './obs.mjs';
 import * as page from './page.mjs';
 import * as path from './path.mjs';
+import * as playground from './playground.mjs';
 import * as rooms from './rooms.mjs';
 import { Runner } from './runner.mjs';
 import * as secure from './secure.mjs';
+import * as states from './states.mjs';
 import * as untrusted from './untrusted.mjs';
 import * as websocket from './websocket.mjs';
 import * as whip from './whip.mjs';
@@ -37,20 +39,23 @@ const { values } = parseArgs({
 		browser: { type: 'string', default: 'chromium' },
 		moq: { type: 'boolean', default: false },
 		relay: { type: 'string' },
+		playground: { type: 'string' },
+		menu: { type: 'string' },
 	},
 });
 const out = resolve(values.out);
 mkdirSync(out, { recursive: true });
+const menu = values.menu ?? join(root, 'target/debug/examples/menu');
 let failed = 0;
 
 /** `check` gets a browser of its own; `alone`, one that opens what browsers it needs. */
-const run = (name, check, runnerArgs, extra) => alone(
-	name, (runner) => withBrowser((context) => check(context, runner, extra)), runnerArgs,
+const run = (name, check, runnerArgs, extra, binary) => alone(
+	name, (runner) => withBrowser((context) => check(context, runner, extra)), runnerArgs, binary,
 );
 
-async function alone(name, check, runnerArgs) {
+async function alone(name, check, runnerArgs, binary = values.binary) {
 	if (!name.includes(values.only)) return;
-	const runner = await Runner.start(resolve(values.binary), ...runnerArgs);
+	const runner = await Runner.start(resolve(binary), ...runnerArgs);
 	try {
 		const said = await check(runner, out);
 		console.log(`PASS ${name}${said ? ` (${said})` : ''}`);
@@ -71,6 +76,10 @@ if (values.browser === 'firefox') {
 			for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), ['--bot', 'parrot']);
 		}, { microphone });
 	}
+	const moqArgs = ['--bot', 'parrot', '-t', 'moq', '--moq-bind', '[::]:0'];
+	for (const [name, check] of Object.entries(firefoxPage.moqChecks)) {
+		if (name.includes(values.only)) await withFirefox((context) => alone(name, (runner) => check(context, runner), moqArgs));
+	}
 	process.exit(failed ? 1 : 0);
 }
 
@@ -78,19 +87,51 @@ if (values.moq) {
 	const origin = await client.serveClient('moq-page.js');
 	const args = ['--bot', 'echo', '-t', 'moq'];
 	for (const [name, check] of Object.entries(moq.checks)) await run(name, check, [...args, '--moq-bind', '[::]:0'], origin.url);
-	for (const [name, check] of values.relay ? Object.entries(moq.relayChecks) : []) {
+	const token = ['--moq-bind', '[::]:0', '--ws-auth', 'token'];
+	for (const [name, check] of Object.entries(moq.tokenChecks)) await run(name, check, [...args, ...token], origin.url);
+	const parrot = ['--bot', 'parrot', '-t', 'moq'];
+	for (const [name, check] of Object.entries(moqPage.tokenChecks)) await run(name, check, [...parrot, ...token], out);
+	const relayed = [
+		...Object.entries(moq.relayChecks).map((each) => [...each, args, (relay) => ({ origin: origin.url, relay })]),
+		...Object.entries(moqPage.relayChecks).map((each) => [...each, parrot, () => out]),
+	];
+	for (const [name, check, bot, extra] of values.relay ? relayed : []) {
+		if (!name.includes(values.only)) continue;
 		const relay = await new Relay(resolve(values.relay)).start();
-		await run(name, check, [...args, ...relay.args], { origin: origin.url, relay });
+		await run(name, check, [...bot, ...relay.args], extra(relay));
 		await relay.stop();
 	}
 	origin.close();
 	for (const [name, check] of Object.entries(moqPage.checks)) {
-		await run(name, check, ['--bot', 'parrot', '-t', 'moq', '--moq-bind', '[::]:0'], out);
+		await run(name, check, [...parrot, '--moq-bind', '[::]:0'], out);
 	}
 	process.exit(failed ? 1 : 0);
 }
 
-for (const [name, check] of Object.entries(page.checks)) await run(name, check, ['--bot', 'parrot'], out);
+/** Checks of a module, with these arguments of the runner. */
+const all = async (checks, args, binary) => {
+	for (const [name, check] of Object.entries(checks)) await run(name, check, args, out, binary);
+};
+
+await all(page.checks, ['--bot', 'parrot']);
+for (const [name, check] of values.playground ? Object.entries(playground.checks) : []) {
+	await run(name, check, ['--bot', 'parrot', '--page', resolve(values.playground)], out);
+}
+await all(states.checks, ['--bot', 'parrot']);
+await all(states.soundChecks, states.soundArgs);
+await all(states.failingChecks, states.failingArgs);
+await all(states.sessionsChecks, ['--bot', 'parrot']);
+await all(states.sessionsKeyChecks, ['--bot', 'parrot', '--api-key', states.KEY]);
+await all(states.phoneChecks, ['--bot', 'parrot']);
+await all(states.unprovenChecks, ['--bot', 'parrot', states.provenEnv]);
+await all(states.provenChecks, ['--bot', 'parrot', states.provenEnv, '--api-key', states.KEY]);
+await all(states.keysChecks, states.keysArgs);
+if (existsSync(menu)) {
+	await all(states.menuChecks, states.menuArgs, menu);
+} else if (!values.only) {
+	failed += 1;
+	console.log(`FAIL phone: cargo build --example menu, or --menu PATH: ${menu} is missing`);
+}
 for (const [name, check] of Object.entries(path.checks)) await alone(name, check, ['--bot', 'parrot']);
 for (const [name, check] of Object.entries(secure.plainChecks)) await alone(name, check, ['--bot', 'parrot', '--host', '0.0.0.0']);
 for (const [name, check] of Object.entries(secure.tlsChecks)) {

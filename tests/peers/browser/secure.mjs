@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { ownAddresses, withBrowser } from './chromium.mjs';
 import { assertFits, connect, isPhase, listen, says, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
+import { scan } from './states.mjs';
 import { HEARD, received, watch } from './watch.mjs';
 
 const portOf = (runner) => new URL(runner.url).port;
@@ -34,6 +35,14 @@ function assertSilent(said, ...unwanted) {
 
 /** What the links of the explanation lead to. */
 const links = (page) => page.locator('#problem-steps a').evaluateAll((all) => all.map(({ href }) => href));
+
+/** The green button, and what is folded below it. */
+const go = (page) => page.locator('#problem-go').getAttribute('href');
+
+async function unfolded(page) {
+	await page.locator('#problem-more summary').click();
+	return text(page, 'problem-more');
+}
 
 async function pretend(page, userAgent) {
 	const devtools = await page.context().newCDPSession(page);
@@ -200,18 +209,29 @@ export const tlsChecks = {
 				const page = await context.newPage();
 				if (AGENTS[name]) await pretend(page, AGENTS[name]);
 				const said = await explained(page, lan(runner));
-				assertSays(said, 'needs HTTPS', `${lan(runner)}/ca.crt`, words, `${lan(runner, 'https')}/client/`);
-				assertSilent(said, 'ssh', '--tls');
+				assertSays(said, 'One step to the microphone', 'Continue over HTTPS', 'will warn once', 'Trust this runner for good');
+				assertSilent(said, 'ssh', '--tls', 'ca.crt');
+				if (name === 'Chrome') await shoot(page, out, 'https');
+				if (name === 'Chrome') await assertFits(page);
+				const folded = await unfolded(page);
+				assertSays(folded, `${lan(runner)}/ca.crt`, words, `${lan(runner, 'https')}/client/`);
 				await shoot(page, out, `trust-${name}`);
 				await assertFits(page);
 				await page.close();
 			}
-			// As a user in a hurry does it.
+			// A phone gets the same address from the screen.
+			const desk = await context.newPage();
+			await explained(desk, lan(runner));
+			const scanned = await scan(desk);
+			if (scanned !== `${lan(runner, 'https')}/client/`) throw new Error(`the code says ${scanned}`);
+			await shoot(desk, out, 'qr');
+			await desk.close();
+			// As most users do it.
 			const page = await context.newPage();
 			await explained(page, `${lan(runner)}/client/?transport=websocket`);
-			const [, https] = await links(page);
+			const https = await go(page);
 			if (https !== `${lan(runner, 'https')}/client/?transport=websocket`) throw new Error(https);
-			await page.locator('#problem-steps a').last().click();
+			await page.locator('#problem-go').click();
 			await page.waitForURL(/^chrome-error:/);
 			await page.screenshot({ path: join(out, 'warning.png') });
 			await page.locator('#details-button').click();
@@ -228,9 +248,9 @@ export const tlsChecks = {
 		return withBrowser(async (context) => {
 			const page = await context.newPage();
 			const said = await explained(page, lan(runner));
-			assertSilent(said, 'ca.crt', 'Trust it');
+			assertSilent(said, 'ca.crt', 'Trust', 'warn');
 			await shoot(page, out, 'trusted');
-			await page.locator('#problem-steps a').click();
+			await page.locator('#problem-go').click();
 			await page.waitForURL(`${lan(runner, 'https')}/client/`);
 			await page.locator('#server[data-ok=true]').waitFor();
 			if (await page.locator('#problem').isVisible()) throw new Error(await text(page, 'problem'));

@@ -33,13 +33,19 @@ OPTIONS = {
     },
     ("telephony",): {"--no-verify-webhooks": None, "--unverified-calls": None},
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
+    ("mediaroom",): {"--register": None, "--agent-name": "a", "--deployment": "a", "--target-load": "0.5"},
     ("messaging",): {"--messaging": None},
+    ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp"},
     ("moq",): {
         "--moq-serve": None, "--moq-connect": "https://a", "--moq-bind": "[::]:0", "--moq-namespace": "a", "--moq-bot-id": "a",
         "--moq-client-id": "a", "--moq-tls-cert": "a", "--moq-tls-key": "a", "--moq-tls-generate": "a", "--moq-tls-insecure": None,
     },
     ("assistants",): {"--tools": "true"},
     ("tls",): {"--tls": "auto", "--state-dir": "/tmp"},
+    ("acme",): {
+        "--acme-name": "bot.example.net", "--acme-email": "me@example.net", "--acme-staging": None, "--acme-directory": "https://a",
+        "--acme-root": "a",
+    },
     ("websocket", "telephony"): {"--ws-auth": "token"},
 }
 TRANSPORTS = {
@@ -107,7 +113,7 @@ def marked_help(build):
     """the help marks absent features, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
-    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 13, text
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 16, text
     # A description begins after the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 25, options
@@ -119,7 +125,7 @@ def marked_help(build):
         is_marked = f"{name} {MARK}" in transports or f"({name}) {MARK}" in transports
         assert is_marked == (feature not in build.has), transports
     usage = text[text.index("Usage:"):text.index("Options marked")]
-    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == ["doctor", "cloud"], usage
+    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == ["doctor", "setup", "cloud"], usage
     assert all(len(line) <= 100 for line in text.splitlines())
     line = next(text for text in text.splitlines() if "PIPECAT_ICE_SERVERS" in text)
     assert (MARK in line) == ("webrtc" not in build.has), line
@@ -130,7 +136,8 @@ def refused_options(build):
     asked = [(build.absent(needs), [name, *([value] if value else [])])
              for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
     asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
-    asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("cloud",)), ["cloud", "serve"])]
+    asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("setup",)), ["setup", "--spool", "/tmp"]),
+              (build.absent(("cloud",)), ["cloud", "serve"])]
     asked += [(build.absent(("assistants",)), ["--bot", name]) for name in ("realtime", "cascade")]
     seen = 0
     for feature, args in asked:

@@ -1,11 +1,15 @@
 """Checks of dial mode: runner and peers behind the published relay."""
 
 import asyncio
+import base64
+import hashlib
 import pathlib
 import re
+import ssl
 import subprocess
 import tempfile
 import time
+from contextlib import asynccontextmanager
 
 from peer import NOTICED_S, Peer, hears_itself, starts
 
@@ -13,18 +17,31 @@ from peer import NOTICED_S, Peer, hears_itself, starts
 IDLE_S, REDIAL_S = 30, 30
 
 
-class Relay:
-    """The relay, with a self-signed certificate. It can be ended and started again at the same port."""
+NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
+KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
-    def __init__(self, program, inside=()):
+
+def openssl(*args):
+    subprocess.run(["openssl", *args], check=True, capture_output=True)
+
+
+class Relay:
+    """The relay, with a self-signed certificate, or one of an authority. It can be ended and started again at the same port."""
+
+    def __init__(self, program, inside=(), has_authority=False):
         self.program, self.inside, self.port = program, inside, 0
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder, self.apart = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
         # The relay watches the folder of the files, so nothing else is in there.
         self.cert, self.key = (str(pathlib.Path(self.folder.name, name)) for name in ("cert.pem", "key.pem"))
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "13",
-             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", self.key, "-out", self.cert],
-            check=True, capture_output=True)
+        authority, authority_key = (str(pathlib.Path(self.apart.name, name)) for name in ("ca.pem", "ca-key.pem"))
+        self.authority = authority if has_authority else None
+        signed = []
+        if has_authority:
+            openssl("req", "-x509", *KEY, "-days", "13", "-subj", "/CN=Authority of a check", "-keyout", authority_key,
+                    "-out", authority)
+            signed = ["-CA", authority, "-CAkey", authority_key, "-addext", "basicConstraints=critical,CA:FALSE"]
+        openssl("req", "-x509", *KEY, "-days", "13", "-subj", "/CN=localhost", "-addext", NAMES, *signed, "-keyout", self.key,
+                "-out", self.cert)
 
     def __enter__(self):
         self.start()
@@ -34,6 +51,7 @@ class Relay:
         self.process.kill()
         self.process.wait()
         self.folder.cleanup()
+        self.apart.cleanup()
 
     def start(self):
         self.process = subprocess.Popen(
@@ -59,12 +77,26 @@ class Relay:
             *more, **how)
 
 
-async def call(runner, kind, hz=440):
+    def hash(self):
+        """SHA-256 of its certificate."""
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pathlib.Path(self.cert).read_text())).digest()
+
+    def verified(self, place, url, *more, **how):
+        """A runner that verifies it, by the authorities of its environment."""
+        trust = {"SSL_CERT_FILE": self.authority} if self.authority else {}
+        return place.runner("--moq-connect", url, *more, variables=trust, **how)
+
+
+# Where a check is about the connection, its sound may have gaps.
+ANY_SOUND = {"least": 0.7, "coverage": 0.5}
+
+
+async def call(runner, kind, hz=440, *, has_hash=True, **sound):
     answer = await starts(runner)
-    assert answer["moq"]["serve"] is False and answer["moq"]["certHash"], answer
+    assert answer["moq"]["serve"] is False and bool(answer["moq"]["certHash"]) == has_hash, answer
     async with Peer(answer, kind, hz) as peer:
         await peer.ready()
-        share = await hears_itself(peer)
+        share = await hears_itself(peer, **sound)
         await peer.ask(7)
         await peer.leave(goodbye=True)
     return answer["moq"]["namespace"], share
@@ -87,6 +119,85 @@ async def neighbours(place):
         runners = [relay.runner(place), relay.runner(place)]
         calls = await asyncio.gather(*(call(runner, "0.5", hz) for runner, hz in zip(runners, (440, 990))))
         return "shares " + ", ".join(f"{share:.3f}" for _, share in calls)
+
+
+async def verified(place):
+    """a relay whose certificate the system's authorities issued is verified, and a call goes through; others are refused"""
+    with Relay(place.relay, has_authority=True) as relay:
+        url = f"https://localhost:{relay.port}/moq"
+        _, share = await call(relay.verified(place, url), "0.5", has_hash=False, **ANY_SOUND)
+        stranger = place.runner("--moq-connect", url)
+        status, reply = await stranger.fetch("POST", "/start", {"transport": "moq"}, limit_s=20)
+        assert status in (502, 504), (status, reply)
+    return f"share {share:.3f}; without the authority {status}: {reply['detail']}"
+
+
+async def forms(place):
+    """every form of URL reaches the relay: moqt, moql, https without a path, by an address of IPv6 and IPv4"""
+    said = []
+    with Relay(place.relay, has_authority=True) as relay:
+        for form in ("moqt://localhost:{}/moq", "moql://localhost:{}/moq", "https://localhost:{}", "https://[::1]:{}/moq",
+                     "https://127.0.0.1:{}/moq"):
+            runner = relay.verified(place, form.format(relay.port))
+            answer = await starts(runner)
+            host = form.split("://")[1].split("{}")[0]
+            assert answer["moq"]["relayUrl"] == f"https://{host}{relay.port}/moq", answer
+            async with Peer(answer, "0.5") as peer:
+                await peer.ready()
+                share = await hears_itself(peer, 1, **ANY_SOUND)
+                await peer.leave(goodbye=True)
+            await runner.wait_for_sessions(0, NOTICED_S)
+            said.append(f"{form.split('{')[0]} {share:.2f}")
+            runner.stop()
+            place.runners.remove(runner)
+    return ", ".join(said)
+
+
+@asynccontextmanager
+async def published(port, hash_of):
+    """A server of HTTP that has a hash at /certificate.sha256, on the TCP port of the same number."""
+    asked = []
+
+    async def answer(reader, writer):
+        line = await reader.readline()
+        if not line.startswith(b"GET "):
+            # The library tries a WebSocket over TLS at the same port.
+            writer.close()
+            return
+        asked.append(line.decode())
+        while (await reader.readline()).strip():
+            pass
+        body = hash_of.hex()
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", port)
+    try:
+        yield asked
+    finally:
+        server.close()
+
+
+async def plain(place):
+    """http:// takes the certificate by the hash that the relay publishes, warns at start-up, and refuses another certificate"""
+    with Relay(place.relay) as relay:
+        runner = place.runner("--moq-connect", f"http://127.0.0.1:{relay.port}/moq")
+        await runner.wait_for_log("comes over plain HTTP")
+        async with published(relay.port, relay.hash()) as asked:
+            answer = await starts(runner)
+            assert asked == ["GET /certificate.sha256 HTTP/1.1\r\n"], asked
+            assert answer["moq"]["certHash"] == base64.b64encode(relay.hash()).decode(), answer
+            assert answer["moq"]["relayUrl"] == f"https://127.0.0.1:{relay.port}/moq", answer
+            async with Peer(answer, "0.5") as peer:
+                await peer.ready()
+                share = await hears_itself(peer, 1, **ANY_SOUND)
+                await peer.leave(goodbye=True)
+            await runner.wait_for_sessions(0, NOTICED_S)
+        async with published(relay.port, bytes(32)):
+            status, reply = await runner.fetch("POST", "/start", {"transport": "moq"}, limit_s=20)
+            assert status in (502, 504), (status, reply)
+    return f"share {share:.3f}; another hash: {status}, {reply['detail']}"
 
 
 async def again(peer, limit_s):
@@ -148,7 +259,8 @@ async def absent(place):
 
 
 CHECKS = {
-    "relayed": relayed, "neighbours": neighbours, "absent": absent, "lost": lost,
+    "relayed": relayed, "neighbours": neighbours, "verified": verified, "forms": forms, "plain-http": plain, "absent": absent,
+    "lost": lost,
     "restarted": restarted(False, "calls go on after the relay was restarted"),
     "relay-killed": restarted(True, "calls go on after the relay was killed and started again"),
 }

@@ -50,7 +50,7 @@ class Peer:
         await self.reader
 
     async def _read(self):
-        while line := await self.process.stdout.readline():
+        while (line := await self.process.stdout.readline()).endswith(b"\n"):
             self.events.append(json.loads(line))
         self.events.append({"event": "ended"})
 

@@ -27,15 +27,16 @@ async def conversation(world, server):
     bert = await world.caller(server.url, token("bert", ROOM), talks=False)
     found = await bert.hear(anna.hz, "anna", least=0.9)
     await bert.until(lambda: bert.told("active_speakers_changed", "anna"), "anna speaks")
+    await anna.until(lambda: "bert" in anna.room.remote_participants, "bert is there")
     await anna.say({"type": "to-all"})
     await bert.room.local_participant.publish_data(b'{"type":"to-anna"}', destination_identities=["anna"], topic="a topic")
     await bert.until(lambda: bert.message("to-all"), "a message")
     await anna.until(lambda: anna.message("to-anna"), "an answer")
     assert bert.messages[0].participant.identity == "anna" and anna.messages[0].participant.identity == "bert"
     assert anna.messages[0].topic == "a topic"
-    assert server.people(ROOM)["anna"]["speaking"] and not server.people(ROOM)["bert"]["speaking"]
+    assert bert.speakers() == ["anna"], bert.speakers()
     anna.quiet = True
-    await server.until(lambda stats: not stats["rooms"][ROOM]["anna"]["speaking"], "anna is silent")
+    await bert.until(lambda: not bert.speakers(), "anna is silent")
     start = time.monotonic()
     await anna.leave()
     gone = await bert.until(lambda: bert.told("participant_disconnected", "anna"), "anna left")

@@ -35,8 +35,12 @@ def loudness(pcm):
 
 
 class Caller:
-    def __init__(self, hz=440):
+    def __init__(self, hz=440, quiet=False):
         self.hz = hz
+        # Whether it sends silence instead of the tone.
+        self.quiet = quiet
+        # Root mean square of the noise that it always sends, as a microphone does.
+        self.noise = 0
         self.room = rtc.Room()
         # (seconds, name, what it is about): identities, for speakers a list of them
         self.events = []
@@ -72,6 +76,10 @@ class Caller:
             pcm = np.frombuffer(event.frame.data, dtype=np.int16).astype(float)
             self.heard.setdefault(identity, []).append(pcm)
 
+    def speakers(self):
+        """Returns the identities of the active speakers, as the server told last."""
+        return next((who for _, name, who in reversed(self.events) if name == "active_speakers_changed"), [])
+
     async def join(self, url, token):
         await asyncio.wait_for(self.room.connect(url, token), PATIENCE_S)
         return self
@@ -82,7 +90,6 @@ class Caller:
         track = rtc.LocalAudioTrack.create_audio_track("microphone", source)
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
         self.publication = await asyncio.wait_for(self.room.local_participant.publish_track(track, options), PATIENCE_S)
-        self.quiet = False
         self.tasks.append(asyncio.ensure_future(self.play(source)))
 
     async def show(self):
@@ -98,7 +105,8 @@ class Caller:
         while True:
             tone = np.sin(2 * np.pi * self.hz * (at + np.arange(count)) / RATE) * (0 if self.quiet else 10000)
             at += count
-            await source.capture_frame(rtc.AudioFrame(tone.astype(np.int16).tobytes(), RATE, 1, count))
+            sound = tone + np.random.normal(0, self.noise, count)
+            await source.capture_frame(rtc.AudioFrame(sound.astype(np.int16).tobytes(), RATE, 1, count))
 
     async def unpublish(self):
         await self.room.local_participant.unpublish_track(self.publication.sid)
@@ -122,13 +130,13 @@ class Caller:
     async def say(self, message):
         await self.room.local_participant.publish_data(json.dumps(message).encode(), reliable=True)
 
+    def all(self, kind):
+        """Returns the messages of the bot of this type."""
+        return [message for message in (json.loads(packet.data) for packet in self.messages) if message.get("type") == kind]
+
     def message(self, kind, **members):
         """Returns the first message of the bot with these members."""
-        for packet in self.messages:
-            message = json.loads(packet.data)
-            if message.get("type") == kind and members.items() <= message.items():
-                return message
-        return None
+        return next((message for message in self.all(kind) if members.items() <= message.items()), None)
 
     def texts(self):
         return [packet.data.decode() for packet in self.messages]

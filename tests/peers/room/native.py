@@ -7,24 +7,17 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 from livekit import rtc
 
-from caller import loudness, share
+from caller import RATE, loudness, share
 from server import token
 
 READY = {"label": "rtvi-ai", "type": "client-ready", "id": "d2d923ea", "data": {"version": "2.1.0", "about": {"library": "room check"}}}
 # The time after which the runner leaves an empty room, with a margin.
 EMPTY_S = 10 + 20
-
-
-async def log_has(runner, words, limit_s):
-    """Waits for these words in the runner's log; returns the seconds."""
-    start = time.monotonic()
-    while words not in runner.log_text():
-        if time.monotonic() - start > limit_s:
-            raise AssertionError(f"not in the log within {limit_s} s: {words}")
-        await asyncio.sleep(0.01)
-    return time.monotonic() - start
+# Two notes, which decay to silence.
+GREETING_MS = 300
 
 
 async def echo(world):
@@ -46,21 +39,23 @@ async def talk(world, server, *args):
     assert (await runner.sessions()) == 1
     found = await caller.hear(caller.hz, bot, least=0.9)
     await caller.until(lambda: caller.told("active_speakers_changed", bot), "the bot speaks, the client says")
-    await server.until(lambda stats: stats["rooms"][room][bot]["speaking"], "the bot speaks, the server says")
-    seen = server.people(room)[bot]
-    assert not seen["auto_subscribe"] and seen["protocol"] == 15, seen
-    assert seen["levels"] == seen["packets_in"], seen
+    if server.detailed:
+        seen = server.people(room)[bot]
+        assert not seen["auto_subscribe"] and seen["protocol"] == 15, seen
+        assert seen["levels"] == seen["packets_in"], seen
     participant = caller.room.remote_participants[bot]
     assert participant.name == bot, participant.name
     publication, = participant.track_publications.values()
     assert publication.source == rtc.TrackSource.SOURCE_MICROPHONE and not publication.muted
     # Packets continue during silence, in which the bot is not a speaker.
     caller.quiet = True
-    await server.until(lambda stats: not stats["rooms"][room][bot]["speaking"], "the bot is silent")
-    before = server.people(room)[bot]["packets_in"]
+    await caller.until(lambda: bot not in caller.speakers(), "the bot is silent")
+    before = server.detailed and server.people(room)[bot]["packets_in"]
     silence = loudness(await caller.listen_for(1, bot))
-    sent = server.people(room)[bot]["packets_in"] - before
-    assert 40 <= sent <= 65 and silence < 50, (sent, silence)
+    assert silence < 50, silence
+    if server.detailed:
+        sent = server.people(room)[bot]["packets_in"] - before
+        assert 40 <= sent <= 65, sent
     return f"share {found:.3f}, all within {time.monotonic() - start:.1f} s"
 
 
@@ -84,16 +79,18 @@ async def rtvi(world):
 
 
 async def parrot(world):
-    """the parrot greets each participant"""
+    """the parrot greets each participant, who hears the whole greeting"""
     world.server()
     runner = world.runner("--bot", "parrot")
     caller, _, bot = await world.call(runner, talks=False)
-    loudest = 0.0
-    for _ in range(10):
-        loudest = max(loudest, loudness(await caller.listen_for(0.5, bot)))
-        if loudest > 300:
-            return f"loudness {loudest:.0f}"
-    raise AssertionError(f"no greeting, loudness {loudest:.0f}")
+    # The published server tells of a participant that publishes nothing only after 3 s.
+    await caller.until(lambda: any(loudness(pcm) > 300 for pcm in caller.heard.get(bot, ())), "the greeting")
+    await asyncio.sleep(1)
+    heard = np.concatenate(caller.heard[bot])
+    blocks = [loudness(heard[at:at + RATE // 50]) > 300 for at in range(0, len(heard), RATE // 50)]
+    # Both notes decay.
+    assert 180 <= sum(blocks) * 20 <= GREETING_MS, f"{sum(blocks) * 20} ms of the greeting were heard"
+    return f"{sum(blocks) * 20} ms, {len(heard) / RATE - 1:.1f} s after the track"
 
 
 async def late_bot(world):
@@ -113,11 +110,11 @@ async def leave(world):
     caller, answer, bot = await world.call(runner)
     await caller.hear(caller.hz, bot)
     await caller.leave()
-    took = await log_has(runner, "no caller is heard", 4)
+    took = await runner.wait_for_log("no caller is heard", 4)
     again = await world.caller(answer["url"], answer["token"])
     await world.bot(again, answer)
     await again.hear(again.hz, bot)
-    assert (await runner.sessions()) == 1 and server.stats()["joins"] == 3
+    assert (await runner.sessions()) == 1 and (not server.detailed or server.stats()["joins"] == 3)
     await again.leave()
     freed = await runner.wait_for_sessions(0, EMPTY_S)
     await server.until(lambda stats: not stats["rooms"], "the room is empty")
@@ -132,15 +129,15 @@ async def vanish(world):
     process = subprocess.Popen([sys.executable, pathlib.Path(__file__).with_name("caller.py"), answer["url"], answer["token"]])
     try:
         room = answer["roomName"]
-        await server.until(lambda stats: any(person["packets_out"] > 50 for person in stats["rooms"].get(room, {}).values()), "the talk")
+        await server.until(lambda stats: [len(person["tracks"]) for person in stats["rooms"].get(room, {}).values()] == [1, 1], "the talk")
     finally:
         process.kill()
         process.wait()
-    killed = await log_has(runner, "no caller is heard", 40)
+    killed = await runner.wait_for_log("no caller is heard", 40)
     again = await world.caller(answer["url"], answer["token"])
-    await log_has(runner, "a caller is heard again", 30)
+    await runner.wait_for_log("a caller is heard again", 30)
     await again.hear(again.hz)
-    server.tell("evict", identity=again.room.local_participant.identity, reason=4)
+    server.remove(room, again.room.local_participant.identity)
     freed = await runner.wait_for_sessions(0, EMPTY_S)
     return f"gone {killed:.1f} s after the kill, ended {freed:.1f} s after the removal"
 
@@ -258,7 +255,8 @@ async def camera(world):
     people = server.people(answer["roomName"])
     identity = caller.room.local_participant.identity
     assert sorted(track[:5] for track in people[identity]["tracks"]) == ["TR_AM", "TR_VC"], people[identity]
-    assert [track[:5] for track in people[bot]["subscribed"]] == ["TR_AM"], people[bot]
+    if server.detailed:
+        assert [track[:5] for track in people[bot]["subscribed"]] == ["TR_AM"], people[bot]
     return "one of two tracks"
 
 
@@ -272,7 +270,7 @@ async def agents(world):
     await caller.hear(caller.hz, one)
     await caller.hear(caller.hz, other)
     caller.quiet = True
-    await server.until(lambda stats: not any(person["speaking"] for person in stats["rooms"]["the parlour"].values()), "silence")
+    await caller.until(lambda: not caller.speakers(), "silence")
     left = loudness(await caller.listen_for(2))
     assert left < 50, left
     await caller.leave()
@@ -325,7 +323,7 @@ async def duplicate(world):
     await world.caller(server.url, token(bot, answer["roomName"]), talks=False)
     took = await runner.wait_for_sessions(0, 20)
     await asyncio.sleep(2)
-    assert server.stats()["joins"] == 3, server.stats()
+    assert not server.detailed or server.stats()["joins"] == 3, server.stats()
     return f"ended after {took:.2f} s"
 
 
@@ -333,9 +331,9 @@ async def evicted(world):
     """a bot that is removed from the room, or whose room is deleted, ends"""
     server = world.server()
     runner = world.runner("--bot", "echo")
-    for reason in (4, 5):
+    for remove in (lambda room, bot: server.remove(room, bot), lambda room, _: server.delete(room)):
         caller, answer, bot = await world.call(runner)
-        server.tell("evict", identity=bot, reason=reason)
+        remove(answer["roomName"], bot)
         took = await runner.wait_for_sessions(0, 20)
         assert bot not in server.people(answer["roomName"])
     return f"ended after {took:.2f} s"
@@ -347,7 +345,7 @@ async def wrong_secret(world):
     secret = "another-secret-of-thirty-two-characters"
     runner = world.runner("--bot", "echo", "-v", secret=secret, RUST_LOG="debug")
     answer = await world.begin(runner)
-    await log_has(runner, "the room was not entered", 30)
+    await runner.wait_for_log("the room was not entered", 30)
     await runner.wait_for_sessions(0, 20)
     text = runner.log_text()
     line, = [line for line in text.splitlines() if "the room was not entered" in line]
@@ -363,7 +361,7 @@ async def unreachable(world):
     for url in ("ws://127.0.0.1:9", server.url + "/nothing"):
         runner = world.runner("--bot", "echo", url=url)
         await world.begin(runner)
-        await log_has(runner, "the room was not entered", 30)
+        await runner.wait_for_log("the room was not entered", 30)
         await runner.wait_for_sessions(0, 20)
         line, = [line for line in runner.log_text().splitlines() if "the room was not entered" in line]
         assert "WARN" in line, line

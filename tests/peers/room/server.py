@@ -21,6 +21,9 @@ def token(identity, room, key=KEY, secret=SECRET, **grants):
 
 
 class Server:
+    # Whether `stats` tells about packets, levels, subscriptions and joins.
+    detailed = True
+
     def __init__(self, binary, *args):
         self.binary, self.args = binary, args
         self.log = tempfile.NamedTemporaryFile("w+", prefix="media-room-")
@@ -56,6 +59,15 @@ class Server:
     def people(self, room):
         """Returns the identities in a room."""
         return self.stats()["rooms"].get(room, {})
+
+    def remove(self, room, identity):
+        """Removes a participant."""
+        self.tell("evict", identity=identity, reason=4)
+
+    def delete(self, room):
+        """Deletes a room."""
+        for identity in self.people(room):
+            self.tell("evict", identity=identity, reason=5)
 
     async def until(self, wanted, what, limit_s=30):
         """Waits for these statistics; returns the seconds."""

@@ -21,7 +21,8 @@ async def start_answer(world):
     runner = world.runner()
     one, other = await world.begin(runner), await world.begin(runner)
     for answer in (one, other):
-        assert set(answer) == {"url", "token", "roomName", "sessionId"}, answer.keys()
+        assert set(answer) == {"url", "token", "roomName", "sessionId", "server_url", "participant_token"}, answer.keys()
+        assert (answer["server_url"], answer["participant_token"]) == (answer["url"], answer["token"])
         assert answer["url"] == world.servers[-1].url, answer["url"]
         assert answer["roomName"].startswith("room-") and len(answer["roomName"]) == 13, answer["roomName"]
         claims = api.TokenVerifier(KEY, SECRET).verify(answer["token"])

@@ -1,0 +1,71 @@
+// Takes the pictures of README from the real page: docs/pictures/NAME.png. They are taken again after a change of the page.
+//
+//   cargo build && node tests/peers/browser/pictures.mjs [--binary PATH] [--out FOLDER]
+//
+// The built-in bot repeats each sentence of the caller, who speaks from a file. Needs what run.mjs needs.
+
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { withBrowser } from './chromium.mjs';
+import { connect, isPhase, says } from './page.mjs';
+import { Runner, sleep, until } from './runner.mjs';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+const { values } = parseArgs({
+	options: {
+		binary: { type: 'string', default: join(root, 'target/debug/edge-runner') },
+		out: { type: 'string', default: join(root, 'docs/pictures') },
+	},
+});
+// Long enough for some turns, and for charts that are full.
+const CALL_MS = 40000;
+const DESK = { width: 1200, height: 680 };
+const PHONE = { width: 360, height: 740 };
+
+const runner = await Runner.start(resolve(values.binary), '--bot', 'parrot');
+
+const speaks = (page) => until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the bot speaks', 60000);
+
+async function picture(page, name, size, colorScheme) {
+	await page.setViewportSize(size);
+	await page.emulateMedia({ colorScheme });
+	await sleep(400);
+	await page.screenshot({ path: join(resolve(values.out), `${name}.png`), animations: 'disabled' });
+	console.log(`${name}.png`);
+}
+
+try {
+	await withBrowser(async (context) => {
+		const page = await context.newPage();
+		await page.setViewportSize(DESK);
+		await connect(page, `${runner.url}/client/`);
+		await says(page, 'transcript', 'You spoke for', 60000);
+		const operator = await context.newPage();
+		await operator.goto(`${runner.url}/client/#sessions`);
+		await page.bringToFront();
+		await sleep(CALL_MS);
+		await speaks(page);
+		await picture(page, 'page', DESK, 'light');
+		await speaks(page);
+		await picture(page, 'page-dark', DESK, 'dark');
+		await speaks(page);
+		await picture(page, 'page-phone', PHONE, 'light');
+		await operator.bringToFront();
+		await sleep(12000);
+		await picture(operator, 'sessions', DESK, 'light');
+		await operator.close();
+		await page.setViewportSize(DESK);
+		await page.locator('#connect').click();
+		await isPhase(page, 'idle');
+		await page.goto(`${runner.url}/client/?transport=telephony_a`);
+		await page.locator('#server[data-ok=true]').waitFor();
+		await page.locator('#connect').click();
+		await isPhase(page, 'ready');
+		await page.locator('#keypad-open').click();
+		await speaks(page);
+		await picture(page, 'phone-call', PHONE, 'light');
+	});
+} finally {
+	await runner.stop();
+}
