@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Fetches and unpacks Debian's tools for the ARM builds. Sourced by `cross/build` and `cross/qemu`.
+# Fetches and unpacks Debian's tools for the builds. Sourced by `cross/build`, `cross/qemu` and `boards/release`.
 #
 # In: names of parts. Out: folders below one cache folder, ${EDGE_RUNNER_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/edge-runner},
 # which may be removed at any time. It installs nothing and needs no root: apt runs with a state, cache and
@@ -121,13 +121,18 @@ locked() {
     exec 9>&-
 }
 
-# The C compiler for the board, with the C library that it links. $1: Debian's architecture, $2: the compiler's prefix.
+# The C compiler for the board, with the C library that it links. $1: Debian's architecture, or x86-64; $2: the compiler's
+# prefix.
 # shellcheck disable=SC2016
 cross_gcc() {
     local arch=$1 gnu=$2 part=$tools/gcc-$1 tool
     [ ! -d "$part" ] || return 0
-    unpack "$part" amd64 "gcc-12-$gnu" "cpp-12-$gnu" "binutils-$gnu" "libgcc-12-dev-$arch-cross" "libgcc-s1-$arch-cross" \
-        "libc6-$arch-cross" "libc6-dev-$arch-cross" "linux-libc-dev-$arch-cross" \
+    local packages=("gcc-12-$gnu" "cpp-12-$gnu" "binutils-$gnu" "libgcc-12-dev-$arch-cross" "libgcc-s1-$arch-cross"
+        "libc6-$arch-cross" "libc6-dev-$arch-cross" "linux-libc-dev-$arch-cross")
+    # The compiler of PCs is not a cross compiler.
+    [ "$arch" != x86-64 ] || packages=(gcc-12 cpp-12 binutils binutils-x86-64-linux-gnu libgcc-12-dev libc6 libc6-dev
+        linux-libc-dev libgprofng0)
+    unpack "$part" amd64 "${packages[@]}" \
         binutils-common libbinutils libctf0 libctf-nobfd0 libjansson4 libgmp10 libisl23 libmpc3 libmpfr6 libzstd1 \
         zlib1g libstdc++6 libgcc-s1 || die "the C compiler for $arch could not be fetched"
     ln -sf "$gnu-gcc-12" "$part.new/usr/bin/$gnu-gcc"
