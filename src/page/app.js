@@ -36,6 +36,7 @@ let chosen = mic.allowed ? '' : mic.NONE;
 const sides = { user: { box: $('you') }, bot: { box: $('bot') } };
 const forget = () => {
 	for (const side of Object.values(sides)) Object.assign(side, { level: 0, loud: false, told: null, held: false, thinks: null });
+	sides.bot.functions = new Set();
 };
 forget();
 
@@ -53,7 +54,7 @@ const sound = levels({
 });
 
 function stateOf(name) {
-	const { told, loud, track, held, thinks } = sides[name];
+	const { told, loud, track, held, thinks, functions } = sides[name];
 	if (tested && name === 'user') return loud ? 'Heard' : 'Testing';
 	if (call.phase === 'idle') return '–';
 	if (name === 'user' && !track) return 'Listening only';
@@ -62,7 +63,8 @@ function stateOf(name) {
 	if (held) return 'On hold by the bot';
 	// Reports of the bot take precedence; without any, the local detection applies.
 	if (told ?? loud) return 'Speaking';
-	return thinks === null ? 'Quiet' : thinks ? 'Thinking' : 'Listening';
+	if (thinks || functions?.size) return 'Thinking';
+	return thinks === null ? 'Quiet' : 'Listening';
 }
 
 let drawing;
@@ -113,6 +115,15 @@ const call = session({
 			if (told === (name === 'user')) text.closeBot(told);
 		},
 		thinking: (thinks) => { sides.bot.thinks = thinks; },
+		// The model has stopped writing, and writes on when it has the output.
+		called(id, ...values) {
+			sides.bot.functions.add(id);
+			text.called(id, ...values);
+		},
+		returned(id, isCancelled) {
+			sides.bot.functions.delete(id);
+			text.returned(id, isCancelled);
+		},
 		waited(ttfb) {
 			const [{ value: seconds } = {}] = ttfb;
 			figures({ ttfb });
