@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -29,7 +30,8 @@ async def browser(name, runner):
     process = await asyncio.create_subprocess_exec(
         shutil.which("node"), SCRIPT, name, runner.url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
     said, wrong = await process.communicate()
-    assert process.returncode == 0, wrong.decode()
+    # What Node prints around the error is the source line and the stack.
+    assert process.returncode == 0, re.search(r"^\w*Error: .*|\Z", wrong.decode(), re.MULTILINE)[0] or wrong.decode()
     return json.loads(said)
 
 

@@ -67,6 +67,8 @@ export async function withBrowser(use, { trusts = '', microphone = 'speaks', arg
 	try {
 		return await use(context);
 	} finally {
+		// A reply that a check changes on its way may still be under way.
+		await Promise.all(context.pages().map((page) => page.unrouteAll({ behavior: 'ignoreErrors' })));
 		await context.close();
 		rmSync(folder, { recursive: true, force: true });
 	}
