@@ -73,6 +73,36 @@ fn live_sessions_are_guarded_as_the_metrics_are() {
     }
 }
 
+/// Where other machines may ask, perhaps through a proxy that looks like this machine, a key is
+/// needed.
+#[test]
+fn live_sessions_need_a_key_where_other_machines_may_ask() {
+    let key = ["--api-key", "key-of-the-tests-0123456789"];
+    let authorization = "Authorization: Bearer key-of-the-tests-0123456789";
+    for shared in [
+        ["--metrics", "any"],
+        ["--proxy", "bots.example.net"],
+        ["--trusted-proxies", "192.0.2.1"],
+    ] {
+        let open = TestRunner::start(&shared);
+        let keyed = TestRunner::start(&[shared, key].concat());
+        for (method, target, found) in [("GET", "/sessions", 200), ("DELETE", "/sessions/none", 404)] {
+            let denied = ask(&open, method, target, &[]);
+            assert_eq!(denied.status, 403, "{shared:?}");
+            assert!(denied.text().contains("--api-key-file"), "{}", denied.text());
+            assert_eq!(
+                ask(&keyed, method, target, &[authorization]).status,
+                found,
+                "{shared:?}"
+            );
+        }
+        assert_eq!(ask(&open, "GET", "/metrics", &[]).status, 200, "{shared:?}");
+    }
+    // For simulated calls.
+    let own = TestRunner::start(&["--proxy", "localhost"]);
+    assert_eq!(ask(&own, "GET", "/sessions", &[]).status, 200);
+}
+
 /// A simulated call is controlled by its page: its provider hears of no call.
 #[test]
 fn the_provider_of_a_simulated_call_is_asked_for_nothing() {

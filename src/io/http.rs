@@ -51,7 +51,7 @@ use self::body::{AcceptedBody, read};
 pub use self::error::HttpError;
 use self::refusal_log::log_refusal;
 use crate::bot::SessionId;
-use crate::config::Config;
+use crate::config::{Config, MetricsAccess};
 use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
 #[cfg(feature = "mediaroom")]
@@ -83,7 +83,7 @@ use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan, StatusReplies, WorkerMember};
 use crate::proto::http::started::{CreateError, StartedSessions};
 use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
-use crate::proto::metrics::{check_access, is_forwarding};
+use crate::proto::metrics::{MetricsDenied, check_access, is_forwarding};
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::forwarded::TrustedProxies;
 use crate::proto::server::log_limit::LogLimit;
@@ -368,13 +368,13 @@ async fn dispatch(
         Route::PageRedirect => Ok(page::to_page()),
         #[cfg(feature = "page")]
         Route::Download(name) => match &app.config.downloads_dir {
-            Some(folder) => folder::serve(folder, &name, FolderUse::Downloads, headers, _conn_state).await,
+            Some(folder) => folder::serve(folder, &name, FolderUse::Downloads, head, _conn_state).await,
             None => Err(HttpError::Route(route::RouteError::NotFound)),
         },
         #[cfg(feature = "page")]
         Route::Page(name) => {
             if let Some(folder) = &app.config.page_dir {
-                return folder::serve(folder, &name, FolderUse::Page, headers, _conn_state).await;
+                return folder::serve(folder, &name, FolderUse::Page, head, _conn_state).await;
             }
             let source = app.moq.as_ref().map(Moq::page_source);
             page::file(&name, headers, source.as_deref()).ok_or(HttpError::Route(route::RouteError::NotFound))
@@ -487,12 +487,26 @@ fn mint_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_aut
 /// Checks whether a client may read the metrics.
 fn check_metrics_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
     let on_this_machine = peer.ip().to_canonical().is_loopback();
-    // A proxy may add no header, but the name it is reached by is not `localhost`.
+    // Most proxies add a header or pass the name that they were asked for. One that does neither,
+    // as nginx without `proxy_set_header`, looks like a client of this machine.
     let named_otherwise = headers
         .get(header::HOST)
         .is_some_and(|host| !host::is_loopback(host.as_bytes()));
     let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
     check_access(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)
+}
+
+/// Checks whether a client, whose key was checked where there is one, may list and end sessions.
+fn check_sessions_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
+    check_metrics_access(app, headers, peer)?;
+    let config = &app.config;
+    let is_public = |name: &String| !host::is_loopback(name.as_bytes());
+    let is_proxied = config.proxy.as_ref().is_some_and(is_public) || !config.trusted_proxies.is_empty();
+    let is_shared = config.metrics == MetricsAccess::Any || is_proxied;
+    match is_shared && config.api_key.is_none() {
+        true => Err(HttpError::Metrics(MetricsDenied::NoKey)),
+        false => Ok(()),
+    }
 }
 
 /// Answers with the metrics, if the client may read them.

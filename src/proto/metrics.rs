@@ -487,6 +487,8 @@ pub enum MetricsDenied {
     Remote,
     /// A local proxy forwards a remote request.
     Forwarded,
+    /// Live sessions, which other machines could list and end without a key.
+    NoKey,
 }
 
 impl fmt::Display for MetricsDenied {
@@ -494,10 +496,15 @@ impl fmt::Display for MetricsDenied {
         f.write_str(match self {
             MetricsDenied::Off => "there are no metrics: the runner was started with --metrics off",
             MetricsDenied::Remote => {
-                "only this machine may read the metrics; --metrics any opens them to every machine"
+                "only this machine may read the metrics and live sessions; --metrics any opens the metrics to every \
+                 machine, and live sessions to those with the key of --api-key-file"
             }
             MetricsDenied::Forwarded => {
-                "a proxy asks for somebody else, and only this machine may read the metrics; --metrics any opens them"
+                "a proxy asks for somebody else, and only this machine may read the metrics and live sessions; \
+                 --metrics any opens the metrics, and live sessions to those with the key of --api-key-file"
+            }
+            MetricsDenied::NoKey => {
+                "with --metrics any or a proxy, live sessions are for those with a key: set --api-key-file"
             }
         })
     }

@@ -143,9 +143,7 @@ impl HttpError {
             | HttpError::TokenRequired
             | HttpError::Token(_)
             | HttpError::Signature(_)
-            | HttpError::Metrics(metrics::MetricsDenied::Remote | metrics::MetricsDenied::Forwarded) => {
-                StatusCode::FORBIDDEN
-            }
+            | HttpError::Metrics(_) => StatusCode::FORBIDDEN,
             HttpError::Denied(denied) => match denied {
                 AccessError::Host | AccessError::Preflight => StatusCode::BAD_REQUEST,
                 AccessError::Misdirected => StatusCode::MISDIRECTED_REQUEST,
