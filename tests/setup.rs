@@ -12,7 +12,7 @@ use crate::support::http::{Reply, exchange, get, request};
 use crate::support::runner::{TestRunner, folder};
 
 const SECRET: &str = "sk-of-the-service";
-const PASSWORD: &str = "correct:horse \"1$";
+const PASSWORD: &str = "\"correct:horse \"1$";
 
 /// A setup page on a free port, and its spool folder.
 struct SetupProcess {
@@ -78,7 +78,7 @@ fn settings_are_taken_once_and_the_process_ends() {
     assert_eq!(
         setup.settings().expect("written"),
         format!(
-            "hostname = kitchen\nssh_password = {PASSWORD}\nRUNNER_API_KEY = {}\nRUNNER_BOT = realtime\nOPENAI_API_KEY = {SECRET}\n",
+            "hostname = kitchen\nssh_password = \"{PASSWORD}\"\nRUNNER_API_KEY = {}\nRUNNER_BOT = realtime\nOPENAI_API_KEY = {SECRET}\n",
             second["key"].as_str().expect("a key")
         )
     );

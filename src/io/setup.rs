@@ -153,7 +153,7 @@ impl HttpService for SetupPage {
                 origin: value(header::ORIGIN),
                 content_type: value(header::CONTENT_TYPE),
             };
-            guard::check_head(known, &name)
+            guard::check_head(known, &name, &networks)
         });
         if let Err(error) = guarded {
             log::debug!("{peer}: {} {}: {error}", head.method, head.uri.path());

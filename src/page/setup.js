@@ -83,38 +83,34 @@ async function finish() {
 	draft = null;
 	$('open').href = `${runner}/${key}`;
 	await pageEnds();
-	await runnerAnswers(runner);
-	$('done-text').textContent = `The board is ready: ${runner}`;
+	const isReady = await runnerAnswers(runner);
+	$('done-text').textContent = isReady ? `The board is ready: ${runner}` : `The board has not answered. Try ${runner} yourself.`;
 	$('open').hidden = false;
 }
 
 const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
+/** Of another origin only whether it answers can be seen. */
+const answersAt = (url) => fetch(url, { mode: 'no-cors', cache: 'no-store', signal: AbortSignal.timeout(3000) }).then(() => true, () => false);
+
 /** Waits until this page is no longer served. */
 async function pageEnds() {
-	for (let tries = 0; tries < 30; tries++) {
-		try {
-			await fetch('/state', { cache: 'no-store', signal: AbortSignal.timeout(3000) });
-		} catch {
-			return;
-		}
-		await pause(500);
-	}
+	for (let tries = 0; tries < 30 && await answersAt('/state'); tries++) await pause(500);
 }
 
-/** Waits until the runner answers two times in a row: it restarts with the settings. */
+/** Waits until the runner answers in a row for longer than a board takes that rejects the settings and serves this page again. */
 async function runnerAnswers(runner) {
-	for (let tries = 0, good = 0; tries < 240 && good < 2; tries++) {
+	for (let tries = 0, good = 0; tries < 240; tries++) {
 		await pause(2000);
-		try {
-			// Another origin: only whether it answers can be seen.
-			await fetch(`${runner}/status`, { mode: 'no-cors', cache: 'no-store', signal: AbortSignal.timeout(5000) });
-			good++;
-		} catch {
-			good = 0;
+		if (await answersAt('/state')) {
+			show('form');
+			throw new Error('The board rejected the settings, and kept none of them. Check them and go on again; its journal tells the reason.');
 		}
+		good = await answersAt(`${runner}/status`) ? good + 1 : 0;
+		if (good === 5) return true;
 		if (tries === 60) $('done-text').textContent = `This takes long. Try ${runner} yourself; a phone may need the board’s IP address in place of its name.`;
 	}
+	return false;
 }
 
 function describe(network) {

@@ -88,11 +88,19 @@ pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Returns whether an authority is an IP address, `localhost`, or one of these host names, alone or
-/// below `.local`. A number may follow a name: mDNS adds one to a name that another machine has.
+/// Returns the IP address that an authority names, if it names one.
+pub fn address(authority: &[u8]) -> Option<IpAddr> {
+    match parse_host(authority)? {
+        ParsedHost::Address(address) => Some(address.to_canonical()),
+        ParsedHost::Name(_) => None,
+    }
+}
+
+/// Returns whether an authority is `localhost` or one of these host names, alone or below `.local`.
+/// A number may follow a name: mDNS adds one to a name that another machine has.
 pub fn is_board(authority: &[u8], names: &[&str]) -> bool {
     let Some(ParsedHost::Name(host)) = parse_host(authority) else {
-        return parse_host(authority).is_some();
+        return false;
     };
     let host = host.to_ascii_lowercase();
     let label = host.strip_suffix(b".local").unwrap_or(&host);

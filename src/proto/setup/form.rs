@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use data_encoding::BASE64;
+
 /// Bytes of one value.
 const VALUE_BYTES_MAX: usize = 4096;
 
@@ -15,9 +17,6 @@ const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 10..=72;
 
 /// Characters of a host name, which is one DNS label.
 const NAME_CHARS_MAX: usize = 63;
-
-/// Characters of the base64 part of a public key; that of Ed25519 has 68.
-const PUBLIC_KEY_CHARS_MIN: usize = 40;
 
 /// Variables of the bot `realtime` that the form may set.
 const REALTIME: [&str; 6] = [
@@ -217,12 +216,30 @@ fn public_key(text: &str) -> Result<String, FormError> {
     let text = one_line(text).ok_or(FormError::PublicKey)?;
     let mut words = text.split(' ');
     let (kind, data) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-    let is_data = data.len() >= PUBLIC_KEY_CHARS_MIN && data.trim_end_matches('=').bytes().all(inner);
-    match KEY_KINDS.contains(&kind) && is_data {
+    match KEY_KINDS.contains(&kind) && is_key_of(kind, data) {
         true => Ok(text),
         false => Err(FormError::PublicKey),
     }
+}
+
+/// Returns whether base64 has whole fields, each behind its length in 4 bytes, the first of which
+/// is the kind, and at least one more: RFC 4253 6.6. A key that was cut while it was pasted has
+/// not.
+fn is_key_of(kind: &str, data: &str) -> bool {
+    let Ok(data) = BASE64.decode(data.as_bytes()) else {
+        return false;
+    };
+    let mut fields = Vec::new();
+    let mut rest = &*data;
+    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        let Some((field, behind)) = behind.split_at_checked(length) else {
+            return false;
+        };
+        fields.push(field);
+        rest = behind;
+    }
+    rest.is_empty() && fields.len() > 1 && fields.first() == Some(&kind.as_bytes())
 }
 
 fn password(text: &str) -> Result<String, FormError> {
@@ -308,6 +325,14 @@ mod tests {
             ),
             (
                 json!({"ssh": "key", "ssh_value": "ssh-ed25519 AAAA"}),
+                FormError::PublicKey,
+            ),
+            (
+                json!({"ssh": "key", "ssh_value": PUBLIC_KEY.get(..64)}),
+                FormError::PublicKey,
+            ),
+            (
+                json!({"ssh": "key", "ssh_value": PUBLIC_KEY.replacen("ssh-ed25519", "ssh-rsa", 1)}),
                 FormError::PublicKey,
             ),
             (

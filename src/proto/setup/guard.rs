@@ -102,23 +102,25 @@ pub fn check_peer(peer: IpAddr, networks: &[InterfaceNetwork]) -> Result<(), Gua
     is_near.then_some(()).ok_or(GuardError::NotNeighbour)
 }
 
-/// Checks the head of a request. `name` is the host name of the board.
+/// Checks the head of a request. `name` is the host name of the board. An address of another
+/// machine is that of a router or proxy, whose clients do not show their own.
 ///
 /// # Errors
 /// The first [`GuardError`] that applies.
-pub fn check_head(head: SetupHead<'_>, name: &str) -> Result<(), GuardError> {
+pub fn check_head(head: SetupHead<'_>, name: &str, networks: &[InterfaceNetwork]) -> Result<(), GuardError> {
     let host = head.host.ok_or(GuardError::OtherHost)?;
-    if !host::is_board(host, &[name, SETUP_NAME]) {
+    let is_own = |address: IpAddr| address.is_loopback() || networks.iter().any(|network| network.address == address);
+    if !host::is_board(host, &[name, SETUP_NAME]) && !host::address(host).is_some_and(is_own) {
         return Err(GuardError::OtherHost);
     }
     if !head.is_post {
         return Ok(());
     }
-    let is_own = head
+    let is_same = head
         .origin
         .and_then(|origin| origin.strip_prefix(b"http://"))
         .is_some_and(|origin| origin.eq_ignore_ascii_case(host));
-    if !is_own {
+    if !is_same {
         return Err(GuardError::OtherOrigin);
     }
     let kind = head.content_type.unwrap_or_default();
@@ -186,7 +188,7 @@ mod tests {
                 origin: None,
                 content_type: None,
             };
-            check_head(head, "kitchen")
+            check_head(head, "kitchen", &[network("192.168.1.50/24")])
         };
         for host in [
             "edge-runner.local",
@@ -198,7 +200,9 @@ mod tests {
             "kitchen7.local:8080",
             "kitchen",
             "192.168.1.50",
-            "[fe80::1]:80",
+            "192.168.1.50:80",
+            "[::ffff:192.168.1.50]",
+            "127.0.0.1:8080",
             "localhost:8080",
         ] {
             assert_eq!(get(host), Ok(()), "{host}");
@@ -210,6 +214,10 @@ mod tests {
             "other.local",
             "edge-runnerx.local",
             "2.local",
+            // The address of a router, or of another machine.
+            "203.0.113.5",
+            "192.168.1.51",
+            "[fe80::1]:80",
             "edge-runner.local@evil.example",
             "kitchen.example",
         ] {
@@ -221,7 +229,7 @@ mod tests {
             origin: None,
             content_type: None,
         };
-        assert_eq!(check_head(none, "kitchen"), Err(GuardError::OtherHost));
+        assert_eq!(check_head(none, "kitchen", &[]), Err(GuardError::OtherHost));
     }
 
     #[test]
@@ -233,7 +241,7 @@ mod tests {
                 origin: origin.map(str::as_bytes),
                 content_type: kind.map(str::as_bytes),
             };
-            check_head(head, "kitchen")
+            check_head(head, "kitchen", &[])
         };
         let json = Some("application/json; charset=utf-8");
         assert_eq!(post(Some("http://edge-runner.local"), json), Ok(()));

@@ -25,6 +25,7 @@ import * as playground from './playground.mjs';
 import * as rooms from './rooms.mjs';
 import { Runner } from './runner.mjs';
 import * as secure from './secure.mjs';
+import * as setupPage from './setup-page.mjs';
 import * as states from './states.mjs';
 import * as untrusted from './untrusted.mjs';
 import * as websocket from './websocket.mjs';
@@ -126,6 +127,7 @@ await all(states.phoneChecks, ['--bot', 'parrot']);
 await all(states.unprovenChecks, ['--bot', 'parrot', states.provenEnv]);
 await all(states.provenChecks, ['--bot', 'parrot', states.provenEnv, '--api-key', states.KEY]);
 await all(states.keysChecks, states.keysArgs);
+for (const [name, check] of Object.entries(setupPage.checks)) await run(name, check, ['--bot', 'parrot'], resolve(values.binary));
 if (existsSync(menu)) {
 	await all(states.menuChecks, states.menuArgs, menu);
 } else if (!values.only) {
