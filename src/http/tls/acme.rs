@@ -248,7 +248,13 @@ impl AcmeTls {
             if let Err(error) = acme.files.write_certificate(text.as_bytes()) {
                 warn!("the certificate cannot be kept, so the next start orders another: {error}; see --state-dir");
             }
-            lock(&acme.clock).handle_success();
+            if let Some(pause) = lock(&acme.clock).handle_success(pair.certificate.validity, unix_time_s()) {
+                warn!(
+                    "the new certificate is due for renewal already: is the clock of this machine right? Next order in {}, or \
+                     at once after SIGHUP",
+                    span(pause)
+                );
+            }
             let mut account = lock(&acme.account);
             account.failures = lock(&acme.clock).failures();
             acme.files.keep_account(&account);

@@ -209,9 +209,15 @@ impl OrderClock {
         pause
     }
 
-    /// Notes a new certificate.
-    pub fn handle_success(&mut self) {
-        self.failures = Failures::default();
+    /// Notes a new certificate. Where it is due for renewal already, since the clock is wrong or
+    /// the validity began long ago, it counts as a refusal, so that no order follows at once:
+    /// returns the pause until the next one.
+    pub fn handle_success(&mut self, validity: Validity, now_s: u64) -> Option<Duration> {
+        if self.renewal_s(validity) > now_s {
+            self.failures = Failures::default();
+            return None;
+        }
+        Some(self.handle_failure(&OrderFailure::refused("due for renewal".into()), now_s))
     }
 
     /// Ends the pause at the wish of the operator, unless the directory asked for it. Returns the
@@ -316,9 +322,31 @@ mod tests {
         let pauses: Vec<u64> = (0..12).map(|_| clock.handle_failure(&lost, NOW_S).as_secs()).collect();
         assert_eq!(pauses[..4], [10, 20, 40, 80]);
         assert_eq!(pauses[11], 3600);
-        clock.handle_success();
+        let ninety = Validity {
+            from_s: NOW_S,
+            until_s: NOW_S + 90 * DAY_S,
+        };
+        assert_eq!(clock.handle_success(ninety, NOW_S), None);
         assert_eq!(clock.failures(), Failures::default());
         assert_eq!(clock.handle_failure(&lost, NOW_S).as_secs(), 10);
+    }
+
+    /// With a clock far ahead each certificate is due for renewal when it comes.
+    #[test]
+    fn a_certificate_that_is_due_already_is_not_ordered_again_at_once() {
+        let mut clock = OrderClock::new(0, Failures::default());
+        let validity = Validity {
+            from_s: NOW_S - 70 * DAY_S,
+            until_s: NOW_S + 20 * DAY_S,
+        };
+        let kept = Certificate::example(&["a.example.net"], validity);
+        let mut now_s = NOW_S;
+        for expected in [1, 2, 4].map(|times| ACME_REFUSED_PAUSE_FIRST * times) {
+            assert_eq!(clock.handle_success(validity, now_s), Some(expected));
+            let next_s = clock.poll_timeout(Some(&kept), &names(&["a.example.net"]), now_s);
+            assert_eq!(next_s, now_s + expected.as_secs());
+            now_s = next_s;
+        }
     }
 
     /// An outage of the network and refused orders have pauses of their own.
