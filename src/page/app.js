@@ -171,7 +171,7 @@ function end() {
 	$('elapsed').textContent = $('waited').textContent = $('hint').textContent = '';
 	counter = clearInterval(counter);
 	text.closeBot();
-	$('talk-save').disabled = !text.asText();
+	$('talk-save').disabled = text.isEmpty();
 	poll(STATUS_MS);
 }
 
@@ -213,7 +213,7 @@ function count() {
 	counter = setInterval(async () => {
 		$('elapsed').textContent = new Date(Date.now() - begun).toISOString().slice(11, 19);
 		for (const { box, level } of Object.values(sides)) box.lastElementChild.setAttribute('aria-valuenow', Math.round(level * 100));
-		$('talk-save').disabled = !text.asText();
+		$('talk-save').disabled = text.isEmpty();
 		const sample = await call.stats();
 		if (sample) figures(sample);
 	}, STATS_MS);
@@ -311,6 +311,7 @@ function mute(isMuted) {
 // ---- the test of the microphone
 
 let tested = null;
+let opening = false;
 
 function stopTest() {
 	if (!tested) return;
@@ -324,6 +325,9 @@ function stopTest() {
 }
 
 async function test() {
+	// The browser may still be asking for the microphone.
+	if (opening) return;
+	opening = true;
 	const context = sound.start();
 	try {
 		const track = await mic.open(chosen);
@@ -338,6 +342,8 @@ async function test() {
 	} catch (error) {
 		context.close();
 		problem({ ...words.microphone(error), retry: false });
+	} finally {
+		opening = false;
 	}
 }
 

@@ -96,6 +96,7 @@ export function sessionsView(view) {
 			said.textContent = 'The session ends.';
 		} catch (error) {
 			said.textContent = error.status === 404 ? 'That session is over.' : `It was not ended: ${error.message}`;
+			button.disabled = false;
 		}
 		refresh();
 	}

@@ -122,6 +122,8 @@ export function transcript(list, announce) {
 		calls.delete(id);
 	}
 
+	const isEmpty = () => !list.children.length;
+
 	/** One line per turn. */
 	const asText = () => [...list.children].map((item) => {
 		const [who, time, body] = ['.who', 'time', '.words'].map((part) => item.querySelector(part));
@@ -134,6 +136,7 @@ export function transcript(list, announce) {
 	return {
 		reset,
 		asText,
+		isEmpty,
 		closeBot,
 		heard: follow(heard),
 		typed: follow(typed),
