@@ -90,8 +90,11 @@ fn a_folder_replaces_the_page() {
             "{path}"
         );
     }
-    let slash = get(runner.addr, "/client/assets");
-    assert_eq!((slash.status, slash.header("location")), (307, Some("assets/")));
+    let slash = get(runner.addr, "/client/assets?transport=webrtc");
+    assert_eq!(
+        (slash.status, slash.header("location")),
+        (307, Some("assets/?transport=webrtc"))
+    );
     assert_eq!(get(runner.addr, "/").header("location"), Some("/client/"));
     // The built-in page's own files are gone.
     assert_eq!(get(runner.addr, "/client/app.js").status, 404);

@@ -14,6 +14,7 @@ use std::time::UNIX_EPOCH;
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::HttpError;
@@ -76,7 +77,7 @@ pub(super) async fn serve(
     folder: &Path,
     path: &str,
     folder_use: FolderUse,
-    headers: &HeaderMap,
+    head: &Parts,
     conn_state: &Arc<ConnState>,
 ) -> Result<Reply, HttpError> {
     const NOT_FOUND: HttpError = HttpError::Route(RouteError::NotFound);
@@ -88,11 +89,13 @@ pub(super) async fn serve(
     let opened = opened.unwrap_or_else(|panic| Err(io::Error::other(panic)));
     match opened {
         Ok(FolderEntry::File(file, version)) => {
-            let mut reply = file_reply(file, &version, headers, conn_state);
+            let mut reply = file_reply(file, &version, &head.headers, conn_state);
             describe(reply.headers_mut(), &name, folder_use);
             Ok(reply)
         }
-        Ok(FolderEntry::Folder) if folder_use == FolderUse::Page => Ok(redirect(&folder::with_slash(&name))),
+        Ok(FolderEntry::Folder) if folder_use == FolderUse::Page => {
+            Ok(redirect(&folder::with_slash(&name, head.uri.query())))
+        }
         Ok(FolderEntry::Folder) => Err(NOT_FOUND),
         Err(error) => {
             log::debug!("a file of {}: {error}", folder.display());

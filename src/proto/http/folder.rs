@@ -148,8 +148,9 @@ pub fn disposition(name: &str) -> String {
 }
 
 /// Returns where a folder of a page is, relative to the same path without its slash.
-pub fn with_slash(name: &str) -> String {
-    format!("{}/", encode(name))
+pub fn with_slash(name: &str, query: Option<&str>) -> String {
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{}/{query}", encode(name))
 }
 
 /// Encodes all bytes but unreserved ones of RFC 3986, section 2.3.
@@ -277,6 +278,6 @@ mod tests {
             disposition("a b\"ü.wav"),
             "attachment; filename*=UTF-8''a%20b%22%C3%BC.wav"
         );
-        assert_eq!(with_slash("a:b"), "a%3Ab/");
+        assert_eq!(with_slash("a:b", Some("c=d&e=%20")), "a%3Ab/?c=d&e=%20");
     }
 }
