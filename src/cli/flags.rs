@@ -260,7 +260,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--metrics",
         FlagKind::Value("off|local|any", |args, text| put(&mut args.metrics, metrics(&text)?)),
         SERVER,
-        "Who may read /metrics: `off` no one, `local` this machine, `any` everyone. [default: local]",
+        "Who may read /metrics, and list and end live sessions: `off` no one, `local` this machine, `any` everyone, sessions with the key only. [default: local]",
     ),
     flag(
         None,
@@ -420,7 +420,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--proxy",
         FlagKind::Value("HOST", |args, text| put(&mut args.proxy, text)),
         PROVIDERS,
-        "Public host name of this server, which telephony providers connect to.",
+        "Public host name of this server, which telephony providers connect to. [default with -t PROVIDER: the first --acme-name, if there is one]",
     ),
     flag(
         None,

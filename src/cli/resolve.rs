@@ -32,7 +32,6 @@ const PORT_DEFAULT: u16 = 7860;
 )]
 pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Config, UsageError> {
     let transport = transport(&args)?;
-    let proxy = proxy(&args, transport, warnings)?;
     let ws_auth = args.ws_auth.unwrap_or(WsAuth::None);
     let mut host_names = hosts::host_names(&args.allowed_hosts, env)?;
     let api_key = api_key(&args, env)?;
@@ -40,6 +39,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let state_dir = state_dir(&args, env);
     let tls = tls(&args, state_dir.is_some())?;
     let acme = args.acme.resolve(&tls, warnings)?;
+    let proxy = proxy(&args, transport, &acme.names, warnings)?;
     // Requests for the names of the certificate are for this server.
     host_names.extend(acme.names.iter().cloned());
     host_names.sort_unstable();
@@ -141,9 +141,11 @@ fn transport(args: &LowArgs) -> Result<Option<Transport>, UsageError> {
     }
 }
 
+/// Resolves `--proxy`. A runner that has a certificate of a public name is reached by it.
 fn proxy(
     args: &LowArgs,
     transport: Option<Transport>,
+    public_names: &[String],
     warnings: &mut Vec<String>,
 ) -> Result<Option<String>, UsageError> {
     if let Some(text) = &args.proxy {
@@ -152,11 +154,14 @@ fn proxy(
         return Ok(Some(host));
     }
     match transport {
-        Some(Transport::Telephony(provider)) if provider.takes_markup => Err(UsageError::Combination(format!(
-            "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to; for simulated \
-             calls alone, `--proxy localhost`",
-            provider.wire_name()
-        ))),
+        Some(Transport::Telephony(provider)) if provider.takes_markup => match public_names.first() {
+            Some(name) => Ok(Some(name.clone())),
+            None => Err(UsageError::Combination(format!(
+                "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to, or `--tls acme`; for \
+                 simulated calls alone, `--proxy localhost`",
+                provider.wire_name()
+            ))),
+        },
         _ => Ok(None),
     }
 }

@@ -579,6 +579,28 @@ fn providers_with_markup_need_a_public_host() {
     assert!(refused(&["--proxy", "b.net/x"]).contains("`--proxy`"));
 }
 
+/// A runner with a certificate of a public name is reached by it.
+#[cfg(feature = "acme")]
+#[test]
+fn a_provider_connects_to_the_name_of_the_certificate() {
+    let acme = [
+        "--tls",
+        "acme",
+        "--acme-name",
+        "bots.example.net,b.example.net",
+        "--state-dir",
+        "/s",
+    ];
+    for (more, proxy) in [
+        (&["-t", "twilio"][..], Some("bots.example.net")),
+        (&["-t", "twilio", "-x", "other.example.net"], Some("other.example.net")),
+        (&["-t", "exotel"], None),
+        (&[], None),
+    ] {
+        assert_eq!(config(&[&acme, more].concat()).proxy.as_deref(), proxy, "{more:?}");
+    }
+}
+
 ///
 #[test]
 fn origins_read_the_option_before_the_variable() {
