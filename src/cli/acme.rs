@@ -51,11 +51,14 @@ impl AcmeOptions {
         for text in self.names.iter().flat_map(|text| text.split([',', ' '])) {
             match text.trim() {
                 "" => {}
-                text => names.push(self.name(text)?),
+                text => {
+                    let name = self.name(text)?;
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
             }
         }
-        names.sort_unstable();
-        names.dedup();
         if names.is_empty() {
             return Err(UsageError::Combination(
                 "`--tls acme` needs `--acme-name NAME`, the public host name of this machine".into(),
@@ -169,12 +172,12 @@ mod tests {
         refused.expect_err("a usage error").to_string()
     }
 
-    /// Names are taken from several options and from lists, in lower case and once each.
+    /// Names are taken from several options and from lists, in their order, lower case and once each.
     #[test]
     fn names_are_collected() {
         let options = named(&["Bot.Example.net., b.example.net", "bot.example.net"]);
         let config = options.resolve(&Tls::Acme, &mut Vec::new()).expect("valid options");
-        assert_eq!(config.names, ["b.example.net", "bot.example.net"]);
+        assert_eq!(config.names, ["bot.example.net", "b.example.net"]);
         assert_eq!((config.directory.as_str(), config.email), (DIRECTORY, None));
         let staging = AcmeOptions {
             staging: true,
