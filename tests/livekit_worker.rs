@@ -471,7 +471,7 @@ fn a_lost_bot_is_replaced() {
     runner.wait_for_log("the server is asked for a new one");
     let (method, dispatch) = server.requests().pop().expect("requests");
     assert_eq!(
-        (&*method, &dispatch["agent_name"], &dispatch["room"]),
+        (&*method, &dispatch["agentName"], &dispatch["room"]),
         ("CreateDispatch", &json!("bot"), &json!("talk"))
     );
     let alone = TestRunner::start(&["--bot", "echo"]);

@@ -19,7 +19,7 @@ use crate::proto::livekit::connection_details::MissingVariables;
 #[cfg(feature = "mediaroom")]
 use crate::proto::livekit::worker::dispatch::DispatchError;
 #[cfg(feature = "mediaroom")]
-use crate::proto::livekit::worker::watcher::WatchDenied;
+use crate::proto::livekit::worker::webhook::WebhookDenied;
 use crate::proto::server::body::ValidationError;
 use crate::proto::telephony::signature;
 use crate::proto::webrtc::offer::OfferError;
@@ -95,7 +95,7 @@ pub enum HttpError {
     /// The webhook of a LiveKit server is not genuine.
     #[cfg(feature = "mediaroom")]
     #[error("{0}")]
-    RoomEvent(WatchDenied),
+    RoomEvent(WebhookDenied),
     /// The signature of a dial-in webhook is invalid.
     #[error("invalid signature")]
     Caller(dialin::DialinSignatureError),
@@ -171,7 +171,7 @@ impl HttpError {
             HttpError::Unknown(_) => StatusCode::NOT_FOUND,
             HttpError::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
             #[cfg(feature = "mediaroom")]
-            HttpError::RoomEvent(WatchDenied::NoEvent) => StatusCode::BAD_REQUEST,
+            HttpError::RoomEvent(WebhookDenied::NoEvent) => StatusCode::BAD_REQUEST,
             #[cfg(feature = "mediaroom")]
             HttpError::RoomEvent(_) => StatusCode::UNAUTHORIZED,
             #[cfg(feature = "mediaroom")]

@@ -23,7 +23,8 @@ use crate::logging;
 use crate::proto::http::route::{POST_METHODS, RouteError};
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchStep};
-use crate::proto::livekit::worker::watcher::{self, Watch, WatchStep};
+use crate::proto::livekit::worker::watcher::{Watch, WatchStep};
+use crate::proto::livekit::worker::webhook;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, random, unix_time_s};
 
@@ -68,8 +69,8 @@ pub(super) async fn handle_webhook(
         .headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
-    watcher::verify(token.unwrap_or_default(), &body, key, secret, unix_time_s()).map_err(HttpError::RoomEvent)?;
-    let lost = watcher::lost_bot(&body, &worker.agent_name).map_err(HttpError::RoomEvent)?;
+    webhook::verify(token.unwrap_or_default(), &body, key, secret, unix_time_s()).map_err(HttpError::RoomEvent)?;
+    let lost = webhook::lost_bot(&body, &worker.agent_name).map_err(HttpError::RoomEvent)?;
     let slot = lost.as_ref().and_then(|_| app.watches.try_acquire());
     if let (Some(room), Some(slot)) = (lost, slot) {
         let url = app

@@ -7,46 +7,19 @@
 //! participant waits for the participant, so nothing is watched there. Source:
 //! `docs/spec/livekit.md` 6.6.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::tokens::{caller_token, service_token};
-use super::watcher::participants;
-use crate::config::{JobType, Mediaroom, MediaroomWorker, Secret, StartNames};
+use super::room_api::{AgentDispatch, ListedDispatch, RoomApi, RoomMethod};
+use super::room_api::{dispatches, participants};
+use super::tokens::caller_token;
+use crate::config::{JobType, Mediaroom, MediaroomWorker, StartNames};
 use crate::limits::{DISPATCH_POLL, DISPATCH_WITHIN, JOB_METADATA_BYTES_MAX, ROOM_FIRST_CALLER_WITHIN};
 use crate::livekit::connection_details::{MissingVariables, caller_reply};
-use crate::livekit::{http_base, missing_variables, socket_base, token};
-use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
-
-/// The attribute of a dispatch that names its session.
-pub const SESSION_ID_ATTRIBUTE: &str = "edge.session_id";
-
-/// The request for a bot, in a room's configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentDispatch {
-    agent_name: String,
-    metadata: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    deployment: String,
-    attributes: BTreeMap<&'static str, String>,
-}
-
-impl AgentDispatch {
-    /// Returns the request for a session with this body.
-    pub(super) fn new(agent_name: &str, deployment: &str, body: &Value, session_id: &str) -> Self {
-        AgentDispatch {
-            agent_name: agent_name.to_owned(),
-            metadata: body.to_string(),
-            deployment: deployment.to_owned(),
-            attributes: [(SESSION_ID_ATTRIBUTE, session_id.to_owned())].into(),
-        }
-    }
-}
+use crate::livekit::{missing_variables, socket_base, token};
+use crate::server::rest::RestRequest;
 
 /// Why `/start` gave no room.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,24 +102,21 @@ enum DispatchPhase {
 }
 
 impl DispatchPhase {
-    fn method(self) -> &'static str {
+    fn method(self) -> RoomMethod {
         match self {
-            DispatchPhase::Create => "CreateRoom",
-            DispatchPhase::List | DispatchPhase::Listing | DispatchPhase::Taken => "ListDispatch",
-            DispatchPhase::Looking => "ListParticipants",
-            DispatchPhase::Dispatch => "CreateDispatch",
-            DispatchPhase::Delete => "DeleteRoom",
+            DispatchPhase::Create => RoomMethod::CreateRoom,
+            DispatchPhase::List | DispatchPhase::Listing | DispatchPhase::Taken => RoomMethod::ListDispatch,
+            DispatchPhase::Looking => RoomMethod::ListParticipants,
+            DispatchPhase::Dispatch => RoomMethod::CreateDispatch,
+            DispatchPhase::Delete => RoomMethod::DeleteRoom,
         }
     }
 }
 
 /// One `/start` request, from the creation of the room to the reply.
 pub struct DispatchAttempt {
-    key: String,
-    secret: Secret,
-    /// The URLs that have not failed, the current one first.
-    urls: Vec<String>,
-    worker: MediaroomWorker,
+    api: RoomApi,
+    job_type: JobType,
     room: String,
     /// The room belongs to all sessions, and is therefore not deleted.
     is_shared: bool,
@@ -155,7 +125,6 @@ pub struct DispatchAttempt {
     names: StartNames,
     agent: AgentDispatch,
     phase: DispatchPhase,
-    now_s: u64,
     limit: Instant,
     next_list: Instant,
     has_dispatched: bool,
@@ -176,32 +145,22 @@ impl DispatchAttempt {
         random: [u8; 4],
         (now, now_s): (Instant, u64),
     ) -> Result<Self, DispatchError> {
-        let (Some(key), Some(secret)) = (&config.key, &config.secret) else {
+        let Some(api) = RoomApi::new(config, preferred, (now, now_s)) else {
             return Err(DispatchError::Missing(MissingVariables::new(missing_variables(config))));
         };
-        let mut urls: Vec<String> = config.urls().map(str::to_owned).collect();
-        if let Some(at) = urls.iter().position(|url| Some(&**url) == preferred) {
-            urls.rotate_left(at);
-        }
-        if urls.is_empty() {
-            return Err(DispatchError::Missing(MissingVariables::new(missing_variables(config))));
-        }
         let agent = AgentDispatch::new(&worker.agent_name, &worker.deployment, body, session_id);
         if agent.metadata.len() > JOB_METADATA_BYTES_MAX {
             return Err(DispatchError::BodyTooLong);
         }
         Ok(DispatchAttempt {
-            key: key.clone(),
-            secret: secret.clone(),
-            urls,
-            worker: worker.clone(),
+            api,
+            job_type: worker.job_type,
             room: config.room_name.clone().unwrap_or_else(|| token::room_name(random)),
             is_shared: config.room_name.is_some(),
             session_id: session_id.to_owned(),
             names: StartNames::default(),
             agent,
             phase: DispatchPhase::Create,
-            now_s,
             limit: now + DISPATCH_WITHIN,
             next_list: now,
             has_dispatched: false,
@@ -223,21 +182,21 @@ impl DispatchAttempt {
     /// Returns what to do at `now`.
     pub fn poll(&mut self, now: Instant) -> DispatchStep {
         match (&self.outcome, self.phase) {
-            (Some(Ok(())), _) => DispatchStep::Reply(self.reply()),
+            (Some(Ok(())), _) => DispatchStep::Reply(self.reply(now)),
             (Some(Err(error)), phase) if phase != DispatchPhase::Delete => DispatchStep::Failed(error.clone()),
             (_, DispatchPhase::List) if now < self.next_list => DispatchStep::Wait(self.next_list),
             (_, DispatchPhase::List) => {
                 self.phase = DispatchPhase::Listing;
-                DispatchStep::Send(self.request())
+                DispatchStep::Send(self.request(now))
             }
-            _ => DispatchStep::Send(self.request()),
+            _ => DispatchStep::Send(self.request(now)),
         }
     }
 
     /// Handles the answer to the last request.
     pub fn handle_answer(&mut self, status: u16, body: &[u8], now: Instant) {
         let phase = self.phase;
-        let method = phase.method();
+        let method = phase.method().name();
         match (phase, status) {
             (DispatchPhase::Delete, _) => {
                 if status != 200 {
@@ -246,7 +205,7 @@ impl DispatchAttempt {
                 self.phase = DispatchPhase::Taken;
             }
             (_, 401 | 403) => self.fail(DispatchError::Refused(status)),
-            (DispatchPhase::Create, 200) if self.worker.job_type != JobType::Room => self.outcome = Some(Ok(())),
+            (DispatchPhase::Create, 200) if self.job_type != JobType::Room => self.outcome = Some(Ok(())),
             (DispatchPhase::Create | DispatchPhase::Dispatch, 200) => {
                 self.phase = DispatchPhase::List;
                 self.next_list = now;
@@ -269,25 +228,21 @@ impl DispatchAttempt {
         if matches!(self.phase, DispatchPhase::Listing | DispatchPhase::Looking) {
             self.phase = DispatchPhase::List;
         }
-        if self.urls.len() > 1 && now < self.limit {
-            self.urls.remove(0);
-        } else {
+        if self.api.next_url() || now >= self.limit {
             self.outcome = Some(Err(DispatchError::Unreachable(why)));
         }
     }
 
     fn handle_list(&mut self, body: &[u8]) {
-        let Ok(list) = serde_json::from_slice::<DispatchList>(body) else {
+        let Some(list) = dispatches(body) else {
             return self.fail(DispatchError::Malformed("ListDispatch"));
         };
         let mut ours = list
-            .agent_dispatches
             .iter()
-            .filter(|dispatch| dispatch.agent_name == self.worker.agent_name)
+            .filter(|dispatch| dispatch.agent_name == self.agent.agent_name)
             .peekable();
         let is_new = ours.peek().is_none() && self.is_shared && !self.has_dispatched;
-        let is_taken = |dispatch: &ListedDispatch| dispatch.state.as_ref().is_some_and(|state| !state.jobs.is_empty());
-        if ours.any(is_taken) {
+        if ours.any(ListedDispatch::has_job) {
             self.outcome = Some(Ok(()));
         } else if is_new {
             // The room existed before, and then its configuration is ignored.
@@ -299,11 +254,10 @@ impl DispatchAttempt {
     }
 
     fn handle_participants(&mut self, body: &[u8], now: Instant) {
-        let Ok(answer) = serde_json::from_slice(body) else {
+        let Some(present) = participants(body) else {
             return self.fail(DispatchError::Malformed("ListParticipants"));
         };
-        let present = participants(answer);
-        match present.iter().any(|who| who.is_named(&self.worker.agent_name)) {
+        match present.iter().any(|who| who.is_named(&self.agent.agent_name)) {
             true => self.outcome = Some(Ok(())),
             false => self.again(now),
         }
@@ -319,7 +273,7 @@ impl DispatchAttempt {
         self.next_list = now + DISPATCH_POLL;
         if self.next_list > self.limit {
             self.fail(DispatchError::NotTaken {
-                agent_name: self.worker.agent_name.clone(),
+                agent_name: self.agent.agent_name.clone(),
             });
         }
     }
@@ -334,76 +288,34 @@ impl DispatchAttempt {
         };
     }
 
-    fn request(&self) -> RestRequest {
-        let (service, body) = match self.phase {
-            DispatchPhase::Create => (
-                "RoomService",
-                json!({
-                    "name": self.room,
+    fn request(&self, now: Instant) -> RestRequest {
+        let (api, room) = (&self.api, &self.room);
+        match self.phase.method() {
+            RoomMethod::CreateRoom => {
+                let body = json!({
+                    "name": room,
                     "empty_timeout": ROOM_FIRST_CALLER_WITHIN.as_secs(),
                     "agents": [self.agent],
-                }),
-            ),
-            DispatchPhase::Dispatch => (
-                "AgentDispatchService",
-                json!({
-                    "agent_name": self.agent.agent_name,
-                    "room": self.room,
-                    "metadata": self.agent.metadata,
-                    "deployment": self.agent.deployment,
-                    "attributes": self.agent.attributes,
-                }),
-            ),
-            DispatchPhase::Delete | DispatchPhase::Looking => ("RoomService", json!({"room": self.room})),
-            DispatchPhase::List | DispatchPhase::Listing | DispatchPhase::Taken => {
-                ("AgentDispatchService", json!({"room": self.room}))
+                });
+                api.request(RoomMethod::CreateRoom, room, &body, now)
             }
-        };
-        let base = http_base(self.urls.first().map(String::as_str).unwrap_or_default());
-        let token = service_token(&self.key, &self.secret, &self.room, self.now_s);
-        RestRequest {
-            method: RestMethod::Post,
-            url: format!("{base}/twirp/livekit.{service}/{}", self.phase.method()),
-            authorization: Some(bearer(&token)),
-            body: Some(RestBody::json(&body)),
+            RoomMethod::CreateDispatch => api.dispatch_request(&self.agent, room, now),
+            method => api.room_request(method, room, now),
         }
     }
 
-    fn reply(&self) -> Vec<u8> {
+    fn reply(&self, now: Instant) -> Vec<u8> {
         let identity = token::user_identity(&self.session_id);
         let token = caller_token(
-            (&self.key, &self.secret),
+            (&self.api.key, &self.api.secret),
             &identity,
             &self.room,
             &self.agent,
-            self.now_s,
+            self.api.unix_s(now),
         );
-        let url = socket_base(self.urls.first().map(String::as_str).unwrap_or_default());
+        let url = socket_base(self.api.url());
         caller_reply(self.names, &url, &token, &self.room, &self.session_id)
     }
-}
-
-/// The answer of `ListDispatch`. Servers write either form of a name.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DispatchList {
-    #[serde(alias = "agentDispatches")]
-    agent_dispatches: Vec<ListedDispatch>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ListedDispatch {
-    #[serde(alias = "agentName")]
-    agent_name: String,
-    state: Option<ListedState>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ListedState {
-    /// A job is listed once a worker has accepted it.
-    jobs: Vec<serde::de::IgnoredAny>,
 }
 
 #[cfg(test)]

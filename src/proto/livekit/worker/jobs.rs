@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::report::OfferCounts;
+use super::room_api::SESSION_ID_ATTRIBUTE;
 use super::wire::{AvailabilityAnswer, JobAssignment, JobInfo, JobOffer, UpdateJob, WorkerRequestKind};
 use super::{AgentWorker, AssignedJob, JobOutcome, Places, WorkerCommand, plain, wire_type};
 use crate::config::{JobType, Secret};
@@ -20,7 +21,6 @@ use crate::limits::{
 use crate::livekit::roster::{is_valid_id, truncated};
 use crate::livekit::session::JobRules;
 use crate::livekit::wire::ParticipantInfo;
-use crate::livekit::worker::dispatch::SESSION_ID_ATTRIBUTE;
 use crate::uuid::Uuid;
 
 /// The statuses of a job on the wire.

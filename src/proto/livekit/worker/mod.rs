@@ -7,17 +7,20 @@
 //! is reserved with each accepted job, so the runner never has more sessions than places.
 //!
 //! This file is the connection; `jobs` answers offers and keeps the jobs, [`load`] measures the
-//! load, [`wire`] has the messages, `tokens` the tokens, [`dispatch`] serves `/start`,
-//! [`watcher`] replaces lost bots, [`cpu`] reads processor time, and [`report`] is the state for
-//! `/status` and `/metrics`. Source: `docs/spec/livekit.md` 6.
+//! load, [`wire`] has the messages, `tokens` the tokens, `room_api` the API of the server,
+//! [`dispatch`] serves `/start`, [`webhook`] finds lost bots, [`watcher`] replaces them, [`cpu`]
+//! reads processor time, and [`report`] is the state for `/status` and `/metrics`. Source:
+//! `docs/spec/livekit.md` 6.
 
 pub mod cpu;
 pub mod dispatch;
 mod jobs;
 pub mod load;
 pub mod report;
+mod room_api;
 mod tokens;
 pub mod watcher;
+pub mod webhook;
 pub mod wire;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,176 +1,16 @@
 //! The watcher: a room whose bot is lost gets a new one, since the server sends none.
 //!
-//! In: webhooks of the server, random bits, the answers of its API, and `now`. Out: whether a
-//! webhook is genuine and tells of a lost bot, then requests and pauses. Every runner may be told
-//! of the same loss: each waits for a random time and looks at the room before it asks for a bot,
-//! with what the lost bot was given. Source: `docs/spec/livekit.md` 6.7; RFC 7515.
+//! In: the room, random bits, the answers of the server's API, and `now`. Out: requests and pauses.
+//! Every runner may be told of the same loss: each waits for a random time and looks at the room
+//! before it asks for a bot, with what the lost bot was given. Source: `docs/spec/livekit.md` 6.7.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::time::{Duration, Instant};
 
-use data_encoding::{BASE64, BASE64URL_NOPAD};
-use hmac::{Hmac, KeyInit, Mac};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-
-use super::tokens::service_token;
-use crate::config::{Mediaroom, MediaroomWorker, Secret};
-use crate::limits::{ROOM_CLOCK_LEEWAY, WATCH_WAIT_MAX};
-use crate::livekit::http_base;
-use crate::livekit::roster::is_valid_id;
-use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
-
-/// Why a webhook is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WatchDenied {
-    /// There is no token, or it is none.
-    Malformed,
-    /// The token is not signed with the API secret, or expired.
-    BadSignature,
-    /// The token belongs to another body.
-    OtherBody,
-    /// The body is no event.
-    NoEvent,
-}
-
-impl fmt::Display for WatchDenied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WatchDenied::Malformed => "a webhook of LiveKit needs its token in the Authorization header",
-            WatchDenied::BadSignature => {
-                "the token is not signed with MEDIAROOM_API_SECRET for MEDIAROOM_API_KEY, or it has expired; `webhook.api_key` \
-                 of the server must be that key"
-            }
-            WatchDenied::OtherBody => "the token belongs to another body",
-            WatchDenied::NoEvent => "the body is no event of LiveKit",
-        })
-    }
-}
-
-impl std::error::Error for WatchDenied {}
-
-#[derive(Deserialize)]
-struct WebhookClaims {
-    #[serde(default)]
-    iss: String,
-    exp: u64,
-    #[serde(default)]
-    nbf: u64,
-    #[serde(default)]
-    sha256: String,
-}
-
-/// Verifies the token of a webhook: signature, key, times, and the hash of the body.
-///
-/// # Errors
-/// [`WatchDenied`] with the reason.
-pub fn verify(authorization: &str, body: &[u8], key: &str, secret: &Secret, now_s: u64) -> Result<(), WatchDenied> {
-    let token = authorization.strip_prefix("Bearer ").unwrap_or(authorization).trim();
-    let (signed, tag) = token.rsplit_once('.').ok_or(WatchDenied::Malformed)?;
-    let (header, claims) = signed.split_once('.').ok_or(WatchDenied::Malformed)?;
-    let decode = |part: &str| {
-        BASE64URL_NOPAD
-            .decode(part.as_bytes())
-            .map_err(|_| WatchDenied::Malformed)
-    };
-    let (header, claims, tag) = (decode(header)?, decode(claims)?, decode(tag)?);
-    let header: Value = serde_json::from_slice(&header).map_err(|_| WatchDenied::Malformed)?;
-    if header["alg"] != "HS256" {
-        return Err(WatchDenied::BadSignature);
-    }
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes a key of any length");
-    mac.update(signed.as_bytes());
-    mac.verify_slice(&tag).map_err(|_| WatchDenied::BadSignature)?;
-    let claims: WebhookClaims = serde_json::from_slice(&claims).map_err(|_| WatchDenied::Malformed)?;
-    let leeway = ROOM_CLOCK_LEEWAY.as_secs();
-    let is_current = claims.exp.saturating_add(leeway) > now_s && claims.nbf <= now_s.saturating_add(leeway);
-    if claims.iss != key || !is_current {
-        return Err(WatchDenied::BadSignature);
-    }
-    match claims.sha256 == BASE64.encode(&Sha256::digest(body)) {
-        true => Ok(()),
-        false => Err(WatchDenied::OtherBody),
-    }
-}
-
-/// An event of the server. Members are written in either form.
-#[derive(Deserialize)]
-struct RoomWebhook {
-    event: String,
-    #[serde(default)]
-    room: EventRoom,
-    #[serde(default)]
-    participant: EventParticipant,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct EventRoom {
-    name: String,
-}
-
-/// A participant, in events and in lists.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct EventParticipant {
-    kind: Value,
-    state: Value,
-    attributes: BTreeMap<String, String>,
-    permission: EventPermission,
-    #[serde(alias = "disconnectReason")]
-    disconnect_reason: Value,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct EventPermission {
-    agent: bool,
-    hidden: bool,
-    recorder: bool,
-}
-
-impl EventParticipant {
-    fn is_agent(&self) -> bool {
-        self.permission.agent || self.kind == "AGENT" || self.kind == 4
-    }
-
-    /// Tells whether it is somebody who talks with a bot.
-    fn is_caller(&self) -> bool {
-        let is_service = ["EGRESS", "INGRESS"].iter().any(|kind| self.kind == *kind) || self.kind == 2;
-        let is_gone = self.state == "DISCONNECTED" || self.state == 3;
-        !self.is_agent() && !is_service && !is_gone && !self.permission.hidden && !self.permission.recorder
-    }
-
-    /// Tells whether it is a bot of this name. The server adds `lk.agent_name`, workers
-    /// `lk.agent.name`.
-    pub(super) fn is_named(&self, agent_name: &str) -> bool {
-        let names = ["lk.agent.name", "lk.agent_name"];
-        let held = names.iter().find_map(|name| self.attributes.get(*name));
-        self.is_agent() && held.map_or("", String::as_str) == agent_name
-    }
-}
-
-/// Returns the room whose bot of this name was lost; `None` for other events. A bot that left by
-/// itself is not lost.
-///
-/// # Errors
-/// [`WatchDenied::NoEvent`] if the body is no event.
-pub fn lost_bot(body: &[u8], agent_name: &str) -> Result<Option<String>, WatchDenied> {
-    let event: RoomWebhook = serde_json::from_slice(body).map_err(|_| WatchDenied::NoEvent)?;
-    let is_end = matches!(&*event.event, "participant_left" | "participant_connection_aborted");
-    let reason = &event.participant.disconnect_reason;
-    let has_left = *reason == "CLIENT_INITIATED" || *reason == 1;
-    let room = event.room.name;
-    let is_lost = is_end && !has_left && event.participant.is_named(agent_name) && is_valid_id(&room);
-    Ok(is_lost.then_some(room))
-}
-
-/// Returns the participants in the answer of `ListParticipants`.
-pub(super) fn participants(mut answer: Value) -> Vec<EventParticipant> {
-    serde_json::from_value(answer["participants"].take()).unwrap_or_default()
-}
+use super::room_api::{AgentDispatch, ListedDispatch, ListedParticipant, RoomApi, RoomMethod};
+use super::room_api::{dispatches, participants};
+use crate::config::{Mediaroom, MediaroomWorker};
+use crate::limits::WATCH_WAIT_MAX;
+use crate::server::rest::RestRequest;
 
 /// What the driver does next.
 #[derive(Debug, PartialEq)]
@@ -195,16 +35,12 @@ enum WatchPhase {
 
 /// One lost bot, from the webhook to a new one.
 pub struct Watch {
-    key: String,
-    secret: Secret,
-    url: String,
-    worker: MediaroomWorker,
+    api: RoomApi,
     room: String,
-    metadata: String,
-    attributes: BTreeMap<String, String>,
+    /// The bot to ask for: what the lost one was given, once it is known.
+    agent: AgentDispatch,
     phase: WatchPhase,
     words: String,
-    clock: (Instant, u64),
 }
 
 impl Watch {
@@ -221,16 +57,15 @@ impl Watch {
         let most_ms = u64::try_from(WATCH_WAIT_MAX.as_millis()).unwrap_or(u64::MAX).max(1);
         let wait = Duration::from_millis(random % most_ms);
         Some(Watch {
-            key: config.key.clone()?,
-            secret: config.secret.clone()?,
-            url: url.to_owned(),
-            worker: worker.clone(),
+            api: RoomApi::new(config, Some(url), (now, now_s))?,
             room,
-            metadata: String::new(),
-            attributes: BTreeMap::new(),
+            agent: AgentDispatch {
+                agent_name: worker.agent_name.clone(),
+                deployment: worker.deployment.clone(),
+                ..AgentDispatch::default()
+            },
             phase: WatchPhase::Waiting(now + wait),
             words: String::new(),
-            clock: (now, now_s),
         })
     }
 
@@ -250,12 +85,11 @@ impl Watch {
 
     /// Handles the answer to the last request.
     pub fn handle_answer(&mut self, status: u16, body: &[u8]) {
-        let answer: Option<Value> = serde_json::from_slice(body).ok();
-        match (self.phase, status, answer) {
-            (WatchPhase::Looking, 404, _) => self.end("the room whose bot was lost is closed"),
-            (WatchPhase::Looking, 200, Some(answer)) => self.handle_participants(answer),
-            (WatchPhase::Reading, 200, Some(answer)) => self.handle_dispatches(answer),
-            (WatchPhase::Dispatching, 200, _) => self.end("a bot was lost: the server is asked for a new one"),
+        match (self.phase, status) {
+            (WatchPhase::Looking, 404) => self.end("the room whose bot was lost is closed"),
+            (WatchPhase::Looking, 200) => self.handle_participants(body),
+            (WatchPhase::Reading, 200) => self.handle_dispatches(body),
+            (WatchPhase::Dispatching, 200) => self.end("a bot was lost: the server is asked for a new one"),
             _ => self.end(&format!("a bot was lost, and the server answered with status {status}")),
         }
     }
@@ -270,164 +104,48 @@ impl Watch {
         self.words = words.to_owned();
     }
 
-    fn handle_participants(&mut self, answer: Value) {
-        let present = participants(answer);
-        if present.iter().any(|who| who.is_named(&self.worker.agent_name)) {
-            self.end("a bot was lost, and the room has another one");
-        } else if !present.iter().any(EventParticipant::is_caller) {
-            self.end("a bot was lost, and no caller is left in its room");
-        } else {
-            self.phase = WatchPhase::Reading;
+    fn handle_participants(&mut self, body: &[u8]) {
+        match participants(body) {
+            None => self.end("a bot was lost, and the server answered with no list of participants"),
+            Some(present) if present.iter().any(|who| who.is_named(&self.agent.agent_name)) => {
+                self.end("a bot was lost, and the room has another one");
+            }
+            Some(present) if !present.iter().any(ListedParticipant::is_caller) => {
+                self.end("a bot was lost, and no caller is left in its room");
+            }
+            Some(_) => self.phase = WatchPhase::Reading,
         }
     }
 
-    fn handle_dispatches(&mut self, mut answer: Value) {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Dispatched {
-            #[serde(alias = "agentName")]
-            agent_name: String,
-            metadata: String,
-            attributes: BTreeMap<String, String>,
-        }
-        let list = match answer["agent_dispatches"].take() {
-            Value::Null => answer["agentDispatches"].take(),
-            list => list,
+    fn handle_dispatches(&mut self, body: &[u8]) {
+        let Some(dispatches) = dispatches(body) else {
+            return self.end("a bot was lost, and the server answered with no list of dispatches");
         };
-        let dispatches = serde_json::from_value::<Vec<Dispatched>>(list).unwrap_or_default();
-        let ours = dispatches
-            .into_iter()
-            .find(|dispatch| dispatch.agent_name == self.worker.agent_name);
-        let ours = ours.unwrap_or_default();
-        (self.metadata, self.attributes) = (ours.metadata, ours.attributes);
+        let ours = |dispatch: &ListedDispatch| dispatch.agent_name == self.agent.agent_name;
+        let ours = dispatches.into_iter().find(ours).unwrap_or_default();
+        (self.agent.metadata, self.agent.attributes) = (ours.metadata, ours.attributes);
         self.phase = WatchPhase::Dispatching;
     }
 
     fn request(&self, now: Instant) -> RestRequest {
-        let (service, method, body) = match self.phase {
-            WatchPhase::Reading => ("AgentDispatchService", "ListDispatch", json!({"room": self.room})),
-            WatchPhase::Dispatching => (
-                "AgentDispatchService",
-                "CreateDispatch",
-                json!({
-                    "agent_name": self.worker.agent_name,
-                    "room": self.room,
-                    "metadata": self.metadata,
-                    "deployment": self.worker.deployment,
-                    "attributes": self.attributes,
-                }),
-            ),
+        match self.phase {
+            WatchPhase::Reading => self.api.room_request(RoomMethod::ListDispatch, &self.room, now),
+            WatchPhase::Dispatching => self.api.dispatch_request(&self.agent, &self.room, now),
             WatchPhase::Waiting(_) | WatchPhase::Looking | WatchPhase::Done => {
-                ("RoomService", "ListParticipants", json!({"room": self.room}))
+                self.api.room_request(RoomMethod::ListParticipants, &self.room, now)
             }
-        };
-        let (then, now_s) = self.clock;
-        let now_s = now_s + now.saturating_duration_since(then).as_secs();
-        let token = service_token(&self.key, &self.secret, &self.room, now_s);
-        RestRequest {
-            method: RestMethod::Post,
-            url: format!("{}/twirp/livekit.{service}/{method}", http_base(&self.url)),
-            authorization: Some(bearer(&token)),
-            body: Some(RestBody::json(&body)),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::config::JobType;
-    use crate::livekit::token::sign;
+    use crate::config::{JobType, Secret};
 
     const NOW_S: u64 = 1_795_252_753;
-
-    fn token(body: &[u8], change: impl FnOnce(&mut Value), secret: &str) -> String {
-        let mut claims = json!({"iss": "devkey", "nbf": NOW_S, "exp": NOW_S + 300,
-            "sha256": BASE64.encode(&Sha256::digest(body))});
-        change(&mut claims);
-        sign(&claims, &Secret::new(secret)).expose().to_owned()
-    }
-
-    #[test]
-    fn only_the_server_s_webhooks_are_genuine() {
-        let body = br#"{"event":"participant_left"}"#;
-        let check = |token: &str| verify(token, body, "devkey", &Secret::new("secret"), NOW_S);
-        let good = token(body, |_| (), "secret");
-        assert_eq!(check(&good), Ok(()));
-        assert_eq!(check(&format!("Bearer {good}")), Ok(()));
-        for (denied, token) in [
-            (WatchDenied::BadSignature, token(body, |_| (), "other")),
-            (
-                WatchDenied::BadSignature,
-                token(body, |claims| claims["iss"] = json!("x"), "secret"),
-            ),
-            (
-                WatchDenied::BadSignature,
-                token(body, |claims| claims["exp"] = json!(NOW_S - 61), "secret"),
-            ),
-            (
-                WatchDenied::BadSignature,
-                token(body, |claims| claims["nbf"] = json!(NOW_S + 61), "secret"),
-            ),
-            (
-                WatchDenied::Malformed,
-                token(body, |claims| claims["exp"] = Value::Null, "secret"),
-            ),
-            (WatchDenied::OtherBody, token(b"other", |_| (), "secret")),
-            (
-                WatchDenied::OtherBody,
-                token(body, |claims| claims["sha256"] = json!(""), "secret"),
-            ),
-            (WatchDenied::Malformed, String::new()),
-            (WatchDenied::Malformed, "a.b".into()),
-            (WatchDenied::Malformed, "a.b.c.d".into()),
-        ] {
-            assert_eq!(check(&token), Err(denied), "{token}");
-        }
-        // A token without a signature.
-        let none = BASE64URL_NOPAD.encode(br#"{"alg":"none"}"#);
-        let claims = good.split('.').nth(1).expect("claims");
-        assert_eq!(check(&format!("{none}.{claims}.")), Err(WatchDenied::BadSignature));
-    }
-
-    fn event(change: impl FnOnce(&mut Value)) -> Vec<u8> {
-        let mut event = json!({
-            "event": "participant_left",
-            "room": {"sid": "RM_1", "name": "talk"},
-            "participant": {"identity": "agent-AJ_1", "kind": "AGENT", "attributes": {"lk.agent.name": "bot"},
-                "disconnectReason": "CONNECTION_TIMEOUT"},
-        });
-        change(&mut event);
-        event.to_string().into_bytes()
-    }
-
-    #[test]
-    fn a_lost_bot_is_one_that_did_not_leave() {
-        let lost = |change: fn(&mut Value)| lost_bot(&event(change), "bot");
-        let room = Ok(Some("talk".to_owned()));
-        assert_eq!(lost(|_| ()), room);
-        assert_eq!(
-            lost(|event| event["event"] = json!("participant_connection_aborted")),
-            room
-        );
-        assert_eq!(
-            lost(|event| event["participant"]["attributes"] = json!({"lk.agent_name": "bot"})),
-            room
-        );
-        for change in [
-            (|event| event["event"] = json!("participant_joined")) as fn(&mut Value),
-            |event| event["participant"]["disconnectReason"] = json!("CLIENT_INITIATED"),
-            |event| event["participant"]["disconnectReason"] = json!(1),
-            |event| event["participant"]["kind"] = json!("STANDARD"),
-            |event| event["participant"]["attributes"] = json!({"lk.agent.name": "other"}),
-            |event| event["participant"]["attributes"] = json!({}),
-            |event| event["room"] = json!({}),
-        ] {
-            assert_eq!(lost(change), Ok(None));
-        }
-        assert_eq!(lost_bot(b"[]", "bot"), Err(WatchDenied::NoEvent));
-        assert_eq!(lost_bot(b"", "bot"), Err(WatchDenied::NoEvent));
-    }
 
     /// A watch and its clock.
     struct Run {
@@ -438,6 +156,7 @@ mod tests {
     impl Run {
         fn new(random: u64) -> Self {
             let config = Mediaroom {
+                url: Some("ws://a".into()),
                 key: Some("devkey".into()),
                 secret: Some(Secret::new("secret")),
                 ..Mediaroom::default()
@@ -501,8 +220,7 @@ mod tests {
         assert_eq!(method, "CreateDispatch");
         assert_eq!(
             body,
-            json!({"agent_name": "bot", "room": "talk", "metadata": "{\"lang\":\"en\"}", "deployment": "",
-                "attributes": {"edge.session_id": "1"}})
+            json!({"agentName": "bot", "room": "talk", "metadata": "{\"lang\":\"en\"}", "attributes": {"edge.session_id": "1"}})
         );
         run.answer(200, &json!({"id": "AD_2"}));
         assert!(run.sent().0.contains("asked for a new one"));
@@ -525,6 +243,7 @@ mod tests {
                 "has another one",
             ),
             (404, json!({"code": "not_found"}), "is closed"),
+            (200, json!(["x"]), "no list of participants"),
             (500, json!({}), "status 500"),
         ] {
             let mut run = Run::new(0);

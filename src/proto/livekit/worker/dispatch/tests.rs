@@ -1,6 +1,7 @@
 //! `/start` on a registered runner, in virtual time.
 
 use super::*;
+use crate::config::Secret;
 
 fn config(room_name: Option<&str>) -> Mediaroom {
     Mediaroom {
@@ -163,7 +164,7 @@ fn a_shared_room_is_kept_and_asked_for_a_bot() {
     run.answer(200, &json!({}));
     let (method, body) = run.sent();
     assert_eq!(
-        (&*method, &body["agent_name"], &body["room"]),
+        (&*method, &body["agentName"], &body["room"]),
         ("CreateDispatch", &json!("bot"), &json!("shared"))
     );
     run.answer(200, &json!({}));
