@@ -3,9 +3,10 @@
 //! In: the answers of the server's API, and `now`. Out: the requests, pauses, and the reply to the
 //! caller. The room is created together with a dispatch. [`DispatchAttempt`] watches the dispatch
 //! and the participants until a runner has taken the job: the bot is in the room, or the job is
-//! listed, which may take the server 5 s. A room that no runner takes is deleted. A job of a
-//! participant waits for the participant, so nothing is watched there. Source:
-//! `docs/spec/livekit.md` 6.6.
+//! listed, which may take the server 5 s. A room that no runner takes is deleted. A room that all
+//! sessions share may exist, and its list has the jobs of earlier sessions: only the dispatch of
+//! this session counts, and it is made if the room is without a bot. A job of a participant waits
+//! for the participant, so nothing is watched there. Source: `docs/spec/livekit.md` 6.6.
 
 use std::fmt;
 use std::time::Instant;
@@ -127,7 +128,8 @@ pub struct DispatchAttempt {
     phase: DispatchPhase,
     limit: Instant,
     next_list: Instant,
-    has_dispatched: bool,
+    /// The server was asked for the bot of this session: a room that is made is made with it.
+    is_dispatched: bool,
     outcome: Option<Result<(), DispatchError>>,
 }
 
@@ -163,7 +165,7 @@ impl DispatchAttempt {
             phase: DispatchPhase::Create,
             limit: now + DISPATCH_WITHIN,
             next_list: now,
-            has_dispatched: false,
+            is_dispatched: config.room_name.is_none(),
             outcome: None,
         })
     }
@@ -229,7 +231,7 @@ impl DispatchAttempt {
             self.phase = DispatchPhase::List;
         }
         if self.api.next_url() || now >= self.limit {
-            self.outcome = Some(Err(DispatchError::Unreachable(why)));
+            self.fail(DispatchError::Unreachable(why));
         }
     }
 
@@ -237,19 +239,16 @@ impl DispatchAttempt {
         let Some(list) = dispatches(body) else {
             return self.fail(DispatchError::Malformed("ListDispatch"));
         };
-        let mut ours = list
+        // Other sessions have used a shared room, and the list keeps their dispatches and jobs.
+        let ours = list
             .iter()
             .filter(|dispatch| dispatch.agent_name == self.agent.agent_name)
-            .peekable();
-        let is_new = ours.peek().is_none() && self.is_shared && !self.has_dispatched;
-        if ours.any(ListedDispatch::has_job) {
-            self.outcome = Some(Ok(()));
-        } else if is_new {
-            // The room existed before, and then its configuration is ignored.
-            self.has_dispatched = true;
-            self.phase = DispatchPhase::Dispatch;
-        } else {
-            self.phase = DispatchPhase::Looking;
+            .filter(|dispatch| !self.is_shared || dispatch.is_of(&self.session_id));
+        let jobs: Vec<bool> = ours.map(ListedDispatch::has_job).collect();
+        self.is_dispatched |= !jobs.is_empty();
+        match jobs.contains(&true) {
+            true => self.outcome = Some(Ok(())),
+            false => self.phase = DispatchPhase::Looking,
         }
     }
 
@@ -257,9 +256,14 @@ impl DispatchAttempt {
         let Some(present) = participants(body) else {
             return self.fail(DispatchError::Malformed("ListParticipants"));
         };
-        match present.iter().any(|who| who.is_named(&self.agent.agent_name)) {
-            true => self.outcome = Some(Ok(())),
-            false => self.again(now),
+        if present.iter().any(|who| who.is_named(&self.agent.agent_name)) {
+            self.outcome = Some(Ok(()));
+        } else if self.is_dispatched {
+            self.again(now);
+        } else {
+            // The room existed before, and then its configuration is ignored.
+            self.is_dispatched = true;
+            self.phase = DispatchPhase::Dispatch;
         }
     }
 

@@ -3,6 +3,8 @@
 use super::*;
 use crate::config::Secret;
 
+const SESSION_ID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
+
 fn config(room_name: Option<&str>) -> Mediaroom {
     Mediaroom {
         url: Some("wss://a.example.net".into()),
@@ -38,7 +40,7 @@ impl Try {
             config,
             worker,
             None,
-            ("1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed", &body),
+            (SESSION_ID, &body),
             [1, 2, 3, 4],
             (start, 1_795_252_753),
         );
@@ -94,7 +96,7 @@ fn a_taken_job_gives_the_caller_a_room() {
         body,
         json!({"name": "room-01020304", "empty_timeout": 300, "agents": [{
             "agentName": "bot", "metadata": r#"{"lang":"en"}"#,
-            "attributes": {"edge.session_id": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"},
+            "attributes": {"edge.session_id": SESSION_ID},
         }]})
     );
     run.answer(200, &json!({"sid": "RM_1"}));
@@ -113,7 +115,7 @@ fn a_taken_job_gives_the_caller_a_room() {
         (
             &json!("wss://a.example.net"),
             &json!("room-01020304"),
-            &json!("1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed")
+            &json!(SESSION_ID)
         )
     );
 }
@@ -154,25 +156,86 @@ fn a_room_that_no_runner_takes_is_deleted() {
     assert_eq!(run.attempt.poll(run.now), DispatchStep::Failed(expected));
 }
 
-/// The room of all sessions is never deleted. If it existed without a bot, one is asked for, once.
+/// A list of a shared room: jobs of other sessions, and those of this one if it has a dispatch.
+fn shared(ours: Option<usize>) -> Value {
+    let mut list = listed(1);
+    let dispatches = list["agent_dispatches"].as_array_mut().expect("a list");
+    let jobs = |jobs: usize| vec![json!({"id": "AJ_1"}); jobs];
+    dispatches
+        .push(json!({"agentName": "bot", "attributes": {"edge.session_id": "earlier"}, "state": {"jobs": jobs(1)}}));
+    dispatches.extend(ours.map(|count| {
+        json!({"agent_name": "bot", "attributes": {"edge.session_id": SESSION_ID}, "state": {"jobs": jobs(count)}})
+    }));
+    list
+}
+
+/// A shared room that lasts: jobs of bots that are gone, and dispatches that no runner took, are
+/// not those of this session. Without a bot in the room, one is asked for, once.
 #[test]
-fn a_shared_room_is_kept_and_asked_for_a_bot() {
+fn a_shared_room_without_a_bot_is_asked_for_one() {
+    for earlier in [json!({}), listed(0), listed(1), shared(None)] {
+        let mut run = Try::new(&config(Some("shared")), &worker());
+        run.sent();
+        run.answer(200, &json!({}));
+        assert_eq!(run.sent().0, "ListDispatch");
+        run.answer(200, &earlier);
+        assert_eq!(run.sent().0, "ListParticipants");
+        run.answer(200, &json!({"participants": [{"identity": "ann"}]}));
+        let (method, body) = run.sent();
+        assert_eq!(
+            (&*method, &body["agentName"], &body["room"]),
+            ("CreateDispatch", &json!("bot"), &json!("shared"))
+        );
+        assert_eq!(body["attributes"]["edge.session_id"], SESSION_ID);
+        run.answer(200, &json!({"id": "AD_2"}));
+        run.sent();
+        run.answer(200, &shared(Some(0)));
+        assert_eq!(run.sent().0, "ListParticipants");
+        run.answer(200, &json!({}));
+        assert_eq!(run.sent().0, "ListDispatch");
+        run.answer(200, &shared(Some(1)));
+        assert_eq!(run.reply()["roomName"], "shared");
+    }
+}
+
+/// A shared room that has its bot needs no other one, and neither does one that was just made.
+#[test]
+fn a_shared_room_with_a_bot_is_not_asked_for_another() {
     let mut run = Try::new(&config(Some("shared")), &worker());
     run.sent();
     run.answer(200, &json!({}));
     run.sent();
-    run.answer(200, &json!({}));
-    let (method, body) = run.sent();
-    assert_eq!(
-        (&*method, &body["agentName"], &body["room"]),
-        ("CreateDispatch", &json!("bot"), &json!("shared"))
+    run.answer(200, &listed(1));
+    run.sent();
+    run.answer(
+        200,
+        &json!({"participants": [{"kind": "AGENT", "attributes": {"lk.agent.name": "bot"}}]}),
     );
+    assert_eq!(run.reply()["roomName"], "shared");
+    let mut run = Try::new(&config(Some("shared")), &worker());
+    run.sent();
     run.answer(200, &json!({}));
+    for _ in 0..2 {
+        assert_eq!(run.sent().0, "ListDispatch");
+        run.answer(200, &shared(Some(0)));
+        assert_eq!(run.sent().0, "ListParticipants");
+        run.answer(200, &json!({}));
+    }
+}
+
+/// The room of all sessions is never deleted, and it is asked for a bot once.
+#[test]
+fn a_shared_room_that_no_runner_takes_is_kept() {
+    let mut run = Try::new(&config(Some("shared")), &worker());
+    run.sent();
+    run.answer(200, &json!({}));
+    let mut asked = 0;
     loop {
         match run.attempt.poll(run.now) {
             DispatchStep::Wait(until) => run.now = until,
             DispatchStep::Send(request) => {
-                assert!(request.url.contains("/List"), "{}", request.url);
+                asked += usize::from(request.url.ends_with("/CreateDispatch"));
+                assert!(!request.url.contains("/Delete"), "{}", request.url);
                 run.answer(200, &json!({}));
             }
             DispatchStep::Failed(error) => {
@@ -182,6 +245,7 @@ fn a_shared_room_is_kept_and_asked_for_a_bot() {
             other => panic!("{other:?}"),
         }
     }
+    assert_eq!(asked, 1);
 }
 
 /// A bot that is in the room counts before its job is listed, and so does a session of this runner.
@@ -260,6 +324,31 @@ fn another_url_is_tried() {
         run.attempt.poll(run.now),
         DispatchStep::Failed(DispatchError::Unreachable(_))
     ));
+}
+
+/// A room whose server is lost is deleted, if that is still possible: no caller will come, and its
+/// bot would wait.
+#[test]
+fn a_room_whose_server_is_lost_is_deleted() {
+    for answers in 0..3 {
+        let mut run = Try::new(&config(None), &worker());
+        run.sent();
+        run.answer(200, &json!({}));
+        for _ in 0..answers {
+            run.sent();
+            run.answer(200, &json!({}));
+        }
+        for _ in 0..2 {
+            assert!(run.sent().0.starts_with("List"));
+            run.attempt.handle_unreachable("reset".into(), run.now);
+        }
+        assert_eq!(run.sent(), ("DeleteRoom".into(), json!({"room": "room-01020304"})));
+        run.answer(200, &json!({}));
+        assert_eq!(
+            run.attempt.poll(run.now),
+            DispatchStep::Failed(DispatchError::Unreachable("reset".into()))
+        );
+    }
 }
 
 /// A job of a participant is made by the caller, who has to come first.
