@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use edge_runner_proto::limits::WATCHES_MAX;
 use edge_runner_proto::livekit::worker::wire::WorkerResponseKind;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -444,6 +445,22 @@ fn start_asks_the_server_for_a_runner() {
     assert!(deleted["room"].as_str().is_some_and(|room| room.starts_with("room-")));
 }
 
+fn lost_bot(room: &str) -> String {
+    json!({
+        "event": "participant_left", "room": {"name": room},
+        "participant": {"kind": "AGENT", "attributes": {"lk.agent.name": "bot"}, "disconnectReason": "CONNECTION_TIMEOUT"},
+    })
+    .to_string()
+}
+
+/// Posts a webhook of the server with this token.
+fn post_event(runner: &TestRunner, event: &str, token: &str) -> http::Reply {
+    let authorization = format!("Authorization: {token}");
+    let headers = ["Content-Type: application/webhook+json", &*authorization];
+    let reply = http::request(runner.addr, "POST", "/livekit-webhook", &headers, event.as_bytes());
+    reply.expect("an answer")
+}
+
 /// A genuine webhook about a lost bot gets the room a new one, if callers remain and no bot is
 /// there. A forged one has no effect, and without `--register` there is no such path.
 #[test]
@@ -451,23 +468,14 @@ fn a_lost_bot_is_replaced() {
     let server = AgentServer::start();
     let runner = server.runner(&["--bot", "echo"]);
     let _worker = server.register();
-    let lost = json!({
-        "event": "participant_left", "room": {"name": "talk"},
-        "participant": {"kind": "AGENT", "attributes": {"lk.agent.name": "bot"}, "disconnectReason": "CONNECTION_TIMEOUT"},
-    })
-    .to_string();
-    let post = |addr, token: &str| {
-        let authorization = format!("Authorization: {token}");
-        let headers = ["Content-Type: application/webhook+json", &*authorization];
-        let reply = http::request(addr, "POST", "/livekit-webhook", &headers, lost.as_bytes());
-        reply.expect("an answer").status
-    };
-    assert_eq!(post(runner.addr, &webhook_token("another body")), 401);
-    assert_eq!(post(runner.addr, "eyJhbGciOiJub25lIn0.e30."), 401);
-    assert_eq!(post(runner.addr, &webhook_token(&lost)), 200);
+    let lost = lost_bot("talk");
+    let post = |runner, token: &str| post_event(runner, &lost, token).status;
+    assert_eq!(post(&runner, &webhook_token("another body")), 401);
+    assert_eq!(post(&runner, "eyJhbGciOiJub25lIn0.e30."), 401);
+    assert_eq!(post(&runner, &webhook_token(&lost)), 200);
     runner.wait_for_log("no caller is left in its room");
     server.api.lock().expect("no holder panics").participants = vec![json!({"identity": "ann", "kind": "SIP"})];
-    assert_eq!(post(runner.addr, &webhook_token(&lost)), 200);
+    assert_eq!(post(&runner, &webhook_token(&lost)), 200);
     runner.wait_for_log("the server is asked for a new one");
     let (method, dispatch) = server.requests().pop().expect("requests");
     assert_eq!(
@@ -475,8 +483,33 @@ fn a_lost_bot_is_replaced() {
         ("CreateDispatch", &json!("bot"), &json!("talk"))
     );
     let alone = TestRunner::start(&["--bot", "echo"]);
-    assert_eq!(post(alone.addr, &webhook_token(&lost)), 404);
+    assert_eq!(post(&alone, &webhook_token(&lost)), 404);
     assert_eq!(http::get(alone.addr, "/worker").status, 404);
+}
+
+/// More lost bots than the runner looks for at once: those beyond are refused, which makes the
+/// server repeat them, and taken later.
+#[test]
+fn no_lost_bot_is_dropped() {
+    let server = AgentServer::start();
+    let runner = server.runner(&["--bot", "echo"]);
+    let _worker = server.register();
+    server.api.lock().expect("no holder panics").holds = true;
+    let post = |at: usize| {
+        let lost = lost_bot(&format!("talk-{at}"));
+        post_event(&runner, &lost, &webhook_token(&lost))
+    };
+    for at in 0..WATCHES_MAX {
+        assert_eq!(post(at).status, 200, "{at}");
+    }
+    let refused = post(WATCHES_MAX);
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
+    runner.wait_for_log("64 lost bots are looked for already");
+    server.api.lock().expect("no holder panics").holds = false;
+    let start = Instant::now();
+    while post(WATCHES_MAX).status != 200 {
+        assert!(start.elapsed() < PATIENCE);
+    }
 }
 
 /// Misuse ends with code 2 and words of its own.

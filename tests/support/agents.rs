@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use edge_runner_proto::livekit::wire::{ParticipantInfo, RoomInfo};
@@ -42,6 +42,8 @@ pub struct Api {
     pub requests: Vec<(String, Value)>,
     /// The status with which workers are refused.
     pub refuses: Option<u16>,
+    /// Whether requests wait for their answers.
+    pub holds: bool,
     /// The participants of every room.
     pub participants: Vec<Value>,
 }
@@ -150,6 +152,9 @@ async fn serve(mut stream: TcpStream, api: Arc<Mutex<Api>>, accepted: Sender<Wor
                 if !matches!(stream.read_buf(&mut body).await, Ok(1..)) {
                     return;
                 }
+            }
+            while api.lock().expect("no holder panics").holds {
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
             let method = target.rsplit('/').next().unwrap_or_default().to_owned();
             let asked = serde_json::from_slice(&body).unwrap_or_default();

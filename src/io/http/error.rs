@@ -96,6 +96,13 @@ pub enum HttpError {
     #[cfg(feature = "mediaroom")]
     #[error("{0}")]
     RoomEvent(WebhookDenied),
+    /// Another lost bot was reported while [`limits::WATCHES_MAX`] are looked for.
+    #[cfg(feature = "mediaroom")]
+    #[error(
+        "{} lost bots are looked for already; the server should report this one again",
+        limits::WATCHES_MAX
+    )]
+    WatchesFull,
     /// The signature of a dial-in webhook is invalid.
     #[error("invalid signature")]
     Caller(dialin::DialinSignatureError),
@@ -175,6 +182,8 @@ impl HttpError {
             #[cfg(feature = "mediaroom")]
             HttpError::RoomEvent(_) => StatusCode::UNAUTHORIZED,
             #[cfg(feature = "mediaroom")]
+            HttpError::WatchesFull => StatusCode::SERVICE_UNAVAILABLE,
+            #[cfg(feature = "mediaroom")]
             HttpError::Dispatch(error) => match error {
                 DispatchError::Missing(_) => StatusCode::INTERNAL_SERVER_ERROR,
                 DispatchError::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
@@ -233,7 +242,7 @@ impl HttpError {
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
             #[cfg(feature = "mediaroom")]
-            HttpError::Dispatch(DispatchError::NotTaken { .. }) => retry_later(&mut reply),
+            HttpError::Dispatch(DispatchError::NotTaken { .. }) | HttpError::WatchesFull => retry_later(&mut reply),
             HttpError::Full(_)
             | HttpError::Offer(OfferError::Full | OfferError::SourceQuota | OfferError::Stopping) => {
                 retry_later(&mut reply);

@@ -48,7 +48,8 @@ pub(super) fn worker(app: &RunnerApp) -> Result<Reply, HttpError> {
 }
 
 /// Handles an event of the server: a bot that was lost is looked for. The answer does not wait for
-/// that, since the server repeats what is not answered soon.
+/// that, since the server repeats what is not answered soon. It also repeats what is refused while
+/// too many are looked for.
 pub(super) async fn handle_webhook(
     app: &RunnerApp,
     head: &Parts,
@@ -71,8 +72,9 @@ pub(super) async fn handle_webhook(
         .and_then(|value| value.to_str().ok());
     webhook::verify(token.unwrap_or_default(), &body, key, secret, unix_time_s()).map_err(HttpError::RoomEvent)?;
     let lost = webhook::lost_bot(&body, &worker.agent_name).map_err(HttpError::RoomEvent)?;
-    let slot = lost.as_ref().and_then(|_| app.watches.try_acquire());
-    if let (Some(room), Some(slot)) = (lost, slot) {
+    if let Some(room) = lost {
+        // The server repeats an event that was not taken.
+        let slot = app.watches.try_acquire().ok_or(HttpError::WatchesFull)?;
         let url = app
             .worker
             .as_ref()
@@ -91,11 +93,11 @@ pub(super) async fn handle_webhook(
 async fn watch_room(mut watch: Watch, _slot: Slot) {
     loop {
         match watch.poll(tasks::now()) {
-            WatchStep::Done(words) => return log::info!("{words}"),
+            WatchStep::Done(end) => return log::log!(end.level(), "{end}"),
             WatchStep::Wait(until) => sleep_until(until.into()).await,
             WatchStep::Send(request) => match rest::send(&request).await {
-                Ok(answer) => watch.handle_answer(answer.status, &answer.body),
-                Err(error) => watch.handle_unreachable(&error.to_string()),
+                Ok(answer) => watch.handle_answer(answer.status, &answer.body, tasks::now()),
+                Err(error) => watch.handle_unreachable(&error.to_string(), tasks::now()),
             },
         }
     }

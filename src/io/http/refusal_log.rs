@@ -37,6 +37,8 @@ pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, ta
         #[cfg(feature = "mediaroom")]
         HttpError::RoomEvent(denied) => client.attribute(|| warn!("{status} {method} {path}: {denied}")),
         #[cfg(feature = "mediaroom")]
+        HttpError::WatchesFull => client.attribute(|| warn!("{status} {method} {path}: {refusal}")),
+        #[cfg(feature = "mediaroom")]
         HttpError::Dispatch(failure) => client.attribute(|| warn!("{status} {method} {path}: {failure}")),
         HttpError::Videoroom(failure) | HttpError::CallRoom(failure) => {
             client.attribute(|| warn!("{status} {method} {path}: {failure}"));

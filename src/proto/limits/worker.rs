@@ -81,7 +81,10 @@ pub const DISPATCH_WITHIN: Duration = Duration::from_secs(6);
 /// Longest random pause of a runner before it looks for a bot that was lost: runners that were all
 /// told of it look one after the other.
 pub const WATCH_WAIT_MAX: Duration = Duration::from_secs(2);
-/// Lost bots that a runner looks for at once.
+/// Pauses before a server that failed at all of its URLs is asked about a lost bot again: as long
+/// as the restart of a node or of Redis may take.
+pub const WATCH_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
+/// Lost bots that a runner looks for at once; the server repeats what is refused above that.
 pub const WATCHES_MAX: usize = 64;
 /// Life of a token with which the runner calls the API of the server.
 pub const SERVICE_TOKEN_LIFE: Duration = Duration::from_secs(60);

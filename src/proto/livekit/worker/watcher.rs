@@ -2,14 +2,17 @@
 //!
 //! In: the room, random bits, the answers of the server's API, and `now`. Out: requests and pauses.
 //! Every runner may be told of the same loss: each waits for a random time and looks at the room
-//! before it asks for a bot, with what the lost bot was given. Source: `docs/spec/livekit.md` 6.7.
+//! before it asks for a bot, with what the lost bot was given. A server that does not answer, or is
+//! in trouble, is asked again at its next URL, and after a pause. Source: `docs/spec/livekit.md`
+//! 6.7.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::room_api::{AgentDispatch, ListedDispatch, ListedParticipant, RoomApi, RoomMethod};
 use super::room_api::{dispatches, participants};
 use crate::config::{Mediaroom, MediaroomWorker};
-use crate::limits::WATCH_WAIT_MAX;
+use crate::limits::{WATCH_PAUSES, WATCH_WAIT_MAX};
 use crate::server::rest::RestRequest;
 
 /// What the driver does next.
@@ -17,11 +20,44 @@ use crate::server::rest::RestRequest;
 pub enum WatchStep {
     Wait(Instant),
     Send(RestRequest),
-    /// It is over, with words for the log.
-    Done(String),
+    /// It is over.
+    Done(WatchEnd),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What became of a room that lost its bot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEnd {
+    Closed,
+    NoCaller,
+    HasAnother,
+    Dispatched,
+    /// It stays without a bot, for this reason.
+    Failed(String),
+}
+
+impl WatchEnd {
+    /// Returns the level at which it is logged.
+    pub fn level(&self) -> log::Level {
+        match self {
+            WatchEnd::Failed(_) => log::Level::Warn,
+            _ => log::Level::Info,
+        }
+    }
+}
+
+impl fmt::Display for WatchEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WatchEnd::Closed => f.write_str("the room whose bot was lost is closed"),
+            WatchEnd::NoCaller => f.write_str("a bot was lost, and no caller is left in its room"),
+            WatchEnd::HasAnother => f.write_str("a bot was lost, and the room has another one"),
+            WatchEnd::Dispatched => f.write_str("a bot was lost: the server is asked for a new one"),
+            WatchEnd::Failed(why) => write!(f, "a bot was lost, and its room gets no new one: {why}"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum WatchPhase {
     /// Waits until then.
     Waiting(Instant),
@@ -30,7 +66,7 @@ enum WatchPhase {
     /// Looks at what the lost bot was given.
     Reading,
     Dispatching,
-    Done,
+    Done(WatchEnd),
 }
 
 /// One lost bot, from the webhook to a new one.
@@ -40,7 +76,8 @@ pub struct Watch {
     /// The bot to ask for: what the lost one was given, once it is known.
     agent: AgentDispatch,
     phase: WatchPhase,
-    words: String,
+    /// Rounds through all URLs that failed.
+    failed_rounds: usize,
 }
 
 impl Watch {
@@ -65,7 +102,7 @@ impl Watch {
                 ..AgentDispatch::default()
             },
             phase: WatchPhase::Waiting(now + wait),
-            words: String::new(),
+            failed_rounds: 0,
         })
     }
 
@@ -77,49 +114,65 @@ impl Watch {
             }
             self.phase = WatchPhase::Looking;
         }
-        match self.phase {
-            WatchPhase::Done => WatchStep::Done(self.words.clone()),
+        match &self.phase {
+            WatchPhase::Done(end) => WatchStep::Done(end.clone()),
             _ => WatchStep::Send(self.request(now)),
         }
     }
 
     /// Handles the answer to the last request.
-    pub fn handle_answer(&mut self, status: u16, body: &[u8]) {
-        match (self.phase, status) {
-            (WatchPhase::Looking, 404) => self.end("the room whose bot was lost is closed"),
-            (WatchPhase::Looking, 200) => self.handle_participants(body),
-            (WatchPhase::Reading, 200) => self.handle_dispatches(body),
-            (WatchPhase::Dispatching, 200) => self.end("a bot was lost: the server is asked for a new one"),
-            _ => self.end(&format!("a bot was lost, and the server answered with status {status}")),
+    pub fn handle_answer(&mut self, status: u16, body: &[u8], now: Instant) {
+        match (&self.phase, status) {
+            (_, 404) => self.end(WatchEnd::Closed),
+            (WatchPhase::Looking, 200) => self.handle_participants(body, now),
+            (WatchPhase::Reading, 200) => self.handle_dispatches(body, now),
+            (WatchPhase::Dispatching, 200) => self.end(WatchEnd::Dispatched),
+            (_, 429 | 500..) => self.try_again(format!("the server answered with status {status}"), now),
+            _ => self.end(WatchEnd::Failed(format!("the server answered with status {status}"))),
         }
     }
 
     /// Handles a request without an answer.
-    pub fn handle_unreachable(&mut self, why: &str) {
-        self.end(&format!("a bot was lost, and the server was not reached: {why}"));
+    pub fn handle_unreachable(&mut self, why: &str, now: Instant) {
+        self.try_again(format!("the server was not reached: {why}"), now);
     }
 
-    fn end(&mut self, words: &str) {
-        self.phase = WatchPhase::Done;
-        self.words = words.to_owned();
+    /// Begins anew at the next URL, since the room may have changed: at once, or after a pause if
+    /// all of them have failed.
+    fn try_again(&mut self, why: String, now: Instant) {
+        let mut pause = Duration::ZERO;
+        if self.api.next_url() {
+            let Some(next) = WATCH_PAUSES.get(self.failed_rounds) else {
+                return self.end(WatchEnd::Failed(why));
+            };
+            self.failed_rounds += 1;
+            pause = *next;
+        }
+        log::debug!(
+            "a bot was lost: {why}; its room is looked at again in {} s",
+            pause.as_secs()
+        );
+        self.phase = WatchPhase::Waiting(now + pause);
     }
 
-    fn handle_participants(&mut self, body: &[u8]) {
+    fn end(&mut self, end: WatchEnd) {
+        self.phase = WatchPhase::Done(end);
+    }
+
+    fn handle_participants(&mut self, body: &[u8], now: Instant) {
         match participants(body) {
-            None => self.end("a bot was lost, and the server answered with no list of participants"),
+            None => self.try_again("the server answered with no list of participants".to_owned(), now),
             Some(present) if present.iter().any(|who| who.is_named(&self.agent.agent_name)) => {
-                self.end("a bot was lost, and the room has another one");
+                self.end(WatchEnd::HasAnother);
             }
-            Some(present) if !present.iter().any(ListedParticipant::is_caller) => {
-                self.end("a bot was lost, and no caller is left in its room");
-            }
+            Some(present) if !present.iter().any(ListedParticipant::is_caller) => self.end(WatchEnd::NoCaller),
             Some(_) => self.phase = WatchPhase::Reading,
         }
     }
 
-    fn handle_dispatches(&mut self, body: &[u8]) {
+    fn handle_dispatches(&mut self, body: &[u8], now: Instant) {
         let Some(dispatches) = dispatches(body) else {
-            return self.end("a bot was lost, and the server answered with no list of dispatches");
+            return self.try_again("the server answered with no list of dispatches".to_owned(), now);
         };
         let ours = |dispatch: &ListedDispatch| dispatch.agent_name == self.agent.agent_name;
         let ours = dispatches.into_iter().find(ours).unwrap_or_default();
@@ -131,7 +184,7 @@ impl Watch {
         match self.phase {
             WatchPhase::Reading => self.api.room_request(RoomMethod::ListDispatch, &self.room, now),
             WatchPhase::Dispatching => self.api.dispatch_request(&self.agent, &self.room, now),
-            WatchPhase::Waiting(_) | WatchPhase::Looking | WatchPhase::Done => {
+            WatchPhase::Waiting(_) | WatchPhase::Looking | WatchPhase::Done(_) => {
                 self.api.room_request(RoomMethod::ListParticipants, &self.room, now)
             }
         }
@@ -157,6 +210,7 @@ mod tests {
         fn new(random: u64) -> Self {
             let config = Mediaroom {
                 url: Some("ws://a".into()),
+                other_urls: vec!["ws://b".into()],
                 key: Some("devkey".into()),
                 secret: Some(Secret::new("secret")),
                 ..Mediaroom::default()
@@ -168,7 +222,7 @@ mod tests {
                 target_load_percent: 70,
             };
             let now = Instant::now();
-            let watch = Watch::new(&config, &worker, "ws://a", "talk".into(), random, (now, NOW_S));
+            let watch = Watch::new(&config, &worker, "ws://b", "talk".into(), random, (now, NOW_S));
             Run {
                 watch: watch.expect("a server"),
                 now,
@@ -184,13 +238,13 @@ mod tests {
                         return (method, serde_json::from_slice(&body).expect("JSON"));
                     }
                     WatchStep::Wait(until) => self.now = until,
-                    WatchStep::Done(words) => return (words, Value::Null),
+                    WatchStep::Done(end) => return (end.to_string(), Value::Null),
                 }
             }
         }
 
         fn answer(&mut self, status: u16, body: &Value) {
-            self.watch.handle_answer(status, body.to_string().as_bytes());
+            self.watch.handle_answer(status, body.to_string().as_bytes(), self.now);
         }
     }
 
@@ -243,17 +297,70 @@ mod tests {
                 "has another one",
             ),
             (404, json!({"code": "not_found"}), "is closed"),
-            (200, json!(["x"]), "no list of participants"),
-            (500, json!({}), "status 500"),
+            (401, json!({}), "status 401"),
         ] {
             let mut run = Run::new(0);
             run.sent();
             run.answer(status, &answer);
             assert!(run.sent().0.contains(words), "{words}");
         }
+    }
+
+    /// One failure does not leave the callers alone: the next URL is asked at once, both again
+    /// after pauses, and only then is it over, with a warning.
+    #[test]
+    fn a_server_in_trouble_is_asked_again() {
         let mut run = Run::new(0);
-        run.sent();
-        run.watch.handle_unreachable("refused");
-        assert!(run.sent().0.contains("was not reached"));
+        let start = run.now;
+        let mut asked = Vec::new();
+        let end = loop {
+            match run.watch.poll(run.now) {
+                WatchStep::Wait(until) => run.now = until,
+                WatchStep::Done(end) => break end,
+                WatchStep::Send(request) => {
+                    asked.push(((run.now - start).as_secs(), request.url[..8].to_owned()));
+                    match asked.len() % 3 {
+                        0 => run.answer(503, &json!({})),
+                        1 => run.watch.handle_unreachable("refused", run.now),
+                        _ => run.answer(200, &json!(["x"])),
+                    }
+                }
+            }
+        };
+        let [a, b] = ["http://a", "http://b"].map(str::to_owned);
+        let expected = [0, 2, 7, 17].map(|at| [(at, b.clone()), (at, a.clone())]).concat();
+        assert_eq!(asked, expected);
+        assert_eq!(end.level(), log::Level::Warn);
+        assert!(
+            end.to_string().contains("gets no new one: the server answered"),
+            "{end}"
+        );
+    }
+
+    /// A failure after the first look begins anew: another runner may have asked for a bot since.
+    #[test]
+    fn a_room_is_looked_at_again_after_a_failure() {
+        let mut run = Run::new(0);
+        let callers = json!({"participants": [{"identity": "ann"}]});
+        for failing in ["ListDispatch", "CreateDispatch"] {
+            assert_eq!(run.sent().0, "ListParticipants");
+            run.answer(200, &callers);
+            if failing == "CreateDispatch" {
+                run.sent();
+                run.answer(200, &json!({}));
+            }
+            assert_eq!(run.sent().0, failing);
+            run.watch.handle_unreachable("reset", run.now);
+        }
+        assert_eq!(run.sent().0, "ListParticipants");
+        run.answer(
+            200,
+            &json!({"participants": [{"kind": 4, "attributes": {"lk.agent_name": "bot"}}]}),
+        );
+        let end = match run.watch.poll(run.now) {
+            WatchStep::Done(end) => end,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((end.level(), &end), (log::Level::Info, &WatchEnd::HasAnother));
     }
 }
