@@ -3,6 +3,7 @@
 //!
 //! `tests/peers/room` runs the published server and the published worker.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use edge_runner_proto::limits::WATCHES_MAX;
@@ -406,10 +407,10 @@ fn a_stopping_runner_reports_its_jobs() {
     assert!(runner.wait().success());
 }
 
-fn ask(runner: &TestRunner) -> http::Reply {
+fn ask(runner: SocketAddr) -> http::Reply {
     let request = json!({"transport": "mediaroom", "body": {"lang": "en"}}).to_string();
     let headers = ["Content-Type: application/json"];
-    http::request(runner.addr, "POST", "/start", &headers, request.as_bytes()).expect("an answer")
+    http::request(runner, "POST", "/start", &headers, request.as_bytes()).expect("an answer")
 }
 
 /// `/start` lets the server choose a runner. Without one, the room is deleted and the caller told.
@@ -419,7 +420,7 @@ fn start_asks_the_server_for_a_runner() {
     let runner = server.runner(&["--bot", "echo"]);
     let _worker = server.register();
     server.api.lock().expect("no holder panics").taken_after = Some(2);
-    let reply = ask(&runner);
+    let reply = ask(runner.addr);
     assert_eq!(reply.status, 200, "{}", reply.text());
     let reply = reply.json();
     let requests = server.requests();
@@ -436,7 +437,7 @@ fn start_asks_the_server_for_a_runner() {
     assert_eq!(runner.sessions(), 0, "the server may choose another runner");
 
     server.api.lock().expect("no holder panics").taken_after = None;
-    let refused = ask(&runner);
+    let refused = ask(runner.addr);
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert_eq!(refused.header("retry-after"), Some("5"));
     assert!(refused.text().contains("no runner took the call"), "{}", refused.text());
@@ -459,6 +460,26 @@ fn post_event(runner: &TestRunner, event: &str, token: &str) -> http::Reply {
     let headers = ["Content-Type: application/webhook+json", &*authorization];
     let reply = http::request(runner.addr, "POST", "/livekit-webhook", &headers, event.as_bytes());
     reply.expect("an answer")
+}
+
+/// A draining runner answers the requests that wait for a runner, however long the server takes.
+#[test]
+fn a_draining_runner_finishes_its_dispatches() {
+    let server = AgentServer::start();
+    let mut runner = server.runner(&["--bot", "echo", "--drain", "60"]);
+    let _worker = server.register();
+    server.api.lock().expect("no holder panics").taken_after = Some(18);
+    let reply = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| ask(runner.addr));
+        let start = Instant::now();
+        while server.requests().is_empty() {
+            assert!(start.elapsed() < PATIENCE);
+        }
+        runner.signal("TERM");
+        asking.join().expect("it does not panic")
+    });
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert!(runner.wait().success());
 }
 
 /// A genuine webhook about a lost bot gets the room a new one, if callers remain and no bot is

@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 
 use crate::io::tasks::{self, Slot, SlotPool};
 use crate::limits::{
-    EVICTED_SESSIONS_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, MOQ_UNBOUND_ENDING_MAX,
-    MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE, MOQ_UNBOUND_YIELD_AFTER, PENDING_OFFERS_MAX, PENDING_OFFERS_YIELD_AFTER,
-    WAITING_OFFERS_MAX,
+    DISPATCHES_MAX, EVICTED_SESSIONS_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER,
+    MOQ_UNBOUND_ENDING_MAX, MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE, MOQ_UNBOUND_YIELD_AFTER, PENDING_OFFERS_MAX,
+    PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
 };
 use crate::proto::server::admission::{
     AdmissionError, AdmissionLimits, PendingKind, PermitLedger, Requester, Ticket, source_share,
@@ -34,8 +34,45 @@ pub struct Admission {
     connections: SharedLedger,
     unbound: SlotPool,
     /// Offers that wait for the result of inquiries.
-    offers: SharedLedger,
-    waiting: SlotPool,
+    offers: WaitingRequests,
+    /// Requests that wait until a runner has taken their room.
+    dispatches: WaitingRequests,
+}
+
+/// Requests that wait for an answer from elsewhere, and may become sessions then.
+struct WaitingRequests {
+    ledger: SharedLedger,
+    slots: SlotPool,
+}
+
+impl WaitingRequests {
+    fn new(requests_max: usize) -> Self {
+        let ledger = PermitLedger::new(AdmissionLimits {
+            permits_max: requests_max,
+            share_max: source_share(requests_max),
+            // None of them is pending, so none is evicted.
+            offers_max: 0,
+            evicted_max: 0,
+            grace: PENDING_OFFERS_YIELD_AFTER,
+        });
+        WaitingRequests {
+            ledger: Arc::new(Mutex::new(ledger)),
+            slots: SlotPool::new(requests_max),
+        }
+    }
+
+    fn admit(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
+        let now = tasks::now();
+        let mut ledger = lock(&self.ledger);
+        ledger.plan(requester, PendingKind::Caller, now)?;
+        let evicted = Arc::new(Notify::new());
+        let held = LedgerSlot {
+            slot: self.slots.try_acquire().ok_or(AdmissionError::Full)?,
+            evicted: evicted.clone(),
+        };
+        let ticket = ledger.admit(requester, PendingKind::Caller, held, now);
+        Ok(permit(&self.ledger, ticket, requester, evicted))
+    }
 }
 
 type SharedLedger = Arc<Mutex<PermitLedger<LedgerSlot>>>;
@@ -111,14 +148,6 @@ impl Admission {
             evicted_max: MOQ_UNBOUND_ENDING_MAX,
             grace: MOQ_UNBOUND_YIELD_AFTER,
         });
-        let offers = PermitLedger::new(AdmissionLimits {
-            permits_max: WAITING_OFFERS_MAX,
-            share_max: source_share(WAITING_OFFERS_MAX),
-            // None of them is pending, so none is evicted.
-            offers_max: 0,
-            evicted_max: 0,
-            grace: PENDING_OFFERS_YIELD_AFTER,
-        });
         Admission {
             sessions: Arc::new(Mutex::new(sessions)),
             live,
@@ -127,8 +156,8 @@ impl Admission {
             sockets: SlotPool::new(HANDSHAKES_MAX + HANDSHAKES_ENDING_MAX),
             connections: Arc::new(Mutex::new(connections)),
             unbound: SlotPool::new(MOQ_UNBOUND_MAX + MOQ_UNBOUND_ENDING_MAX),
-            offers: Arc::new(Mutex::new(offers)),
-            waiting: SlotPool::new(WAITING_OFFERS_MAX),
+            offers: WaitingRequests::new(WAITING_OFFERS_MAX),
+            dispatches: WaitingRequests::new(DISPATCHES_MAX),
         }
     }
 
@@ -191,16 +220,16 @@ impl Admission {
     /// # Errors
     /// Returns an error when too many offers wait, of its source or in all.
     pub fn wait(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
-        let now = tasks::now();
-        let mut ledger = lock(&self.offers);
-        ledger.plan(requester, PendingKind::Caller, now)?;
-        let evicted = Arc::new(Notify::new());
-        let held = LedgerSlot {
-            slot: self.waiting.try_acquire().ok_or(AdmissionError::Full)?,
-            evicted: evicted.clone(),
-        };
-        let ticket = ledger.admit(requester, PendingKind::Caller, held, now);
-        Ok(permit(&self.offers, ticket, requester, evicted))
+        self.offers.admit(requester)
+    }
+
+    /// Admits a request that waits until a runner has taken its room, until the permit is dropped.
+    ///
+    /// # Errors
+    /// Returns an error when too many requests wait, of its source or in all.
+    #[cfg(feature = "mediaroom")]
+    pub fn dispatch(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
+        self.dispatches.admit(requester)
     }
 
     /// Admits a socket that has yet to name its call, if the call could get a slot.
@@ -227,10 +256,12 @@ impl Admission {
         self.unbound.count()
     }
 
-    /// Waits until no slot is held, by evicted sessions either.
+    /// Waits until no slot is held, by requests that may become sessions and by evicted sessions
+    /// either.
     pub async fn wait_empty(&self) {
+        let (offers, dispatches) = (&self.offers.slots, &self.dispatches.slots);
         // In the order in which a session moves from one pool to the next.
-        for places in [&self.sockets, &self.live, &self.leaving] {
+        for places in [offers, dispatches, &self.sockets, &self.live, &self.leaving] {
             places.wait_empty().await;
         }
     }
@@ -410,20 +441,31 @@ mod tests {
         admission.wait_empty().await;
     }
 
-    /// Waiting offers are capped, with a share per source.
+    /// Waiting requests are capped, with a share per source. The runner is not empty before they
+    /// have their answers.
     #[tokio::test(start_paused = true)]
-    async fn waiting_offers_are_capped() {
+    async fn waiting_requests_are_capped_and_waited_for() {
         let admission = Admission::new(SlotPool::new(1));
-        let mut waiting: Vec<SessionPermit> = (0..source_share(WAITING_OFFERS_MAX))
-            .map(|_| admission.wait(A).expect("room"))
-            .collect();
-        assert_eq!(admission.wait(A).err(), Some(AdmissionError::SourceShare));
-        for _ in waiting.len()..WAITING_OFFERS_MAX {
-            waiting.push(admission.wait(B).expect("room"));
+        for (waiting, max) in [
+            (&admission.offers, WAITING_OFFERS_MAX),
+            (&admission.dispatches, DISPATCHES_MAX),
+        ] {
+            let mut held: Vec<SessionPermit> = (0..source_share(max))
+                .map(|_| waiting.admit(A).expect("room"))
+                .collect();
+            assert_eq!(waiting.admit(A).err(), Some(AdmissionError::SourceShare));
+            for _ in held.len()..max {
+                held.push(waiting.admit(B).expect("room"));
+            }
+            assert_eq!(waiting.admit(B).err(), Some(AdmissionError::Full));
+            drop(held.remove(0));
+            assert!(waiting.admit(A).is_ok());
+            held.truncate(1);
+            let empty = tokio::time::timeout(Duration::from_secs(1), admission.wait_empty());
+            assert!(empty.await.is_err(), "one still waits");
+            drop(held);
+            admission.wait_empty().await;
         }
-        assert_eq!(admission.wait(B).err(), Some(AdmissionError::Full));
-        drop(waiting.remove(0));
-        assert!(admission.wait(A).is_ok());
     }
 
     /// Silent sockets hold no session slot. Above their cap the oldest is evicted while few enough

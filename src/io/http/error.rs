@@ -187,7 +187,7 @@ impl HttpError {
             HttpError::Dispatch(error) => match error {
                 DispatchError::Missing(_) => StatusCode::INTERNAL_SERVER_ERROR,
                 DispatchError::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
-                DispatchError::NotTaken { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                DispatchError::NotTaken { .. } | DispatchError::TooMany(_) => StatusCode::SERVICE_UNAVAILABLE,
                 DispatchError::Refused(_)
                 | DispatchError::Status { .. }
                 | DispatchError::Malformed(_)
@@ -242,7 +242,10 @@ impl HttpError {
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
             #[cfg(feature = "mediaroom")]
-            HttpError::Dispatch(DispatchError::NotTaken { .. }) | HttpError::WatchesFull => retry_later(&mut reply),
+            HttpError::Dispatch(DispatchError::NotTaken { .. } | DispatchError::TooMany(_))
+            | HttpError::WatchesFull => {
+                retry_later(&mut reply);
+            }
             HttpError::Full(_)
             | HttpError::Offer(OfferError::Full | OfferError::SourceQuota | OfferError::Stopping) => {
                 retry_later(&mut reply);

@@ -22,7 +22,7 @@ use crate::limits::DISPATCH_POLL;
 use crate::logging;
 use crate::proto::http::route::{POST_METHODS, RouteError};
 use crate::proto::livekit::connection_details::LiveKitCredentials;
-use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchStep};
+use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchError, DispatchStep};
 use crate::proto::livekit::worker::watcher::{Watch, WatchStep};
 use crate::proto::livekit::worker::webhook;
 use crate::proto::server::admission::PendingKind;
@@ -129,8 +129,8 @@ async fn dispatch(
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {
     check_program_body(app, body)?;
-    let waiting = app.sessions.admission().wait(peer.requester());
-    let _waiting = waiting.map_err(|refused| HttpError::Offer(refused.into()))?;
+    let waiting = app.sessions.admission().dispatch(peer.requester());
+    let _waiting = waiting.map_err(|refused| HttpError::Dispatch(DispatchError::TooMany(refused)))?;
     let session_id = new_session_id();
     let preferred = app.worker.as_ref().map(|worker| worker.report().url);
     let mut attempt = DispatchAttempt::new(

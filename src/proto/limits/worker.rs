@@ -78,6 +78,9 @@ pub const DISPATCH_POLL: Duration = Duration::from_millis(200);
 /// Time for a runner to take the job of `/start`. A server that has not asked for workers in the
 /// last minute asks for 5 s, and lists no job before that.
 pub const DISPATCH_WITHIN: Duration = Duration::from_secs(6);
+/// Requests to `/start` that wait for a runner to take their job; each holds its body. One source
+/// may have three quarters of them.
+pub const DISPATCHES_MAX: usize = 64;
 /// Longest random pause of a runner before it looks for a bot that was lost: runners that were all
 /// told of it look one after the other.
 pub const WATCH_WAIT_MAX: Duration = Duration::from_secs(2);

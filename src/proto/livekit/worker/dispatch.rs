@@ -17,9 +17,10 @@ use super::room_api::{AgentDispatch, ListedDispatch, RoomApi, RoomMethod};
 use super::room_api::{dispatches, participants};
 use super::tokens::caller_token;
 use crate::config::{JobType, Mediaroom, MediaroomWorker, StartNames};
-use crate::limits::{DISPATCH_POLL, DISPATCH_WITHIN, JOB_METADATA_BYTES_MAX, ROOM_FIRST_CALLER_WITHIN};
+use crate::limits::{DISPATCH_POLL, DISPATCH_WITHIN, DISPATCHES_MAX, JOB_METADATA_BYTES_MAX, ROOM_FIRST_CALLER_WITHIN};
 use crate::livekit::connection_details::{MissingVariables, caller_reply};
 use crate::livekit::{missing_variables, socket_base, token};
+use crate::server::admission::AdmissionError;
 use crate::server::rest::RestRequest;
 
 /// Why `/start` gave no room.
@@ -27,6 +28,8 @@ use crate::server::rest::RestRequest;
 pub enum DispatchError {
     /// The configuration has no server.
     Missing(MissingVariables),
+    /// Too many requests wait for a runner, of this source or in all.
+    TooMany(AdmissionError),
     /// The body is longer than the metadata of a job may be.
     BodyTooLong,
     /// The server rejects the API key.
@@ -45,6 +48,14 @@ impl fmt::Display for DispatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DispatchError::Missing(missing) => missing.fmt(f),
+            DispatchError::TooMany(AdmissionError::Full) => write!(
+                f,
+                "{DISPATCHES_MAX} requests wait for a runner to take their room; try again later"
+            ),
+            DispatchError::TooMany(AdmissionError::SourceShare) => f.write_str(
+                "this address has its share of the requests that wait for a runner; try again later (a server that asks for \
+                 many callers needs the key, see --api-key-file)",
+            ),
             DispatchError::BodyTooLong => write!(
                 f,
                 "the body of a room may have {JOB_METADATA_BYTES_MAX} bytes as JSON: send a smaller `body`"
