@@ -180,20 +180,25 @@ impl RunnerInstance {
             }
         }
         self.stop.set();
+        // What is waited for after the sessions.
+        let mut last = None;
         let ended = async {
             self.sessions.wait_empty().await;
             #[cfg(feature = "mediaroom")]
             if let Some(worker) = &self.status.worker {
+                last = Some("the connection to the LiveKit server");
                 worker.stop().await;
             }
+            last = Some("an HTTP connection");
             // An error is a panic, which the server has logged.
             let _ = (&mut self.server).await;
+            last = Some("the message to the supervisor");
             notified.await;
         };
         let outcome = tokio::select! {
             () = ended => Ok(()),
             () = tokio::time::sleep(SHUTDOWN_GRACE) => {
-                log::warn!("{} did not end in time", SessionCount(live.count()));
+                log::warn!("{} did not end in time", left_over(last, live.count()));
                 Ok(())
             }
             _ = next(&mut signals) => Err(RunError::Forced),
@@ -219,10 +224,31 @@ impl RunnerInstance {
     }
 }
 
+/// Returns what is left when a runner has to end: what it waited for after the sessions, or those.
+fn left_over(last: Option<&str>, live: usize) -> String {
+    match (last, live) {
+        (Some(last), _) => last.to_owned(),
+        (None, 0) => "a request or a hang-up".to_owned(),
+        (None, live) => SessionCount(live).to_string(),
+    }
+}
+
 /// Waits for the next signal; for ever if this runner does not handle signals.
 async fn next(signals: &mut Option<&mut Signals>) -> &'static str {
     match signals {
         Some(signals) => signals.next().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_end_has_a_name() {
+        assert_eq!(left_over(None, 2), "2 sessions");
+        assert_eq!(left_over(None, 0), "a request or a hang-up");
+        assert_eq!(left_over(Some("an HTTP connection"), 0), "an HTTP connection");
     }
 }
