@@ -145,11 +145,7 @@ impl<P: Places> AgentWorker<P> {
             // The same offer again has the same answer, and the same place.
             return OfferAnswer::Yes;
         }
-        let is_served = self.jobs.contains_key(&job.id)
-            || self.promises.contains_key(&job.id)
-            || self.jobs.values().any(|served| !served.has_ended && served.key == key)
-            || self.promises.values().any(|promise| promise.key == key);
-        if is_served {
+        if self.jobs.contains_key(&job.id) || self.promises.contains_key(&job.id) || self.serves(&key) {
             return OfferAnswer::OwnRoom;
         }
         if self.draining {
@@ -172,6 +168,12 @@ impl<P: Places> AgentWorker<P> {
         };
         self.promises.insert(job.id.clone(), promise);
         OfferAnswer::Yes
+    }
+
+    /// Tells whether there is a session for this room or participant, or will be one.
+    fn serves(&self, key: &PromiseKey) -> bool {
+        self.jobs.values().any(|served| !served.has_ended && served.key == *key)
+            || self.promises.values().any(|promise| promise.key == *key)
     }
 
     /// Releases the places of jobs that were not assigned in time.
@@ -274,7 +276,8 @@ impl<P: Places> AgentWorker<P> {
         self.send_status(now);
     }
 
-    /// Renews the promise of a job that is assigned after its time, if there is a place.
+    /// Renews the promise of a job that is assigned after its time, if there is a place, and the
+    /// room or participant is not served by another job since.
     fn late_promise(&mut self, id: &str, now: Instant) -> Option<Promise<P::Place>> {
         let Some(at) = self.expired.iter().position(|(expired, _)| expired == id) else {
             self.counts().assignments.unpromised += 1;
@@ -284,8 +287,8 @@ impl<P: Places> AgentWorker<P> {
         };
         let (_, key) = self.expired.remove(at)?;
         self.counts().assignments.late += 1;
-        let is_served = self.jobs.values().any(|served| !served.has_ended && served.key == key);
-        match self.places.reserve().filter(|_| !is_served && !self.draining) {
+        let is_wanted = !self.draining && !self.serves(&key);
+        match is_wanted.then(|| self.places.reserve()).flatten() {
             Some(place) => Some(Promise {
                 key,
                 place,
@@ -293,8 +296,8 @@ impl<P: Places> AgentWorker<P> {
                 until: now,
             }),
             None => {
-                self.notices
-                    .warn(now, &format!("job {id} was assigned late, and there is no place left"));
+                let words = format!("job {id} was assigned late: another one serves the room, or no place is left");
+                self.notices.warn(now, &words);
                 self.fail(id.to_owned(), "assigned too late", now);
                 None
             }

@@ -126,6 +126,28 @@ fn a_promise_is_kept_for_five_seconds() {
     assert!(bench.started.is_empty());
 }
 
+/// A room that was promised to another job since has its session by that one alone.
+#[test]
+fn a_late_assignment_makes_no_second_session_of_a_room() {
+    for is_assigned_before in [false, true] {
+        let mut bench = Bench::registered();
+        bench.offer("AJ_1", "r");
+        bench.pass_with_pings(JOB_PROMISE_KEPT);
+        assert!(bench.offer("AJ_2", "r").available);
+        if is_assigned_before {
+            bench.assign("AJ_2", "r");
+        }
+        bench.sent.clear();
+        bench.assign("AJ_1", "r");
+        assert_eq!(bench.job_reports(), [("AJ_1", 3, "assigned too late")]);
+        if !is_assigned_before {
+            bench.assign("AJ_2", "r");
+        }
+        let started: Vec<&str> = bench.started.iter().map(|started| &*started.job.id).collect();
+        assert_eq!((started, bench.places.used()), (vec!["AJ_2"], 1));
+    }
+}
+
 /// Nothing that the server sends makes a second session of a job, or one without a promise.
 #[test]
 fn only_promised_jobs_start_and_only_once() {
