@@ -357,6 +357,24 @@ fn a_refused_worker_says_why_and_tries_again() {
     }
 }
 
+/// Each URL that fails is named once, however often it is tried.
+#[test]
+fn a_url_that_fails_is_named_once() {
+    let variables = [
+        ("MEDIAROOM_URL", "ws://127.0.0.1:1,ws://127.0.0.1:2"),
+        ("MEDIAROOM_API_KEY", "devkey"),
+        ("MEDIAROOM_API_SECRET", "secret"),
+    ];
+    let runner = TestRunner::start_with(&["--register", "--bot", "echo", "-v"], &variables);
+    let told = runner.wait_for_logs("the server was not reached", 6);
+    let told = &told[..6];
+    for url in ["ws://127.0.0.1:1: ", "ws://127.0.0.1:2: "] {
+        let lines: Vec<&String> = told.iter().filter(|line| line.contains(url)).collect();
+        let warnings = lines.iter().filter(|line| line.contains("WARN"));
+        assert_eq!((lines.len(), warnings.count()), (3, 1), "{told:#?}");
+    }
+}
+
 fn doctor(server: &AgentServer) -> String {
     let options = Options::default();
     let url = format!("ws://{}", server.addr);

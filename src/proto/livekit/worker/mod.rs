@@ -149,8 +149,8 @@ pub struct AgentWorker<P: Places> {
     jobs: BTreeMap<String, ServedJob>,
     commands: VecDeque<WorkerCommand<P::Place>>,
     report: WorkerReport,
-    /// What the log last said about attempts.
-    last_words: String,
+    /// Why the last attempt at each URL failed, as the log has it. Empty since the registration.
+    last_words: Vec<String>,
     notices: NoticeGate,
     /// State of the generator of jitter; never zero.
     random: u64,
@@ -169,6 +169,7 @@ impl<P: Places> AgentWorker<P> {
             ..WorkerReport::default()
         };
         AgentWorker {
+            last_words: vec![String::new(); settings.urls.len()],
             meter: LoadMeter::new(settings.worker.target_load_percent, settings.cores),
             settings,
             places,
@@ -183,7 +184,6 @@ impl<P: Places> AgentWorker<P> {
             jobs: BTreeMap::new(),
             commands: VecDeque::new(),
             report,
-            last_words: String::new(),
             notices: NoticeGate::default(),
             random: seed | 1,
             clock: (now, unix),
@@ -227,8 +227,7 @@ impl<P: Places> AgentWorker<P> {
     /// Handles a dial without an answer.
     pub fn handle_unreachable(&mut self, why: &str, now: Instant) {
         if matches!(self.link, WorkerLink::Dialling) {
-            let words = format!("the server {} was not reached: {why}", self.url());
-            self.handle_failed_attempt(false, words, now);
+            self.handle_failed_attempt(false, format!("the server was not reached: {why}"), now);
         }
     }
 
@@ -238,7 +237,7 @@ impl<P: Places> AgentWorker<P> {
             WorkerLink::Registered(_) => self.handle_lost("the server closed it", now),
             WorkerLink::Registering(_) => {
                 let words = "the server closed the connection instead of registering the worker: it does not take the job type, \
-                             the name or the deployment";
+                             the name or the deployment, or it was restarted";
                 self.handle_failed_attempt(true, words.to_owned(), now);
             }
             _ => {}
@@ -394,7 +393,7 @@ impl<P: Places> AgentWorker<P> {
             status_due: now + WORKER_STATUS_INTERVAL,
             ping_due: now + WORKER_PING_INTERVAL,
         });
-        self.last_words.clear();
+        self.last_words.iter_mut().for_each(String::clear);
         self.report.state = WorkerState::Registered;
         self.report.counts.registrations += 1;
         self.report.since_s = self.unix(now).as_secs();
@@ -422,11 +421,11 @@ impl<P: Places> AgentWorker<P> {
             true => WorkerState::Refused,
             false => WorkerState::Connecting,
         };
-        if words == self.last_words {
-            log::debug!("{words}");
-        } else {
-            log::warn!("{words}");
-            self.last_words = words;
+        let is_known = self.last_words.get(self.url_at) == Some(&words);
+        let level = if is_known { log::Level::Debug } else { log::Level::Warn };
+        log::log!(level, "{}: {words}", self.url());
+        if let Some(last) = self.last_words.get_mut(self.url_at) {
+            *last = words;
         }
         self.url_at += 1;
         let mut pause = Duration::ZERO;
