@@ -15,7 +15,7 @@ const ORDERS_MAX: usize = 4;
 pub enum JobOrder {
     /// The server took the job back.
     Terminate,
-    /// The server has the outcome of the job.
+    /// The worker has sent the outcome of the job, or has no connection to send it.
     Reported,
 }
 
@@ -23,7 +23,7 @@ pub enum JobOrder {
 pub struct SessionNews {
     pub job_id: String,
     pub news: JobNews,
-    /// Completed once the server has the news.
+    /// Completed once the worker has sent what follows from the news, or has no connection.
     pub reported: Option<oneshot::Sender<()>>,
 }
 

@@ -4,9 +4,10 @@
 //! configuration for QUIC, and the hash of the served certificate for browsers if it is
 //! self-signed. A new certificate applies to new connections; calls keep theirs. A renewal and the
 //! registration of a session exclude each other, so a caller connects to the certificate whose hash
-//! it received (`proto::moq::certificate` says when). Rejects, before anything listens: files that
-//! are missing, not PEM, or do not match. A later failure keeps the old certificate. The files of
-//! `--tls` are judged again each time they are read.
+//! it received (`proto::moq::certificate` says when). SIGHUP waits for no caller: one that received
+//! the hash of the certificate before and has not connected yet has to ask again. Rejects, before
+//! anything listens: files that are missing, not PEM, or do not match. A later failure keeps the
+//! old certificate. The files of `--tls` are judged again each time they are read.
 
 use std::io;
 use std::path::{Path, PathBuf};

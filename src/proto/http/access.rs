@@ -4,10 +4,10 @@
 //! [`AccessError`] with a message for the caller. The order of checks: the server's name,
 //! preflights, the list of origins, CSRF, and endpoints that only a provider or a person may call.
 //! The rules are in `host`, `origin`, `fetch_metadata` and `key`.
-//! With a list of allowed origins, three requests are exempt when they have no `Origin`: the
-//! dial-in and WhatsApp webhooks, since no provider sends that header, and `/videoroom` when the
-//! browser states that a person typed the address. The webhooks need no key, since their signature
-//! authenticates them.
+//! With a list of allowed origins, four requests are exempt when they have no `Origin`: the
+//! webhooks of dial-in, WhatsApp and LiveKit, since no provider sends that header, and `/videoroom`
+//! when the browser states that a person typed the address. The webhooks need no key, since their
+//! signature authenticates them, or LiveKit's token.
 
 use std::fmt;
 
