@@ -77,11 +77,13 @@ pub struct TokenClaims {
 /// A rejected token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// This process did not issue it.
+    /// Neither this process nor another replica with its key issued it.
     Unrecognized,
     /// It was issued for the other endpoint, which is given here.
     WrongEndpoint(SocketKind),
     Expired,
+    /// Another replica issued it, whose clock is far ahead of this one.
+    ClockSkew,
     Used,
 }
 
@@ -89,13 +91,14 @@ impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let life_s = TOKEN_LIFE.as_secs();
         match self {
-            TokenError::Unrecognized => {
-                f.write_str("unknown token: this runner did not issue it, or it was restarted since")
-            }
+            TokenError::Unrecognized => f.write_str(
+                "unknown token: this runner did not issue it, it was restarted since, or the cluster key is another",
+            ),
             TokenError::WrongEndpoint(SocketKind::Call) => f.write_str("the token was made for /ws"),
             TokenError::WrongEndpoint(SocketKind::Client) => f.write_str("the token was made for /ws-client"),
             TokenError::WrongEndpoint(SocketKind::Moq) => f.write_str("the token was made for /moq"),
             TokenError::Expired => write!(f, "the token has expired; it is good for {life_s} s at most"),
+            TokenError::ClockSkew => f.write_str("the token is of a later time: the clocks of the replicas differ"),
             TokenError::Used => f.write_str("the token was used before; each opens one connection"),
         }
     }
@@ -312,9 +315,8 @@ impl SocketTokens {
         if run == process {
             return Ok(TokenNumber::Own(payload.seq));
         }
-        // The clock of its issuer is wrong, or this one.
         if payload.exp > second + (TOKEN_LIFE + CLUSTER_CLOCK_SKEW).as_secs() {
-            return Err(TokenError::Expired);
+            return Err(TokenError::ClockSkew);
         }
         let mut key = [0; 16];
         key[..8].copy_from_slice(&run.as_bytes());
@@ -661,7 +663,7 @@ mod tests {
         };
         assert_eq!(
             replica("key", 4).take(&token, SocketKind::Client, behind),
-            Err(TokenError::Expired)
+            Err(TokenError::ClockSkew)
         );
     }
 
