@@ -53,13 +53,16 @@ pub struct SocketLimits {
 }
 
 /// Why no WebSocket was opened.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketError {
     /// The server answered with another status and this body, if it is within the limit.
+    #[error("it answered with status {status}")]
     Refused { status: u16, body: Bytes },
     /// The server did not answer, or not as a WebSocket server: the reason.
+    #[error("{0}")]
     Unreachable(String),
     /// The server did not answer in time.
+    #[error("it did not answer within {} s", .0.as_secs())]
     TimedOut(Duration),
 }
 

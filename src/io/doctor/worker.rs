@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 
 use super::Finding;
 use crate::config::{Config, MediaroomWorker, Secret};
-use crate::io::websocket_client::{SocketError, SocketLimits, SocketRequest, connect};
+use crate::io::livekit::dial::open;
+use crate::io::websocket_client::{SocketError, SocketLimits};
 use crate::limits::{DOCTOR_CHECK, ROOM_REFUSAL_BYTES_MAX, WORKER_MESSAGE_BYTES_MAX, WORKER_SEND_BYTES_MAX};
 use crate::proto::livekit::worker::{refusal_words, worker_request};
 
@@ -25,30 +26,21 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
 
 async fn probe(url: &str, key: &str, secret: &Secret, worker: &MediaroomWorker) -> Finding {
     let request = worker_request(url, key, secret, unix_time_s());
-    let bearer = Secret::new(format!("Bearer {}", request.token.expose()));
-    let opened = connect(SocketRequest {
-        url: &request.url,
-        headers: &[("authorization", bearer)],
-        limits: SocketLimits {
-            // The check has a time limit of its own, whose finding has no reason.
-            within: DOCTOR_CHECK * 3 / 4,
-            message_bytes_max: WORKER_MESSAGE_BYTES_MAX,
-            send_bytes_max: WORKER_SEND_BYTES_MAX,
-            refusal_bytes_max: ROOM_REFUSAL_BYTES_MAX,
-        },
-    })
-    .await;
-    match opened {
+    let limits = SocketLimits {
+        // The check has a time limit of its own, whose finding has no reason.
+        within: DOCTOR_CHECK * 3 / 4,
+        message_bytes_max: WORKER_MESSAGE_BYTES_MAX,
+        send_bytes_max: WORKER_SEND_BYTES_MAX,
+        refusal_bytes_max: ROOM_REFUSAL_BYTES_MAX,
+    };
+    match open(request, limits).await {
         Ok(mut socket) => {
             // The server closes an abandoned socket, too.
             let _ = socket.close(None).await;
             Finding::ok(WHAT, accepted(url, worker))
         }
         Err(SocketError::Refused { status, .. }) => Finding::error(WHAT, format!("{url}: {}", refusal_words(status))),
-        Err(SocketError::Unreachable(why)) => Finding::error(WHAT, format!("{url} was not reached: {why}")),
-        Err(SocketError::TimedOut(within)) => {
-            Finding::error(WHAT, format!("{url} did not answer within {} s", within.as_secs()))
-        }
+        Err(error) => Finding::error(WHAT, format!("{url} was not reached: {error}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opens the WebSocket of a LiveKit server.
 //!
 //! In: URL and token. Out: the socket, the refusal with its text, or the reason for the failure,
-//! within [`ROOM_DIAL_WITHIN`]. Source: `docs/spec/livekit.md` 2.
+//! within limits: [`ROOM_DIAL_WITHIN`] for a room. Source: `docs/spec/livekit.md` 2 and 6.1.
 
 use crate::config::Secret;
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
@@ -31,26 +31,31 @@ impl From<SocketError> for DialError {
                 status,
                 text: first_line(&body),
             },
-            SocketError::Unreachable(words) => DialError::Unreachable(words),
-            SocketError::TimedOut(within) => {
-                DialError::Unreachable(format!("it did not answer within {} s", within.as_secs()))
-            }
+            error => DialError::Unreachable(error.to_string()),
         }
     }
 }
 
-/// Opens the socket.
+/// Opens the socket of a room.
 ///
 /// # Errors
 /// [`DialError`] if the server refuses or cannot be reached.
 pub async fn dial(request: DialRequest) -> Result<Box<ClientSocket>, DialError> {
+    Ok(open(request, LIMITS).await?)
+}
+
+/// Opens a socket of the server within these limits.
+///
+/// # Errors
+/// [`SocketError`] if the server refuses or cannot be reached.
+pub async fn open(request: DialRequest, limits: SocketLimits) -> Result<Box<ClientSocket>, SocketError> {
     let bearer = Secret::new(format!("Bearer {}", request.token.expose()));
-    let request = SocketRequest {
+    connect(SocketRequest {
         url: &request.url,
         headers: &[("authorization", bearer)],
-        limits: LIMITS,
-    };
-    Ok(connect(request).await?)
+        limits,
+    })
+    .await
 }
 
 /// Returns the reason of a refusal: the first line of a short text.

@@ -23,15 +23,16 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
+use super::dial::open;
 use super::job::{JobOrder, SessionNews, link};
 use super::{RoomEntry, begin_in};
 use crate::bot::SessionId;
-use crate::config::{Config, Secret};
+use crate::config::Config;
 use crate::io::admission::SessionPermit;
 use crate::io::services::Services;
 use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
-use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
+use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits};
 use crate::limits::{
     JOB_METADATA_BYTES_MAX, JOB_OFFERS_MAX, PROCESS_BODY_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, WORKER_DIAL_WITHIN,
     WORKER_MESSAGE_BYTES_MAX, WORKER_SEND_BYTES_MAX, WORKER_SEND_WITHIN,
@@ -40,7 +41,7 @@ use crate::logging::LogClient;
 use crate::proto::http::registry;
 use crate::proto::livekit::agent_name;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
-use crate::proto::livekit::session::{DialRequest, JobNews};
+use crate::proto::livekit::session::JobNews;
 use crate::proto::livekit::socket_base;
 use crate::proto::livekit::worker::report::WorkerReport;
 use crate::proto::livekit::worker::{AgentWorker, AssignedJob, Places, WorkerCommand, WorkerSettings};
@@ -248,11 +249,7 @@ impl WorkerDriver {
                 self.socket = WorkerSocket::Closed;
                 match error {
                     SocketError::Refused { status, .. } => self.worker.handle_refused(status, now),
-                    SocketError::Unreachable(why) => self.worker.handle_unreachable(&why, now),
-                    SocketError::TimedOut(within) => {
-                        let why = format!("it did not answer within {} s", within.as_secs());
-                        self.worker.handle_unreachable(&why, now);
-                    }
+                    error => self.worker.handle_unreachable(&error.to_string(), now),
                 }
             }
             WorkerEvent::Frame(Some(Ok(Frame::Binary(bytes)))) => self.worker.handle_message(bytes, now),
@@ -308,7 +305,7 @@ impl WorkerDriver {
 
     async fn perform(&mut self, command: WorkerCommand<SessionPermit>) {
         match command {
-            WorkerCommand::Dial(request) => self.socket = WorkerSocket::Connecting(Box::pin(dial(request))),
+            WorkerCommand::Dial(request) => self.socket = WorkerSocket::Connecting(Box::pin(open(request, LIMITS))),
             WorkerCommand::Send(bytes) => self.send(Frame::Binary(Bytes::from(bytes))).await,
             WorkerCommand::CloseSocket => {
                 let code = CloseCode::Normal;
@@ -385,16 +382,6 @@ impl WorkerDriver {
         };
         begin_in(self.sessions.clone(), place, self.common.clone(), start, room);
     }
-}
-
-async fn dial(request: DialRequest) -> Result<Box<ClientSocket>, SocketError> {
-    let bearer = Secret::new(format!("Bearer {}", request.token.expose()));
-    connect(SocketRequest {
-        url: &request.url,
-        headers: &[("authorization", bearer)],
-        limits: LIMITS,
-    })
-    .await
 }
 
 async fn sleep(until: Option<Instant>) {
