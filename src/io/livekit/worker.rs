@@ -12,12 +12,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZero;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use edge_runner_http::common::{lock, random};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep_until, timeout};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -121,6 +122,7 @@ pub fn start(
         news,
         report: report.clone(),
         has_programs: config.command.is_some(),
+        measuring: None,
     };
     services.spawn("the LiveKit worker", driver.run(orders_in, news_in));
     Some(WorkerHandle { report, orders })
@@ -208,6 +210,8 @@ struct WorkerDriver {
     report: Arc<Mutex<WorkerReport>>,
     /// Whether bots are processes, whose processor time counts too.
     has_programs: bool,
+    /// The measurement of processor time that has not ended.
+    measuring: Option<JoinHandle<Duration>>,
 }
 
 impl WorkerDriver {
@@ -218,6 +222,7 @@ impl WorkerDriver {
             let until = self.worker.poll_timeout();
             tokio::select! {
                 event = self.socket.event() => self.handle_event(event),
+                total = measured(&mut self.measuring) => self.worker.handle_cpu(total, tasks::now()),
                 Some(news) = news.recv() => self.handle_news(news).await,
                 order = orders.recv() => match order {
                     Some(WorkerOrder::Drain) => self.worker.handle_drain(tasks::now()),
@@ -317,8 +322,10 @@ impl WorkerDriver {
                 self.socket = WorkerSocket::Closed;
             }
             WorkerCommand::MeasureCpu => {
-                let total = cpu::used(self.has_programs);
-                self.worker.handle_cpu(total, tasks::now());
+                // It reads a file per process of the machine.
+                let has_programs = self.has_programs;
+                self.measuring
+                    .get_or_insert_with(|| spawn_blocking(move || cpu::used(has_programs)));
             }
             WorkerCommand::Start(job) => self.start(*job),
             WorkerCommand::Terminate(id) => {
@@ -381,6 +388,20 @@ impl WorkerDriver {
             job: Some((Arc::new(job), rules, link)),
         };
         begin_in(self.sessions.clone(), place, self.common.clone(), start, room);
+    }
+}
+
+/// Waits for the end of a measurement; for ever without one. Cancel safe.
+async fn measured(measuring: &mut Option<JoinHandle<Duration>>) -> Duration {
+    let Some(task) = measuring else {
+        return pending().await;
+    };
+    let total = task.await;
+    *measuring = None;
+    match total {
+        Ok(total) => total,
+        // A panic, or the end of the runtime.
+        Err(_) => pending().await,
     }
 }
 
