@@ -20,6 +20,8 @@ import time
 from machine import BOOT_PARTITION, run
 
 BOOT_LIMIT_S = 2400
+# The model resets at once when its watchdog is started. And systemd is silent on a console with a login prompt.
+FOR_THE_MODEL = " systemd.watchdog_sec=0 systemd.mask=serial-getty@ttyS1.service"
 # Colours of the console.
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # Drivers required to mount root: SD controllers of Pi 3 and 4, MMC block devices, the file system.
@@ -110,7 +112,7 @@ def boot(image, folder):
     start = time.monotonic()
     machine = subprocess.Popen(
         ["qemu-system-aarch64", "-M", "raspi3b", "-kernel", folder / kernel, "-initrd", folder / initrd,
-         "-dtb", folder / "bcm2837-rpi-3-b.dtb", "-append", boot_file(image, "cmdline.txt").decode().strip(),
+         "-dtb", folder / "bcm2837-rpi-3-b.dtb", "-append", boot_file(image, "cmdline.txt").decode().strip() + FOR_THE_MODEL,
          "-drive", f"file={card},if=sd,format=raw", "-display", "none", "-monitor", "none", "-no-reboot",
          # The first port is Bluetooth on the board, the second is the console.
          "-serial", "null", "-serial", f"file:{console}"], stdin=subprocess.DEVNULL)
