@@ -1,7 +1,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034,SC2154
 # The file tree: Debian's packages, ours, and image.d/files. Sourced by boards/image, which defines the variables and
-# `fail`. Uses $board_packages of the board's part.
+# `fail`. Uses $board_packages of the board's part, and what it adds to these two: suites of Debian, and options of
+# mmdebstrap.
+board_suites=() board_options=()
 
 # Packages of every image, beside Debian's essential packages, apt, and the board's kernel.
 common_packages=(
@@ -48,13 +50,16 @@ mirror() {
 
 # make_tree FOLDER DEB
 make_tree() {
-    local root=$1 deb=$2 main security packages
+    local root=$1 deb=$2 main security packages source sources=()
     main=$(mirror) main=${main%/}
     security=$main-security
     packages=$(IFS=,; printf %s "${common_packages[*]},${board_packages[*]}")
     mkdir "$work/put"
     cp "$deb" "$work/put/edge-runner.deb"
     local components='main non-free-firmware'
+    for source in "$main $suite" "$main $suite-updates" "$security $suite-security" "${board_suites[@]/#/$main }"; do
+        sources+=("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source $components")
+    done
     # INITRD=No tells the kernel's hooks to skip the initrd; after-packages makes it once.
     # dpkg excludes documentation, here and in later upgrades.
     env INITRD=No TMPDIR="$work" LC_ALL=C.UTF-8 mmdebstrap --verbose --mode=root --format=directory --architectures=arm64 --variant=apt \
@@ -71,10 +76,8 @@ make_tree() {
         --customize-hook="cp -n \"\$1\"/var/cache/apt/archives/*.deb $cache/ 2>/dev/null || true" \
         --customize-hook="$parts/after-packages \"\$1\" $board $work/put/edge-runner.deb" \
         --customize-hook="chroot \"\$1\" dpkg-query -W -f '\${Package} \${Version}\n' >$work/packages" \
-        "$suite" "$root" \
-        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $main $suite $components" \
-        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $main $suite-updates $components" \
-        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $security $suite-security $components" \
+        "${board_options[@]}" \
+        "$suite" "$root" "${sources[@]}" \
         >"$out/$board.log" 2>&1 || {
         tail -20 "$out/$board.log" >&2
         fail "the packages could not be installed; all of it is in $out/$board.log"

@@ -3,8 +3,9 @@
     raspberry.py IMAGE [--only structure|boot] [--keep]
 
 The model has no firmware: kernel, device tree, initrd and command line are taken from the boot partition, as the firmware would, and
-given to qemu. It has no network, so the console tells that the service listens. What this does not prove: bootcode.bin and start.elf
-with this config.txt, Ethernet, Wi-Fi, the SD card's controller of the Pi 4, anything of a Zero 2 W.
+given to qemu. It has no network, so the console tells that the service listens. What this does not prove: bootcode.bin, start.elf and the
+Pi 5's bootloader with this config.txt, Ethernet, Wi-Fi, the SD card's controllers of Pi 4 and 5, anything of a Zero 2 W. For the Pi 5 each
+device of its tree that a boot needs has a driver here, and those of the card are in the initrd.
 """
 
 import argparse
@@ -24,11 +25,19 @@ BOOT_LIMIT_S = 2400
 FOR_THE_MODEL = " systemd.watchdog_sec=0 systemd.mask=serial-getty@ttyS1.service"
 # Colours of the console.
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-# Drivers required to mount root: SD controllers of Pi 3 and 4, MMC block devices, the file system.
-INITRD = ["bcm2835.ko", "sdhci-iproc.ko", "mmc_block.ko", "ext4.ko", "fsck.ext4"]
-DEVICE_TREES = ["bcm2837-rpi-zero-2-w.dtb", "bcm2837-rpi-3-a-plus.dtb", "bcm2837-rpi-3-b.dtb", "bcm2837-rpi-3-b-plus.dtb", "bcm2711-rpi-4-b.dtb"]
+# Drivers required to mount root: SD controllers of Pi 3, 4 and 5, MMC block devices, the file system. And the interrupts of the Pi 5's PCIe.
+INITRD = ["bcm2835.ko", "sdhci-iproc.ko", "sdhci-brcmstb.ko", "mmc_block.ko", "ext4.ko", "fsck.ext4", "irq-bcm2712-mip.ko"]
+DEVICE_TREES = ["bcm2837-rpi-zero-2-w.dtb", "bcm2837-rpi-3-a-plus.dtb", "bcm2837-rpi-3-b.dtb", "bcm2837-rpi-3-b-plus.dtb", "bcm2711-rpi-4-b.dtb",
+                "bcm2712-rpi-5-b.dtb"]
+# What the tree of the Pi 5 has on the way to its SD card, with pins and power; and to network, USB, watchdog, clocks, random numbers.
+CARD = ["brcm,bcm2712-sdhci", "brcm,bcm2712{stepping}-pinctrl", "brcm,bcm2712{stepping}-aon-pinctrl", "brcm,brcmstb-gpio", "regulator-gpio", "regulator-fixed"]
+SYSTEM = ["brcm,bcm2712-pcie", "brcm,bcm2712-mip", "brcm,bcm7216-pcie-sata-rescal", "raspberrypi,rp1-clocks", "raspberrypi,rp1-gpio", "raspberrypi,rp1-gem",
+          "snps,dwc3", "brcm,bcm2712-pm", "raspberrypi,firmware-clocks", "brcm,bcm2711-rng200"]
+# Drivers that no compatible string names: RP1 on PCI, the chip of the Ethernet socket, speed of the processor, watchdog, Wi-Fi on SDIO.
+MODULES = ["rp1_pci", "broadcom", "raspberrypi-cpufreq", "bcm2835_wdt", "brcmfmac"]
 # Debian has no firmware for the chip of some Zero 2 W (43436); see IMAGE.md.
-WIFI = ["brcmfmac43430-sdio.bin", "brcmfmac43430-sdio.raspberrypi,model-zero-2-w.txt", "brcmfmac43455-sdio.bin"]
+WIFI = ["brcmfmac43430-sdio.bin", "brcmfmac43430-sdio.raspberrypi,model-zero-2-w.txt", "brcmfmac43455-sdio.bin", "brcmfmac43455-sdio.clm_blob",
+        *(f"brcmfmac43455-sdio.raspberrypi,{model}.txt" for model in ("3-model-b-plus", "4-model-b", "5-model-b"))]
 
 
 def boot_file(image, name):
@@ -36,14 +45,25 @@ def boot_file(image, name):
     return done.stdout
 
 
+def settings(image, model):
+    """What config.txt sets on one model, as its firmware reads it: the last line of a name counts."""
+    found, mine = {}, True
+    for line in boot_file(image, "config.txt").decode().splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            mine = line in ("[all]", f"[{model}]")
+        elif mine and line and not line.startswith("#"):
+            name, value = line.split(" " if line.startswith("initramfs ") else "=", 1)
+            found[name] = value
+    return found
+
+
 def kernel_names(image):
     """Kernel and initrd according to config.txt."""
-    config = boot_file(image, "config.txt").decode()
-    lines = [line.strip() for line in config.splitlines()]
-    kernel = next(line.removeprefix("kernel=") for line in lines if line.startswith("kernel="))
-    initrd = next(line.split()[1] for line in lines if line.startswith("initramfs "))
-    assert "arm_64bit=1" in lines and "upstream_kernel=1" in lines, config
-    return kernel, initrd
+    old, new = settings(image, "pi3"), settings(image, "pi5")
+    assert (old["arm_64bit"], old["upstream_kernel"], new["upstream_kernel"]) == ("1", "1", "0"), (old, new)
+    assert (old["kernel"], old["initramfs"]) == (new["kernel"], new["initramfs"]), (old, new)
+    return old["kernel"], old["initramfs"]
 
 
 def archive_names(data):
@@ -67,6 +87,37 @@ def archive_names(data):
     return names
 
 
+def sorted_tree(tree):
+    """The text of a device tree, without the names of pins, which change nothing."""
+    return [line for line in run("dtc", "-q", "-s", "-I", "dtb", "-O", "dts", tree).splitlines() if "gpio-line-names" not in line]
+
+
+def pi_5(image, folder, inside):
+    """The trees of both steppings of the Pi 5, and a driver for each device; `inside` are the names in the initrd."""
+    ours, theirs, overlay, both = (folder / name for name in ("bcm2712-rpi-5-b.dtb", "bcm2712-d-rpi-5-b.dtb", "bcm2712d0.dtbo", "d0.dtb"))
+    theirs.write_bytes(boot_file(image, theirs.name))
+    overlay.write_bytes(boot_file(image, f"overlays/{overlay.name}"))
+    run("fdtoverlay", "-i", ours, "-o", both, overlay)
+    assert sorted_tree(both) == sorted_tree(theirs) != sorted_tree(ours), "the overlay does not make the kernel's tree of the D0 stepping"
+    modules = folder / "root" / "usr/lib/modules"
+    version = kernel_names(image)[0].removeprefix("vmlinuz-")
+    paths = {pathlib.Path(line.split(":")[0]).name.split(".")[0].replace("-", "_") for line in (modules / version / "modules.dep").read_text().splitlines()}
+    loaded = {line.split()[1]: line.split()[2] for line in (modules / version / "modules.alias").read_text().splitlines() if line.startswith("alias of:")}
+    builtin = (modules / version / "modules.builtin.modinfo").read_bytes().decode(errors="replace").split("\0")
+    builtin = {line.split("=", 1)[1] for line in builtin if ".alias=of:" in line}
+    for tree, stepping in ((ours, "c0"), (both, "d0")):
+        for name in [text.format(stepping=stepping) for text in CARD + SYSTEM]:
+            assert name.encode() + b"\0" in tree.read_bytes(), f"{tree.name} has no {name}"
+            alias = f"of:N*T*C{name}"
+            assert alias in builtin or loaded.get(alias) in paths, f"no driver for {name}"
+            assert name in SYSTEM or alias in builtin or any(
+                entry.split("/")[-1].replace("-", "_").startswith(f"{loaded[alias]}.ko") for entry in inside), f"the initrd has no driver for {name}"
+    for name in MODULES:
+        assert name.replace("-", "_") in paths, f"no module {name}"
+    print(f"PASS Pi 5: trees of the steppings C and D0; drivers of {version} for {len(CARD)} parts of the card, in the initrd, and "
+          f"{len(SYSTEM) + len(MODULES)} of the system")
+
+
 def structure(image, folder):
     table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
     assert table["label"] == "dos", table
@@ -74,6 +125,7 @@ def structure(image, folder):
     assert (boot["type"], root["type"]) == ("c", "83") and boot["start"] * 512 == BOOT_PARTITION, table
     cmdline = boot_file(image, "cmdline.txt").decode().strip()
     assert "root=LABEL=edge-root" in cmdline and "\n" not in cmdline, cmdline
+    assert re.findall(r"console=(\w+)", cmdline) == ["tty0", "ttyAMA10", "ttyS1"], cmdline
     print(f"PASS table: MBR, FAT of {boot['size'] // 2048} MiB, ext4 of {root['size'] // 2048} MiB\nPASS cmdline.txt: {cmdline}")
 
     kernel, initrd = kernel_names(image)
@@ -90,14 +142,28 @@ def structure(image, folder):
         assert any(name.split("/")[-1].startswith(wanted) for name in inside), f"the initrd lacks {wanted}"
     print(f"PASS initrd: {', '.join(INITRD)}")
 
-    out = folder / "root"
+    out = folder / "ext4"
     run("dd", f"if={image}", f"of={out}", "bs=1M", f"skip={root['start'] // 2048}", f"count={root['size'] // 2048}", "conv=sparse")
     run("e2fsck", "-f", "-n", out)
-    firmware = run("debugfs", "-R", "ls -p /usr/lib/firmware/brcm", out)
-    for name in WIFI:
-        assert name in firmware, f"no {name}"
+    files = folder / "root"
+    for part in ("usr/lib/modules", "usr/lib/firmware", "etc/apt"):
+        (files / part).parent.mkdir(parents=True, exist_ok=True)
+        run("debugfs", "-R", f"rdump /{part} {(files / part).parent}", out)
     out.unlink()
+    # `exists` follows links.
+    for name in WIFI:
+        assert (files / "usr/lib/firmware/brcm" / name).exists(), f"no {name}"
     print(f"PASS root file system: e2fsck is content; Wi-Fi firmware {', '.join(WIFI)}")
+    pi_5(image, folder, inside)
+    # Upgrades get the kernel from where this one is.
+    assert "-backports main" in (files / "etc/apt/sources.list").read_text()
+    assert "-backports" in (files / "etc/apt/preferences.d/edge-board.pref").read_text()
+    # An upgrade adds a kernel before the old one can go.
+    size = sum((folder / name).stat().st_size for name in (kernel, initrd))
+    free = re.search(r"([\d ]+) bytes free", run("mdir", "-i", f"{image}@@{BOOT_PARTITION}", "::"))
+    free = int(free[1].replace(" ", ""))
+    print(f"PASS boot partition: {free // 1000000} MB free, room for {free // size} more kernels of {size // 1000000} MB with initrd")
+    assert free > 2 * size, "no room for two more kernels"
 
 
 def boot(image, folder):
