@@ -172,7 +172,8 @@ mod tests {
         refused.expect_err("a usage error").to_string()
     }
 
-    /// Names are taken from several options and from lists, in their order, lower case and once each.
+    /// Names are taken from several options and from lists, in their order, in lower case, once
+    /// each.
     #[test]
     fn names_are_collected() {
         let options = named(&["Bot.Example.net., b.example.net", "bot.example.net"]);

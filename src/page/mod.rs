@@ -239,6 +239,7 @@ mod tests {
 
     /// Every name that a file of the page asks for is a file of the page: a missing module leaves
     /// the page dead.
+    #[cfg(feature = "setup")]
     #[test]
     fn references_between_files_resolve() {
         let mut found = 0;
