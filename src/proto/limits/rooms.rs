@@ -78,6 +78,8 @@ pub const ROOM_LEAVE_AFTER: Duration = Duration::from_secs(10);
 pub const ROOM_REGATHER_WITHIN: Duration = Duration::from_secs(40);
 /// Texts and keys that callers may send before the bot has joined: a greeting and some impatience.
 pub const ROOM_EARLY_MAX: usize = 64;
+/// Age of data that waits for the announcement of its participant, which servers make within 3 s.
+pub const ROOM_ANNOUNCED_WITHIN: Duration = Duration::from_secs(10);
 /// Time that a room waits for its first caller: as long as a started session waits for a
 /// connection.
 pub const ROOM_FIRST_CALLER_WITHIN: Duration = REGISTERED_UNUSED;

@@ -1,15 +1,16 @@
 //! The session of a bot in a LiveKit room, from the bot's taking its media to the end.
 //!
-//! `Waiting -> Joining -> Live <-> Reconnecting -> Finishing -> Closing -> Closed`, with a deadline
-//! in every phase but the first, since a bot that never takes its media joins the room by itself.
-//! In: the result of a dial, messages of the server, datagrams of the two peer connections, the
-//! bot's speech, messages and interruptions, and `now`. Out, by [`RoomSession::poll_output`]: a
-//! WebSocket to open, messages and datagrams to send, PCM for the bot, events, and the next
-//! deadline. After a failure the connection is resumed if the server still holds the participant,
-//! and replaced otherwise; the bot, its queued speech and messages, and the known participants
-//! survive both. `join` handles joining and reconnecting, `resume` resuming, `connection` is one
-//! connection, `server_paths` its ways to the server, `participants` tracks the participants,
-//! `messages` handles data, `leave` ends the session, and `job` is what a job of the server adds.
+//! `Waiting -> Joining -> Live <-> Reconnecting -> Finishing -> Closing -> Closed`, with a
+//! deadline in every phase but the first, since a bot that never takes its media joins the room
+//! by itself. In: the result of a dial, messages of the server, datagrams of the two peer
+//! connections, the bot's speech, messages and interruptions, and `now`. Out, by
+//! [`RoomSession::poll_output`]: a WebSocket to open, messages and datagrams to send, PCM for the
+//! bot, events, and the next deadline. After a failure the connection is resumed if the server
+//! still holds the participant, and replaced otherwise; the bot, its queued speech and messages,
+//! and the known participants survive both. `join` handles joining and reconnecting, `resume`
+//! resuming, `connection` is one connection, `server_paths` its ways to the server,
+//! `participants` tracks the participants, `messages` handles data, `unannounced` holds what
+//! comes too early, `leave` ends the session, and `job` is what a job of the server adds.
 //! Timeouts and their reasons are in `limits`. Source: `docs/spec/livekit.md` 2 to 5.
 
 mod connection;
@@ -21,6 +22,7 @@ mod messages;
 mod participants;
 mod resume;
 mod server_paths;
+mod unannounced;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -53,6 +55,7 @@ use messages::EarlyMessages;
 use participants::Participants;
 use resume::{LastResume, Resume};
 pub use server_paths::{PathEvent, PathId, PathRequest};
+use unannounced::UnannouncedData;
 
 /// A WebSocket to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +193,7 @@ pub struct RoomSession {
     encryption_reported: bool,
     /// Messages of callers from before the bot was told that it has joined.
     early_messages: EarlyMessages,
+    unannounced: UnannouncedData,
     /// The number of the bot's messages that were too long for the server.
     oversized_messages: u64,
     events: VecDeque<SessionEvent>,
@@ -233,6 +237,7 @@ impl RoomSession {
             hang_up: None,
             encryption_reported: false,
             early_messages: EarlyMessages::default(),
+            unannounced: UnannouncedData::default(),
             oversized_messages: 0,
             events: VecDeque::new(),
             commands: VecDeque::new(),
@@ -365,8 +370,15 @@ impl RoomSession {
                 if let RosterChange::Left(who) = &change {
                     self.handle_participant_left(&who.identity);
                 }
+                let announced = match &change {
+                    RosterChange::Joined(who) => Some(who.clone()),
+                    _ => None,
+                };
                 self.participants.handle_change(change, &mut self.events);
                 self.update_callers(now);
+                if let Some(who) = announced {
+                    self.handle_announced(&who, now);
+                }
                 self.check_second_bot(now);
             }
             RoomOutput::Muted(muted) => {

@@ -18,6 +18,7 @@ use crate::audio::sender::SpeechEvent;
 use crate::event::SessionEvent;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::livekit::bot_message::{self, BotMessage, KEYS};
+use crate::livekit::roster::{Participant, is_valid_id};
 use crate::livekit::transcripts::TranscriptSpeaker;
 use crate::livekit::wire::{DataPacket, DataValue, RpcRequest, SipDtmf, UserPacket};
 use crate::livekit::{NAME_ATTRIBUTE, STATE_ATTRIBUTE};
@@ -227,11 +228,24 @@ impl RoomSession {
             Ok(packet) => packet,
             Err(error) => return log::debug!("data ignored: {error}"),
         };
-        let identity = packet.participant_identity;
-        let is_callers = self.participants.get(&identity).is_some_and(|who| !who.is_agent);
-        if !is_callers {
-            return log::debug!("data ignored: it is not from a caller");
+        match self.participants.get(&packet.participant_identity) {
+            None if is_valid_id(&packet.participant_identity) => self.unannounced.push(packet, bytes.len(), now),
+            Some(who) if !who.is_agent => self.handle_data_packet(packet, now),
+            _ => log::debug!("data ignored: it is not from a caller"),
         }
+    }
+
+    /// Handles the data that a participant sent before the server announced it.
+    pub(super) fn handle_announced(&mut self, who: &Participant, now: Instant) {
+        let packets = self.unannounced.take(&who.identity, now);
+        for packet in packets.into_iter().filter(|_| !who.is_agent) {
+            self.handle_data_packet(packet, now);
+        }
+    }
+
+    /// Handles a packet of a caller.
+    fn handle_data_packet(&mut self, packet: DataPacket, now: Instant) {
+        let identity = packet.participant_identity;
         match packet.value {
             Some(DataValue::User(user)) => self.handle_user_packet(user),
             Some(DataValue::Dtmf(dtmf)) => match dtmf_key(&dtmf) {

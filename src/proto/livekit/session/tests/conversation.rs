@@ -208,6 +208,34 @@ fn delivers_early_messages_after_joined() {
     );
 }
 
+/// A server announces a participant without a track up to 3 s after its data arrives.
+#[test]
+fn delivers_data_from_before_the_announcement() {
+    let mut sim = Simulation::new();
+    sim.start_audio();
+    sim.participant_joins(FakeParticipant::caller("PA_ann1", "ann"));
+    sim.run(secs(1));
+    sim.data(&text("bob", b"one", None));
+    sim.data(&text("bob", b"two", None));
+    sim.data(&text("bot-2", b"from an agent", None));
+    sim.run(secs(3));
+    assert!(!sim.has(&SessionEvent::Message("one".into())));
+    sim.participant_joins(FakeParticipant::caller("PA_bob1", "bob"));
+    let mut agent = FakeParticipant::caller("PA_bot2", "bot-2");
+    agent.kind = 4;
+    sim.participant_joins(agent);
+    let reported: Vec<&SessionEvent> = sim.events.iter().map(|(_, event)| event).collect();
+    let [.., joined, one, two, agent] = reported[..] else {
+        panic!("{reported:?}")
+    };
+    assert_eq!(joined, &SessionEvent::ParticipantJoined(participant("bob", false)));
+    assert_eq!(
+        [one, two],
+        ["one", "two"].map(|text| SessionEvent::Message(text.into())).each_ref()
+    );
+    assert_eq!(agent, &SessionEvent::ParticipantJoined(participant("bot-2", true)));
+}
+
 /// A caller who reloads the page misses nothing: speech waits meanwhile, with its marks.
 #[test]
 fn holds_speech_while_no_caller_is_present() {

@@ -1,0 +1,98 @@
+//! Data of participants that the server has yet to announce.
+//!
+//! In: packets of unknown participants, and the announcement of one. Out: its packets, in their
+//! order. A server announces participants without a track in batches, up to 3 s after others
+//! receive their data. Packets are bounded in number, bytes and age; others are dropped. Source:
+//! `docs/spec/livekit.md` 5.3.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_ANNOUNCED_WITHIN, ROOM_EARLY_MAX};
+use crate::livekit::wire::DataPacket;
+
+/// The packets of participants that are not announced.
+#[derive(Default)]
+pub(super) struct UnannouncedData {
+    packets: VecDeque<UnannouncedPacket>,
+    bytes: usize,
+}
+
+struct UnannouncedPacket {
+    packet: DataPacket,
+    bytes: usize,
+    until: Instant,
+}
+
+impl UnannouncedData {
+    /// Keeps a packet of so many bytes, if it fits.
+    pub fn push(&mut self, packet: DataPacket, bytes: usize, now: Instant) {
+        self.retain(|held| now < held.until);
+        if self.packets.len() >= ROOM_EARLY_MAX || self.bytes + bytes > MESSAGES_IN_BYTES_MAX {
+            return log::debug!("data ignored: too much of participants that are not announced");
+        }
+        self.bytes += bytes;
+        let until = now + ROOM_ANNOUNCED_WITHIN;
+        self.packets.push_back(UnannouncedPacket { packet, bytes, until });
+    }
+
+    /// Returns the packets of a participant.
+    pub fn take(&mut self, identity: &str, now: Instant) -> Vec<DataPacket> {
+        let mut taken = Vec::new();
+        self.retain(|held| {
+            let is_taken = held.packet.participant_identity == identity;
+            if is_taken && now < held.until {
+                taken.push(std::mem::take(&mut held.packet));
+            }
+            !is_taken
+        });
+        taken
+    }
+
+    fn retain(&mut self, mut is_kept: impl FnMut(&mut UnannouncedPacket) -> bool) {
+        self.packets.retain_mut(|held| {
+            let kept = is_kept(held);
+            if !kept {
+                self.bytes -= held.bytes;
+            }
+            kept
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn of(identity: &str) -> DataPacket {
+        DataPacket {
+            participant_identity: identity.into(),
+            ..DataPacket::default()
+        }
+    }
+
+    #[test]
+    fn holds_packets_by_participant_within_bounds() {
+        let (mut data, start) = (UnannouncedData::default(), Instant::now());
+        for identity in ["ann", "bob", "ann"] {
+            data.push(of(identity), 10, start);
+        }
+        assert_eq!(data.take("ann", start), [of("ann"), of("ann")]);
+        assert_eq!((data.take("ann", start).len(), data.bytes), (0, 10));
+        data.push(of("ann"), MESSAGES_IN_BYTES_MAX, start);
+        assert!(data.take("ann", start).is_empty(), "bob's packet has its room");
+        for _ in 0..ROOM_EARLY_MAX {
+            data.push(of("cid"), 0, start);
+        }
+        assert_eq!(data.take("cid", start).len(), ROOM_EARLY_MAX - 1);
+        let late = start + ROOM_ANNOUNCED_WITHIN;
+        assert!(data.take("bob", late - Duration::from_nanos(1)).len() == 1 && data.bytes == 0);
+        data.push(of("bob"), 10, start);
+        assert!(data.take("bob", late).is_empty());
+        data.push(of("bob"), 10, start);
+        data.push(of("ann"), MESSAGES_IN_BYTES_MAX, late);
+        assert_eq!(data.take("ann", late).len(), 1, "old packets make room");
+    }
+}
