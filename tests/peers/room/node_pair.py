@@ -17,6 +17,7 @@ from published_server import PORT
 from server import KEY, SECRET, token
 
 REDIS_PORT, RUNNER_PORT = 6379, 7860
+RUNNER_KEY = "key-of-the-checks-0123456789"
 # Of the talks of one check; the tones of callers differ.
 TONES = [400 + 60 * n for n in range(16)]
 # How many rooms are opened at a time.
@@ -133,8 +134,11 @@ class NodePair:
         """Starts a runner that is registered at this node, and at the other when that is gone."""
         site = self.runner_sites[number]
         urls = [self.nodes[name].url for name in (first, "AB".replace(first, ""))]
-        return self.world.runner("--register", "--bot", "echo", "--max-sessions", str(self.places), "--metrics", "any", "--drain", "300",
-                                 "--host", site.address, url=",".join(urls), inside=site.inside, port=RUNNER_PORT)
+        runner = self.world.runner("--register", "--bot", "echo", "--max-sessions", str(self.places), "--metrics", "any", "--drain", "300",
+                                   "--api-key", RUNNER_KEY, "--host", site.address, url=",".join(urls), inside=site.inside, port=RUNNER_PORT)
+        # Other machines see live sessions with the key only.
+        runner.headers = {"Authorization": f"Bearer {RUNNER_KEY}"}
+        return runner
 
     async def worker(self, runner):
         return (await runner.fetch("GET", "/status"))[1]["worker"]
