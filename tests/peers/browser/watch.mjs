@@ -51,10 +51,9 @@ export function watch(page) {
 	page.on('pageerror', (error) => faults.push(`thrown: ${error.stack}`));
 	page.on('requestfailed', (request) => {
 		const why = request.failure()?.errorText;
-		// The end of a call cancels pending candidates.
-		if (request.method?.() === 'PATCH' && why === 'net::ERR_ABORTED') return;
-		// A page that a check leaves gives up the pictures that it has yet to load.
-		if (request.resourceType?.() === 'image' && why === 'net::ERR_ABORTED') return;
+		// The browser cancels what a page no longer wants: pending candidates at the end of a call, the icons of a page
+		// that a check leaves at once. Chromium and Firefox name it so.
+		if (['net::ERR_ABORTED', 'NS_BINDING_ABORTED'].includes(why)) return;
 		faults.push(`request failed: ${request.url()} ${why}`);
 	});
 	return faults;
