@@ -42,6 +42,7 @@ everything() {
     together 'aiortc gstreamer net pipecat rooms browser firefox' 'moq assistants livekit cluster acme' 'low test features' 'low cross cloud chaos'
     # The emulator is slow, and its calls run in real time too. It takes one core.
     together 'arm' 'low fuzz deny'
+    again 'smallest telephone aiortc gstreamer net pipecat rooms livekit moq acme assistants browser firefox cluster cloud chaos test arm'
     end_lanes
 }
 

@@ -91,16 +91,39 @@ begin_lanes() {
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
     mkdir -p $logs
-    rm -f $logs/*.passed
+    rm -f $logs/*.passed $logs/*.first.log
     planned=
 }
 
-# Fails unless every stage of every lane passed. A killed lane leaves stages without a result.
-end_lanes() {
-    local stage missing=
+# Prints the planned stages without a pass. A killed lane leaves stages without a result.
+not_passed() {
+    local stage
     for stage in $planned; do
-        [ -e "$logs/$stage.passed" ] || missing+=" $stage"
+        [ -e "$logs/$stage.passed" ] || printf ' %s' "$stage"
     done
+}
+
+# Runs the stages of a list that failed once more, alone: again 'STAGE...'. They talk in real time, and beside
+# compilers a peer starves now and then. More than three have another cause. The first failures are printed as well: a
+# defect that shows in one run of many looks the same.
+again() {
+    local stage failed=()
+    for stage in $(not_passed); do
+        case " $1 " in *" $stage "*) failed+=("$stage") ;; esac
+    done
+    [ ${#failed[@]} -gt 0 ] && [ ${#failed[@]} -le 3 ] || return 0
+    say "failed beside other stages, once more alone: ${failed[*]}"
+    for stage in "${failed[@]}"; do
+        cp "$logs/$stage.log" "$logs/$stage.first.log"
+        failed_checks "$stage.first"
+        lane "$stage"
+    done
+}
+
+# Fails unless every stage of every lane passed.
+end_lanes() {
+    local stage missing
+    missing=$(not_passed)
     if [ -n "$missing" ]; then
         say "not passed:$missing"
         # Once more at the end, which is what a shortened output keeps.
