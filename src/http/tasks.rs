@@ -82,10 +82,15 @@ impl SlotPool {
             .map(|_| Slot(self.0.clone()))
     }
 
+    /// Waits for the next release of a slot, counted from this call and not from the first poll.
+    pub fn released(&self) -> impl Future<Output = ()> {
+        self.0.left.notified()
+    }
+
     /// Waits until no slot is held.
     pub async fn wait_empty(&self) {
         loop {
-            let left = self.0.left.notified();
+            let left = self.released();
             if self.count() == 0 {
                 return;
             }
@@ -96,7 +101,7 @@ impl SlotPool {
     /// Waits until the next moment at which a slot is released and none is held.
     pub async fn wait_next_empty(&self) {
         loop {
-            self.0.left.notified().await;
+            self.released().await;
             if self.count() == 0 {
                 return;
             }

@@ -107,6 +107,11 @@ impl Sessions {
         self.0.live.count()
     }
 
+    /// Waits for the next session that ends, counted from this call and not from the first poll.
+    pub fn next_end(&self) -> impl Future<Output = ()> {
+        self.0.live.released()
+    }
+
     /// Returns the admission control.
     pub fn admission(&self) -> &Admission {
         &self.0.admission

@@ -216,8 +216,11 @@ struct WorkerDriver {
 
 impl WorkerDriver {
     async fn run(mut self, mut orders: mpsc::Receiver<WorkerOrder>, mut news: mpsc::Receiver<SessionNews>) {
+        let sessions = self.sessions.clone();
         loop {
+            let freed = sessions.next_end();
             self.reap(&mut news).await;
+            self.worker.handle_places(tasks::now());
             self.perform_all().await;
             let until = self.worker.poll_timeout();
             tokio::select! {
@@ -238,6 +241,8 @@ impl WorkerDriver {
                     // The runner is gone.
                     None => return,
                 },
+                // The next turn looks at the places.
+                () = freed => {}
                 () = sleep(until) => self.worker.handle_timeout(tasks::now()),
             }
         }

@@ -141,6 +141,8 @@ pub struct AgentWorker<P: Places> {
     meter: LoadMeter,
     next_tick: Instant,
     draining: bool,
+    /// Whether the last status said that this worker takes no job.
+    was_full: bool,
     /// Accepted jobs that are not assigned yet, by id.
     promises: BTreeMap<String, Promise<P::Place>>,
     /// Accepted jobs that were not assigned in time.
@@ -179,6 +181,7 @@ impl<P: Places> AgentWorker<P> {
             last_frame: now,
             next_tick: now + WORKER_TICK,
             draining: false,
+            was_full: false,
             promises: BTreeMap::new(),
             expired: VecDeque::new(),
             jobs: BTreeMap::new(),
@@ -280,6 +283,14 @@ impl<P: Places> AgentWorker<P> {
     pub fn handle_cpu(&mut self, total: Duration, now: Instant) {
         self.meter.handle_cpu(total, now);
         self.send_status(now);
+    }
+
+    /// Handles places that sessions of any transport may have released: the server gives this worker
+    /// no job before it hears that there is a place again.
+    pub fn handle_places(&mut self, now: Instant) {
+        if self.was_full && !self.is_full(now) {
+            self.send_status(now);
+        }
     }
 
     /// Takes no further job. The jobs go on.
@@ -478,6 +489,7 @@ impl<P: Places> AgentWorker<P> {
     /// Reports status and load, if registered.
     fn send_status(&mut self, now: Instant) {
         let full = self.is_full(now);
+        self.was_full = full;
         let load = match full {
             true => 1.0,
             false => self.meter.load(self.places.used(), self.places.max()),

@@ -73,6 +73,26 @@ fn an_accepted_job_becomes_a_session() {
     assert_eq!((bench.worker.report().jobs, bench.places.used()), (0, 0));
 }
 
+/// The server hears at once that a full worker has a place again, and of no further one.
+#[test]
+fn a_released_place_is_reported_at_once() {
+    let mut bench = Bench::registered();
+    let mut calls: Vec<_> = (0..7).map(|_| bench.places.reserve().expect("a place")).collect();
+    assert!(bench.offer("AJ_1", "r1").available);
+    bench.assign("AJ_1", "r1");
+    assert_eq!(bench.last_status().0, 1);
+    for (place, statuses) in calls.drain(..2).zip([1, 0]) {
+        drop(place);
+        bench.sent.clear();
+        bench.worker.handle_places(bench.now);
+        bench.drain();
+        assert_eq!(bench.sent.len(), statuses);
+    }
+    bench.worker.handle_cpu(Duration::ZERO, bench.now);
+    bench.drain();
+    assert_eq!(bench.last_status().0, 0);
+}
+
 /// Each yes takes a place at once, so a burst never exceeds them. The rest is declined at once, and
 /// free for other runners.
 #[test]
