@@ -212,6 +212,8 @@ fn quic_call(addr: SocketAddr) -> Result<()> {
     let client = MoqClient::connect(&MoqInvitation::read(&start(&mut http, "moq")?));
     client.wait_for("subscription of the bot", |observed| observed.is_heard);
     client.leave();
+    // A client that is dropped at once does not send its close.
+    client.wait_for_end();
     Ok(())
 }
 
