@@ -111,6 +111,9 @@ pub struct RunnerApp {
     /// Lost bots that are looked for.
     #[cfg(feature = "mediaroom")]
     watches: SlotPool,
+    /// Bots that the server was asked for.
+    #[cfg(feature = "mediaroom")]
+    awaited_bots: SlotPool,
     access: AccessPolicy,
     status: StatusReplies,
     table: Arc<Mutex<StartedSessions>>,
@@ -164,6 +167,8 @@ impl RunnerApp {
             worker: None,
             #[cfg(feature = "mediaroom")]
             watches: SlotPool::new(WATCHES_MAX),
+            #[cfg(feature = "mediaroom")]
+            awaited_bots: SlotPool::new(WATCHES_MAX),
             config,
         }
     }

@@ -16,7 +16,7 @@ use super::refusal_log::log_client;
 use super::{HttpError, RunnerApp, check_program_body, methods, new_session_id};
 use crate::config::MediaroomWorker;
 use crate::io::sessions::SessionStart;
-use crate::io::tasks::Slot;
+use crate::io::tasks::{Slot, SlotPool};
 use crate::io::{livekit, rest, tasks};
 use crate::limits::DISPATCH_POLL;
 use crate::logging;
@@ -84,17 +84,28 @@ pub(super) async fn handle_webhook(
         let now = (tasks::now(), unix_time_s());
         if let Some(watch) = Watch::new(mediaroom, worker, &url, room, random, now) {
             let client = log_client(app, peer);
-            tasks::spawn(logging::for_client(client, watch_room(watch, slot)));
+            tasks::spawn(logging::for_client(client, watch_room(watch, slot, app.awaited_bots.clone())));
         }
     }
     Ok(json_reply(StatusCode::OK, r#"{"status":"OK"}"#))
 }
 
-async fn watch_room(mut watch: Watch, _slot: Slot) {
+/// Performs a watch. The slot is free for another lost bot once the server was asked for this one.
+async fn watch_room(mut watch: Watch, slot: Slot, awaited_bots: SlotPool) {
+    let mut slot = Some(slot);
+    let mut awaited = None;
     loop {
         match watch.poll(tasks::now()) {
             WatchStep::Done(end) => return log::log!(end.level(), "{end}"),
             WatchStep::Wait(until) => sleep_until(until.into()).await,
+            WatchStep::WaitForBot(until) => {
+                drop(slot.take());
+                awaited = awaited.or_else(|| awaited_bots.try_acquire());
+                if awaited.is_none() {
+                    return log::debug!("too many new bots are awaited to look for this one");
+                }
+                sleep_until(until.into()).await;
+            }
             WatchStep::Send(request) => match rest::send(&request).await {
                 Ok(answer) => watch.handle_answer(answer.status, &answer.body, tasks::now()),
                 Err(error) => watch.handle_unreachable(&error.to_string(), tasks::now()),

@@ -87,7 +87,12 @@ pub const WATCH_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pauses before a server that failed at all of its URLs is asked about a lost bot again: as long
 /// as the restart of a node or of Redis may take.
 pub const WATCH_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
-/// Lost bots that a runner looks for at once; the server repeats what is refused above that.
+/// Time for a new bot to be in its room, after which it is asked for again: the server gives a
+/// runner that is gone some seconds to answer, and takes it for alive longer than its participants.
+pub const WATCH_CONFIRM_AFTER: Duration = Duration::from_secs(10);
+/// Times that a new bot is asked for.
+pub const WATCH_DISPATCHES_MAX: usize = 3;
+/// Lost bots that a runner looks for at once, and as many that it has asked for; the server repeats what is refused above that.
 pub const WATCHES_MAX: usize = 64;
 /// Life of a token with which the runner calls the API of the server.
 pub const SERVICE_TOKEN_LIFE: Duration = Duration::from_secs(60);

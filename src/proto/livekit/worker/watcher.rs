@@ -2,9 +2,10 @@
 //!
 //! In: the room, random bits, the answers of the server's API, and `now`. Out: requests and pauses.
 //! Every runner may be told of the same loss: each waits for a random time and looks at the room
-//! before it asks for a bot, with what the lost bot was given. A server that does not answer, or is
-//! in trouble, is asked again at its next URL, and after a pause. Source: `docs/spec/livekit.md`
-//! 6.7.
+//! before it asks for a bot, with what the lost bot was given. The server may offer the job to a
+//! runner that is gone as well, which it notices late, so the room is looked at once more. A server
+//! that does not answer, or is in trouble, is asked again at its next URL, and after a pause.
+//! Source: `docs/spec/livekit.md` 6.7.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,13 +13,15 @@ use std::time::{Duration, Instant};
 use super::room_api::{AgentDispatch, ListedDispatch, ListedParticipant, RoomApi, RoomMethod};
 use super::room_api::{dispatches, participants};
 use crate::config::{Mediaroom, MediaroomWorker};
-use crate::limits::{WATCH_PAUSES, WATCH_WAIT_MAX};
+use crate::limits::{WATCH_CONFIRM_AFTER, WATCH_DISPATCHES_MAX, WATCH_PAUSES, WATCH_WAIT_MAX};
 use crate::server::rest::RestRequest;
 
 /// What the driver does next.
 #[derive(Debug, PartialEq)]
 pub enum WatchStep {
     Wait(Instant),
+    /// Waits as well. The server has been asked for a bot.
+    WaitForBot(Instant),
     Send(RestRequest),
     /// It is over.
     Done(WatchEnd),
@@ -30,7 +33,6 @@ pub enum WatchEnd {
     Closed,
     NoCaller,
     HasAnother,
-    Dispatched,
     /// It stays without a bot, for this reason.
     Failed(String),
 }
@@ -51,7 +53,6 @@ impl fmt::Display for WatchEnd {
             WatchEnd::Closed => f.write_str("the room whose bot was lost is closed"),
             WatchEnd::NoCaller => f.write_str("a bot was lost, and no caller is left in its room"),
             WatchEnd::HasAnother => f.write_str("a bot was lost, and the room has another one"),
-            WatchEnd::Dispatched => f.write_str("a bot was lost: the server is asked for a new one"),
             WatchEnd::Failed(why) => write!(f, "a bot was lost, and its room gets no new one: {why}"),
         }
     }
@@ -78,6 +79,8 @@ pub struct Watch {
     phase: WatchPhase,
     /// Rounds through all URLs that failed.
     failed_rounds: usize,
+    /// Bots that the server was asked for.
+    dispatches: usize,
 }
 
 impl Watch {
@@ -103,6 +106,7 @@ impl Watch {
             },
             phase: WatchPhase::Waiting(now + wait),
             failed_rounds: 0,
+            dispatches: 0,
         })
     }
 
@@ -110,7 +114,10 @@ impl Watch {
     pub fn poll(&mut self, now: Instant) -> WatchStep {
         if let WatchPhase::Waiting(until) = self.phase {
             if now < until {
-                return WatchStep::Wait(until);
+                return match self.dispatches {
+                    0 => WatchStep::Wait(until),
+                    _ => WatchStep::WaitForBot(until),
+                };
             }
             self.phase = WatchPhase::Looking;
         }
@@ -126,7 +133,11 @@ impl Watch {
             (_, 404) => self.end(WatchEnd::Closed),
             (WatchPhase::Looking, 200) => self.handle_participants(body, now),
             (WatchPhase::Reading, 200) => self.handle_dispatches(body, now),
-            (WatchPhase::Dispatching, 200) => self.end(WatchEnd::Dispatched),
+            (WatchPhase::Dispatching, 200) => {
+                log::info!("a bot was lost: the server is asked for a new one");
+                self.dispatches += 1;
+                self.phase = WatchPhase::Waiting(now + WATCH_CONFIRM_AFTER);
+            }
             (_, 429 | 500..) => self.try_again(format!("the server answered with status {status}"), now),
             _ => self.end(WatchEnd::Failed(format!("the server answered with status {status}"))),
         }
@@ -166,6 +177,9 @@ impl Watch {
                 self.end(WatchEnd::HasAnother);
             }
             Some(present) if !present.iter().any(ListedParticipant::is_caller) => self.end(WatchEnd::NoCaller),
+            Some(_) if self.dispatches == WATCH_DISPATCHES_MAX => {
+                self.end(WatchEnd::Failed(format!("the server was asked for one {WATCH_DISPATCHES_MAX} times")));
+            }
             Some(_) => self.phase = WatchPhase::Reading,
         }
     }
@@ -237,7 +251,7 @@ mod tests {
                         let method = request.url.rsplit('/').next().expect("a path").to_owned();
                         return (method, serde_json::from_slice(&body).expect("JSON"));
                     }
-                    WatchStep::Wait(until) => self.now = until,
+                    WatchStep::Wait(until) | WatchStep::WaitForBot(until) => self.now = until,
                     WatchStep::Done(end) => return (end.to_string(), Value::Null),
                 }
             }
@@ -277,7 +291,33 @@ mod tests {
             json!({"agentName": "bot", "room": "talk", "metadata": "{\"lang\":\"en\"}", "attributes": {"edge.session_id": "1"}})
         );
         run.answer(200, &json!({"id": "AD_2"}));
-        assert!(run.sent().0.contains("asked for a new one"));
+        assert_eq!(run.sent().0, "ListParticipants");
+        assert_eq!(run.now - start, Duration::from_millis(1_500) + WATCH_CONFIRM_AFTER);
+        run.answer(
+            200,
+            &json!({"participants": [{}, {"kind": "AGENT", "attributes": {"lk.agent.name": "bot"}}]}),
+        );
+        assert!(run.sent().0.contains("has another one"));
+    }
+
+    /// A bot that does not come is asked for again, but not for ever.
+    #[test]
+    fn a_bot_that_does_not_come_is_asked_for_again() {
+        let mut run = Run::new(0);
+        for _ in 0..WATCH_DISPATCHES_MAX {
+            for (method, answer) in [
+                ("ListParticipants", json!({"participants": [{"identity": "ann"}]})),
+                ("ListDispatch", json!({})),
+                ("CreateDispatch", json!({})),
+            ] {
+                assert_eq!(run.sent().0, method);
+                run.answer(200, &answer);
+            }
+            assert!(matches!(run.watch.poll(run.now), WatchStep::WaitForBot(_)));
+        }
+        run.sent();
+        run.answer(200, &json!({"participants": [{"identity": "ann"}]}));
+        assert!(run.sent().0.contains("gets no new one: the server was asked for one 3 times"));
     }
 
     #[test]
@@ -315,7 +355,7 @@ mod tests {
         let mut asked = Vec::new();
         let end = loop {
             match run.watch.poll(run.now) {
-                WatchStep::Wait(until) => run.now = until,
+                WatchStep::Wait(until) | WatchStep::WaitForBot(until) => run.now = until,
                 WatchStep::Done(end) => break end,
                 WatchStep::Send(request) => {
                     asked.push(((run.now - start).as_secs(), request.url[..8].to_owned()));
