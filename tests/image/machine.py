@@ -3,6 +3,7 @@
 import asyncio
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +41,7 @@ class Board:
         run("ip", "address", "add", f"{self.host}/24", "dev", self.tap)
         run("ip", "link", "set", self.tap, "up")
         self.server = self.machine = None
+        self.monitor = self.folder / "monitor.socket"
         self.starts = 0
 
     @property
@@ -47,21 +49,36 @@ class Board:
         return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("console-*")))
 
     def start(self):
-        socket = self.folder / "disk.socket"
+        disk = self.folder / "disk.socket"
         self.server = subprocess.Popen(
-            [sys.executable, pathlib.Path(__file__).with_name("disk.py"), self.disk, socket, "--seed", str(self.seed + self.starts)],
+            [sys.executable, pathlib.Path(__file__).with_name("disk.py"), self.disk, disk, "--seed", str(self.seed + self.starts)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.server.stdout.readline().strip() == "ready"
         self.starts += 1
         self.machine = subprocess.Popen(
             ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "1024", "-bios", FIRMWARE,
-             "-drive", f"file=nbd+unix:///?socket={socket},format=raw,if=none,id=disk,cache=writeback",
+             "-drive", f"file=nbd+unix:///?socket={disk},format=raw,if=none,id=disk,cache=writeback",
              "-device", "virtio-blk-pci,drive=disk",
              "-netdev", f"tap,id=net,ifname={self.tap},script=no,downscript=no",
              "-device", f"virtio-net-pci,netdev=net,mac={self.mac},romfile=",
-             "-device", "virtio-rng-pci", "-display", "none", "-monitor", "none",
+             "-device", "virtio-rng-pci", "-display", "none", "-monitor", f"unix:{self.monitor},server=on,wait=off",
              "-serial", f"file:{self.folder / f'console-{self.starts:02}'}"],
             stdin=subprocess.DEVNULL)
+
+    def registers(self):
+        """Where the processors are, twice: a machine that hangs is at the same place."""
+        said = b""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.connect(str(self.monitor))
+            monitor.settimeout(2)
+            for _ in range(2):
+                monitor.sendall(b"info registers -a\n")
+                try:
+                    while part := monitor.recv(65536):
+                        said += part
+                except TimeoutError:
+                    pass
+        return said.decode(errors="replace")
 
     def end_disk(self, word):
         said, _ = self.server.communicate(word, timeout=60)

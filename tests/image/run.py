@@ -1,10 +1,11 @@
 """Black-box checks of the qemu-virt image, from first boot to power cuts. Prints a line per check; exits with 1 when one failed.
 
-    run.py IMAGE [--seed N] [--keep]      as root, in a network namespace of its own: `unshare --net python run.py IMAGE`
+    run.py IMAGE [--seed N] [--keep] [--cuts N]      as root, in a network namespace of its own: `unshare --net python run.py IMAGE`
 
 Two boards boot from the same image. The first has a fixed address, a name, a key and wrong lines in its edge-runner.txt; the second
 has only a key and uses DHCP. The power of the first is cut during its first boot, and later during writes and a call: the disk keeps or
 loses each write since the last flush at random. Every wait has a long limit, because the machines are emulated.
+With --cuts the first board alone loses its power that often: in turn during writes, and during the boot that follows.
 """
 
 import argparse
@@ -55,8 +56,8 @@ class Remote(Runner):
 class TestBed:
     """Both boards and their state. Checks run in order and depend on each other."""
 
-    def __init__(self, folder, image, seed):
-        self.folder, self.image, self.seed = pathlib.Path(folder), image, seed
+    def __init__(self, folder, image, seed, cuts):
+        self.folder, self.image, self.seed, self.cuts = pathlib.Path(folder), image, seed, cuts
         self.key = self.folder / "key"
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "check", "-f", self.key)
         self.public = (self.folder / "key.pub").read_text().strip()
@@ -413,21 +414,27 @@ async def twins(bed):
     return f"{name} after {took:.0f} s"
 
 
-async def power_cut(bed, n):
-    """Cuts the power during writes and a call; then the board boots normally."""
+async def cut_during_writes(bed, count):
+    """Cuts the power after so many files were written. Returns the report of the disk cache."""
     writer = await asyncio.create_subprocess_exec(
         *bed.ssh_command(bed.one), "sudo sh -c 'mkdir -p /var/lib/edge-runner/w; n=0; while :; do n=$((n+1));"
         " head -c 300000 /dev/urandom >/var/lib/edge-runner/w/$((n % 40)); [ $((n % 7)) != 0 ] || sync; echo $n; done'",
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    written = 0
+    while written < count:
+        written = int(await asyncio.wait_for(writer.stdout.readline(), 300))
+    cache = await asyncio.to_thread(bed.one.cut)
+    writer.kill()
+    await writer.wait()
+    return cache
+
+
+async def power_cut(bed, n):
+    """Cuts the power during writes and a call; then the board boots normally."""
     async with call(bed.one, 660) as client:
         share = tone_share(await client.listen_for(2), client.hz)
         assert share > 0.8, f"share of the tone {share:.2f}"
-        written = 0
-        while written < 60 + 13 * n:
-            written = int(await asyncio.wait_for(writer.stdout.readline(), 300))
-        cache = await asyncio.to_thread(bed.one.cut)
-    writer.kill()
-    await writer.wait()
+        cache = await cut_during_writes(bed, 60 + 13 * n)
     console = len(bed.one.console)
     bed.one.start()
     took = await ready(bed.one)
@@ -466,6 +473,33 @@ async def early_cut(bed):
     return f"{cache}; ready after {took:.0f} s"
 
 
+async def many_cuts(bed):
+    """after each power cut, during writes and during a boot in turn, the board boots with the same ids"""
+    async def ids():
+        machine = await bed.inside(bed.one, "cat /etc/machine-id; systemctl --failed --no-legend --plain")
+        return await asyncio.to_thread(certificate, bed.one), await asyncio.to_thread(ssh_host_keys, bed.one), machine
+
+    rng, before, boots = random.Random(bed.seed), await ids(), []
+    for n in range(0, bed.cuts, 2):
+        written = rng.randrange(1, 80)
+        during_writes = await cut_during_writes(bed, written)
+        bed.one.start()
+        pause_s = rng.uniform(0, 30)
+        during_boot = await cut_while_starting(bed.one, "EFI stub", pause_s)
+        bed.one.start()
+        try:
+            boots.append(await ready(bed.one))
+        except AssertionError:
+            print(bed.one.console[-3000:], bed.one.registers(), sep="\n", flush=True)
+            raise
+        print(f"     {n + 2}: after {written} files, {during_writes}; {pause_s:.1f} s after the kernel started, {during_boot}; "
+              f"ready after {boots[-1]:.0f} s", flush=True)
+        assert await ids() == before, "other ids, or a failed unit"
+        kernel = await bed.inside(bed.one, "sudo dmesg")
+        assert "EXT4-fs error" not in kernel, [line for line in kernel.splitlines() if "EXT4" in line]
+    return f"{bed.cuts} cuts, ready after {min(boots):.0f} to {max(boots):.0f} s"
+
+
 async def clean(bed):
     """after shutdown the file system is clean, checked from outside"""
     await bed.inside(bed.one, "sudo systemctl poweroff", check=False)
@@ -488,13 +522,15 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("image")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cuts", type=int, default=0, help="cut the power that often, an even number, and check nothing else")
     parser.add_argument("--keep", action="store_true", help="keep the disks and the consoles")
     args = parser.parse_args()
     run("ip", "link", "set", "lo", "up")
     folder = tempfile.mkdtemp(prefix="edge-runner-boot-")
-    bed, failed, begin = TestBed(folder, args.image, args.seed), 0, time.monotonic()
+    bed, failed, begin = TestBed(folder, args.image, args.seed, args.cuts), 0, time.monotonic()
+    story = [unfinished, first_start, many_cuts, clean] if args.cuts else STORY
     try:
-        for check in STORY:
+        for check in story:
             start = time.monotonic()
             try:
                 found = await check(bed)
@@ -513,7 +549,7 @@ async def main():
             print(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"{len(STORY) - failed} of {len(STORY)} checks passed in {time.monotonic() - begin:.0f} s, seed {args.seed}")
+    print(f"{len(story) - failed} of {len(story)} checks passed in {time.monotonic() - begin:.0f} s, seed {args.seed}")
     sys.exit(1 if failed else 0)
 
 
