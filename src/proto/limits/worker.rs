@@ -92,7 +92,8 @@ pub const WATCH_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_
 pub const WATCH_CONFIRM_AFTER: Duration = Duration::from_secs(10);
 /// Times that a new bot is asked for.
 pub const WATCH_DISPATCHES_MAX: usize = 3;
-/// Lost bots that a runner looks for at once, and as many that it has asked for; the server repeats what is refused above that.
+/// Lost bots that a runner looks for at once; the server repeats what is refused above that. As
+/// many may have been asked for.
 pub const WATCHES_MAX: usize = 64;
 /// Life of a token with which the runner calls the API of the server.
 pub const SERVICE_TOKEN_LIFE: Duration = Duration::from_secs(60);

@@ -285,8 +285,8 @@ impl<P: Places> AgentWorker<P> {
         self.send_status(now);
     }
 
-    /// Handles places that sessions of any transport may have released: the server gives this worker
-    /// no job before it hears that there is a place again.
+    /// Handles places that sessions of any transport may have released: the server gives this
+    /// worker no job before it hears that there is a place again.
     pub fn handle_places(&mut self, now: Instant) {
         if self.was_full && !self.is_full(now) {
             self.send_status(now);
