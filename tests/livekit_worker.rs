@@ -551,6 +551,28 @@ fn no_lost_bot_is_dropped() {
     }
 }
 
+/// Lost bots need not wait for those that the server was asked for: one more than the runner looks
+/// for is taken before any of these is asked for again.
+#[test]
+fn bots_that_are_asked_for_make_room() {
+    let server = AgentServer::start();
+    let runner = server.runner(&["--bot", "echo"]);
+    let _worker = server.register();
+    server.api.lock().expect("no holder panics").participants = vec![json!({"identity": "ann"})];
+    let start = Instant::now();
+    for at in 0..=WATCHES_MAX {
+        let lost = lost_bot(&format!("talk-{at}"));
+        while post_event(&runner, &lost, &webhook_token(&lost)).status != 200 {
+            assert!(start.elapsed() < PATIENCE);
+        }
+    }
+    let asked = server
+        .requests()
+        .into_iter()
+        .filter(|(method, _)| method == "CreateDispatch");
+    assert!((1..2 * WATCHES_MAX).contains(&asked.count()));
+}
+
 /// Misuse ends with code 2 and words of its own.
 #[test]
 fn misuse_is_told_at_the_start() {

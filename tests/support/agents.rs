@@ -194,6 +194,7 @@ fn answer(api: &mut Api, method: String, asked: Value) -> (u16, String) {
             let jobs = if is_taken { json!([{"id": "AJ_1"}]) } else { json!([]) };
             json!({"agent_dispatches": [{"id": "AD_1", "agent_name": "bot", "state": {"jobs": jobs}}]})
         }
+        "CreateDispatch" => json!({"id": "AD_2"}),
         "ListParticipants" => json!({"participants": api.participants}),
         _ => json!({}),
     };

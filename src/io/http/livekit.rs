@@ -84,13 +84,17 @@ pub(super) async fn handle_webhook(
         let now = (tasks::now(), unix_time_s());
         if let Some(watch) = Watch::new(mediaroom, worker, &url, room, random, now) {
             let client = log_client(app, peer);
-            tasks::spawn(logging::for_client(client, watch_room(watch, slot, app.awaited_bots.clone())));
+            tasks::spawn(logging::for_client(
+                client,
+                watch_room(watch, slot, app.awaited_bots.clone()),
+            ));
         }
     }
     Ok(json_reply(StatusCode::OK, r#"{"status":"OK"}"#))
 }
 
-/// Performs a watch. The slot is free for another lost bot once the server was asked for this one.
+/// Performs a watch. Once the server was asked for a bot, the slot is free for another lost one, if
+/// there is one among `awaited_bots`.
 async fn watch_room(mut watch: Watch, slot: Slot, awaited_bots: SlotPool) {
     let mut slot = Some(slot);
     let mut awaited = None;
@@ -99,10 +103,9 @@ async fn watch_room(mut watch: Watch, slot: Slot, awaited_bots: SlotPool) {
             WatchStep::Done(end) => return log::log!(end.level(), "{end}"),
             WatchStep::Wait(until) => sleep_until(until.into()).await,
             WatchStep::WaitForBot(until) => {
-                drop(slot.take());
                 awaited = awaited.or_else(|| awaited_bots.try_acquire());
-                if awaited.is_none() {
-                    return log::debug!("too many new bots are awaited to look for this one");
+                if awaited.is_some() {
+                    drop(slot.take());
                 }
                 sleep_until(until.into()).await;
             }

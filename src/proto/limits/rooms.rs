@@ -78,6 +78,11 @@ pub const ROOM_LEAVE_AFTER: Duration = Duration::from_secs(10);
 pub const ROOM_REGATHER_WITHIN: Duration = Duration::from_secs(40);
 /// Texts and keys that callers may send before the bot has joined: a greeting and some impatience.
 pub const ROOM_EARLY_MAX: usize = 64;
+/// Packets that wait for the announcement of their participants; together they have no more bytes
+/// than [`MESSAGES_IN_BYTES_MAX`](super::MESSAGES_IN_BYTES_MAX).
+pub const ROOM_UNANNOUNCED_MAX: usize = 512;
+/// Packets of one such participant: those of an application that sends thirty a second for 4 s.
+pub const ROOM_UNANNOUNCED_EACH: usize = 128;
 /// Age of data that waits for the announcement of its participant, which servers make within 3 s.
 pub const ROOM_ANNOUNCED_WITHIN: Duration = Duration::from_secs(10);
 /// Time that a room waits for its first caller: as long as a started session waits for a

@@ -90,10 +90,10 @@ pub const WATCH_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_
 /// Time for a new bot to be in its room, after which it is asked for again: the server gives a
 /// runner that is gone some seconds to answer, and takes it for alive longer than its participants.
 pub const WATCH_CONFIRM_AFTER: Duration = Duration::from_secs(10);
-/// Times that a new bot is asked for.
+/// Times that a runner asks for a new bot.
 pub const WATCH_DISPATCHES_MAX: usize = 3;
-/// Lost bots that a runner looks for at once; the server repeats what is refused above that. As
-/// many may have been asked for.
+/// Lost bots that a runner looks for at once, and as many bots that it has asked for and awaits;
+/// the server repeats what is refused above that.
 pub const WATCHES_MAX: usize = 64;
 /// Life of a token with which the runner calls the API of the server.
 pub const SERVICE_TOKEN_LIFE: Duration = Duration::from_secs(60);

@@ -237,6 +237,9 @@ impl RoomSession {
 
     /// Handles the data that a participant sent before the server announced it.
     pub(super) fn handle_announced(&mut self, who: &Participant, now: Instant) {
+        if self.is_ending() {
+            return;
+        }
         let packets = self.unannounced.take(&who.identity, now);
         for packet in packets.into_iter().filter(|_| !who.is_agent) {
             self.handle_data_packet(packet, now);

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_ANNOUNCED_WITHIN, ROOM_EARLY_MAX};
+use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_ANNOUNCED_WITHIN, ROOM_UNANNOUNCED_EACH, ROOM_UNANNOUNCED_MAX};
 use crate::livekit::wire::DataPacket;
 
 /// The packets of participants that are not announced.
@@ -28,7 +28,11 @@ impl UnannouncedData {
     /// Keeps a packet of so many bytes, if it fits.
     pub fn push(&mut self, packet: DataPacket, bytes: usize, now: Instant) {
         self.retain(|held| now < held.until);
-        if self.packets.len() >= ROOM_EARLY_MAX || self.bytes + bytes > MESSAGES_IN_BYTES_MAX {
+        let is_same = |held: &&UnannouncedPacket| held.packet.participant_identity == packet.participant_identity;
+        if self.packets.len() >= ROOM_UNANNOUNCED_MAX
+            || self.bytes + bytes > MESSAGES_IN_BYTES_MAX
+            || self.packets.iter().filter(is_same).count() >= ROOM_UNANNOUNCED_EACH
+        {
             return log::debug!("data ignored: too much of participants that are not announced");
         }
         self.bytes += bytes;
@@ -83,10 +87,19 @@ mod tests {
         assert_eq!((data.take("ann", start).len(), data.bytes), (0, 10));
         data.push(of("ann"), MESSAGES_IN_BYTES_MAX, start);
         assert!(data.take("ann", start).is_empty(), "bob's packet has its room");
-        for _ in 0..ROOM_EARLY_MAX {
-            data.push(of("cid"), 0, start);
+        let identities: Vec<String> = (0..5).map(|at| format!("cid-{at}")).collect();
+        for identity in &identities {
+            for _ in 0..=ROOM_UNANNOUNCED_EACH {
+                data.push(of(identity), 0, start);
+            }
         }
-        assert_eq!(data.take("cid", start).len(), ROOM_EARLY_MAX - 1);
+        let taken = identities.iter().map(|identity| data.take(identity, start).len());
+        let each = ROOM_UNANNOUNCED_EACH;
+        assert_eq!(
+            taken.collect::<Vec<_>>(),
+            [each, each, each, each - 1, 0],
+            "bob has one"
+        );
         let late = start + ROOM_ANNOUNCED_WITHIN;
         assert!(data.take("bob", late - Duration::from_nanos(1)).len() == 1 && data.bytes == 0);
         data.push(of("bob"), 10, start);

@@ -113,6 +113,12 @@ impl RoomApi {
         self.at == 0
     }
 
+    /// Begins another round through the URLs with the current one, which has answered.
+    pub(super) fn begin_round(&mut self) {
+        self.urls.rotate_left(self.at);
+        self.at = 0;
+    }
+
     /// Returns a request that names the room alone.
     pub(super) fn room_request(&self, method: RoomMethod, room: &str, now: Instant) -> RestRequest {
         self.request(method, room, &json!({"room": room}), now)
@@ -196,6 +202,8 @@ impl ListedParticipant {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ListedDispatch {
+    #[serde(deserialize_with = "or_default")]
+    pub id: String,
     #[serde(alias = "agentName", deserialize_with = "or_default")]
     pub agent_name: String,
     #[serde(deserialize_with = "or_default")]
@@ -250,6 +258,12 @@ pub(super) fn dispatches(answer: &[u8]) -> Option<Vec<ListedDispatch>> {
     Some(list.agent_dispatches)
 }
 
+/// Reads the answer of `CreateDispatch`, and returns the id of the dispatch; `None` if it has none.
+pub(super) fn dispatch_id(answer: &[u8]) -> Option<String> {
+    let dispatch: ListedDispatch = serde_json::from_slice(answer).ok()?;
+    (!dispatch.id.is_empty()).then_some(dispatch.id)
+}
+
 /// Reads a member that may be `null`.
 pub(super) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(member: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(member)?.unwrap_or_default())
@@ -277,6 +291,7 @@ mod tests {
         ] {
             assert!(participants(answer.as_bytes()).is_none(), "{answer}");
             assert!(dispatches(answer.as_bytes()).is_none(), "{answer}");
+            assert!(dispatch_id(answer.as_bytes()).is_none(), "{answer}");
         }
         for answer in [
             "{}",

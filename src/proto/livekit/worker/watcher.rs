@@ -11,8 +11,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::room_api::{AgentDispatch, ListedDispatch, ListedParticipant, RoomApi, RoomMethod};
-use super::room_api::{dispatches, participants};
-use crate::config::{Mediaroom, MediaroomWorker};
+use super::room_api::{dispatch_id, dispatches, participants};
+use crate::config::{JobType, Mediaroom, MediaroomWorker};
 use crate::limits::{WATCH_CONFIRM_AFTER, WATCH_DISPATCHES_MAX, WATCH_PAUSES, WATCH_WAIT_MAX};
 use crate::server::rest::RestRequest;
 
@@ -33,6 +33,9 @@ pub enum WatchEnd {
     Closed,
     NoCaller,
     HasAnother,
+    Dispatched,
+    /// A runner has accepted the job that the server was asked for.
+    Taken,
     /// It stays without a bot, for this reason.
     Failed(String),
 }
@@ -53,6 +56,8 @@ impl fmt::Display for WatchEnd {
             WatchEnd::Closed => f.write_str("the room whose bot was lost is closed"),
             WatchEnd::NoCaller => f.write_str("a bot was lost, and no caller is left in its room"),
             WatchEnd::HasAnother => f.write_str("a bot was lost, and the room has another one"),
+            WatchEnd::Dispatched => f.write_str("a bot was lost: the server is asked for a new one"),
+            WatchEnd::Taken => f.write_str("a bot was lost, and a runner has taken its room"),
             WatchEnd::Failed(why) => write!(f, "a bot was lost, and its room gets no new one: {why}"),
         }
     }
@@ -79,8 +84,11 @@ pub struct Watch {
     phase: WatchPhase,
     /// Rounds through all URLs that failed.
     failed_rounds: usize,
-    /// Bots that the server was asked for.
+    /// Times that the server was asked for a bot.
     dispatches: usize,
+    /// The last dispatch, if the room is looked at again.
+    dispatch_id: Option<String>,
+    job_type: JobType,
 }
 
 impl Watch {
@@ -107,6 +115,8 @@ impl Watch {
             phase: WatchPhase::Waiting(now + wait),
             failed_rounds: 0,
             dispatches: 0,
+            dispatch_id: None,
+            job_type: worker.job_type,
         })
     }
 
@@ -133,14 +143,25 @@ impl Watch {
             (_, 404) => self.end(WatchEnd::Closed),
             (WatchPhase::Looking, 200) => self.handle_participants(body, now),
             (WatchPhase::Reading, 200) => self.handle_dispatches(body, now),
-            (WatchPhase::Dispatching, 200) => {
-                log::info!("a bot was lost: the server is asked for a new one");
-                self.dispatches += 1;
-                self.phase = WatchPhase::Waiting(now + WATCH_CONFIRM_AFTER);
-            }
+            (WatchPhase::Dispatching, 200) => self.handle_dispatched(body, now),
             (_, 429 | 500..) => self.try_again(format!("the server answered with status {status}"), now),
             _ => self.end(WatchEnd::Failed(format!("the server answered with status {status}"))),
         }
+    }
+
+    /// Handles an accepted dispatch, which the server may have offered to a runner that is gone. It
+    /// goes on for participants that come later, unless jobs are for rooms, so only these are asked
+    /// for again.
+    fn handle_dispatched(&mut self, answer: &[u8], now: Instant) {
+        self.dispatches += 1;
+        self.dispatch_id = dispatch_id(answer).filter(|_| self.job_type == JobType::Room);
+        if self.dispatch_id.is_none() {
+            return self.end(WatchEnd::Dispatched);
+        }
+        log::info!("{}", WatchEnd::Dispatched);
+        self.failed_rounds = 0;
+        self.api.begin_round();
+        self.phase = WatchPhase::Waiting(now + WATCH_CONFIRM_AFTER);
     }
 
     /// Handles a request without an answer.
@@ -177,9 +198,6 @@ impl Watch {
                 self.end(WatchEnd::HasAnother);
             }
             Some(present) if !present.iter().any(ListedParticipant::is_caller) => self.end(WatchEnd::NoCaller),
-            Some(_) if self.dispatches == WATCH_DISPATCHES_MAX => {
-                self.end(WatchEnd::Failed(format!("the server was asked for one {WATCH_DISPATCHES_MAX} times")));
-            }
             Some(_) => self.phase = WatchPhase::Reading,
         }
     }
@@ -188,6 +206,16 @@ impl Watch {
         let Some(dispatches) = dispatches(body) else {
             return self.try_again("the server answered with no list of dispatches".to_owned(), now);
         };
+        // Its bot may have come and left since, as bots do.
+        let is_taken =
+            |dispatch: &ListedDispatch| Some(&dispatch.id) == self.dispatch_id.as_ref() && dispatch.has_job();
+        if dispatches.iter().any(is_taken) {
+            return self.end(WatchEnd::Taken);
+        }
+        if self.dispatches == WATCH_DISPATCHES_MAX {
+            let words = format!("no runner took it, and the server was asked {WATCH_DISPATCHES_MAX} times");
+            return self.end(WatchEnd::Failed(words));
+        }
         let ours = |dispatch: &ListedDispatch| dispatch.agent_name == self.agent.agent_name;
         let ours = dispatches.into_iter().find(ours).unwrap_or_default();
         (self.agent.metadata, self.agent.attributes) = (ours.metadata, ours.attributes);
@@ -222,6 +250,10 @@ mod tests {
 
     impl Run {
         fn new(random: u64) -> Self {
+            Self::with(random, JobType::Room)
+        }
+
+        fn with(random: u64, job_type: JobType) -> Self {
             let config = Mediaroom {
                 url: Some("ws://a".into()),
                 other_urls: vec!["ws://b".into()],
@@ -230,7 +262,7 @@ mod tests {
                 ..Mediaroom::default()
             };
             let worker = MediaroomWorker {
-                job_type: JobType::Room,
+                job_type,
                 agent_name: "bot".into(),
                 deployment: String::new(),
                 target_load_percent: 70,
@@ -300,24 +332,78 @@ mod tests {
         assert!(run.sent().0.contains("has another one"));
     }
 
-    /// A bot that does not come is asked for again, but not for ever.
+    /// Looks at a room with a caller and these dispatches, and asks for a bot.
+    fn dispatch(run: &mut Run, dispatches: &Value, answer: &Value) {
+        for (method, answer) in [
+            ("ListParticipants", &json!({"participants": [{"identity": "ann"}]})),
+            ("ListDispatch", dispatches),
+            ("CreateDispatch", answer),
+        ] {
+            assert_eq!(run.sent().0, method);
+            run.answer(200, answer);
+        }
+    }
+
+    /// A bot that no runner starts is asked for again, but not for ever.
     #[test]
     fn a_bot_that_does_not_come_is_asked_for_again() {
         let mut run = Run::new(0);
-        for _ in 0..WATCH_DISPATCHES_MAX {
-            for (method, answer) in [
-                ("ListParticipants", json!({"participants": [{"identity": "ann"}]})),
-                ("ListDispatch", json!({})),
-                ("CreateDispatch", json!({})),
-            ] {
-                assert_eq!(run.sent().0, method);
-                run.answer(200, &answer);
-            }
+        for at in 0..WATCH_DISPATCHES_MAX {
+            let made = (1..=at).map(|at| json!({"id": format!("AD_{at}"), "agent_name": "bot"}));
+            let listed = json!({"agent_dispatches": made.collect::<Vec<_>>()});
+            dispatch(&mut run, &listed, &json!({"id": format!("AD_{}", at + 1)}));
             assert!(matches!(run.watch.poll(run.now), WatchStep::WaitForBot(_)));
         }
         run.sent();
         run.answer(200, &json!({"participants": [{"identity": "ann"}]}));
-        assert!(run.sent().0.contains("gets no new one: the server was asked for one 3 times"));
+        run.sent();
+        run.answer(200, &json!({}));
+        assert!(run.sent().0.contains("gets no new one: no runner took it"));
+    }
+
+    /// A bot that came and has ended its talk does not begin anew.
+    #[test]
+    fn a_bot_that_came_and_left_is_not_asked_for_again() {
+        let mut run = Run::new(0);
+        dispatch(&mut run, &json!({}), &json!({"id": "AD_2"}));
+        assert_eq!(run.sent().0, "ListParticipants");
+        run.answer(200, &json!({"participants": [{"identity": "ann"}]}));
+        assert_eq!(run.sent().0, "ListDispatch");
+        let taken = |id: &str| json!({"id": id, "agent_name": "bot", "state": {"jobs": [{"id": "AJ_1"}]}});
+        run.answer(200, &json!({"agent_dispatches": [taken("AD_1"), taken("AD_2")]}));
+        assert!(run.sent().0.contains("a runner has taken its room"));
+    }
+
+    /// The dispatches of jobs for participants would each serve those that come later.
+    #[test]
+    fn bots_of_participants_are_asked_for_once() {
+        for job_type in [JobType::Participant, JobType::Publisher] {
+            let mut run = Run::with(0, job_type);
+            dispatch(&mut run, &json!({}), &json!({"id": "AD_2"}));
+            assert!(run.sent().0.contains("is asked for a new one"));
+        }
+    }
+
+    /// A server that was in trouble before it was asked for a bot gets the same patience
+    /// afterwards, beginning with the URL that answered.
+    #[test]
+    fn each_request_for_a_bot_has_all_attempts() {
+        let mut run = Run::new(0);
+        for _ in 0..5 {
+            run.sent();
+            run.watch.handle_unreachable("refused", run.now);
+        }
+        dispatch(&mut run, &json!({}), &json!({"id": "AD_2"}));
+        let start = run.now;
+        for _ in 0..8 {
+            run.sent();
+            run.watch.handle_unreachable("refused", run.now);
+        }
+        assert!(run.sent().0.contains("gets no new one"));
+        assert_eq!(
+            run.now - start,
+            WATCH_CONFIRM_AFTER + WATCH_PAUSES.iter().sum::<Duration>()
+        );
     }
 
     #[test]
