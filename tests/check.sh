@@ -14,7 +14,7 @@
 #       armv7                                           the same for 32 bits
 #       deb (ARCH=arm64)                                the package in a Debian of its own
 #       release (TARGETS=T,... REPEAT=none REAL=1)       makes a release twice, compares the bytes, uses every file
-#       image                                           builds the image of a virtual board and boots it; about an hour
+#       image (CUTS=50)                                 builds the image of a virtual board and boots it; about an hour. CUTS: cuts its power that often
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
 #       sip                                             telephone calls through LiveKit's SIP service (a build in Go and C)
 #       nodes                                           two LiveKit nodes, Redis, three runners: kills, drains and cut cables; 10 minutes
@@ -42,7 +42,7 @@ everything() {
     together 'aiortc gstreamer net pipecat rooms browser firefox' 'moq assistants livekit cluster acme' 'low test features' 'low cross cloud chaos'
     # The emulator is slow, and its calls run in real time too. It takes one core.
     together 'arm' 'low fuzz deny'
-    again 'smallest telephone aiortc gstreamer net pipecat rooms livekit moq acme assistants browser firefox cluster cloud chaos test arm'
+    again 'smallest telephone aiortc gstreamer net pipecat rooms livekit moq acme assistants browser firefox cluster cloud test arm'
     end_lanes
 }
 

@@ -91,7 +91,7 @@ begin_lanes() {
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
     mkdir -p $logs
-    rm -f $logs/*.passed $logs/*.first.log
+    rm -f $logs/*.passed $logs/*.log
     planned=
 }
 
@@ -114,7 +114,8 @@ again() {
     [ ${#failed[@]} -gt 0 ] && [ ${#failed[@]} -le 3 ] || return 0
     say "failed beside other stages, once more alone: ${failed[*]}"
     for stage in "${failed[@]}"; do
-        cp "$logs/$stage.log" "$logs/$stage.first.log"
+        # A killed lane leaves stages without a log.
+        [ ! -e "$logs/$stage.log" ] || cp "$logs/$stage.log" "$logs/$stage.first.log"
         failed_checks "$stage.first"
         lane "$stage"
     done

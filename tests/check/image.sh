@@ -24,7 +24,8 @@ needs_python aiortc aiortc || exit 0
 cross/build aarch64-unknown-linux-gnu --no-default-features --features runner
 boards/package --target aarch64-unknown-linux-gnu
 boards/image qemu-virt
-unshare --net "$python" tests/image/run.py target/image/edge-runner-qemu-virt.img
+unshare --net "$python" tests/image/run.py target/image/edge-runner-qemu-virt.img ${CUTS:+--cuts "$CUTS"}
+[ -z "${CUTS:-}" ] || exit 0
 if needs_python openai,websockets assistants && needs 'apt-get install chromium espeak-ng' chromium espeak-ng node &&
     needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules; then
     unshare --net "$python" tests/image/assistant.py target/image/edge-runner-qemu-virt.img

@@ -52,8 +52,9 @@ export function watch(page) {
 	page.on('requestfailed', (request) => {
 		const why = request.failure()?.errorText;
 		// The browser cancels what a page no longer wants: pending candidates at the end of a call, the icons of a page
-		// that a check leaves at once. Chromium and Firefox name it so.
-		if (['net::ERR_ABORTED', 'NS_BINDING_ABORTED'].includes(why)) return;
+		// that a check leaves at once.
+		const isIcon = ['image', 'other', 'manifest'].includes(request.resourceType?.());
+		if (why === 'net::ERR_ABORTED' && (isIcon || request.method?.() === 'PATCH')) return;
 		faults.push(`request failed: ${request.url()} ${why}`);
 	});
 	return faults;
