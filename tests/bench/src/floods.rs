@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use edge_runner_proto::moq::link::LinkClosed;
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -58,6 +59,15 @@ impl Flood {
     }
 }
 
+/// Ends the flood when it is dropped.
+struct FloodEnd<'flood>(&'flood Flood);
+
+impl Drop for FloodEnd<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
+    }
+}
+
 type Attack = fn(SocketAddr, &Flood) -> Result<()>;
 type Try = fn(SocketAddr) -> Result<()>;
 
@@ -99,8 +109,11 @@ pub fn floods(bench: &Bench) -> Result<(Lines, Vec<String>)> {
                 .map(|_| scope.spawn(|| attack(runner.addr, &flood)))
                 .collect();
             let began = Instant::now();
-            let tried = stands(&flood).and_then(|()| tries(runner.addr, honest, bench.amount(100, 20)));
-            flood.over.store(true, Ordering::Relaxed);
+            let tried = {
+                // A panic of the honest caller ends the flood too.
+                let _end = FloodEnd(&flood);
+                stands(&flood).and_then(|()| tries(runner.addr, honest, bench.amount(100, 20)))
+            };
             took = began.elapsed();
             for attacker in attackers {
                 attacker.join().expect("the flood does not panic")?;
@@ -206,15 +219,17 @@ fn token_socket(addr: SocketAddr) -> Result<()> {
     }
 }
 
-/// A call over QUIC, until the bot listens.
+/// A call over QUIC, until the bot listens and the client has left.
 fn quic_call(addr: SocketAddr) -> Result<()> {
     let mut http = Connection::open_from(HONEST, addr)?;
     let client = MoqClient::connect(&MoqInvitation::read(&start(&mut http, "moq")?));
     client.wait_for("subscription of the bot", |observed| observed.is_heard);
     client.leave();
     // A client that is dropped at once does not send its close.
-    client.wait_for_end();
-    Ok(())
+    match client.wait_for_end() {
+        LinkClosed::Locally => Ok(()),
+        closed => Err(format!("the call ended before the client left: {closed:?}").into()),
+    }
 }
 
 fn start(http: &mut Connection, transport: &str) -> Result<Value> {
