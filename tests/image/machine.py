@@ -46,7 +46,10 @@ class Board:
 
     @property
     def console(self):
-        return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("console-*")))
+        return "".join(self.console_of(start).read_text(errors="replace") for start in range(1, self.starts + 1))
+
+    def console_of(self, start):
+        return self.folder / f"console-{start}"
 
     def start(self):
         disk = self.folder / "disk.socket"
@@ -62,7 +65,7 @@ class Board:
              "-netdev", f"tap,id=net,ifname={self.tap},script=no,downscript=no",
              "-device", f"virtio-net-pci,netdev=net,mac={self.mac},romfile=",
              "-device", "virtio-rng-pci", "-display", "none", "-monitor", f"unix:{self.monitor},server=on,wait=off",
-             "-serial", f"file:{self.folder / f'console-{self.starts:02}'}"],
+             "-serial", f"file:{self.console_of(self.starts)}"],
             stdin=subprocess.DEVNULL)
 
     def registers(self):

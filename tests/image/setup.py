@@ -94,9 +94,9 @@ def check(folder, machine):
     console = (folder / "console").read_text(errors="replace")
     assert key not in journal and PASSWORD not in journal and PASSWORD not in console, "a secret is in the log"
     print("PASS ssh takes the password; the name, the bot and the key are set; no secret is in the journal", flush=True)
-    watchdog = inside(folder, "systemctl show -p RuntimeWatchdogUSec; ls /dev/watchdog0; sudo journalctl --no-pager -b -k -u init.scope"
-                      " _PID=1 | grep -i watchdog | tail -3")
-    print(f"     watchdog: {' | '.join(watchdog.splitlines())}", flush=True)
+    watchdog = inside(folder, "systemctl show -p RuntimeWatchdogUSec -p WatchdogDevice; ls /dev/watchdog0; cat /sys/class/watchdog/watchdog0/state")
+    assert "RuntimeWatchdogUSec=15s" in watchdog and "/dev/watchdog0" in watchdog and watchdog.endswith("active"), watchdog
+    print(f"PASS systemd has started the watchdog of the machine: {' | '.join(watchdog.splitlines())}", flush=True)
 
     unauthorised = urllib.request.Request("http://127.0.0.1:7860/start", b"{}", {"Content-Type": "application/json"})
     try:
