@@ -140,15 +140,19 @@ fn moq_row(config: &Config, listening: &ListenAddresses) -> Option<BannerRow> {
     Some(("QUIC", format!("UDP port {}, {url}", port.number)))
 }
 
-/// Returns the URL to open: HTTPS if TLS is on, with the address that other machines can reach.
+/// Returns the URL to open: HTTPS if TLS is on, with the public name, or the address that other
+/// machines can reach. The port of HTTPS at a public name leads to the runner.
 fn page_url(config: &Config, listening: &ListenAddresses, fragment: &str) -> String {
     let scheme = if config.tls == Tls::Off { "http" } else { "https" };
     let end = if EntryPoint::BUILT == EntryPoint::Page { "/" } else { "" };
-    let authority = page_authority(config, listening);
+    let authority = match config.acme.names.first() {
+        Some(name) => name.clone(),
+        None => page_authority(config, listening),
+    };
     format!("{scheme}://{authority}{end}{fragment}")
 }
 
-/// Returns host and port of that URL.
+/// Returns the address that other machines can reach, with the port.
 fn page_authority(config: &Config, listening: &ListenAddresses) -> String {
     match lan_address(config, listening) {
         Some(address) => SocketAddr::new(address, listening.port).to_string(),
@@ -181,14 +185,14 @@ fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> 
             SocketAddr::new(address, listening.port)
         )),
         Tls::Acme => Some(format!(
-            "https://{}/ needs no warning; for the address, accept that of the browser",
-            config.acme.names.first().map_or("", String::as_str)
+            "https://{}/ works as well, after a warning of the browser",
+            SocketAddr::new(address, listening.port)
         )),
         Tls::Files { .. } => Some("use a host name of the certificate instead of the address".into()),
     }
 }
 
-/// Returns whether phones in the local network can open the page.
+/// Returns whether phones can open the page: by its public name, or in the local network.
 fn reaches_phones(config: &Config, listening: &ListenAddresses) -> bool {
     let is_local = |address| {
         matches!(
@@ -197,7 +201,9 @@ fn reaches_phones(config: &Config, listening: &ListenAddresses) -> bool {
         )
     };
     let serves_pages = config.transport.is_none_or(Transport::is_for_pages);
-    EntryPoint::BUILT == EntryPoint::Page && serves_pages && lan_address(config, listening).is_some_and(is_local)
+    let has_name = !config.acme.names.is_empty();
+    let is_reached = has_name || lan_address(config, listening).is_some_and(is_local);
+    EntryPoint::BUILT == EntryPoint::Page && serves_pages && is_reached
 }
 
 /// The rows about access: keys, tokens and origins.
@@ -472,6 +478,25 @@ mod tests {
         }
         let unknown = banner(&["--host", "0.0.0.0"], &[]);
         assert!(unknown.contains("open http://localhost:7860/\n"), "{unknown}");
+    }
+
+    /// The public name leads to the runner from everywhere and has no warning, unlike the address.
+    #[cfg(feature = "acme")]
+    #[test]
+    fn shows_the_public_name_of_an_acme_certificate() {
+        let arguments = [
+            "--host=0.0.0.0",
+            "--tls=acme",
+            "--acme-name=bot.example.net",
+            "--state-dir=s",
+        ];
+        let text = banner(&arguments, &["192.168.1.2"]);
+        for part in [
+            "open https://bot.example.net/\n",
+            "https://192.168.1.2:7860/ works as well, after a warning",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
     }
 
     #[test]
