@@ -21,6 +21,8 @@ const STATUS_MS = 10000;
 const STATUS_IN_CALL_MS = 3000;
 const STATS_MS = 1000;
 const MUTED_HINT_MS = 4000;
+/** Bots of the runner, which measure from the end of the caller’s speech to their first sound. Others report their services. */
+const OWN_BOTS = ['parrot', 'realtime', 'cascade'];
 
 const log = eventLog();
 const text = transcript($('transcript'), (say) => { $('announce').textContent = say; });
@@ -125,11 +127,14 @@ const call = session({
 			text.returned(id, isCancelled);
 		},
 		waited(ttfb) {
-			const [{ value: seconds } = {}] = ttfb;
-			figures({ ttfb });
-			if (typeof seconds !== 'number') return;
-			$('waited').textContent = `first sound after ${seconds.toFixed(2)} s`;
-			log('call', `time to first sound ${Math.round(seconds * 1000)} ms`);
+			// Pipecat announces each service with a zero.
+			const measured = ttfb.filter((report) => report?.value > 0);
+			figures({ ttfb: measured });
+			if (!measured.length) return;
+			const [{ processor, value }] = measured;
+			const what = OWN_BOTS.includes(processor) ? 'first sound' : `first byte of ${String(processor ?? 'a service').slice(0, 60)}`;
+			$('waited').textContent = `${what} after ${value.toFixed(2)} s`;
+			log('call', `time to ${what}: ${Math.round(value * 1000)} ms`);
 		},
 		held: (held) => { sides.user.held = held; },
 	},
@@ -211,7 +216,8 @@ let counter;
 function count() {
 	const begun = Date.now();
 	counter = setInterval(async () => {
-		$('elapsed').textContent = new Date(Date.now() - begun).toISOString().slice(11, 19);
+		// Time without an answer is no talk.
+		if (document.documentElement.dataset.phase !== 'trouble') $('elapsed').textContent = new Date(Date.now() - begun).toISOString().slice(11, 19);
 		for (const { box, level } of Object.values(sides)) box.lastElementChild.setAttribute('aria-valuenow', Math.round(level * 100));
 		$('talk-save').disabled = text.isEmpty();
 		const sample = await call.stats();

@@ -153,6 +153,7 @@ export function moq({ started, context, track, on }) {
 			if (frame) inflate(frame);
 		});
 		on.audio(audio.stream);
+		on.ids({ namespace });
 		on.open(true);
 	}
 

@@ -47,7 +47,7 @@ async function showPhone(address) {
 	const isLocal = /^(localhost|127\.|\[::1\])/.test(url.host);
 	if (apiKey() && !isLocal) url.hash = `key=${encodeURIComponent(apiKey())}`;
 	$('phone-text').textContent = isLocal
-		? 'This address leads to this machine only. Start the runner with --host 0.0.0.0 --tls auto, and open the page by the address that it prints.'
+		? 'This address leads to this machine only. Open the page by the address that the runner prints; for one that phones reach, it needs --host 0.0.0.0 --tls auto.'
 		: `Scan this with the phone’s camera, in the same network.${url.protocol === 'https:' ? ' The phone warns once, unless it trusts this runner.' : ''}${apiKey() ? ' The code contains the key of the runner.' : ''}`;
 	$('phone-code').replaceChildren(...isLocal ? [] : [qrCode(url.href)]);
 	$('phone-address').textContent = isLocal ? url.origin : url.origin + url.pathname;

@@ -7,6 +7,7 @@
 //
 // The service is on this machine, so `/status` is changed on its way to the page for the notice about a third party.
 
+import { assertAccessible } from './axe.mjs';
 import { withBrowser } from './chromium.mjs';
 import { serveClient } from './client.mjs';
 import { assertFits, connect, open, text } from './page.mjs';
@@ -57,6 +58,10 @@ async function finish({ page, faults }, bot) {
 	if (!notice.includes(PARTY) || !notice.includes('third party')) throw new Error(notice);
 	if ((await text(page, 'bot-name')) !== bot) throw new Error(`the bot is ${await text(page, 'bot-name')}`);
 	await assertFits(page);
+	for (const colorScheme of ['light', 'dark']) {
+		await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+		await assertAccessible(page, `a call with ${bot}, ${colorScheme}`);
+	}
 	if (faults.length) throw new Error(faults.join('\n'));
 	return text(page, 'waited');
 }

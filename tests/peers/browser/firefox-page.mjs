@@ -4,7 +4,9 @@
 import * as common from './page.mjs';
 import { assertFits, connect, hangUp, isPhase, open, says, shoot, talk, text } from './page.mjs';
 import { until } from './runner.mjs';
-import { received } from './watch.mjs';
+import { lan } from './secure.mjs';
+import * as states from './states.mjs';
+import { HEARD, received } from './watch.mjs';
 
 const CONNECTIONS = 10;
 
@@ -28,6 +30,22 @@ function hum() {
 		}
 		return spoken.stream;
 	};
+}
+
+/** Runs `check` in a browser in whose every page somebody speaks, and closes what pages stay open. */
+async function whileSpeaking(check, context, ...more) {
+	const pages = new Set();
+	const newPage = async () => {
+		const page = await context.newPage();
+		pages.add(page);
+		await page.addInitScript(hum);
+		return page;
+	};
+	try {
+		return await check({ newPage }, ...more);
+	} finally {
+		for (const page of pages) if (!page.isClosed) await page.close();
+	}
 }
 
 /** The page says what is wrong, and lets its user listen all the same. */
@@ -86,33 +104,6 @@ const withMicrophone = {
 		took.sort((one, other) => one - other);
 		return `${CONNECTIONS} of ${CONNECTIONS}, after ${took[CONNECTIONS / 2]} ms, at most ${took.at(-1)} ms`;
 	},
-
-	'firefox: Cancel while it connects is the end of it, and it connects again': async (context, runner) => {
-		const { page, faults } = await open(context, `${runner.url}/client/`);
-		// The first answer is held back until the check releases it.
-		await page.evaluate(() => {
-			const native = globalThis.fetch;
-			const held = new Promise((done) => { globalThis.letGo = done; });
-			globalThis.fetch = async (url, options) => {
-				const answer = await native(url, options);
-				if (String(url).includes('api/offer')) await held;
-				return answer;
-			};
-		});
-		await page.locator('#connect').click();
-		await isPhase(page, 'connecting');
-		await until(async () => (await runner.sessions()) === 1, 'the session has begun');
-		if ((await text(page, 'connect')) !== 'Cancel') throw new Error(`the button says ${await text(page, 'connect')}`);
-		await page.locator('#connect').click();
-		await isPhase(page, 'idle');
-		await page.evaluate(() => globalThis.letGo());
-		await page.locator('#connect').click();
-		await isPhase(page, 'ready');
-		const { connections, state } = await received(page);
-		if (connections !== 2 || state !== 'connected') throw new Error(`${connections} connections, the last one is ${state}`);
-		if (faults.length) throw new Error(faults.join('\n'));
-		await page.close();
-	},
 };
 
 for (const [name, check] of Object.entries(common.checks)) {
@@ -132,6 +123,50 @@ export const checks = {
 			failsToOpen(context, runner, out, 'denied', 'was not allowed')),
 	},
 };
+
+const named = (checks, pattern = /./) => Object.fromEntries(Object.entries(checks).filter(([name]) => pattern.test(name)).map(([name, check]) => [
+	name.replace(/^\w+:/, 'firefox:'), (...given) => whileSpeaking(check, ...given),
+]));
+
+/** Checks of `states.mjs`, each group with the arguments of its runner. */
+export const statesChecks = [
+	[named(states.checks, /M, Space and Escape|recorded on request|links and bold/), ['--bot', 'parrot']],
+	[named(states.sessionsChecks), ['--bot', 'parrot']],
+	[named(states.phoneChecks), ['--bot', 'parrot']],
+	[named(states.soundChecks), states.soundArgs],
+	[named({
+		async 'firefox: colours follow the choice, which the browser keeps'(context, runner) {
+			const { page } = await open(context, `${runner.url}/client/`);
+			const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+			const light = await background();
+			await page.locator('#theme').click();
+			if ((await background()) !== light) throw new Error('light, chosen, is not that of the system');
+			await page.locator('#theme').click();
+			const dark = await background();
+			if (dark === light) throw new Error(`${light} either way`);
+			await page.reload();
+			if ((await background()) !== dark) throw new Error('dark is not kept');
+			await page.locator('#theme').click();
+			if ((await background()) !== light) throw new Error('not the system’s');
+		},
+	}), ['--bot', 'parrot']],
+];
+
+/** For a runner with a certificate of its own, in a browser whose user goes on past the warning. */
+export const tlsChecks = named({
+	async 'firefox: after the warning about the certificate the microphone works'(context, runner) {
+		const { page, faults } = await open(context, `${lan(runner, 'https')}/client/`);
+		if (!await page.evaluate(() => globalThis.isSecureContext && location.protocol === 'https:')) throw new Error(`${page.url()} is not secure`);
+		await connect(page, page.url());
+		await says(page, 'transcript', 'You spoke for', 60000);
+		const heard = await until(async () => {
+			const { energy } = await received(page);
+			return energy > HEARD && energy.toFixed(3);
+		}, 'sound of the bot', 60000);
+		return `energy ${heard}, ${await hangUp(page, runner, faults)}`;
+	},
+});
+export const tlsArgs = ['--bot', 'parrot', '--host', '0.0.0.0', '--tls', 'auto', '--state-dir', 'state', '--allowed-hosts', 'board.local'];
 
 /** For a runner with `-t moq`. */
 export const moqChecks = {

@@ -37,7 +37,7 @@ const MICROPHONES = {
 	none: { 'media.navigator.streams.fake': false, 'media.cubeb.force_null_context': true },
 };
 
-const KEYS = { Enter: '\uE007', Tab: '\uE004' };
+const KEYS = { Enter: '\uE007', Tab: '\uE004', Escape: '\uE00C' };
 
 /** One connection to a browser: commands with their answers, and what it tells by itself. */
 class Bidi {
@@ -89,27 +89,35 @@ class Bidi {
 	}
 }
 
-/** One element that a selector names, and perhaps words in it; looked up anew for every question. */
+/** One element that a selector names, and perhaps words in it, or its place; looked up anew for every question. */
 class Locator {
-	constructor(tab, selector, hasText = '') {
-		Object.assign(this, { tab, selector, hasText });
+	constructor(tab, selector, hasText = '', at = 0) {
+		Object.assign(this, { tab, selector, hasText, at });
+	}
+
+	locator(selector) {
+		return new Locator(this.tab, `${this.selector} ${selector}`);
+	}
+
+	nth(at) {
+		return new Locator(this.tab, this.selector, this.hasText, at);
 	}
 
 	/** Calls `act` in the page with the element, or gives null where there is none. */
 	#on(act, ...more) {
 		return this.tab.evaluate(`(args) => {
-			const [selector, hasText, ...more] = args;
-			const found = [...document.querySelectorAll(selector)].find((each) => each.textContent.includes(hasText));
+			const [selector, hasText, at, ...more] = args;
+			const found = [...document.querySelectorAll(selector)].filter((each) => each.textContent.includes(hasText))[at];
 			return found ? (${act})(found, ...more) : null;
-		}`, [this.selector, this.hasText, ...more]);
+		}`, [this.selector, this.hasText, this.at, ...more]);
 	}
 
 	isVisible() {
 		return this.#on((found) => found.checkVisibility({ visibilityProperty: true }));
 	}
 
-	waitFor({ timeout = 30000 } = {}) {
-		return until(() => this.isVisible(), `${this.selector} is there`, timeout);
+	waitFor({ state = 'visible', timeout = 30000 } = {}) {
+		return until(async () => Boolean(await this.isVisible()) === (state === 'visible'), `${this.selector} is ${state}`, timeout);
 	}
 
 	count() {
@@ -120,8 +128,27 @@ class Locator {
 		return this.#on((found) => found.innerText);
 	}
 
+	inputValue() {
+		return this.#on((found) => found.value);
+	}
+
+	getAttribute(name) {
+		return this.#on((found, wanted) => found.getAttribute(wanted), name);
+	}
+
+	isDisabled() {
+		return this.#on((found) => found.disabled);
+	}
+
 	focus() {
 		return this.#on((found) => found.focus());
+	}
+
+	selectOption(value) {
+		return this.#on((found, wanted) => {
+			found.value = wanted;
+			found.dispatchEvent(new Event('change', { bubbles: true }));
+		}, value);
 	}
 
 	fill(words) {
@@ -149,10 +176,15 @@ class Locator {
 	check() {
 		return this.click();
 	}
+
+	uncheck() {
+		return this.click();
+	}
 }
 
 class Tab {
 	#bidi;
+	#handles = 0;
 	#listeners = [];
 
 	static async open(bidi) {
@@ -163,10 +195,15 @@ class Tab {
 		return tab;
 	}
 
+	#keys(...actions) {
+		return this.perform({ type: 'key', id: 'keyboard', actions: actions.map(([type, key]) => ({ type, value: KEYS[key] ?? key })) });
+	}
+
 	keyboard = {
-		press: (key) => this.perform({
-			type: 'key', id: 'keyboard', actions: ['keyDown', 'keyUp'].map((type) => ({ type, value: KEYS[key] ?? key })),
-		}),
+		down: (key) => this.#keys(['keyDown', key]),
+		up: (key) => this.#keys(['keyUp', key]),
+		press: (key) => this.#keys(['keyDown', key], ['keyUp', key]),
+		type: (words) => this.#keys(...[...words].flatMap((key) => [['keyDown', key], ['keyUp', key]])),
 	};
 
 	on(event, listener) {
@@ -214,6 +251,13 @@ class Tab {
 		return JSON.parse(result.value);
 	}
 
+	/** What `act` gives stays in the page, and is asked of it again. */
+	async evaluateHandle(act) {
+		const name = `handle${this.#handles += 1}`;
+		await this.evaluate(`() => { globalThis.${name} = (${act})(); }`);
+		return { jsonValue: () => this.evaluate(`() => globalThis.${name}`) };
+	}
+
 	locator(selector, { hasText } = {}) {
 		return new Locator(this, selector, hasText);
 	}
@@ -225,6 +269,14 @@ class Tab {
 	async goto(url) {
 		await this.#bidi.send('browsingContext.navigate', { context: this.id, url, wait: 'complete' });
 		this.address = await this.evaluate(() => location.href);
+	}
+
+	reload() {
+		return this.#bidi.send('browsingContext.reload', { context: this.id, wait: 'complete' });
+	}
+
+	bringToFront() {
+		return this.#bidi.send('browsingContext.activate', { context: this.id });
 	}
 
 	url() {
@@ -246,6 +298,7 @@ class Tab {
 
 	/** As its user does it. */
 	close() {
+		this.isClosed = true;
 		return this.#bidi.send('browsingContext.close', { context: this.id, promptUnload: false });
 	}
 }
@@ -282,8 +335,8 @@ async function loudspeaker(folder) {
 	return { socket, stop: program.stop };
 }
 
-/** Opens a browser, hands it to `use`, and leaves nothing behind. */
-export async function withFirefox(use, { microphone = 'hums' } = {}) {
+/** Opens a browser, hands it to `use`, and leaves nothing behind. With `passesWarnings` it goes on past those about certificates. */
+export async function withFirefox(use, { microphone = 'hums', passesWarnings = false } = {}) {
 	const folder = mkdtempSync(join(tmpdir(), 'firefox-'));
 	const profile = join(folder, 'profile');
 	mkdirSync(profile);
@@ -299,7 +352,7 @@ export async function withFirefox(use, { microphone = 'hums' } = {}) {
 		await until(() => listens() || firefox.child.exitCode !== null, 'Firefox listens', START_MS);
 		if (!listens()) throw new Error(`Firefox has ended:\n${firefox.said.join('\n')}`);
 		const bidi = await Bidi.open(`${listens()}/session`);
-		await bidi.send('session.new', { capabilities: {} });
+		await bidi.send('session.new', { capabilities: { alwaysMatch: { acceptInsecureCerts: passesWarnings } } });
 		await bidi.send('session.subscribe', { events: ['log.entryAdded', 'network.fetchError', 'script.message'] });
 		await bidi.send('script.addPreloadScript', { functionDeclaration: `${watchConnections}` });
 		return await use({ newPage: () => Tab.open(bidi) });

@@ -1,5 +1,7 @@
 // A program as a bot that only sends sound, as first bots do: it neither says that it is ready nor reads messages. With a number
-// of seconds as its argument it fails then; with `keys` it asks the runner to press keys at the caller's end.
+// of seconds as its argument it fails then; with `keys` it asks the runner to press keys at the caller's end; with `metrics` it
+// reports its services as Pipecat does: all of them with a zero, then each as it answers; with `thinks` it says that it thinks, and
+// calls a function that never returns.
 
 const { media_url: url } = JSON.parse(process.env.RUNNER_ARGUMENTS);
 const [, , wish = ''] = process.argv;
@@ -24,6 +26,18 @@ const socket = new WebSocket(url);
 socket.onopen = () => {
 	let at = 0;
 	if (wish === 'keys') socket.send(message({ type: 'keys', keys: '12#' }));
+	if (wish === 'metrics') {
+		for (const ttfb of [[['LLM#0', 0], ['TTS#0', 0]], [['LLM#0', 0.3]], [['TTS#0', 0.15]]]) {
+			const data = { ttfb: ttfb.map(([processor, value]) => ({ processor, value })) };
+			socket.send(message({ label: 'rtvi-ai', type: 'metrics', data }));
+		}
+	}
+	if (wish === 'thinks') {
+		const call = { tool_call_id: '1', function_name: 'weather', arguments: { city: 'Bremen' } };
+		for (const [type, data] of [['bot-stopped-speaking'], ['bot-llm-started'], ['llm-function-call-in-progress', call]]) {
+			socket.send(message({ label: 'rtvi-ai', type, data }));
+		}
+	}
 	setInterval(() => {
 		socket.send(audio(at));
 		at += RATE_HZ * FRAME_MS / 1000;

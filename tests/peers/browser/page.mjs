@@ -12,7 +12,20 @@ const SIZES = {
 	small: { width: 320, height: 640 },
 	landscape: { width: 740, height: 360 },
 };
+/** Those in which all fits: also on the lowest phone. */
+const FITS = { ...SIZES, low: { width: 640, height: 320 } };
 const TABS = ['figures', 'log', 'settings', 'talk'];
+
+/** Where axe looks, and at which tabs: `''` is what is shown. The desk shows what is in the tabs in both schemes. */
+const LOOKS = {
+	desk: { light: [''], dark: [''] },
+	phone: { light: [''] },
+	small: { dark: TABS },
+	landscape: { light: [''] },
+};
+
+/** Whether tabs can be chosen: not beside the sessions, nor below a dialog. */
+const hasTabs = (page) => page.evaluate(() => document.getElementById('tabs').checkVisibility() && !document.querySelector('dialog[open]'));
 
 /** Pictures of a state in each size and colour scheme, and its accessibility. */
 export async function shoot(page, out, name) {
@@ -22,7 +35,12 @@ export async function shoot(page, out, name) {
 			// Colours on their way from one state to the next have no contrast of their own.
 			await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
 			await page.screenshot({ path: join(out, `${name}-${place}-${scheme}.png`), fullPage: true, animations: 'disabled' });
-			if (place === 'desk' || place === 'phone') await assertAccessible(page, `${name}, ${place}, ${scheme}`);
+			const tabs = LOOKS[place][scheme];
+			if (!tabs) continue;
+			for (const tab of await hasTabs(page) ? tabs : ['']) {
+				if (tab) await showTab(page, tab);
+				await assertAccessible(page, `${name}, ${place}, ${scheme}${tab && `, ${tab}`}`);
+			}
 		}
 	}
 	await page.emulateMedia({ colorScheme: null, reducedMotion: null });
@@ -32,23 +50,54 @@ export async function shoot(page, out, name) {
 /** A tab of the narrow layouts. */
 export const showTab = (page, name) => page.locator(`#tabs [data-tab=${name}]`).click();
 
+/** Nothing is wider than the window. `where` says when it was looked for. */
+export async function assertNarrow(page, where) {
+	const [over, inner] = await page.evaluate(() => [
+		document.documentElement.scrollWidth - innerWidth,
+		[...document.querySelectorAll('body *')].filter((each) => each.checkVisibility() && !each.closest('.hidden')
+			&& !each.closest('#log, #transcript, svg, textarea') && each.getBoundingClientRect().right > innerWidth + 1)
+			.map((each) => each.id || each.className || each.tagName),
+	]);
+	if (over > 0 || inner.length) throw new Error(`${where}: ${over} px wider than the window; ${inner} stick out`);
+}
+
+/** The same in every size: for what scrolls. */
+export async function assertFitsWidth(page, state) {
+	for (const [place, size] of Object.entries(SIZES)) {
+		await page.setViewportSize(size);
+		await assertNarrow(page, `${state}, ${place}`);
+	}
+	await page.setViewportSize(SIZES.desk);
+}
+
 /** Nothing is wider than the screen. On phones the page itself never scrolls, and the button of the call is in reach. */
 export async function assertFits(page) {
-	for (const [place, size] of Object.entries(SIZES)) {
+	for (const [place, size] of Object.entries(FITS)) {
 		await page.setViewportSize(size);
 		for (const tab of place === 'desk' ? [''] : TABS) {
 			if (tab) await showTab(page, tab);
-			const [wide, high, button] = await page.evaluate(() => {
-				const { scrollWidth, scrollHeight } = document.documentElement;
-				const inner = [...document.querySelectorAll('body *')].filter((each) => each.checkVisibility() && !each.closest('.hidden')
-					&& !each.closest('#log, #transcript, svg, textarea') && each.getBoundingClientRect().right > innerWidth + 1);
-				return [inner.length ? `${inner.map((each) => each.id || each.className || each.tagName)} stick out` : scrollWidth, scrollHeight,
-					document.getElementById('connect').getBoundingClientRect().bottom];
-			});
 			const where = `${place}${tab && `, ${tab}`}`;
-			if (!(wide <= size.width)) throw new Error(`${where}: ${wide} px wide on a screen of ${size.width} px`);
+			await assertNarrow(page, where);
+			const [high, button] = await page.evaluate(() => [
+				document.documentElement.scrollHeight, document.getElementById('connect').getBoundingClientRect().bottom,
+			]);
 			if (high > size.height || button > size.height) throw new Error(`${where}: ${high} px high, the button ends at ${button} px`);
 		}
+	}
+	await page.setViewportSize(SIZES.desk);
+}
+
+/** On phones the conversation takes most of the height, and the controls are at the thumb. */
+async function assertAtThumb(page) {
+	for (const place of ['phone', 'small']) {
+		const { width, height } = SIZES[place];
+		await page.setViewportSize({ width, height });
+		const { talk, controls } = await page.evaluate(() => ({
+			talk: document.getElementById('talk').getBoundingClientRect().height,
+			controls: document.getElementById('controls').getBoundingClientRect().bottom,
+		}));
+		if (talk <= height / 2) throw new Error(`${place}: the conversation has ${talk} px of ${height} px`);
+		if (controls > height || controls < height - 20) throw new Error(`${place}: the controls end at ${controls} px of ${height} px`);
 	}
 	await page.setViewportSize(SIZES.desk);
 }
@@ -129,6 +178,7 @@ export async function talk(page, out, name, energy) {
 	await says(page, 'transcript', 'typed words');
 	await shoot(page, out, name);
 	await assertFits(page);
+	await assertAtThumb(page);
 	await page.locator('#mute').click();
 	await says(page, 'you', 'Muted');
 	return `energy ${heard.toFixed(3)}`;
@@ -225,6 +275,35 @@ export const checks = {
 		await page.close();
 	},
 
+	async 'page: Cancel while it connects is the end of it, and it connects again'(context, runner, out) {
+		const { page, faults } = await open(context, `${runner.url}/client/`);
+		// The first answer is held back until the check releases it.
+		await page.evaluate(() => {
+			const native = globalThis.fetch;
+			const held = new Promise((done) => { globalThis.letGo = done; });
+			globalThis.fetch = async (url, options) => {
+				const answer = await native(url, options);
+				if (String(url).includes('api/offer')) await held;
+				return answer;
+			};
+		});
+		await page.locator('#connect').click();
+		await isPhase(page, 'connecting');
+		await until(async () => (await runner.sessions()) === 1, 'the session has begun');
+		if ((await text(page, 'connect')) !== 'Cancel') throw new Error(`the button says ${await text(page, 'connect')}`);
+		await shoot(page, out, 'connecting');
+		await assertFits(page);
+		await page.locator('#connect').click();
+		await isPhase(page, 'idle');
+		await page.evaluate(() => globalThis.letGo());
+		await page.locator('#connect').click();
+		await isPhase(page, 'ready');
+		const { connections, state } = await received(page);
+		if (connections !== 2 || state !== 'connected') throw new Error(`${connections} connections, the last one is ${state}`);
+		if (faults.length) throw new Error(faults.join('\n'));
+		await page.close();
+	},
+
 	async 'page: a closed tab ends the session'(context, runner) {
 		return closeTab(context, runner, `${runner.url}/client/`, 35000);
 	},
@@ -248,7 +327,17 @@ export const checks = {
 		await isPhase(page, 'trouble', 10000);
 		const status = await text(page, 'status');
 		if (!/Nothing arrives|does not answer|Connection lost/.test(status)) throw new Error(status);
+		const times = await page.evaluateHandle(() => {
+			const seen = [];
+			const elapsed = document.getElementById('elapsed');
+			new MutationObserver(() => seen.push(elapsed.textContent)).observe(elapsed, { childList: true });
+			return seen;
+		});
 		await shoot(page, out, 'trouble');
+		await isPhase(page, 'idle', 60000);
+		// The end of the call removes it.
+		const shown = await times.jsonValue();
+		if (shown.join()) throw new Error(`the timer ran on while nothing arrived: ${shown}`);
 		await page.close();
 		return status;
 	},

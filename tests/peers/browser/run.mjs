@@ -70,16 +70,18 @@ async function alone(name, check, runnerArgs, binary = values.binary) {
 }
 
 if (values.browser === 'firefox') {
-	for (const [microphone, checks] of Object.entries(firefoxPage.checks)) {
+	const groups = [
+		...Object.entries(firefoxPage.checks).map(([microphone, checks]) => [checks, ['--bot', 'parrot'], { microphone }]),
+		...firefoxPage.statesChecks,
+		[firefoxPage.tlsChecks, firefoxPage.tlsArgs, { passesWarnings: true }],
+		[firefoxPage.moqChecks, ['--bot', 'parrot', '-t', 'moq', '--moq-bind', '[::]:0']],
+	];
+	for (const [checks, args, options] of groups) {
 		const wanted = Object.entries(checks).filter(([name]) => name.includes(values.only));
 		// It takes seconds to start, and each runner's page is a separate site.
 		if (wanted.length) await withFirefox(async (context) => {
-			for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), ['--bot', 'parrot']);
-		}, { microphone });
-	}
-	const moqArgs = ['--bot', 'parrot', '-t', 'moq', '--moq-bind', '[::]:0'];
-	for (const [name, check] of Object.entries(firefoxPage.moqChecks)) {
-		if (name.includes(values.only)) await withFirefox((context) => alone(name, (runner) => check(context, runner), moqArgs));
+			for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), args);
+		}, options);
 	}
 	process.exit(failed ? 1 : 0);
 }
@@ -120,6 +122,8 @@ for (const [name, check] of values.playground ? Object.entries(playground.checks
 }
 await all(states.checks, ['--bot', 'parrot']);
 await all(states.soundChecks, states.soundArgs);
+await all(states.metricsChecks, states.metricsArgs);
+await all(states.thinkingChecks, states.thinkingArgs);
 await all(states.failingChecks, states.failingArgs);
 await all(states.sessionsChecks, ['--bot', 'parrot']);
 await all(states.sessionsKeyChecks, ['--bot', 'parrot', '--api-key', states.KEY]);

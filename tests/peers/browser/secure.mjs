@@ -3,7 +3,7 @@
 
 import { join } from 'node:path';
 import { ownAddresses, withBrowser } from './chromium.mjs';
-import { assertFits, connect, isPhase, listen, says, shoot, text } from './page.mjs';
+import { assertFits, assertFitsWidth, connect, isPhase, listen, says, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
 import { scan } from './states.mjs';
 import { HEARD, received, watch } from './watch.mjs';
@@ -11,7 +11,7 @@ import { HEARD, received, watch } from './watch.mjs';
 const portOf = (runner) => new URL(runner.url).port;
 
 /** This machine as its neighbours know it, by an address where it has one, else by a name: no browser takes that for itself. */
-function lan(runner, scheme = 'http') {
+export function lan(runner, scheme = 'http') {
 	const [host = 'board.local'] = ownAddresses();
 	return `${scheme}://${host}:${portOf(runner)}`;
 }
@@ -225,6 +225,7 @@ export const tlsChecks = {
 			const scanned = await scan(desk);
 			if (scanned !== `${lan(runner, 'https')}/client/`) throw new Error(`the code says ${scanned}`);
 			await shoot(desk, out, 'qr');
+			await assertFitsWidth(desk, 'QR code');
 			await desk.close();
 			// As most users do it.
 			const page = await context.newPage();

@@ -5,6 +5,8 @@ import { once } from 'node:events';
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { assertAccessible } from './axe.mjs';
+import { assertNarrow } from './page.mjs';
 import { watch } from './watch.mjs';
 
 /** Starts the page on a port, 0 for a free one, and gives its URL and the end of its process. */
@@ -19,10 +21,21 @@ async function serve(binary, runner, port) {
 	throw new Error('the setup page did not start');
 }
 
+/** On the narrowest phone, in light and dark. */
+async function assertUsable(page, state) {
+	await page.setViewportSize({ width: 320, height: 640 });
+	for (const colorScheme of ['light', 'dark']) {
+		await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+		await assertNarrow(page, state);
+		await assertAccessible(page, `${state}, ${colorScheme}`);
+	}
+}
+
 async function send(page) {
 	await page.click('#save');
 	await page.locator('#confirm').waitFor();
 	const key = await page.locator('#key').textContent();
+	await assertUsable(page, 'setup, key');
 	await page.click('#finish');
 	await page.locator('#done').waitFor();
 	return key;
@@ -35,6 +48,11 @@ export const checks = {
 		const faults = watch(page);
 		await page.goto(rejecting.url.href);
 		await page.locator('#networks li').first().waitFor();
+		await assertUsable(page, 'setup, form');
+		for (const bot of ['realtime', 'cascade', 'parrot']) {
+			await page.check(`input[name=bot][value=${bot}]`);
+			await assertUsable(page, `setup, ${bot}`);
+		}
 		await page.fill('#name', 'kitchen');
 		await send(page);
 		await rejecting.ended;
@@ -43,12 +61,14 @@ export const checks = {
 		const again = await serve(binary, runner, rejecting.url.port);
 		const problem = page.locator('#problem-text');
 		await problem.filter({ hasText: 'rejected' }).waitFor();
+		await assertUsable(page, 'setup, problem');
 		if (!(await page.locator('#form').isVisible())) throw new Error('the form is not there to be filled in again');
 		if ((await page.inputValue('#name')) !== 'kitchen') throw new Error('what was filled in is lost');
 
 		const key = await send(page);
 		await again.ended;
 		await page.locator('#done-text', { hasText: 'The board is ready' }).waitFor();
+		await assertUsable(page, 'setup, done');
 		const link = await page.locator('#open').getAttribute('href');
 		if (link !== `http://127.0.0.1:${new URL(runner.url).port}/#key=${key}`) throw new Error(`the page leads to ${link.split('#')[0]}`);
 		if (!readFileSync(join(runner.folder, 'settings'), 'utf8').startsWith('hostname = kitchen\n')) throw new Error('other settings');
