@@ -15,6 +15,7 @@
 #       deb (ARCH=arm64)                                the package in a Debian of its own
 #       release (TARGETS=T,... REPEAT=none REAL=1)       makes a release twice, compares the bytes, uses every file
 #       image (CUTS=50)                                 builds the image of a virtual board and boots it; about an hour. CUTS: cuts its power that often
+#       pictures                                        takes the pictures of README again, from the page
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
 #       sip                                             telephone calls through LiveKit's SIP service (a build in Go and C)
 #       nodes                                           two LiveKit nodes, Redis, three runners: kills, drains and cut cables; 10 minutes
@@ -61,6 +62,7 @@ stage() {
     aiortc | gstreamer | net | pipecat | rooms | livekit | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | cluster) "peer_$1" ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
+    pictures) needs 'apt-get install chromium espeak-ng' chromium espeak-ng || return 0; release; node tests/peers/browser/pictures.mjs ;;
     sizes) cross/sizes native ;;
     speed) needs 'apt-get install valgrind gcc' valgrind cc || return 0; python3 tests/speed/run.py --write boards/SPEED.md ;;
     soak | churn | floods | footprint | reboots) figures "$1" ;;

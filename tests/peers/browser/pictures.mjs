@@ -1,6 +1,6 @@
 // Takes the pictures of README from the real page: docs/pictures/NAME.png. They are taken again after a change of the page.
 //
-//   cargo build && node tests/peers/browser/pictures.mjs [--binary PATH] [--out FOLDER]
+//   cargo build --release && node tests/peers/browser/pictures.mjs [--binary PATH] [--out FOLDER]
 //
 // The built-in bot repeats each sentence of the caller, who speaks from a file. Needs what run.mjs needs.
 
@@ -14,7 +14,7 @@ import { Runner, sleep, until } from './runner.mjs';
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const { values } = parseArgs({
 	options: {
-		binary: { type: 'string', default: join(root, 'target/debug/edge-runner') },
+		binary: { type: 'string', default: join(root, 'target/release/edge-runner') },
 		out: { type: 'string', default: join(root, 'docs/pictures') },
 	},
 });
@@ -27,10 +27,11 @@ const runner = await Runner.start(resolve(values.binary), '--bot', 'parrot');
 
 const speaks = (page) => until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the bot speaks', 60000);
 
-async function picture(page, name, size, colorScheme) {
+async function picture(page, name, size, colorScheme, moment = speaks) {
 	await page.setViewportSize(size);
 	await page.emulateMedia({ colorScheme });
 	await sleep(400);
+	await moment(page);
 	await page.screenshot({ path: join(resolve(values.out), `${name}.png`), animations: 'disabled' });
 	console.log(`${name}.png`);
 }
@@ -45,15 +46,11 @@ try {
 		await operator.goto(`${runner.url}/client/#sessions`);
 		await page.bringToFront();
 		await sleep(CALL_MS);
-		await speaks(page);
 		await picture(page, 'page', DESK, 'light');
-		await speaks(page);
 		await picture(page, 'page-dark', DESK, 'dark');
-		await speaks(page);
 		await picture(page, 'page-phone', PHONE, 'light');
 		await operator.bringToFront();
-		await sleep(12000);
-		await picture(operator, 'sessions', DESK, 'light');
+		await picture(operator, 'sessions', DESK, 'light', () => sleep(12000));
 		await operator.close();
 		await page.setViewportSize(DESK);
 		await page.locator('#connect').click();
@@ -63,7 +60,6 @@ try {
 		await page.locator('#connect').click();
 		await isPhase(page, 'ready');
 		await page.locator('#keypad-open').click();
-		await speaks(page);
 		await picture(page, 'phone-call', PHONE, 'light');
 	});
 } finally {
