@@ -33,6 +33,8 @@ pub const SUBCOMMAND: &str = "guard";
 const POLL: Duration = Duration::from_millis(1);
 /// Searches for processes at the end of a service.
 const PASSES_MAX: u32 = 1_000;
+/// Looks at a process until it has replaced its program.
+const EXEC_POLLS_MAX: u32 = 1_000;
 
 /// Starts the guard of this process.
 ///
@@ -187,6 +189,35 @@ pub fn canonical(folder: &Path) -> PathBuf {
     whole.unwrap_or_else(|_| folder.to_owned())
 }
 
+/// Reads the environment of a process, given its folder below `/proc`. `None` for those that cannot
+/// be read, which are those of other users and exited ones.
+fn environment(process: &Path) -> Option<Vec<u8>> {
+    for _ in 0..EXEC_POLLS_MAX {
+        let environment = fs::read(process.join("environ")).ok()?;
+        let is_known =
+            !environment.is_empty() || !fs::read_to_string(process.join("stat")).is_ok_and(|stat| is_in_exec(&stat));
+        if is_known {
+            return Some(environment);
+        }
+        std::thread::sleep(POLL);
+    }
+    None
+}
+
+/// Tells by its `stat` whether a process is about to have another program: its memory is new, and
+/// has no environment yet. Kernel threads and zombies have no memory.
+fn is_in_exec(stat: &str) -> bool {
+    let Some((_, rest)) = stat.rsplit_once(')') else {
+        return false;
+    };
+    // The first is the third of `proc_pid_stat(5)`.
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let (state, memory, environment_end) = (fields.first(), fields.get(20), fields.get(48));
+    !matches!(state, Some(&("Z" | "X")))
+        && memory.is_some_and(|bytes| *bytes != "0")
+        && environment_end.is_some_and(|end| *end == "0")
+}
+
 fn kill_matching(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -201,8 +232,7 @@ fn kill_matching(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
         else {
             continue;
         };
-        // Processes of other users and exited ones cannot be read.
-        let Ok(environment) = fs::read(process.path().join("environ")) else {
+        let Some(environment) = environment(&process.path()) else {
             continue;
         };
         if id == own || !environment.split(|&byte| byte == 0).any(&is_wanted) {
@@ -219,4 +249,38 @@ fn kill_matching(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
         let _ = kill_process(id, Signal::KILL);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A search that takes such a process for one without the variable leaves it behind for good.
+    #[test]
+    fn a_process_that_gets_another_program_is_told_from_others() {
+        let stat = |state: &str, memory: &str, environment_end: &str| {
+            let mut fields = vec!["1"; 50];
+            (fields[0], fields[20], fields[48]) = (state, memory, environment_end);
+            format!("7 (a) b) {}", fields.join(" "))
+        };
+        assert!(is_in_exec(&stat("R", "4096", "0")));
+        assert!(is_in_exec(&stat("D", "4096", "0")));
+        assert!(!is_in_exec(&stat("S", "4096", "140722156158955")));
+        assert!(!is_in_exec(&stat("Z", "0", "0")), "a zombie");
+        assert!(!is_in_exec(&stat("I", "0", "0")), "a kernel thread");
+        assert!(!is_in_exec(""));
+        let own = fs::read_to_string("/proc/self/stat").expect("a stat");
+        assert!(!is_in_exec(&own));
+    }
+
+    #[test]
+    fn a_process_without_an_environment_is_not_waited_for() {
+        let mut child = Command::new("/bin/cat").env_clear().stdin(Stdio::piped()).spawn();
+        let child = child.as_mut().expect("a child");
+        let process = PathBuf::from(format!("/proc/{}", child.id()));
+        assert_eq!(environment(&process), Some(Vec::new()));
+        drop(child.stdin.take());
+        child.wait().expect("an end");
+        assert_eq!(environment(&process), None);
+    }
 }
