@@ -43,9 +43,9 @@ pub enum CloudTask {
     Serve(Box<CloudConfig>),
     Keys(KeysConfig),
     Client(Box<ClientConfig>),
-    /// Guard the builder commands of the service that works in this directory. Only the service
-    /// starts it, and no help text lists it.
-    Guard(PathBuf),
+    /// Guard the builder commands of the service with this process id, which works in this
+    /// directory. Only the service starts it, and no help text lists it.
+    Guard(u32, PathBuf),
 }
 
 /// A subcommand: its words after `cloud`, its options, and the function that resolves them.
@@ -123,10 +123,11 @@ impl Subcommand {
 /// # Errors
 /// [`UsageError`] for the first invalid argument, value or combination.
 pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<CloudCommand, UsageError> {
-    if let [word, data_dir] = &*arguments
+    if let [word, service, data_dir] = &*arguments
         && word == guard::SUBCOMMAND
+        && let Some(service) = service.to_str().and_then(|id| id.parse().ok())
     {
-        let task = CloudTask::Guard(data_dir.into());
+        let task = CloudTask::Guard(service, data_dir.into());
         let warnings = Vec::new();
         return Ok(CloudCommand::Do { task, warnings });
     }

@@ -30,8 +30,8 @@ impl CloudTask {
             CloudTask::Serve(config) => config.verbosity,
             CloudTask::Keys(config) => config.verbosity,
             CloudTask::Client(config) => config.verbosity,
-            CloudTask::Guard(data_dir) => {
-                runtime(Some(1), || {})?.block_on(async { guard::run(data_dir) });
+            CloudTask::Guard(service, data_dir) => {
+                runtime(Some(1), || {})?.block_on(async { guard::run(*service, data_dir) });
                 return Ok(());
             }
         };
@@ -43,7 +43,7 @@ impl CloudTask {
             CloudTask::Serve(config) => serve(*config),
             CloudTask::Keys(config) => of_keys(&config),
             CloudTask::Client(config) => ask(*config),
-            CloudTask::Guard(_) => Ok(()),
+            CloudTask::Guard(..) => Ok(()),
         }
     }
 }

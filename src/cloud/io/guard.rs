@@ -17,7 +17,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, getpgid, getpgrp, getppid, kill_process, kill_process_group, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, getpgrp, kill_process, kill_process_group, waitpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The pipe to the guard.
@@ -26,7 +26,8 @@ static GUARD: OnceLock<ChildStdin> = OnceLock::new();
 /// Lock file that a guard holds from the first command to its exit.
 pub const LOCK: &str = "guard.lock";
 
-/// The hidden subcommand that runs a guard; its argument is the data directory.
+/// The hidden subcommand that runs a guard; its arguments are the process id of the service, which
+/// may have ended when the guard looks for its parent, and the data directory.
 pub const SUBCOMMAND: &str = "guard";
 
 /// Time between two looks at the processes.
@@ -44,6 +45,7 @@ pub fn start(data_dir: &Path) -> io::Result<()> {
     let mut guard = Command::new("/proc/self/exe")
         .arg0("cloud-guard")
         .args(["cloud", SUBCOMMAND])
+        .arg(std::process::id().to_string())
         .arg(std::path::absolute(data_dir)?)
         .env_clear()
         // The guard keeps no terminal, pipe or folder open.
@@ -94,8 +96,7 @@ fn send(line: &str) {
 
 /// Runs the guard, inside a runtime. It ignores signals sent to all processes of a service and ends
 /// when the service has ended.
-pub fn run(data_dir: &Path) {
-    let service = getppid();
+pub fn run(service: u32, data_dir: &Path) {
     for kind in [
         SignalKind::interrupt(),
         SignalKind::terminate(),
@@ -134,8 +135,8 @@ pub fn run(data_dir: &Path) {
 /// Waits until the parent has exited. Its pipes close earlier than its children get their
 /// parent-death signal, and a command that dies by it during a search may leave a child that the
 /// search has missed.
-fn wait_for_exit(parent: Option<Pid>) {
-    while parent.is_some() && getppid() == parent {
+fn wait_for_exit(parent: u32) {
+    while std::os::unix::process::parent_id() == parent {
         std::thread::sleep(POLL);
     }
 }
@@ -192,14 +193,17 @@ pub fn canonical(folder: &Path) -> PathBuf {
 /// Reads the environment of a process, given its folder below `/proc`. `None` for those that cannot
 /// be read, which are those of other users and exited ones.
 fn environment(process: &Path) -> Option<Vec<u8>> {
+    let read = || fs::read(process.join("environ")).ok();
     for _ in 0..EXEC_POLLS_MAX {
-        let environment = fs::read(process.join("environ")).ok()?;
-        let is_known =
-            !environment.is_empty() || !fs::read_to_string(process.join("stat")).is_ok_and(|stat| is_in_exec(&stat));
-        if is_known {
+        let environment = read()?;
+        if !environment.is_empty() {
             return Some(environment);
         }
-        std::thread::sleep(POLL);
+        match fs::read_to_string(process.join("stat")) {
+            Ok(stat) if is_in_exec(&stat) => std::thread::sleep(POLL),
+            // It may have got its environment since the first look.
+            _ => return read(),
+        }
     }
     None
 }

@@ -4,9 +4,8 @@
 import * as common from './page.mjs';
 import { assertFits, connect, hangUp, isPhase, open, says, shoot, talk, text } from './page.mjs';
 import { until } from './runner.mjs';
-import { lan } from './secure.mjs';
 import * as states from './states.mjs';
-import { HEARD, received } from './watch.mjs';
+import { received } from './watch.mjs';
 
 const CONNECTIONS = 10;
 
@@ -151,22 +150,6 @@ export const statesChecks = [
 		},
 	}), ['--bot', 'parrot']],
 ];
-
-/** For a runner with a certificate of its own, in a browser whose user goes on past the warning. */
-export const tlsChecks = named({
-	async 'firefox: after the warning about the certificate the microphone works'(context, runner) {
-		const { page, faults } = await open(context, `${lan(runner, 'https')}/client/`);
-		if (!await page.evaluate(() => globalThis.isSecureContext && location.protocol === 'https:')) throw new Error(`${page.url()} is not secure`);
-		await connect(page, page.url());
-		await says(page, 'transcript', 'You spoke for', 60000);
-		const heard = await until(async () => {
-			const { energy } = await received(page);
-			return energy > HEARD && energy.toFixed(3);
-		}, 'sound of the bot', 60000);
-		return `energy ${heard}, ${await hangUp(page, runner, faults)}`;
-	},
-});
-export const tlsArgs = ['--bot', 'parrot', '--host', '0.0.0.0', '--tls', 'auto', '--state-dir', 'state', '--allowed-hosts', 'board.local'];
 
 /** For a runner with `-t moq`. */
 export const moqChecks = {

@@ -335,8 +335,8 @@ async function loudspeaker(folder) {
 	return { socket, stop: program.stop };
 }
 
-/** Opens a browser, hands it to `use`, and leaves nothing behind. With `passesWarnings` it goes on past those about certificates. */
-export async function withFirefox(use, { microphone = 'hums', passesWarnings = false } = {}) {
+/** Opens a browser, hands it to `use`, and leaves nothing behind. */
+export async function withFirefox(use, { microphone = 'hums' } = {}) {
 	const folder = mkdtempSync(join(tmpdir(), 'firefox-'));
 	const profile = join(folder, 'profile');
 	mkdirSync(profile);
@@ -352,7 +352,7 @@ export async function withFirefox(use, { microphone = 'hums', passesWarnings = f
 		await until(() => listens() || firefox.child.exitCode !== null, 'Firefox listens', START_MS);
 		if (!listens()) throw new Error(`Firefox has ended:\n${firefox.said.join('\n')}`);
 		const bidi = await Bidi.open(`${listens()}/session`);
-		await bidi.send('session.new', { capabilities: { alwaysMatch: { acceptInsecureCerts: passesWarnings } } });
+		await bidi.send('session.new', { capabilities: {} });
 		await bidi.send('session.subscribe', { events: ['log.entryAdded', 'network.fetchError', 'script.message'] });
 		await bidi.send('script.addPreloadScript', { functionDeclaration: `${watchConnections}` });
 		return await use({ newPage: () => Tab.open(bidi) });

@@ -73,7 +73,6 @@ if (values.browser === 'firefox') {
 	const groups = [
 		...Object.entries(firefoxPage.checks).map(([microphone, checks]) => [checks, ['--bot', 'parrot'], { microphone }]),
 		...firefoxPage.statesChecks,
-		[firefoxPage.tlsChecks, firefoxPage.tlsArgs, { passesWarnings: true }],
 		[firefoxPage.moqChecks, ['--bot', 'parrot', '-t', 'moq', '--moq-bind', '[::]:0']],
 	];
 	for (const [checks, args, options] of groups) {

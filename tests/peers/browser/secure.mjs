@@ -11,7 +11,7 @@ import { HEARD, received, watch } from './watch.mjs';
 const portOf = (runner) => new URL(runner.url).port;
 
 /** This machine as its neighbours know it, by an address where it has one, else by a name: no browser takes that for itself. */
-export function lan(runner, scheme = 'http') {
+function lan(runner, scheme = 'http') {
 	const [host = 'board.local'] = ownAddresses();
 	return `${scheme}://${host}:${portOf(runner)}`;
 }
