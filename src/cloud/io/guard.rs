@@ -34,7 +34,7 @@ pub const SUBCOMMAND: &str = "guard";
 const POLL: Duration = Duration::from_millis(1);
 /// Searches for processes at the end of a service.
 const PASSES_MAX: u32 = 1_000;
-/// Looks at a process until it has replaced its program.
+/// Looks at a process that is in `execve(2)`.
 const EXEC_POLLS_MAX: u32 = 1_000;
 
 /// Starts the guard of this process.
@@ -191,7 +191,7 @@ pub fn canonical(folder: &Path) -> PathBuf {
 }
 
 /// Reads the environment of a process, given its folder below `/proc`. `None` for those that cannot
-/// be read, which are those of other users and exited ones.
+/// be read, which are those of other users and exited ones, and for one that stays in `execve(2)`.
 fn environment(process: &Path) -> Option<Vec<u8>> {
     let read = || fs::read(process.join("environ")).ok();
     for _ in 0..EXEC_POLLS_MAX {
@@ -208,8 +208,8 @@ fn environment(process: &Path) -> Option<Vec<u8>> {
     None
 }
 
-/// Tells by its `stat` whether a process is about to have another program: its memory is new, and
-/// has no environment yet. Kernel threads and zombies have no memory.
+/// Tells by its `stat` whether a process is in `execve(2)`: its memory is new, and has no
+/// environment yet. Kernel threads and zombies have no memory.
 fn is_in_exec(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else {
         return false;
@@ -261,7 +261,7 @@ mod tests {
 
     /// A search that takes such a process for one without the variable leaves it behind for good.
     #[test]
-    fn a_process_that_gets_another_program_is_told_from_others() {
+    fn a_process_in_execve_is_told_from_others() {
         let stat = |state: &str, memory: &str, environment_end: &str| {
             let mut fields = vec!["1"; 50];
             (fields[0], fields[20], fields[48]) = (state, memory, environment_end);
