@@ -7,6 +7,7 @@
 //! and those of a killed guard, by the data directory in their environment. Source: `setpgid(2)`,
 //! `kill(2)`, `proc_pid_environ(5)`; decision I-12.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -32,7 +33,7 @@ pub const SUBCOMMAND: &str = "guard";
 
 /// Time between two looks at the processes.
 const POLL: Duration = Duration::from_millis(1);
-/// Searches for processes at the end of a service.
+/// Searches for processes that a service has left.
 const PASSES_MAX: u32 = 1_000;
 /// Looks at a process that is in `execve(2)`.
 const EXEC_POLLS_MAX: u32 = 1_000;
@@ -123,12 +124,7 @@ pub fn run(service: u32, data_dir: &Path) {
     }
     if held.is_some() {
         wait_for_exit(service);
-        // A process may start others until it is killed. The next start kills what hangs in a
-        // disk or a driver for longer.
-        let mut passes = 0..PASSES_MAX;
-        while kill_leftovers(data_dir) > 0 && passes.next().is_some() {
-            std::thread::sleep(POLL);
-        }
+        kill_leftovers(data_dir);
     }
 }
 
@@ -154,13 +150,23 @@ fn lock(data_dir: &Path) -> Option<fs::File> {
     opened.ok().inspect(|file| drop(file.lock()))
 }
 
-/// Kills all processes started by commands of a data directory, and their groups. Returns their
-/// number.
+/// Kills all processes started by commands of a data directory, and their groups. Searches until
+/// none is found, since a process may start others until it is killed; one that hangs in a disk or a
+/// driver is given up. Returns their number.
 pub fn kill_leftovers(data_dir: &Path) -> usize {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(scratch_dir(data_dir).as_os_str().as_bytes());
     wanted.push(b'/');
-    kill_matching(|variable| variable.starts_with(&wanted)).len()
+    let mut killed = BTreeSet::new();
+    for _ in 0..PASSES_MAX {
+        let found = kill_matching(|variable| variable.starts_with(&wanted));
+        if found.is_empty() {
+            break;
+        }
+        killed.extend(found.into_iter().map(Pid::as_raw_pid));
+        std::thread::sleep(POLL);
+    }
+    killed.len()
 }
 
 /// Kills all processes started by the command of one run. Returns their ids. Processes with a
@@ -208,18 +214,20 @@ fn environment(process: &Path) -> Option<Vec<u8>> {
     None
 }
 
-/// Tells by its `stat` whether a process is in `execve(2)`: its memory is new, and has no
-/// environment yet. Kernel threads and zombies have no memory.
+/// Tells by its `stat` whether a process is in `execve(2)`: its memory is new, and the kernel has
+/// not noted yet where the code ends, which it does after the environment. Until then the
+/// environment reads as empty, also when its bounds are set: Linux sets them to its start before it
+/// looks for its end. Kernel threads and zombies have no memory.
 fn is_in_exec(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else {
         return false;
     };
     // The first is the third of `proc_pid_stat(5)`.
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let (state, memory, environment_end) = (fields.first(), fields.get(20), fields.get(48));
+    let (state, memory, code_end) = (fields.first(), fields.get(20), fields.get(24));
     !matches!(state, Some(&("Z" | "X")))
         && memory.is_some_and(|bytes| *bytes != "0")
-        && environment_end.is_some_and(|end| *end == "0")
+        && code_end.is_some_and(|end| *end == "0")
 }
 
 fn kill_matching(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
@@ -262,9 +270,9 @@ mod tests {
     /// A search that takes such a process for one without the variable leaves it behind for good.
     #[test]
     fn a_process_in_execve_is_told_from_others() {
-        let stat = |state: &str, memory: &str, environment_end: &str| {
+        let stat = |state: &str, memory: &str, code_end: &str| {
             let mut fields = vec!["1"; 50];
-            (fields[0], fields[20], fields[48]) = (state, memory, environment_end);
+            (fields[0], fields[20], fields[24]) = (state, memory, code_end);
             format!("7 (a) b) {}", fields.join(" "))
         };
         assert!(is_in_exec(&stat("R", "4096", "0")));
@@ -275,6 +283,21 @@ mod tests {
         assert!(!is_in_exec(""));
         let own = fs::read_to_string("/proc/self/stat").expect("a stat");
         assert!(!is_in_exec(&own));
+    }
+
+    /// Linux needs the longer for an environment the larger it is, and meanwhile shows none.
+    #[test]
+    fn an_environment_that_the_kernel_has_not_set_up_is_waited_for() {
+        let many: Vec<(String, String)> = (0..4_000).map(|n| (format!("V{n}"), "0123456789".to_owned())).collect();
+        for _ in 0..100 {
+            let mut command = Command::new("/bin/cat");
+            command.env_clear().envs(many.iter().cloned()).stdin(Stdio::piped());
+            let mut child = command.spawn().expect("a child");
+            let found = environment(&PathBuf::from(format!("/proc/{}", child.id()))).unwrap_or_default();
+            assert!(found.starts_with(b"V"), "{} bytes", found.len());
+            drop(child.stdin.take());
+            child.wait().expect("an end");
+        }
     }
 
     #[test]
