@@ -279,7 +279,10 @@ impl AcmeTls {
 
     /// Logs a failed order, and stores the pause after it.
     async fn fail(self: &Arc<Self>, failure: &OrderFailure) {
-        let pause = lock(&self.clock).handle_failure(failure, unix_time_s());
+        let (pause, failures) = {
+            let mut clock = lock(&self.clock);
+            (clock.handle_failure(failure, unix_time_s()), clock.failures())
+        };
         let names = self.config.names.join(", ");
         let now_s = unix_time_s();
         let served = match self.current() {
@@ -290,13 +293,18 @@ impl AcmeTls {
             ),
             None => "there is none yet, so browsers warn".to_owned(),
         };
+        let sooner = if failures.asked_by_directory {
+            ", as the directory asks"
+        } else {
+            ", or at once after SIGHUP"
+        };
         warn!(
-            "no new certificate for {names}: {failure}. Next order in {}, or at once after SIGHUP; {served}",
+            "no new certificate for {names}: {failure}. Next order in {}{sooner}; {served}",
             span(pause)
         );
-        self.blocking(|acme| {
+        self.blocking(move |acme| {
             let mut account = lock(&acme.account);
-            account.failures = lock(&acme.clock).failures();
+            account.failures = failures;
             acme.files.keep_account(&account);
         })
         .await;

@@ -9,6 +9,8 @@ names at the port of its configuration, which is that of the runner: a forwarded
 import argparse
 import base64
 import concurrent.futures
+import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -19,6 +21,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import urllib.request
@@ -69,7 +72,7 @@ class World:
         self.folder = pathlib.Path(self.temporary.name)
         self.port, self.directory_port, self.management_port, self.dns_port, self.dns_management_port = (
             free_port() for _ in range(5))
-        self.processes, self.runner, self.server = [], None, None
+        self.processes, self.runner, self.server, self.limits = [], None, None, None
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
                         self.folder / "key.pem", "-out", self.folder / "cert.pem", "-days", "2", "-subj", "/CN=pebble",
                         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"], check=True, capture_output=True)
@@ -91,6 +94,8 @@ class World:
             if kind:
                 print(self.runner.log_text(), flush=True)
             self.runner.stop()
+        if self.limits:
+            self.limits.stop()
         for process in self.processes:
             process.kill()
             process.wait()
@@ -115,6 +120,10 @@ class World:
         self.server.kill()
         self.server.wait()
 
+    def start_limits(self):
+        """Puts rate limits, which Pebble lacks, between the runner and Pebble."""
+        self.limits = RateLimits(self.folder, self.directory_port)
+
     def resolve_to(self, address):
         body = json.dumps({"ip": address}).encode()
         urllib.request.urlopen(f"http://127.0.0.1:{self.dns_management_port}/set-default-ipv4", body).close()
@@ -122,7 +131,7 @@ class World:
     def start_runner(self, *options):
         self.runner = Runner(
             self.binary, "--bot", "echo", "--tls", "acme", "--acme-name", NAME, "--acme-email", "me@example.net",
-            "--acme-directory", f"https://localhost:{self.directory_port}/dir", "--acme-root", self.folder / "cert.pem",
+            "--acme-directory", f"https://localhost:{self.limits.port if self.limits else self.directory_port}/dir", "--acme-root", self.folder / "cert.pem",
             "--state-dir", self.folder / "state", *options, port=self.port)
         return self.runner
 
@@ -188,6 +197,57 @@ class World:
         while not head.endswith(b"\r\n") and (read := tls.recv(1)):
             head += read
         return int(head.split()[1])
+
+
+class RateLimits:
+    """Passes requests on to Pebble, and refuses orders while `retry_after` is set."""
+
+    def __init__(self, folder, upstream):
+        self.retry_after, self.refused = None, 0
+        limits = self
+        trusted = ssl.create_default_context(cafile=folder / "cert.pem")
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def handle_any(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if self.path == "/order-plz" and limits.retry_after:
+                    limits.refused += 1
+                    problem = {"type": "urn:ietf:params:acme:error:rateLimited", "status": 429,
+                               "detail": "too many certificates already issued"}
+                    headers = {"Content-Type": "application/problem+json", "Retry-After": limits.retry_after}
+                    return self.answer(429, headers, json.dumps(problem).encode())
+                # Pebble makes its URLs of the header `Host`, which names this server.
+                upstream_connection = http.client.HTTPSConnection("localhost", upstream, context=trusted, timeout=PATIENCE_S)
+                upstream_connection.request(self.command, self.path, body, dict(self.headers))
+                reply = upstream_connection.getresponse()
+                self.answer(reply.status, dict(reply.getheaders()), reply.read())
+                upstream_connection.close()
+
+            def answer(self, status, headers, body):
+                self.send_response(status)
+                for name, value in headers.items():
+                    if name.lower() not in ("content-length", "transfer-encoding", "connection", "date"):
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_HEAD = do_POST = handle_any
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        own.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+        # With a handshake per thread: one that hangs must not block the others.
+        self.server.socket = own.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 class WebSocket:
@@ -294,6 +354,49 @@ def check_refused(world):
             assert reply.status == 200
         assert not here.log_has("ordering") and here.orders() == 1
         here.resolve_to("127.0.0.1")
+        here.hang_up()
+        here.until_issued(here.root())
+        here.stop_runner()
+
+
+def check_limited(world):
+    """A rate limit of the directory holds for as long as it says, also after a restart and SIGHUP; the runner serves meanwhile."""
+    with world() as here:
+        here.start_pebble()
+        here.start_limits()
+        here.limits.retry_after = "7200"
+        here.start_runner()
+        until("a warning", lambda: here.log_has(
+            "WARN", "too many certificates already issued (rateLimited)", "--acme-staging", "Next order in 2 h, as the directory asks;"))
+        here.stop_runner()
+        here.start_runner()
+        here.hang_up()
+        until("SIGHUP", lambda: here.log_has("INFO", "the directory asked for no order in the next"))
+        own = urllib.request.urlopen(f"http://127.0.0.1:{here.port}/ca.crt").read().decode()
+        with here.connect(own, "localhost") as tls:
+            assert here.status(tls, "localhost") == 200
+        log = here.stop_runner()
+        assert "ordering" not in log and here.limits.refused == 1 and here.orders() == 0, log
+        # The stored pause ends in the past.
+        for path in (here.folder / "state").glob("acme-*.json"):
+            stored = json.loads(path.read_text())
+            stored["notBefore"] = int(time.time()) - 1
+            path.write_text(json.dumps(stored))
+        here.limits.retry_after = None
+        here.start_runner()
+        here.until_issued(here.root())
+        here.stop_runner()
+
+
+def check_limited_briefly(world):
+    """A limit that is shorter than the runner's own pause leaves SIGHUP to the operator."""
+    with world() as here:
+        here.start_pebble()
+        here.start_limits()
+        here.limits.retry_after = "1"
+        here.start_runner()
+        until("a warning", lambda: here.log_has("WARN", "(rateLimited)", "Next order in 1", "min, or at once after SIGHUP"))
+        here.limits.retry_after = None
         here.hang_up()
         here.until_issued(here.root())
         here.stop_runner()
