@@ -7,7 +7,7 @@
 //! terminal, a URL of the local network is also shown as a QR code, for phones.
 
 use std::ffi::OsStr;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::features::guarded;
 use super::flags::common_name;
@@ -15,7 +15,7 @@ use super::qr;
 use crate::config::{BuiltInBot, Config, Host, ListenAddresses, MoqMode, ServiceAccess, Tls, Transport};
 use crate::features::{Feature, sockets};
 use crate::limits::SESSIONS_MAX_DEFAULT;
-use crate::proto::address_scope::AddressScope;
+use crate::proto::http::page_address::{lan_address, local_url, page_authority, page_url, phone_url};
 use crate::proto::http::start::caller_url;
 use crate::proto::livekit::missing_variables;
 use crate::proto::telephony::Provider;
@@ -84,8 +84,8 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
     ];
     lines.extend(rows.into_iter().map(|(label, text)| format!("  {label:<11}{text}")));
     lines.push(String::new());
-    if on_terminal && reaches_phones(config, listening) {
-        lines.extend(qr::code(&page_url(config, listening, &fragment)));
+    if on_terminal && let Some(url) = phone_url(config, listening) {
+        lines.extend(qr::code(&format!("{url}{fragment}")));
     }
     lines.join("\n")
 }
@@ -102,7 +102,7 @@ fn full_name(transport: Transport) -> String {
 fn address_rows(config: &Config, listening: &ListenAddresses, fragment: &str) -> Vec<BannerRow> {
     let mut rows = Vec::new();
     let calls_only = config.transport.is_some_and(|transport| !transport.is_for_pages());
-    let url = page_url(config, listening, fragment);
+    let url = page_url(config, listening) + fragment;
     match EntryPoint::BUILT {
         EntryPoint::Page if !calls_only => rows.push(("Talk", format!("open {url}"))),
         EntryPoint::Page if config.transport.is_some_and(Transport::is_telephony) => {
@@ -140,29 +140,6 @@ fn moq_row(config: &Config, listening: &ListenAddresses) -> Option<BannerRow> {
     Some(("QUIC", format!("UDP port {}, {url}", port.number)))
 }
 
-/// Returns the URL to open: HTTPS if TLS is on, with the public name, or the address that other
-/// machines can reach. The port of HTTPS at a public name leads to the runner.
-fn page_url(config: &Config, listening: &ListenAddresses, fragment: &str) -> String {
-    let scheme = if config.tls == Tls::Off { "http" } else { "https" };
-    let end = if EntryPoint::BUILT == EntryPoint::Page { "/" } else { "" };
-    let authority = match config.acme.names.first() {
-        Some(name) => name.clone(),
-        None => page_authority(config, listening),
-    };
-    format!("{scheme}://{authority}{end}{fragment}")
-}
-
-/// Returns the address that other machines can reach, with the port.
-fn page_authority(config: &Config, listening: &ListenAddresses) -> String {
-    match lan_address(config, listening) {
-        Some(address) => SocketAddr::new(address, listening.port).to_string(),
-        None => {
-            let url = local_url(config.host, listening.port);
-            url.trim_start_matches("http://").to_owned()
-        }
-    }
-}
-
 /// Returns what a browser needs to open the microphone on that page.
 fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> {
     let address = lan_address(config, listening)?;
@@ -190,20 +167,6 @@ fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> 
         )),
         Tls::Files { .. } => Some("use a host name of the certificate instead of the address".into()),
     }
-}
-
-/// Returns whether phones can open the page: by its public name, or in the local network.
-fn reaches_phones(config: &Config, listening: &ListenAddresses) -> bool {
-    let is_local = |address| {
-        matches!(
-            AddressScope::of(address),
-            AddressScope::Private | AddressScope::LinkLocal
-        )
-    };
-    let serves_pages = config.transport.is_none_or(Transport::is_for_pages);
-    let has_name = !config.acme.names.is_empty();
-    let is_reached = has_name || lan_address(config, listening).is_some_and(is_local);
-    EntryPoint::BUILT == EntryPoint::Page && serves_pages && is_reached
 }
 
 /// The rows about access: keys, tokens and origins.
@@ -370,36 +333,10 @@ fn sanitized(program: &OsStr) -> String {
         .collect()
 }
 
-/// Returns the URL for a browser on this machine. Browsers do not open the unspecified address.
-fn local_url(host: Host, port: u16) -> String {
-    match host {
-        Host::Address(address) if address.is_unspecified() => Host::Localhost.url(port),
-        other => other.url(port),
-    }
-}
-
-/// Returns the address at which other machines can reach this one.
-fn lan_address(config: &Config, listening: &ListenAddresses) -> Option<IpAddr> {
-    match config.host {
-        Host::Localhost => None,
-        Host::Address(address) if address.is_loopback() => None,
-        Host::Address(address) if !address.is_unspecified() => Some(address),
-        Host::Address(_) => preferred(&listening.addresses),
-    }
-}
-
-fn preferred(addresses: &[IpAddr]) -> Option<IpAddr> {
-    let is_external = |address: &&IpAddr| !address.is_loopback() && !address.is_unspecified();
-    let mut usable = addresses.iter().filter(is_external);
-    usable
-        .clone()
-        .find(|address| address.is_ipv4())
-        .or_else(|| usable.next())
-        .copied()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
     use crate::cli::{CliCommand, Env, parse};
     use crate::config::MoqUdpPort;

@@ -51,7 +51,7 @@ use self::body::{AcceptedBody, read};
 pub use self::error::HttpError;
 use self::refusal_log::log_refusal;
 use crate::bot::SessionId;
-use crate::config::{Config, MetricsAccess};
+use crate::config::{Config, ListenAddresses, MetricsAccess};
 use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
 #[cfg(feature = "mediaroom")]
@@ -78,6 +78,7 @@ use crate::proto::http::host;
 #[cfg(feature = "moq")]
 use crate::proto::http::origin::AllowedOrigins;
 use crate::proto::http::origin::{self, CorsDecision};
+use crate::proto::http::page_address::phone_url;
 use crate::proto::http::registry;
 use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan, StatusReplies, WorkerMember};
@@ -177,6 +178,16 @@ impl RunnerApp {
     #[cfg(feature = "moq")]
     pub fn with_moq(self, moq: Option<Moq>) -> Self {
         RunnerApp { moq, ..self }
+    }
+
+    /// Tells pages on this machine where phones find the runner. Callers that come through a proxy
+    /// do not learn the address behind it.
+    pub fn with_phone_url(mut self, listening: &ListenAddresses) -> Self {
+        let is_behind_proxy = self.config.proxy.is_some() || !self.config.trusted_proxies.is_empty();
+        if let Some(url) = phone_url(&self.config, listening).filter(|_| !is_behind_proxy) {
+            self.status.set_phone_url(&url);
+        }
+        self
     }
 
     /// Serves the state of the worker, too.

@@ -485,7 +485,7 @@ shell({
 		else if (keys.isOpen) keys.show(false);
 		else if (call.phase !== 'idle') call.disconnect();
 	},
-}, () => phoneAddress);
+}, () => ({ address: phoneAddress, reached: runner?.page }));
 
 // ---- live sessions
 

@@ -41,14 +41,21 @@ export function showTab(name) {
 
 // ---- the phone
 
-async function showPhone(address) {
+const leadsHere = ({ host }) => /^(localhost|127\.|\[::1\])/.test(host);
+
+/** `address`: of the page over HTTPS, if this one came otherwise; `reached`: what the runner calls itself in the network. */
+async function showPhone({ address, reached }) {
 	const { qrCode } = await import('./qr.js');
-	const url = new URL(address ?? new URL('client/', BASE));
-	const isLocal = /^(localhost|127\.|\[::1\])/.test(url.host);
+	const own = new URL('client/', BASE);
+	const url = new URL(address ?? (leadsHere(own) && reached ? reached : own));
+	const isLocal = leadsHere(url);
 	if (apiKey() && !isLocal) url.hash = `key=${encodeURIComponent(apiKey())}`;
+	const hint = url.protocol === 'https:'
+		? ' The phone warns once, unless it trusts this runner.'
+		: ' Its browser gives the microphone to HTTPS only: start the runner with --tls auto.';
 	$('phone-text').textContent = isLocal
-		? 'This address leads to this machine only. Open the page by the address that the runner prints; for one that phones reach, it needs --host 0.0.0.0 --tls auto.'
-		: `Scan this with the phone’s camera, in the same network.${url.protocol === 'https:' ? ' The phone warns once, unless it trusts this runner.' : ''}${apiKey() ? ' The code contains the key of the runner.' : ''}`;
+		? 'This address leads to this machine only. For one that phones reach, start the runner with --host 0.0.0.0 --tls auto.'
+		: `Scan this with the phone’s camera, in the same network.${hint}${apiKey() ? ' The code contains the key of the runner.' : ''}`;
 	$('phone-code').replaceChildren(...isLocal ? [] : [qrCode(url.href)]);
 	$('phone-address').textContent = isLocal ? url.origin : url.origin + url.pathname;
 	$('phone').showModal();
@@ -102,8 +109,8 @@ function keys({ mute, talk, escape, keypad }) {
 	addEventListener('blur', release);
 }
 
-/** `actions`: mute(), talk(on), which tells whether it took effect, escape(), keypad. `address()` is that for a phone, or null. */
-export function shell(actions, address) {
+/** `actions`: mute(), talk(on), which tells whether it took effect, escape(), keypad. `addresses()`: those for a phone. */
+export function shell(actions, addresses) {
 	theme(kept('theme', 'auto'));
 	on('theme', 'click', () => theme(THEMES[(THEMES.indexOf($('theme').value) + 1) % THEMES.length]));
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', paintBar);
@@ -111,7 +118,7 @@ export function shell(actions, address) {
 	paintBar();
 	on('tabs', 'click', ({ target }) => target.dataset.tab && showTab(target.dataset.tab));
 	on('help-open', 'click', () => $('help').showModal());
-	on('phone-open', 'click', () => showPhone(address()));
+	on('phone-open', 'click', () => showPhone(addresses()));
 	$('keys-on').checked = kept('keys', 'on') === 'on';
 	on('keys-on', 'change', () => keep('keys', $('keys-on').checked ? 'on' : 'off'));
 	document.addEventListener('visibilitychange', () => wanted && stayAwake(true));

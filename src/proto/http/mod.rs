@@ -3,6 +3,7 @@
 //! - [`route`]; access control: [`access`], [`host`], [`origin`], [`fetch_metadata`], [`token`]
 //! - [`start`]; [`registry`]: the sessions that `/start` created; [`started`]: those and the ones
 //!   of other replicas; [`cluster`]: what replicas share; [`folder`]: files for clients
+//! - [`page_address`]: the URLs that browsers open
 
 pub mod access;
 pub mod cluster;
@@ -10,6 +11,7 @@ pub mod fetch_metadata;
 pub mod folder;
 pub mod host;
 pub mod origin;
+pub mod page_address;
 pub mod registry;
 pub mod route;
 pub mod start;

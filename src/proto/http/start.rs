@@ -273,6 +273,8 @@ fn startable_transports(config: &Config) -> Vec<Transport> {
 pub struct StatusReplies {
     /// The text after the word for the state, up to the number of sessions.
     before_sessions: Vec<u8>,
+    /// The member with the URL that phones can open, or nothing.
+    page: String,
     /// The code while the runner drains.
     draining_code: u16,
 }
@@ -334,9 +336,15 @@ impl StatusReplies {
         );
         StatusReplies {
             before_sessions: text.into_bytes(),
+            page: String::new(),
             // Most balancers look at the code alone.
             draining_code: if replica.is_some() { 503 } else { 200 },
         }
+    }
+
+    /// Adds the URL that phones can open.
+    pub fn set_phone_url(&mut self, url: &str) {
+        self.page = format!(r#","page":{}"#, json!(url));
     }
 
     /// Returns the status code of the response.
@@ -355,12 +363,12 @@ impl StatusReplies {
             _ => "ready",
         };
         // Capacity for the longest word and number, and the brace.
-        let mut reply = Vec::with_capacity(BEGIN.len() + self.before_sessions.len() + 40);
+        let mut reply = Vec::with_capacity(BEGIN.len() + self.before_sessions.len() + self.page.len() + 40);
         reply.extend_from_slice(BEGIN.as_bytes());
         reply.extend_from_slice(word.as_bytes());
         reply.extend_from_slice(&self.before_sessions);
         let member = worker.map_or_else(String::new, |worker| format!(r#","worker":{}"#, worker.json));
-        write!(reply, "{sessions}{member}}}").expect("writing to a vector cannot fail");
+        write!(reply, "{sessions}{}{member}}}", self.page).expect("writing to a vector cannot fail");
         reply
     }
 }
@@ -716,6 +724,10 @@ mod tests {
             bot_enters_rooms: false,
             ..Config::default()
         };
+        let mut reached = StatusReplies::new(&config(None), None);
+        reached.set_phone_url("https://192.168.1.2:7860/");
+        let reached: Value = serde_json::from_slice(&reached.reply(3, false, None)).expect("JSON");
+        assert_eq!(reached["page"], "https://192.168.1.2:7860/");
         // A worker without a registration takes no rooms.
         let worker = |is_ready, word| WorkerMember {
             is_ready,

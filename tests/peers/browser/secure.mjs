@@ -1,11 +1,13 @@
 // From “microphone blocked” to talking: what the page says on plain HTTP, and that it is true. Each
 // check opens its own browsers, because trust and permissions belong to a browser.
 
+import { spawn } from 'node:child_process';
 import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import { ownAddresses, withBrowser } from './chromium.mjs';
 import { assertFits, assertFitsWidth, connect, isPhase, listen, says, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
-import { scan } from './states.mjs';
+import { decode, scan } from './states.mjs';
 import { HEARD, received, watch } from './watch.mjs';
 
 const portOf = (runner) => new URL(runner.url).port;
@@ -31,6 +33,19 @@ function assertSays(said, ...wanted) {
 
 function assertSilent(said, ...unwanted) {
 	for (const words of unwanted) if (said.includes(words)) throw new Error(`“${words}” is in: ${said}`);
+}
+
+/** Runs a command on a terminal of its own until it serves, and ends it with Ctrl-C. Gives what it printed. */
+async function onTerminal(command, folder) {
+	const terminal = spawn('script', ['--quiet', '--return', '--command', command, '/dev/null'], { cwd: folder, stdio: ['pipe', 'pipe', 'inherit'] });
+	let printed = '';
+	let isOver = false;
+	terminal.stdout.setEncoding('utf8').on('data', (some) => { printed += some; });
+	const ended = new Promise((done) => terminal.on('exit', done)).then(() => { isOver = true; });
+	// The first line of the log comes after the banner.
+	await until(() => isOver || printed.includes('WebRTC on UDP port'), 'the banner').finally(() => terminal.stdin.end('\x03'));
+	await ended;
+	return stripVTControlCharacters(printed);
 }
 
 /** What the links of the explanation lead to. */
@@ -243,6 +258,38 @@ export const tlsChecks = {
 			await talks(page, 'websocket');
 			await hangUp(page, runner);
 		});
+	},
+
+	async 'secure: on the machine of the runner, the page shows the code of an address that phones reach'(runner) {
+		const reached = `https://192.168.7.20:${portOf(runner)}/`;
+		await withBrowser(async (context) => {
+			for (const [page, expected, words] of [[reached, reached, 'Scan this'], [undefined, null, '--host 0.0.0.0']]) {
+				const tab = await context.newPage();
+				// This machine may have no address in a private network.
+				await tab.route('**/status', async (route) => {
+					const reply = await route.fetch();
+					await route.fulfill({ response: reply, json: { ...await reply.json(), page } });
+				});
+				await tab.goto(`http://localhost:${portOf(runner)}/client/`);
+				await tab.locator('#server[data-ok=true]').waitFor();
+				const scanned = await scan(tab);
+				if (scanned !== expected) throw new Error(`the code says ${scanned}, and /status ${page}`);
+				assertSays(await text(tab, 'phone'), words);
+				await assertFitsWidth(tab, 'address for phones');
+				await tab.close();
+			}
+		});
+	},
+
+	async 'secure: a terminal shows the address with the key as a QR code'({ child, folder }) {
+		const runner = `${child.spawnfile} --port 7860 --bot echo --host 0.0.0.0 --tls auto --api-key 'a+b/0123456789abcdef'`;
+		const network = 'ip link set lo up && ip address add 192.168.7.20/24 dev lo';
+		const printed = await onTerminal(`unshare --map-root-user --net sh -c "${network} && exec ${runner}"`, folder);
+		const lines = printed.split(/\r?\n/).filter((line) => /^[ █▀▄]{29,}$/.test(line));
+		const half = (line, characters) => [...line].map((each) => characters.includes(each));
+		const scanned = decode(lines.flatMap((line) => [half(line, '█▀'), half(line, '█▄')]));
+		const expected = 'https://192.168.7.20:7860/#key=a%2Bb%2F0123456789abcdef';
+		if (scanned !== expected || !printed.includes(`open ${expected}`)) throw new Error(`the code says ${scanned}:\n${printed}`);
 	},
 
 	async 'secure: with trust, plain HTTP is one click away from talking'(runner, out) {

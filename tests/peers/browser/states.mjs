@@ -406,12 +406,20 @@ export async function scan(page) {
 		return svg ? { size: svg.viewBox.baseVal.width, path: svg.firstElementChild.getAttribute('d') } : {};
 	});
 	if (!size) return null;
+	const rows = Array.from({ length: size }, () => new Array(size).fill(false));
+	for (const [, x, y] of path.matchAll(/M(\d+) (\d+)h/g)) rows[y][x] = true;
+	return decode(rows);
+}
+
+/** The text of a QR code, given the rows of its modules, `true` for black. */
+export function decode(rows) {
 	const [scale, border] = [4, 4];
-	const width = (size + 2 * border) * scale;
+	const width = (rows.length + 2 * border) * scale;
 	const pixels = new Uint8ClampedArray(width * width * 4).fill(255);
-	for (const [, x, y] of path.matchAll(/M(\d+) (\d+)h/g)) {
-		for (let dy = 0; dy < scale; dy++) {
-			for (let dx = 0; dx < scale; dx++) pixels.fill(0, (((Number(y) + border) * scale + dy) * width + (Number(x) + border) * scale + dx) * 4, (((Number(y) + border) * scale + dy) * width + (Number(x) + border) * scale + dx) * 4 + 3);
+	for (let y = 0; y < width; y++) {
+		for (let x = 0; x < width; x++) {
+			const isBlack = rows[Math.floor(y / scale) - border]?.[Math.floor(x / scale) - border];
+			if (isBlack) pixels.fill(0, (y * width + x) * 4, (y * width + x) * 4 + 3);
 		}
 	}
 	const found = (jsQR.default ?? jsQR)(pixels, width, width);
