@@ -151,8 +151,8 @@ fn lock(data_dir: &Path) -> Option<fs::File> {
 }
 
 /// Kills all processes started by commands of a data directory, and their groups. Searches until
-/// none is found, since a process may start others until it is killed; one that hangs in a disk or a
-/// driver is given up. Returns their number.
+/// none is found, since a process may start others until it is killed; one that hangs in a disk or
+/// a driver is given up. Returns their number.
 pub fn kill_leftovers(data_dir: &Path) -> usize {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(scratch_dir(data_dir).as_os_str().as_bytes());
