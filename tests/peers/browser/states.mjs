@@ -476,6 +476,9 @@ export const menuChecks = {
 		await page.locator('#bot[data-speaking=true]').waitFor({ timeout: 20000 });
 		await shoot(page, out, 'phone-keypad');
 		await assertFits(page);
+		// The lowest window with the columns of a desk.
+		await page.setViewportSize({ width: 1080, height: 560 });
+		assertEqual(await page.evaluate(() => document.documentElement.scrollHeight), 560, 'the height of the page with its keypad');
 		await page.keyboard.press('0');
 		await says(page, 'transcript', 'The bot transfers the call');
 		await says(page, 'transcript', '+15550009999');
