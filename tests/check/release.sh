@@ -12,6 +12,8 @@ needs 'apt-get install git openssh-client dpkg binutils' git ssh-keygen dpkg-deb
 needs_namespaces 'the container of a release' || exit 0
 root=$PWD
 out=$root/target/release-check
+# Commits may come while this runs.
+commit=$(git rev-parse HEAD)
 REPEAT=${REPEAT:-${TARGETS:-}}
 if [ -z "${REAL:-}" ]; then
     export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
@@ -26,7 +28,7 @@ boards/release --out "$out/first" --sign "$out/key" ${TARGETS:+--only "$TARGETS"
 if [ "$REPEAT" != none ]; then
     say 'the same in another folder'
     git clone -q "$root" "$out/clone"
-    git -C "$out/clone" checkout -q "$(git rev-parse HEAD)"
+    git -C "$out/clone" checkout -q "$commit"
     "$out/clone/boards/release" --out "$out/second" --sign "$out/key" ${REPEAT:+--only "$REPEAT"}
     if [ "$REPEAT" = "${TARGETS:-}" ]; then
         diff -r "$out/first" "$out/second"
