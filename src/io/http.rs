@@ -78,7 +78,6 @@ use crate::proto::http::host;
 #[cfg(feature = "moq")]
 use crate::proto::http::origin::AllowedOrigins;
 use crate::proto::http::origin::{self, CorsDecision};
-use crate::proto::http::page_address::phone_url;
 use crate::proto::http::registry;
 use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan, StatusReplies, WorkerMember};
@@ -180,13 +179,9 @@ impl RunnerApp {
         RunnerApp { moq, ..self }
     }
 
-    /// Tells pages on this machine where phones find the runner. Callers that come through a proxy
-    /// do not learn the address behind it.
-    pub fn with_phone_url(mut self, listening: &ListenAddresses) -> Self {
-        let is_behind_proxy = self.config.proxy.is_some() || !self.config.trusted_proxies.is_empty();
-        if let Some(url) = phone_url(&self.config, listening).filter(|_| !is_behind_proxy) {
-            self.status.set_phone_url(&url);
-        }
+    /// Serves the URL that phones can open, too.
+    pub fn with_addresses(mut self, listening: &ListenAddresses) -> Self {
+        self.status.set_addresses(&self.config, listening);
         self
     }
 

@@ -123,7 +123,7 @@ impl RunnerInstance {
             moq_port: moq.as_ref().map(Moq::udp_port).unwrap_or_default(),
             addresses: addresses::local_addresses(&config),
         };
-        let app = app.with_phone_url(&listening);
+        let app = app.with_addresses(&listening);
         let status = RunnerStatus {
             addresses: listeners.addresses().into(),
             rtc_port: listening.rtc_port,

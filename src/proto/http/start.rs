@@ -14,10 +14,11 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::config::{Config, IceServer, Transport};
+use crate::config::{Config, IceServer, ListenAddresses, Transport};
 use crate::daily::RoomRequest;
 use crate::features::MissingFeature;
 use crate::http::cluster::Replica;
+use crate::http::page_address::phone_url;
 use crate::http::route;
 use crate::http::token::SocketKind;
 use crate::limits;
@@ -342,9 +343,13 @@ impl StatusReplies {
         }
     }
 
-    /// Adds the URL that phones can open.
-    pub fn set_phone_url(&mut self, url: &str) {
-        self.page = format!(r#","page":{}"#, json!(url));
+    /// Adds the URL that phones can open, for pages on this machine. Callers that come through a
+    /// proxy do not learn the address behind it.
+    pub fn set_addresses(&mut self, config: &Config, listening: &ListenAddresses) {
+        let is_behind_proxy = config.proxy.is_some() || !config.trusted_proxies.is_empty();
+        if let Some(url) = phone_url(config, listening).filter(|_| !is_behind_proxy) {
+            self.page = format!(r#","page":{}"#, json!(url));
+        }
     }
 
     /// Returns the status code of the response.
@@ -376,7 +381,7 @@ impl StatusReplies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ServiceUrl;
+    use crate::config::{Host, MoqUdpPort, ServiceUrl, Tls};
     use crate::http::cluster::ClusterKey;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
@@ -690,6 +695,35 @@ mod tests {
         }
     }
 
+    /// Pages on this machine learn where phones find the runner, but not from behind a proxy.
+    #[test]
+    fn status_names_the_page_for_phones() {
+        let listening = ListenAddresses {
+            port: 7860,
+            rtc_port: 7860,
+            moq_port: MoqUdpPort::default(),
+            addresses: vec![[192, 168, 1, 2].into()],
+        };
+        let page = |config: Config| -> Value {
+            let mut status = StatusReplies::new(&config, None);
+            status.set_addresses(&config, &listening);
+            let reply: Value = serde_json::from_slice(&status.reply(3, false, None)).expect("JSON");
+            reply["page"].clone()
+        };
+        let everywhere = || Config {
+            host: Host::Address([0, 0, 0, 0].into()),
+            tls: Tls::Auto,
+            ..Config::default()
+        };
+        assert_eq!(page(everywhere()), "https://192.168.1.2:7860/");
+        assert_eq!(page(Config::default()), Value::Null, "localhost alone");
+        let proxied = Config {
+            proxy: Some("bots.example.net".into()),
+            ..everywhere()
+        };
+        assert_eq!(page(proxied), Value::Null);
+    }
+
     /// R-044, R-070: the transports of this build, those it lacks, and the load.
     #[test]
     fn status_describes_this_build() {
@@ -724,10 +758,6 @@ mod tests {
             bot_enters_rooms: false,
             ..Config::default()
         };
-        let mut reached = StatusReplies::new(&config(None), None);
-        reached.set_phone_url("https://192.168.1.2:7860/");
-        let reached: Value = serde_json::from_slice(&reached.reply(3, false, None)).expect("JSON");
-        assert_eq!(reached["page"], "https://192.168.1.2:7860/");
         // A worker without a registration takes no rooms.
         let worker = |is_ready, word| WorkerMember {
             is_ready,
