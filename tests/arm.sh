@@ -13,13 +13,8 @@ cd "$(dirname "$0")/.."
 target=${1:?which target? See cross/README.md}
 binary=${2:-}
 qemu=$PWD/cross/qemu
-python=target/venv/bin/python
-[ -x $python ] || python=python3
-
-lacks() {
-    printf 'skipped: %s\n' "$*"
-    [ "${CI:-}" != true ] || exit 1
-}
+. tests/check/common.sh
+find_python
 
 if [ -z "$binary" ]; then
     # A target folder of its own, because cargo locks the folder during a build.
@@ -67,23 +62,19 @@ tests='
     doctor::a_machine_that_serves_gets_a_line_per_check
     untrusted::only_requests_with_the_key_start_sessions
 '
-if command -v turnserver >/dev/null; then
+if needs 'apt-get install coturn' turnserver; then
     tests+=turn::a_caller_behind_a_relay_talks
-else
-    lacks "the relay is not proved on ARM: apt-get install coturn"
 fi
 read -ra tests -d '' <<<"$tests" || true
 export EDGE_RUNNER_BINARY="$qemu $binary"
 # A renamed test must not count as passed.
-found=$(cargo test --quiet --test main -- --exact --list "${tests[@]}" | grep -c ': test$' || true)
+found=$(linted cargo test --quiet --workspace --test main -- --exact --list "${tests[@]}" | grep -c ': test$' || true)
 if [ "$found" != ${#tests[@]} ]; then
     printf '%s names %s tests, and %s of them exist\n' "$0" ${#tests[@]} "$found" >&2
     exit 1
 fi
-cargo test --quiet --test main -- --exact "${tests[@]}"
+linted cargo test --quiet --workspace --test main -- --exact "${tests[@]}"
 
-if $python -c 'import aiortc' 2>/dev/null; then
+if needs_python aiortc; then
     $python tests/peers/aiortc/run.py --binary "$binary" --under "$qemu" tone rtvi restart farewell metrics
-else
-    lacks "aiortc is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/aiortc/requirements.txt"
 fi

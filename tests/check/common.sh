@@ -1,17 +1,18 @@
 # shellcheck shell=bash
-# Shared by the stages of tests/check.sh: missing tools, the release build, and lanes.
+# Shared by the stages of tests/check.sh: missing tools, the builds, lanes of stages, and their results.
 # Sourced from the root of the repository.
 
 logs=target/check
 # shellcheck disable=SC2034
 binary=target/release/edge-runner
-gstreamer='gstreamer1.0-plugins-bad gstreamer1.0-plugins-good gstreamer1.0-nice gstreamer1.0-tools gir1.2-gst-plugins-bad-1.0 python3-gi'
 
 say() { printf '\n== %s\n' "$*"; }
 
-# Skips a check whose tools are missing. Under CI=true that is a failure.
+# --- What a stage needs.
+
+# Skips a check whose tools or rights are missing. Under CI=true that is a failure: the gate installs what its stages need.
 lacks() {
-    printf 'skipped: %s\n' "$*"
+    printf 'SKIPPED: %s\n' "$*"
     [ "${CI:-}" != true ] || exit 1
 }
 
@@ -24,15 +25,14 @@ needs() {
     done
 }
 
-# Checks that a path exists: needs_path HOW-TO-INSTALL PATH
+# Checks that a path exists: needs_path HOW-TO-MAKE-IT PATH
 needs_path() {
     [ -e "$2" ] || { lacks "$2 is missing: $1"; return 1; }
 }
 
-# No package provides this right, so its absence is not a failure, even with CI=true.
 needs_namespaces() {
     [ "$(uname)" = Linux ] && unshare -n true 2>/dev/null && return
-    printf 'SKIPPED: %s. Network namespaces need root.\n' "$1"
+    lacks "$1. Network namespaces need root"
     return 1
 }
 
@@ -42,46 +42,94 @@ find_python() {
     [ -x $python ] || python=python3
 }
 
-# Checks that Python has modules: needs_python MODULES FOLDER-OF-ITS-REQUIREMENTS
+# Checks that Python has modules: needs_python MODULES
 needs_python() {
     find_python
     $python -c "import $1" 2>/dev/null && return
-    lacks "Python lacks $1: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/$2/requirements.txt"
+    lacks "Python lacks $1: tests/check/python.sh"
     return 1
 }
 
+needs_node() {
+    needs 'Node 20 of https://nodejs.org' node && needs_path tests/check/node.sh tests/peers/browser/node_modules
+}
+
+# --- Builds. Each is done once.
+
 release() { [ -n "${built:-}" ] || cargo build --release --quiet; built=1; }
 
+# Runs a command whose cargo compiles the crates of this workspace with Clippy as their compiler, so that one build is linted
+# and tested. Third-party crates are compiled as always.
+linted() {
+    if command -v clippy-driver >/dev/null; then
+        RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__ "$@"
+    else
+        "$@"
+    fi
+}
+
+# Every target of the workspace, among them the test binaries and the examples. One selection of packages everywhere, because
+# another one would compile the crates again, with other features.
+development() { linted cargo test --quiet --workspace --all-targets --no-run; }
+
+# --- Results.
+
 # Prints the failed checks of a stage, as cargo test and the peers name them, and the reasons of panics.
-failed_checks() { grep -aE -A 1 '^(---- .* stdout ----$|thread .* panicked at |FAIL )' "$logs/$1.log" | cut -c 1-400 || true; }
+failed_checks() { grep -aE -A 1 '^(---- .* stdout ----$|thread .* panicked at |FAIL |not ok )' "$logs/$1.log" | cut -c 1-400 || true; }
+
+# Prints how many checks of a stage passed, failed and were skipped. A stage that counts nothing is one check.
+counts() {
+    awk -v stage_passed="$([ -e "$logs/$1.passed" ] && echo 1 || echo 0)" '
+        /^test result: / { for (i = 1; i < NF; i++) { if ($(i + 1) ~ /^passed/) passed += $i; if ($(i + 1) ~ /^failed/) failed += $i } }
+        /^Ran [0-9]+ tests? in / { passed += $2 }
+        /^# pass [0-9]+$/ { passed += $3 }
+        /^# fail [0-9]+$/ { failed += $3 }
+        /^PASS / { passed++ }
+        /^FAIL / { failed++ }
+        /^SKIPPED: / { skipped++ }
+        END {
+            if (!stage_passed && !failed) failed = 1
+            if (!passed && !failed && !skipped) passed = 1
+            print passed + 0, failed + 0, skipped + 0
+        }' "$logs/$1.log"
+}
+
+# Prints a line for a stage that ended, and where it failed the checks that failed and the end of its log.
+conclude() {
+    local stage=$1 seconds=$2 passed failed skipped verdict=passed busy=
+    [ -e "$logs/$stage.passed" ] || verdict=FAILED
+    read -r passed failed skipped < <(counts "$stage")
+    # How much of a core other processes took, on average of a second at the most.
+    [ ! -s "$logs/$stage.busy" ] || busy=$(sed -E 's/.*"max_others": ([0-9.]+), "seconds_over": ([0-9.]+).*"cpu_s": ([0-9.]+).*/cpu \3 s, others up to \1 cores, too much for \2 s/' "$logs/$stage.busy")
+    printf '%-10s %s %4d s %5d passed, %d failed, %d skipped%s\n' "$stage" $verdict "$seconds" "$passed" "$failed" "$skipped" "${busy:+; $busy}"
+    grep -a '^SKIPPED: ' "$logs/$stage.log" || true
+    [ $verdict = FAILED ] || return 0
+    printf 'the checks of %s that failed, and the end of %s:\n' "$stage" "$logs/$stage.log"
+    failed_checks "$stage"
+    tail -n 80 "$logs/$stage.log"
+}
 
 # Runs stages in sequence, each as a process with its own log. A failure does not stop the lane.
 lane() {
-    local stage began
+    local stage began pid
     for stage in "$@"; do
         began=$SECONDS
-        if tests/check.sh "$stage" >"$logs/$stage.log" 2>&1; then
-            touch "$logs/$stage.passed"
-            printf '%-9s passed  %4d s\n' "$stage" $((SECONDS - began))
-            grep -i '^skipped' "$logs/$stage.log" || true
-        else
-            printf '%-9s FAILED  %4d s, the checks that failed and the end of %s:\n' "$stage" $((SECONDS - began)) "$logs/$stage.log"
-            failed_checks "$stage"
-            tail -n 80 "$logs/$stage.log"
-        fi
+        tests/check.sh "$stage" >"$logs/$stage.log" 2>&1 &
+        pid=$!
+        case " $real_time " in *" $stage "*) python3 tests/peers/busy.py --pid $pid --out "$logs/$stage.busy" & ;; esac
+        ! wait $pid || touch "$logs/$stage.passed"
+        wait
+        conclude "$stage" $((SECONDS - began))
     done
 }
 
-# Runs lanes in parallel: together 'STAGE...' 'low STAGE...'. A lane that begins with `low` has low priority.
+# Runs lanes in parallel: together 'STAGE...' 'STAGE...'
 together() {
     local stages
     for stages in "$@"; do
-        (
-            case $stages in low*) renice -n 19 $BASHPID >/dev/null || true ;; esac
-            # shellcheck disable=SC2086
-            lane ${stages#low }
-        ) &
-        planned+=" ${stages#low }"
+        # shellcheck disable=SC2086
+        lane $stages &
+        planned+=" $stages"
     done
     wait
 }
@@ -91,7 +139,7 @@ begin_lanes() {
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
     mkdir -p $logs
-    rm -f $logs/*.passed $logs/*.log
+    rm -f $logs/*.passed $logs/*.log $logs/*.busy
     planned=
 }
 
@@ -103,27 +151,9 @@ not_passed() {
     done
 }
 
-# Runs the stages of a list that failed once more, alone: again 'STAGE...'. They talk in real time, and beside
-# compilers a peer starves now and then. More than three have another cause. The first failures are printed as well: a
-# defect that shows in one run of many looks the same.
-again() {
-    local stage failed=()
-    for stage in $(not_passed); do
-        case " $1 " in *" $stage "*) failed+=("$stage") ;; esac
-    done
-    [ ${#failed[@]} -gt 0 ] && [ ${#failed[@]} -le 3 ] || return 0
-    say "failed beside other stages, once more alone: ${failed[*]}"
-    for stage in "${failed[@]}"; do
-        # A killed lane leaves stages without a log.
-        [ ! -e "$logs/$stage.log" ] || cp "$logs/$stage.log" "$logs/$stage.first.log"
-        failed_checks "$stage.first"
-        lane "$stage"
-    done
-}
-
-# Fails unless every stage of every lane passed.
+# Fails unless every stage of every lane passed. The last line counts the checks of all.
 end_lanes() {
-    local stage missing
+    local stage missing all_passed=0 all_failed=0 all_skipped=0 passed failed skipped
     missing=$(not_passed)
     if [ -n "$missing" ]; then
         say "not passed:$missing"
@@ -131,7 +161,11 @@ end_lanes() {
         for stage in $missing; do
             [ ! -e "$logs/$stage.log" ] || failed_checks "$stage"
         done
-        exit 1
     fi
-    say "all checks passed"
+    for stage in $planned; do
+        read -r passed failed skipped < <([ -e "$logs/$stage.log" ] && counts "$stage" || echo 0 1 0)
+        all_passed=$((all_passed + passed)) all_failed=$((all_failed + failed)) all_skipped=$((all_skipped + skipped))
+    done
+    printf '\n%d passed, %d failed, %d skipped\n' $all_passed $all_failed $all_skipped
+    [ -z "$missing" ]
 }

@@ -4,10 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/check/common.sh
+. tests/check/cache.sh
 version=0.15.4
-folder=${EDGE_RUNNER_TOOLS:-target/tools}/gst-plugins-$version
+folder=$cache/gst-plugins-$version
 if ! pkg-config --exists gstreamer-webrtc-1.0 gstreamer-sdp-1.0; then
-    lacks "GStreamer has no headers: apt-get install --no-install-recommends $gstreamer libgstreamer-plugins-bad1.0-dev pkg-config"
+    lacks "GStreamer has no headers: apt-get install --no-install-recommends gstreamer1.0-plugins-bad gstreamer1.0-plugins-good gstreamer1.0-nice \
+gstreamer1.0-tools gir1.2-gst-plugins-bad-1.0 python3-gi libgstreamer-plugins-bad1.0-dev pkg-config"
     exit 0
 fi
 

@@ -11,7 +11,7 @@ done
 [ -e /usr/share/qemu-efi-aarch64/QEMU_EFI.fd ] || missing="$missing qemu-efi-aarch64"
 [ "$(dpkg --print-architecture 2>/dev/null)" = arm64 ] || [ -e /usr/lib/binfmt.d/qemu-aarch64.conf ] || missing="$missing qemu-user-static"
 if [ "$(id -u)" != 0 ]; then
-    printf 'SKIPPED: the image and its boot. File ownership needs root.\n'
+    lacks 'the image and its boot. File ownership needs root'
     exit
 fi
 needs_namespaces 'the image and its start' || exit 0
@@ -19,15 +19,15 @@ if [ -n "$missing" ]; then
     lacks "the image cannot be built and started: apt-get install$missing"
     exit
 fi
-needs_python aiortc aiortc || exit 0
+needs_python aiortc || exit 0
 
 cross/build aarch64-unknown-linux-gnu --no-default-features --features runner
 boards/package --target aarch64-unknown-linux-gnu
 boards/image qemu-virt
 unshare --net "$python" tests/image/run.py target/image/edge-runner-qemu-virt.img ${CUTS:+--cuts "$CUTS"}
 [ -z "${CUTS:-}" ] || exit 0
-if needs_python openai,websockets assistants && needs 'apt-get install chromium espeak-ng' chromium espeak-ng node &&
-    needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules; then
+if needs_python openai,websockets && needs 'apt-get install chromium espeak-ng' chromium espeak-ng node &&
+    needs_node; then
     unshare --net "$python" tests/image/assistant.py target/image/edge-runner-qemu-virt.img
     unshare --net "$python" tests/image/setup.py target/image/edge-runner-qemu-virt.img
 fi

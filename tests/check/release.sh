@@ -55,7 +55,7 @@ say 'what was made, used'
 unshare --net python3 tests/release/run.py "$out/first"
 
 say 'a call with each program'
-if needs_python aiortc aiortc; then
+if needs_python aiortc; then
     mkdir -p "$out/programs"
     for archive in "$out/first"/*.tar.gz; do
         tar -xzf "$archive" -C "$out/programs"

@@ -1,0 +1,171 @@
+# shellcheck shell=bash
+# The stages that use other people's programs: which tools each needs, and how it is run. Sourced by tests/check.sh.
+
+peer_aiortc() {
+    needs_python aiortc || return 0
+    release
+    $python tests/peers/aiortc/run.py --binary $binary
+}
+
+# The bindings are a package of Debian, for Debian's Python.
+peer_gstreamer() {
+    if ! /usr/bin/python3 -c 'import gi; gi.require_version("GstWebRTC", "1.0"); from gi.repository import GstWebRTC' 2>/dev/null ||
+        ! gst-inspect-1.0 webrtcbin >/dev/null || ! gst-inspect-1.0 nicesrc >/dev/null || ! gst-inspect-1.0 opusenc >/dev/null; then
+        lacks "GStreamer is not installed: apt-get install --no-install-recommends gstreamer1.0-plugins-bad gstreamer1.0-plugins-good \
+gstreamer1.0-nice gstreamer1.0-tools gir1.2-gst-plugins-bad-1.0 python3-gi"
+        return
+    fi
+    release
+    /usr/bin/python3 tests/peers/gstreamer/run.py --binary $binary
+}
+
+peer_net() {
+    needs_namespaces 'networks with NAT, relays and short links' || return 0
+    needs 'apt-get install iproute2 nftables coturn' ip nft turnserver || return 0
+    needs_python aiortc || return 0
+    release
+    # It takes the strict device from the test binary.
+    linted $python tests/peers/net/run.py --binary $binary
+}
+
+peer_pipecat() {
+    needs 'apt-get install espeak-ng' espeak-ng || return 0
+    needs_python pipecat.transports.websocket.client || return 0
+    release
+    $python tests/peers/pipecat/run.py --binary $binary
+}
+
+# The WebRTC stack of LiveKit's client offers no loopback candidates, so the stage runs in a network namespace with
+# a dummy interface.
+peer_rooms() {
+    needs_namespaces 'rooms with the published LiveKit client' || return 0
+    needs 'apt-get install iproute2' ip || return 0
+    needs_python livekit.rtc,livekit.api,numpy || return 0
+    needs_python openai,websockets || return 0
+    release
+    development
+    $python tests/peers/room/run.py --binary $binary
+}
+
+# The same with the published server, which speaks more of its protocol than that of the tests, and with LiveKit's own front-ends.
+peer_livekit() {
+    needs_namespaces 'rooms of the published LiveKit server' || return 0
+    needs 'apt-get install iproute2 nftables coturn chromium espeak-ng openssl, and Go 1.26 of https://go.dev/dl' \
+        ip nft turnserver chromium espeak-ng openssl go || return 0
+    needs_node || return 0
+    needs_python livekit.rtc,livekit.api,numpy || return 0
+    needs_python openai,websockets || return 0
+    needs_path tests/check/python.sh target/livekit-agents || return 0
+    local server
+    server=$(tests/check/livekit-server.sh)
+    release
+    development
+    $python tests/peers/room/run.py --binary $binary --published "$server"
+}
+
+# Nodes and runners in networks of their own, which fail one after the other.
+peer_nodes() {
+    published_rooms 'two nodes of the published LiveKit server' redis-server || return 0
+    release
+    $python tests/peers/room/nodes.py --binary $binary --published "$(tests/check/livekit-server.sh)"
+}
+
+peer_worker-figures() {
+    published_rooms 'the runner beside the published LiveKit worker' || return 0
+    needs_path tests/check/python.sh target/livekit-agents || return 0
+    release
+    $python tests/peers/room/worker_figures.py --binary $binary --published "$(tests/check/livekit-server.sh)"
+}
+
+# What these two need: $1 says what for, $2 is one more program.
+published_rooms() {
+    needs_namespaces "$1" || return
+    needs "apt-get install iproute2 nftables ${2:-}, and Go 1.26 of https://go.dev/dl" ip nft go ${2:+"$2"} || return
+    needs_python livekit.rtc,livekit.api,numpy
+}
+
+# A telephone, LiveKit's SIP service and server, and a bot.
+peer_sip() {
+    needs_namespaces 'telephone calls through the SIP service of LiveKit' || return 0
+    needs 'apt-get install iproute2 redis-server baresip libopus-dev libopusfile-dev libsoxr-dev pkg-config gcc, and Go 1.26 of https://go.dev/dl' \
+        ip redis-server baresip pkg-config cc go || return 0
+    needs_python livekit.api,numpy,websockets || return 0
+    local server sip
+    server=$(tests/check/livekit-server.sh)
+    sip=$(tests/check/livekit-sip.sh) || { lacks "LiveKit's SIP service cannot be built: see tests/check/livekit-sip.sh"; return 0; }
+    release
+    $python tests/peers/sip/run.py --binary $binary --server "$server" --sip "$sip"
+}
+
+# Two versions of one Python library, so the older has a folder of its own.
+peer_moq() {
+    needs 'apt-get install chromium espeak-ng openssl' chromium espeak-ng openssl || return 0
+    needs_node || return 0
+    needs_python pipecat.transports.moq.transport,aioquic,numpy || return 0
+    needs_path tests/check/python.sh target/moq-rs-0.4 || return 0
+    local relay
+    relay=$(tests/check/moq-relay.sh)
+    release
+    local namespaces=
+    if needs_namespaces 'Media over QUIC in networks that lose packets' && needs 'apt-get install iproute2' ip; then
+        namespaces=--namespaces
+    fi
+    # shellcheck disable=SC2086
+    $python tests/peers/moq/run.py --binary $binary --relay "$relay" $namespaces
+    node tests/peers/browser/run.mjs --moq --relay "$relay" --binary $binary
+}
+
+# Certificates by ACME, from the test server of Let's Encrypt.
+peer_acme() {
+    needs 'apt-get install openssl, and Go 1.25 of https://go.dev/dl' openssl go || return 0
+    local pebble
+    pebble=$(tests/check/pebble.sh)
+    release
+    python3 tests/peers/acme/run.py --pebble "$pebble" --binary $binary
+}
+
+# The package pins an older version of a library, and its other dependencies are models, so it has a folder of its own.
+peer_assistants() {
+    needs 'apt-get install chromium espeak-ng sox iproute2 nftables' chromium espeak-ng ip nft || return 0
+    needs_node || return 0
+    needs_python aiortc || return 0
+    needs_python pipecat.services.openai.realtime.llm || return 0
+    needs_path tests/check/python.sh target/speech-to-speech || return 0
+    needs_path tests/check/python.sh target/wyoming || return 0
+    release
+    $python tests/peers/assistants/run.py --binary $binary
+}
+
+peer_browser() {
+    needs 'apt-get install chromium espeak-ng sox libnss3-tools' chromium certutil || return 0
+    needs_node || return 0
+    needs_path tests/check/python.sh target/playground || return 0
+    release
+    development
+    node tests/peers/browser/run.mjs --binary $binary --out target/browser \
+        --playground target/playground/pipecat_ai_small_webrtc_prebuilt/client/dist
+}
+
+peer_firefox() {
+    needs 'apt-get install --no-install-recommends firefox-esr pulseaudio' firefox-esr pulseaudio || return 0
+    needs_node || return 0
+    release
+    node --experimental-websocket tests/peers/browser/run.mjs --browser firefox --binary $binary --out target/browser
+}
+
+peer_cluster() {
+    needs 'apt-get install haproxy chromium espeak-ng' haproxy chromium espeak-ng || return 0
+    needs_node || return 0
+    needs_python aiortc || return 0
+    needs_python pipecat.frames.protobufs.frames_pb2,numpy,websockets || return 0
+    release
+    $python tests/peers/cluster/run.py --binary $binary
+}
+
+peer_cloud() {
+    needs 'apt-get install curl' curl || return 0
+    needs_python pipecatcloud,requests || return 0
+    release
+    $python tests/peers/cloud/run.py --binary $binary
+}
+
