@@ -138,7 +138,7 @@ lint() {
 }
 
 unit() {
-    linted cargo test --quiet --workspace --lib --bins --examples --test runners --test calls --test examples --no-fail-fast
+    linted cargo test --quiet --workspace --lib --bins --test runners --test calls --test examples --no-fail-fast
     linted cargo test --quiet --workspace --doc --no-fail-fast
 }
 
@@ -165,6 +165,7 @@ page() {
 
 # What is not Rust: the library of bots in Python, the script that installs a release, and the metadata of the crates.
 scripts() {
+    python3 tests/check/test_common.py
     python3 tests/bots/test_edge_bot.py
     ! needs 'apt-get install curl openssh-client' curl ssh-keygen || python3 tests/release/test_install.py
     python3 tests/release/test_metadata.py

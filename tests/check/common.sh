@@ -70,7 +70,7 @@ linted() {
 
 # Every target of the workspace, among them the test binaries and the examples. One selection of packages everywhere, because
 # another one would compile the crates again, with other features.
-development() { linted cargo test --quiet --workspace --all-targets --no-run; }
+development() { linted cargo test --quiet --workspace --no-run; }
 
 # --- Results.
 

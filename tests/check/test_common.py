@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Tests of what tests/check.sh tells: how results are counted, what a missing tool does, and when all have passed.
+
+    tests/check/test_common.py
+"""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Lanes(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "tests/check").mkdir(parents=True)
+        (self.folder / "tests/check/common.sh").write_text((HERE / "common.sh").read_text())
+
+    def run_lanes(self, script, stages, ci=False):
+        """Runs `script` with the functions of common.sh and with a check.sh of these stages; returns code and output."""
+        cases = "".join(f"{name}) {code} ;;\n" for name, code in stages.items())
+        check = self.folder / "tests/check.sh"
+        check.write_text(f"#!/usr/bin/env bash\nset -eu\n. tests/check/common.sh\nreal_time=\ncase $1 in\n{cases}esac\n")
+        check.chmod(0o755)
+        variables = {key: value for key, value in os.environ.items() if key != "CI"}
+        done = subprocess.run(
+            ["bash", "-euc", f". tests/check/common.sh\nreal_time=\nbegin_lanes\n{script}\nend_lanes"], cwd=self.folder,
+            capture_output=True, text=True, env={**variables, **({"CI": "true"} if ci else {})})
+        return done.returncode, done.stdout + done.stderr
+
+    def last(self, output):
+        return output.strip().splitlines()[-1]
+
+    def test_results_of_every_kind_of_runner_are_counted(self):
+        code, output = self.run_lanes("together 'cargo node' 'python peers plain'", {
+            "cargo": "echo 'test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured'; echo 'test result: ok. 3 passed; 0 failed;'",
+            "node": "printf '# tests 4\\n# pass 4\\n# fail 0\\n'",
+            "python": "echo 'Ran 7 tests in 0.1s'",
+            "peers": "printf 'PASS tone: heard\\nPASS loss: heard\\n'",
+            "plain": "true",
+        })
+        self.assertEqual((code, self.last(output)), (0, "29 passed, 0 failed, 0 skipped"), output)
+
+    def test_a_failed_stage_fails_the_whole_and_the_others_run(self):
+        code, output = self.run_lanes("together 'first second'", {
+            "first": "printf 'PASS a: x\\nFAIL b: no sound\\n'; exit 1", "second": "echo PASS c: y",
+        })
+        self.assertEqual((code, self.last(output)), (1, "2 passed, 1 failed, 0 skipped"), output)
+        self.assertIn("not passed: first", output)
+        self.assertIn("FAIL b: no sound", output)
+
+    def test_a_stage_that_ends_by_an_error_without_a_count_is_one_failure(self):
+        code, output = self.run_lanes("together 'broken'", {"broken": "exit 7"})
+        self.assertEqual((code, self.last(output)), (1, "0 passed, 1 failed, 0 skipped"), output)
+
+    def test_a_count_of_passes_does_not_hide_an_exit_code(self):
+        code, output = self.run_lanes("together 'broken'", {"broken": "echo PASS a: x; exit 7"})
+        self.assertEqual((code, self.last(output)), (1, "1 passed, 1 failed, 0 skipped"), output)
+
+    def test_a_missing_tool_is_a_skip_that_names_its_command(self):
+        stages = {"one": "needs 'apt-get install such-a-tool' such-a-tool || exit 0"}
+        code, output = self.run_lanes("together 'one'", stages)
+        self.assertEqual((code, self.last(output)), (0, "0 passed, 0 failed, 1 skipped"), output)
+        self.assertIn("SKIPPED: such-a-tool is not installed: apt-get install such-a-tool", output)
+
+    def test_a_missing_tool_is_a_failure_in_the_gate(self):
+        stages = {"one": "needs 'apt-get install such-a-tool' such-a-tool || exit 0"}
+        code, output = self.run_lanes("together 'one'", stages, ci=True)
+        self.assertEqual(code, 1, output)
+
+    def test_a_killed_lane_is_a_failure(self):
+        code, output = self.run_lanes("together 'one two'", {"one": "kill -9 $PPID", "two": "true"})
+        self.assertEqual(code, 1, output)
+        self.assertIn("not passed: one two", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
