@@ -5,7 +5,7 @@
 #   tests/check.sh all        what fits a night: the gate, ARM under an emulator, images, power cuts, floods, a release
 #   tests/check.sh STAGE...   these stages, one after the other, with their output on the terminal:
 #       fmt lint unit blackbox documents page scripts   the code itself, by tests that own their clock
-#       doc features fuzz macos cross size deny workflows    other builds; licences, sources, advisories; .github
+#       doc features fuzz macos cross size deny workflows    other builds; licences, sources, hashes; .github
 #       smallest telephone                              reduced builds: what they report as absent, and a call
 #       calls                                           the black-box tests that talk in real time
 #       aiortc gstreamer net pipecat rooms livekit moq acme assistants browser firefox    real peers
@@ -111,7 +111,7 @@ stage() {
     scripts) scripts ;;
     doc) RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items ;;
     features) each_feature ;;
-    fuzz) cargo check --quiet --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
+    fuzz) cargo check --quiet --locked --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
     environments) environments ;;
     reduced) reduced smallest; reduced telephone ;;
     deny) dependencies ;;
@@ -171,6 +171,7 @@ scripts() {
     python3 tests/bots/test_edge_bot.py
     ! needs 'apt-get install curl openssh-client' curl ssh-keygen || python3 tests/release/test_install.py
     python3 tests/release/test_metadata.py
+    python3 tests/release/test_draft.py
 }
 
 # --- Other builds.
