@@ -101,7 +101,7 @@ each_crates() {
 stage() {
     case $1 in
     gate | all) "$1" ;;
-    fmt) cargo fmt --all --check ;;
+    fmt) needs 'rustup component add rustfmt' rustfmt || return 0; cargo fmt --all --check ;;
     lint) lint ;;
     unit) unit ;;
     blackbox) blackbox ;;
