@@ -1,0 +1,111 @@
+// rich.js: what a bot writes becomes nodes of four kinds, and nothing that a hostile bot writes becomes anything else.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Element, makeDocument, tree } from './support/dom.mjs';
+import { page, random } from './support/page.mjs';
+
+makeDocument();
+const { rich } = await page('rich.js');
+
+const shown = (text) => rich(text).map(tree);
+const textOf = (text) => rich(text).map((node) => node.textContent ?? node).join('');
+const links = (text) => rich(text).filter(({ tagName }) => tagName === 'A').map(({ href }) => href);
+
+test('plain text stays one text', () => {
+	for (const text of ['Hello.', 'two\nlines', '* a list', '# no heading', '_no emphasis_', '~~no~~', '> no quote', '![no](picture)']) {
+		assert.deepEqual(rich(text), [text]);
+	}
+	assert.deepEqual(rich(''), []);
+});
+
+test('bold, code, links and addresses become elements, with the text between them', () => {
+	assert.deepEqual(shown('a **b** c `d` e'), ['a ', ['strong', '', 'b'], ' c ', ['code', '', 'd'], ' e']);
+	assert.deepEqual(shown('**a**`b`'), [['strong', '', 'a'], ['code', '', 'b']]);
+	assert.deepEqual(shown('see [the page](https://a.example/x?y=1#z)'), ['see ', ['a', '', 'the page']]);
+	assert.deepEqual(shown('at http://a.example/x.'), ['at ', ['a', '', 'http://a.example/x'], '.']);
+});
+
+test('links open another tab that learns nothing of this one, and tell where they lead', () => {
+	const [link] = rich('[https://good.example](https://evil.example/path)');
+	assert.equal(link.textContent, 'https://good.example');
+	assert.deepEqual([link.href, link.title], ['https://evil.example/path', 'evil.example']);
+	assert.deepEqual([link.target, link.rel], ['_blank', 'noopener noreferrer']);
+});
+
+test('an address ends before the punctuation of its sentence', () => {
+	for (const end of ['.', ',', ';', ':', '!', '?', ')', ']', '*', '"', "'", '`', '>', '...', ').']) {
+		assert.deepEqual(links(`(https://a.example/b${end} more`), ['https://a.example/b'], end);
+	}
+	assert.deepEqual(links('https://a.example/b(c)d?e=f.g'), ['https://a.example/b(c)d?e=f.g']);
+});
+
+test('addresses of other kinds are no links', () => {
+	const kinds = [
+		'javascript:alert(1)', 'JavaScript:alert(1)', 'data:text/html,<b>', 'vbscript:x', 'file:///etc/passwd', 'blob:https://a', '//a.example',
+		'ftp://a.example', '/path', '#hash', ' https://a.example', 'ｈttps://a', 'java\tscript:alert(1)',
+	];
+	for (const address of kinds) {
+		// What follows `blob:` may be an address itself.
+		for (const { href, textContent } of rich(`[x](${address})`).filter(({ tagName }) => tagName)) {
+			assert.ok(textContent !== 'x' && href.startsWith('https://a'), `${address}: ${href}`);
+		}
+	}
+	for (const address of ['javascript:alert(1)', 'data:text/html,x', 'ftp://a.example']) assert.deepEqual(links(address), []);
+});
+
+test('an address that cannot be one stays text', () => {
+	for (const wrong of ['https://', 'http://[x', 'https://a:99999999', 'https://%zz']) {
+		assert.deepEqual(links(`[x](${wrong})`), [], wrong);
+		assert.deepEqual(links(wrong), [], wrong);
+	}
+	assert.equal(textOf('[x](https://a:99999999)'), 'x');
+});
+
+test('markup is text', () => {
+	for (const markup of ['<img src=x onerror=alert(1)>', '<script>alert(1)</script>', '&lt;b&gt;', '**<b>x</b>**', '`<i>`', '[<u>](https://a.example)']) {
+		const nodes = rich(markup);
+		const tags = nodes.filter((node) => node instanceof Element).flatMap((node) => [node, ...node.all()]).map(({ tagName }) => tagName);
+		assert.ok(tags.every((tag) => ['STRONG', 'CODE', 'A'].includes(tag)), `${markup}: ${tags}`);
+	}
+	assert.equal(textOf('**<b>x</b>** `<i>`'), '<b>x</b> <i>');
+});
+
+test('marks without an end, across lines or around nothing are text', () => {
+	for (const text of ['**a', 'a**', '****', '**a\nb**', '`a\nb`', '``', '[a]', '[a](', '[a](https://b', '[](https://b.example)', '[a\nb](x)']) {
+		assert.ok(rich(text).every((node) => typeof node === 'string' || node.tagName === 'A'), text);
+		assert.equal(textOf(text), text);
+	}
+});
+
+test('no character of a bot is lost, but those of marks', () => {
+	const next = random(5);
+	const pieces = ['*', '**', '`', '[', ']', '(', ')', 'https://', 'http://a.example', '<', '>', '"', ' ', '\n', 'x', 'ü', '.', '&', '\u202e', '\0'];
+	for (let round = 0; round < 5000; round++) {
+		const text = Array.from({ length: next(14) }, () => pieces[next(pieces.length)]).join('');
+		let at = 0;
+		for (const node of rich(text)) {
+			const part = node.textContent ?? node;
+			const found = text.indexOf(part, at);
+			assert.ok(found >= at, JSON.stringify(text));
+			if (typeof node === 'string') assert.notEqual(node, '');
+			else {
+				assert.ok(['STRONG', 'CODE', 'A'].includes(node.tagName), JSON.stringify(text));
+				assert.deepEqual(node.children, []);
+				assert.ok(node.tagName !== 'A' || /^https?:\/\//.test(node.href), JSON.stringify(text));
+			}
+			at = found + part.length;
+		}
+	}
+});
+
+test('long hostile texts take no long time', () => {
+	// The transcript hands over up to 4000 characters.
+	for (const piece of ['*', '**a', '`a', '[', '[a](', 'https://.', 'https://a.', '[a](https://', '**`[', 'http://]]]']) {
+		const text = piece.repeat(4000 / piece.length);
+		const began = process.cpuUsage().user;
+		rich(text);
+		const ms = (process.cpuUsage().user - began) / 1000;
+		assert.ok(ms < 1000, `${piece}: ${ms} ms`);
+	}
+});
