@@ -73,14 +73,16 @@ export function inOrder(take) {
 			if (!group.ended) break;
 			waiting.delete(next);
 		}
-		const behind = waiting.size - waiting.has(next);
-		if (!behind) timer = clearTimeout(timer);
-		else if (behind > WAITING_MAX) skip();
-		else timer ??= setTimeout(skip, MISSING_MS);
+		timer = clearTimeout(timer);
+		const behind = [...waiting].filter(([sequence]) => sequence !== next);
+		if (!behind.length) return;
+		// The one that is due is missing since the first of them came.
+		const left = Math.min(...behind.map(([, { at }]) => at)) + MISSING_MS - performance.now();
+		if (behind.length > WAITING_MAX || left <= 0) skip();
+		else timer = setTimeout(skip, left);
 	}
 
 	function skip() {
-		timer = clearTimeout(timer);
 		waiting.delete(next);
 		const first = Math.min(...waiting.keys());
 		arrive.lost += first - next;
@@ -91,7 +93,7 @@ export function inOrder(take) {
 	function arrive(sequence, frame) {
 		next ??= sequence;
 		if (sequence < next) return;
-		if (!waiting.has(sequence)) waiting.set(sequence, { frames: [] });
+		if (!waiting.has(sequence)) waiting.set(sequence, { frames: [], at: performance.now() });
 		const group = waiting.get(sequence);
 		if (frame) group.frames.push(frame);
 		else if (!group.ended) {
