@@ -57,7 +57,7 @@ export function rtvi({ send, to, log }) {
 		/** Sent once per bot; after a reconnect the bot is the same. */
 		greet(version = 'unknown') {
 			const about = { library: 'edge-runner-page', library_version: version, platform_details: { browser: navigator.userAgent } };
-			greeting ??= post('client-ready', { version: VERSION, about });
+			greeting ||= post('client-ready', { version: VERSION, about });
 		},
 		press: (button) => post('dtmf', { buttons: [button] }),
 		sendText: (content) => post('send-text', { content, options: {} }),
