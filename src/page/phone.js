@@ -112,7 +112,7 @@ export const phone = (transport) => ({ started, context, track, line, parameters
 	function receive(data) {
 		received += data.length ?? 0;
 		let message;
-		try { message = JSON.parse(data); } catch { return on.log('error', 'a message that is not JSON', String(data)); }
+		try { message = JSON.parse(data) ?? {}; } catch { return on.log('error', 'a message that is not JSON', String(data)); }
 		const { payload, mark, clear, transfer, keys } = meaning(message);
 		if (payload === undefined) on.log('received', String(message.event), message);
 		if (payload !== undefined) play(payload);
