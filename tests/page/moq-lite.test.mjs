@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { page, setGlobal, settle } from './support/page.mjs';
+import { makeTransport, read } from './support/transport.mjs';
 
 setGlobal('WebTransportError', class extends Error {});
 const { moqLite, reader, varint, VERSION } = await page('moq-lite.js');
@@ -80,35 +81,10 @@ test('no message above half a megabyte is waited for', async () => {
 
 // ---- a session
 
-/** Two ends of a stream in memory, which holds as much as is written. */
-function pipe() {
-	const room = { highWaterMark: 1000 };
-	return new TransformStream({}, room, room);
-}
-
-function both() {
-	const [there, back] = [pipe(), pipe()];
-	return [{ readable: back.readable, writable: there.writable }, { readable: there.readable, writable: back.writable }];
-}
-
-/** A session with `peer`, whose functions act for the other side. */
+/** A session, with functions that act for the other side. */
 function connect(tracks = new Map()) {
-	const [opened, sent, errors] = [[], [], []];
-	let bidirectional, unidirectional;
-	const transport = {
-		incomingBidirectionalStreams: new ReadableStream({ start: (controller) => { bidirectional = controller; } }),
-		incomingUnidirectionalStreams: new ReadableStream({ start: (controller) => { unidirectional = controller; } }),
-		async createBidirectionalStream() {
-			const [own, theirs] = both();
-			opened.push(theirs);
-			return own;
-		},
-		async createUnidirectionalStream() {
-			const { readable, writable } = pipe();
-			sent.push(readable);
-			return writable;
-		},
-	};
+	const errors = [];
+	const { transport, opened, sent, open, openUni } = makeTransport();
 	const lite = moqLite(transport, { path: 'room/client', tracks, log: (why) => errors.push(why) });
 	return {
 		lite,
@@ -117,33 +93,19 @@ function connect(tracks = new Map()) {
 		sent,
 		/** Opens a stream to the session and writes to it. */
 		ask(...parts) {
-			const [own, theirs] = both();
-			const writer = theirs.writable.getWriter();
+			const { readable, writable } = open();
+			const writer = writable.getWriter();
 			const failed = writer.write(bytes(...parts)).then(() => writer.closed).then(() => null, (error) => error ?? 'aborted');
-			bidirectional.enqueue(own);
-			return { writer, failed, readable: theirs.readable, get stream() { return reader(theirs.readable); } };
+			return { writer, failed, readable, get stream() { return reader(readable); } };
 		},
 		/** Opens a stream without an answer. */
 		give(...parts) {
-			const { readable, writable } = pipe();
-			const writer = writable.getWriter();
+			const writer = openUni();
 			writer.closed.catch(() => {});
 			for (const part of parts) writer.write(part).catch(() => {});
-			unidirectional.enqueue(readable);
 			return writer;
 		},
 	};
-}
-
-/** All bytes of a stream that has ended, or of one that has not ended yet what is there. */
-async function read(readable) {
-	const from = readable.getReader();
-	const all = [];
-	for (;;) {
-		const next = await Promise.race([from.read(), settle().then(() => null)]);
-		if (!next || next.done) return Buffer.concat(all);
-		all.push(next.value);
-	}
 }
 
 test('the version is the one that this file speaks', () => assert.equal(VERSION, 'moq-lite-04'));

@@ -1,9 +1,11 @@
 // Loads modules of the page. In: the name of a file of src/page. Out: its exports. Each module is at the URL that a runner serves it
 // under, since they ask for others relative to their own.
 
+import { webcrypto } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { register } from 'node:module';
-import { webcrypto } from 'node:crypto';
+import { Duplex } from 'node:stream';
+import { createInflateRaw } from 'node:zlib';
 
 const FOLDER = new URL('../../../src/page/', import.meta.url);
 
@@ -24,7 +26,7 @@ export function load(url, context, next) {
 }`;
 register(`data:text/javascript,${encodeURIComponent(hooks)}`);
 
-// Browsers have both; Node 18 has neither.
+// Browsers have these three; Node 18 has none of them.
 globalThis.crypto ??= webcrypto;
 AbortSignal.any ??= (signals) => {
 	const own = new AbortController();
@@ -34,6 +36,14 @@ AbortSignal.any ??= (signals) => {
 	}
 	return own.signal;
 };
+
+try {
+	new DecompressionStream('deflate-raw');
+} catch {
+	globalThis.DecompressionStream = class {
+		constructor() { return Duplex.toWeb(createInflateRaw()); }
+	};
+}
 
 export const page = (name) => import(ADDRESS + name);
 
@@ -68,4 +78,13 @@ export function random(seed) {
 /** Lets everything run that waits for promises alone. */
 export async function settle() {
 	for (let turn = 0; turn < 30; turn++) await new Promise((done) => { setImmediate(done); });
+}
+
+/** Waits for what threads of Node do, such as inflating. */
+export async function until(isSo) {
+	const began = process.hrtime.bigint();
+	while (!isSo()) {
+		if (process.hrtime.bigint() - began > 20_000_000_000n) throw new Error(`not within 20 s: ${isSo}`);
+		await new Promise((done) => { setImmediate(done); });
+	}
 }

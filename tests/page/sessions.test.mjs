@@ -1,0 +1,275 @@
+// sessions.js, keypad.js, recorder.js and the QR code of shell.js: the other parts of the page, each on a document of its own.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { stopClock } from './support/clock.mjs';
+import { Element, makeDocument } from './support/dom.mjs';
+import { anew, page, setGlobal, settle, until } from './support/page.mjs';
+
+const { byId } = makeDocument();
+const clock = stopClock();
+const { apiKey, keepKey } = await page('api.js');
+const { keypad } = await page('keypad.js');
+const { sessionsView } = await page('sessions.js');
+
+// ---- live sessions
+
+const SESSION = { id: 'a1', transport: 'webrtc', age_s: 75, state: 'talking', loss_percent: 1.25, messages_in: 3, messages_out: 4, speech_queued_ms: 119.6 };
+
+/** The list, with the answers of the runner. */
+function list({ sessions = [200, { sessions: [SESSION] }], metrics = '', end = [200, {}] } = {}) {
+	const view = new Element('main');
+	const own = { answers: { sessions, metrics, end }, requests: [] };
+	setGlobal('fetch', async (url, { method = 'GET', headers }) => {
+		own.requests.push([method, url.pathname, headers?.Authorization ?? '']);
+		if (url.pathname === '/metrics') return new Response(own.answers.metrics);
+		const outcome = method === 'DELETE' ? own.answers.end : own.answers.sessions;
+		if (outcome instanceof Error) throw outcome;
+		return new Response(JSON.stringify(outcome[1]), { status: outcome[0] });
+	});
+	const shown = sessionsView(view);
+	const find = (id) => view.all().find((element) => element.id === id);
+	return Object.assign(own, {
+		shown, view, find,
+		items: () => find('sessions-list').children,
+		rows: (nth = 0) => Object.fromEntries(find('sessions-list').children[nth].querySelector('dl').children.map((row) => row.children.map(({ textContent }) => textContent))),
+		problem: () => view.querySelector('.problem'),
+		figures: () => find('sessions-figures').children.map((box) => box.querySelector('b').textContent),
+		async show() {
+			shown.show(true);
+			await settle();
+		},
+		async later() {
+			clock.pass(2000);
+			await settle();
+		},
+	});
+}
+
+test('each session is listed with what the runner tells', async () => {
+	const own = list();
+	await own.show();
+	assert.deepEqual(own.rows(), {
+		Transport: 'WebRTC', Age: '1 min 15 s', State: 'talking', Loss: '1.3 %', Messages: '3 in, 4 out', 'Speech queued': '120 ms',
+	});
+	assert.equal(own.items()[0].querySelector('.id').textContent, 'a1');
+	own.shown.show(false);
+});
+
+test('ages are told in two units at most, and unknown values as such', async () => {
+	for (const [age, text] of [[0, '0 s'], [59.9, '59 s'], [60, '1 min 0 s'], [3599, '59 min 59 s'], [3600, '1 h 0 min'], [90061, '25 h 1 min']]) {
+		const own = list({ sessions: [200, { sessions: [{ ...SESSION, age_s: age, loss_percent: null, transport: 'new' }] }] });
+		await own.show();
+		assert.deepEqual([own.rows().Age, own.rows().Loss, own.rows().Transport], [text, '–', 'new']);
+		own.shown.show(false);
+	}
+});
+
+test('the list follows the runner, and a session that stays keeps its place and its button', async () => {
+	const own = list();
+	await own.show();
+	const [first] = own.items();
+	own.answers.sessions = [200, { sessions: [{ ...SESSION, age_s: 77 }, { ...SESSION, id: 'b2' }] }];
+	await own.later();
+	assert.deepEqual([own.items().length, own.items()[0] === first, own.rows().Age], [2, true, '1 min 17 s']);
+	own.answers.sessions = [200, { sessions: [] }];
+	await own.later();
+	assert.deepEqual([own.items().length, own.view.all().find(({ textContent }) => textContent === 'No one is in a call.').hidden], [0, false]);
+	own.shown.show(false);
+	const asked = own.requests.length;
+	await own.later();
+	assert.equal(own.requests.length, asked, 'nothing is asked for a list that is not shown');
+});
+
+test('a page in the background asks nothing', async () => {
+	const own = list();
+	document.hidden = true;
+	await own.show();
+	await own.later();
+	assert.deepEqual(own.requests, []);
+	document.hidden = false;
+	await own.later();
+	assert.equal(own.items().length, 1);
+	own.shown.show(false);
+});
+
+test('a session is hung up by its id, whatever characters that has', async () => {
+	const own = list({ sessions: [200, { sessions: [{ ...SESSION, id: 'a/b c' }] }] });
+	await own.show();
+	own.items()[0].querySelector('button').click();
+	await settle();
+	assert.deepEqual(own.requests.find(([method]) => method === 'DELETE'), ['DELETE', '/sessions/a%2Fb%20c', '']);
+	const said = () => own.view.all().find((element) => element.getAttribute('role') === 'status').textContent;
+	assert.equal(said(), 'The session ends.');
+	own.answers.end = [404, { detail: 'x' }];
+	own.items()[0].querySelector('button').disabled = false;
+	own.items()[0].querySelector('button').click();
+	await settle();
+	assert.equal(said(), 'That session is over.');
+	own.answers.end = [403, { detail: 'not yours' }];
+	own.items()[0].querySelector('button').click();
+	await settle();
+	assert.equal(said(), 'It was not ended: not yours');
+	own.shown.show(false);
+});
+
+test('a list that is refused says why, and asks for the key where one helps', async () => {
+	const reasons = [
+		[[401, { detail: 'x' }], 'The list of sessions needs the key', true], [[403, { detail: 'x' }], 'The list of sessions is not for this browser', false],
+		[[404, { detail: 'x' }], 'This runner lists no sessions', false], [new TypeError('x'), 'The runner does not answer', false],
+	];
+	for (const [answer, title, asks] of reasons) {
+		const own = list({ sessions: answer });
+		await own.show();
+		assert.deepEqual([own.problem().querySelector('h2').textContent, own.problem().querySelector('form') !== null], [title, asks]);
+		assert.deepEqual([own.items().length, own.find('sessions-figures').hidden], [0, true]);
+		own.answers.sessions = [200, { sessions: [SESSION] }];
+		await own.later();
+		assert.deepEqual([own.problem().hidden, own.find('sessions-figures').hidden], [true, false]);
+		own.shown.show(false);
+	}
+});
+
+test('a key that is typed is used, kept and not shown again; typing is not disturbed', async () => {
+	const own = list({ sessions: [401, { detail: 'x' }] });
+	own.view.isRoot = true;
+	await own.show();
+	const form = own.problem().querySelector('form');
+	const input = form.querySelector('input');
+	assert.equal(input.type, 'password');
+	input.value = ' the key ';
+	const asked = own.requests.length;
+	await own.later();
+	assert.equal(own.requests.length, asked, 'it is still being typed');
+	own.answers.sessions = [200, { sessions: [SESSION] }];
+	form.fire('submit');
+	await settle();
+	assert.deepEqual([apiKey(), input.value, own.requests.at(-1)[2], own.items().length], ['the key', '', 'Bearer the key', 1]);
+	keepKey('');
+	own.shown.show(false);
+});
+
+test('figures are sums over labels and rates between two looks', async () => {
+	const metrics = (cpu, received, lost) => `# HELP edge_runner_sessions x
+edge_runner_sessions{transport="webrtc"} 2
+edge_runner_sessions{transport="websocket"} 3
+edge_runner_sessions_max 100
+process_cpu_seconds_total ${cpu}
+process_resident_memory_bytes 12345678
+edge_runner_received_bytes_total ${received}
+edge_runner_sent_bytes_total 1e3
+edge_runner_audio_packets_lost_total{direction="in"} ${lost}
+`;
+	const own = list({ metrics: metrics(10, 1000, 0) });
+	await own.show();
+	assert.deepEqual(own.figures(), ['5', '–', '12.3 MB', '–', '–', '–']);
+	own.answers.metrics = metrics(10.5, 11000, 4);
+	await own.later();
+	assert.deepEqual(own.figures(), ['5', '25.0 %', '12.3 MB', '40 kb/s', '0 kb/s', '2.0 /s']);
+	own.answers.metrics = metrics(0, 0, 0);
+	await own.later();
+	assert.deepEqual(own.figures().slice(1), ['0.0 %', '12.3 MB', '0 kb/s', '0 kb/s', '0.0 /s'], 'a runner that was restarted');
+	own.answers.metrics = 'edge_runner_sessions NaN\n';
+	await own.later();
+	assert.deepEqual(own.figures()[0], '–');
+	own.shown.show(false);
+});
+
+test('what a runner tells is text', async () => {
+	const hostile = '<img src=x onerror=alert(1)>';
+	const own = list({ sessions: [200, { sessions: [{ ...SESSION, id: hostile, state: hostile, transport: hostile }] }] });
+	await own.show();
+	assert.ok(!own.view.all().some(({ tagName }) => tagName === 'IMG'));
+	assert.equal(own.rows().State, hostile);
+	own.shown.show(false);
+});
+
+// ---- the keypad
+
+test('twelve keys are pressed by click, and by the keyboard while they are unlocked', () => {
+	const pressed = [];
+	const keys = keypad((key) => pressed.push(key));
+	const buttons = byId('keypad').children;
+	assert.deepEqual(buttons.map(({ value }) => value), ['1', '2', '3', '4', '5', '6', '7', '8', '9', '*', '0', '#']);
+	buttons[0].click();
+	assert.deepEqual([pressed, keys.type('1')], [[], false], 'as long as there is no call');
+	keys.lock(false);
+	buttons[11].click();
+	assert.deepEqual([keys.type('5'), keys.type('*'), keys.type('a'), keys.type('')], [true, true, false, false]);
+	byId('keypad').fire('click');
+	assert.deepEqual(pressed, ['#', '5', '*']);
+	keys.lock(true);
+	assert.equal(keys.type('5'), false);
+	keys.show(false);
+	byId('keypad-open').click();
+	assert.deepEqual([keys.isOpen, byId('keypad-open').getAttribute('aria-expanded')], [true, 'true']);
+});
+
+// ---- the recorder
+
+test('a recording has the caller on the left, the bot on the right, and an end', async () => {
+	const connected = [];
+	setGlobal('ChannelMergerNode', class { connect() {} });
+	setGlobal('MediaStreamAudioDestinationNode', class { stream = 'mixed'; });
+	let own;
+	setGlobal('MediaRecorder', class {
+		static isTypeSupported = (type) => type.startsWith('audio/ogg');
+		state = 'recording';
+		constructor(stream, about) { own = Object.assign(this, { stream, about }); }
+		start(ms) { this.everyMs = ms; }
+		stop() {
+			this.state = 'inactive';
+			this.onstop?.();
+		}
+	});
+	const { canRecord, recorder } = await anew('recorder.js');
+	const context = { createMediaStreamSource: (stream) => ({ connect: (_, output, input) => connected.push([stream, output, input]), disconnect: () => connected.push([stream, 'off']) }) };
+	const taken = recorder(context);
+	taken.side('user', 'mic');
+	taken.side('bot', 'speech');
+	taken.side('user', null);
+	assert.deepEqual([canRecord, connected, own.about.mimeType, own.everyMs], [true, [['mic', 0, 0], ['speech', 0, 1], ['mic', 'off']], 'audio/ogg;codecs=opus', 1000]);
+	own.ondataavailable({ data: new Blob(['abc']) });
+	clock.pass(2400);
+	const { blob, ending, seconds } = await taken.stop();
+	assert.deepEqual([await blob.text(), ending, seconds, own.state], ['abc', 'ogg', 2, 'inactive']);
+	const long = recorder(context);
+	own.ondataavailable({ data: { size: 64 * 1024 * 1024 } });
+	assert.equal(own.state, 'recording');
+	own.ondataavailable({ data: { size: 1 } });
+	assert.equal(own.state, 'inactive', 'at 64 MB');
+	assert.ok(long);
+	globalThis.MediaRecorder = class { static isTypeSupported = () => false; };
+	assert.equal((await anew('recorder.js')).canRecord, false);
+});
+
+// ---- the phone
+
+/** Presses the button for a phone on a page at that address; `addresses` are those that a phone may use. */
+async function phone(address, addresses, key = '') {
+	const { byId: at } = makeDocument(address);
+	document.querySelector = () => ({});
+	at('theme').append(new Element('use'));
+	keepKey(key);
+	const { shell } = await anew('shell.js');
+	shell({ keypad: {} }, () => addresses);
+	at('phone-open').click();
+	await until(() => at('phone').open);
+	keepKey('');
+	return { text: at('phone-text').textContent, address: at('phone-address').textContent, hasCode: at('phone-code').children.length === 1 };
+}
+
+test('the code for a phone leads to this page, over HTTPS where the runner speaks it', async () => {
+	const plain = await phone(undefined, { address: null, reached: null });
+	assert.deepEqual([plain.address, plain.hasCode], ['http://192.168.1.5:7860/client/', true]);
+	assert.match(plain.text, /start the runner with --tls auto/);
+	const twin = await phone(undefined, { address: new URL('https://192.168.1.5:7860/client/'), reached: null });
+	assert.equal(twin.address, 'https://192.168.1.5:7860/client/');
+	assert.match(twin.text, /warns once/);
+});
+
+test('the code has the key, and says so; the address beside it has not', async () => {
+	const { text, address, hasCode } = await phone(undefined, { address: null, reached: null }, 'a key');
+	assert.match(text, /contains the key/);
+	assert.deepEqual([address, hasCode], ['http://192.168.1.5:7860/client/', true]);
+});
