@@ -179,6 +179,7 @@ class Busy:
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="busy-")
         self.file = pathlib.Path(self.folder.name, "samples")
+        self.began = time.time()
         self.process = subprocess.Popen([sys.executable, __file__, "--pid", str(self.pid), "--samples", self.file],
                                         stdin=subprocess.DEVNULL)
         return self
@@ -188,17 +189,14 @@ class Busy:
         self.process.wait()
         self.folder.cleanup()
 
-    def share(self, began=0.0, limit_s=2.0):
+    def share(self, began=0.0):
         """What others took since that time of `time.time()`, until now."""
-        ended = time.time()
-        # Where no sample comes in time, that is told as lateness.
-        while not (samples := self.samples()) or samples[-1][0] < ended:
-            if time.time() - ended > limit_s:
-                last = samples[-1][0] if samples else ended
-                samples.append((time.time(), *(samples[-1][1:4] if samples else (0.0, 0.0, 0.0)), time.time() - last))
-                break
-            time.sleep(PERIOD_S / 2)
-        return Share(samples, began, time.time())
+        now, samples = time.time(), self.samples()
+        # A sampler that is late tells so only once it runs again.
+        late = now - (samples[-1][0] if samples else self.began) - PERIOD_S
+        if late > LATE_S:
+            samples.append((now, *(samples[-1][1:4] if samples else (0.0, 0.0, 0.0)), late))
+        return Share(samples, began, now)
 
     def samples(self):
         lines = self.file.read_text().splitlines(keepends=True) if self.file.exists() else []

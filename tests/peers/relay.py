@@ -17,6 +17,11 @@ def without_candidates(sdp):
     return "\r\n".join(lines) + "\r\n"
 
 
+def is_media(data):
+    """Whether it is RTP by its first byte, and not RTCP by its second (RFC 7983, RFC 5761 section 4)."""
+    return 128 <= data[0] < 192 and not 192 <= data[1] < 224
+
+
 class Relay:
     """The path of one peer. `loss` is a share, 0 to 1; `delay` is in seconds, each way; `late` is the share of datagrams that
     take three times as long, so that others overtake them; `silent` drops everything."""
@@ -26,6 +31,8 @@ class Relay:
         self.silent = False
         self.passed = {"up": 0, "down": 0}
         self.lost = {"up": 0, "down": 0}
+        # Of each packet of media in order, whether it was lost.
+        self.fates = {"up": [], "down": []}
         self._dice = {"up": random.Random(seed), "down": random.Random(seed + 1)}
         self._peer = None
         self._front = self._back = None
@@ -63,7 +70,10 @@ class Relay:
         old.close()
 
     def forward(self, way, data, sender):
-        if self.silent or self._dice[way].random() < self.loss:
+        is_lost = self.silent or self._dice[way].random() < self.loss
+        if is_media(data):
+            self.fates[way].append(is_lost)
+        if is_lost:
             self.lost[way] += 1
             return
         self.passed[way] += 1
@@ -84,6 +94,11 @@ class Relay:
             side.sendto(data)
         elif self._peer:
             side.sendto(data, self._peer)
+
+    def lost_share(self):
+        """Of all datagrams, both ways."""
+        lost = sum(self.lost.values())
+        return lost / (lost + sum(self.passed.values()))
 
     def close(self):
         for side in (self._front, self._back):

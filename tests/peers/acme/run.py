@@ -6,7 +6,6 @@ Each check has a Pebble, a name server and a runner of its own on free ports, an
 names at the port of its configuration, which is that of the runner: a forwarded port 443.
 """
 
-import argparse
 import base64
 import concurrent.futures
 import http.client
@@ -23,43 +22,26 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
-from runner import BINARY, Runner
+from checks import Report, chosen, free_ports, options, wait_until
+from runner import Runner
 
 NAME = "bot.example.net"
 # Nothing listens there.
 ELSEWHERE = "127.0.0.2"
-# For a busy machine.
+# A time limit.
 PATIENCE_S = 60
 # Of certificates that are renewed during the check.
 SHORT_S = 30
 
 
-def free_port():
-    """A port that is free for TCP and for UDP."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port = tcp.getsockname()[1]
-            try:
-                udp.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
-
-
 def until(what, condition, limit_s=PATIENCE_S):
     """The first true value of the condition."""
-    start = time.monotonic()
-    while not (value := condition()):
-        assert time.monotonic() - start < limit_s, f"not within {limit_s} s: {what}"
-        time.sleep(0.05)
-    return value
+    return wait_until(condition, what, limit_s)
 
 
 class World:
@@ -70,8 +52,7 @@ class World:
         self.variables = {"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0", "PEBBLE_AUTHZREUSE": "0", **(variables or {})}
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.temporary.name)
-        self.port, self.directory_port, self.management_port, self.dns_port, self.dns_management_port = (
-            free_port() for _ in range(5))
+        self.port, self.directory_port, self.management_port, self.dns_port, self.dns_management_port = free_ports(5)
         self.processes, self.runner, self.server, self.limits = [], None, None, None
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
                         self.folder / "key.pem", "-out", self.folder / "cert.pem", "-days", "2", "-subj", "/CN=pebble",
@@ -445,35 +426,24 @@ def check_forgotten(world):
 CHECKS = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pebble", required=True)
-    parser.add_argument("--binary", default=str(BINARY))
-    parser.add_argument("checks", nargs="*", metavar="CHECK")
-    arguments = parser.parse_args()
-    binary = str(pathlib.Path(arguments.binary).resolve())
-
+def main(pebble, binary, names):
     def world(**settings):
-        return World(pathlib.Path(arguments.pebble).resolve(), binary, **settings)
+        return World(pebble, binary, **settings)
 
-    def run(name):
+    def run(name, check):
         start = time.monotonic()
-        try:
-            CHECKS[name](world)
-            return name, None, time.monotonic() - start
-        except Exception:
-            return name, traceback.format_exc(), time.monotonic() - start
+        with report.check(check, name) as result:
+            check(world)
+            result.said = f"{time.monotonic() - start:.1f} s"
 
-    names = arguments.checks or list(CHECKS)
-    failed = 0
-    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
-        for name, failure, seconds in pool.map(run, names):
-            failed += failure is not None
-            print(f"{'FAIL' if failure else 'PASS'} acme {name} ({seconds:.1f} s): {CHECKS[name].__doc__}", flush=True)
-            if failure:
-                print(failure, flush=True)
-    sys.exit(1 if failed else 0)
+    checks = chosen(CHECKS, names)
+    with Report() as report, concurrent.futures.ThreadPoolExecutor(len(checks)) as pool:
+        list(pool.map(run, checks, checks.values()))
+    return report.code
 
 
 if __name__ == "__main__":
-    main()
+    parser = options(__doc__, CHECKS)
+    parser.add_argument("--pebble", type=pathlib.Path, required=True, metavar="FOLDER")
+    given = parser.parse_args()
+    sys.exit(main(given.pebble.resolve(), str(given.binary.resolve()), given.checks))

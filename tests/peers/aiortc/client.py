@@ -4,7 +4,6 @@ import array
 import asyncio
 import fractions
 import json
-import math
 import time
 
 import aioice.ice
@@ -13,11 +12,32 @@ import av
 from aiortc.rtcdtlstransport import RTCDtlsTransport, generate_certificate
 from OpenSSL import SSL
 
+from checks import until
+from reference import sine, tone_share
+
 # The checks stay on loopback, which aioice would leave out.
 aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: ["127.0.0.1"]
 
 RATE = 48_000
 FRAME = RATE // 50
+
+
+def frame_of(samples, rate, number):
+    """20 ms of samples, by the number of the frame."""
+    frame = av.AudioFrame(format="s16", layout="mono", samples=len(samples))
+    frame.planes[0].update(samples.tobytes())
+    frame.sample_rate, frame.pts, frame.time_base = rate, number * len(samples), fractions.Fraction(1, rate)
+    return frame
+
+
+def tone_frame(hz, number):
+    return frame_of(sine(hz, RATE, number * FRAME, FRAME), RATE, number)
+
+
+def samples_of(frame):
+    """One channel: the decoder of Opus gives two equal ones."""
+    channels = len(frame.layout.channels)
+    return array.array("h", bytes(frame.planes[0])[: frame.samples * 2 * channels])[::channels]
 
 
 class Tone(aiortc.MediaStreamTrack):
@@ -32,12 +52,7 @@ class Tone(aiortc.MediaStreamTrack):
     async def recv(self):
         self.start = self.start or time.monotonic()
         await asyncio.sleep(max(0, self.start + self.sent * 0.02 - time.monotonic()))
-        first = self.sent * FRAME
-        turn = 2 * math.pi * self.hz / RATE
-        samples = array.array("h", (int(8000 * math.sin(turn * (first + i))) for i in range(FRAME)))
-        frame = av.AudioFrame(format="s16", layout="mono", samples=FRAME)
-        frame.planes[0].update(samples.tobytes())
-        frame.sample_rate, frame.pts, frame.time_base = RATE, first, fractions.Fraction(1, RATE)
+        frame = tone_frame(self.hz, self.sent)
         self.sent += 1
         return frame
 
@@ -139,9 +154,7 @@ class Client:
             except aiortc.mediastreams.MediaStreamError:
                 return
             self.frames, self.rate = self.frames + 1, frame.sample_rate
-            samples = array.array("h", bytes(frame.planes[0])[: frame.samples * 2 * len(frame.layout.channels)])
-            # The decoder of Opus gives two equal channels.
-            self.heard.extend(samples[:: len(frame.layout.channels)])
+            self.heard.extend(samples_of(frame))
 
     async def ping(self, channel):
         while channel.readyState == "open":
@@ -160,12 +173,11 @@ class Client:
         return None
 
     async def until(self, condition, what, limit_s=30):
-        start = time.monotonic()
-        while not (result := condition()):
-            if time.monotonic() - start > limit_s:
-                raise AssertionError(f"not within {limit_s} s: {what}")
-            await asyncio.sleep(0.02)
-        return result
+        return await until(condition, what, limit_s)
+
+    def share(self, samples):
+        """The share of its own tone in what it has heard."""
+        return tone_share(samples, self.hz, self.rate)
 
     async def listen_for(self, seconds):
         """What comes in the next seconds."""
@@ -182,31 +194,3 @@ class Client:
         if self.relay:
             self.relay.close()
 
-
-def tone_shares(samples, hz, rate=RATE):
-    """The share of the energy at `hz` in each window of 100 ms that is not silent."""
-    window, shares = rate // 10, []
-    step = 2 * math.pi * hz / rate
-    factor = 2 * math.cos(step)
-    for at in range(0, len(samples) - window + 1, window):
-        part = samples[at:at + window]
-        power = sum(s * s for s in part) / window
-        if power < 100:
-            continue
-        one = two = 0.0
-        for s in part:
-            one, two = s + factor * one - two, one
-        shares.append(2 * (one * one + two * two - factor * one * two) / window**2 / power)
-    return shares
-
-
-def tone_share(samples, hz, rate=RATE):
-    """The median of `tone_shares`; 0 when all windows are silent."""
-    shares = sorted(tone_shares(samples, hz, rate))
-    return shares[len(shares) // 2] if shares else 0.0
-
-
-def mean_tone_share(samples, hz, rate=RATE):
-    """The mean of `tone_shares`. With random loss it varies less than the median, which jumps with the frames per window."""
-    shares = tone_shares(samples, hz, rate)
-    return sum(shares) / len(shares) if shares else 0.0

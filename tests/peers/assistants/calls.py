@@ -6,12 +6,16 @@ import pathlib
 import time
 
 from callers import Page, Phone, Plain, in_tune_ms, providers
+from checks import until
 from realtime_server import KEY
+from reference import judge
 from session import FUNCTION_HZ, GREETING_HZ
 
 HZ = 440
-# Of the service's truncation and what the caller got; the bot's pieces have 100 ms.
+# Between the service's truncation and what the caller got: a piece of the bot has 100 ms, and sound is found in windows of 20 ms,
+# of which one may be lost at the begin and one at the end.
 TRUNCATED_WITHIN_MS = 150
+# A time limit.
 NOTICED_S = 20
 # One address gets a share of the places.
 PLACES = {"RUNNER_BOT_SESSIONS": "8"}
@@ -25,15 +29,6 @@ def variables(url, **more):
 
 def runner_for(place, service, model="plain", *arguments, **more):
     return place.runner(*arguments, variables=variables(service.url(model), **more))
-
-
-async def until(condition, what, limit_s=30):
-    start = time.monotonic()
-    while not (result := condition()):
-        if time.monotonic() - start > limit_s:
-            raise AssertionError(f"not within {limit_s} s: {what}")
-        await asyncio.sleep(0.05)
-    return result
 
 
 async def greeted(caller):
@@ -129,8 +124,9 @@ async def interrupted(caller, session, hz=HZ):
     # The next answer has another tone.
     await caller.hears(2 * hz + 220, again, 300)
     heard_ms = in_tune_ms(caller, 2 * hz, asked)
-    assert abs(heard_ms - end_ms) <= TRUNCATED_WITHIN_MS, f"{caller.name}: heard {heard_ms} ms, truncated at {end_ms} ms"
-    return f"{caller.name}: heard {heard_ms} ms, truncated at {end_ms} ms"
+    said = f"{caller.name}: heard {heard_ms} ms, truncated at {end_ms} ms"
+    judge(f"{said}: difference", abs(heard_ms - end_ms), 0, TRUNCATED_WITHIN_MS, at_most=True)
+    return said
 
 
 def barge_in(model):
@@ -213,8 +209,7 @@ async def refused(place):
             await runner.wait_for_log("WARN")
             assert KEY not in runner.log_text(), runner.log_text()
             said.append(f"{model} {took:.1f} s")
-            runner.stop()
-            place.runners.remove(runner)
+            place.done_with(runner)
     return ", ".join(said)
 
 
@@ -260,8 +255,7 @@ async def restarted(place):
                 texts = [each["item"]["content"][0]["text"] for each in service.sessions[-1].of_type("conversation.item.create")]
                 assert f"A tone of {HZ} hertz." in texts, texts
             await runner.wait_for_sessions(0, NOTICED_S)
-            runner.stop()
-            place.runners.remove(runner)
+            place.done_with(runner)
             said.append(f"{model}: {len(texts)} texts repeated")
     return ", ".join(said)
 

@@ -123,8 +123,7 @@ def variables(stt, chat, voice, model, **more):
 
 
 def runner_for(place, *services, **more):
-    place.runners.append(Runner(place.binary, "--bot", "cascade", "-vv", variables=variables(*services, **more)))
-    return place.runners[-1]
+    return place.result.keep(Runner(place.binary, "--bot", "cascade", "-vv", variables=variables(*services, **more)))
 
 
 def loud(samples, rate):

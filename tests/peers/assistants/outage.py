@@ -54,7 +54,8 @@ def no_packets(port):
 
 async def realtime(place):
     from callers import Plain, in_tune_ms
-    from calls import HZ, answered, runner_for, until
+    from calls import HZ, answered, runner_for
+    from checks import until
     async with place.service() as service:
         runner = runner_for(place, service, "slow", RUNNER_BOT_GREETING="")
         async with Plain(runner) as caller:
@@ -92,18 +93,18 @@ async def cascade(place):
 
 
 async def main(bot, binary):
+    from checks import Result
     from run import Place
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    result = Result()
     with tempfile.TemporaryDirectory() as folder, open(pathlib.Path(folder) / "record", "w") as record:
-        place = Place(binary, record)
         try:
-            await asyncio.wait_for({"realtime": realtime, "cascade": cascade}[bot](place), 140)
+            await asyncio.wait_for({"realtime": realtime, "cascade": cascade}[bot](Place(binary, record, result)), 140)
         except Exception:
-            for runner in place.runners:
-                print(runner.log_text(), file=sys.stderr)
+            print(result.log_text(), file=sys.stderr)
             raise
         finally:
-            for runner in place.runners:
+            for runner in result.kept:
                 runner.stop()
 
 

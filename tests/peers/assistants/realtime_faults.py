@@ -6,7 +6,8 @@ import pathlib
 import time
 
 from callers import Phone, Plain, in_tune_ms, providers
-from calls import HZ, NOTICED_S, PLACES, answered, runner_for, until, variables, with_tools
+from calls import HZ, NOTICED_S, PLACES, answered, runner_for, variables, with_tools
+from checks import until
 from scripts import STEPS
 from session import FUNCTION_HZ
 

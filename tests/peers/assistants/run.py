@@ -4,7 +4,6 @@ with Wyoming's own handlers and with HTTP services; published clients with the s
     run.py [--binary PATH] [CHECK...]      with what requirements.txt here, of pipecat and of aiortc name
 """
 
-import argparse
 import asyncio
 import os
 import pathlib
@@ -12,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import traceback
 
 # Set before the import of Pipecat, which logs at its import.
 os.environ.setdefault("LOGURU_LEVEL", "ERROR")
@@ -29,47 +27,34 @@ import page
 import published
 import realtime_faults
 from realtime_server import KEY, Service
-from runner import BINARY, Runner
+from checks import Report, chosen, options
+from runner import Runner
 
 # These wait for the most part, and measure no positions in audio.
 SIDE_BY_SIDE = {**realtime_faults.CHECKS, **cascade_media.CHECKS, **outage.CHECKS}
 LANES = 3
 CHECKS = {**published.CHECKS, **calls.CHECKS, **package.CHECKS, **page.CHECKS, **cascade_checks.CHECKS, **SIDE_BY_SIDE}
-# A generous time limit.
+# A time limit.
 LIMIT_S = 150
 
 
 class Place:
     """Starts runners for a check."""
 
-    def __init__(self, binary, record):
-        self.binary, self.record, self.runners = binary, record, []
+    def __init__(self, binary, record, result):
+        self.binary, self.record, self.result = binary, record, result
         self.folder = pathlib.Path(record.name).parent
 
     def service(self):
         return Service(KEY, self.record)
 
     def runner(self, *arguments, **how):
-        self.runners.append(Runner(self.binary, "--bot", "realtime", *arguments, **how))
-        return self.runners[-1]
+        return self.result.keep(Runner(self.binary, "--bot", "realtime", *arguments, **how))
 
-
-async def run(name, check, place):
-    """Whether it passed."""
-    try:
-        said = await asyncio.wait_for(check(place), LIMIT_S)
-        is_skipped = isinstance(said, str) and said.startswith("SKIPPED")
-        print(f"{said} ({name})" if is_skipped else f"PASS {name}: {check.__doc__} ({said})", flush=True)
-        return True
-    except Exception as error:
-        print(f"FAIL {name}: {check.__doc__}: {error!r}", flush=True)
-        traceback.print_exc()
-        for runner in place.runners:
-            print(runner.log_text(), file=sys.stderr)
-        return False
-    finally:
-        for runner in place.runners:
-            runner.stop()
+    def done_with(self, runner):
+        """Stops it before the end of the check."""
+        self.result.kept.remove(runner)
+        runner.stop()
 
 
 async def main(binary, names):
@@ -77,35 +62,35 @@ async def main(binary, names):
         print(f"SKIPPED, AND NOT PROVED HERE: speech-to-speech, which is not in {package.FOLDER}; see README.md")
     if not cascade_checks.FOLDER.exists():
         print(f"SKIPPED, AND NOT PROVED HERE: Wyoming's servers, which are not in {cascade_checks.FOLDER}; see README.md")
-    with tempfile.TemporaryDirectory() as folder, open(pathlib.Path(folder) / "record", "w") as record:
-        names = names or list(CHECKS)
-        passed = [await run(name, CHECKS[name], Place(binary, record)) for name in names if name not in SIDE_BY_SIDE]
-        lane = asyncio.Semaphore(LANES)
+    with Report() as report, tempfile.TemporaryDirectory() as folder, open(pathlib.Path(folder) / "record", "w") as record:
+        checks = chosen(CHECKS, names)
 
-        async def in_lane(name):
+        async def run(name, lane):
             async with lane:
-                return await run(name, CHECKS[name], Place(binary, record))
+                with report.check(checks[name], name) as result:
+                    result.said = await asyncio.wait_for(checks[name](Place(binary, record, result)), LIMIT_S)
 
-        passed += await asyncio.gather(*(in_lane(name) for name in names if name in SIDE_BY_SIDE))
-        passed.append(await asyncio.to_thread(second_opinion, record.name))
-    return 0 if all(passed) else 1
+        for name in checks:
+            if name not in SIDE_BY_SIDE:
+                await run(name, asyncio.Semaphore(1))
+        lanes = asyncio.Semaphore(LANES)
+        await asyncio.gather(*(run(name, lanes) for name in checks if name in SIDE_BY_SIDE))
+        with report.check(second_opinion, "schemas") as result:
+            result.said = await asyncio.to_thread(second_opinion, record.name)
+    return report.code
 
 
 def second_opinion(record):
-    """Whether the schemas of another published client accept all valid messages of the checks above."""
+    """@openai/agents-realtime accepts all valid messages of the checks above"""
     node = shutil.which("node")
     if not node or not (HERE.parent / "browser" / "node_modules" / "@openai" / "agents-realtime").exists():
-        print("SKIPPED, AND NOT PROVED HERE: schemas of @openai/agents-realtime. npm ci --prefix tests/peers/browser")
-        return True
+        return "SKIPPED, AND NOT PROVED HERE: schemas of @openai/agents-realtime. npm ci --prefix tests/peers/browser"
     done = subprocess.run([node, HERE / "zod.mjs", record], capture_output=True, text=True)
-    print(f"{'FAIL' if done.returncode else 'PASS'} schemas: @openai/agents-realtime accepts ({done.stdout.strip()}) {done.stderr}")
-    return done.returncode == 0
+    assert done.returncode == 0, f"{done.stdout.strip()} {done.stderr}"
+    return f"{done.stdout.strip()} {done.stderr}".strip()
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
-    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
-    given = parser.parse_args()
+    given = options(__doc__, CHECKS).parse_args()
     # The runner starts in an empty folder.
     sys.exit(asyncio.run(main(given.binary.resolve(), given.checks)))

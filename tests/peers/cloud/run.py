@@ -5,7 +5,6 @@
 Needs requirements.txt and `curl`. The client's command line, upload routine and packer are used unchanged.
 """
 
-import argparse
 import asyncio
 import contextlib
 import fnmatch
@@ -22,13 +21,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import traceback
 import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from runner import BINARY
+from checks import Report, chosen, options
 
 KEY = "sk_peer_0123456789abcdef"
 PUBLIC = "pk_peer_0123456789abcdef"
@@ -394,23 +392,14 @@ CHECKS = (
 )
 
 
-def main(binary, wanted):
-    failed = 0
-    for check in CHECKS:
-        if wanted and check.__name__ not in wanted:
-            continue
-        try:
-            print(f"PASS {check.__name__}: {check.__doc__} ({check(binary)})", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"FAIL {check.__name__}: {check.__doc__}: {error!r}", flush=True)
-            traceback.print_exc()
-    return 1 if failed else 0
+def main(binary, names):
+    with Report() as report:
+        for check in chosen(CHECKS, names).values():
+            with report.check(check) as result:
+                result.said = check(binary)
+    return report.code
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
-    parser.add_argument("checks", nargs="*", choices=[[], *(check.__name__ for check in CHECKS)])
-    arguments = parser.parse_args()
-    sys.exit(main(arguments.binary.resolve(), arguments.checks))
+    given = options(__doc__, CHECKS).parse_args()
+    sys.exit(main(given.binary.resolve(), given.checks))

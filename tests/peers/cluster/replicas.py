@@ -5,31 +5,17 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 
+from checks import free_ports
 from runner import ROOT, Runner
 
 NAMES = "abc"
 # Longer than any call that is not told to stay.
 DRAIN_S = 60
 OPTIONS = ["--bot", "echo", "--host", "127.0.0.1", "--ws-auth", "token", "--drain", str(DRAIN_S), "--max-sessions", "96"]
-
-
-def free_ports(count):
-    """Ports that are free for TCP and UDP now."""
-    held = [(socket.socket(), socket.socket(type=socket.SOCK_DGRAM)) for _ in range(count)]
-    ports = []
-    for tcp, udp in held:
-        tcp.bind(("127.0.0.1", 0))
-        udp.bind(tcp.getsockname())
-        ports.append(tcp.getsockname()[1])
-    for pair in held:
-        for each in pair:
-            each.close()
-    return ports
 
 
 class Cluster:
@@ -108,13 +94,14 @@ class Cluster:
         self.log.seek(0)
         return self.log.read()
 
+    def log_text(self):
+        live = [f"--- replica {name}\n{replica.log_text()}" for name, replica in self.replicas.items()]
+        return "\n".join([*self.logs, *live, "--- haproxy", self.balancer_log()])
+
     def stop(self):
-        """Returns every log."""
         self.balancer.kill()
         self.balancer.wait()
-        for name in list(self.replicas):
-            self.keep(name, self.replicas.pop(name))
-        log = "\n".join([*self.logs, "--- haproxy", self.balancer_log()])
+        for replica in self.replicas.values():
+            replica.stop()
         self.log.close()
         shutil.rmtree(self.folder)
-        return log

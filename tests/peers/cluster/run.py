@@ -5,7 +5,6 @@
 The check `browser` also needs Chromium, Node and `npm ci --prefix ../browser`.
 """
 
-import argparse
 import asyncio
 import collections
 import json
@@ -13,13 +12,12 @@ import pathlib
 import random
 import sys
 import time
-import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "aiortc"), str(HERE.parent / "pipecat")]
 
-from runner import BINARY
 from calls import Lost, Refused, WebRtc, caller
+from checks import Report, chosen, options
 from replicas import NAMES, Cluster
 
 # Live calls at any time during the rolling restart, and how long each lasts.
@@ -28,8 +26,6 @@ CALL_S = (6, 12)
 # Callers that arrive in one second.
 ARRIVALS_PER_S = 8
 KILLED_CALLS = 24
-# The end of a call is noticed at once; the rest allows for a busy machine.
-NOTICED_S = 20
 
 
 class Callers:
@@ -220,29 +216,18 @@ CHECKS = [rolling, killed, routes, browser]
 
 async def main(binary, calls, names):
     global CALLS
-    CALLS, failed = calls, 0
-    for check in CHECKS:
-        if names and check.__name__ not in names:
-            continue
-        cluster = Cluster(binary)
-        try:
-            await cluster.ready()
-            said = await check(cluster)
-            print(f"PASS {check.__name__}: {check.__doc__} ({said})", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"FAIL {check.__name__}: {check.__doc__}: {error!r}", flush=True)
-            traceback.print_exc()
-            print(cluster.stop(), file=sys.stderr)
-        else:
-            cluster.stop()
-    return 1 if failed else 0
+    CALLS = calls
+    with Report() as report:
+        for check in chosen(CHECKS, names).values():
+            with report.check(check) as result:
+                cluster = result.keep(Cluster(binary))
+                await cluster.ready()
+                result.said = await check(cluster)
+    return report.code
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
+    parser = options(__doc__, CHECKS)
     parser.add_argument("--calls", type=int, default=CALLS, help="live calls during the rolling restart")
-    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.__name__ for check in CHECKS))
     given = parser.parse_args()
     sys.exit(asyncio.run(main(given.binary.resolve(), given.calls, given.checks)))

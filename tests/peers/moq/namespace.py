@@ -15,11 +15,13 @@ import sys
 from contextlib import ExitStack, asynccontextmanager
 
 from dial import Relay
-from peer import Peer, hears_itself, starts
+from peer import Peer, hears_itself, losing, starts
 from runner import Runner
 from world import World, sh
 
 LOSS, DELAY_S, LATE = 0.05, 0.02, 0.1
+# Of the length of the audio: a player waits for what is late, and plays it no more.
+LENGTH = 0.3
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 # The ends are named after this process, until they are moved.
 COUNT = iter(range(10_000))
@@ -68,6 +70,9 @@ class Cable:
             # The other end is down, or its queue is full: the packet is lost.
             self.lost += 1
 
+    def lost_share(self):
+        return self.lost / (self.lost + self.passed)
+
     def close(self):
         for end in self.ends:
             asyncio.get_running_loop().remove_reader(end)
@@ -103,12 +108,12 @@ async def network(*links):
         yield hosts, cables
 
 
-async def talk(runner, answers, host, least):
+async def talk(runner, answers, host, cables):
     """Calls of the newest library and of Pipecat at once. Returns their shares."""
     async with Peer(answers[0], "0.5", 700, inside=host.inside) as one, Peer(answers[1], "pipecat", 990, inside=host.inside) as two:
         peers = (one, two)
         await asyncio.gather(*(peer.ready() for peer in peers))
-        shares = await asyncio.gather(*(hears_itself(peer, 8, least=least, coverage=0.7) for peer in peers))
+        shares = await asyncio.gather(*(hears_itself(peer, 8, losing(cables, LENGTH)) for peer in peers))
         await asyncio.gather(*(peer.ask(7) for peer in peers))
         assert await runner.sessions() == len(peers)
         await asyncio.gather(*(peer.leave(goodbye=True) for peer in peers))
@@ -127,9 +132,8 @@ async def served(place):
         runner = place.runner("--moq-bind", "10.78.0.1:0", kind=RunnerInside, inside=hosts["board"].inside)
         answers = [await starts(runner) for _ in range(2)]
         assert all("https://10.78.0.1:" in answer["moq"]["relayUrl"] for answer in answers), answers
-        said = await talk(runner, answers, hosts["peer"], 0.85)
-        runner.stop()
-        place.runners.remove(runner)
+        said = await talk(runner, answers, hosts["peer"], cables)
+        place.done_with(runner)
         return f"{said}, {told(cables)}"
 
 
@@ -146,9 +150,8 @@ async def relayed(place):
                 "--moq-connect", f"https://{address}:{relay.port}/moq", "--moq-tls-cert", relay.cert, "--moq-tls-insecure",
                 kind=RunnerInside, inside=hosts["board"].inside)
             answers = [await starts(runner) for _ in range(2)]
-            said = await talk(runner, answers, hosts["peer"], 0.75)
-            runner.stop()
-            place.runners.remove(runner)
+            said = await talk(runner, answers, hosts["peer"], cables)
+            place.done_with(runner)
         return f"{said}, {told(cables)}"
 
 

@@ -3,14 +3,12 @@ that misbehave. Prints a line per check; exits with 1 when one failed.
 
     run.py [--binary PATH] [--relay PATH] [--namespaces] [CHECK...]      with what requirements.txt and requirements-0.4.txt name
 
-Without a relay the checks that need it are not run, nor those in namespaces, which need root. `--binary reference.py` runs the checks against a bot in Python.
+Without a relay the checks that need it are not run, nor those in namespaces, which need root. `--binary echo_bot.py` runs the checks against a bot in Python.
 """
 
-import argparse
 import asyncio
 import pathlib
 import sys
-import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "net")]
@@ -20,19 +18,20 @@ import hostile
 import namespace
 import path
 import serve
-from runner import BINARY, Runner
+from checks import Report, chosen, options
+from runner import Runner
 
 CHECKS = {**serve.CHECKS, **path.CHECKS, **hostile.CHECKS, **dial.CHECKS, **namespace.CHECKS}
 WAITING = {"killed", "lost", "relay-killed", "absent", "verified", "plain-http"}
-# A generous time limit.
+# A time limit.
 LIMIT_S = 150
 
 
 class Place:
     """Starts runners for a check, and knows where the relay is."""
 
-    def __init__(self, binary, relay):
-        self.binary, self.relay, self.runners = binary, relay, []
+    def __init__(self, binary, relay, result):
+        self.binary, self.relay, self.result = binary, relay, result
 
     def runner(self, *arguments, bot=("--bot", "echo"), kind=Runner, **how):
         """`bot` are the arguments that name it."""
@@ -40,51 +39,35 @@ class Place:
             arguments = ("--moq-bind", "127.0.0.1:0", *arguments)
         if self.binary.suffix == ".py":
             how["inside"] = (*how.get("inside", ()), sys.executable)
-        self.runners.append(kind(self.binary, "-t", "moq", *arguments, *bot, **how))
-        return self.runners[-1]
+        return self.result.keep(kind(self.binary, "-t", "moq", *arguments, *bot, **how))
 
-
-async def run(name, check, binary, relay):
-    """Whether it passed."""
-    place = Place(binary, relay)
-    try:
-        said = await asyncio.wait_for(check(place), LIMIT_S)
-        print(f"PASS {name}: {check.__doc__} ({said})", flush=True)
-        return True
-    except Exception as error:
-        print(f"FAIL {name}: {check.__doc__}: {error!r}", flush=True)
-        traceback.print_exc()
-        for runner in place.runners:
-            print(runner.log_text(), file=sys.stderr)
-        return False
-    finally:
-        for runner in place.runners:
-            runner.stop()
+    def done_with(self, runner):
+        """Stops it before the end of the check."""
+        self.result.kept.remove(runner)
+        runner.stop()
 
 
 async def main(binary, relay, namespaces, names):
-    checks = {name: check for name, check in CHECKS.items() if name in (names or CHECKS)}
-    if not relay:
-        checks = {name: check for name, check in checks.items() if name not in (*dial.CHECKS, *namespace.RELAYED)}
-    if not namespaces:
-        checks = {name: check for name, check in checks.items() if name not in namespace.CHECKS}
+    absent = {*(() if relay else (*dial.CHECKS, *namespace.RELAYED)), *(() if namespaces else namespace.CHECKS)}
+    checks = {name: check for name, check in chosen(CHECKS, names).items() if name not in absent}
 
     async def one_by_one(names):
-        return [await run(name, checks[name], binary, relay) for name in names]
+        for name in names:
+            with report.check(checks[name], name) as result:
+                result.said = await asyncio.wait_for(checks[name](Place(binary, relay, result)), LIMIT_S)
 
     # Those that wait for a timeout run beside the others.
     waiting = [name for name in checks if name in WAITING]
-    passed = await asyncio.gather(
-        one_by_one([name for name in checks if name not in waiting]), *(one_by_one([name]) for name in waiting))
-    return 0 if all(map(all, passed)) else 1
+    with Report() as report:
+        await asyncio.gather(
+            one_by_one([name for name in checks if name not in waiting]), *(one_by_one([name]) for name in waiting))
+    return report.code
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
+    parser = options(__doc__, CHECKS)
     parser.add_argument("--relay", type=pathlib.Path)
     parser.add_argument("--namespaces", action="store_true")
-    parser.add_argument("checks", nargs="*", metavar="CHECK")
     given = parser.parse_args()
     # The runner starts in an empty folder.
     sys.exit(asyncio.run(main(given.binary.resolve(), given.relay and given.relay.resolve(), given.namespaces, given.checks)))

@@ -19,7 +19,7 @@ import aioice.ice
 get_host_addresses = aioice.ice.get_host_addresses
 
 import aiortc
-from client import Client, tone_share
+from client import Client
 from forge import Forger
 from runner import Runner
 
@@ -71,11 +71,11 @@ class Caller:
             "remote": ends[1],
         }
 
-    async def hear(self):
-        """Returns the share of the tone in the echo: of the first good second, or of the best of five."""
+    async def hear(self, least):
+        """Returns the share of the tone in the echo: of the first second with so much, or of the best of five."""
         shares = []
-        while len(shares) < 5 and max(shares, default=0) < 0.9:
-            shares.append(tone_share(await self.client.listen_for(1), self.client.hz))
+        while len(shares) < 5 and max(shares, default=0) < least:
+            shares.append(self.client.share(await self.client.listen_for(1)))
         return {"share": max(shares)}
 
     async def message(self, characters):

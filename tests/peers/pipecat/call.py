@@ -10,6 +10,8 @@ import numpy
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from checks import until
+
 
 class Chunk:
     """One piece of audio from the runner."""
@@ -24,7 +26,8 @@ class Call:
         # Marks come with the number of samples before them.
         self.chunks, self.clears, self.marks = [], [], []
         self.voice = None
-        self.sent = 0
+        # Of its own clock at the most, so far.
+        self.sent, self.own_late_s = 0, 0.0
         self._to_say = numpy.zeros(0, "<i2")
         self._tasks = []
         self._unplayed = []
@@ -65,6 +68,7 @@ class Call:
                 frame = self.voice(count * size, size)
             self.sent += len(frame)
             frame = numpy.pad(frame, (0, size - len(frame)))
+            self.own_late_s = max(self.own_late_s, time.monotonic() - start - count * self.provider.frame_s)
             count += 1
             await self.send(self.provider.media(await self.provider.audio(frame), count))
             await asyncio.sleep(max(0, start + count * self.provider.frame_s - time.monotonic()))
@@ -110,15 +114,13 @@ class Call:
         return numpy.concatenate([numpy.zeros(0, "<i2"), *(chunk.samples for chunk in self.chunks[first:])])
 
     async def until(self, condition, what, limit_s=30):
-        start = time.monotonic()
-        while not (result := condition()):
+        def met():
             for task in self._tasks:
                 if task.done() and task.exception():
                     raise task.exception()
-            if time.monotonic() - start > limit_s:
-                raise AssertionError(f"{self.provider.name}: not within {limit_s} s: {what}")
-            await asyncio.sleep(0.01)
-        return result
+            return condition()
+
+        return await until(met, f"{self.provider.name}: {what}", limit_s)
 
     async def listen_for(self, seconds):
         """What comes in the next seconds."""
@@ -127,7 +129,7 @@ class Call:
         await self.until(lambda: len(self.heard(first)) >= wanted, f"{seconds} s of audio", seconds * 3 + 10)
         return self.heard(first)
 
-    async def pause(self, seconds, limit_s=15):
+    async def pause(self, seconds, limit_s=30):
         """Waits until the runner has said something, and then nothing for so long."""
         await self.until(lambda: self.chunks and time.monotonic() - self.chunks[-1].at > seconds, "a pause", limit_s)
 

@@ -14,6 +14,8 @@ from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.transports.websocket.client import WebsocketClientParams, WebsocketClientTransport
 from pipecat.workers.runner import WorkerRunner
 
+from checks import until
+
 # The default rates of Pipecat.
 RATE = 24_000
 FRAME_S = 0.04
@@ -69,7 +71,8 @@ class Client:
         self.transport.add_event_handler("on_disconnected", self._on_disconnected)
         self.receiver = Receiver()
         self.voice = None
-        self.sent = 0
+        # Of its own clock at the most, so far.
+        self.sent, self.own_late_s = 0, 0.0
         self._to_say = numpy.zeros(0, "<i2")
         self._tasks = []
 
@@ -117,6 +120,7 @@ class Client:
                 frame = self.voice(count * size, size)
             self.sent += len(frame)
             frame = numpy.pad(frame, (0, size - len(frame)))
+            self.own_late_s = max(self.own_late_s, time.monotonic() - start - count * FRAME_S)
             count += 1
             await self.worker.queue_frame(OutputAudioRawFrame(frame.tobytes(), RATE, 1))
             await asyncio.sleep(max(0, start + count * FRAME_S - time.monotonic()))
@@ -141,12 +145,7 @@ class Client:
         return numpy.concatenate([numpy.zeros(0, "<i2"), *(chunk.samples for chunk in self.receiver.chunks[first:])])
 
     async def until(self, condition, what, limit_s=30):
-        start = time.monotonic()
-        while not (result := condition()):
-            if time.monotonic() - start > limit_s:
-                raise AssertionError(f"not within {limit_s} s: {what}")
-            await asyncio.sleep(0.01)
-        return result
+        return await until(condition, what, limit_s)
 
     async def listen_for(self, seconds):
         """Returns the audio of the next seconds."""
@@ -154,7 +153,7 @@ class Client:
         await self.until(lambda: len(self.heard(first)) >= seconds * RATE, f"{seconds} s of audio", seconds * 3 + 10)
         return self.heard(first)
 
-    async def pause(self, seconds, limit_s=15):
+    async def pause(self, seconds, limit_s=30):
         """Waits until the runner has sent speech, and then a pause of this length."""
         chunks = self.receiver.chunks
         await self.until(lambda: chunks and time.monotonic() - chunks[-1].at > seconds, "a pause", limit_s)

@@ -3,6 +3,11 @@
 import asyncio
 import json
 import os
+import pathlib
+import sys
+
+# At the end, because that folder has one with the name of the package.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pipecat.frames.frames import (
     InputTransportMessageFrame, InterruptionFrame, OutputAudioRawFrame, OutputTransportMessageFrame,

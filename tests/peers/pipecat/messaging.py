@@ -12,6 +12,7 @@ import urllib.request
 import aiohttp
 from aiortc import RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import AudioStreamTrack, MediaStreamError
+from checks import until
 from hangup import Server
 from pipecat.transports.whatsapp.api import WhatsAppApi, WhatsAppConnectCallValue, WhatsAppWebhookRequest
 from pipecat.transports.whatsapp.client import WhatsAppClient
@@ -71,14 +72,6 @@ class Caller:
         await self.connection.setRemoteDescription(RTCSessionDescription(sdp, "answer"))
 
 
-async def until(what, done):
-    for _ in range(1000):
-        if done():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(what)
-
-
 async def asked_of_pipecat(body):
     """Returns the API requests of Pipecat's client for this webhook and at its shutdown."""
     async with Graph() as graph, aiohttp.ClientSession() as session:
@@ -110,18 +103,18 @@ async def messaging_requests(start):
         runner = start("--messaging", "--bot", "echo", MESSAGING_API_URL=graph.url + "/v23.0", **VARIABLES)
         body = webhook("wacid.CHECK", caller.sdp)
         assert await asyncio.to_thread(post, runner.url, body) == (200, {"status": "success"})
-        await until("no pre_accept", lambda: graph.requests)
+        await until(lambda: graph.requests, "no pre_accept")
         answer = json.loads(graph.requests[0][4])["session"]["sdp"]
         await caller.answered(answer)
-        await until("no sound of the bot", lambda: caller.heard >= 50)
+        await until(lambda: caller.heard >= 50, "no sound of the bot")
         assert [json.loads(request[4])["action"] for request in graph.requests] == ["pre_accept", "accept"]
         assert json.loads(graph.requests[1][4])["session"]["sdp"] == answer
         # A stopping runner ends each call.
         runner.process.terminate()
-        await until("no terminate", lambda: len(graph.requests) == 3)
+        await until(lambda: len(graph.requests) == 3, "no terminate")
         bad = start("--messaging", MESSAGING_API_URL=graph.url + "/v23.0", **VARIABLES)
         await asyncio.to_thread(post, bad.url, webhook("wacid.CHECK", "v=1"))
-        await until("no reject", lambda: len(graph.requests) == 4)
+        await until(lambda: len(graph.requests) == 4, "no reject")
         ours, heard = comparable(graph.requests), caller.heard
     async with Caller() as caller:
         theirs = comparable(await asked_of_pipecat(webhook("wacid.CHECK", caller.sdp)))

@@ -35,16 +35,17 @@ async def example(start, script):
         ready = await peer.ready(limit_s=STARTED_S)
         hum(peer, RATE)
         await peer.until(lambda: len(peer.heard()) > RATE, "the bot's voice", STARTED_S)
-        said = [in_tune(await peer.listen_for(2), HZ, RATE)]
+        said = [in_tune(await peer.listen_for(2), HZ, RATE, tone(HZ, RATE, 0, RATE))]
     await runner.wait_for_sessions(0, NOTICED_S)
     provider = providers.Twilio()
     async with Call(provider, socket_url(runner, "/ws")) as call:
         hum(call, provider.rate)
         await call.until(lambda: len(call.heard()) > provider.rate, "the bot's voice", STARTED_S)
-        said.append(in_tune(await call.listen_for(2), HZ, provider.rate))
+        control = await provider.coded(tone(HZ, provider.rate, 0, provider.rate))
+        said.append(in_tune(await call.listen_for(2), HZ, provider.rate, control))
         if script == "echo.py":
             await call.send(provider.dtmf("5"))
-            await call.until(lambda: "key 5" in runner.log_text(), "the key that was pressed", 5)
+            await call.until(lambda: "key 5" in runner.log_text(), "the key that was pressed")
         code = await call.hang_up()
         assert code == 1000, f"closed with {code}"
     await runner.wait_for_sessions(0, NOTICED_S)

@@ -5,6 +5,8 @@ audio is taken out; they decode what it sends; and the audio they make is, in th
 """
 
 import json
+
+import numpy
 from types import SimpleNamespace
 
 from pipecat.frames.frames import InterruptionFrame, OutputAudioRawFrame
@@ -60,6 +62,16 @@ class Provider:
         """Returns the samples of a message of the runner, or nothing when Pipecat does not decode it as audio."""
         frame = await self.decoder.deserialize(json.dumps({**message, "event": "media"}))
         return frame and frame.audio
+
+    async def coded(self, samples):
+        """Returns the samples as Pipecat encodes and decodes them, in the messages of a call, by the codec of the runner."""
+        control, size, heard = type(self)(), int(self.rate * self.frame_s), []
+        control.speaker = control.serializer
+        await control.open()
+        for at in range(0, len(samples) - size + 1, size):
+            message = control.media(await control.audio(samples[at:at + size]), at // size + 1)
+            heard.append(numpy.frombuffer(await control.decode(message) or b"", "<i2"))
+        return numpy.concatenate(heard)
 
     def is_legal(self, size, last):
         """Returns whether the provider plays chunks of this size without gaps; the last chunk before a pause may be shorter."""

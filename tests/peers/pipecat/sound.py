@@ -8,6 +8,18 @@ from io import BytesIO
 import numpy
 import soxr
 
+from reference import judge, judge_share
+
+# Of a tone that was coded twice, and resampled; the control was coded once. A fault of one frame in ten would take a tenth.
+CODED_SPREAD = 0.005
+# The half of a step of G.711 at this level, and the ripple of two resamplers.
+LEVEL_SPREAD_DB = 0.5
+# Of speech that is resampled twice and coded a second time.
+LIKE_SPREAD = 0.04
+# Pieces of the bot's audio, of the time of a timer, and of the rounding of both.
+STEP_S = 0.06
+# What the runner sends ahead of playing at the most, and one chunk of the largest.
+LATE_SPREAD_S = 0.3
 # A voice at an ordinary level: -12 dB of full scale.
 AMPLITUDE = 8000
 
@@ -45,12 +57,11 @@ def tone_share(samples, hz, rate):
     return float(numpy.median(shares)) if shares else 0.0
 
 
-def in_tune(heard, hz, rate):
-    """Returns the measures of the returned tone, or raises an error."""
-    share, level = tone_share(heard, hz, rate), level_db(heard, rate)
-    assert share > 0.99, f"share of the tone {share:.3f}"
-    assert abs(level) < 0.5, f"level {level:+.2f} dB"
-    return f"share {share:.4f}, level {level:+.2f} dB"
+def in_tune(heard, hz, rate, control):
+    """Returns the measures of the returned tone, or raises an error. `control` is the tone as the peer's own codec gives it."""
+    share = judge_share(tone_share(heard, hz, rate), tone_share(control, hz, rate), CODED_SPREAD)
+    level = judge("difference of level in dB", abs(level_db(heard, rate) - level_db(control, rate)), 0, LEVEL_SPREAD_DB, at_most=True)
+    return f"{share}, {level}"
 
 
 def level_db(samples, rate):
@@ -83,3 +94,13 @@ def pace(chunks, rate):
         played += len(chunk.samples) / rate
         early = max(early, played - (chunk.at - start))
     return early, late
+
+
+def paced(chunks, rate, lead_s, own_late_s):
+    """Holds the pace of the bot's audio against playing, and raises an error. A chunk may be `lead_s` early on top of its own
+    length, and late by that much where the lead runs dry; the clock of the peer itself was late by `own_late_s`."""
+    early, late = pace(chunks, rate)
+    chunk_s = max(len(chunk.samples) for chunk in chunks) / rate
+    return "{}; {}".format(
+        judge("seconds ahead of playing", early, chunk_s + lead_s + own_late_s, STEP_S, at_most=True),
+        judge("seconds late", late, own_late_s, LATE_SPREAD_S, at_most=True))

@@ -5,27 +5,38 @@
 
 import asyncio
 import json
+import pathlib
 import sys
 import time
 
 import numpy as np
 from livekit import rtc
 
+# At the end, because other folders here have the names of packages.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+from checks import until
+from reference import judge, judge_share
+
 RATE = 48000
 TOLD = ("participant_connected", "participant_disconnected", "track_subscribed", "track_unsubscribed", "track_published",
         "track_unpublished", "active_speakers_changed", "disconnected", "reconnecting", "reconnected")
-# Time limit for expected events, on a busy machine.
+# A time limit for expected events.
 PATIENCE_S = 30
+# Of a tone that was coded twice and resampled, in a second that may have begun before it; the control was coded once.
+SPREAD = 0.1
+# Root mean square of noise that codecs add to silence: 43 dB below the tone.
+NOISE = 50
 
 
-def share(pcm, hz):
+def share(pcm, hz, rate=RATE):
     """The share of the energy that is within 20 Hz of `hz`: the median over windows of 100 ms that are not silent; 0 when all are."""
-    window = RATE // 10
+    window = rate // 10
     shares = []
     for at in range(0, len(pcm) - window + 1, window):
         power = np.abs(np.fft.rfft(pcm[at:at + window] * np.hanning(window))) ** 2
         if np.sqrt(np.mean(pcm[at:at + window] ** 2)) >= 50:
-            middle = round(hz * window / RATE)
+            middle = round(hz * window / rate)
             shares.append(power[middle - 2:middle + 3].sum() / power.sum())
     return float(np.median(shares)) if shares else 0.0
 
@@ -34,7 +45,28 @@ def loudness(pcm):
     return float(np.sqrt(np.mean(pcm**2))) if len(pcm) else 0.0
 
 
+class Control:
+    """What one published client hears of another without the runner: the share of a tone, and the loudness of silence."""
+
+    def __init__(self, share, silence):
+        self.share, self.silence = share, silence
+
+    @classmethod
+    async def measure(cls, world, url, token):
+        """`token` makes one by an identity."""
+        speaker = await world.caller(url, token("speaker"))
+        listener = await world.caller(url, token("listener"), talks=False)
+        await listener.until(lambda: listener.heard.get("speaker"), "the first sound")
+        found = [share(await listener.listen_for(1, "speaker"), speaker.hz) for _ in range(2)]
+        speaker.quiet = True
+        await asyncio.sleep(1)
+        return cls(max(found), loudness(await listener.listen_for(1, "speaker")))
+
+
 class Caller:
+    # A `Control` of this process.
+    control = None
+
     def __init__(self, hz=440, quiet=False):
         self.hz = hz
         # Whether it sends silence instead of the tone.
@@ -119,13 +151,20 @@ class Caller:
                   for piece in heard[before.get(name, 0):]]
         return np.concatenate(pieces) if pieces else np.zeros(0)
 
-    async def hear(self, hz, identity=None, limit_s=PATIENCE_S, least=0.8):
-        """Waits for a second of this tone; returns its share."""
+    async def hear(self, hz, identity=None, limit_s=PATIENCE_S):
+        """Waits for a second of this tone, as good as without the runner; returns its share."""
         start = time.monotonic()
-        while (found := share(await self.listen_for(1, identity), hz)) < least:
-            if time.monotonic() - start > limit_s:
-                raise AssertionError(f"no {hz} Hz heard within {limit_s} s, share {found:.2f}, events {self.events}")
-        return found
+        while True:
+            found = share(await self.listen_for(1, identity), hz)
+            try:
+                judge_share(found, self.control.share, SPREAD)
+                return found
+            except AssertionError as error:
+                if time.monotonic() - start > limit_s:
+                    raise AssertionError(f"no {hz} Hz heard within {limit_s} s, {error}, events {self.events}") from None
+
+    async def hears_silence(self, seconds=1, identity=None):
+        return judge("loudness of silence", loudness(await self.listen_for(seconds, identity)), self.control.silence, NOISE, at_most=True)
 
     async def say(self, message):
         await self.room.local_participant.publish_data(json.dumps(message).encode(), reliable=True)
@@ -150,12 +189,7 @@ class Caller:
         return None
 
     async def until(self, wanted, what, limit_s=PATIENCE_S):
-        start = time.monotonic()
-        while not (found := wanted()):
-            if time.monotonic() - start > limit_s:
-                raise AssertionError(f"not within {limit_s} s: {what}; told {self.events}")
-            await asyncio.sleep(0.01)
-        return found
+        return await until(wanted, what, limit_s, lambda: f"told {self.events}")
 
     async def leave(self):
         for task in (*self.tasks, *self.listening.values()):

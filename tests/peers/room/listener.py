@@ -65,9 +65,10 @@ class Listener(Caller):
         """Returns the seconds of all loud blocks after `since`."""
         return sorted(at for times in self.loud.values() for at in times if at > since)
 
-    def gap(self, since):
-        """Returns the longest time after `since` in which no bot was loud, and its end; up to now if it goes on."""
-        at = [since, *self.times(since), time.monotonic()]
+    def gap(self, since, until=None):
+        """Returns the longest time after `since` in which no bot was loud, and its end; up to now, or `until`, if it goes on."""
+        until = until or time.monotonic()
+        at = [since, *(one for one in self.times(since) if one < until), until]
         return max((after - before, after) for before, after in zip(at, at[1:]))
 
     def heard_again(self, since):

@@ -10,12 +10,20 @@ import time
 import numpy as np
 from livekit import rtc
 
-from caller import RATE, loudness, share
+from caller import NOISE, RATE, loudness, share
+from reference import judge
 from server import token
 
 READY = {"label": "rtvi-ai", "type": "client-ready", "id": "d2d923ea", "data": {"version": "2.1.0", "about": {"library": "room check"}}}
 # The time after which the runner leaves an empty room, with a margin.
 EMPTY_S = 10 + 20
+# What the runner promises: a caller who left is seen so soon, and a runner that is stopped ends so soon. The server takes its
+# time to tell.
+SEEN_S, ENDED_S, TOLD_S = 1, 3, 3
+# Packets that are on their way, or come in two reads of the server's counts.
+UNCOUNTED = 15
+# Of the energy of one tone among two, of which the noise of the codec is a part.
+MIX_SPREAD = 0.2
 # Two notes, which decay to silence.
 GREETING_MS = 300
 
@@ -37,7 +45,7 @@ async def talk(world, server, *args):
     caller, answer, bot = await world.call(runner)
     room = answer["roomName"]
     assert (await runner.sessions()) == 1
-    found = await caller.hear(caller.hz, bot, least=0.9)
+    found = await caller.hear(caller.hz, bot)
     await caller.until(lambda: caller.told("active_speakers_changed", bot), "the bot speaks, the client says")
     if server.detailed:
         seen = server.people(room)[bot]
@@ -51,11 +59,13 @@ async def talk(world, server, *args):
     caller.quiet = True
     await caller.until(lambda: bot not in caller.speakers(), "the bot is silent")
     before = server.detailed and server.people(room)[bot]["packets_in"]
-    silence = loudness(await caller.listen_for(1, bot))
-    assert silence < 50, silence
+    since = time.monotonic()
+    await caller.hears_silence(identity=bot)
     if server.detailed:
         sent = server.people(room)[bot]["packets_in"] - before
-        assert 40 <= sent <= 65, sent
+        # A packet is 20 ms long.
+        judge("packets in a second less than there should be", 50 * (time.monotonic() - since) - sent, 0, UNCOUNTED, at_most=True)
+        judge("packets in a second more than there should be", sent - 50 * (time.monotonic() - since), 0, UNCOUNTED, at_most=True)
     return f"share {found:.3f}, all within {time.monotonic() - start:.1f} s"
 
 
@@ -100,7 +110,7 @@ async def late_bot(world):
     runner = world.runner("--bot", "echo", MEDIAROOM_ROOM_NAME="the parlour")
     answer = await world.begin(runner)
     bot = await world.bot(caller, answer)
-    return f"share {await caller.hear(caller.hz, bot, least=0.9):.3f}"
+    return f"share {await caller.hear(caller.hz, bot):.3f}"
 
 
 async def leave(world):
@@ -110,7 +120,8 @@ async def leave(world):
     caller, answer, bot = await world.call(runner)
     await caller.hear(caller.hz, bot)
     await caller.leave()
-    took = await runner.wait_for_log("no caller is heard", 4)
+    took = await runner.wait_for_log("no caller is heard", 20)
+    judge("seconds until it sees that the caller left", took, SEEN_S, TOLD_S, at_most=True)
     again = await world.caller(answer["url"], answer["token"])
     await world.bot(again, answer)
     await again.hear(again.hz, bot)
@@ -156,7 +167,7 @@ async def program(world):
     async def has(**wanted):
         await caller.until(lambda: any(wanted.items() <= message.items() for message in messages()), f"{wanted} in {messages()}")
 
-    found = await caller.hear(caller.hz, bot, least=0.9)
+    found = await caller.hear(caller.hz, bot)
     await has(type="participant-joined", identity=identity)
     await has(type="speaking", identity=identity, speaking=True)
     caller.quiet = True
@@ -200,13 +211,14 @@ async def mixed(world):
     for _ in range(10):
         heard = await other.listen_for(1, bot)
         shares = [share(heard, hz) for hz in (500, 1200)]
-        if min(shares) > 0.3 and sum(shares) > 0.8:
+        # Two tones of one level have half of the energy each.
+        if min(shares) > other.control.share / 2 - MIX_SPREAD and sum(shares) > other.control.share - MIX_SPREAD:
             break
     else:
         raise AssertionError(f"shares {shares}")
     # A third that left is not in the mix.
     await one.leave()
-    return f"shares {shares[0]:.2f} and {shares[1]:.2f}, alone {await other.hear(1200, bot, least=0.9):.2f}"
+    return f"shares {shares[0]:.2f} and {shares[1]:.2f}, alone {await other.hear(1200, bot):.2f}"
 
 
 async def each(world):
@@ -234,7 +246,7 @@ async def republish(world):
     for turn in range(3):
         await caller.unpublish()
         for _ in range(10):
-            if loudness(await caller.listen_for(0.5, bot)) < 50:
+            if loudness(await caller.listen_for(0.5, bot)) < caller.control.silence + NOISE:
                 break
         else:
             raise AssertionError("it is still heard")
@@ -271,8 +283,7 @@ async def agents(world):
     await caller.hear(caller.hz, other)
     caller.quiet = True
     await caller.until(lambda: not caller.speakers(), "silence")
-    left = loudness(await caller.listen_for(2))
-    assert left < 50, left
+    await caller.hears_silence(2)
     await caller.leave()
     return f"silent after the tone, ended after {await runner.wait_for_sessions(0, EMPTY_S):.1f} s"
 
@@ -377,10 +388,12 @@ async def sigterm(world):
     await caller.hear(caller.hz, bot)
     start = time.monotonic()
     runner.process.terminate()
-    told = await caller.until(lambda: caller.told("participant_disconnected", bot), "the bot left", 4)
-    code = await asyncio.to_thread(runner.process.wait, 10)
+    told = await caller.until(lambda: caller.told("participant_disconnected", bot), "the bot left")
+    code = await asyncio.to_thread(runner.process.wait, 20)
     took = time.monotonic() - start
-    assert code == 0 and took < 4, (code, took)
+    assert code == 0, code
+    judge("seconds until the bot left", told - start, ENDED_S, 1, at_most=True)
+    judge("seconds until the runner ended", took, ENDED_S, 1, at_most=True)
     assert bot not in server.people(answer["roomName"])
     return f"seen after {told - start:.2f} s, ended after {took:.2f} s"
 

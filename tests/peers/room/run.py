@@ -9,7 +9,6 @@ checks whose names begin with `server` hold it against the published client alon
 of its own, with an interface that leads nowhere, and nothing leaves the machine.
 """
 
-import argparse
 import asyncio
 import pathlib
 import sys
@@ -25,8 +24,9 @@ import native
 import network
 import stage
 import start
+from checks import chosen, options
 from world import World
-from runner import BINARY, ROOT
+from runner import ROOT
 
 CHECKS = {**alone.CHECKS, **start.CHECKS, **native.CHECKS, **assistant.CHECKS, **network.CHECKS,
           **jobs.CHECKS, **frontend.CHECKS}
@@ -35,24 +35,21 @@ SERVER = ROOT / "target" / "debug" / "examples" / "media-room"
 OWN_ALONE = ("trouble",)
 # The tests' own server has neither TCP nor resumes, keeps no attributes, has no API, and assigns no jobs.
 PUBLISHED_ALONE = (*network.CHECKS, *jobs.CHECKS, *frontend.CHECKS)
-# A generous time limit.
+# Time limits.
 LIMIT_S = 120
 NETWORK_LIMIT_S = 300
 
 
 async def main(binary, server, published, names):
-    names = names or [name for name in CHECKS if name not in (OWN_ALONE if published else PUBLISHED_ALONE)]
-    failed = await stage.run([CHECKS[name] for name in names], lambda: World(binary, server, published, stage.ADDRESS),
-                             lambda name: NETWORK_LIMIT_S if name in PUBLISHED_ALONE else LIMIT_S)
-    return 1 if failed else 0
+    checks = chosen(CHECKS, names, unless=OWN_ALONE if published else PUBLISHED_ALONE)
+    return await stage.run(checks.values(), lambda: World(binary, server, published, stage.ADDRESS),
+                           lambda name: NETWORK_LIMIT_S if name in PUBLISHED_ALONE else LIMIT_S)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
+    parser = options(__doc__, CHECKS)
     parser.add_argument("--server", type=pathlib.Path, default=SERVER)
     parser.add_argument("--published", type=pathlib.Path, help="the published LiveKit server, in place of the tests' own")
-    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
     given = parser.parse_args()
     stage.enter()
     # The runner starts in an empty folder.

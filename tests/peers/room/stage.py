@@ -4,10 +4,15 @@ import asyncio
 import os
 import subprocess
 import sys
-import traceback
+
+from caller import Caller, Control
+from checks import Report
+from server import token
 
 INSIDE = "EDGE_RUNNER_ROOM_CHECKS_INSIDE"
 ADDRESS = "10.99.0.1"
+# A time limit.
+CONTROL_S = 60
 
 
 def enter():
@@ -23,18 +28,24 @@ def enter():
 
 
 async def run(checks, make_world, limit_s):
-    """Runs checks, each with a world of its own. `limit_s` returns the time of one. Returns how many failed."""
-    failed = 0
-    for check in checks:
-        name, world = check.__name__, make_world()
-        try:
-            said = await asyncio.wait_for(check(world), limit_s(name))
-            print(f"PASS {name}: {check.__doc__} ({said})", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"FAIL {name}: {check.__doc__}: {error!r}", flush=True)
-            traceback.print_exc()
-            print(world.log_text(), file=sys.stderr)
-        finally:
-            await world.stop()
-    return failed
+    """Runs checks, each with a world of its own. `limit_s` returns the time of one. Returns the exit code."""
+    with Report() as report:
+        await in_world(report, control, make_world(), CONTROL_S)
+        for check in checks if Caller.control else ():
+            await in_world(report, check, make_world(), limit_s(check.__name__))
+    return report.code
+
+
+async def in_world(report, check, world, limit_s):
+    try:
+        with report.check(check) as result:
+            result.show(world.log_text)
+            result.said = await asyncio.wait_for(check(world), limit_s)
+    finally:
+        await world.stop()
+
+
+async def control(world):
+    """two published clients hear each other without the runner"""
+    Caller.control = await Control.measure(world, world.server().url, lambda identity: token(identity, "control"))
+    return f"share {Caller.control.share:.3f}, loudness of silence {Caller.control.silence:.0f}"

@@ -116,13 +116,8 @@ class Phone:
         self.folder.cleanup()
 
 
-def share(pcm, hz, rate):
-    """The share of the energy within 20 Hz of `hz`: the median over windows of 100 ms that are not silent."""
-    window, shares = rate // 10, []
-    for at in range(0, len(pcm) - window + 1, window):
-        piece = pcm[at:at + window]
-        if np.sqrt(np.mean(piece**2)) >= 50:
-            power = np.abs(np.fft.rfft(piece * np.hanning(window))) ** 2
-            middle = round(hz * window / rate)
-            shares.append(power[middle - 2:middle + 3].sum() / power.sum())
-    return float(np.median(shares)) if shares else 0.0
+def control(hz, rate):
+    """A second of a tone as the codec of the phone gives it: mu-law, of 255 logarithmic steps (ITU-T G.711)."""
+    tone = 0.25 * np.sin(2 * np.pi * hz * np.arange(rate) / rate)
+    coded = np.round(np.sign(tone) * np.log1p(255 * np.abs(tone)) / np.log(256) * 127) / 127
+    return 32768 * np.sign(coded) * (256 ** np.abs(coded) - 1) / 255

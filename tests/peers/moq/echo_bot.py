@@ -1,4 +1,4 @@
-"""A runner with an echo bot on PyPI's moq-rs 0.5, for checks of the checks: `run.py --binary reference.py`.
+"""A runner with an echo bot on PyPI's moq-rs 0.5, for checks of the checks: `run.py --binary echo_bot.py`.
 
 It takes the options that the checks give, ignores the others, and answers `/start` and `/status`.
 """

@@ -1,0 +1,146 @@
+"""Runs checks: a PASS or FAIL line of each, what failed, and an exit code. A check that failed while others had the processors
+says so in place of a defect.
+
+    with Report() as report:
+        for check in chosen(CHECKS, given.checks):
+            with report.check(check) as result:
+                result.said = check(result.keep(Runner(binary)))
+    sys.exit(report.code)
+
+Nothing but the standard library.
+"""
+
+import argparse
+import asyncio
+import pathlib
+import socket
+import sys
+import time
+import traceback
+from contextlib import contextmanager
+
+from busy import Busy
+from runner import BINARY
+
+
+def options(doc, checks):
+    """The options that every `run.py` has; `doc` is its text."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(named(checks)))
+    return parser
+
+
+def named(checks):
+    """Checks by their names; a list has functions."""
+    return checks if isinstance(checks, dict) else {check.__name__: check for check in checks}
+
+
+def chosen(checks, names, unless=()):
+    """The checks of these names; without any, all but those of `unless`. A name that is none ends the process."""
+    checks = named(checks)
+    if unknown := [name for name in names if name not in checks]:
+        sys.exit(f"no such check: {', '.join(unknown)}")
+    return {name: check for name, check in checks.items() if (name in names if names else name not in unless)}
+
+
+class Result:
+    """What becomes of one check."""
+
+    def __init__(self):
+        self.said, self.kept, self.logs = None, [], []
+
+    def keep(self, resource):
+        """Stops it after the check, and prints its `log_text()` when the check failed."""
+        self.kept.append(resource)
+        return resource
+
+    def show(self, log_text):
+        """Prints what this gives when the check failed."""
+        self.logs.append(log_text)
+
+    def log_text(self):
+        return "\n".join(log() for log in [*self.logs, *(each.log_text for each in self.kept)])
+
+
+class Report:
+    """The lines and the exit code of all checks of a process. Checks may run side by side."""
+
+    def __init__(self):
+        self.code = 0
+
+    def __enter__(self):
+        self.busy = Busy().__enter__()
+        return self
+
+    def __exit__(self, *what):
+        self.busy.__exit__(*what)
+
+    @contextmanager
+    def check(self, check, name=None):
+        name, about, result, began = name or check.__name__, check.__doc__ or "", Result(), time.time()
+        try:
+            yield result
+            self.passed(name, about, result.said)
+        except Exception as error:
+            self.failed(name, about, error, began)
+            traceback.print_exc()
+            print(result.log_text(), file=sys.stderr)
+        finally:
+            for resource in result.kept:
+                resource.stop()
+
+    def passed(self, name, about, said):
+        if isinstance(said, str) and said.startswith("SKIPPED"):
+            print(f"{said} ({name})", flush=True)
+        else:
+            print(f"PASS {name}: {about}" + (f" ({said})" if said else ""), flush=True)
+
+    def failed(self, name, about, error, began):
+        self.code = 1
+        if starved := self.busy.share(began).starved():
+            print(f"FAIL {name}: machine too busy to judge: {starved} (first failure: {error!r})", flush=True)
+        else:
+            print(f"FAIL {name}: {about}: {error!r}", flush=True)
+
+
+def give_up(what, start, limit_s, told):
+    if time.monotonic() - start > limit_s:
+        raise AssertionError(f"not within {limit_s} s: {what}" + (f"; {told()}" if told else ""))
+
+
+async def until(condition, what, limit_s=30, told=None):
+    """The first true value of the condition. `told` gives what else is known when there is none."""
+    start = time.monotonic()
+    while not (value := condition()):
+        give_up(what, start, limit_s, told)
+        await asyncio.sleep(0.02)
+    return value
+
+
+def wait_until(condition, what, limit_s=30, told=None):
+    """The same for a thread."""
+    start = time.monotonic()
+    while not (value := condition()):
+        give_up(what, start, limit_s, told)
+        time.sleep(0.02)
+    return value
+
+
+def free_ports(count):
+    """Ports of loopback that are free for TCP and UDP now."""
+    held = []
+    while len(held) < count:
+        tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+        tcp.bind(("127.0.0.1", 0))
+        try:
+            udp.bind(tcp.getsockname())
+        except OSError:
+            tcp.close(), udp.close()
+            continue
+        held.append((tcp, udp))
+    ports = [tcp.getsockname()[1] for tcp, _ in held]
+    for pair in held:
+        for each in pair:
+            each.close()
+    return ports
