@@ -1,7 +1,9 @@
 """Measures how much of the machine others took while a check ran; nothing but the standard library.
 
-    busy.py --pid PID --out FILE       samples until that process ends, then writes one line of JSON:
+    busy.py --pid PID --out FILE          samples until that process ends, then writes one line of JSON:
         {"max_others": 1.43, "seconds_over": 12.0, "max_late_s": 0.01, "cpu_s": 8.1, "wall_s": 30.2}
+    busy.py --pid PID --samples FILE      writes a line per sample, at once
+    busy.py --judge FILE --since SECONDS  prints what these samples say of the time since then, if they say anything
 
 A check that talks in real time fails when its processes do not get a processor in time, and that is no defect of what it
 tests. So a process of its own reads five times a second how long all processors were busy (/proc/stat, with the time that a
@@ -179,7 +181,6 @@ class Busy:
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="busy-")
         self.file = pathlib.Path(self.folder.name, "samples")
-        self.began = time.time()
         self.process = subprocess.Popen([sys.executable, __file__, "--pid", str(self.pid), "--samples", self.file],
                                         stdin=subprocess.DEVNULL)
         return self
@@ -191,16 +192,16 @@ class Busy:
 
     def share(self, began=0.0):
         """What others took since that time of `time.time()`, until now."""
-        now, samples = time.time(), self.samples()
-        # A sampler that is late tells so only once it runs again.
-        late = now - (samples[-1][0] if samples else self.began) - PERIOD_S
-        if late > LATE_S:
-            samples.append((now, *(samples[-1][1:4] if samples else (0.0, 0.0, 0.0)), late))
-        return Share(samples, began, now)
+        return share_of(self.file, began)
 
-    def samples(self):
-        lines = self.file.read_text().splitlines(keepends=True) if self.file.exists() else []
-        return [tuple(map(float, line.split())) for line in lines if line.endswith("\n")]
+
+def share_of(file, began):
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    samples, now = [tuple(map(float, line.split())) for line in lines if line.endswith("\n")], time.time()
+    # A sampler that is late tells so only once it runs again.
+    if samples and (late := now - samples[-1][0] - PERIOD_S) > LATE_S:
+        samples.append((now, *samples[-1][1:4], late))
+    return Share(samples, began, now)
 
 
 def main(pid, out, file):
@@ -223,8 +224,15 @@ def main(pid, out, file):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pid", type=int, required=True, help="the root of the tree that is not counted as others")
+    parser.add_argument("--pid", type=int, help="the root of the tree that is not counted as others")
     parser.add_argument("--out", type=pathlib.Path, help="for one line of JSON at the end")
     parser.add_argument("--samples", type=pathlib.Path, help="for one line per sample while it runs")
+    parser.add_argument("--judge", type=pathlib.Path, metavar="FILE", help="samples of another of these")
+    parser.add_argument("--since", type=float, default=0.0, metavar="SECONDS", help="of Unix time")
     given = parser.parse_args()
-    main(given.pid, given.out, given.samples)
+    if given.judge:
+        print(share_of(given.judge, given.since).starved() or "")
+    elif given.pid:
+        main(given.pid, given.out, given.samples)
+    else:
+        parser.error("--pid or --judge")

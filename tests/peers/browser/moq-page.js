@@ -3,12 +3,13 @@
 
 import { MoqTransport } from '@pipecat-ai/moq-transport';
 import { calls, withTransport } from './application.js';
-import { hear, hum } from './sound.js';
+import { control, hear, hum } from './sound.js';
 
 globalThis.talk = {
 	...calls,
 	hum,
 	hear,
+	control,
 	/** Starts and connects, and gives what `/start` and `bot-ready` said. */
 	async start(url) {
 		const client = withTransport(new MoqTransport({ relayUrl: '' }));

@@ -1,5 +1,6 @@
 // The unmodified JavaScript client with its transport of Media over QUIC, from another origin.
 
+import { GROUP_SPREAD, judgeSound, withoutRunner } from './reference.mjs';
 import { sleep, until } from './runner.mjs';
 
 const HZ = 440;
@@ -15,6 +16,7 @@ async function open(context, origin) {
 	await page.goto(origin);
 	await page.waitForFunction(() => globalThis.talk);
 	await page.evaluate((hz) => globalThis.talk.hum(hz), HZ);
+	page.reference = await withoutRunner(page, HZ);
 	return page;
 }
 
@@ -36,16 +38,20 @@ async function asks(page, n) {
 
 class PlayerSilent extends Error {}
 
-/** Waits until the own tone comes back, clean and without gaps. */
+/** Waits until the own tone comes back, as clean and as free of gaps as without the runner. */
 async function hears(page, limitMs = 20000) {
-	let last;
-	await until(async () => {
-		last = await page.evaluate((hz) => globalThis.talk.hear(2, hz), HZ);
-		return last.share > 0.95 && last.silent < 0.05;
+	let why;
+	return until(async () => {
+		const last = await page.evaluate((hz) => globalThis.talk.hear(2, hz), HZ);
+		try {
+			return judgeSound(last, page.reference, GROUP_SPREAD, GROUP_SPREAD);
+		} catch (error) {
+			why = error.message;
+			return false;
+		}
 	}, 'the own tone', limitMs).catch((error) => {
-		throw new PlayerSilent(`${error.message}; at the end ${JSON.stringify(last)}${said(page)}`);
+		throw new PlayerSilent(`${error.message}; at the end ${why}${said(page)}`);
 	});
-	return `share ${last.share.toFixed(3)}, silent ${(last.silent * 100).toFixed(1)} %`;
 }
 
 async function leaves(page, runner) {

@@ -22,6 +22,7 @@ import * as obs from './obs.mjs';
 import * as page from './page.mjs';
 import * as path from './path.mjs';
 import * as playground from './playground.mjs';
+import { Busy } from './reference.mjs';
 import * as rooms from './rooms.mjs';
 import { Runner } from './runner.mjs';
 import * as secure from './secure.mjs';
@@ -47,6 +48,8 @@ const { values } = parseArgs({
 const out = resolve(values.out);
 mkdirSync(out, { recursive: true });
 const menu = values.menu ?? join(root, 'target/debug/examples/menu');
+const busy = new Busy();
+process.on('exit', () => busy.stop());
 let failed = 0;
 
 /** `check` gets a browser of its own; `alone`, one that opens what browsers it needs. */
@@ -56,13 +59,16 @@ const run = (name, check, runnerArgs, extra, binary) => alone(
 
 async function alone(name, check, runnerArgs, binary = values.binary) {
 	if (!name.includes(values.only)) return;
+	const begun = Date.now();
 	const runner = await Runner.start(resolve(binary), ...runnerArgs);
 	try {
 		const said = await check(runner, out);
 		console.log(`PASS ${name}${said ? ` (${said})` : ''}`);
 	} catch (error) {
 		failed += 1;
-		console.log(`FAIL ${name}: ${error.message}`);
+		const starved = busy.starved(begun);
+		const why = starved ? `machine too busy to judge: ${starved} (first failure: ${error.message})` : error.message;
+		console.log(`FAIL ${name}: ${why}`);
 		console.error(error.stack, `\n${runner.log.join('\n')}`);
 	} finally {
 		await runner.stop();

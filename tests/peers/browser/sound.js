@@ -41,6 +41,34 @@ export async function hum(hz) {
 	navigator.mediaDevices.getUserMedia = async () => microphone.stream.clone();
 }
 
+/** The same measures of the microphone's tone by way of two connections in this page, which is what it hears without a runner. */
+export async function control(seconds, hz) {
+	const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+	const [near, far] = [new RTCPeerConnection(), new RTCPeerConnection()];
+	near.onicecandidate = ({ candidate }) => far.addIceCandidate(candidate);
+	far.onicecandidate = ({ candidate }) => near.addIceCandidate(candidate);
+	const arrived = new Promise((done) => { far.ontrack = ({ track }) => done(track); });
+	near.addTrack(stream.getAudioTracks()[0], stream);
+	await near.setLocalDescription();
+	await far.setRemoteDescription(near.localDescription);
+	await far.setLocalDescription();
+	await near.setRemoteDescription(far.localDescription);
+	const back = new MediaStream([await arrived]);
+	// A browser decodes only what an element plays.
+	const element = document.createElement('audio');
+	element.muted = true;
+	element.srcObject = back;
+	await element.play();
+	const context = new AudioContext();
+	await context.resume();
+	new MediaStreamAudioSourceNode(context, { mediaStream: back }).connect(context.destination);
+	await new Promise((done) => setTimeout(done, 1000));
+	const measured = await hear(seconds, hz);
+	for (const connection of [near, far]) connection.close();
+	await context.close();
+	return measured;
+}
+
 /** Measures playback for some seconds: energy, its share at `hz`, and the share of silence. */
 export async function hear(seconds, hz) {
 	played = [];

@@ -24,7 +24,7 @@ export function watchConnections() {
 	};
 	globalThis.received = async () => {
 		const pc = all.at(-1);
-		const sum = { connections: all.length, state: pc?.connectionState, packets: 0, energy: 0, concealed: 0, sent: 0, over: '' };
+		const sum = { connections: all.length, state: pc?.connectionState, packets: 0, energy: 0, concealed: 0, out: 0, sent: 0, over: '' };
 		const stats = await pc?.getStats();
 		for (const report of stats?.values() ?? []) {
 			if (report.type === 'transport') {
@@ -36,6 +36,7 @@ export function watchConnections() {
 				sum.concealed += report.concealedSamples ?? 0;
 				sum.codec = stats.get(report.codecId)?.mimeType;
 			}
+			if (report.type === 'outbound-rtp' && report.kind === 'audio') sum.out += report.packetsSent;
 			if (report.type === 'media-source' && report.kind === 'audio') sum.sent += report.totalAudioEnergy ?? 0;
 		}
 		return sum;

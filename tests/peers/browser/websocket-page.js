@@ -5,7 +5,7 @@ import {
 	ProtobufFrameSerializer, TwilioSerializer, WavMediaManager, WebSocketTransport,
 } from '@pipecat-ai/websocket-transport';
 import { calls, withTransport } from './application.js';
-import { hear, hum } from './sound.js';
+import { control, hear, hum } from './sound.js';
 
 let transport;
 
@@ -26,6 +26,7 @@ globalThis.talk = {
 	...calls,
 	hum,
 	hear,
+	control,
 	/** Starts and connects, and gives what `/start` and `bot-ready` said. */
 	async start(url) {
 		const client = fresh(new ProtobufFrameSerializer(), 16_000, 24_000);
