@@ -27,8 +27,9 @@ from reference import SHARE_SPREAD, judge, judge_share
 from relay import Relay
 from runner import Runner
 
-# A vanished peer is freed within this time, and a moment for the check itself.
-FREED_S = 35 + 3
+# What the runner promises: a vanished peer is freed within this time, and it ends so soon. The rest is the check's own polls, and
+# a step of the runner's clock.
+FREED_S, ENDED_S = 35 + 3, 3
 # A time limit: a clean leave is noticed at once.
 NOTICED_S = 20
 
@@ -196,12 +197,11 @@ async def farewell(runner):
         await client.connect()
         runner.process.terminate()
         start = time.monotonic()
-        code = await asyncio.to_thread(runner.process.wait, 10)
+        code = await asyncio.to_thread(runner.process.wait, 20)
         took = time.monotonic() - start
         assert code == 0, f"exit code {code}"
         assert client.message("signalling", message={"type": "peerLeft", "reason": "the runner is stopping"}), client.messages
-        # A moment more than the promise, for a busy machine.
-        assert took < 4, f"took {took:.1f} s"
+        judge("seconds until it ended", took, ENDED_S, 1, at_most=True)
         return f"ended after {took:.2f} s"
     finally:
         await client.close()

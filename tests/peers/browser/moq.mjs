@@ -4,7 +4,7 @@ import { GROUP_SPREAD, judgeSound, withoutRunner } from './reference.mjs';
 import { sleep, until } from './runner.mjs';
 
 const HZ = 440;
-// The idle time of QUIC, and a moment for the busy machine.
+// A time limit: the idle time of QUIC, and some polls of it.
 const VANISHED_MS = 30000 + 8000;
 // A runner behind a relay waits as long for a peer to come back.
 const AWAY_MS = 30000 + 8000;

@@ -50,7 +50,7 @@ export class Runner {
 	}
 
 	/**
-	 * Seconds until as many sessions live as wanted. A clean leave is noticed at once, and the limit is for a busy machine; it
+	 * Seconds until as many sessions live as wanted. A clean leave is noticed at once; the time limit
 	 * is below every time after which the runner frees a session by itself.
 	 */
 	async waitForSessions(wanted, limitMs = 20000) {

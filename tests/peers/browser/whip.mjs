@@ -86,7 +86,7 @@ export const checks = {
 export const listenerChecks = {
 	async 'whip: whip-whep plays a bot that greets (WHEP)'(context, runner, origin) {
 		const { page } = await open(context, origin);
-		// The greeting lasts half a second, which a browser on a busy machine can miss.
+		// The greeting lasts half a second, which a browser can miss that has just begun to play.
 		let packets;
 		for (let left = 2; !packets; left--) {
 			await page.evaluate((url) => globalThis.post.whep(`${url}/whep`), runner.url);

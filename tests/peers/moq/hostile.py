@@ -77,7 +77,7 @@ class Raw(QuicConnectionProtocol):
             (b":path", url.path.encode()), (b":protocol", b"webtransport"), (b"sec-webtransport-http3-draft02", b"1"),
             (b"wt-available-protocols", b'"moq-lite-04"')])
         self.transmit()
-        await asyncio.wait_for(self.status.wait(), 5)
+        await asyncio.wait_for(self.status.wait(), 20)
 
     def open(self, data, *, one_way=False, end=False):
         """A stream of the session that begins with these bytes."""

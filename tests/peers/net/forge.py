@@ -37,7 +37,7 @@ class Forger:
             loop = asyncio.get_running_loop()
             await loop.sock_sendto(plain, self.check(), tuple(runner))
             while True:
-                answer = await asyncio.wait_for(loop.sock_recv(plain, 2048), 2)
+                answer = await asyncio.wait_for(loop.sock_recv(plain, 2048), 20)
                 if answer[:2] == b"\x01\x01":
                     return True
 

@@ -30,7 +30,7 @@ LIMIT_S = 400
 # a talk takes longer.
 UNHARMED_S = 2.8
 BEFORE_S = 2
-# Runners give up a server that is silent for 25 s, servers a participant after 20 s; the rest allows for a busy machine.
+# Runners give up a server that is silent for 25 s, servers a participant after 20 s; the rest is for the way back. A time limit.
 BACK_S = 90
 TABLE = []
 
