@@ -150,17 +150,20 @@ class Share:
 
     def __init__(self, samples, began=0.0, ended=float("inf")):
         self.max_others, self.seconds_over, self.max_late_s, self.cores = 0.0, 0.0, 0.0, os.cpu_count() or 1
-        first = 0
+        first, whole = 0, min(began + WINDOW_S, max(began, ended - PERIOD_S))
         for last, (at, busy, own, _, late) in enumerate(samples):
             while first < last and at - samples[first + 1][0] >= WINDOW_S:
                 first += 1
             if not began <= at <= ended:
                 continue
             self.max_late_s = max(self.max_late_s, late)
+            # A window that began before is of the time before, unless there is no other.
+            if at < whole:
+                continue
             window = at - samples[first][0]
             others = ((busy - samples[first][1]) - (own - samples[first][2])) / window if window >= WINDOW_S else 0.0
             self.max_others = max(self.max_others, others)
-            if others > others_max(self.cores) or late > LATE_S:
+            if others > others_max(self.cores):
                 self.seconds_over += at - samples[last - 1][0] if last else 0.0
 
     def starved(self):
