@@ -33,7 +33,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers" / "aiortc"))
 
 import aioice.ice
-from client import Client, tone_share
+from client import Client
+from echo import hears_itself
 from machine import BOOT_LIMIT_S, Board, run
 from runner import Runner
 
@@ -41,6 +42,8 @@ PORT = 7860
 ROOT_PARTITION = 2
 # Of which the last boot is checked.
 CUTS_PER_ROUND = 5
+# Of the share of a tone: an emulated processor is late with some frames.
+EMULATED_SPREAD = 0.1
 BOARD_SECRET = "a pass phrase of no one"
 
 
@@ -339,9 +342,7 @@ async def disk_grown(bed):
 async def echo(bed):
     """a WebRTC call over UDP with aiortc: the tone comes back"""
     async with call(bed.one, 440) as client:
-        share = tone_share(await client.listen_for(3), client.hz)
-        assert share > 0.9, f"share of the tone {share:.2f}"
-    return f"share {share:.3f}"
+        return await hears_itself(client, 3, EMULATED_SPREAD)
 
 
 async def killed(bed):
@@ -434,8 +435,8 @@ async def cut_during_writes(bed, count):
 async def power_cut(bed, n):
     """Cuts the power during writes and a call; then the board boots normally."""
     async with call(bed.one, 660) as client:
-        share = tone_share(await client.listen_for(2), client.hz)
-        assert share > 0.8, f"share of the tone {share:.2f}"
+        # Other work of the board goes on meanwhile.
+        await hears_itself(client, 2, 2 * EMULATED_SPREAD)
         cache = await cut_during_writes(bed, 60 + 13 * n)
     console = len(bed.one.console)
     bed.one.start()
@@ -448,8 +449,7 @@ async def power_cut(bed, n):
     failed = await bed.inside(bed.one, "systemctl --failed --no-legend --plain")
     assert not failed, failed
     async with call(bed.one, 550) as client:
-        share = tone_share(await client.listen_for(2), client.hz)
-        assert share > 0.9, f"share of the tone {share:.2f}"
+        await hears_itself(client, 2, EMULATED_SPREAD)
     recovered = [line for line in bed.one.console[console:].splitlines() if "recover" in line.lower()]
     return f"{cache}; ready after {took:.0f} s, the same certificate, a call at once; {(recovered or ['no recovery needed'])[0].strip()[-70:]}"
 

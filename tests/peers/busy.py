@@ -169,7 +169,7 @@ class Share:
     def starved(self):
         """Why the check could not be judged, in words; nothing where it could."""
         if self.max_others > others_max(self.cores):
-            return f"others took up to {self.max_others:.2f} of a core for {self.seconds_over:.0f} s"
+            return f"others took up to {self.max_others:.2f} of a core for {max(WINDOW_S, self.seconds_over):.0f} s"
         if self.max_late_s > LATE_S:
             return f"a process that slept was woken {self.max_late_s:.2f} s late"
         return None

@@ -72,10 +72,10 @@ async def control(seconds=2, **how):
         await echo.close()
 
 
-async def hears_itself(client, seconds):
+async def hears_itself(client, seconds, spread=SHARE_SPREAD):
     """Listens; the share of the caller's own tone against that of one with the same codec without the runner."""
     share = client.share(await client.listen_for(seconds))
-    return judge_share(share, (await control(codec=client.codec)).share())
+    return judge_share(share, (await control(codec=client.codec)).share(), spread)
 
 
 async def connects(client):
