@@ -8,7 +8,7 @@
 #       doc features fuzz macos cross size deny workflows    other builds; licences, sources, hashes; .github
 #       smallest telephone                              reduced builds: what they report as absent, and a call
 #       calls                                           the black-box tests that talk in real time
-#       aiortc gstreamer net pipecat rooms livekit moq acme assistants browser firefox    real peers
+#       aiortc gstreamer net pipecat rooms livekit jobs moq acme assistants browser firefox    real peers
 #       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
 #       chaos (ROUNDS=20)                               the cloud service killed at random moments: no data is lost
@@ -41,7 +41,7 @@ paced='assistants:: canary:: cascade:: device:: faults:: livekit:: metrics:: moq
 # Black-box modules that compare files of this repository.
 files='boards:: completions:: conventions:: documents:: reference:: source_rules:: unsafety::'
 # Stages that talk in real time: what other processes take of the machine is measured beside them.
-real_time='calls smallest telephone aiortc gstreamer net pipecat rooms livekit moq acme assistants browser firefox cluster'
+real_time='calls smallest telephone aiortc gstreamer net pipecat rooms livekit jobs moq acme assistants browser firefox cluster'
 
 # README's second command.
 people() {
@@ -75,7 +75,8 @@ gate_lanes() {
     together 'environments fmt page scripts deny workflows cloud chaos' 'lint unit documents blackbox doc features fuzz' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
-    together 'calls smallest telephone aiortc gstreamer net pipecat rooms browser firefox' 'moq assistants livekit cluster acme'
+    # Browsers need most of a core; the checks of the other lanes wait most of the time.
+    together 'browser firefox cluster pipecat' 'livekit jobs rooms acme gstreamer' 'net assistants moq aiortc calls smallest telephone'
 }
 
 # A night: hours, most of them under emulators.
@@ -119,7 +120,7 @@ stage() {
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
     macos | workflows | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
-    aiortc | gstreamer | net | pipecat | rooms | livekit | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | cluster) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | rooms | livekit | jobs | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | cluster) "peer_$1" ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-20}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     pictures) needs 'apt-get install chromium espeak-ng' chromium espeak-ng || return 0; release; node tests/peers/browser/pictures.mjs ;;

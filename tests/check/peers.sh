@@ -47,8 +47,13 @@ peer_rooms() {
     $python tests/peers/room/run.py --binary $binary
 }
 
-# The same with the published server, which speaks more of its protocol than that of the tests, and with LiveKit's own front-ends.
-peer_livekit() {
+# The same with the published server, which speaks more of its protocol than that of the tests.
+peer_livekit() { published_server rooms; }
+
+# Jobs of the published server for runners and for LiveKit's own worker, and LiveKit's own front-ends.
+peer_jobs() { published_server workers; }
+
+published_server() {
     needs_namespaces 'rooms of the published LiveKit server' || return 0
     needs 'apt-get install iproute2 nftables coturn chromium espeak-ng openssl, and Go 1.26 of https://go.dev/dl' \
         ip nft turnserver chromium espeak-ng openssl go || return 0
@@ -60,7 +65,7 @@ peer_livekit() {
     server=$(tests/check/livekit-server.sh)
     release
     development
-    $python tests/peers/room/run.py --binary $binary --published "$server"
+    $python tests/peers/room/run.py --binary $binary --published "$server" --part "$1"
 }
 
 # Nodes and runners in networks of their own, which fail one after the other.

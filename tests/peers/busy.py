@@ -1,7 +1,7 @@
 """Measures how much of the machine others took while a check ran; nothing but the standard library.
 
     busy.py --pid PID --out FILE          samples until that process ends, then writes one line of JSON:
-        {"max_others": 1.43, "seconds_over": 12.0, "max_late_s": 0.01, "cpu_s": 8.1, "wall_s": 30.2}
+        {"mean_others": 0.31, "max_others": 1.43, "seconds_over": 12.0, "max_late_s": 0.01, "cpu_s": 8.1, "wall_s": 30.2}
     busy.py --pid PID --samples FILE      writes a line per sample, at once
     busy.py --judge FILE --since SECONDS  prints what these samples say of the time since then, if they say anything
 
@@ -219,8 +219,11 @@ def main(pid, out, file):
         pass
     share = Share(samples)
     if out:
-        said = {"max_others": round(share.max_others, 2), "seconds_over": round(share.seconds_over, 1),
-                "max_late_s": round(share.max_late_s, 3), "cpu_s": round(samples[-1][3] - samples[0][3], 2) if samples else 0.0,
+        first, last = (samples[0], samples[-1]) if samples else ((0.0,) * 5, (0.0,) * 5)
+        # All that was busy, less the tree and the sampler.
+        mean = ((last[1] - first[1]) - (last[2] - first[2])) / max(WINDOW_S, last[0] - first[0])
+        said = {"mean_others": round(mean, 2), "max_others": round(share.max_others, 2), "seconds_over": round(share.seconds_over, 1),
+                "max_late_s": round(share.max_late_s, 3), "cpu_s": round(last[3] - first[3], 2),
                 "wall_s": round(time.time() - began, 1)}
         pathlib.Path(out).write_text(json.dumps(said) + "\n")
 

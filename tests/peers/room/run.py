@@ -1,7 +1,7 @@
 """The published Python client of LiveKit in one room with the runner. Prints a line per check; exits with 1
 when one failed.
 
-    run.py [--binary PATH] [--server PATH | --published PATH] [CHECK...]      as root, with what requirements.txt names
+    run.py [--binary PATH] [--server PATH | --published PATH [--part rooms|workers]] [CHECK...]      as root, with what requirements.txt names
                                                                        here and in `assistants`, and `ip`
 
 The server is the tests' own (`cargo build --example media-room`) or the published one (`tests/check/livekit-server.sh`); the
@@ -40,8 +40,10 @@ LIMIT_S = 120
 NETWORK_LIMIT_S = 300
 
 
-async def main(binary, server, published, names):
-    checks = chosen(CHECKS, names, unless=OWN_ALONE if published else PUBLISHED_ALONE)
+async def main(binary, server, published, names, part):
+    workers = {**jobs.CHECKS, **frontend.CHECKS}
+    others = {"rooms": workers, "workers": CHECKS.keys() - workers.keys()}.get(part, ())
+    checks = chosen(CHECKS, names, unless=(*others, *(OWN_ALONE if published else PUBLISHED_ALONE)))
     return await stage.run(checks.values(), lambda: World(binary, server, published, stage.ADDRESS),
                            lambda name: NETWORK_LIMIT_S if name in PUBLISHED_ALONE else LIMIT_S)
 
@@ -50,7 +52,8 @@ if __name__ == "__main__":
     parser = options(__doc__, CHECKS)
     parser.add_argument("--server", type=pathlib.Path, default=SERVER)
     parser.add_argument("--published", type=pathlib.Path, help="the published LiveKit server, in place of the tests' own")
+    parser.add_argument("--part", choices=("rooms", "workers"), help="only checks of rooms, or only those of jobs and front-ends")
     given = parser.parse_args()
     stage.enter()
     # The runner starts in an empty folder.
-    sys.exit(asyncio.run(main(given.binary.resolve(), given.server.resolve(), given.published and given.published.resolve(), given.checks)))
+    sys.exit(asyncio.run(main(given.binary.resolve(), given.server.resolve(), given.published and given.published.resolve(), given.checks, given.part)))
