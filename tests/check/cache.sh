@@ -40,7 +40,8 @@ restore_crates() {
     [ ! -e "$2" ] || return 0
     archive=$(crates_archive "$1" "$3")
     if [ ! -e "$archive" ]; then
-        archive=$(find "$cache/crates" -name "$1-*.tar" -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 | cut -d ' ' -f 2-)
+        mkdir -p "$cache/crates"
+        archive=$(find "$cache/crates" -name "$1-*.tar" -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d ' ' -f 2-)
     fi
     [ -n "$archive" ] || return 0
     mkdir -p "$2"
