@@ -148,3 +148,44 @@ qemu_user() {
     unpack "$tools/qemu" amd64 qemu-user-static || die "QEMU could not be fetched"
     keep "$tools/qemu"
 }
+
+# Debian's Rust compiler for this machine.
+# shellcheck disable=SC2016
+rust() {
+    local part=$tools/rust config version release llvm
+    if [ ! -d "$part" ]; then
+        config=$(apt_of amd64) || die "Debian's list of packages could not be read"
+        version=$(APT_CONFIG=$config apt-cache policy rustc-web | sed -n 's/.*Candidate: //p')
+        release=$(cut -d. -f1,2 <<<"$version")
+        llvm=$(APT_CONFIG=$config apt-cache show "libstd-rust-web-$release=$version" | grep -oE 'libllvm[0-9]+')
+        unpack "$part" amd64 "rustc-web=$version" "libstd-rust-web-$release=$version" "libstd-rust-web-dev=$version" \
+            "$llvm" libedit2 libbsd0 libmd0 libtinfo6 libffi8 libxml2 libicu72 liblzma5 libz3-4 libzstd1 zlib1g \
+            libstdc++6 libgcc-s1 || die "Debian's Rust compiler could not be fetched"
+        printf '%s\n' "$version" >"$part.new/version"
+        mkdir "$part.new/bin"
+        # The library path is an argument of the loader and not a variable, so that linkers that rustc starts keep
+        # their own.
+        printf '#!/bin/sh\nhere=%s\nexec /lib64/ld-linux-x86-64.so.2 --library-path "$here/usr/lib/%s:$here/lib/%s" "$here/usr/bin/rustc" "$@"\n' \
+            "'$part'" "$multiarch" "$multiarch" >"$part.new/bin/rustc"
+        chmod +x "$part.new/bin/rustc"
+        keep "$part"
+    fi
+}
+
+# The sources of the standard library, in the version of Debian's Rust, and the crates that they depend on.
+rust_src() {
+    local part=$tools/rust-src version
+    version=$(cat "$tools/rust/version")
+    if [ "$(cat "$part/version" 2>/dev/null)" != "$version" ]; then
+        rm -rf "$part"
+        unpack "$part" amd64 "rust-web-src=$version" ||
+            die "the sources of the standard library could not be fetched in version $version: if Debian has a later one, remove $tools/rust"
+        # Keeps the needed part of 700 MB.
+        mv "$part".new/usr/src/rustc-*/library "$part.new/library"
+        rm -rf "$part.new/usr"
+        printf '%s\n' "$version" >"$part.new/version"
+        keep "$part"
+    fi
+    RUSTC_BOOTSTRAP=1 cargo fetch --quiet --locked --manifest-path "$part/library/sysroot/Cargo.toml" >&2 ||
+        die "the crates of the standard library could not be fetched"
+}
