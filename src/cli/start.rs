@@ -20,6 +20,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use edge_runner_http::host_name::host_name;
 use edge_runner_http::startup::{
     EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, is_single_threaded, runtime,
 };
@@ -335,7 +336,7 @@ fn read_bytes(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 
 /// Returns the kernel's host name, and its first label.
 fn machine_names() -> Vec<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = host_name();
     let name = name.trim();
     let label = name.split('.').next().unwrap_or_default();
     [name, label]

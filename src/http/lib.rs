@@ -8,7 +8,7 @@
 //! - The process: [`logging`], [`services`] (tasks whose loss ends the process), [`signal`],
 //!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor),
 //!   [`memory`], [`group`] (process groups), [`store`] (files of state),
-//!   [`search_path`] (programs in `PATH`)
+//!   [`search_path`] (programs in `PATH`), [`host_name`]
 
 #![allow(
     clippy::disallowed_methods,
@@ -20,6 +20,7 @@
 pub mod client;
 pub mod common;
 pub mod group;
+pub mod host_name;
 pub mod lock;
 mod log_line;
 pub mod logging;

@@ -21,6 +21,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 
 use edge_runner_http::common::{self, BodyLimits, ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, whole};
+use edge_runner_http::host_name::host_name;
 use edge_runner_http::server::{self, BindError, ConnState, HttpService};
 use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
 use edge_runner_http::signal::Signals;
@@ -271,12 +272,6 @@ fn no_store(mut reply: Reply) -> Reply {
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
-}
-
-/// Returns the host name of the kernel.
-fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
 }
 
 /// Returns the IPv4 networks of this machine, except those of tunnels, with their interfaces.
