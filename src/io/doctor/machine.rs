@@ -1,23 +1,28 @@
 //! Checks this machine: addresses, clock, limits, memory, and the program that acts as the bot.
 //!
 //! In: the configuration. Out: findings, judged by `proto::doctor`. Reads `/proc` and blocks;
-//! without `/proc` there are fewer findings.
+//! without `/proc` the findings say what is unknown.
 
+use std::env::consts::OS;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::SystemTime;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::Finding;
 use crate::config::{Config, Transport};
 use crate::io::addresses::local_addresses;
-use crate::io::{process, procfs};
+use crate::io::process;
 use crate::proto::doctor::{machine, network};
 use crate::proto::http::cluster::key_file_warning;
 use crate::proto::webrtc::candidate::InterfaceAddress;
 
+/// What is true for systems other than Linux.
+const UNTESTED: &str = "the runner is tested on Linux only; here it tells no processor time and no memory of its own";
+
 /// Checks everything that needs no network.
 pub fn examine(config: &Config) -> Vec<Finding> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
     let interfaces: Vec<InterfaceAddress> = if_addrs::get_if_addrs()
         .unwrap_or_default()
         .into_iter()
@@ -26,18 +31,25 @@ pub fn examine(config: &Config) -> Vec<Finding> {
             name: interface.name,
         })
         .collect();
-    vec![
+    let mut findings = vec![
         network::addresses(&interfaces, &local_addresses(config), config.embedded),
-        network::ipv6(&interfaces, &read("/proc/net/ipv6_route")),
+        network::ipv6(&interfaces, fs::read_to_string("/proc/net/ipv6_route").ok().as_deref()),
         machine::clock(unix_time_s(), synchronised()),
         machine::open_files(
-            procfs::process().and_then(|process| process.max_fds),
+            getrlimit(Resource::Nofile).current,
             config.sessions_max,
             config.command.is_some(),
             config.mediaroom.url.is_some(),
         ),
-        machine::memory(&read("/proc/meminfo"), config.sessions_max),
-    ]
+        machine::memory(
+            &fs::read_to_string("/proc/meminfo").unwrap_or_default(),
+            config.sessions_max,
+        ),
+    ];
+    if OS != "linux" {
+        findings.push(Finding::warning("system", format!("{OS}: {UNTESTED}")));
+    }
+    findings
 }
 
 /// Checks the file of the cluster key, for a replica.

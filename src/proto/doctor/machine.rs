@@ -10,7 +10,10 @@ use crate::limits::{
 };
 use crate::metrics::process::number_after;
 
-const SYNC: &str = "run `timedatectl set-ntp true`, or add a battery to the clock of the board";
+const SYNC: &str = match cfg!(target_os = "macos") {
+    true => "let the system set the time (System Settings, Date & Time)",
+    false => "run `timedatectl set-ntp true`, or add a battery to the clock of the board",
+};
 
 /// Checks the clock; `synchronised` is the report of the system, if any.
 pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {

@@ -95,9 +95,9 @@ pub fn access(config: &Config, sockets: Option<&str>) -> Finding {
     }
 }
 
-/// Checks IPv6 by the addresses and the text of `/proc/net/ipv6_route`. A machine without IPv6 is
-/// fine.
-pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
+/// Checks IPv6 by the addresses and the text of `/proc/net/ipv6_route`, which systems without IPv6
+/// and those other than Linux lack. A machine without IPv6 is fine.
+pub fn ipv6(interfaces: &[InterfaceAddress], routes: Option<&str>) -> Finding {
     const WHAT: &str = "ipv6";
     let any = |is_it: fn(Ipv6Addr) -> bool| {
         interfaces.iter().any(|interface| match interface.addr {
@@ -107,6 +107,15 @@ pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
     };
     // Systems prefer IPv4 to a unique local address for remote targets, so it delays no connection.
     let (global, local) = (any(is_global), any(|address| address.is_unique_local()));
+    let Some(routes) = routes else {
+        return Finding::ok(
+            WHAT,
+            match global {
+                true => "a global address; this system does not tell its routes",
+                false => "not available; IPv4 is enough",
+            },
+        );
+    };
     match (global, has_default_route(routes)) {
         (true, true) => Finding::ok(WHAT, "a global address and a default route"),
         (false, true) if local => Finding::ok(
@@ -256,9 +265,13 @@ mod tests {
             (&unique[..], &none, FindingLevel::Ok),
             (&global[..], &none, FindingLevel::Warning),
         ] {
-            assert_eq!(ipv6(interfaces, routes).level, verdict, "{routes}");
+            assert_eq!(ipv6(interfaces, Some(routes)).level, verdict, "{routes}");
         }
-        assert_eq!(ipv6(&[], "rubbish\n\n00\n").level, FindingLevel::Ok);
+        assert_eq!(ipv6(&[], Some("rubbish\n\n00\n")).level, FindingLevel::Ok);
+        let unknown = ipv6(&global, None);
+        assert_eq!(unknown.level, FindingLevel::Ok);
+        assert!(unknown.text.contains("does not tell its routes"), "{}", unknown.text);
+        assert_eq!(ipv6(&local, None), ipv6(&local, Some("")));
     }
 
     #[test]
