@@ -8,7 +8,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
@@ -91,7 +90,7 @@ fn socket() -> Option<OsString> {
 fn send(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
     let address = match socket.as_bytes() {
         // An abstract socket name, as supervisors of containers use.
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'@', name @ ..] => abstract_address(name)?,
         _ => SocketAddr::from_pathname(socket)?,
     };
     let datagram = UnixDatagram::unbound()?;
@@ -99,6 +98,17 @@ fn send(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
     datagram.connect_addr(&address)?;
     let message: String = states.iter().map(|state| format!("{state}\n")).collect();
     datagram.send(message.as_bytes()).map(drop)
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
+    std::os::linux::net::SocketAddrExt::from_abstract_name(name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_address(_name: &[u8]) -> io::Result<SocketAddr> {
+    let text = "its name is that of an abstract socket, which only Linux has";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
 /// Announces that files were read again after SIGHUP. Call it from a task; it does not block.
@@ -148,11 +158,12 @@ mod tests {
 
     /// One message is one datagram, to a path or to an abstract name. A send to a full socket
     /// fails.
+    #[cfg(target_os = "linux")]
     #[test]
     fn messages_reach_path_and_abstract_sockets() {
         let name = format!("edge-runner-notify-{}", std::process::id());
         let path = std::env::temp_dir().join(&name);
-        let abstract_name = SocketAddr::from_abstract_name(&name).expect("a name");
+        let abstract_name = abstract_address(name.as_bytes()).expect("a name");
         let sockets = [
             (
                 UnixDatagram::bind(&path).expect("a file"),

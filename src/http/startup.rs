@@ -28,8 +28,9 @@ impl StartupError {
 
 /// Stops processes of the same user (bots, builder commands) from reading this process's secrets
 /// through `/proc` or as debuggers. Programs that it starts are not affected: `exec` resets the
-/// flag.
+/// flag. Linux alone has it.
 pub fn forbid_debuggers() {
+    #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
@@ -59,6 +60,17 @@ pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime,
 }
 
 /// Tells whether the process has one thread. Without `/proc` it returns true.
+#[cfg(not(target_os = "macos"))]
 pub fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
+}
+
+/// Tells whether the process has never had a second thread. macOS has no `/proc`.
+#[cfg(target_os = "macos")]
+pub fn is_single_threaded() -> bool {
+    // SAFETY: the declaration matches `pthread.h`. The function takes nothing and reads a flag.
+    unsafe extern "C" {
+        safe fn pthread_is_threaded_np() -> std::ffi::c_int;
+    }
+    pthread_is_threaded_np() == 0
 }

@@ -8,7 +8,6 @@
 
 use std::pin::pin;
 
-use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -25,11 +24,13 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Takes both pipes and shrinks their buffers, so that the audio in them is recent.
+    /// Takes both pipes and shrinks their buffers, so that the audio in them is recent. Linux alone
+    /// lets a program choose their size.
     pub fn new(stdin: ChildStdin, stdout: ChildStdout) -> Self {
+        #[cfg(target_os = "linux")]
         for resized in [
-            fcntl_setpipe_size(&stdin, PROCESS_PIPE_BYTES),
-            fcntl_setpipe_size(&stdout, PROCESS_PIPE_BYTES),
+            rustix::pipe::fcntl_setpipe_size(&stdin, PROCESS_PIPE_BYTES),
+            rustix::pipe::fcntl_setpipe_size(&stdout, PROCESS_PIPE_BYTES),
         ] {
             // A larger pipe only delays the audio of a slow program.
             if let Err(error) = resized {

@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 
 use log::Level;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -128,10 +127,12 @@ async fn pause(pause: Option<BackoffDelay>, error: &io::Error) {
 /// Enlarges the kernel's receive buffer as far as permitted. With the default, a flood fills it in
 /// a few milliseconds and packets of live calls are lost.
 fn enlarge_receive_buffer(socket: &std::net::UdpSocket) {
-    // Only root may exceed the system's limit.
-    if set_socket_recv_buffer_size_force(socket, DATAGRAM_SOCKET_BYTES).is_err()
-        && let Err(error) = SockRef::from(socket).set_recv_buffer_size(DATAGRAM_SOCKET_BYTES)
-    {
+    // Only root may exceed the system's limit, and only on Linux.
+    #[cfg(target_os = "linux")]
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, DATAGRAM_SOCKET_BYTES).is_ok() {
+        return;
+    }
+    if let Err(error) = SockRef::from(socket).set_recv_buffer_size(DATAGRAM_SOCKET_BYTES) {
         log::debug!("the size of the receive buffer: {error}");
     }
 }
