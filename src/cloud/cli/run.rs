@@ -20,6 +20,10 @@ use edge_runner_proto::options::env::Variables;
 /// Exit code of `--wait` when its timeout has passed.
 const STILL_RUNNING: u8 = 3;
 
+/// Without `/proc`, commands that outlive the service cannot be found, nor their folders removed.
+const NEEDS_LINUX: &str = "the cloud service runs on Linux only, since it finds the processes of builds in /proc; this system has \
+    the commands that use a service: regions, build, status, logs, keys";
+
 impl CloudTask {
     /// Runs the task.
     ///
@@ -49,6 +53,9 @@ impl CloudTask {
 }
 
 fn serve(config: CloudConfig) -> Result<(), StartupError> {
+    if !cfg!(target_os = "linux") {
+        return Err(failed(NEEDS_LINUX.to_owned()));
+    }
     forbid_debuggers();
     if config.command.is_some() {
         guarded(&config);

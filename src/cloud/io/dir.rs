@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::limits::{REMOVE_DEPTH_MAX, REMOVE_NAMES_MAX};
 
 /// An open directory.
-pub struct DirHandle(OwnedFd);
+pub struct DirHandle(File);
 
 impl DirHandle {
     /// Opens a directory by path. The last component must not be a link.
@@ -59,7 +59,7 @@ impl DirHandle {
     /// The error of the system; `EEXIST` if the name is taken.
     pub fn create_file(&self, name: &CStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        open_at(self.0.as_fd(), name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+        open_at(self.0.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)
     }
 
     /// Opens a regular file. Does not block on a FIFO.
@@ -68,7 +68,7 @@ impl DirHandle {
     /// The error of the system; `InvalidInput` for anything but a regular file.
     pub fn open_file(&self, name: &CStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = File::from(open_at(self.0.as_fd(), name, flags, Mode::empty())?);
+        let file = open_at(self.0.as_fd(), name, flags, Mode::empty())?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
@@ -104,7 +104,7 @@ impl DirHandle {
     /// # Errors
     /// The error of the system.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
+        self.0.set_permissions(Permissions::from_mode(mode))
     }
 
     fn unlink_at(&self, name: &CStr, flags: AtFlags) -> io::Result<()> {
@@ -114,8 +114,8 @@ impl DirHandle {
     /// Opens a subdirectory of any mode, and sets it to 0700. With `of`, only a directory
     /// of that mount is opened.
     fn open_forced(&self, name: &CStr, of: Option<MountId>) -> io::Result<DirHandle> {
-        // An `O_PATH` descriptor pins the directory against replacement.
-        let named = DirHandle(open_at(self.0.as_fd(), name, FOLDER | OFlags::PATH, Mode::empty())?);
+        // A descriptor of the name alone pins the directory against replacement.
+        let named = DirHandle(open_at(self.0.as_fd(), name, FOLDER | NAME, Mode::empty())?);
         if of.is_some() && of != Some(named.mount()?) {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
@@ -209,8 +209,15 @@ type MountId = (u64, Option<u64>);
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
-fn open_at(folder: BorrowedFd, name: &CStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::openat(folder, name, flags | OFlags::CLOEXEC, mode)?)
+/// Opens the name alone, so that no permission of the directory is needed. The service starts on
+/// Linux only.
+#[cfg(target_os = "linux")]
+const NAME: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const NAME: OFlags = OFlags::empty();
+
+fn open_at(folder: BorrowedFd, name: &CStr, flags: OFlags, mode: Mode) -> io::Result<File> {
+    Ok(rustix::fs::openat(folder, name, flags | OFlags::CLOEXEC, mode)?.into())
 }
 
 fn is_of(error: &io::Error, kinds: &[Errno]) -> bool {
