@@ -176,10 +176,8 @@ fn a_program_that_dies_is_started_once_more() {
 }
 
 fn kill(pid: u32) {
-    let killed = std::process::Command::new("kill")
-        .args(["-KILL", &pid.to_string()])
-        .status();
-    assert!(killed.expect("a kill command").success());
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(pid.expect("a process id"), rustix::process::Signal::KILL).expect("it runs");
 }
 
 /// A thousand offers at once: as many yes as places, the rest no, at once and without `terminate`.

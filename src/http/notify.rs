@@ -102,7 +102,8 @@ fn send(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
 
 #[cfg(target_os = "linux")]
 fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
-    std::os::linux::net::SocketAddrExt::from_abstract_name(name)
+    use std::os::linux::net::SocketAddrExt as _;
+    SocketAddr::from_abstract_name(name)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -567,9 +567,8 @@ fn result(path: &Path) -> Result<Option<Vec<u8>>, ResultFileError> {
 /// Moves an image to `images/` and syncs it before it is recorded.
 fn keep(out: &DirHandle, name: &str, images: &Path) -> io::Result<()> {
     let file_name = dir::c_name(name.as_bytes())?;
-    let file = out.open_file(&file_name)?;
-    file.set_permissions(Permissions::from_mode(0o600))?;
-    file.sync_all()?;
+    // A command may leave a file that its own user cannot read.
+    out.open_own_file(&file_name)?.sync_all()?;
     // Left by an attempt that was killed at this point.
     dir::remove_tree(images)?;
     DirBuilder::new().mode(0o700).recursive(true).create(images)?;

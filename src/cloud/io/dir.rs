@@ -75,6 +75,29 @@ impl DirHandle {
         Ok(file)
     }
 
+    /// Opens a regular file, and lets only its owner read and write it. The owner needs no right to
+    /// read it before.
+    ///
+    /// # Errors
+    /// As [`DirHandle::open_file`].
+    pub fn open_own_file(&self, name: &CStr) -> io::Result<File> {
+        let mode = Permissions::from_mode(0o600);
+        match self.open_file(name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            other => {
+                let file = other?;
+                file.set_permissions(mode)?;
+                return Ok(file);
+            }
+        }
+        // The mode is set through a descriptor that cannot read, so that no link is followed.
+        let file = open_at(self.0.as_fd(), name, NAME | OFlags::NOFOLLOW, Mode::empty())?;
+        if file.metadata()?.is_file() {
+            fs::set_permissions(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)?;
+        }
+        self.open_file(name)
+    }
+
     /// Creates a symbolic link.
     ///
     /// # Errors
@@ -209,7 +232,7 @@ type MountId = (u64, Option<u64>);
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
-/// Opens the name alone, so that no permission of the directory is needed. The service starts on
+/// Opens the name alone, so that no permission is needed. The service starts on
 /// Linux only.
 #[cfg(target_os = "linux")]
 const NAME: OFlags = OFlags::PATH;
