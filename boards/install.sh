@@ -33,8 +33,11 @@ has() { command -v "$1" >/dev/null 2>&1; }
 # Sets `cpu`, `deb` (Debian's name, empty where there is no package) and `libc`.
 look_at_machine() {
     system=$(uname -s)
-    [ "$system" = Linux ] ||
-        fail "releases have builds for Linux, and this is $system: build it with \`cargo install --git https://github.com/edge-runner/edge-runner edge-runner\`"
+    case $system in
+    Linux) ;;
+    Darwin) fail "releases have builds for Linux, and this is macOS. The code type-checks for macOS, and was never run there; to try it: \`cargo install --locked --git https://github.com/edge-runner/edge-runner edge-runner\`" ;;
+    *) fail "releases have builds for Linux, and this is $system, for which the code was never built" ;;
+    esac
     bits=$(getconf LONG_BIT 2>/dev/null || true)
     hardware=$(uname -m)
     libc=''
@@ -268,7 +271,7 @@ main() {
     work=$(mktemp -d)
     trap 'rm -rf "$work"; [ -z "$new" ] || rm -f "$new"' EXIT
     trap 'exit 1' HUP INT TERM
-    fetch SHA256SUMS || fail "$from has no SHA256SUMS: there is no such release${version:+ as $version}. Without a release, build it: \`cargo install --git https://github.com/edge-runner/edge-runner edge-runner\`"
+    fetch SHA256SUMS || fail "$from has no SHA256SUMS: there is no such release${version:+ as $version}. Without a release, build it: \`cargo install --locked --git https://github.com/edge-runner/edge-runner edge-runner\`"
     verify_signature
     if [ -n "$package" ]; then install_deb; else install_program; fi
 }

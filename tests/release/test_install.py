@@ -330,7 +330,9 @@ class Install(unittest.TestCase):
         self.machine(hardware="i686", bits=32)
         self.refuses("there is no build for `i686`")
         self.machine(system="Darwin", hardware="arm64")
-        self.refuses("releases have builds for Linux, and this is Darwin")
+        self.refuses("releases have builds for Linux, and this is macOS. The code type-checks for macOS, and was never run there")
+        self.machine(system="FreeBSD", hardware="amd64")
+        self.refuses("releases have builds for Linux, and this is FreeBSD, for which the code was never built")
 
     def test_missing_tools_are_named(self):
         (self.tools / "curl").unlink()
