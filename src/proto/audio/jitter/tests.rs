@@ -181,6 +181,19 @@ fn late_packets_lengthen_the_wait_for_a_while() {
     assert_eq!(line.timeout().0, 1_001 * 20 + 60, "forgotten");
 }
 
+/// The wait shrinks with each packet in order, over seconds and not at once.
+#[test]
+fn one_packet_in_order_does_not_forget_the_late_ones() {
+    let mut line = Line::new();
+    line.packet(0, 0);
+    line.packet(2, 40);
+    line.timeout();
+    line.packet(1, 61);
+    assert_eq!(line.packet(3, 80), [Packet(3)]);
+    line.packet(5, 120);
+    assert!((150..=160).contains(&line.timeout().0), "longer than the shortest wait");
+}
+
 #[test]
 fn counts_late_and_duplicate_packets_separately() {
     let mut line = Line::new();
@@ -197,6 +210,22 @@ fn counts_late_and_duplicate_packets_separately() {
         (counters.received, counters.duplicate, counters.late, counters.lost),
         (7, 3, 1, 1)
     );
+}
+
+/// Of the last 64 numbers it is known whether the packet came; an older one counts as late.
+#[test]
+fn duplicates_are_known_among_the_last_64_numbers() {
+    let mut line = Line::new();
+    for n in 1..=64 {
+        line.packet(n, n * 20);
+    }
+    line.packet(1, 1_281);
+    let counters = *line.jitter.counters();
+    assert_eq!((counters.duplicate, counters.late), (1, 0));
+    line.packet(65, 1_300);
+    line.packet(1, 1_301);
+    let counters = *line.jitter.counters();
+    assert_eq!((counters.duplicate, counters.late), (1, 1));
 }
 
 #[test]
@@ -227,6 +256,11 @@ fn conceals_no_more_than_the_elapsed_time_after_loss_in_a_pause() {
     );
     line.packet_at_time(6, 960 * 12, 300);
     assert_eq!(line.timeout().1, [Conceal, Gap(960 * 9), Packet(6)]);
+    line.packet_at_time(10, 960 * 14, 380);
+    assert_eq!(line.timeout().1, [Conceal, Packet(10)], "three lost within 20 ms");
+    line.fec = true;
+    line.packet_at_time(12, 960 * 15, 460);
+    assert_eq!(line.timeout().1, [Packet(12)], "nor is a copy decoded");
 }
 
 #[test]
@@ -241,6 +275,40 @@ fn follows_a_restarted_sender_from_its_second_packet() {
     line.timeout();
     assert_eq!([line.packet(13, 170), line.packet(14, 171)], [vec![], vec![]]);
     assert_eq!(line.packet(16, 180), [Packet(16)]);
+}
+
+/// Two consecutive numbers are a restart only if both are further back than packets are reordered.
+#[test]
+fn a_restart_is_further_back_than_a_late_packet() {
+    let after = |first: u64| {
+        let mut line = Line::new();
+        line.packet(1_000, 0);
+        line.packet(first, 20);
+        line.packet(first + 1, 21)
+    };
+    assert_eq!(after(1_000 - RTP_MISORDER_MAX), []);
+    let restarted = 1_000 - RTP_MISORDER_MAX - 1;
+    assert_eq!(after(restarted), [Packet(restarted + 1)]);
+}
+
+/// Another codec comes from another sender, with a clock of its own.
+#[test]
+fn another_codec_starts_anew_on_its_own_clock() {
+    let mut line = Line::new();
+    line.packet(5_000, 0);
+    line.packet(5_002, 40);
+    line.jitter.set_codec(Codec::G711(crate::audio::g711::Law::Mu));
+    let mut send = |sequence: u64, ms: u64| {
+        let mut payload = packet(sequence, false);
+        payload.resize(160, 0xff);
+        let now = line.at(ms);
+        line.jitter.handle_packet(sequence, sequence * 160, &payload, now);
+        line.drain()
+    };
+    assert_eq!(send(1, 60), [Packet(1)], "packets of the former codec are gone");
+    assert_eq!(send(3, 100), []);
+    assert_eq!(line.timeout().1, [Conceal, Packet(3)], "one packet of 160 ticks");
+    assert_eq!(line.jitter.counters().jitter, Duration::ZERO, "in ticks of 8 kHz");
 }
 
 #[test]
@@ -266,6 +334,53 @@ fn a_full_queue_ends_the_wait() {
         JITTER_HELD_MAX + 1,
         "all of them and one concealment"
     );
+}
+
+/// A caller that does not drain holds no more than a full queue.
+#[test]
+fn packets_beyond_a_full_queue_are_refused() {
+    let mut line = Line::new();
+    let (now, cap) = (line.at(0), JITTER_HELD_MAX as u64);
+    for n in 0..cap + 2 {
+        line.jitter.handle_packet(n, n * 960, &packet(n, false), now);
+    }
+    assert_eq!(line.drain(), (0..cap).map(Packet).collect::<Vec<_>>());
+    assert_eq!(line.jitter.counters().refused, 2);
+}
+
+/// A packet in order waits for nothing, even before it is drained.
+#[test]
+fn only_a_missing_packet_has_a_deadline() {
+    let mut line = Line::new();
+    line.packet(1, 0);
+    let now = line.at(20);
+    line.jitter.handle_packet(2, 2 * 960, &packet(2, false), now);
+    assert_eq!(line.jitter.poll_timeout(), None);
+    assert_eq!(line.drain(), [Packet(2)]);
+    line.packet(4, 60);
+    assert!(line.jitter.poll_timeout().is_some());
+}
+
+#[test]
+fn a_packet_of_the_largest_size_is_decoded() {
+    let mut line = Line::new();
+    let mut payload = packet(1, false);
+    payload.resize(OPUS_RECEIVED_BYTES_MAX, 0);
+    let now = line.at(0);
+    line.jitter.handle_packet(1, 960, &payload, now);
+    assert_eq!(line.drain(), [Packet(1)]);
+    assert_eq!(line.jitter.counters().refused, 0);
+}
+
+/// Before any packet was decoded, a lost one counts as 20 ms.
+#[test]
+fn a_loss_after_padding_alone_is_concealed() {
+    let mut line = Line::new();
+    let now = line.at(0);
+    line.jitter.handle_packet(1, 0, &[], now);
+    assert_eq!(line.drain(), []);
+    line.packet_at_time(3, 960, 40);
+    assert_eq!(line.timeout().1, [Conceal, Packet(3)]);
 }
 
 #[test]
@@ -296,6 +411,16 @@ fn measures_jitter_as_in_rfc_3550() {
         line.jitter.counters().jitter < Duration::from_millis(9),
         "a pause is not jitter"
     );
+}
+
+#[test]
+fn a_difference_of_a_second_is_a_pause() {
+    for (ms, is_jitter) in [(1_019, true), (1_020, false)] {
+        let mut line = Line::new();
+        line.packet(0, 0);
+        line.packet(1, ms);
+        assert_eq!(line.jitter.counters().jitter > Duration::ZERO, is_jitter, "{ms} ms");
+    }
 }
 
 /// For any network behaviour, the outputs are in order, cover the caller's time exactly, and stay
