@@ -218,6 +218,28 @@ fn sends_a_clip_shorter_than_a_frame() {
     );
 }
 
+/// Speech has ended when nothing follows for as long as a frame takes, and not a slot later.
+#[test]
+fn a_clip_that_comes_at_its_slot_leaves_at_the_next() {
+    let mut line = Line::new();
+    line.run_to(60);
+    line.audio(&sound(1, 7), ms(60));
+    line.run_to(81);
+    assert_eq!(line.since(60), [(60, Silence), (80, Started), (80, Sound(1))]);
+}
+
+/// Audio without a sample says nothing about the end of speech.
+#[test]
+fn empty_audio_does_not_delay_the_end_of_speech() {
+    let mut line = Line::new();
+    line.run_to(50);
+    line.audio(&sound(1, 7), ms(50));
+    line.run_to(75);
+    assert_eq!(line.audio(&[], ms(75)), 0);
+    line.run_to(81);
+    assert_eq!(line.since(61), [(80, Started), (80, Sound(1))]);
+}
+
 #[test]
 fn joins_small_pieces_into_frames() {
     let mut line = Line::new();
@@ -285,6 +307,45 @@ fn an_interruption_empties_the_queue_at_once() {
     line.drain(ms(600));
     let stops = line.log.iter().filter(|(_, left)| *left == Stopped).count();
     assert_eq!(stops, 2, "an interruption of silence says nothing");
+}
+
+/// A pause ends the speech at once; what is queued is new speech after the next start.
+#[test]
+fn a_pause_ends_the_speech_and_keeps_the_queue() {
+    let mut line = Line::new();
+    line.run_to(30);
+    assert!(!line.pacer.is_speaking());
+    line.audio(&sound(1, FRAME * 3), ms(30));
+    line.run_to(41);
+    assert!(line.pacer.is_speaking());
+    assert!(line.pacer.handle_pause(), "the bot was speaking");
+    assert!(!line.pacer.is_speaking());
+    assert!(!line.pacer.handle_pause(), "its speech has ended");
+    line.pacer.start(line.start + ms(500));
+    line.drain(ms(500));
+    assert_eq!(line.since(41), [(500, Started), (500, Sound(1))]);
+}
+
+/// The last frame remains for those that need it once more, and the counters are those of the
+/// session.
+#[test]
+fn keeps_the_last_frame_and_counts_all() {
+    let mut line = Line::new();
+    line.run_to(30);
+    line.audio(&sound(7, FRAME), ms(30));
+    assert_eq!(line.pacer.last_frame(), sound(7, FRAME));
+    // The slots at 130, 150 and 170 ms pass before the wake-up.
+    line.run_to(100);
+    line.pacer.handle_timeout(line.start + ms(175));
+    line.drain(ms(175));
+    assert_eq!(line.since(31), [70, 90, 175].map(|at| (at, Silence)));
+    assert_eq!(line.pacer.last_frame(), sound(0, FRAME));
+    let counters = *line.pacer.counters();
+    assert_eq!((counters.frames, counters.silent, counters.skipped), (6, 5, 3));
+    let mut counts = Counts::default();
+    counters.write_to(&mut counts);
+    assert_eq!(counts.get(Count::FramesOut), counters.frames);
+    assert_eq!(counts.get(Count::FramesSkipped), counters.skipped);
 }
 
 #[test]
@@ -401,6 +462,63 @@ fn a_bot_with_a_fast_or_slow_clock_does_not_build_up_delay() {
         );
         line.assert_cadence(ms(21));
     }
+}
+
+/// A frame that came alone and had to wait moves the slots, also if the next piece arrives in time
+/// for its departure.
+#[test]
+fn a_frame_that_waited_moves_the_slots() {
+    let next_slot = |frame_at: u64, piece: bool| {
+        let mut line = Line::new();
+        line.audio(&sound(1, FRAME), ms(3));
+        line.audio(&sound(2, FRAME), ms(frame_at));
+        if piece {
+            line.audio(&sound(3, 1), ms(20));
+        } else {
+            line.run_to(21);
+        }
+        assert_eq!(line.since(4), [(20, Sound(2))]);
+        line.audio(&sound(3, FRAME), ms(25));
+        let (next, reason) = line.pacer.poll_timeout().expect("it runs");
+        assert_eq!(reason, PacerDeadline::Speech);
+        next - line.start
+    };
+    assert_eq!(next_slot(10, false), ms(40) - PULL);
+    assert_eq!(next_slot(10, true), ms(40) - PULL);
+    assert_eq!(next_slot(20, false), ms(40), "it did not wait");
+}
+
+/// Frames that were queued wait by design: neither the last of a burst nor the first of two moves
+/// the slots.
+#[test]
+fn queued_frames_do_not_move_the_slots() {
+    let next = |line: &Line| line.pacer.poll_timeout().expect("it runs").0 - line.start;
+    let mut line = Line::new();
+    line.run_to(47);
+    line.audio(&sound(1, 3 * FRAME), ms(47));
+    line.run_to(81);
+    assert_eq!(line.since(47)[1..], [47, 60, 80].map(|at| (at, Sound(1))));
+    line.audio(&sound(2, FRAME), ms(85));
+    assert_eq!(next(&line), ms(100));
+
+    let mut line = Line::new();
+    line.audio(&sound(1, FRAME), ms(3));
+    line.audio(&sound(2, 2 * FRAME), ms(10));
+    line.run_to(21);
+    assert_eq!(line.since(4), [(20, Sound(2))]);
+    assert_eq!(next(&line), ms(40));
+}
+
+/// The slot that ends as the wake-up comes has passed: one frame leaves, and not two.
+#[test]
+fn a_wake_up_that_is_late_by_a_whole_slot_skips_it() {
+    let mut line = Line::new();
+    line.pacer.handle_timeout(line.start + ms(40));
+    line.drain(ms(40));
+    assert_eq!(line.since(1), [(40, Silence)]);
+    assert_eq!(line.pacer.counters().skipped, 1);
+    line.run_to(61);
+    assert_eq!(line.since(41), [(60, Silence)]);
 }
 
 /// Random sources, phases, interruptions and late wake-ups, checked against the invariants.
