@@ -350,6 +350,26 @@ mod tests {
         assert!(!lan.is_csrf(&hosts()));
     }
 
+    /// The page may read the response with its cookies, and no cache gives it to another origin.
+    #[test]
+    fn a_response_names_the_allowed_origin_and_what_its_page_may_read() {
+        let headers = response_headers(b"https://app.example");
+        let value = |name: &str| {
+            let found = headers.iter().find(|(header, _)| *header == name);
+            found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+        };
+        assert_eq!(
+            value("access-control-allow-origin").as_deref(),
+            Some("https://app.example")
+        );
+        assert_eq!(value("access-control-allow-credentials").as_deref(), Some("true"));
+        assert_eq!(value("vary").as_deref(), Some("Origin"));
+        let exposed = value("access-control-expose-headers").expect("a list");
+        for header in ["Location", "ETag", "Link", "Accept-Post"] {
+            assert!(exposed.split(", ").any(|name| name == header), "{header}: {exposed}");
+        }
+    }
+
     #[test]
     fn answers_a_preflight_with_the_requested_headers() {
         let plain: Vec<CorsHeader<'_>> = preflight_headers(Preflight::default()).collect();
