@@ -634,6 +634,30 @@ mod tests {
         assert!(rooms(&configured, unasked).is_some());
     }
 
+    /// LiveKit's front-ends name the agent; for any other transport the field means nothing.
+    #[test]
+    fn only_a_media_room_has_a_room_config() {
+        let config = config(None);
+        let bot_body = |text: &str| match plan(&config, text.as_bytes()) {
+            Ok(StartPlan::Mediaroom { body } | StartPlan::Register { body, .. }) => Ok(body),
+            Ok(other) => panic!("{text}: {other:?}"),
+            Err(refusal) => Err(refusal),
+        };
+        let agent = livekit::agent_name(&config.mediaroom);
+        let own = json!({"agents": [{"agent_name": agent, "metadata": r#"{"lang":"en"}"#}]});
+        let asked = |transport: &str, room_config: &Value| {
+            json!({"transport": transport, "room_config": room_config}).to_string()
+        };
+        assert_eq!(bot_body(&asked("mediaroom", &own)), Ok(json!({"lang": "en"})));
+        assert_eq!(bot_body(&asked("webrtc", &own)), Ok(json!({})));
+        let foreign = json!({"agents": [{"agent_name": "another"}]});
+        assert!(matches!(
+            bot_body(&asked("mediaroom", &foreign)),
+            Err(StartRequestError::Invalid(_))
+        ));
+        assert_eq!(bot_body(&asked("webrtc", &foreign)), Ok(json!({})));
+    }
+
     /// R-064, R-065: the URL is the public one, or the one that the client used; absent values are
     /// omitted.
     #[test]
@@ -722,6 +746,24 @@ mod tests {
             ..everywhere()
         };
         assert_eq!(page(proxied), Value::Null);
+    }
+
+    /// A video room needs a key that creates one, or the URL of one that exists.
+    #[test]
+    fn status_names_transports_without_credentials() {
+        let lacking = |config: &Config| -> Value {
+            let reply = StatusReplies::new(config, None).reply(0, false, None);
+            let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
+            status["without_credentials"].clone()
+        };
+        let mut keyed = config(None);
+        keyed.videoroom.key = Some(crate::secret::Secret::new("key"));
+        let mut given = config(None);
+        given.videoroom.room_url = Some("https://h/r".into());
+        assert_eq!(lacking(&config(None)), json!(["videoroom", "mediaroom"]));
+        assert_eq!(lacking(&keyed), json!(["mediaroom"]));
+        assert_eq!(lacking(&given), json!(["mediaroom"]));
+        assert_eq!(lacking(&config(Some(Transport::WebRtc))), json!([]));
     }
 
     /// R-044, R-070: the transports of this build, those it lacks, and the load.

@@ -416,6 +416,31 @@ mod tests {
         assert_eq!(b.claim_once(&id, CALLER, at), Err(UnknownSession));
     }
 
+    /// The number of sessions here is that of their ids without a key, and of their claims with one.
+    #[test]
+    fn counts_the_sessions_that_are_registered_here() {
+        let at = start();
+        for (mut table, is_shared) in [(StartedSessions::new(None), false), (replica("key"), true)] {
+            assert_eq!((table.len(), table.is_empty()), (0, true));
+            let ids = [made(&mut table, 1, at), made(&mut table, 2, at)];
+            let unclaimed = if is_shared { 0 } else { 2 };
+            assert_eq!((table.len(), table.is_empty()), (unclaimed, is_shared));
+            let claims = ids.map(|id| claim(&mut table, &id, at).expect("good"));
+            assert_eq!((table.len(), table.is_empty()), (2, false));
+            table.release(&claims[0], true, at);
+            assert_eq!((table.len(), table.is_empty()), (1, false));
+        }
+    }
+
+    /// The text says what was too much.
+    #[test]
+    fn a_rejected_creation_says_why() {
+        let full = CreateError::Full(RegistryFull::Capacity).to_string();
+        assert!(full.contains("too many sessions"), "{full}");
+        let too_long = CreateError::TooLong(BodyTooLong).to_string();
+        assert!(too_long.contains("`body`"), "{too_long}");
+    }
+
     /// A body that no id can carry is rejected where the session is created; a UUID alone, and an
     /// id of a runner without a key, is nothing.
     #[test]
