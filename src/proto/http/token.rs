@@ -416,6 +416,24 @@ mod tests {
         })
     }
 
+    /// The text tells an operator what to look at: the endpoint, the lifetime, or the clocks.
+    #[test]
+    fn a_rejection_says_why() {
+        for (error, words) in [
+            (TokenError::Unrecognized, "did not issue it"),
+            (TokenError::WrongEndpoint(SocketKind::Call), "made for /ws"),
+            (TokenError::WrongEndpoint(SocketKind::Client), "made for /ws-client"),
+            (TokenError::WrongEndpoint(SocketKind::Moq), "made for /moq"),
+            (TokenError::Expired, "good for 300 s"),
+            (TokenError::ClockSkew, "clocks of the replicas differ"),
+            (TokenError::Used, "used before"),
+        ] {
+            assert!(error.to_string().contains(words), "{error:?}: {error}");
+        }
+        let call = TokenError::WrongEndpoint(SocketKind::Call).to_string();
+        assert!(call.ends_with("/ws"), "{call}");
+    }
+
     #[test]
     fn a_token_returns_its_id_once() {
         let (mut tokens, now) = tokens();
@@ -542,8 +560,8 @@ mod tests {
             made.find(|token| token.len() >= bytes)
                 .expect("a longer id makes a longer token")
         };
-        let (fits, too_long) = (of_length(TOKEN_BYTES_MAX - 1), of_length(TOKEN_BYTES_MAX + 1));
-        assert!(fits.len() <= TOKEN_BYTES_MAX && too_long.len() > TOKEN_BYTES_MAX);
+        let (fits, too_long) = (of_length(TOKEN_BYTES_MAX), of_length(TOKEN_BYTES_MAX + 1));
+        assert!(fits.len() == TOKEN_BYTES_MAX && too_long.len() > TOKEN_BYTES_MAX);
         assert!(tokens.take(&fits, SocketKind::Client, now).is_ok());
         assert_eq!(
             tokens.take(&too_long, SocketKind::Client, now),
@@ -665,6 +683,51 @@ mod tests {
             replica("key", 4).take(&token, SocketKind::Client, behind),
             Err(TokenError::ClockSkew)
         );
+    }
+
+    /// The clock of the maker may be ahead by the skew, and not by a second more.
+    #[test]
+    fn a_replica_s_token_may_be_of_a_clock_ahead_by_the_skew() {
+        let now = start();
+        let token = replica("key", 1).mint(SocketKind::Client, ID, Issuer::Anyone, now);
+        let behind = |seconds: u64| RequestTime {
+            unix_s: now.unix_s - seconds,
+            ..now
+        };
+        let skew_s = CLUSTER_CLOCK_SKEW.as_secs();
+        let mut b = replica("key", 2);
+        assert_eq!(
+            b.take(&token, SocketKind::Client, behind(skew_s + 1)),
+            Err(TokenError::ClockSkew)
+        );
+        assert_eq!(b.take(&token, SocketKind::Client, behind(skew_s)), id(ID));
+    }
+
+    /// The token proper and the seal behind it have a limit each; both at their limits are taken.
+    #[test]
+    fn a_replica_s_token_is_taken_up_to_its_caps() {
+        let now = start();
+        let (mut a, mut b) = (replica("key", 1), replica("key", 2));
+        let mut of_length = |bytes: usize| {
+            let ids = (1..).map(|length| "x".repeat(length));
+            let mut made = ids.map(|id| a.mint(SocketKind::Client, &id, Issuer::Anyone, now));
+            made.find(|token| token.len() >= bytes)
+                .expect("a longer id makes a longer token")
+        };
+        let (fits, too_long) = (
+            of_length(CLUSTER_TOKEN_BYTES_MAX),
+            of_length(CLUSTER_TOKEN_BYTES_MAX + 1),
+        );
+        assert!(fits.len() == CLUSTER_TOKEN_BYTES_MAX && too_long.len() > CLUSTER_TOKEN_BYTES_MAX);
+        let unknown = Err(TokenError::Unrecognized);
+        assert_eq!(b.take(&too_long, SocketKind::Client, now), unknown);
+        // The dot belongs to neither.
+        let sealed = |seal_bytes: usize| format!("{fits}.{}", "x".repeat(seal_bytes - 1));
+        assert_eq!(
+            b.take(&sealed(SEALED_ID_BYTES_MAX + 1), SocketKind::Client, now),
+            unknown
+        );
+        assert!(b.take(&sealed(SEALED_ID_BYTES_MAX), SocketKind::Client, now).is_ok());
     }
 
     /// A token that was computed independently, from the description of the format.

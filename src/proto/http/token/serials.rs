@@ -128,6 +128,35 @@ mod tests {
         }
     }
 
+    /// A number that is redeemed again does not become fresh.
+    #[test]
+    fn a_used_number_stays_used() {
+        let mut serials = Serials::default();
+        let serial = serials.issue(300);
+        for _ in 0..3 {
+            serials.redeem(serial);
+            assert_eq!(serials.state(serial), SerialState::Used);
+        }
+    }
+
+    /// A number that was not issued cannot be redeemed in advance.
+    #[test]
+    fn a_number_is_redeemed_after_it_is_issued() {
+        let mut serials = Serials::default();
+        serials.redeem(0);
+        assert_eq!(serials.state(0), SerialState::Unknown);
+        for expected in 0..=PAGE {
+            assert_eq!(serials.issue(300), expected);
+            serials.redeem(PAGE);
+        }
+        assert_eq!(serials.state(0), SerialState::Fresh);
+        assert_eq!(
+            serials.state(PAGE),
+            SerialState::Used,
+            "the last call came after its issue"
+        );
+    }
+
     /// A page is removed with its last number; its numbers then count as expired, used or not.
     #[test]
     fn removed_numbers_count_as_expired() {
