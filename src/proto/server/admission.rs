@@ -626,6 +626,20 @@ mod tests {
         assert_eq!((rig.0.permits, rig.0.pending_offers), (8, 2));
     }
 
+    /// A requester of another source gets a permit only within its share, anonymous or not.
+    #[test]
+    fn a_replaced_permit_counts_towards_the_share() {
+        let mut rig = Rig::new(CAPS);
+        let lost = rig.fill(from(A), PendingKind::Caller, 1)[0];
+        let may_replace = |rig: &Rig, requester| rig.0.may_replace(lost, requester, PendingKind::Caller);
+        let held = rig.fill(from(B), PendingKind::Caller, CAPS.share_max);
+        assert!(!may_replace(&rig, from(B)), "it has its share");
+        assert!(may_replace(&rig, authorised(B)), "it has none");
+        assert!(may_replace(&rig, from("192.0.2.3")));
+        rig.0.remove(held[0]);
+        assert!(may_replace(&rig, from(B)));
+    }
+
     /// All indexes are empty after every entry is removed.
     #[test]
     fn an_empty_ledger_has_empty_indexes() {
