@@ -352,6 +352,53 @@ mod tests {
         }
     }
 
+    /// Codes have up to six digits; anything longer could be a telephone number.
+    #[test]
+    fn a_code_has_up_to_six_digits() {
+        assert_eq!(words(400, r#"{"code":123456}"#), "status 400, code 123456");
+        for other in [
+            r#"{"code":1234567}"#,
+            r#"{"code":"12a"}"#,
+            r#"{"code":""}"#,
+            r#"{"code":[1]}"#,
+        ] {
+            assert_eq!(words(400, other), "status 400", "{other}");
+        }
+    }
+
+    /// The log names the API as options and statuses do.
+    #[test]
+    fn an_api_has_the_name_of_its_transport() {
+        assert_eq!(HangUpApi::from(TWILIO).name(), TWILIO.wire_name());
+        assert_eq!(HangUpApi::from(TWILIO).name(), "telephony_a");
+        assert_eq!(HangUpApi::Room.name(), "mediaroom");
+    }
+
+    /// A request without effects that needs the credentials of the account.
+    #[test]
+    fn credentials_are_tested_by_a_request_without_effects() {
+        for (provider, url, authorization) in [
+            (
+                TWILIO,
+                "https://api.twilio.com/2010-04-01/Accounts/AC01.json",
+                "Basic QUMwMTphLXRva2Vu",
+            ),
+            (TELNYX, "https://api.telnyx.com/v2/balance", "Bearer b-key"),
+            (
+                PLIVO,
+                "https://api.plivo.com/v1/Account/MA01/",
+                "Basic TUEwMTpjLXRva2Vu",
+            ),
+        ] {
+            let probe = provider.protocol.probe(&settings()).expect("a request");
+            assert_eq!((probe.method.name(), probe.url.as_str()), ("GET", url));
+            assert_eq!(probe.authorization.expect("a credential").expose(), authorization);
+            assert!(probe.body.is_none());
+            assert!(provider.protocol.probe(&Settings::default()).is_none());
+        }
+        assert!(EXOTEL.protocol.probe(&settings()).is_none());
+    }
+
     fn words(status: u16, body: &str) -> String {
         match outcome(TWILIO, status, body.as_bytes()) {
             HangUpOutcome::Refused(words) | HangUpOutcome::Retry(words) => words,

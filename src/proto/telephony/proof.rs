@@ -206,6 +206,15 @@ mod tests {
         assert_eq!(other, Err(ProofError::Missing(PLIVO)));
     }
 
+    /// Every credential authorises its socket, as admission control counts it.
+    #[test]
+    fn a_socket_with_a_credential_is_authorised() {
+        assert!(!Proof::Missing.is_authorised() && !Proof::default().is_authorised());
+        for proof in [Proof::Signature(TWILIO), webhook(TWILIO, "1"), Proof::ApiKey] {
+            assert!(proof.is_authorised(), "{proof:?}");
+        }
+    }
+
     /// A stranger does not learn what the bot does with a call by claiming that it is simulated.
     #[test]
     fn only_the_operator_simulates_calls() {
@@ -258,8 +267,12 @@ mod tests {
     /// The reason fits into a close frame; the log advises, without ids.
     #[test]
     fn a_rejection_advises_the_operator() {
-        for unproven in [ProofError::Missing(TWILIO), ProofError::OtherCall(TWILIO)] {
-            assert!(unproven.reason().len() <= 123);
+        for (unproven, word) in [
+            (ProofError::Missing(TWILIO), "no proof"),
+            (ProofError::OtherCall(TWILIO), "another call"),
+        ] {
+            let reason = unproven.reason();
+            assert!(reason.len() <= 123 && reason.contains(word), "{reason}");
         }
         let advice = ProofError::Missing(PLIVO).advice(Some("bots.example.net"));
         for part in ["telephony_c", "https://bots.example.net/", "--unverified-calls"] {

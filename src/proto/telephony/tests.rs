@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+use super::settings::Holds;
 use super::*;
 use crate::audio::g711::LineLaws;
 use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
@@ -11,6 +12,7 @@ use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
 mod inbound;
 mod new_provider;
 mod outbound;
+mod reports;
 
 const SCRIPTS: [(&Provider, &str); 4] = [
     (TWILIO, include_str!("../../../tests/data/telephony/twilio.jsonl")),
@@ -53,6 +55,19 @@ fn only_the_start_of_a_call_is_a_handshake_of_its_provider() {
             assert_eq!(claimed, is_start.then_some(provider), "{line}");
         }
     }
+}
+
+/// A provider is shown by its name, and its settings are found by what they hold.
+#[test]
+fn a_provider_has_a_name_and_settings_by_kind() {
+    let names = [TWILIO, TELNYX, PLIVO, EXOTEL].map(|provider| format!("{provider:?}"));
+    assert_eq!(names, ["twilio", "telnyx", "plivo", "exotel"]);
+    let named = |provider: &Provider, holds: Holds| provider.setting(|held| held == holds).map(|found| found.name);
+    assert_eq!(named(TWILIO, Holds::AccountId), Some("TELCO_A_ACCOUNT_SID"));
+    assert_eq!(named(TWILIO, Holds::Secret), Some("TELCO_A_AUTH_TOKEN"));
+    assert_eq!(named(TELNYX, Holds::PublicKey), Some("TELCO_B_PUBLIC_KEY"));
+    assert_eq!(named(PLIVO, Holds::PublicKey), None);
+    assert_eq!(named(EXOTEL, Holds::Secret), None);
 }
 
 #[test]

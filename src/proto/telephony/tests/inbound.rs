@@ -153,6 +153,52 @@ fn skips_and_counts_invalid_objects() {
     }
 }
 
+/// A member of another type counts as absent, and the rest of the message has its meaning.
+#[test]
+fn a_member_of_another_type_is_absent() {
+    let mut call = script_call(TWILIO);
+    let mut pcm = Vec::new();
+    for odd in [
+        "null",
+        "true",
+        "7",
+        "-7",
+        "1.5",
+        "\"x\"",
+        "[1,[2]]",
+        r#"{"a":[1],"b":{}}"#,
+    ] {
+        for member in ["media", "mark", "name", "payload"] {
+            let text = format!(r#"{{"{member}":{odd},"event":"dtmf","dtmf":{{"digit":"5"}}}}"#);
+            assert_eq!(call.read(&text, &mut pcm), Ok(ProviderInput::Dtmf('5')), "{text}");
+        }
+        let text = format!(r#"{{"event":"dtmf","dtmf":{odd}}}"#);
+        assert_eq!(call.read(&text, &mut pcm), Ok(ProviderInput::Nothing), "{text}");
+    }
+    assert_eq!(pcm, [0; 0]);
+}
+
+/// A name or a key may be a number.
+#[test]
+fn numbers_are_read_as_their_digits() {
+    let mut call = script_call(TWILIO);
+    let mut pcm = Vec::new();
+    for number in ["7", "-7", "1.5"] {
+        let mark = format!(r#"{{"event":"mark","mark":{{"name":{number}}}}}"#);
+        let name = ProviderInput::Mark(number.to_owned());
+        assert_eq!(call.read(&mark, &mut pcm), Ok(name), "{mark}");
+    }
+    let key = r#"{"event":"dtmf","dtmf":{"digit":5}}"#;
+    assert_eq!(call.read(key, &mut pcm), Ok(ProviderInput::Dtmf('5')));
+}
+
+/// The reason to close the socket says whose message it was, and what was wrong with it.
+#[test]
+fn text_that_is_no_object_has_its_reason() {
+    let malformed = script_call(TWILIO).read("[]", &mut Vec::new()).expect_err("no object");
+    assert_eq!(malformed.to_string(), "a message of the provider is no JSON object");
+}
+
 #[test]
 fn counts_half_samples_and_decodes_the_others() {
     let mut call = b_call("L16", 16_000);

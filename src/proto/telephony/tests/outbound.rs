@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::named::{PLIVO, TELNYX, TWILIO};
+use super::super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use super::{SCRIPTS, b_call, call, script_call};
 use crate::audio::g711;
 use crate::telephony::{ChunkLimits, TelephonyCall, TelephonyCodec};
@@ -49,6 +49,13 @@ fn writes_each_providers_messages() {
         assert_eq!(call.mark("utt-7"), mark);
         assert_eq!(call.clear(), clear);
     }
+}
+
+/// Two providers return the marks that a clear discards, and two do not.
+#[test]
+fn some_providers_return_cleared_marks() {
+    let returns = [TWILIO, TELNYX, PLIVO, EXOTEL].map(|provider| script_call(provider).returns_cleared());
+    assert_eq!(returns, [true, true, false, false]);
 }
 
 /// Ids and names are escaped in outbound messages.

@@ -261,6 +261,24 @@ fn twilio_signs_json_by_its_hash() {
     assert!(sent.verify(TWILIO, &a_telephony()).is_err());
 }
 
+/// The parameters of a form are signed, whatever its URL contains.
+#[test]
+fn twilio_signs_a_form_by_its_parameters_even_beside_a_hash() {
+    let body = b"CallSid=CA01";
+    let hash = HEXLOWER_PERMISSIVE.encode(&Sha256::digest(body));
+    for hash in [hash.as_str(), "0"] {
+        let url = format!("https://h.example/?bodySHA256={hash}");
+        let signed = |message: &str| Sent::new(&url, &[FORM, (A_SIGNATURE, &a_sign(message))], body);
+        let whole = signed(&format!("{url}CallSidCA01")).verify(TWILIO, &a_telephony());
+        assert_eq!(whole, Ok(Standing::Verified), "{url}");
+        let url_alone = signed(&url).verify(TWILIO, &a_telephony());
+        assert!(
+            matches!(url_alone, Err(SignatureError::Foreign { .. })),
+            "{url_alone:?}"
+        );
+    }
+}
+
 #[test]
 fn distinguishes_a_separate_key_from_a_wrong_token() {
     let sent = a_webhook().with(A_SETTINGS, "key=k1,algorithm=HMAC_SHA256");
