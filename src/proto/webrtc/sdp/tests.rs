@@ -11,8 +11,12 @@ use str0m::net::Protocol;
 use str0m::{Candidate, Input, Output, Rtc};
 
 use super::*;
+use crate::audio::codec::Codec;
 use crate::limits::*;
 use crate::webrtc::crypto;
+
+mod codecs;
+mod marks;
 
 const DEVICE: &str = include_str!("../../../../tests/data/sdp/device.offer.sdp");
 const VARIANT: &str = include_str!("../../../../tests/data/sdp/device-variant.offer.sdp");
