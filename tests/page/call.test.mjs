@@ -2,14 +2,13 @@
 
 import assert from 'node:assert/strict';
 import test, { afterEach } from 'node:test';
-import { listener } from './support/browser.mjs';
+import { listener, makePeerConnections } from './support/browser.mjs';
 import { stopClock } from './support/clock.mjs';
 import { makeDocument } from './support/dom.mjs';
 import { page, setGlobal, settle } from './support/page.mjs';
 
 makeDocument();
 const clock = stopClock();
-setGlobal('MediaStream', class { constructor(tracks) { this.tracks = tracks; } });
 const { webrtc } = await page('call.js');
 const { botFailed, noPath } = await page('words.js');
 
@@ -21,33 +20,8 @@ afterEach(() => { for (const own of live.splice(0)) own.close(); });
 /** A call; `answers` gives a status and a body for each request, or an error. */
 async function call({ answers = () => [200, ANSWER], track = 'mic', muted = false, refuses = null } = {}) {
 	const { on, told, of } = listener();
-	const [pcs, requests] = [[], []];
-	setGlobal('RTCPeerConnection', class {
-		constructor(config) {
-			if (refuses) throw refuses;
-			Object.assign(this, { config, signalingState: 'stable', iceConnectionState: 'new', connectionState: 'new', reports: new Map() });
-			pcs.push(this);
-		}
-
-		addTransceiver(what, how) {
-			Object.assign(this, { what, how });
-			return { sender: { replaceTrack: async (next) => { this.what = next; } } };
-		}
-
-		createDataChannel(label) {
-			this.channel = {
-				label, readyState: 'connecting', sent: [],
-				send(text) { this.sent.push(text); },
-				close() { this.readyState = 'closed'; },
-			};
-			return this.channel;
-		}
-
-		async setLocalDescription() { this.localDescription = { type: 'offer', sdp: `offer ${pcs.length}` }; }
-		async setRemoteDescription(description) { this.remote = description; }
-		async getStats() { return this.reports; }
-		close() { this.isClosed = true; }
-	});
+	const requests = [];
+	const pcs = makePeerConnections(refuses);
 	setGlobal('fetch', async (url, { method, body, signal }) => {
 		requests.push({ method, path: url.pathname, body: body && JSON.parse(body), signal });
 		const outcome = await answers(requests.length, method);

@@ -120,6 +120,30 @@ test('a noise of the room is no speech once it is known', () => {
 	own.stop();
 });
 
+test('speech that is a little quieter than its beginning goes on', () => {
+	const { own, seen, pass } = meter();
+	pass(500, { user: SILENCE });
+	pass(100, { user: -47 });
+	assert.equal(seen.user[1], true);
+	pass(1000, { user: -51 });
+	assert.equal(seen.user[1], true, '4 dB below what begins it');
+	pass(1000, { user: -53 });
+	assert.equal(seen.user[1], false);
+	pass(1000, { user: -51 });
+	assert.equal(seen.user[1], false, 'it would not begin so');
+	own.stop();
+});
+
+test('a bot is heard from -50 dB on', () => {
+	const { own, seen, pass } = meter();
+	pass(1000, { bot: -51 });
+	assert.equal(seen.bot[1], false);
+	pass(1000, { bot: SILENCE });
+	pass(100, { bot: -49 });
+	assert.equal(seen.bot[1], true);
+	own.stop();
+});
+
 test('the latency is the time from the end of the user’s speech to the bot’s sound', () => {
 	const { own, seen, pass } = meter();
 	pass(500, { user: SILENCE, bot: SILENCE });

@@ -2,14 +2,14 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { makeDocument } from './support/dom.mjs';
+import { Element, makeDocument } from './support/dom.mjs';
 import { page, setGlobal, settle } from './support/page.mjs';
 import { stopClock } from './support/clock.mjs';
 
 const clock = stopClock(Date.UTC(2026, 10, 27, 12, 0, 0));
 const { byId } = makeDocument();
 const { eventLog } = await page('log.js');
-const { clock: timeOfDay, copy, keep, kept, make, stamped } = await page('dom.js');
+const { atEnd, clock: timeOfDay, copy, keep, keepEnd, kept, make, stamped } = await page('dom.js');
 
 /** A log on a new document; `saved()` resolves to the text of its file. */
 function open() {
@@ -112,7 +112,7 @@ test('what stands beside a secret is kept', async () => {
 	log('http', 'c', { sdp: 'a=ice-pwd:x\r\na=mid:19\r\n' });
 	log('http', 'd', { relayUrl: 'https://relay.example:4443/moq/x', namespace: '20' });
 	const text = await saved();
-	for (const kept of ['"sessionId": "17"', 'sessionId=18', 'a=mid:19', 'https://relay.example:4443/', '"namespace": "20"']) assert.ok(text.includes(kept), kept);
+	for (const kept of ['"token": "(left out)"', '?token=(left out)&', 'a=ice-pwd:(left out)', '4443/(left out)"', '"sessionId": "17"', 'sessionId=18', 'a=mid:19', 'https://relay.example:4443/', '"namespace": "20"']) assert.ok(text.includes(kept), kept);
 });
 
 test('a saved log tells page, browser and times, and indents details', async () => {
@@ -193,6 +193,37 @@ test('what is kept is found again; a browser that keeps nothing has the default'
 	keep('theme', 'light');
 	assert.equal(kept('theme', 'auto'), 'auto');
 	setGlobal('localStorage', {});
+});
+
+test('the end of a list stays in view while it grows, unless the user looks further up', async () => {
+	const list = Object.assign(new Element('ol'), { clientHeight: 100, scrollHeight: 500, scrollTop: 400 });
+	const grow = (pixels) => () => { list.scrollHeight += pixels; };
+	atEnd(list, grow(50));
+	assert.equal(list.scrollTop, 550);
+	list.scrollTop = 550 - 100 - 79;
+	atEnd(list, grow(50));
+	assert.equal(list.scrollTop, 600, '79 pixels above the end');
+	list.scrollTop = 600 - 100 - 80;
+	atEnd(list, grow(50));
+	assert.equal(list.scrollTop, 420, '80 pixels are a choice');
+});
+
+test('a list that becomes lower keeps its end in view, if it was', async () => {
+	let resize;
+	setGlobal('ResizeObserver', class {
+		constructor(run) { resize = run; }
+		observe() {}
+	});
+	const list = Object.assign(new Element('ol'), { clientHeight: 100, scrollHeight: 500, scrollTop: 0 });
+	keepEnd(list);
+	resize();
+	assert.equal(list.scrollTop, 500, 'at first it is');
+	for (const [above, follows] of [[79, true], [80, false]]) {
+		list.scrollTop = 400 - above;
+		list.fire('scroll');
+		resize();
+		assert.equal(list.scrollTop, follows ? 500 : 320, `${above} pixels`);
+	}
 });
 
 test('times have milliseconds, and names of files no colons', () => {

@@ -218,6 +218,12 @@ test('a catalog that comes in patches is put together', async () => {
 	assert.ok(!(await subscribed()).has('bot-audio'), 'a second sound is not played beside the first');
 });
 
+test('a rendition that does not say it has one channel', async () => {
+	const { give, codecs } = await begun();
+	await give('catalog.json', 0, catalog({ voice: { codec: 'opus' } }));
+	assert.equal(codecs.decoder.config.numberOfChannels, 1);
+});
+
 test('a catalog without Opus plays nothing, and a broken one is logged', async () => {
 	const { give, subscribed, of } = await begun();
 	for (const odd of [catalog({ a: { codec: 'mp4a.40.2' } }), catalog({}), Buffer.from('{}'), Buffer.from('null'), Buffer.from('[1]')]) await give('catalog.json', 0, odd);
@@ -231,7 +237,7 @@ test('a catalog without Opus plays nothing, and a broken one is logged', async (
 test('the microphone is sent to those that listen, a packet in each group', async () => {
 	const { sound, take, memory, codecs } = await begun();
 	sound.chunk(Int16Array.of(1));
-	assert.equal(memory.sent.length, 0, 'nobody listens');
+	assert.equal(memory.sent.length, 0, 'no one listens');
 	const { writer } = await take('audio/data', 9);
 	sound.context.currentTime = 1;
 	sound.chunk(Int16Array.of(2));

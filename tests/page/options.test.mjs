@@ -44,6 +44,7 @@ test('at first WebRTC is asked for, without servers and without a body', () => {
 	assert.deepEqual(text(), { transport: 'webrtc', enableDefaultIceServers: false, body: {} });
 	assert.deepEqual([chosen(), byId('chosen').textContent], [['webrtc'], 'WebRTC']);
 	assert.deepEqual(own.read(), { request: text(), transport: 'webrtc' });
+	assert.ok(byId('start-body').value.startsWith('{\n  "transport"'), 'in lines that can be edited');
 	assert.deepEqual(history.replaced, [], 'the URL stays as it was');
 });
 

@@ -229,6 +229,14 @@ test('times of packets are 20 ms apart, and follow the context after a pause', (
 	assert.deepEqual(taken.at(-1), [10320000, 5], 'a gap of exactly 250 ms is none');
 });
 
+test('a call that begins with the context begins at 20 ms', () => {
+	const taken = [];
+	encoder({ currentTime: 0 }, (at) => taken.push(at));
+	codecs.encoders[0].output(packet(1));
+	codecs.encoders[0].output(packet(2));
+	assert.deepEqual(taken, [20000, 40000]);
+});
+
 test('the encoder tells its error, and takes nothing once it is closed', () => {
 	const taken = [];
 	const send = encoder({ currentTime: 0 }, (...args) => taken.push(args));

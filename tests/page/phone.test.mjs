@@ -198,6 +198,29 @@ test('JSON that is no object is logged, and ends nothing', async () => {
 	assert.deepEqual(of('closed'), []);
 });
 
+test('rates are those since the last look', async () => {
+	const { own, sound, tell, socket } = await call(TWILIO);
+	clock.pass(1000);
+	own.stats();
+	const before = socket.sent.length;
+	sound.chunk(new Int16Array(160));
+	const message = media(TWILIO, Array(160).fill(0));
+	tell(message);
+	clock.pass(1000);
+	assert.deepEqual(own.stats(), { rate: JSON.stringify(message).length * 8 / 1000, rateOut: socket.sent[before].length * 8 / 1000 });
+	clock.pass(1000);
+	assert.deepEqual(own.stats(), { rate: 0, rateOut: 0 });
+});
+
+test('a page without worklets is told how to get them, and offers no call without a microphone', async () => {
+	const { on, of } = listener();
+	globalThis.fetch = async () => { throw new TypeError('x'); };
+	const line = { from: '', to: '', format: PROVIDERS[TWILIO].codecs[0][1] };
+	await phone(TWILIO)({ started: {}, context: {}, track: null, line, parameters: {}, on }).open();
+	const [[{ title, listen }]] = of('closed');
+	assert.deepEqual([title, listen], ['This page cannot play the sound of a call', false]);
+});
+
 test('the end of a call is told to the runner and to the user', async () => {
 	for (const transport of ALL) {
 		const { own, socket, sent, of } = await call(transport);

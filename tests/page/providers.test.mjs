@@ -99,6 +99,15 @@ for (const [transport, file] of Object.entries(FILES)) {
 	});
 }
 
+test('one channel is sent, at the rates that providers offer', () => {
+	const channels = (transport) => JSON.stringify(PROVIDERS[transport].opening(call(transport))).match(/"channels":(\d+)/)?.[1];
+	assert.deepEqual(Object.keys(FILES).map(channels), ['1', '1', undefined, undefined]);
+	const offered = Object.values(PROVIDERS).map(({ codecs }) => codecs.map(([, { codec, rate }]) => `${codec} ${rate}`));
+	assert.deepEqual(offered, [
+		['mulaw 8000'], ['mulaw 8000', 'alaw 8000', 'pcm 16000'], ['mulaw 8000', 'pcm 8000', 'pcm 16000'], ['pcm 8000', 'pcm 16000', 'pcm 24000'],
+	]);
+});
+
 test('plivo’s parameters are JSON in one field', () => {
 	const [start] = PROVIDERS.telephony_c.opening(call('telephony_c', { parameters: { a: 1, b: 'ü"' } }));
 	assert.deepEqual(JSON.parse(start.extra_headers), { a: 1, b: 'ü"' });

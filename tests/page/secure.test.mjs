@@ -46,7 +46,7 @@ test('a runner with a certificate that is trusted is one click away', async () =
 	answers.status = 'opaque';
 	const problem = await own.noMicrophone();
 	assert.equal(problem.go.href, 'https://192.168.1.5:7860/client/?transport=moq');
-	assert.deepEqual([problem.note, problem.more], [undefined, undefined]);
+	assert.deepEqual([problem.note, problem.more, problem.listen], [undefined, undefined, true]);
 	assert.equal(own.phoneAddress.href, 'https://192.168.1.5:7860/client/');
 	assert.ok(probed.some(([protocol, name, , mode]) => protocol === 'https:' && name === 'status' && mode === 'no-cors'));
 });
@@ -91,8 +91,11 @@ test('without HTTPS the ways are named: --tls auto, a tunnel, and the machine it
 	const problem = await noMicrophone();
 	assert.deepEqual([problem.go, problem.listen], [undefined, true]);
 	assert.match(said(problem), /--tls auto.*ssh -L 7860:localhost:7860 user@192\.168\.1\.5 .*http:\/\/localhost:7860\/client\//);
-	const low = await (await secure(undefined, 'http://board.local/client/')).noMicrophone();
-	assert.match(said(low), /ssh -L 7860:localhost:80 user@board\.local .*http:\/\/localhost:7860\/client\/ .*http:\/\/localhost:80\/client\//);
+	answers['ca.crt'] = 'ok';
+	const low = await secure(undefined, 'http://board.local/client/');
+	assert.equal((await low.noMicrophone()).go.href, 'https://board.local:80/client/', 'at the same port');
+	answers = {};
+	assert.match(said(await low.noMicrophone()), /ssh -L 7860:localhost:80 user@board\.local .*http:\/\/localhost:7860\/client\/ .*http:\/\/localhost:80\/client\//);
 	const six = await (await secure(undefined, 'http://[fd00::5]:8080/client/')).noMicrophone();
 	assert.match(said(six), /ssh -L 8080:localhost:8080 user@fd00::5 /);
 	const phone = await (await secure('Mozilla/5.0 (Linux; Android 15) Chrome/140', undefined, 5)).noMicrophone();

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import test, { afterEach } from 'node:test';
-import { makeSockets, makeSound } from './support/browser.mjs';
+import { makePeerConnections, makeSockets, makeSound } from './support/browser.mjs';
 import { stopClock } from './support/clock.mjs';
 import { makeDocument } from './support/dom.mjs';
 import { page, setGlobal, settle, until } from './support/page.mjs';
@@ -193,6 +193,54 @@ test('doubts hold a call until all are gone', async () => {
 	assert.equal(own.phase, 'trouble');
 	own.doubt('Nothing arrives', false);
 	assert.deepEqual([own.phase, said()], ['ready', 'Connected again']);
+});
+
+/** Over WebRTC, up to the open channel. */
+async function beginWebrtc(own) {
+	const pcs = makePeerConnections();
+	own.connect({ transport: 'webrtc' });
+	await until(() => pcs.length);
+	await settle();
+	const open = async () => {
+		const { channel } = pcs.at(-1);
+		channel.readyState = 'open';
+		channel.onopen();
+		await settle();
+	};
+	await open();
+	return { pcs, open };
+}
+
+test('while a connection is made again, doubts do not end the trouble', async () => {
+	const page = open({ reply: [200, { sessionId: '17', sdp: 'v=0', pc_id: 'pc' }] });
+	const { pcs, open: connected } = await beginWebrtc(page);
+	page.own.heard();
+	assert.equal(page.own.phase, 'ready');
+	Object.assign(pcs[0], { iceConnectionState: 'failed', connectionState: 'failed' });
+	pcs[0].oniceconnectionstatechange();
+	assert.deepEqual([page.own.phase, page.said()], ['trouble', 'Connection lost; trying again (1 of 3)']);
+	page.own.doubt('x', true);
+	page.own.doubt('x', false);
+	assert.equal(page.own.phase, 'trouble');
+	clock.pass(0);
+	await settle();
+	await connected();
+	assert.deepEqual([page.own.phase, page.said()], ['ready', 'Connected again']);
+	page.own.doubt('x', true);
+	page.own.doubt('x', false);
+	assert.equal(page.own.phase, 'ready', 'and then they do');
+});
+
+test('a connection that takes long is explained, and goes on', async () => {
+	const page = open({ reply: [200, { sessionId: '17', sdp: 'v=0', pc_id: 'pc' }] });
+	const pcs = makePeerConnections();
+	page.connect({ transport: 'webrtc' });
+	await until(() => pcs.length);
+	await settle();
+	clock.pass(10000);
+	await settle();
+	assert.deepEqual([page.own.phase, page.said(), page.problem()], ['connecting', 'Still connecting', 'No network path to the bot']);
+	assert.equal(page.of('problem')[0][0].retry, false, 'it is still being tried');
 });
 
 test('muting holds from before the call to the next microphone', async () => {

@@ -53,6 +53,7 @@ test('each session is listed with what the runner tells', async () => {
 		Transport: 'WebRTC', Age: '1 min 15 s', State: 'talking', Loss: '1.3 %', Messages: '3 in, 4 out', 'Speech queued': '120 ms',
 	});
 	assert.equal(own.items()[0].querySelector('.id').textContent, 'a1');
+	assert.equal(own.view.all().find(({ textContent }) => textContent === 'No one is in a call.').hidden, true);
 	own.shown.show(false);
 });
 

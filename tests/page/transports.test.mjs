@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { makeDocument } from './support/dom.mjs';
-import { page, scripts } from './support/page.mjs';
+import { anew, page, scripts } from './support/page.mjs';
 
 makeDocument();
 const { connectorOf, labelOf, rows } = await page('transports.js');
@@ -48,6 +48,19 @@ test('an older runner, whose status has fewer lists, is served', () => {
 	assert.deepEqual(row({}, 'webrtc'), ['excluded by -t', false]);
 });
 
+test('MoQ needs both its means', async () => {
+	const works = async () => (await anew('transports.js')).connectorOf('moq').works;
+	globalThis.AudioEncoder = class {};
+	assert.equal(await works(), false);
+	globalThis.WebTransport = class { get protocol() { return ''; } };
+	assert.equal(await works(), true);
+	delete globalThis.AudioEncoder;
+	assert.equal(await works(), false);
+	globalThis.AudioEncoder = class {};
+	globalThis.WebTransport = class {};
+	assert.equal(await works(), false, 'an older WebTransport chooses no protocol');
+});
+
 test('transports that are loaded when they are chosen can be loaded', async () => {
 	for (const name of ['moq', 'telephony_a']) assert.equal(typeof await connectorOf(name).load(), 'function');
 	assert.ok(scripts.includes('moq.js') && scripts.includes('phone.js'));
@@ -72,7 +85,7 @@ test('a bot without a room is explained, and a room that is no URL throws', () =
 
 test('a media room is told as text', () => {
 	assert.deepEqual(mediaroom({ url: 'wss://r', token: 't', roomName: 'n' }).steps, [['Server:', 'wss://r'], ['Room:', 'n'], ['Token:', 't']]);
-	assert.ok(mediaroom.elsewhere && videoroom.elsewhere);
+	assert.ok(mediaroom.elsewhere && videoroom.elsewhere && mediaroom({}).good);
 });
 
 // ---- figures

@@ -156,6 +156,17 @@ test('sound of any rate is played in its own time', () => {
 	}
 });
 
+test('a lower rate brings no images of itself', () => {
+	for (const own of [44100, 48000]) {
+		for (const [rate, hz] of [[8000, 3000], [16000, 6000], [24000, 9000]]) {
+			const { give, play } = player(own);
+			give(Array.from(tone(hz, rate, rate), (sample) => sample * 32767), rate);
+			const { share } = at(play(0.8).slice(0.3 * own), hz, own);
+			assert.ok(share > 0.9999, `${hz} Hz, ${rate} on ${own}: ${share}`);
+		}
+	}
+});
+
 test('an interruption ends the sound within three milliseconds, without a click', () => {
 	const { give, play, hush } = player();
 	give(Array(48000).fill(16384), 48000);

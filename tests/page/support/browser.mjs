@@ -66,6 +66,39 @@ export function makeSockets() {
 	return sockets;
 }
 
+/** Replaces RTCPeerConnection. Returns the connections that were made; `refuses` is an error of the browser. */
+export function makePeerConnections(refuses = null) {
+	const pcs = [];
+	setGlobal('MediaStream', class { constructor(tracks) { this.tracks = tracks; } });
+	setGlobal('RTCPeerConnection', class {
+		constructor(config) {
+			if (refuses) throw refuses;
+			Object.assign(this, { config, signalingState: 'stable', iceConnectionState: 'new', connectionState: 'new', reports: new Map() });
+			pcs.push(this);
+		}
+
+		addTransceiver(what, how) {
+			Object.assign(this, { what, how });
+			return { sender: { replaceTrack: async (next) => { this.what = next; } } };
+		}
+
+		createDataChannel(label) {
+			this.channel = {
+				label, readyState: 'connecting', sent: [],
+				send(text) { this.sent.push(text); },
+				close() { this.readyState = 'closed'; },
+			};
+			return this.channel;
+		}
+
+		async setLocalDescription() { this.localDescription = { type: 'offer', sdp: `offer ${pcs.length}` }; }
+		async setRemoteDescription(description) { this.remote = description; }
+		async getStats() { return this.reports; }
+		close() { this.isClosed = true; }
+	});
+	return pcs;
+}
+
 /** `on` of a transport, which records: `told` as `[name, ...args]`. */
 export function listener() {
 	const told = [];
