@@ -20,6 +20,7 @@
 #       pictures                                        takes the pictures of README again, from the page
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
 #       sip                                             telephone calls through LiveKit's SIP service (a build in Go and C)
+#       room-faults                                     faults that the published LiveKit server simulates; 4 minutes
 #       nodes                                           two LiveKit nodes, Redis, three runners: kills, drains and cut cables; 10 minutes
 #       worker-figures                                  the runner beside LiveKit's published worker, and 10,000 jobs; half an hour
 #       gst-plugins                                     GStreamer's WHIP and WHEP elements: build (360 crates), one call each
@@ -76,7 +77,7 @@ gate_lanes() {
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Browsers need most of a core; the checks of the other lanes wait most of the time.
-    together 'browser firefox cluster pipecat' 'livekit jobs rooms acme gstreamer' 'net assistants moq aiortc calls smallest telephone'
+    together 'browser firefox cluster pipecat' 'livekit jobs rooms aiortc acme gstreamer' 'net assistants moq calls smallest telephone'
 }
 
 # A night: hours, most of them under emulators.
@@ -84,7 +85,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'advisories arm armv7 deb nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run miri asan sizes speed pictures image release'
+    together 'advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run miri asan sizes speed pictures image release'
     end_lanes
 }
 
@@ -120,7 +121,7 @@ stage() {
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
     macos | workflows | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
-    aiortc | gstreamer | net | pipecat | rooms | livekit | jobs | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | cluster) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | cluster) "peer_$1" ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-20}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     pictures) needs 'apt-get install chromium espeak-ng' chromium espeak-ng || return 0; release; node tests/peers/browser/pictures.mjs ;;

@@ -53,6 +53,9 @@ peer_livekit() { published_server rooms; }
 # Jobs of the published server for runners and for LiveKit's own worker, and LiveKit's own front-ends.
 peer_jobs() { published_server workers; }
 
+# Faults that the published server simulates, and the time to join over each path.
+peer_room-faults() { published_server slow; }
+
 published_server() {
     needs_namespaces 'rooms of the published LiveKit server' || return 0
     needs 'apt-get install iproute2 nftables coturn chromium espeak-ng openssl, and Go 1.26 of https://go.dev/dl' \

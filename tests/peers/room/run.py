@@ -1,7 +1,7 @@
 """The published Python client of LiveKit in one room with the runner. Prints a line per check; exits with 1
 when one failed.
 
-    run.py [--binary PATH] [--server PATH | --published PATH [--part rooms|workers]] [CHECK...]      as root, with what requirements.txt names
+    run.py [--binary PATH] [--server PATH | --published PATH [--part rooms|workers|slow]] [CHECK...]      as root, with what requirements.txt names
                                                                        here and in `assistants`, and `ip`
 
 The server is the tests' own (`cargo build --example media-room`) or the published one (`tests/check/livekit-server.sh`); the
@@ -30,6 +30,9 @@ from runner import ROOT
 
 CHECKS = {**alone.CHECKS, **start.CHECKS, **native.CHECKS, **assistant.CHECKS, **network.CHECKS,
           **jobs.CHECKS, **frontend.CHECKS}
+# Shares of the checks with the published server. The last takes minutes, and belongs to a night.
+WORKERS, SLOW = {*jobs.CHECKS, *frontend.CHECKS}, {"faults", "udp_dropped_without_tcp", "figures"}
+PARTS = {"rooms": CHECKS.keys() - WORKERS - SLOW, "workers": WORKERS, "slow": SLOW}
 SERVER = ROOT / "target" / "debug" / "examples" / "media-room"
 # A published server cannot be made to do this.
 OWN_ALONE = ("trouble",)
@@ -41,8 +44,7 @@ NETWORK_LIMIT_S = 300
 
 
 async def main(binary, server, published, names, part):
-    workers = {**jobs.CHECKS, **frontend.CHECKS}
-    others = {"rooms": workers, "workers": CHECKS.keys() - workers.keys()}.get(part, ())
+    others = CHECKS.keys() - PARTS[part] if part else ()
     checks = chosen(CHECKS, names, unless=(*others, *(OWN_ALONE if published else PUBLISHED_ALONE)))
     return await stage.run(checks.values(), lambda: World(binary, server, published, stage.ADDRESS),
                            lambda name: NETWORK_LIMIT_S if name in PUBLISHED_ALONE else LIMIT_S)
@@ -52,7 +54,7 @@ if __name__ == "__main__":
     parser = options(__doc__, CHECKS)
     parser.add_argument("--server", type=pathlib.Path, default=SERVER)
     parser.add_argument("--published", type=pathlib.Path, help="the published LiveKit server, in place of the tests' own")
-    parser.add_argument("--part", choices=("rooms", "workers"), help="only checks of rooms, or only those of jobs and front-ends")
+    parser.add_argument("--part", choices=PARTS, help="only checks of rooms, of jobs and front-ends, or those that take minutes")
     given = parser.parse_args()
     stage.enter()
     # The runner starts in an empty folder.
