@@ -128,6 +128,10 @@ pub mod kit;
 mod page;
 pub mod rtvi;
 pub mod runner;
+#[cfg(test)]
+#[allow(dead_code, reason = "each crate uses a part of it")]
+#[path = "../tests/support/skip.rs"]
+mod skip;
 pub mod testing;
 
 #[doc(inline)]

@@ -3,7 +3,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::path::Path;
 use std::time::Duration;
 
 use edge_runner_proto::limits::HTTP_BODY_BYTES_MAX;
@@ -12,6 +11,7 @@ use serde_json::Value;
 use crate::support::device::{Device, Options};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner, folder};
+use crate::support::skip;
 use crate::support::socket::Socket;
 use crate::support::sound::{FRAME, Speech, tone_share};
 
@@ -98,13 +98,7 @@ fn calls_continue_without_a_resolver() {
 /// only.
 #[test]
 fn a_clock_jump_ends_no_session() {
-    let library = ["x86_64", "aarch64"]
-        .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1"))
-        .into_iter()
-        .find(|path| Path::new(path).exists());
-    let Some(library) = library else {
-        let said = "SKIPPED, AND NOT PROVED HERE: calls while the clock jumps: apt-get install faketime";
-        writeln!(std::io::stderr(), "{said}").expect("stderr is open");
+    let Some(library) = skip::faketime("calls while the clock jumps") else {
         return;
     };
     let offset = folder().join("offset");

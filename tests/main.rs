@@ -38,6 +38,7 @@ mod requests;
 mod secrets;
 mod setup;
 mod shutdown;
+mod skips;
 mod sockets;
 mod source_rules;
 mod support;

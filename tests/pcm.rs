@@ -1,12 +1,11 @@
 //! Bots in raw mode against the real binary: ordinary programs on stdin and stdout, called by
 //! telephone, by a plain client and over WebRTC.
 
-use std::process::{Command, Stdio};
-
 use crate::support::client::Client;
 use crate::support::device::{Device, Options};
 use crate::support::provider::assert_echo_of_each_provider;
 use crate::support::runner::TestRunner;
+use crate::support::skip;
 use crate::support::sound::{Speech, tone_share};
 
 /// A program of this machine plays every caller back, and ends with the call.
@@ -75,9 +74,7 @@ fn a_script_on_the_standard_library_is_a_bot() {
 /// The command of the documentation.
 #[test]
 fn sox_is_a_bot() {
-    let version = Command::new("sox").arg("--version").stdout(Stdio::null()).status();
-    if version.is_err() {
-        eprintln!("sox is not installed, so this test proves nothing: apt-get install sox");
+    if !skip::has_program("sox", "sox as a bot", "sox") {
         return;
     }
     let words = "sox --buffer 640 -t raw -r 16000 -e signed -b 16 -c 1 - -t raw - vol 0.5";

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::http::{Reply, exchange, get, request};
 use crate::support::runner::{TestRunner, folder};
+use crate::support::skip;
 
 const SECRET: &str = "sk-of-the-service";
 const PASSWORD: &str = "\"correct:horse \"1$";
@@ -217,7 +218,7 @@ impl Board {
 #[test]
 fn the_board_applies_what_the_page_took() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return skip::lacks_ability("settings that a board applies", "its script needs root");
     }
     let mut setup = SetupProcess::start();
     let draft = setup.post("/settings", &form()).json();
@@ -270,7 +271,7 @@ fn the_board_applies_what_the_page_took() {
 #[test]
 fn the_board_rejects_what_the_page_would_not_write() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return skip::lacks_ability("settings that a board rejects", "its script needs root");
     }
     let board = Board::new();
     for wrong in [

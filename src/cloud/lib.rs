@@ -18,5 +18,9 @@ mod error;
 pub mod io;
 pub mod limits;
 pub mod proto;
+#[cfg(test)]
+#[allow(dead_code, reason = "each crate uses a part of it")]
+#[path = "../../tests/support/skip.rs"]
+mod skip;
 
 pub use error::ServeError;

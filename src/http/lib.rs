@@ -33,6 +33,10 @@ pub mod server;
 pub mod services;
 pub mod shutdown;
 pub mod signal;
+#[cfg(test)]
+#[allow(dead_code, reason = "each crate uses a part of it")]
+#[path = "../../tests/support/skip.rs"]
+mod skip;
 pub mod startup;
 pub mod store;
 pub mod stream;

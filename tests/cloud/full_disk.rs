@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::builds::shell;
 use crate::support::cloud::{DataDir, TestCloud, archive};
+use crate::support::skip;
 
 /// A small file system mounted on a folder, unmounted on drop.
 struct Small<'d>(&'d DataDir);
@@ -27,10 +28,8 @@ impl Small<'_> {
         match made {
             Ok(made) if made.status.success() => Some(Small(data)),
             other => {
-                // A macro's output would be hidden in a passing test.
-                let said =
-                    "SKIPPED, AND NOT PROVED HERE: the cloud service on a full disk. File systems in memory need root.";
-                writeln!(std::io::stderr(), "{said} ({other:?})").expect("stderr is open");
+                let why = format!("file systems in memory need root ({other:?})");
+                skip::lacks_ability("the cloud service on a full disk", &why);
                 None
             }
         }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::builds::shell;
 use crate::support::cloud::{DataDir, TestCloud, archive};
 use crate::support::runner::PATIENCE;
+use crate::support::skip;
 
 /// Prints its attempt, and hangs until the attempt whose number is in `$0/until`.
 const STUBBORN: &str = r#"echo "attempt $BUILD_ATTEMPT"; sleep 1000 & echo $$ $! > "$0/$BUILD_ID.$BUILD_ATTEMPT.new"
@@ -201,7 +202,7 @@ fn leftovers_that_cannot_be_removed_block_nothing() {
         }
         fs::write(gate.path().join("kept"), "").expect("the folder is writable");
         if !bind(gate.path(), &left) {
-            eprintln!("SKIPPED: mounting takes rights that this user does not have");
+            skip::lacks_ability("leftovers that cannot be removed", "mounts need root");
             return;
         }
         let cloud = TestCloud::start(&data, &shell(&[], r#"echo image > "$BUILD_OUT/i""#, gate.path()));

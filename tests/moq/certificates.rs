@@ -4,8 +4,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, UdpSocket};
-use std::path::Path;
+use std::net::TcpListener;
 
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
@@ -18,6 +17,7 @@ use crate::support::certificate::{CertificateFiles, TestAuthority};
 use crate::support::http;
 use crate::support::moq::{MoqClient, MoqInvitation};
 use crate::support::runner::{TestRunner, folder};
+use crate::support::skip;
 
 /// The last year of a certificate that is valid, and of one that has expired.
 const VALID: i32 = 4_000;
@@ -261,7 +261,7 @@ fn a_relay_is_verified_by_the_authorities_of_the_system() {
     let authority = TestAuthority::new();
     let files = CertificateFolder::new(&authority);
     files.put(&authority.issue(VALID));
-    let has_ipv6 = UdpSocket::bind("[::1]:0").is_ok();
+    let has_ipv6 = skip::has_ipv6("a relay at an IPv6 address");
     let (_relay, port) = relay(&files, if has_ipv6 { "[::]:0" } else { "0.0.0.0:0" });
     let hosts = ["localhost", "127.0.0.1", "[::1]"];
     for host in &hosts[..if has_ipv6 { 3 } else { 2 }] {
@@ -354,13 +354,7 @@ fn a_relay_over_http_is_verified_by_the_hash_that_it_publishes() {
 /// the new hash. libfaketime changes the wall clock of this process only.
 #[test]
 fn a_renewal_ends_no_call() {
-    let library = ["x86_64", "aarch64"]
-        .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1"))
-        .into_iter()
-        .find(|path| Path::new(path).exists());
-    let Some(library) = library else {
-        let said = "SKIPPED, AND NOT PROVED HERE: the renewal of a certificate: apt-get install faketime";
-        writeln!(std::io::stderr(), "{said}").expect("stderr is open");
+    let Some(library) = skip::faketime("the renewal of a certificate") else {
         return;
     };
     let offset = folder().join("offset");

@@ -19,6 +19,8 @@ pub mod realtime;
 pub mod rest;
 pub mod runner;
 pub mod signed;
+#[allow(dead_code, reason = "tests of the crates use it as well")]
+pub mod skip;
 pub mod socket;
 pub mod sound;
 pub mod sweep;

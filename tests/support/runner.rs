@@ -7,7 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write as _};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::http;
+use super::{http, skip};
 
 /// Time limit for events that must happen, for the slowest and busiest machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -123,9 +123,7 @@ impl TestRunner {
     pub fn start_among_mounts(script: &str, args: &[&str], variables: &[(&str, &str)]) -> Option<Self> {
         let probe = Command::new("unshare").args(["-m", "true"]).status();
         if !probe.is_ok_and(|status| status.success()) {
-            // Not by `eprintln`, whose output is hidden for tests that pass.
-            let said = "SKIPPED, NOT TESTED HERE: the runner on a machine with faults. Mounts need root.";
-            writeln!(std::io::stderr(), "{said}").expect("stderr is open");
+            skip::lacks_ability("the runner on a machine with faults", "mounts need root");
             return None;
         }
         let folder = folder();

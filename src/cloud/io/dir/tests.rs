@@ -9,6 +9,7 @@ use rustix::thread::UnshareFlags;
 
 use super::*;
 use crate::io::test_dir::TestDir;
+use crate::skip;
 
 fn cstr(text: &str) -> CString {
     c_name(text.as_bytes()).expect("no NUL")
@@ -110,7 +111,7 @@ fn with_own_mounts(work: impl FnOnce() + Send + 'static) {
         let apart = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         match own.and_then(|()| rustix::mount::mount_change("/", apart)) {
             Ok(()) => work(),
-            Err(_) => eprintln!("SKIPPED: mounting takes rights that this user does not have"),
+            Err(_) => skip::lacks_ability("folders with mounts in them", "mounts need root"),
         }
     });
     thread.join().expect("what is asserted holds");
