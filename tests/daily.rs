@@ -270,104 +270,22 @@ fn uses_the_configured_room() {
     end(sample);
 }
 
-/// Every failure of the provider gives an error reply and one log line, no bot, and a free session.
-#[test]
-fn reports_every_provider_failure_once() {
-    let refusal = |status: u16, kind: &str| {
-        let body = json!({"error": kind, "info": format!("no, {KEY} of {FROM}")}).to_string();
-        ScriptedAnswer::Json(status, body)
-    };
-    let huge = format!(
-        "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}",
-        "x".repeat(1_000_000)
-    );
-    let cases: Vec<(&str, ScriptedAnswer, &str, usize)> = vec![
-        (
-            "400",
-            refusal(400, "authorization-header-error"),
-            "400 (authorization-header-error: no, *** of",
-            1,
-        ),
-        (
-            "400",
-            refusal(400, "invalid-request-error"),
-            "400 (invalid-request-error: no",
-            1,
-        ),
-        (
-            "401",
-            refusal(401, "authentication-error"),
-            "401 (authentication-error: no",
-            1,
-        ),
-        ("403", refusal(403, "forbidden-error"), "403 (forbidden-error: no", 1),
-        (
-            "404",
-            ScriptedAnswer::Json(404, "<html>".into()),
-            "answered 404; is VIDEOROOM_API_URL right?",
-            1,
-        ),
-        ("429", refusal(429, "rate-limit-error"), "429 (rate-limit-error: no", 4),
-        ("500", refusal(500, "server-error"), "500 (server-error: no", 1),
-        (
-            "503",
-            ScriptedAnswer::Json(503, String::new()),
-            "answered 503; it has trouble",
-            1,
-        ),
-        (
-            "502",
-            ScriptedAnswer::Json(502, String::new()),
-            "answered 502; it has trouble",
-            2,
-        ),
-        (
-            "504",
-            ScriptedAnswer::Json(504, String::new()),
-            "answered 504; it has trouble",
-            2,
-        ),
-        (
-            "redirect",
-            ScriptedAnswer::Json(301, String::new()),
-            "301; a redirect, which is not followed",
-            1,
-        ),
-        (
-            "garbage",
-            ScriptedAnswer::Json(200, "<html>".into()),
-            "cannot be used, it is no JSON",
-            2,
-        ),
-        (
-            "no url",
-            ScriptedAnswer::Json(200, r#"{"name":"x"}"#.into()),
-            "cannot be used, its `url` is missing",
-            2,
-        ),
-        (
-            "not HTTP",
-            ScriptedAnswer::Raw(b"SSH-2.0-OpenSSH\r\n".to_vec()),
-            "sent no valid response",
-            2,
-        ),
-        ("closed", ScriptedAnswer::Raw(Vec::new()), "sent no valid response", 2),
-        (
-            "cut",
-            ScriptedAnswer::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_vec()),
-            "sent no valid response",
-            2,
-        ),
-        (
-            "huge",
-            ScriptedAnswer::Raw(huge.into_bytes()),
-            "is longer than 65536 bytes",
-            2,
-        ),
-        ("silence", ScriptedAnswer::Silence, "did not answer within 10 s", 2),
-    ];
+/// How the provider fails: a name, its answer, words of the error, and how often it is asked.
+type Failure = (&'static str, ScriptedAnswer, &'static str, usize);
+
+fn refusal(status: u16, kind: &str) -> ScriptedAnswer {
+    let body = json!({"error": kind, "info": format!("no, {KEY} of {FROM}")}).to_string();
+    ScriptedAnswer::Json(status, body)
+}
+
+fn saying(status: u16, body: &str) -> ScriptedAnswer {
+    ScriptedAnswer::Json(status, body.to_owned())
+}
+
+/// Each failure gives an error reply and one log line, no bot, and a free session.
+fn assert_reported_once(failures: Vec<Failure>) {
     thread::scope(|scope| {
-        for (name, says, words, requests) in cases {
+        for (name, says, words, requests) in failures {
             scope.spawn(move || {
                 // A room that may exist is deleted, and that request succeeds.
                 let provider = Rest::playing(move |_, asked| match asked.method.as_str() {
@@ -411,6 +329,82 @@ fn reports_every_provider_failure_once() {
             });
         }
     });
+}
+
+/// No room was made, so none is deleted. Only a rate limit is waited for.
+#[test]
+fn reports_each_refusal_of_the_provider_once() {
+    assert_reported_once(vec![
+        (
+            "400",
+            refusal(400, "authorization-header-error"),
+            "400 (authorization-header-error: no, *** of",
+            1,
+        ),
+        (
+            "400",
+            refusal(400, "invalid-request-error"),
+            "400 (invalid-request-error: no",
+            1,
+        ),
+        (
+            "401",
+            refusal(401, "authentication-error"),
+            "401 (authentication-error: no",
+            1,
+        ),
+        ("403", refusal(403, "forbidden-error"), "403 (forbidden-error: no", 1),
+        (
+            "404",
+            saying(404, "<html>"),
+            "answered 404; is VIDEOROOM_API_URL right?",
+            1,
+        ),
+        ("429", refusal(429, "rate-limit-error"), "429 (rate-limit-error: no", 4),
+        ("500", refusal(500, "server-error"), "500 (server-error: no", 1),
+        ("503", saying(503, ""), "answered 503; it has trouble", 1),
+        ("redirect", saying(301, ""), "301; a redirect, which is not followed", 1),
+    ]);
+}
+
+/// A room may have been made, so it is deleted.
+#[test]
+fn reports_each_unclear_answer_of_the_provider_once() {
+    let huge = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}",
+        "x".repeat(1_000_000)
+    );
+    assert_reported_once(vec![
+        ("502", saying(502, ""), "answered 502; it has trouble", 2),
+        ("504", saying(504, ""), "answered 504; it has trouble", 2),
+        ("garbage", saying(200, "<html>"), "cannot be used, it is no JSON", 2),
+        (
+            "no url",
+            saying(200, r#"{"name":"x"}"#),
+            "cannot be used, its `url` is missing",
+            2,
+        ),
+        (
+            "not HTTP",
+            ScriptedAnswer::Raw(b"SSH-2.0-OpenSSH\r\n".to_vec()),
+            "sent no valid response",
+            2,
+        ),
+        ("closed", ScriptedAnswer::Raw(Vec::new()), "sent no valid response", 2),
+        (
+            "cut",
+            ScriptedAnswer::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_vec()),
+            "sent no valid response",
+            2,
+        ),
+        (
+            "huge",
+            ScriptedAnswer::Raw(huge.into_bytes()),
+            "is longer than 65536 bytes",
+            2,
+        ),
+        ("silence", ScriptedAnswer::Silence, "did not answer within 10 s", 2),
+    ]);
 }
 
 /// Asks for a room of a slow provider.

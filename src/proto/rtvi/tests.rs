@@ -370,11 +370,16 @@ fn answers_invalid_data_with_the_reason() {
     );
 }
 
+fn assert_sent(rows: &[(ToClient<'_>, &str, Value)]) {
+    for (message, kind, data) in rows {
+        assert_eq!(sent(message), json!({"type": kind, "data": data}));
+    }
+}
+
 #[test]
-fn messages_match_the_stock_client() {
+fn errors_and_messages_of_the_bot_match_the_stock_client() {
     let null = Value::Null;
     let nested = json!({"keep": null});
-    let arguments = nested.as_object().expect("an object");
     let seconds = [Measure {
         processor: "parrot",
         model: None,
@@ -398,7 +403,7 @@ fn messages_match_the_stock_client() {
         }],
         ..Metrics::default()
     };
-    for (message, kind, data) in [
+    assert_sent(&[
         (
             ToClient::Error {
                 error: "oh",
@@ -425,6 +430,22 @@ fn messages_match_the_stock_client() {
             json!({"characters": [{"processor": "voice", "model": "m", "value": 42}],
                 "tokens": [{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}]}),
         ),
+        (
+            ToClient::UiCommand {
+                command: "toast",
+                payload: &nested,
+            },
+            "ui-command",
+            json!({"command": "toast", "payload": {"keep": null}}),
+        ),
+        (ToClient::UiJobGroup(&nested), "ui-job-group", json!({"keep": null})),
+        (ToClient::SystemLog { text: "l" }, "system-log", json!({"text": "l"})),
+    ]);
+}
+
+#[test]
+fn texts_and_levels_match_the_stock_client() {
+    assert_sent(&[
         (
             ToClient::UserTranscription {
                 text: "hi",
@@ -465,6 +486,15 @@ fn messages_match_the_stock_client() {
             "bot-transcription",
             json!({"text": "a."}),
         ),
+    ]);
+}
+
+#[test]
+fn functions_and_searches_match_the_stock_client() {
+    let null = Value::Null;
+    let nested = json!({"keep": null});
+    let arguments = nested.as_object().expect("an object");
+    assert_sent(&[
         (
             ToClient::LlmFunctionCallStarted { function_name: None },
             "llm-function-call-started",
@@ -498,20 +528,7 @@ fn messages_match_the_stock_client() {
             "bot-llm-search-response",
             json!({"rendered_content": "x", "origins": []}),
         ),
-        (
-            ToClient::UiCommand {
-                command: "toast",
-                payload: &nested,
-            },
-            "ui-command",
-            json!({"command": "toast", "payload": {"keep": null}}),
-        ),
-        (ToClient::UiJobGroup(&nested), "ui-job-group", json!({"keep": null})),
-        (ToClient::SystemLog { text: "l" }, "system-log", json!({"text": "l"})),
-    ] {
-        let sent = sent(&message);
-        assert_eq!(sent, json!({"type": kind, "data": data}));
-    }
+    ]);
 }
 
 #[test]
