@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::support::http::get;
 use crate::support::runner::{TestRunner, folder};
+use crate::support::skip;
 
 /// A board's name, and its variables with their values.
 type Board = (String, Vec<(String, String)>);
@@ -86,7 +87,7 @@ fn every_profile_has_a_description() {
 #[test]
 fn the_key_of_a_board_is_made_once_and_shown_in_a_url() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return skip::lacks_ability("the key of a board", "its script needs root");
     }
     let etc = folder();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards/common/api-key");

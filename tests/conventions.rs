@@ -48,6 +48,7 @@ fn files(folders: &[&str], extensions: &[&str]) -> Vec<(String, String)> {
         walk(&root().join(folder), extensions, &mut found);
     }
     found.sort();
+    assert!(found.len() > 5, "{folders:?} have {} files", found.len());
     let named = found.into_iter().map(|path| {
         let name = path.strip_prefix(root()).expect("below the root").display().to_string();
         (name, fs::read_to_string(&path).expect("a text file"))

@@ -90,7 +90,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 fn every_relative_link_leads_to_a_file_and_a_heading() {
     let pages = pages();
     let texts: BTreeMap<&Path, &str> = pages.iter().map(|page| (&*page.path, &*page.prose)).collect();
-    let mut broken = Vec::new();
+    let (mut broken, mut followed) = (Vec::new(), 0);
     for page in &pages {
         let links = page.prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let sources = page
@@ -103,6 +103,7 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
             if link.contains("://") || link.starts_with("mailto:") {
                 continue;
             }
+            followed += 1;
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             let folder = page.path.parent().expect("a page is in a folder");
             let target = match file {
@@ -116,6 +117,7 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
         }
     }
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+    assert!(followed > 100, "{followed} links");
 }
 
 /// Returns the path at the head of words; `None` where it has a placeholder, or is a path of
@@ -131,19 +133,21 @@ fn path_of(words: &str) -> Option<&str> {
 
 #[test]
 fn every_path_that_a_page_names_exists() {
-    let mut missing = Vec::new();
+    let (mut missing, mut named) = (Vec::new(), 0);
     for page in pages() {
         // Commands and diagrams name paths anywhere in a line.
         let words = page.code.split_whitespace();
         for path in spans(&page.prose).into_iter().chain(words).filter_map(path_of) {
             // Pages of a folder name files by the folder's own paths, too.
             let near = page.path.parent().expect("a page is in a folder").join(path);
+            named += 1;
             if !root().join(path).exists() && !near.exists() {
                 missing.push(format!("{}: {path}", page.path.display()));
             }
         }
     }
     assert!(missing.is_empty(), "named, and not there:\n{}", missing.join("\n"));
+    assert!(named > 100, "{named} paths");
 }
 
 /// Pages cite tests as `cargo test` takes them: `module::test`.
@@ -154,7 +158,7 @@ fn every_test_that_a_page_cites_exists() {
         .chain(files(&root().join("src"), "rs"))
         .map(|path| fs::read_to_string(path).expect("a source file is text"))
         .collect();
-    let mut missing = Vec::new();
+    let (mut missing, mut cited) = (Vec::new(), 0);
     for page in pages() {
         for span in spans(&page.prose) {
             let is_name = |part: &str| {
@@ -167,6 +171,7 @@ fn every_test_that_a_page_cites_exists() {
             if parts.len() < 2 || !parts.iter().all(|part| is_name(part)) || FOREIGN.contains(&parts[0]) {
                 continue;
             }
+            cited += 1;
             let last = parts[parts.len() - 1];
             // A citation may stop in the middle of a name, as a filter of `cargo test` may.
             let found = [format!("fn {last}"), format!("mod {last}")];
@@ -179,6 +184,7 @@ fn every_test_that_a_page_cites_exists() {
         }
     }
     assert!(missing.is_empty(), "cited, and not there:\n{}", missing.join("\n"));
+    assert!(cited > 5, "{cited} tests");
 }
 
 /// The last column of the threat model names tests by their modules.
@@ -221,13 +227,15 @@ fn every_stage_and_example_that_a_page_names_exists() {
         .collect();
     assert!(stages.contains("lint") && stages.contains("miri"), "{stages:?}");
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest is text");
-    let mut wrong = Vec::new();
+    let (mut wrong, mut named) = (Vec::new(), 0);
     for page in pages() {
         for command in spans(&page.prose).into_iter().chain(page.code.lines()) {
             let command = command.split('#').next().unwrap_or_default();
             let mut words = command.split_whitespace();
             if words.by_ref().any(|word| word == "tests/check.sh") {
-                let stray = words.filter(|word| !word.starts_with("STAGE") && !stages.contains(*word));
+                let words: Vec<&str> = words.filter(|word| !word.starts_with("STAGE")).collect();
+                named += words.len();
+                let stray = words.iter().filter(|word| !stages.contains(**word));
                 wrong.extend(stray.map(|word| format!("{}: stage {word}", page.path.display())));
             }
             if let Some((_, rest)) = command.split_once("--example ") {
@@ -239,6 +247,7 @@ fn every_stage_and_example_that_a_page_names_exists() {
         }
     }
     assert!(wrong.is_empty(), "named, and not there:\n{}", wrong.join("\n"));
+    assert!(named > 10, "{named} stages");
 }
 
 /// The bots of the README are the files that they are said to be.

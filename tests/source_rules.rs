@@ -5,11 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
+    let found = below(folder);
+    assert!(found.len() > 100, "{} has {} files", folder.display(), found.len());
+    found
+}
+
+fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("the folder is readable") {
         let path = entry.expect("the entry is readable").path();
         if path.is_dir() {
-            found.extend(sources(&path));
+            found.extend(below(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }

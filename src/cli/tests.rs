@@ -882,12 +882,19 @@ fn rejects_an_argument_that_is_not_unicode() {
         read: &|_| Err(std::io::Error::other("no file")),
         lookup_host: &|_| Vec::new(),
     };
-    let bad = || OsString::from_vec(b"\xff".to_vec());
-    for arguments in [
-        vec![bad()],
-        vec!["--bot".into(), bad()],
-        vec![OsString::from_vec(b"--b\xff".to_vec())],
+    let bad = || OsString::from_vec(b"x\xff".to_vec());
+    let unicode = || UsageError::NotUnicode("x\u{fffd}".to_owned());
+    for (arguments, error) in [
+        (vec![bad()], unicode()),
+        (vec!["--bot".into(), bad()], unicode()),
+        (
+            vec![OsString::from_vec(b"--bo\xff".to_vec())],
+            UsageError::UnknownOption {
+                given: "--bo\u{fffd}".to_owned(),
+                nearest: Some("`--bot`".to_owned()),
+            },
+        ),
     ] {
-        assert!(parse(arguments, &env).is_err());
+        assert_eq!(parse(arguments.clone(), &env).err(), Some(error), "{arguments:?}");
     }
 }

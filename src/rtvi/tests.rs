@@ -507,9 +507,18 @@ fn levels_are_clamped_and_rounded() {
     ] {
         rtvi.user_level(level);
         rtvi.bot_level(level);
-        for message in caller.received() {
-            assert_eq!(message["data"], json!({"value": told}));
-        }
+        let received = caller.received();
+        let levels: Vec<_> = (received.iter())
+            .map(|message| (&message["type"], &message["data"]))
+            .collect();
+        let value = json!({"value": told});
+        assert_eq!(
+            levels,
+            [
+                (&json!("user-audio-level"), &value),
+                (&json!("bot-audio-level"), &value)
+            ]
+        );
     }
 }
 

@@ -262,6 +262,7 @@ fn the_card_lists_every_setting_of_assistants() {
 /// Lines that are commented out have the default values.
 #[test]
 fn the_file_states_the_defaults() {
+    let (mut compared, mut read) = (0, 0);
     for (name, commented, value) in settings() {
         let flag = FLAGS.iter().find(|flag| variable(flag.long) == name);
         let environment = help::environment(&PROVIDERS);
@@ -278,12 +279,17 @@ fn the_file_states_the_defaults() {
         match default.filter(|default| !default.contains(' ')) {
             // `all` in the help is not a value that a variable takes.
             Some("all") | None => {}
-            Some(default) => assert!(!commented || value == default, "{name}: {default}"),
+            Some(default) => {
+                assert!(!commented || value == default, "{name}: {default}");
+                compared += usize::from(commented);
+            }
         }
         if commented && !value.is_empty() && name.starts_with("RUNNER_") && flag.is_some() {
             apply_to(LowArgs::default(), &[(name, value)]).expect(name);
+            read += 1;
         }
     }
+    assert!(compared > 20 && read > 20, "{compared} compared, {read} read");
 }
 
 /// A new board is reachable from the network, over HTTPS, because browsers require it for the

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -35,6 +36,15 @@ async fn provider(status: &'static str) -> (String, JoinHandle<String>) {
 }
 
 async fn provider_saying(status: &'static str, body: &'static str) -> (String, JoinHandle<String>) {
+    provider_after(None, status, body).await
+}
+
+/// The same, which answers when all of `barrier` have been asked.
+async fn provider_after(
+    barrier: Option<Arc<Barrier>>,
+    status: &'static str,
+    body: &'static str,
+) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
     let checks = tokio::spawn(async move {
@@ -42,6 +52,9 @@ async fn provider_saying(status: &'static str, body: &'static str) -> (String, J
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(stream.read_u8().await.expect("a request"));
+        }
+        if let Some(barrier) = barrier {
+            barrier.wait().await;
         }
         let length = body.len();
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
@@ -384,25 +397,68 @@ fn certificate_and_key_are_compared() {
     assert!(missing.text.contains("missing.pem"));
 }
 
-/// Every check has a finding, and the whole takes as long as the slowest check.
+/// What the configuration decides is told in its words, and what the machine decides by name.
+#[tokio::test]
+async fn every_check_has_a_finding() {
+    let Findings(findings) = examine(Arc::new(config())).await;
+    let decided = [
+        ("http port", "any free port"),
+        (
+            "udp port",
+            "any free port; for callers on other machines, the firewall must allow UDP",
+        ),
+        (
+            "access",
+            "HTTP and WebSockets are open to programs on this machine only, without a key",
+        ),
+        (
+            "https",
+            "plain HTTP: browsers on other machines block the microphone; --tls auto serves HTTPS on the same port",
+        ),
+        ("resolver", "the configuration has no host names to resolve"),
+        (
+            "ice servers",
+            "none: callers on other networks need a forwarded UDP port, or a TURN server in --ice-servers",
+        ),
+        (
+            "telephony",
+            "no credentials: the runner does not hang up calls, and webhooks are not verified",
+        ),
+        ("bot", "the built-in `parrot`"),
+    ];
+    for (what, text) in decided {
+        assert_eq!(*one(&findings, what), Finding::ok(what, text));
+    }
+    let again = machine::examine(&config());
+    for what in ["addresses", "ipv6", "clock", "open files"] {
+        assert_eq!(one(&findings, what), one(&again, what));
+    }
+    // Its amount changes from look to look.
+    let memory = one(&findings, "memory");
+    assert!(memory.text.contains("free"), "{memory:?}");
+    assert_eq!(findings.len(), decided.len() + again.len(), "{findings:?}");
+}
+
+/// No check waits for another: of two servers, each answers once both are asked.
 #[tokio::test]
 async fn checks_run_concurrently() {
-    let findings = examine(Arc::new(config())).await;
-    for what in [
-        "http port",
-        "udp port",
-        "addresses",
-        "ipv6",
-        "clock",
-        "open files",
-        "memory",
-        "https",
-        "resolver",
-        "ice servers",
-        "telephony",
-        "bot",
-    ] {
-        assert!(!one(&findings.0, what).text.is_empty());
+    let both = Arc::new(Barrier::new(2));
+    let (telephony, first) = provider_after(Some(both.clone()), "200 OK", "{}").await;
+    let (rooms, second) = provider_after(Some(both), "200 OK", r#"{"total_count":0,"data":[]}"#).await;
+    let mut config = config();
+    config.telephony.settings = Settings::from([
+        ("TELCO_C_AUTH_ID", "MA01"),
+        ("TELCO_C_AUTH_TOKEN", CANARY),
+        ("TELCO_C_API_URL", &telephony),
+    ]);
+    config.videoroom.key = Some(Secret::new(CANARY));
+    config.videoroom.url = rooms;
+    let Findings(findings) = examine(Arc::new(config)).await;
+    for what in ["telephony_c", "videoroom"] {
+        assert_eq!(one(&findings, what).level, FindingLevel::Ok, "{findings:?}");
+    }
+    for asked in [first, second] {
+        asked.await.expect("one request");
     }
 }
 

@@ -416,7 +416,8 @@ mod tests {
         assert_eq!(b.claim_once(&id, CALLER, at), Err(UnknownSession));
     }
 
-    /// The number of sessions here is that of their ids without a key, and of their claims with one.
+    /// The number of sessions here is that of their ids without a key, and of their claims with
+    /// one.
     #[test]
     fn counts_the_sessions_that_are_registered_here() {
         let at = start();

@@ -501,7 +501,7 @@ fn three_failures_in_a_row_end_the_call_with_a_sound() {
             .session
             .handle_failed(id, ErrorClass::Transient, "a fault", world.now);
         world.drain();
-        assert!(failures < 3 || world.end().is_some());
+        assert_eq!(world.end().is_some(), failures == 3);
         world.pass(Duration::from_secs(2));
         assert_eq!(world.chats(), 3.min(failures + 1), "the model is asked again");
     }
@@ -532,7 +532,11 @@ fn a_refused_key_ends_the_call_at_once() {
     let id = world.chat();
     world.session.handle_failed(id, ErrorClass::Auth, "the key", world.now);
     world.drain();
-    assert!(world.end().is_some());
+    let reason = EndReason::Failed("the chat model: the key".to_owned());
+    assert_eq!(world.end(), Some(&reason));
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.chats(), 1, "the model is not asked again");
+    assert_eq!(world.play(100), 5, "half a second of notes");
 }
 
 #[test]

@@ -226,11 +226,15 @@ fn another_mtu_is_used_beside_the_cached_one() {
 
 #[test]
 fn other_versions_are_refused() {
-    for version in [DtlsVersion::Dtls13, DtlsVersion::Auto] {
+    for (version, words) in [
+        (DtlsVersion::Dtls13, "DTLS 1.3 is not supported"),
+        (DtlsVersion::Auto, "DTLS Auto-detect is not supported"),
+    ] {
+        let refused = DimplProvider.new_dtls(certificate().unwrap(), Instant::now(), version, None);
         assert!(
-            DimplProvider
-                .new_dtls(certificate().unwrap(), Instant::now(), version, None)
-                .is_err()
+            matches!(refused.as_ref().err(), Some(CryptoError::Other(why)) if why == words),
+            "{version}: {:?}",
+            refused.err()
         );
     }
 }
@@ -264,10 +268,11 @@ fn the_flight_of_a_server_is_one_datagram_within_the_smallest_mtu() {
     }
     let too_small = Some(certificate_request::SERVER_FLIGHT_BYTES_MAX - 1);
     let cert = certificate().unwrap();
+    let refused = DimplProvider.new_dtls(cert, now, DtlsVersion::Dtls12, too_small);
     assert!(
-        DimplProvider
-            .new_dtls(cert, now, DtlsVersion::Dtls12, too_small)
-            .is_err()
+        matches!(refused.as_ref().err(), Some(CryptoError::Other(why)) if why.ends_with("bytes cuts handshakes")),
+        "{:?}",
+        refused.err()
     );
 }
 
