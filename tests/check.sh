@@ -77,7 +77,7 @@ gate_lanes() {
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Browsers need most of a core; the checks of the other lanes wait most of the time.
-    together 'browser firefox cluster pipecat' 'livekit jobs rooms aiortc acme gstreamer' 'net assistants moq calls smallest telephone'
+    together 'browser firefox cluster pipecat aiortc' 'moq livekit rooms acme gstreamer' 'net assistants jobs calls smallest telephone'
 }
 
 # A night: hours, most of them under emulators.
