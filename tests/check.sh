@@ -146,8 +146,8 @@ unit() {
     linted cargo test --quiet --workspace --doc --no-fail-fast
 }
 
-# The black-box tests of these modules: blackbox_tests MODULE::...
-blackbox_tests() { linted cargo test --quiet --workspace --test main --no-fail-fast -- "$@"; }
+# The black-box tests of these modules: blackbox_tests MODULE::... They wait most of the time, so that two cores serve four.
+blackbox_tests() { linted cargo test --quiet --workspace --test main --no-fail-fast -- --test-threads 4 "$@"; }
 
 # Those that neither talk in real time nor compare files.
 blackbox() {
