@@ -28,6 +28,7 @@
 #       floods footprint                                calls during floods; size and idle memory
 #       reboots (MINUTES=2)                             devices that lose power again and again beside calls
 #       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for that long, and 100,000 generated offers
+#       mutants                                         changes the protocol core in 1,555 places: its tests notice each
 #       miri asan                                       undefined behaviour: pure modules, and code that calls the system
 # A stage whose tools are missing is skipped and says how to install them; with CI=true it fails. Logs: target/check/STAGE.log
 # tests/README.md says where a test goes.
@@ -85,7 +86,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run miri asan sizes speed pictures image release'
+    together 'advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan sizes speed pictures image release'
     end_lanes
 }
 
@@ -128,6 +129,7 @@ stage() {
     sizes) cross/sizes native ;;
     speed) needs 'apt-get install valgrind gcc' valgrind cc || return 0; python3 tests/speed/run.py --write boards/SPEED.md ;;
     soak | churn | floods | footprint | reboots) figures "$1" ;;
+    mutants) cargo run --release --quiet --locked --manifest-path tests/mutants/Cargo.toml --target-dir target/mutants ;;
     miri | asan) "$1" ;;
     *) printf 'unknown stage: %s\n' "$1" >&2; exit 2 ;;
     esac
