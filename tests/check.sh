@@ -11,7 +11,7 @@
 #       aiortc gstreamer net pipecat rooms livekit jobs moq acme assistants browser firefox    real peers
 #       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
-#       chaos (ROUNDS=20)                               the cloud service killed at random moments: no data is lost
+#       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
 #       advisories                                      RustSec's database (tests/check/advisories.sh --fetch) against the lock files
 #       arm armv7                                       ARM programs under an emulator
 #       deb (ARCH=arm64)                                the package in a Debian of its own
@@ -123,7 +123,7 @@ stage() {
     macos | workflows | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
     aiortc | gstreamer | net | pipecat | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | cluster) "peer_$1" ;;
-    chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-20}" ;;
+    chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     pictures) needs 'apt-get install chromium espeak-ng' chromium espeak-ng || return 0; release; node tests/peers/browser/pictures.mjs ;;
     sizes) cross/sizes native ;;
