@@ -77,8 +77,8 @@ gate_lanes() {
     together 'environments fmt page scripts deny workflows cloud chaos' 'lint unit documents blackbox doc features fuzz' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
-    # Browsers need most of a core; the checks of the other lanes wait most of the time.
-    together 'browser firefox cluster pipecat aiortc' 'moq livekit rooms acme gstreamer' 'net assistants jobs calls smallest telephone'
+    # Two lanes: beside a third, two cores starve checks of interruptions.
+    together 'browser firefox cluster pipecat aiortc net calls' 'moq assistants livekit jobs rooms acme gstreamer smallest telephone'
 }
 
 # A night: hours, most of them under emulators.
