@@ -10,12 +10,15 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::event::{self, PollFd, PollFlags};
+use rustix::io::Errno;
 
 use super::{http, skip};
 
@@ -49,11 +52,66 @@ const VARIABLES: [&str; 20] = [
 pub struct TestRunner {
     child: Child,
     pub addr: SocketAddr,
-    log: Arc<Mutex<Vec<String>>>,
+    log: Arc<LogReader>,
     said: Arc<Mutex<Vec<String>>>,
     /// Threads that read the output; they end with it.
     readers: Vec<thread::JoinHandle<()>>,
     folder: PathBuf,
+}
+
+/// Standard error of the binary, line by line.
+struct LogReader {
+    pipe: ChildStderr,
+    lines: Mutex<Vec<String>>,
+}
+
+impl LogReader {
+    fn new(pipe: ChildStderr) -> Self {
+        Self {
+            pipe,
+            lines: Mutex::default(),
+        }
+    }
+
+    /// Reads until the end. It takes out of the pipe and keeps under one lock, so that a line is
+    /// always in one of the two.
+    fn read_to_end(&self) {
+        let (mut partial, mut chunk) = (Vec::new(), [0; 4096]);
+        loop {
+            let mut ready = [PollFd::new(&self.pipe, PollFlags::IN)];
+            if event::poll(&mut ready, None) == Err(Errno::INTR) {
+                continue;
+            }
+            let mut lines = self.lines.lock().expect("no holder panics");
+            match rustix::io::read(&self.pipe, &mut chunk) {
+                Ok(0) => {
+                    if !partial.is_empty() {
+                        lines.push(String::from_utf8_lossy(&partial).into_owned());
+                    }
+                    break;
+                }
+                Ok(count) => partial.extend_from_slice(&chunk[..count]),
+                Err(Errno::INTR) => {}
+                Err(error) => panic!("reading the log: {error}"),
+            }
+            while let Some(end) = partial.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = partial.drain(..=end).collect();
+                lines.push(String::from_utf8_lossy(&line[..end]).into_owned());
+            }
+        }
+    }
+
+    /// Returns all lines that the binary has written until now.
+    fn lines(&self) -> Vec<String> {
+        loop {
+            let lines = self.lines.lock().expect("no holder panics");
+            if rustix::io::ioctl_fionread(&self.pipe).is_ok_and(|unread| unread == 0) {
+                return lines.clone();
+            }
+            drop(lines);
+            thread::yield_now();
+        }
+    }
 }
 
 /// The result of a run that ended by itself.
@@ -173,14 +231,9 @@ impl TestRunner {
             .envs(variables.iter().copied())
             .spawn()
             .expect("the binary was built for this test");
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let log = Arc::new(LogReader::new(child.stderr.take().expect("piped")));
         let kept = log.clone();
-        let logger = thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                kept.lock().expect("no holder panics").push(line);
-            }
-        });
+        let logger = thread::spawn(move || kept.read_to_end());
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let (found, heard) = mpsc::channel();
         let said = Arc::new(Mutex::new(Vec::new()));
@@ -289,7 +342,7 @@ impl TestRunner {
 
     /// Everything it wrote to standard error.
     pub fn log(&self) -> String {
-        self.log.lock().expect("no holder panics").join("\n")
+        self.log.lines().join("\n")
     }
 
     /// Everything that it wrote to standard output and to standard error, once it has ended.
@@ -309,8 +362,12 @@ impl TestRunner {
     pub fn wait_for_logs(&self, words: &str, count: usize) -> Vec<String> {
         let start = Instant::now();
         loop {
-            let log = self.log.lock().expect("no holder panics").clone();
-            let found: Vec<String> = log.into_iter().filter(|line| line.contains(words)).collect();
+            let found: Vec<String> = self
+                .log
+                .lines()
+                .into_iter()
+                .filter(|line| line.contains(words))
+                .collect();
             if found.len() >= count {
                 return found;
             }
