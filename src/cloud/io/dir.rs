@@ -232,8 +232,7 @@ type MountId = (u64, Option<u64>);
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
-/// Opens the name alone, so that no permission is needed. The service starts on
-/// Linux only.
+/// Opens the name alone, so that no permission is needed. The service starts on Linux only.
 #[cfg(target_os = "linux")]
 const NAME: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
