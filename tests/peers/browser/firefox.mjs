@@ -15,6 +15,8 @@ import { watchConnections } from './watch.mjs';
 
 const START_MS = 30000;
 const COMMAND_MS = 30000;
+// A browser may crash before a check has begun. Nothing of the runner is tested until then.
+const STARTS = 3;
 
 // With remote control on, Firefox turns off updates, telemetry and first-run pages.
 const PREFERENCES = {
@@ -45,6 +47,7 @@ class Bidi {
 	#last = 0;
 	#waiting = new Map();
 	#listeners = [];
+	#closed = false;
 
 	static async open(url) {
 		const bidi = new Bidi();
@@ -76,6 +79,7 @@ class Bidi {
 	}
 
 	send(method, params = {}) {
+		if (this.#closed) return new Promise(() => {});
 		const id = this.#last += 1;
 		return new Promise((done, fail) => {
 			const limit = setTimeout(() => fail(new Error(`${method}: no answer within ${COMMAND_MS / 1000} s`)), COMMAND_MS);
@@ -83,9 +87,17 @@ class Bidi {
 				clearTimeout(limit);
 				how(value);
 			};
-			this.#waiting.set(id, { method, done: settle(done), fail: settle(fail) });
+			this.#waiting.set(id, { method, limit, done: settle(done), fail: settle(fail) });
 			this.#socket.send(JSON.stringify({ id, method, params }));
 		});
+	}
+
+	/** Closes the connection. Commands without an answer stay without one: their checks have ended. */
+	close() {
+		this.#closed = true;
+		for (const { limit } of this.#waiting.values()) clearTimeout(limit);
+		this.#waiting.clear();
+		this.#socket.close();
 	}
 }
 
@@ -335,30 +347,65 @@ async function loudspeaker(folder) {
 	return { socket, stop: program.stop };
 }
 
-/** Opens a browser, hands it to `use`, and leaves nothing behind. */
-export async function withFirefox(use, { microphone = 'hums' } = {}) {
+/** Starts Firefox with a session, and gives it with `stop`. */
+async function launch(microphone) {
 	const folder = mkdtempSync(join(tmpdir(), 'firefox-'));
 	const profile = join(folder, 'profile');
 	mkdirSync(profile);
 	const preferences = Object.entries({ ...PREFERENCES, ...MICROPHONES[microphone] });
 	writeFileSync(join(profile, 'user.js'), preferences.map((each) => `user_pref(${each.map((one) => JSON.stringify(one))});\n`).join(''));
 	const args = ['--headless', '--no-remote', '--profile', profile, '--remote-debugging-port', '0'];
-	const sound = await loudspeaker(folder);
-	const firefox = start(process.env.FIREFOX ?? '/usr/bin/firefox-esr', args, {
-		HOME: folder, XDG_RUNTIME_DIR: folder, PULSE_SERVER: `unix:${sound.socket}`, MOZ_CRASHREPORTER_DISABLE: '1',
-	});
+	const programs = [];
+	const stop = async () => {
+		for (const program of programs) await program.stop();
+		rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+	};
 	try {
+		const sound = await loudspeaker(folder);
+		programs.unshift(sound);
+		const firefox = start(process.env.FIREFOX ?? '/usr/bin/firefox-esr', args, {
+			HOME: folder, XDG_RUNTIME_DIR: folder, PULSE_SERVER: `unix:${sound.socket}`, MOZ_CRASHREPORTER_DISABLE: '1',
+		});
+		programs.unshift(firefox);
 		const listens = () => firefox.said.map((line) => line.match(/BiDi listening on (ws:\/\/\S+)/)?.[1]).find(Boolean);
-		await until(() => listens() || firefox.child.exitCode !== null, 'Firefox listens', START_MS);
-		if (!listens()) throw new Error(`Firefox has ended:\n${firefox.said.join('\n')}`);
-		const bidi = await Bidi.open(`${listens()}/session`);
-		await bidi.send('session.new', { capabilities: {} });
-		await bidi.send('session.subscribe', { events: ['log.entryAdded', 'network.fetchError', 'script.message'] });
-		await bidi.send('script.addPreloadScript', { functionDeclaration: `${watchConnections}` });
-		return await use({ newPage: () => Tab.open(bidi) });
+		const hasEnded = () => firefox.child.exitCode !== null || firefox.child.signalCode !== null;
+		await until(() => listens() || hasEnded(), 'Firefox listens', START_MS);
+		try {
+			if (!listens()) throw new Error('Firefox has ended');
+			const bidi = await Bidi.open(`${listens()}/session`);
+			await bidi.send('session.new', { capabilities: {} });
+			await bidi.send('session.subscribe', { events: ['log.entryAdded', 'network.fetchError', 'script.message'] });
+			await bidi.send('script.addPreloadScript', { functionDeclaration: `${watchConnections}` });
+			return {
+				bidi,
+				async stop() {
+					bidi.close();
+					await stop();
+				},
+			};
+		} catch (error) {
+			throw new Error(`${error.message}; Firefox said:\n${firefox.said.join('\n')}`);
+		}
+	} catch (error) {
+		await stop();
+		throw error;
+	}
+}
+
+/** Opens a browser, hands it to `use`, and leaves nothing behind. */
+export async function withFirefox(use, { microphone = 'hums' } = {}) {
+	let firefox;
+	for (let nth = 1; !firefox; nth++) {
+		try {
+			firefox = await launch(microphone);
+		} catch (error) {
+			if (nth === STARTS) throw error;
+			console.error(`Firefox does not start, try ${nth} of ${STARTS}: ${error.message}`);
+		}
+	}
+	try {
+		return await use({ newPage: () => Tab.open(firefox.bidi) });
 	} finally {
 		await firefox.stop();
-		await sound.stop();
-		rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
 	}
 }
