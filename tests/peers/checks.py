@@ -81,7 +81,7 @@ class Report:
         name, about, result, began = name or check.__name__, check.__doc__ or "", Result(), time.time()
         try:
             yield result
-            self.passed(name, about, result.said)
+            self.passed(name, about, result.said, time.time() - began)
         except Exception as error:
             self.failed(name, about, error, began)
             traceback.print_exc()
@@ -90,11 +90,11 @@ class Report:
             for resource in result.kept:
                 resource.stop()
 
-    def passed(self, name, about, said):
+    def passed(self, name, about, said, seconds):
         if isinstance(said, str) and said.startswith("SKIPPED"):
             print(f"{said} ({name})", flush=True)
         else:
-            print(f"PASS {name}: {about}" + (f" ({said})" if said else ""), flush=True)
+            print(f"PASS {name}: {about}" + (f" ({said})" if said else "") + f" [{seconds:.1f} s]", flush=True)
 
     def failed(self, name, about, error, began):
         self.code = 1
