@@ -22,7 +22,7 @@ from checks import Report, chosen, options
 from runner import Runner
 
 CHECKS = {**serve.CHECKS, **path.CHECKS, **hostile.CHECKS, **dial.CHECKS, **namespace.CHECKS}
-WAITING = {"killed", "lost", "relay-killed", "absent", "verified", "plain-http"}
+WAITING = {"killed", "lost", "relay-killed", "restarted", "tokens", "absent", "verified", "plain-http"}
 # A time limit.
 LIMIT_S = 150
 
