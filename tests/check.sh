@@ -74,11 +74,11 @@ gate_lanes() {
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
     restore_all
     say 'builds, and tests that own their clock'
-    together 'environments fmt page scripts deny workflows cloud chaos' 'lint unit documents blackbox doc features fuzz' 'size reduced cross macos'
+    together 'environments fmt page scripts deny workflows features cloud chaos' 'lint unit documents blackbox doc fuzz' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
-    # Two lanes: beside a third, two cores starve checks of interruptions.
-    together 'browser firefox cluster pipecat aiortc net calls' 'moq assistants livekit jobs rooms acme gstreamer smallest telephone'
+    # On two cores: browsers, which take most, beside services, beside stages that wait for the most part.
+    together 'browser firefox cluster livekit' 'assistants moq rooms' 'net aiortc calls jobs pipecat acme gstreamer smallest telephone'
 }
 
 # A night: hours, most of them under emulators.
