@@ -6,6 +6,8 @@
     reason = "the peers of these tests have sockets and clocks of their own"
 )]
 
+#[path = "support/allocations.rs"]
+mod allocations;
 mod assistants;
 mod boards;
 mod call_proof;
@@ -16,6 +18,7 @@ mod cluster;
 mod completions;
 mod conventions;
 mod corpus;
+mod cost;
 mod daily;
 mod device;
 mod doctor;

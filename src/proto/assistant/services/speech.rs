@@ -103,7 +103,7 @@ pub struct SpeechReader {
 #[derive(Debug)]
 enum SpeechReaderState {
     /// The beginning, until it is known whether there is a header, and where it ends.
-    Head(Vec<u8>),
+    Head(Vec<u8>, WavChunks),
     Samples(PcmReader),
 }
 
@@ -112,7 +112,7 @@ impl SpeechReader {
     /// a body is an error.
     pub fn new(pcm_rate_hz: Option<u32>) -> Self {
         SpeechReader {
-            state: SpeechReaderState::Head(Vec::new()),
+            state: SpeechReaderState::Head(Vec::new(), WavChunks::default()),
             rate_hz: pcm_rate_hz,
         }
     }
@@ -133,7 +133,7 @@ impl SpeechReader {
                 samples.push(bytes, pcm);
                 return Ok(());
             }
-            SpeechReaderState::Head(head) => head.extend_from_slice(bytes),
+            SpeechReaderState::Head(head, _) => head.extend_from_slice(bytes),
         }
         self.read_head(false, pcm)
     }
@@ -147,7 +147,7 @@ impl SpeechReader {
     }
 
     fn read_head(&mut self, is_end: bool, pcm: &mut Vec<i16>) -> Result<(), ServiceFailure> {
-        let SpeechReaderState::Head(head) = &self.state else {
+        let SpeechReaderState::Head(head, chunks) = &mut self.state else {
             return Ok(());
         };
         let begins = |at: usize, tag: &[u8]| {
@@ -160,7 +160,7 @@ impl SpeechReader {
             return Ok(());
         }
         let (mut samples, start) = if may_be_wav && head.len() >= 12 {
-            match read_wav_head(head)? {
+            match chunks.read(head)? {
                 Some(found) => {
                     self.rate_hz = Some(found.rate_hz);
                     (PcmReader::new(found.channels), found.start)
@@ -190,49 +190,69 @@ struct WavHead {
     start: usize,
 }
 
-/// Reads a header up to the samples; `None` if more bytes are needed.
-fn read_wav_head(bytes: &[u8]) -> Result<Option<WavHead>, ServiceFailure> {
-    let number = |at: usize| -> Option<u32> { Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?)) };
-    let short = |at: usize| -> Option<u16> { Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)) };
-    let (mut at, mut format) = (12, None);
-    loop {
-        let (Some(tag), Some(length)) = (bytes.get(at..at + 4), number(at + 4)) else {
-            return Ok(None);
-        };
-        let body = at + 8;
-        match tag {
-            b"data" => {
-                let (rate_hz, channels) = format.ok_or(ServiceFailure::Malformed("a WAV file without a format"))?;
-                return Ok(Some(WavHead {
-                    rate_hz,
-                    channels,
-                    start: body,
-                }));
-            }
-            b"fmt " => {
-                let (Some(kind), Some(channels), Some(rate_hz), Some(bits)) =
-                    (short(body), short(body + 2), number(body + 4), short(body + 14))
-                else {
-                    return Ok(None);
-                };
-                // 1 is PCM, 0xFFFE is described further on, by those who write 16 bits as PCM.
-                let is_known = matches!(kind, 1 | 0xFFFE) && bits == 16 && (1..=2).contains(&channels);
-                if !is_known || !RATES_HZ.contains(&rate_hz) {
-                    return Err(ServiceFailure::Malformed(
-                        "a WAV file with no 16-bit PCM of 8 to 48 kHz",
-                    ));
+/// Reads the chunks of a header. What it has read stays read when more bytes come, so that a header
+/// in many pieces costs no more than one in a single piece.
+#[derive(Debug)]
+struct WavChunks {
+    /// Where the next chunk begins.
+    at: usize,
+    /// The rate in Hz and the channels, once they are known.
+    format: Option<(u32, usize)>,
+}
+
+impl Default for WavChunks {
+    fn default() -> Self {
+        // After `RIFF`, a length and `WAVE`.
+        WavChunks { at: 12, format: None }
+    }
+}
+
+impl WavChunks {
+    /// Reads a header up to the samples; `None` if more bytes are needed.
+    fn read(&mut self, bytes: &[u8]) -> Result<Option<WavHead>, ServiceFailure> {
+        let number = |at: usize| -> Option<u32> { Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?)) };
+        let short = |at: usize| -> Option<u16> { Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)) };
+        loop {
+            let (Some(tag), Some(length)) = (bytes.get(self.at..self.at + 4), number(self.at + 4)) else {
+                return Ok(None);
+            };
+            let body = self.at + 8;
+            match tag {
+                b"data" => {
+                    let (rate_hz, channels) = self
+                        .format
+                        .ok_or(ServiceFailure::Malformed("a WAV file without a format"))?;
+                    return Ok(Some(WavHead {
+                        rate_hz,
+                        channels,
+                        start: body,
+                    }));
                 }
-                format = Some((rate_hz, usize::from(channels)));
+                b"fmt " => {
+                    let (Some(kind), Some(channels), Some(rate_hz), Some(bits)) =
+                        (short(body), short(body + 2), number(body + 4), short(body + 14))
+                    else {
+                        return Ok(None);
+                    };
+                    // 1 is PCM, 0xFFFE is described further on, by those who write 16 bits as PCM.
+                    let is_known = matches!(kind, 1 | 0xFFFE) && bits == 16 && (1..=2).contains(&channels);
+                    if !is_known || !RATES_HZ.contains(&rate_hz) {
+                        return Err(ServiceFailure::Malformed(
+                            "a WAV file with no 16-bit PCM of 8 to 48 kHz",
+                        ));
+                    }
+                    self.format = Some((rate_hz, usize::from(channels)));
+                }
+                _ => {}
             }
-            _ => {}
-        }
-        // Chunks have an even length.
-        let length = length as usize;
-        at = body
-            .saturating_add(length.saturating_add(length % 2))
-            .min(WAV_HEADER_BYTES_MAX + 1);
-        if at > WAV_HEADER_BYTES_MAX {
-            return Err(ServiceFailure::Malformed("a WAV header that is too long"));
+            // Chunks have an even length.
+            let length = length as usize;
+            self.at = body
+                .saturating_add(length.saturating_add(length % 2))
+                .min(WAV_HEADER_BYTES_MAX + 1);
+            if self.at > WAV_HEADER_BYTES_MAX {
+                return Err(ServiceFailure::Malformed("a WAV header that is too long"));
+            }
         }
     }
 }

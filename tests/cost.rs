@@ -1,0 +1,215 @@
+//! The cost of bad input: whatever n bytes a peer, a service or a file sends, a parser takes at
+//! most 64 MiB and a second of the processor for them.
+//!
+//! Each entry function of the fuzz targets gets inputs of shapes that are known to be expensive:
+//! one byte or word again and again, nesting, one line or many, and the files of its corpus with a
+//! part repeated. Growth beyond linear would exceed both limits by far at these lengths; a factor
+//! would not.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use crate::allocations;
+use crate::corpus::entries;
+
+/// Bytes that an input may make a thread hold at a time.
+const HELD_BYTES_MAX: u64 = 64 << 20;
+/// Time of the processor that an input may take, where the build is optimised, in nanoseconds.
+const CPU_NS_MAX: u64 = 1_000_000_000;
+/// How much slower the code without optimisation is, by `cargo test --release --test main -- cost::`.
+const SLOWER: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
+
+/// Bytes of an input for a parser, which reads it at once.
+const TEXT: usize = 64 << 10;
+/// For a state machine, which does something for each line, packet or frame, and for a whole
+/// configuration.
+const EVENTS: usize = 4 << 10;
+
+/// An entry function, its corpus, and the length of its inputs.
+struct Entry {
+    corpus: &'static str,
+    run: fn(&[u8]),
+    bytes: usize,
+}
+
+const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
+    Entry { corpus, run, bytes }
+}
+
+/// Every entry but those of a connected call, whose cost is that of their handshake.
+const ENTRIES: [Entry; 24] = [
+    entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
+    entry("sdp_offer", entries::sdp_offer, TEXT),
+    entry("sdp_answer", entries::sdp_answer, TEXT),
+    entry("candidate", entries::candidate, TEXT),
+    entry("offer_body", entries::offer_body, TEXT),
+    entry("whip_fragment", entries::whip::fragment, TEXT),
+    entry("request", entries::http::request, TEXT),
+    entry("configuration", entries::configuration::configuration, EVENTS),
+    entry("frames", entries::frames, TEXT),
+    entry("token", entries::token, TEXT),
+    entry("sealed_id", entries::cluster::sealed_id, TEXT),
+    entry("telephony", entries::telephony, EVENTS),
+    entry("livekit_signal", entries::livekit_signal, EVENTS),
+    entry("livekit_worker", entries::worker::worker, EVENTS),
+    entry("livekit_data", entries::livekit_data, EVENTS),
+    entry("moq_formats", entries::moq::formats, TEXT),
+    entry("webtransport", entries::moq::webtransport, TEXT),
+    entry("multipart", entries::multipart, TEXT),
+    entry("policy", entries::policy, TEXT),
+    entry("tar_entries", entries::tar_entries, EVENTS),
+    entry("wyoming_event", entries::assistants::wyoming, TEXT),
+    entry("sse", entries::assistants::sse, TEXT),
+    entry("wav_header", entries::assistants::wav_header, TEXT),
+    entry("realtime_event", entries::assistants::realtime_event, EVENTS),
+];
+
+/// Words whose repetition is expensive for some parsers: nesting, empty elements, escapes, marks
+/// that begin something and never end it, lines without content.
+const WORDS: [&str; 34] = [
+    "[",
+    "{",
+    "(",
+    "<",
+    "[[],",
+    "[{},",
+    "{\"a\":",
+    "{\"a\":[",
+    "\"",
+    "\\",
+    "\"\\u0000\",",
+    "0",
+    "-",
+    "9e9,",
+    ",",
+    ";",
+    ":",
+    "/",
+    "../",
+    "=",
+    "&a=",
+    "%00",
+    "a=b\r\n",
+    "a: b\r\n",
+    "\r\n",
+    "\n",
+    " ",
+    "data:\n\n",
+    "data: {}\n\n",
+    ": \n",
+    "<think>",
+    "{}\n",
+    "m=audio 9 UDP/TLS/RTP/SAVPF 0\r\n",
+    "a=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\n",
+];
+
+fn repeated(word: &[u8], length: usize) -> Vec<u8> {
+    word.iter().copied().cycle().take(length).collect()
+}
+
+/// Inputs of a length, with what each is.
+fn inputs(files: &[(String, Vec<u8>)], length: usize) -> Vec<(String, Vec<u8>)> {
+    let mut inputs: Vec<_> = WORDS
+        .iter()
+        .map(|word| (format!("{word:?} again and again"), repeated(word.as_bytes(), length)))
+        .collect();
+    for byte in [0x00, 0x01, 0x0a, 0x40, 0x7f, 0x80, 0xc0, 0xff] {
+        inputs.push((format!("bytes {byte:#04x}"), vec![byte; length]));
+    }
+    for (name, file) in files.iter().filter(|(_, file)| !file.is_empty()) {
+        inputs.push((format!("{name} again and again"), repeated(file, length)));
+        // A part of the file is repeated at its place, so that what is around it stays valid.
+        for at in [1, 3, 5, 7] {
+            let begin = file.len() * at / 8;
+            let part = &file[begin..file.len().min(begin + 8)];
+            let mut stretched = file[..begin].to_vec();
+            stretched.extend(repeated(part, length.saturating_sub(file.len())));
+            stretched.extend(&file[begin..]);
+            inputs.push((format!("{name} with {part:?} repeated"), stretched));
+        }
+    }
+    inputs
+}
+
+fn files(corpus: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(corpus);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<_> = entries
+        .map(|entry| {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            (name, fs::read(&path).expect("a readable file"))
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Returns the time that the processor has spent on this thread, in nanoseconds; `None` where the
+/// system does not tell it.
+fn cpu_ns() -> Option<u64> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// Returns what an input made the thread hold and take, in bytes and nanoseconds.
+fn cost_of(run: impl FnOnce()) -> (u64, u64) {
+    let began = cpu_ns();
+    let ((), held) = allocations::peak_of(run);
+    let took = began.zip(cpu_ns()).map_or(0, |(began, ended)| ended - began);
+    (held, took)
+}
+
+/// Checks an entry with all its inputs. Returns what exceeds the limits.
+fn check(entry: &Entry) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (what, input) in inputs(&files(entry.corpus), entry.bytes) {
+        let mut cost = (0, 0);
+        let outcome = catch_unwind(AssertUnwindSafe(|| cost = cost_of(|| (entry.run)(&input))));
+        let (held, took) = cost;
+        if outcome.is_err() {
+            faults.push(format!("{}: {what}: a property is broken, see above", entry.corpus));
+        }
+        if held > HELD_BYTES_MAX || took > CPU_NS_MAX * SLOWER {
+            faults.push(format!(
+                "{}: {what}: {} bytes made the thread hold {held} bytes and took {} ms",
+                entry.corpus,
+                input.len(),
+                took / 1_000_000,
+            ));
+        }
+    }
+    faults
+}
+
+#[test]
+fn no_input_is_expensive() {
+    let faults: Vec<_> = ENTRIES.iter().flat_map(check).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The harness itself sees what it is for: text that multiplies, and a search that starts again at
+/// each byte.
+#[test]
+fn growth_beyond_linear_is_seen() {
+    let multiplied = |input: &[u8]| drop(input.repeat(input.len()));
+    let (held, _) = cost_of(|| multiplied(&[0; 16 << 10]));
+    assert!(held > HELD_BYTES_MAX, "{held}");
+    let quadratic = |input: &[u8]| {
+        let found: usize = (0..input.len())
+            .map(|at| {
+                input[at..]
+                    .iter()
+                    .filter(|byte| std::hint::black_box(**byte) == 1)
+                    .count()
+            })
+            .sum();
+        assert_eq!(found, 0);
+    };
+    let small = cost_of(|| quadratic(&[0; 2 << 10])).1;
+    let large = cost_of(|| quadratic(&[0; 32 << 10])).1;
+    if cpu_ns().is_some() {
+        assert!(large > 32 * small.max(1), "{small} ns, then {large} ns");
+    }
+}
