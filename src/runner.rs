@@ -113,7 +113,9 @@ impl Runner {
             let why = format!("`{path}` cannot be a route: it is no path, or there is a route already");
             return Err(RunnerError(RunError::Misuse(why)));
         }
-        let config = Arc::new(self.config);
+        let mut config = self.config;
+        config.bot_name = config.bot_name.or_else(|| bot::crate_of::<F>().map(str::to_owned));
+        let config = Arc::new(config);
         let drain = config.drain;
         let tls = ServerTls::open(&config.tls_settings()).map_err(|error| RunnerError(RunError::Tls(error)))?;
         let services = Services::default();
@@ -164,6 +166,11 @@ impl RunnerBuilder {
     /// Sets the key that `/start` and offers require as `Authorization: Bearer KEY`.
     pub fn api_key(self, key: impl Into<String>) -> Self {
         self.configure(|config| config.api_key = Some(Secret::new(key)))
+    }
+
+    /// Sets the name of the bot in `/status` and on the page. Default: the crate of its function.
+    pub fn bot_name(self, name: impl Into<String>) -> Self {
+        self.configure(|config| config.bot_name = Some(name.into()))
     }
 
     /// Sets the cap on concurrent sessions.

@@ -592,6 +592,13 @@ impl std::error::Error for MissingField {}
 /// A bot with its type erased, which the runner calls for every session.
 pub type Bot = Arc<dyn Fn(RunnerArguments) -> Pin<Box<dyn Future<Output = Result<(), BotError>> + Send>> + Send + Sync>;
 
+/// Returns the crate of a bot function; `None` for a type of the standard library, such as `Box`.
+pub fn crate_of<F>() -> Option<&'static str> {
+    let name = std::any::type_name::<F>().split("::").next()?;
+    let is_crate = !name.is_empty() && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
+    (is_crate && !["alloc", "core", "std"].contains(&name)).then_some(name)
+}
+
 /// Erases the type of a bot function.
 pub fn erase<F, Fut>(bot: F) -> Bot
 where

@@ -52,7 +52,8 @@ pub(super) fn assistants(
     env: &Env<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<AssistantConfig, UsageError> {
-    if !matches!(args.bot, Some(BuiltInBot::Realtime | BuiltInBot::Cascade)) || args.command.is_some() {
+    let is_assistant = matches!(args.bot, Some(BuiltInBot::Realtime | BuiltInBot::Cascade));
+    if !is_assistant || args.command.is_some() || args.has_own_bot {
         if args.given.contains(&TOOLS) {
             warnings.push(format!(
                 "`{TOOLS}` has no effect without `--bot realtime` or `--bot cascade`"

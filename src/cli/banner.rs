@@ -39,7 +39,10 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
         // The arguments may contain secrets.
         rows.push(("Bot", format!("{}, once per session", sanitized(program))));
     }
-    if config.bot == BuiltInBot::Realtime && config.command.is_none() {
+    if let Some(name) = config.bot_name.as_deref().filter(|_| config.command.is_none()) {
+        rows.push(("Bot", sanitized(name.as_ref())));
+    }
+    if config.bot == BuiltInBot::Realtime && config.runs_built_in_bot() {
         let realtime = &config.assistant.realtime;
         let (host, model) = (realtime.url.host(), &realtime.model);
         rows.push((
@@ -52,7 +55,7 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
         .cascade
         .services
         .as_ref()
-        .filter(|_| config.command.is_none())
+        .filter(|_| config.runs_built_in_bot())
     {
         let host = |access: &ServiceAccess| access.endpoint().host().to_owned();
         rows.push((
@@ -746,5 +749,21 @@ mod tests {
         assert!(text.contains("  Bot        /opt/bot?[2J, once per session\n"), "{text}");
         assert!(!text.contains("hunter2") && !text.contains("--key"));
         assert!(text.contains("  Tokens     one per WebSocket"));
+    }
+
+    /// A program's own bot is named, as a command after `--` is.
+    #[test]
+    fn shows_the_name_of_a_bot_of_ones_own() {
+        let listening = ListenAddresses {
+            port: 7860,
+            rtc_port: 7860,
+            moq_port: MoqUdpPort::default(),
+            addresses: Vec::new(),
+        };
+        let config = Config {
+            bot_name: Some("kitchen-bot".into()),
+            ..Config::default()
+        };
+        assert!(super::text(&config, &listening, false).contains("  Bot        kitchen-bot\n"));
     }
 }

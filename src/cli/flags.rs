@@ -69,6 +69,8 @@ pub(super) struct LowArgs {
     pub argument: Option<OsString>,
     /// The arguments after `--`.
     pub command: Option<Vec<OsString>>,
+    /// Whether the program has a bot of its own in place of the built-in ones.
+    pub has_own_bot: bool,
     /// The long names of the typed options.
     pub given: Vec<&'static str>,
 }
@@ -116,7 +118,7 @@ impl OptionStore for LowArgs {
         // `-t videoroom` does not conflict with `--direct`, which implies it.
         let is_overridden =
             CONFLICTS.iter().any(conflicts) && (option != "--direct" || self.transport != Some(Transport::Videoroom));
-        is_overridden || (option == "--bot" && self.command.is_some())
+        is_overridden || (option == "--bot" && (self.command.is_some() || self.has_own_bot))
     }
 }
 
@@ -580,7 +582,13 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         GENERAL,
         "Format of the log on stderr: `text`, or `json` with one object per line. [default: text]",
     ),
-    flag(Some('h'), "--help", FlagKind::Help, GENERAL, "Print this help."),
+    flag(
+        Some('h'),
+        "--help",
+        FlagKind::Help,
+        GENERAL,
+        "Print this help; -h prints a summary.",
+    ),
     flag(Some('V'), "--version", FlagKind::Version, GENERAL, "Print the version."),
 ];
 

@@ -1,17 +1,36 @@
-//! The text of `--help`, generated from the table of options.
+//! The texts of `--help` and `-h`, generated from the table of options.
 //!
 //! Out: lines of at most 100 columns. A change to the table changes `tests/data/help.txt`.
 
 use std::borrow::Cow;
 
 use super::features::{missing_features, of_option, of_variable};
-use super::flags;
 use super::flags::{FLAGS, GROUPS, RunnerFlag};
+use super::{Program, flags};
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::proto::options::help::{ABSENT, entries, entry, mark_missing, paragraph};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
+
+/// What `-h` shows of the options.
+const SUMMARY: [&str; 12] = [
+    "--host",
+    "--port",
+    "--tls",
+    "--transport",
+    "--proxy",
+    "--bot",
+    "--tools",
+    "--api-key-file",
+    "--ws-auth",
+    "--max-sessions",
+    "--verbose",
+    "--help",
+];
+
+/// The variables that the built-in bots read, by the beginnings of their names.
+const OF_BUILT_IN_BOTS: [&str; 4] = ["REALTIME_", "CASCADE_", "TOOLS_", "RUNNER_BOT_"];
 
 const HEAD: &str = "\
 Runs voice bots for callers that connect over WebRTC (browsers, microcontrollers), over QUIC, over a
@@ -40,15 +59,32 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ("completions bash|zsh|fish", "print completions for a shell", None),
 ];
 
-/// Common uses, with their descriptions.
+/// The arguments of common uses, with their descriptions.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("edge-runner", "Talk to the built-in bot at http://localhost:7860."),
+    ("", "Talk to the built-in bot at http://localhost:7860."),
     (
-        "edge-runner --host 0.0.0.0 --tls auto -- python3 bot.py",
+        "--host 0.0.0.0 --tls auto -- python3 bot.py",
         "Serve your own bot to the local network, over HTTPS.",
     ),
     (
-        "edge-runner -t twilio -x bot.example.net",
+        "--bot realtime",
+        "Talk to an assistant, by the service whose key is in OPENAI_API_KEY.",
+    ),
+    (
+        "-t twilio -x bot.example.net",
+        "Accept Twilio calls; the webhook is https://bot.example.net/.",
+    ),
+];
+
+/// The same for a program with a bot of its own.
+const EXAMPLES_OF_OWN_BOT: &[(&str, &str)] = &[
+    ("", "Talk to the bot at http://localhost:7860."),
+    (
+        "--host 0.0.0.0 --tls auto",
+        "Serve it to the local network, over HTTPS.",
+    ),
+    (
+        "-t twilio -x bot.example.net",
         "Accept Twilio calls; the webhook is https://bot.example.net/.",
     ),
 ];
@@ -334,8 +370,9 @@ fn markup_providers(providers: &[&Provider]) -> String {
 }
 
 /// Returns the text of `doctor --help`.
-pub(super) fn doctor() -> String {
-    let mut text = String::from("Usage: edge-runner doctor [OPTIONS]\n\n");
+pub(super) fn doctor(program: &Program) -> String {
+    let name = &program.name;
+    let mut text = format!("Usage: {name} doctor [OPTIONS]\n\n");
     paragraph(
         &mut text,
         "Checks what can prevent calls: the port, addresses, TLS, keys, STUN and TURN servers, credentials of providers, \
@@ -344,10 +381,10 @@ pub(super) fn doctor() -> String {
     text.push('\n');
     paragraph(
         &mut text,
-        "Takes the same options and variables as the runner; `edge-runner --help` lists them.",
+        &format!("Takes the same options and variables as the runner; `{name} --help` lists them."),
     );
-    text.push_str("\nExamples:\n  edge-runner doctor --host 0.0.0.0 --tls auto\n");
-    text.push_str("  edge-runner doctor -t twilio -x bot.example.net\n");
+    text.push_str(&format!("\nExamples:\n  {name} doctor --host 0.0.0.0 --tls auto\n"));
+    text.push_str(&format!("  {name} doctor -t twilio -x bot.example.net\n"));
     text.push_str("\nExit codes:\n");
     for (code, help) in [
         ("  0", "No check failed. There may be warnings."),
@@ -365,23 +402,73 @@ fn documentation(text: &mut String) {
     text.push_str(&format!("\nDocumentation: {DOCS}\n"));
 }
 
-/// Returns the text of `--help`.
-pub(super) fn text() -> String {
+/// Returns the text of `-h`: a few options and what they are for.
+pub(super) fn summary(program: &Program) -> String {
+    let name = &program.name;
+    let mut text = head(program);
+    text.push_str("\nCommon options:\n");
+    let shown = |flag: &&RunnerFlag| SUMMARY.contains(&flag.long) && applies(program, flag);
+    entries(&mut text, FLAGS.iter().filter(shown), |flag| {
+        let help = first_sentence(flag);
+        mark_missing(of_option(flag.long), &help)
+    });
+    text.push('\n');
+    paragraph(
+        &mut text,
+        &format!("`{name} --help` lists all options and variables; `{name} doctor` checks what prevents calls."),
+    );
+    documentation(&mut text);
+    text
+}
+
+/// Returns the first sentence of an option's help, and its default.
+fn first_sentence(flag: &RunnerFlag) -> String {
+    let (sentence, rest) = match flag.help.split_once(". ") {
+        Some((sentence, rest)) => (format!("{sentence}."), rest),
+        None => (flag.help.to_owned(), ""),
+    };
+    match rest.find("[default: ") {
+        Some(at) => format!("{sentence} {}", &rest[at..]),
+        None => sentence,
+    }
+}
+
+/// Returns whether an option has an effect in this program.
+fn applies(program: &Program, flag: &RunnerFlag) -> bool {
+    !(program.has_own_bot && ["--bot", "--tools"].contains(&flag.long))
+}
+
+/// Returns what both texts begin with: what the program is for, its usage and examples.
+fn head(program: &Program) -> String {
+    let name = &program.name;
     let mut text = String::from(HEAD);
     for (i, (arguments, help, feature)) in USAGE.iter().enumerate() {
         let before = if i == 0 { "\nUsage:" } else { "      " };
         // The mark replaces the description; the line has no room for both.
         let help = match feature.and_then(Feature::missing) {
             Some(_) => ABSENT,
+            None if i == 0 && program.has_own_bot => "serve the bot of this program",
             None => help,
         };
-        text.push_str(&format!("{before} edge-runner {arguments:<32} {help}\n"));
+        text.push_str(&format!("{before} {name} {arguments:<32} {help}\n"));
     }
     text.push_str("\nExamples:\n");
-    for (command, help) in EXAMPLES {
-        text.push_str(&format!("  {command}\n"));
+    let examples = if program.has_own_bot {
+        EXAMPLES_OF_OWN_BOT
+    } else {
+        EXAMPLES
+    };
+    for (arguments, help) in examples {
+        text.push_str(format!("  {name} {arguments}").trim_end());
+        text.push('\n');
         entry(&mut text, "", help);
     }
+    text
+}
+
+/// Returns the text of `--help`.
+pub(super) fn text(program: &Program) -> String {
+    let mut text = head(program);
     if let Some(lacking) = missing_features() {
         text.push('\n');
         entry(&mut text, "This build lacks:", &lacking);
@@ -391,13 +478,17 @@ pub(super) fn text() -> String {
     }
     for title in GROUPS {
         text.push_str(&format!("\n{title}:\n"));
-        entries(&mut text, FLAGS.iter().filter(|flag| flag.group == title), |flag| {
-            mark_missing(of_option(flag.long), &description(flag))
-        });
+        entries(
+            &mut text,
+            FLAGS
+                .iter()
+                .filter(|flag| flag.group == title && applies(program, flag)),
+            |flag| mark_missing(of_option(flag.long), &description(flag)),
+        );
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; the process environment wins):\n");
     entry(&mut text, "  RUNNER_...", OPTION_VARIABLES);
-    for flag in FLAGS {
+    for flag in FLAGS.iter().filter(|flag| applies(program, flag)) {
         let variable = flags::variable(flag.long);
         let others = aliases::aliases(Area::Variable, &variable);
         if !others.is_empty() {
@@ -409,7 +500,11 @@ pub(super) fn text() -> String {
             );
         }
     }
+    let of_built_in = |name: &str| OF_BUILT_IN_BOTS.iter().any(|beginning| name.starts_with(beginning));
     for (name, help) in environment(&PROVIDERS) {
+        if program.has_own_bot && of_built_in(name) {
+            continue;
+        }
         let others = aliases::aliases(Area::Variable, name);
         let mut help = mark_missing(of_variable(name), &help);
         if !others.is_empty() {
@@ -464,12 +559,12 @@ mod tests {
     /// `cargo run -- --help > tests/data/help.txt`.
     #[test]
     fn help_matches_the_golden_file() {
-        assert_eq!(text(), include_str!("../../tests/data/help.txt"));
+        assert_eq!(text(&Program::stock()), include_str!("../../tests/data/help.txt"));
     }
 
     #[test]
     fn lines_fit_and_every_option_is_listed() {
-        let text = text();
+        let text = text(&Program::stock());
         for line in text.lines() {
             assert!(line.chars().count() <= crate::proto::options::help::WIDTH, "{line}");
             assert_eq!(line, line.trim_end());
@@ -477,7 +572,51 @@ mod tests {
         for flag in FLAGS {
             assert!(text.contains(flag.long), "{}", flag.long);
         }
+        for line in summary(&Program::stock()).lines() {
+            assert!(line.chars().count() <= crate::proto::options::help::WIDTH, "{line}");
+        }
         let base = Videoroom::default().url;
         assert!(text.contains(&format!("[default: {base}]")), "{base}");
+    }
+
+    /// `-h` fits a terminal of 60 lines, and names each of its options.
+    #[test]
+    fn the_summary_is_short() {
+        let text = summary(&Program::stock());
+        assert!(text.lines().count() <= 60, "{text}");
+        for option in SUMMARY {
+            assert!(FLAGS.iter().any(|flag| flag.long == option), "{option}");
+            assert!(text.contains(option), "{option}");
+        }
+        assert!(text.contains("OPENAI_API_KEY") && text.contains("`edge-runner --help`"));
+        assert!(
+            text.contains("[default: 7860]") && !text.contains("CASCADE_STT_URL"),
+            "{text}"
+        );
+    }
+
+    /// A program with a bot of its own is not the built-in bots, which it cannot start.
+    #[test]
+    fn a_program_with_its_own_bot_has_its_own_help() {
+        let program = Program {
+            name: "kitchen-bot".into(),
+            has_own_bot: true,
+        };
+        for help in [text(&program), summary(&program)] {
+            assert!(help.contains("Usage: kitchen-bot [OPTIONS]"), "{help}");
+            assert!(help.contains("serve the bot of this program") && !help.contains("serve the built-in bot"));
+            for absent in [
+                " --bot ",
+                "--tools",
+                "REALTIME_",
+                "CASCADE_",
+                "RUNNER_BOT_GREETING",
+                "  edge-runner",
+            ] {
+                assert!(!help.contains(absent), "{absent} in {help}");
+            }
+        }
+        assert!(doctor(&program).starts_with("Usage: kitchen-bot doctor"));
+        assert!(text(&program).contains("--bot-audio"), "for a command after `--`");
     }
 }

@@ -60,12 +60,43 @@ pub enum CliCommand {
     Version(String),
 }
 
-/// Parses the arguments, without the program's name.
+/// The program whose arguments are parsed.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its name in the help and in messages.
+    pub name: String,
+    /// Whether it has a bot of its own in place of the built-in ones.
+    pub has_own_bot: bool,
+}
+
+impl Program {
+    /// The binary of this repository.
+    pub fn stock() -> Program {
+        Program {
+            name: "edge-runner".into(),
+            has_own_bot: false,
+        }
+    }
+}
+
+/// Parses the arguments of the stock binary, without its name. See [`parse_for`].
+///
+/// # Errors
+/// As [`parse_for`].
+pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
+    parse_for(&Program::stock(), arguments, env)
+}
+
+/// Parses the arguments of a program, without its name.
 ///
 /// # Errors
 /// [`UsageError`] for the first invalid argument, value or combination, and for a feature that this
 /// build lacks.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
+pub fn parse_for(
+    program: &Program,
+    arguments: impl IntoIterator<Item = OsString>,
+    env: &Env<'_>,
+) -> Result<CliCommand, UsageError> {
     let mut options: Vec<OsString> = arguments.into_iter().collect();
     if let [help, cloud] = &*options
         && help == "help"
@@ -81,7 +112,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
         options.remove(0);
         return setup(options);
     }
-    if let Some(text) = information(&options)? {
+    if let Some(text) = information(program, &options)? {
         return Ok(CliCommand::Help(text));
     }
     let command = split_command(&mut options);
@@ -91,12 +122,16 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
     }
     let mut args = Box::new(LowArgs {
         command,
+        has_own_bot: program.has_own_bot,
         ..LowArgs::default()
     });
     match parse_options(&mut *args, &RUNNER, options).map_err(suggest_command)? {
-        Some(SpecialMode::Help) if is_doctor => return Ok(CliCommand::Help(help::doctor())),
-        Some(SpecialMode::Help) => return Ok(CliCommand::Help(help::text())),
-        Some(SpecialMode::Version) => return Ok(version()),
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) if is_doctor => {
+            return Ok(CliCommand::Help(help::doctor(program)));
+        }
+        Some(SpecialMode::Help) => return Ok(CliCommand::Help(help::text(program))),
+        Some(SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help::summary(program))),
+        Some(SpecialMode::Version) => return Ok(version(program)),
         None => {}
     }
     if is_doctor {
@@ -105,6 +140,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
     let mut warnings = Vec::new();
     env_options::warn_typos(&env.variables, &mut warnings);
     let from_env = crate::proto::options::env_options::apply(&mut *args, &RUNNER, &env.variables)?;
+    if program.has_own_bot {
+        for variable in ["--bot", "--tools"].map(flags::variable) {
+            if env.variables.literal(&variable).is_some() {
+                warnings.push(format!("{variable} has no effect: this program has its own bot"));
+            }
+        }
+    }
     let config = resolve::config(*args, env, &mut warnings).map_err(|error| error.with_sources(&from_env))?;
     let config = Box::new(config);
     Ok(match is_doctor {
@@ -117,11 +159,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
 const COMMANDS: [&str; 5] = ["doctor", "setup", "cloud", "completions", "help"];
 
 /// Returns the output of `help` and `completions`; `None` for other arguments.
-fn information(options: &[OsString]) -> Result<Option<String>, UsageError> {
+fn information(program: &Program, options: &[OsString]) -> Result<Option<String>, UsageError> {
     let word = |at: usize| options.get(at).map(|word| word.to_string_lossy());
     let text = match (word(0).as_deref(), word(1).as_deref()) {
-        (Some("help"), None) => help::text(),
-        (Some("help"), Some("doctor")) => help::doctor(),
+        (Some("help"), None) => help::text(program),
+        (Some("help"), Some("doctor")) => help::doctor(program),
         #[cfg(feature = "setup")]
         (Some("help"), Some("setup")) => setup::help(),
         (Some("help"), Some("completions")) | (Some("completions"), Some("--help" | "-h")) => {
@@ -150,9 +192,12 @@ fn suggest_command(error: UsageError) -> UsageError {
         UsageError::UnexpectedArgument(given) if COMMANDS.contains(&&*given) => {
             UsageError::Combination(format!("`{given}` must be the first argument"))
         }
-        UsageError::UnexpectedArgument(given) => match nearest(&given, COMMANDS) {
-            Some(nearest) => UsageError::UnknownCommand { given, nearest },
-            None => UsageError::UnexpectedArgument(given),
+        UsageError::UnexpectedArgument(given) => match (interpreter(&given), nearest(&given, COMMANDS)) {
+            (Some(interpreter), _) => UsageError::Combination(format!(
+                "the command of a bot goes after `--`; did you mean `-- {interpreter} {given}`?"
+            )),
+            (None, Some(nearest)) => UsageError::UnknownCommand { given, nearest },
+            (None, None) => UsageError::UnexpectedArgument(given),
         },
         UsageError::UnknownOption { given, nearest: None } => {
             let command = nearest(given.trim_start_matches('-'), COMMANDS);
@@ -163,8 +208,21 @@ fn suggest_command(error: UsageError) -> UsageError {
     }
 }
 
-fn version() -> CliCommand {
-    CliCommand::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))
+/// Returns the interpreter of a script, by the end of its name.
+fn interpreter(file: &str) -> Option<&'static str> {
+    match file.rsplit_once('.')?.1 {
+        "py" => Some("python3"),
+        "js" | "mjs" => Some("node"),
+        _ => None,
+    }
+}
+
+fn version(program: &Program) -> CliCommand {
+    let runner = format!("edge-runner {}\n", env!("CARGO_PKG_VERSION"));
+    CliCommand::Version(match program.has_own_bot {
+        true => format!("{}, a bot on {runner}", program.name),
+        false => runner,
+    })
 }
 
 /// Parses the arguments after `setup`.
@@ -194,17 +252,18 @@ fn cloud(_: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
 }
 
 /// Returns the command that prints the help for these arguments.
-pub fn help_of(arguments: &[OsString]) -> String {
+pub fn help_of(program: &Program, arguments: &[OsString]) -> String {
+    let name = &program.name;
     match arguments.first().is_some_and(|argument| argument == "cloud") {
         #[cfg(feature = "cloud")]
         true => edge_runner_cloud::cli::help_of(arguments),
         #[cfg(not(feature = "cloud"))]
-        true => "edge-runner --help".into(),
+        true => format!("{name} --help"),
         false => match arguments.first() {
             Some(first) if first == "doctor" || first == "setup" || first == "completions" => {
-                format!("edge-runner {} --help", first.to_string_lossy())
+                format!("{name} {} --help", first.to_string_lossy())
             }
-            _ => "edge-runner --help".into(),
+            _ => format!("{name} --help"),
         },
     }
 }

@@ -226,11 +226,18 @@ fn open_sockets(has_key: bool, ws_auth: WsAuth) -> Option<String> {
     ))
 }
 
-/// Validates the command after `--`: it has a program, and `--bot` is not given.
+/// Validates the choice of a bot: a command after `--` has a program, and an option of the built-in
+/// bots is given only where one of them runs.
 fn check_command(args: &LowArgs) -> Result<(), UsageError> {
     let wrong = match &args.command {
         Some(command) if command.first().is_none_or(|program| program.is_empty()) => {
             "`--` needs a command after it: -- COMMAND [ARGS...]"
+        }
+        _ if args.has_own_bot && args.given.contains(&"--bot") => {
+            "`--bot` names a built-in bot, but this program has its own; leave it out"
+        }
+        _ if args.has_own_bot && args.given.contains(&"--tools") => {
+            "`--tools` gives functions to a built-in bot, but this program has its own; leave it out"
         }
         Some(_) if args.bot.is_some() => "`--bot` and `-- COMMAND` both name the bot; give one of them",
         _ => return Ok(()),

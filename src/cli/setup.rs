@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::{CliCommand, Env, UsageError, version};
+use super::{CliCommand, Env, Program, UsageError, version};
 use crate::io::setup::SetupConfig;
 use crate::proto::options::env::Variables;
 use crate::proto::options::help::{entries, entry, paragraph};
@@ -98,8 +98,8 @@ static SETUP: OptionTable<SetupArgs> = OptionTable {
 pub(super) fn command(arguments: Vec<OsString>) -> Result<CliCommand, UsageError> {
     let mut args = SetupArgs::default();
     match parse(&mut args, &SETUP, arguments)? {
-        Some(SpecialMode::Help) => return Ok(CliCommand::Help(help())),
-        Some(SpecialMode::Version) => return Ok(version()),
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help())),
+        Some(SpecialMode::Version) => return Ok(version(&Program::stock())),
         None => {}
     }
     let spool = args

@@ -17,6 +17,7 @@ use std::future::Future;
 use std::io::{self, IsTerminal as _, Read, Write};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use edge_runner_http::startup::{
 };
 use tokio::runtime::Runtime;
 
-use super::{CliCommand, Env, banner, env_trust};
+use super::{CliCommand, Env, Program, banner, env_trust};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
 use crate::config::Config;
@@ -39,6 +40,8 @@ use crate::proto::options::env::{self, Variables};
 
 /// Runs `bot` for every caller until the process is asked to stop.
 ///
+/// `/status`, the page and the help name the bot after the program's file.
+///
 /// Call it first in `main`, before any thread is started: it sets environment variables.
 pub fn main<F, Fut>(bot: F) -> ExitCode
 where
@@ -47,35 +50,39 @@ where
 {
     // The first part of the type name is the crate of the bot. Its log records are shown like those
     // of the runner.
-    let bot_crate = std::any::type_name::<F>().split("::").next().unwrap_or_default();
-    run_or_report(bot::erase(bot), bot_crate, Enters::VideoRooms)
+    let bot_crate = bot::crate_of::<F>().unwrap_or_default();
+    let program = Program {
+        name: program_name().unwrap_or_else(|| bot_crate.to_owned()),
+        has_own_bot: true,
+    };
+    run_or_report(bot::erase(bot), bot_crate, &program)
 }
 
 /// Runs the built-in bots. They need the media of the runner, so they cannot join Daily rooms;
 /// options that need this are reported at the start.
 pub fn built_in() -> ExitCode {
-    run_or_report(bot::erase(built_in_bot), env!("CARGO_CRATE_NAME"), Enters::Nothing)
+    run_or_report(bot::erase(built_in_bot), env!("CARGO_CRATE_NAME"), &Program::stock())
 }
 
-/// Whether a bot can join Daily rooms by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Enters {
-    VideoRooms,
-    Nothing,
+/// Returns the file name of this program, as it was started.
+fn program_name() -> Option<String> {
+    let path = PathBuf::from(std::env::args_os().next()?);
+    let name = path.file_name()?.to_string_lossy();
+    Some(name.replace(char::is_control, "?"))
 }
 
-fn run_or_report(bot: Bot, bot_crate: &'static str, enters: Enters) -> ExitCode {
-    match run(bot, bot_crate, enters) {
+fn run_or_report(bot: Bot, bot_crate: &'static str, program: &Program) -> ExitCode {
+    match run(bot, bot_crate, program) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError { code, message }) => {
             // stderr may be closed; the exit code still reports the error.
-            let _ = writeln!(io::stderr(), "edge-runner: {message}");
+            let _ = writeln!(io::stderr(), "{}: {message}", program.name);
             ExitCode::from(code)
         }
     }
 }
 
-fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupError> {
+fn run(bot: Bot, bot_crate: &'static str, program: &Program) -> Result<(), StartupError> {
     let mut file = env_file().map_err(|error| {
         StartupError::in_step(
             "reading .env in the working directory; start edge-runner in a directory that this user may read",
@@ -96,8 +103,8 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
         lookup_host: &resolve,
     };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let help = super::help_of(&arguments);
-    let command = super::parse(arguments, &env).map_err(|error| {
+    let help = super::help_of(program, &arguments);
+    let command = super::parse_for(program, arguments, &env).map_err(|error| {
         // A skipped line of .env may be the cause of the error.
         let skipped: String = file.warnings.iter().map(|warning| format!("\n{warning}")).collect();
         StartupError {
@@ -119,11 +126,13 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
         CliCommand::Serve { config, warnings } => (config, warnings, false),
         CliCommand::Doctor { config, warnings } => (config, warnings, true),
     };
-    config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
+    config.bot_name = program.has_own_bot.then(|| program.name.clone());
+    // The built-in bots need the media of the runner, so they cannot join Daily rooms.
+    config.bot_enters_rooms = !config.runs_built_in_bot();
     if config.direct && !config.bot_enters_rooms && !doctor {
         return Err(StartupError {
             code: EXIT_USAGE,
-            message: format!("`--direct` with a built-in bot: {NO_VIDEO_ROOMS}\nSee `edge-runner --help`."),
+            message: format!("`--direct` with a built-in bot: {NO_VIDEO_ROOMS}\nSee `{help}`."),
         });
     }
     warnings.extend(exposures(&config, doctor));

@@ -6,8 +6,12 @@ use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::http::cluster::ClusterKey;
 use crate::proto::options::env::Variables;
 
-/// Parses with these variables on a machine that has the address 192.0.2.5 and resolves `board`.
 fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, UsageError> {
+    parse_as(&Program::stock(), arguments, variables)
+}
+
+/// Parses with these variables on a machine that has the address 192.0.2.5 and resolves `board`.
+fn parse_as(program: &Program, arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, UsageError> {
     let variables = variables
         .iter()
         .map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -31,7 +35,7 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliComma
             _ => Vec::new(),
         },
     };
-    parse(arguments.iter().map(OsString::from), &env)
+    parse_for(program, arguments.iter().map(OsString::from), &env)
 }
 
 fn served(arguments: &[&str], variables: &[(&str, &str)]) -> (Config, Vec<String>) {
@@ -192,6 +196,8 @@ fn a_mistyped_value_or_command_suggests_the_nearest_one() {
         (&["completion", "bash"], "`completions`"),
         (&["completions", "bsh"], "`bash`"),
         (&["help", "docter"], "`doctor`"),
+        (&["bot.py"], "`-- python3 bot.py`"),
+        (&["--port=1", "bots/hello.mjs"], "`-- node bots/hello.mjs`"),
     ] {
         let message = refused(arguments);
         assert!(message.ends_with(&format!("; did you mean {nearest}?")), "{message}");
@@ -219,7 +225,62 @@ fn commands_print_their_own_help() {
     assert!(text(&["--help"]).contains(env!("CARGO_PKG_REPOSITORY")));
     assert_eq!(text(&["completions", "--help"]), completions::HELP);
     assert!(text(&["completions", "zsh"]).starts_with("#compdef edge-runner"));
-    assert_eq!(help_of(&["doctor".into()]), "edge-runner doctor --help");
+    assert_eq!(
+        help_of(&Program::stock(), &["doctor".into()]),
+        "edge-runner doctor --help"
+    );
+}
+
+/// `-h` is a page of a terminal, `--help` is everything.
+#[test]
+fn the_short_option_prints_a_summary() {
+    let text = |argument: &str| match parse_with(&[argument], &[]) {
+        Ok(CliCommand::Help(text)) => text,
+        other => panic!("{argument} prints no help: {other:?}"),
+    };
+    assert_eq!(text("-h"), help::summary(&Program::stock()));
+    assert_eq!(text("--help"), help::text(&Program::stock()));
+}
+
+/// A program with a bot of its own has its own name, and refuses the options that choose and
+/// equip a built-in bot; their variables may be meant for another program.
+#[test]
+fn a_program_with_its_own_bot_refuses_options_of_the_built_in_ones() {
+    let program = Program {
+        name: "kitchen-bot".into(),
+        has_own_bot: true,
+    };
+    for (arguments, option) in [
+        (&["--bot", "echo"][..], "`--bot`"),
+        (&["doctor", "--bot", "realtime"], "`--bot`"),
+        (&["--tools", "python3 tools.py"], "`--tools`"),
+    ] {
+        let refused = parse_as(&program, arguments, &[])
+            .expect_err("it has a bot")
+            .to_string();
+        assert!(
+            refused.starts_with(option) && refused.contains("has its own"),
+            "{refused}"
+        );
+    }
+    // The key of the service is not needed, and nothing else of it is read.
+    let variables = [("RUNNER_BOT", "realtime"), ("RUNNER_BOT_MINUTES", "never")];
+    match parse_as(&program, &[], &variables) {
+        Ok(CliCommand::Serve { config, warnings }) => {
+            assert_eq!(config.bot, BuiltInBot::Parrot);
+            assert_eq!(warnings, ["RUNNER_BOT has no effect: this program has its own bot"]);
+        }
+        other => panic!("it does not serve: {other:?}"),
+    }
+    match parse_as(&program, &["-V"], &[]) {
+        Ok(CliCommand::Version(text)) => assert!(text.starts_with("kitchen-bot, a bot on edge-runner "), "{text}"),
+        other => panic!("no version: {other:?}"),
+    }
+    assert_eq!(help_of(&program, &[]), "kitchen-bot --help");
+    assert!(
+        parse_as(&program, &["--", "python3", "bot.py"], &[]).is_ok(),
+        "a command replaces its bot"
+    );
 }
 
 #[test]

@@ -188,7 +188,7 @@ pub async fn run_with(
 /// may do so later.
 #[cfg(feature = "assistants")]
 async fn check_tools(config: &Config) -> Result<(), RunError> {
-    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.command.is_none()) else {
+    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.runs_built_in_bot()) else {
         return Ok(());
     };
     match crate::bots::assistant::tools::examine(config, tools).await {

@@ -488,6 +488,9 @@ pub struct Config {
     pub embedded: Option<Ipv4Addr>,
     /// The built-in bot that the stock binary runs.
     pub bot: BuiltInBot,
+    /// The name of a bot of your own, which runs in place of the built-in one; `/status` and the
+    /// page show it.
+    pub bot_name: Option<String>,
     /// The program that is the bot, with its arguments; `None` runs [`Config::bot`].
     pub command: Option<Vec<OsString>>,
     /// Audio interface of that program.
@@ -554,6 +557,7 @@ impl Default for Config {
             ice_addresses: Vec::new(),
             embedded: None,
             bot: BuiltInBot::Parrot,
+            bot_name: None,
             command: None,
             withheld: Vec::new(),
             bot_audio: BotAudio::default(),
@@ -604,10 +608,15 @@ impl Config {
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
     }
 
+    /// Returns whether [`Config::bot`] talks to callers: no program and no bot of your own does.
+    pub fn runs_built_in_bot(&self) -> bool {
+        self.command.is_none() && self.bot_name.is_none()
+    }
+
     /// Returns the hosts outside this network that the bot sends speech, or what was said, to.
     pub fn speech_to(&self) -> Vec<&str> {
         match self.bot {
-            _ if self.command.is_some() => Vec::new(),
+            _ if !self.runs_built_in_bot() => Vec::new(),
             BuiltInBot::Realtime => self.assistant.realtime.url.third_party().into_iter().collect(),
             BuiltInBot::Cascade => self.assistant.cascade.third_parties(),
             BuiltInBot::Parrot | BuiltInBot::Echo => Vec::new(),
@@ -622,7 +631,7 @@ impl Config {
             BuiltInBot::Realtime => self.assistant.realtime.key.is_some(),
             BuiltInBot::Cascade => self.assistant.cascade.has_key(),
         };
-        let pays = has_key && self.command.is_none();
+        let pays = has_key && self.runs_built_in_bot();
         pays && self.allowed_origins.is_empty() && self.api_key.is_none()
     }
 

@@ -57,6 +57,21 @@ async fn call(at: &Serving, more: &str) -> TcpStream {
     stream
 }
 
+/// `/status`, which the page shows, names the bot of the program and not a built-in one.
+#[tokio::test]
+async fn a_bot_of_ones_own_is_named_in_the_status() {
+    let name = async |runner: Runner| {
+        let (serving, stop) = serve(runner).await;
+        let (status, body) = ask(&serving, "GET /status HTTP/1.1", "").await;
+        drop(stop);
+        assert_eq!(status, 200);
+        serde_json::from_str::<Value>(&body).expect("JSON")["bot"].clone()
+    };
+    assert_eq!(name(Runner::builder().port(0).build()).await, "embedding");
+    let named = Runner::builder().port(0).bot_name("kitchen");
+    assert_eq!(name(named.build()).await, "kitchen");
+}
+
 /// Two runners in one process have their own ports, keys, sessions, registrations and metrics, and
 /// end separately.
 #[tokio::test]

@@ -149,7 +149,7 @@ pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<CloudCommand
         error => error,
     });
     match asked? {
-        Some(SpecialMode::Help) => return Ok(CloudCommand::Help(help::text(subcommand))),
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CloudCommand::Help(help::text(subcommand))),
         Some(SpecialMode::Version) => return Ok(version()),
         None => {}
     }

@@ -20,7 +20,7 @@ use crate::proto::doctor::cascade;
 /// Asks the services of the bot.
 pub async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = match (config.bot, &config.assistant.cascade.services) {
-        _ if config.command.is_some() => Vec::new(),
+        _ if !config.runs_built_in_bot() => Vec::new(),
         (BuiltInBot::Realtime, _) => examine_realtime(config).await,
         (BuiltInBot::Cascade, Some(services)) => examine_cascade(services).await,
         _ => Vec::new(),
@@ -67,7 +67,7 @@ async fn examine_realtime(config: &Config) -> Vec<Finding> {
 /// Asks the program or endpoint of `--tools` for its functions.
 pub async fn tools(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "tools";
-    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.command.is_none()) else {
+    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.runs_built_in_bot()) else {
         return Vec::new();
     };
     let name = tools.name();

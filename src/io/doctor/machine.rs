@@ -82,7 +82,10 @@ pub fn program(config: &Config) -> Vec<Finding> {
                 config.bot.name()
             ),
         ),
-        None => Finding::ok(WHAT, format!("the built-in `{}`", config.bot.name())),
+        None => match &config.bot_name {
+            Some(name) => Finding::ok(WHAT, format!("that of this program, `{name}`")),
+            None => Finding::ok(WHAT, format!("the built-in `{}`", config.bot.name())),
+        },
         Some(command) => match process::check(command, config.bot_folder.as_deref()) {
             Ok(()) => {
                 let name = command.first().map(|name| name.display().to_string());

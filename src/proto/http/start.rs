@@ -316,7 +316,10 @@ impl StatusReplies {
             .collect();
         let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
         let bot = match config.command {
-            None => format!(r#""bot":{},"#, json!(config.bot.name())),
+            None => {
+                let name = config.bot_name.as_deref().unwrap_or(config.bot.name());
+                format!(r#""bot":{},"#, json!(name))
+            }
             Some(_) => String::new(),
         };
         let speech_to = match config.speech_to() {

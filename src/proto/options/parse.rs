@@ -9,7 +9,10 @@ use crate::aliases::{self, Area};
 
 /// An option that ends parsing and prints a text.
 pub enum SpecialMode {
+    /// The whole help, of `--help`.
     Help,
+    /// The short help, of `-h`.
+    ShortHelp,
     Version,
 }
 
@@ -43,7 +46,8 @@ pub fn parse<T: OptionStore>(
         };
         args.given().push(flag.long);
         match flag.kind {
-            FlagKind::Help => return Ok(Some(SpecialMode::Help)),
+            FlagKind::Help if name.starts_with("--") => return Ok(Some(SpecialMode::Help)),
+            FlagKind::Help => return Ok(Some(SpecialMode::ShortHelp)),
             FlagKind::Version => return Ok(Some(SpecialMode::Version)),
             // lexopt reports an attached value in the next iteration.
             FlagKind::Switch(set) | FlagKind::Count(set) => set(args),
