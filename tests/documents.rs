@@ -48,7 +48,13 @@ struct Page {
 }
 
 fn pages() -> Vec<Page> {
-    let pages = files(root(), "md").into_iter().map(|path| {
+    let pages = pages_in(root());
+    assert!(pages.len() > 15);
+    pages
+}
+
+fn pages_in(folder: &Path) -> Vec<Page> {
+    let pages = files(folder, "md").into_iter().map(|path| {
         let text = fs::read_to_string(&path).expect("a page is text");
         let (mut prose, mut code, mut is_code) = (String::new(), String::new(), false);
         for line in text.lines() {
@@ -63,9 +69,7 @@ fn pages() -> Vec<Page> {
         assert!(!is_code, "{}: a fence of code does not end", path.display());
         Page { path, prose, code }
     });
-    let pages: Vec<Page> = pages.collect();
-    assert!(pages.len() > 15);
-    pages
+    pages.collect()
 }
 
 /// Returns what stands in backticks in a text without fences.
@@ -86,12 +90,11 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors.collect()
 }
 
-#[test]
-fn every_relative_link_leads_to_a_file_and_a_heading() {
-    let pages = pages();
+/// Returns the relative links of pages that lead nowhere, and how many lead somewhere.
+fn broken_links(pages: &[Page]) -> (Vec<String>, usize) {
     let texts: BTreeMap<&Path, &str> = pages.iter().map(|page| (&*page.path, &*page.prose)).collect();
     let (mut broken, mut followed) = (Vec::new(), 0);
-    for page in &pages {
+    for page in pages {
         let links = page.prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let sources = page
             .prose
@@ -103,7 +106,6 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
             if link.contains("://") || link.starts_with("mailto:") {
                 continue;
             }
-            followed += 1;
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             let folder = page.path.parent().expect("a page is in a folder");
             let target = match file {
@@ -111,13 +113,51 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
                 file => folder.join(file).canonicalize().unwrap_or_default(),
             };
             let has_anchor = || texts.get(&*target).is_some_and(|text| anchors(text).contains(anchor));
-            if !target.exists() || (!anchor.is_empty() && !has_anchor()) {
-                broken.push(format!("{}: {link}", page.path.display()));
+            match target.exists() && (anchor.is_empty() || has_anchor()) {
+                true => followed += 1,
+                false => broken.push(format!("{}: {link}", page.path.display())),
             }
         }
     }
+    (broken, followed)
+}
+
+#[test]
+fn every_relative_link_leads_to_a_file_and_a_heading() {
+    let (broken, followed) = broken_links(&pages());
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
     assert!(followed > 100, "{followed} links");
+}
+
+/// The same of the pages that a package installs, where a link to a file that it leaves out goes to
+/// the web: with and without the page of the cloud service.
+#[test]
+fn every_relative_link_of_an_installed_page_leads_to_a_file_and_a_heading() {
+    for options in [&[][..], &["--cloud"]] {
+        let folder = crate::support::runner::folder();
+        let made = Command::new(root().join("boards/common/documents"))
+            .arg(&folder)
+            .args(options)
+            .status();
+        assert!(made.expect("Python is there").success());
+        let folder = folder.canonicalize().expect("the folder was made");
+        let pages = pages_in(&folder);
+        let (broken, followed) = broken_links(&pages);
+        let has_cloud = folder.join("docs/cloud.md").exists();
+        // What makes a board an assistant, and what the example bots need.
+        for page in [
+            "README.md",
+            "docs/assistants.md",
+            "boards/README.md",
+            "examples/bots/requirements-pipecat.txt",
+        ] {
+            assert!(folder.join(page).exists(), "{page} is missing");
+        }
+        fs::remove_dir_all(&folder).expect("the folder can be removed");
+        assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+        assert!(followed > 100, "{followed} links");
+        assert_eq!(has_cloud, !options.is_empty());
+    }
 }
 
 /// Returns the path at the head of words; `None` where it has a placeholder, or is a path of
