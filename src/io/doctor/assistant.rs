@@ -43,12 +43,12 @@ async fn examine_cascade(services: &CascadeServices) -> Vec<Finding> {
         examination::examine(answers),
         examination::examine(speaks)
     );
-    let host = |access: &ServiceAccess| access.endpoint().host().to_owned();
+    let address = |access: &ServiceAccess| access.endpoint().address().to_owned();
     let models = (services.recognizer.model.as_deref(), services.voice.model.as_deref());
     vec![
-        cascade::judge(recognizer, "asr", &host(hears), models.0, &heard),
-        cascade::judge(chat, "handle", &host(answers), Some(&services.chat.model), &answered),
-        cascade::judge(voice, "tts", &host(speaks), models.1, &spoken),
+        cascade::judge(recognizer, "asr", &address(hears), models.0, &heard),
+        cascade::judge(chat, "handle", &address(answers), Some(&services.chat.model), &answered),
+        cascade::judge(voice, "tts", &address(speaks), models.1, &spoken),
     ]
 }
 

@@ -24,23 +24,26 @@ pub enum ServiceOffer {
 pub fn judge(
     what: &'static str,
     program: &str,
-    host: &str,
+    address: &str,
     model: Option<&str>,
     answer: &Result<ServiceOffer, ServiceFailure>,
 ) -> Finding {
     match answer {
-        Err(failure) => Finding::error(what, format!("{host}: {failure}")),
+        Err(failure) => {
+            let advice = advice(failure).map_or_else(String::new, |advice| format!("; {advice}"));
+            Finding::error(what, format!("{address}: {failure}{advice}"))
+        }
         Ok(ServiceOffer::Unknown) => Finding::warning(
             what,
-            format!("{host} answers, and has no list of models: whether the model works shows in a call"),
+            format!("{address} answers, and has no list of models: whether the model works shows in a call"),
         ),
         Ok(ServiceOffer::Programs(info)) => {
             let programs = info.get(program).and_then(Value::as_array);
             match programs.is_some_and(|programs| !programs.is_empty()) {
-                true => Finding::ok(what, format!("{host} offers it over Wyoming")),
+                true => Finding::ok(what, format!("{address} offers it over Wyoming")),
                 false => Finding::error(
                     what,
-                    format!("{host} is a Wyoming server of another kind; check the port"),
+                    format!("{address} is a Wyoming server of another kind; check the port"),
                 ),
             }
         }
@@ -48,13 +51,33 @@ pub fn judge(
             let model = model.unwrap_or_default();
             match models(body) {
                 Some(models) if models.iter().any(|known| is_model(known, model)) => {
-                    Finding::ok(what, format!("{host} has the model {model}"))
+                    Finding::ok(what, format!("{address} has the model {model}"))
                 }
-                Some(_) => Finding::warning(what, format!("{host} does not list the model {model}; check its name")),
-                None => Finding::error(what, format!("{host} answers without a list of models; check the URL")),
+                Some(_) => Finding::warning(
+                    what,
+                    format!("{address} does not list the model {model}; check its name"),
+                ),
+                None => Finding::error(
+                    what,
+                    format!("{address} answers without a list of models; check the URL"),
+                ),
             }
         }
     }
+}
+
+/// Returns what to do about a failure; `None` where its text says it.
+fn advice(failure: &ServiceFailure) -> Option<&'static str> {
+    Some(match failure {
+        ServiceFailure::NoRoute(_) | ServiceFailure::TimedOut(_) => {
+            "start the service, or correct the host and port of its URL; in a container, it must listen on 0.0.0.0"
+        }
+        ServiceFailure::RefusedKey => "set its _API_KEY, or the file of its _API_KEY_FILE",
+        ServiceFailure::UnknownModel | ServiceFailure::Rejected(_) => "check the path of its URL and its _MODEL",
+        ServiceFailure::CutShort | ServiceFailure::Malformed(_) => "check that its URL names this kind of service",
+        ServiceFailure::Fault => "see its log",
+        ServiceFailure::NoQuota | ServiceFailure::Certificate(_) | ServiceFailure::Unsendable(_) => return None,
+    })
 }
 
 fn models(body: &[u8]) -> Option<Vec<String>> {
@@ -94,6 +117,19 @@ mod tests {
             FindingLevel::Error
         );
         assert_eq!(level("", "m", Err(ServiceFailure::RefusedKey)), FindingLevel::Error);
+    }
+
+    /// A failure says where, with the port, and what to do.
+    #[test]
+    fn a_service_that_is_not_there_has_an_address_and_advice() {
+        let refused = ServiceFailure::NoRoute("connecting to 127.0.0.1: Connection refused".into());
+        let finding = judge("recogniser", "asr", "127.0.0.1:10300", None, &Err(refused));
+        assert_eq!(finding.level, FindingLevel::Error);
+        let text = finding.text;
+        assert!(
+            text.starts_with("127.0.0.1:10300: connecting") && text.contains("; start the service"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -99,6 +99,14 @@ impl ServiceEndpoint {
         }
     }
 
+    /// Returns the host as in the URL, with its port if it has one.
+    pub fn address(&self) -> &str {
+        match self {
+            ServiceEndpoint::Wyoming(authority) => authority.text(),
+            ServiceEndpoint::Http(base) => base.authority.text(),
+        }
+    }
+
     /// Returns the vendor, by the host.
     pub fn vendor(&self) -> ServiceVendor {
         ServiceVendor::of_host(self.host())
