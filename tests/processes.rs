@@ -399,7 +399,12 @@ fn the_media_listener_accepts_one_connection_on_the_secret_path() {
 fn the_end_of_the_program_ends_its_session() {
     let ends = [
         ("exit 0", 1000, "INFO", "session ended: bot ended"),
-        ("exit 3", 1011, "WARN", "the bot failed: exit status: 3"),
+        (
+            "exit 3",
+            1011,
+            "WARN",
+            "the bot failed: exit status: 3, before it opened media_url",
+        ),
         ("kill -KILL $$", 1011, "WARN", "the bot failed: signal: 9"),
         ("kill -SEGV $$", 1011, "WARN", "the bot failed: signal: 11"),
     ];

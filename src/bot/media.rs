@@ -219,6 +219,9 @@ impl fmt::Debug for Output {
     }
 }
 
+/// A mark of the runner's own, of which the bot is not told.
+pub(crate) const PLAYED_MARK: &str = "edge-runner-played";
+
 impl Output {
     /// Queues `i16` mono PCM at [`Audio::out_rate_hz`], any number of samples, and waits while the
     /// queue is full.
@@ -242,6 +245,7 @@ impl Output {
                 let take = pcm.len().min(outbound.space());
                 let (head, tail) = pcm.split_at(take);
                 outbound.samples.extend(head);
+                outbound.has_spoken = true;
                 pcm = tail;
             }
             self.0.outbound_changed.notify_one();
@@ -381,6 +385,37 @@ impl Output {
         true
     }
 
+    /// Returns whether the bot has sent speech since its last interruption.
+    pub(crate) fn has_spoken(&self) -> bool {
+        lock(&self.0.outbound).has_spoken
+    }
+
+    /// Begins to wait: until [`PLAYED_MARK`] comes back, speech is waiting.
+    pub(crate) fn expect_played(&self) {
+        lock(&self.0.outbound).is_played = false;
+    }
+
+    /// States that the mark will not come back.
+    pub(crate) fn set_played(&self) {
+        lock(&self.0.outbound).is_played = true;
+        self.0.outbound_space.notify_waiters();
+    }
+
+    /// Waits until the speech before [`PLAYED_MARK`] was played or dropped, or the call is over.
+    pub(crate) async fn played(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.0.outbound_space.notified());
+            changed.as_mut().enable();
+            {
+                let outbound = lock(&self.0.outbound);
+                if outbound.is_played || outbound.ended {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+
     /// Leaves the call to its provider when the session ends.
     pub(crate) fn leave_to_provider(&self) {
         lock(&self.0.outbound).transferred = true;
@@ -394,6 +429,7 @@ impl Output {
             let mut outbound = lock(&self.0.outbound);
             outbound.epoch += 1;
             outbound.samples.clear();
+            outbound.has_spoken = false;
             outbound.interrupted = true;
             let marks = std::mem::take(&mut outbound.marks);
             outbound.unplayed.extend(marks.into_iter().map(|(_, name)| name));

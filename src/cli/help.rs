@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::features::{missing_features, of_option, of_variable};
 use super::flags::{FLAGS, GROUPS, RunnerFlag};
-use super::{Program, flags};
+use super::{ProgramIdentity, flags};
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::proto::options::help::{ABSENT, entries, entry, mark_missing, paragraph};
@@ -370,7 +370,7 @@ fn markup_providers(providers: &[&Provider]) -> String {
 }
 
 /// Returns the text of `doctor --help`.
-pub(super) fn doctor(program: &Program) -> String {
+pub(super) fn doctor(program: &ProgramIdentity) -> String {
     let name = &program.name;
     let mut text = format!("Usage: {name} doctor [OPTIONS]\n\n");
     paragraph(
@@ -403,7 +403,7 @@ fn documentation(text: &mut String) {
 }
 
 /// Returns the text of `-h`: a few options and what they are for.
-pub(super) fn summary(program: &Program) -> String {
+pub(super) fn summary(program: &ProgramIdentity) -> String {
     let name = &program.name;
     let mut text = head(program);
     text.push_str("\nCommon options:\n");
@@ -434,12 +434,12 @@ fn first_sentence(flag: &RunnerFlag) -> String {
 }
 
 /// Returns whether an option has an effect in this program.
-fn applies(program: &Program, flag: &RunnerFlag) -> bool {
+fn applies(program: &ProgramIdentity, flag: &RunnerFlag) -> bool {
     !(program.has_own_bot && ["--bot", "--tools"].contains(&flag.long))
 }
 
 /// Returns what both texts begin with: what the program is for, its usage and examples.
-fn head(program: &Program) -> String {
+fn head(program: &ProgramIdentity) -> String {
     let name = &program.name;
     let mut text = String::from(HEAD);
     for (i, (arguments, help, feature)) in USAGE.iter().enumerate() {
@@ -467,7 +467,7 @@ fn head(program: &Program) -> String {
 }
 
 /// Returns the text of `--help`.
-pub(super) fn text(program: &Program) -> String {
+pub(super) fn text(program: &ProgramIdentity) -> String {
     let mut text = head(program);
     if let Some(lacking) = missing_features() {
         text.push('\n');
@@ -559,12 +559,15 @@ mod tests {
     /// `cargo run -- --help > tests/data/help.txt`.
     #[test]
     fn help_matches_the_golden_file() {
-        assert_eq!(text(&Program::stock()), include_str!("../../tests/data/help.txt"));
+        assert_eq!(
+            text(&ProgramIdentity::stock()),
+            include_str!("../../tests/data/help.txt")
+        );
     }
 
     #[test]
     fn lines_fit_and_every_option_is_listed() {
-        let text = text(&Program::stock());
+        let text = text(&ProgramIdentity::stock());
         for line in text.lines() {
             assert!(line.chars().count() <= crate::proto::options::help::WIDTH, "{line}");
             assert_eq!(line, line.trim_end());
@@ -572,7 +575,7 @@ mod tests {
         for flag in FLAGS {
             assert!(text.contains(flag.long), "{}", flag.long);
         }
-        for line in summary(&Program::stock()).lines() {
+        for line in summary(&ProgramIdentity::stock()).lines() {
             assert!(line.chars().count() <= crate::proto::options::help::WIDTH, "{line}");
         }
         let base = Videoroom::default().url;
@@ -582,7 +585,7 @@ mod tests {
     /// `-h` fits a terminal of 60 lines, and names each of its options.
     #[test]
     fn the_summary_is_short() {
-        let text = summary(&Program::stock());
+        let text = summary(&ProgramIdentity::stock());
         assert!(text.lines().count() <= 60, "{text}");
         for option in SUMMARY {
             assert!(FLAGS.iter().any(|flag| flag.long == option), "{option}");
@@ -598,7 +601,7 @@ mod tests {
     /// A program with a bot of its own is not the built-in bots, which it cannot start.
     #[test]
     fn a_program_with_its_own_bot_has_its_own_help() {
-        let program = Program {
+        let program = ProgramIdentity {
             name: "kitchen-bot".into(),
             has_own_bot: true,
         };

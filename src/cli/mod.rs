@@ -62,17 +62,17 @@ pub enum CliCommand {
 
 /// The program whose arguments are parsed.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct ProgramIdentity {
     /// Its name in the help and in messages.
     pub name: String,
     /// Whether it has a bot of its own in place of the built-in ones.
     pub has_own_bot: bool,
 }
 
-impl Program {
+impl ProgramIdentity {
     /// The binary of this repository.
-    pub fn stock() -> Program {
-        Program {
+    pub fn stock() -> ProgramIdentity {
+        ProgramIdentity {
             name: "edge-runner".into(),
             has_own_bot: false,
         }
@@ -84,7 +84,7 @@ impl Program {
 /// # Errors
 /// As [`parse_for`].
 pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
-    parse_for(&Program::stock(), arguments, env)
+    parse_for(&ProgramIdentity::stock(), arguments, env)
 }
 
 /// Parses the arguments of a program, without its name.
@@ -93,7 +93,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
 /// [`UsageError`] for the first invalid argument, value or combination, and for a feature that this
 /// build lacks.
 pub fn parse_for(
-    program: &Program,
+    program: &ProgramIdentity,
     arguments: impl IntoIterator<Item = OsString>,
     env: &Env<'_>,
 ) -> Result<CliCommand, UsageError> {
@@ -159,7 +159,7 @@ pub fn parse_for(
 const COMMANDS: [&str; 5] = ["doctor", "setup", "cloud", "completions", "help"];
 
 /// Returns the output of `help` and `completions`; `None` for other arguments.
-fn information(program: &Program, options: &[OsString]) -> Result<Option<String>, UsageError> {
+fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option<String>, UsageError> {
     let word = |at: usize| options.get(at).map(|word| word.to_string_lossy());
     let text = match (word(0).as_deref(), word(1).as_deref()) {
         (Some("help"), None) => help::text(program),
@@ -217,7 +217,7 @@ fn interpreter(file: &str) -> Option<&'static str> {
     }
 }
 
-fn version(program: &Program) -> CliCommand {
+fn version(program: &ProgramIdentity) -> CliCommand {
     let runner = format!("edge-runner {}\n", env!("CARGO_PKG_VERSION"));
     CliCommand::Version(match program.has_own_bot {
         true => format!("{}, a bot on {runner}", program.name),
@@ -252,7 +252,7 @@ fn cloud(_: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
 }
 
 /// Returns the command that prints the help for these arguments.
-pub fn help_of(program: &Program, arguments: &[OsString]) -> String {
+pub fn help_of(program: &ProgramIdentity, arguments: &[OsString]) -> String {
     let name = &program.name;
     match arguments.first().is_some_and(|argument| argument == "cloud") {
         #[cfg(feature = "cloud")]

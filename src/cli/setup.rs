@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::{CliCommand, Env, Program, UsageError, version};
+use super::{CliCommand, Env, ProgramIdentity, UsageError, version};
 use crate::io::setup::SetupConfig;
 use crate::proto::options::env::Variables;
 use crate::proto::options::help::{entries, entry, paragraph};
@@ -99,7 +99,7 @@ pub(super) fn command(arguments: Vec<OsString>) -> Result<CliCommand, UsageError
     let mut args = SetupArgs::default();
     match parse(&mut args, &SETUP, arguments)? {
         Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help())),
-        Some(SpecialMode::Version) => return Ok(version(&Program::stock())),
+        Some(SpecialMode::Version) => return Ok(version(&ProgramIdentity::stock())),
         None => {}
     }
     let spool = args

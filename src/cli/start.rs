@@ -27,7 +27,7 @@ use edge_runner_http::startup::{
 };
 use tokio::runtime::Runtime;
 
-use super::{CliCommand, Env, Program, banner, env_trust};
+use super::{CliCommand, Env, ProgramIdentity, banner, env_trust};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
 use crate::config::Config;
@@ -51,7 +51,7 @@ where
     // The first part of the type name is the crate of the bot. Its log records are shown like those
     // of the runner.
     let bot_crate = bot::crate_of::<F>().unwrap_or_default();
-    let program = Program {
+    let program = ProgramIdentity {
         name: program_name().unwrap_or_else(|| bot_crate.to_owned()),
         has_own_bot: true,
     };
@@ -61,7 +61,11 @@ where
 /// Runs the built-in bots. They need the media of the runner, so they cannot join Daily rooms;
 /// options that need this are reported at the start.
 pub fn built_in() -> ExitCode {
-    run_or_report(bot::erase(built_in_bot), env!("CARGO_CRATE_NAME"), &Program::stock())
+    run_or_report(
+        bot::erase(built_in_bot),
+        env!("CARGO_CRATE_NAME"),
+        &ProgramIdentity::stock(),
+    )
 }
 
 /// Returns the file name of this program, as it was started.
@@ -71,7 +75,7 @@ fn program_name() -> Option<String> {
     Some(name.replace(char::is_control, "?"))
 }
 
-fn run_or_report(bot: Bot, bot_crate: &'static str, program: &Program) -> ExitCode {
+fn run_or_report(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> ExitCode {
     match run(bot, bot_crate, program) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError { code, message }) => {
@@ -82,7 +86,7 @@ fn run_or_report(bot: Bot, bot_crate: &'static str, program: &Program) -> ExitCo
     }
 }
 
-fn run(bot: Bot, bot_crate: &'static str, program: &Program) -> Result<(), StartupError> {
+fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(), StartupError> {
     let mut file = env_file().map_err(|error| {
         StartupError::in_step(
             "reading .env in the working directory; start edge-runner in a directory that this user may read",

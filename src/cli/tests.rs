@@ -7,11 +7,15 @@ use crate::proto::http::cluster::ClusterKey;
 use crate::proto::options::env::Variables;
 
 fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, UsageError> {
-    parse_as(&Program::stock(), arguments, variables)
+    parse_as(&ProgramIdentity::stock(), arguments, variables)
 }
 
 /// Parses with these variables on a machine that has the address 192.0.2.5 and resolves `board`.
-fn parse_as(program: &Program, arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, UsageError> {
+fn parse_as(
+    program: &ProgramIdentity,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Result<CliCommand, UsageError> {
     let variables = variables
         .iter()
         .map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -226,7 +230,7 @@ fn commands_print_their_own_help() {
     assert_eq!(text(&["completions", "--help"]), completions::HELP);
     assert!(text(&["completions", "zsh"]).starts_with("#compdef edge-runner"));
     assert_eq!(
-        help_of(&Program::stock(), &["doctor".into()]),
+        help_of(&ProgramIdentity::stock(), &["doctor".into()]),
         "edge-runner doctor --help"
     );
 }
@@ -238,15 +242,15 @@ fn the_short_option_prints_a_summary() {
         Ok(CliCommand::Help(text)) => text,
         other => panic!("{argument} prints no help: {other:?}"),
     };
-    assert_eq!(text("-h"), help::summary(&Program::stock()));
-    assert_eq!(text("--help"), help::text(&Program::stock()));
+    assert_eq!(text("-h"), help::summary(&ProgramIdentity::stock()));
+    assert_eq!(text("--help"), help::text(&ProgramIdentity::stock()));
 }
 
 /// A program with a bot of its own has its own name, and refuses the options that choose and
 /// equip a built-in bot; their variables may be meant for another program.
 #[test]
 fn a_program_with_its_own_bot_refuses_options_of_the_built_in_ones() {
-    let program = Program {
+    let program = ProgramIdentity {
         name: "kitchen-bot".into(),
         has_own_bot: true,
     };

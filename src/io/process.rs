@@ -21,9 +21,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::bot::{self, Audio, Bot, BotError, Kind, RunnerArguments, Shutdown};
@@ -40,7 +40,7 @@ use listener::MediaListener;
 use pcm::{ClosingPipes, Pipes};
 use program::Program;
 pub use program::ProgramSpec;
-use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia};
+use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia, ProgramSignals};
 
 /// The time from SIGTERM to SIGKILL.
 const STOP_GRACE: Duration = BOT_GRACE.saturating_sub(PROCESS_KILL_MARGIN);
@@ -121,6 +121,11 @@ enum ProgramError {
     NoAudio(&'static str),
     #[error("{0}")]
     Exit(ExitStatus),
+    #[error(
+        "{0}, before it opened media_url; a program that starts a web server of its own, as Pipecat's runner does, has to be \
+         changed (\"A Pipecat bot\" in docs/bots.md)"
+    )]
+    ExitWithoutMedia(ExitStatus),
     /// The exit status is not available.
     #[error("waiting for its exit status: {0}")]
     Wait(#[source] io::Error),
@@ -159,9 +164,9 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
     let (mut program, _) = start(&spec, &arguments, &args)?;
     let media = media
         .zip(listener)
-        .map(|(media, listener)| |exited| protobuf::run(media, listener, control, exited));
-    let exited = Notify::new();
-    let result = supervise(&mut program, media, args.shutdown, &exited).await;
+        .map(|(media, listener)| |signals| protobuf::run(media, listener, control, signals));
+    let signals = ProgramSignals::default();
+    let result = supervise(&mut program, media, args.shutdown, &signals).await;
     program.flush_output().await;
     Ok(result?)
 }
@@ -173,8 +178,9 @@ async fn run_pcm(spec: &ProgramSpec, mut args: RunnerArguments, rate_hz: u32) ->
     let rtvi = Rtvi::open(&mut args, Audio::at(rate_hz)).map_err(|_| ProgramError::NoAudio(kind))?;
     let (mut program, pipes) = start(spec, &arguments, &args)?;
     let media = pipes.map(|pipes| |_| pcm::run(rtvi, pipes));
-    let exited = Notify::new();
-    let result = supervise(&mut program, media, args.shutdown, &exited).await;
+    let signals = ProgramSignals::default();
+    signals.is_connected.store(true, Ordering::Relaxed);
+    let result = supervise(&mut program, media, args.shutdown, &signals).await;
     program.flush_output().await;
     Ok(result?)
 }
@@ -246,9 +252,9 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
 /// Runs the media of a program, and ends the program as soon as one of the two has ended.
 async fn supervise<'e, M>(
     program: &mut Program,
-    media: Option<impl FnOnce(&'e Notify) -> M>,
+    media: Option<impl FnOnce(&'e ProgramSignals) -> M>,
     mut shutdown: Shutdown,
-    exited: &'e Notify,
+    signals: &'e ProgramSignals,
 ) -> Result<(), ProgramError>
 where
     M: Future<Output = MediaEnd>,
@@ -256,7 +262,7 @@ where
     let has_media = media.is_some();
     let media_task = async {
         match media {
-            Some(media) => media(exited).await,
+            Some(media) => media(signals).await,
             None => std::future::pending().await,
         }
     };
@@ -274,12 +280,16 @@ where
     };
     match first {
         FirstEnd::Exited(status) => {
-            check_status(status)?;
+            let is_connected = !has_media || signals.is_connected.load(Ordering::Relaxed);
+            check_status(status).map_err(|error| match error {
+                ProgramError::Exit(status) if !is_connected => ProgramError::ExitWithoutMedia(status),
+                error => error,
+            })?;
             if !has_media {
                 reap_group(program).await;
                 return Ok(());
             }
-            exited.notify_one();
+            signals.exited.notify_one();
             // Its queued speech plays to the end while the rest of its group is ended.
             match tokio::join!(timeout(PROCESS_DRAIN_WITHIN, media_task), reap_group(program)) {
                 (Ok(MediaEnd::ProtocolError(error, _)), ()) => Err(ProgramError::Media(error)),

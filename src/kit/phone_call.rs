@@ -6,11 +6,11 @@ use edge_runner_http::common::unix_time_s;
 use serde_json::json;
 
 use super::CallControlError;
-use crate::bot::media::RoomCallData;
+use crate::bot::media::{PLAYED_MARK, RoomCallData};
 use crate::bot::{Kind, Output, RunnerArguments};
 use crate::config::{Settings, Transport};
 use crate::io::rest::{self, ResponseLimits};
-use crate::limits::{REST_BODY_BYTES_MAX, ROOM_TRANSFER_WITHIN};
+use crate::limits::{REST_BODY_BYTES_MAX, ROOM_TRANSFER_WITHIN, TRANSFER_SPEECH_WITHIN};
 use crate::proto::livekit::room_service::RoomService;
 use crate::proto::server::rest::RestRequest;
 use crate::proto::telephony::control::{self, TransferTarget};
@@ -131,11 +131,26 @@ impl PhoneCall {
     /// | Plivo | a URL, which [`RunnerBuilder::route`](crate::runner::RunnerBuilder::route) can serve |
     /// | LiveKit | a number, a SIP address; needs the API key and secret of the server |
     ///
+    /// The provider is asked when the queued speech has been heard, as with
+    /// [`hang_up`](Output::hang_up), so "One moment, please" can be said before; an interruption, or
+    /// a minute, ends that wait.
+    ///
     /// Afterwards the bot returns: the runner closes the stream and does not hang the call up.
     ///
     /// # Errors
     /// [`CallControlError`] if the call was not transferred; it goes on.
     pub async fn transfer(&self, target: &str) -> Result<(), CallControlError> {
+        // A target that cannot be dialled fails at once.
+        TransferTarget::parse(target)?;
+        self.output.expect_played();
+        if !self.output.has_spoken() || self.output.mark(PLAYED_MARK).is_err() {
+            self.output.set_played();
+        }
+        self.transfer_when_played(target).await
+    }
+
+    /// Like [`PhoneCall::transfer`], behind speech for which the caller has set [`PLAYED_MARK`].
+    pub(crate) async fn transfer_when_played(&self, target: &str) -> Result<(), CallControlError> {
         let address = target;
         let target = TransferTarget::parse(address)?;
         let request = match &self.access {
@@ -145,7 +160,6 @@ impl PhoneCall {
                 ..
             } => {
                 control::check_transfer(provider, &target)?;
-                self.simulate(&json!({"event": "edge_runner", "transfer": address}))?;
                 None
             }
             CallAccess::Provider {
@@ -163,8 +177,11 @@ impl PhoneCall {
                 Some(service.transfer(identity, &target, unix_time_s())?)
             }
         };
-        if let Some(request) = &request {
-            self.perform(request).await?;
+        // A provider that does not report what was heard delays the transfer, and does not prevent it.
+        let _ = tokio::time::timeout(TRANSFER_SPEECH_WITHIN, self.output.played()).await;
+        match &request {
+            Some(request) => self.perform(request).await?,
+            None => self.simulate(&json!({"event": "edge_runner", "transfer": address}))?,
         }
         self.output.leave_to_provider();
         log::info!("the call was transferred");

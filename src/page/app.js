@@ -137,6 +137,7 @@ const call = session({
 			log('call', `time to ${what}: ${Math.round(value * 1000)} ms`);
 		},
 		held: (held) => { sides.user.held = held; },
+		solved: () => { $('problem').hidden = true; },
 	},
 });
 

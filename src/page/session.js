@@ -11,6 +11,7 @@ import * as words from './words.js';
 
 // A bot may need long to load a model: show that and keep waiting.
 const SLOW_MS = 10000;
+const READY = 'Connected';
 
 export function session({ to, log }) {
 	let phase = 'idle';
@@ -18,6 +19,7 @@ export function session({ to, log }) {
 	let muted = false;
 	let greeted = false;
 	let restarts = false;
+	let isHinted = false;
 	let said = '';
 	const doubts = new Set();
 	let giveUp, call, bot, track, slow;
@@ -94,7 +96,7 @@ export function session({ to, log }) {
 			return end(notice);
 		}
 		enter('connecting', 'Connecting');
-		greeted = false;
+		greeted = isHinted = false;
 		bot = isLine
 			? { receive() {}, greet: () => ready(), press: (key) => call?.press(key), sendText: () => false }
 			: rtvi({ log, send: (message) => call?.send(message) ?? false, to: { ...to, ready: () => ready(), interrupted, error: botFails } });
@@ -137,10 +139,12 @@ export function session({ to, log }) {
 		bot.greet(version);
 	}
 
-	function ready(text = 'Connected') {
+	function ready(text = READY) {
 		greeted = true;
 		// A bot may be heard before it says that it is ready.
 		if (phase !== 'ready' || said !== text) enter('ready', text);
+		if (isHinted && text === READY) to.solved();
+		if (text === READY) isHinted = false;
 	}
 
 	/** A call whose runner may be gone is not shown as connected. */
@@ -159,6 +163,9 @@ export function session({ to, log }) {
 	function botFails(why, isFatal) {
 		if (isFatal) end(words.fatal(why));
 		else to.note('The bot reports an error', why, true);
+		if (isFatal || phase !== 'waiting') return;
+		isHinted = true;
+		to.problem(words.notReady(why));
 	}
 
 	// ---- the microphone

@@ -89,6 +89,9 @@ export const noSocket = () => ({
 
 export const botFailed = () => ({ title: 'The bot failed', text: 'The call is over. The log of the runner says why.', retry: true });
 
+/** `why`: what the runner or the bot said. */
+export const notReady = (why) => ({ title: 'The bot is not ready', text: `${why} The log of the runner says more.` });
+
 /** The runner took no call: it wants proof, or did not recognise it. */
 export const refusedCall = (reason) => (/proof|token/.test(reason) ? {
 	title: 'This runner takes proven calls only',

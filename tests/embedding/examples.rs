@@ -6,10 +6,11 @@
 use std::time::Duration;
 use std::{env, fs, process};
 
-use edge_runner::Config;
 use edge_runner::bot::{Event, Participant};
 use edge_runner::config::{Settings, Transport};
+use edge_runner::kit::{CallControlError, PhoneCall};
 use edge_runner::testing::{Call, Caller};
+use edge_runner::{Audio, Config};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -111,6 +112,54 @@ async fn menu_asks_for_a_code() {
     assert_eq!(prompt.len(), 2_000);
     call.press("#");
     call.ended().await.expect("# hangs up");
+}
+
+/// What the bot says before a transfer is heard: the provider replaces the call's sound at once.
+#[tokio::test]
+async fn a_transfer_waits_for_the_speech_before_it() {
+    let api = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", api.local_addr().expect("it is bound"));
+    let mut config = Config::default();
+    config.telephony.settings = Settings::from([("TELCO_B_API_KEY", "b-key"), ("TELCO_B_API_URL", &url)]);
+    let telnyx = Transport::from_name("telephony_b").expect("a provider");
+    let mut call = Caller::phone(telnyx).config(config).call(async |mut args| {
+        let media = args.media(Audio::at(8_000))?;
+        let phone = PhoneCall::new(&args, media.output())?;
+        media.send_audio(&[900; 2_000]).await?;
+        phone.transfer("+15550001111").await?;
+        Ok(())
+    });
+    call.join();
+    assert_eq!(call.hear(SECOND / 8).await.0, [900; 1_000]);
+    let mut asked = std::pin::pin!(api.accept());
+    for _ in 0..500 {
+        tokio::select! {
+            biased;
+            _ = &mut asked => panic!("the second half has not been heard"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert_eq!(call.hear(SECOND / 4).await.0, [900; 1_000]);
+    let (mut asked, _) = asked.await.expect("a request");
+    let mut request = Vec::new();
+    while !request.ends_with(b"}") {
+        assert!(asked.read_buf(&mut request).await.expect("it is sent") > 0);
+    }
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+    asked.write_all(answer).await.expect("it reads");
+    call.ended().await.expect("the call is its provider's");
+    // A caller who leaves in the meantime is not waited for.
+    let mut call = Caller::phone(telnyx).call(async |mut args| {
+        let media = args.media(Audio::at(8_000))?;
+        let phone = PhoneCall::new(&args, media.output())?;
+        media.send_audio(&[900; 2_000]).await?;
+        let refused = phone.transfer("+15550001111").await.expect_err("there is no key");
+        assert!(matches!(refused, CallControlError::Credentials(_)));
+        Ok(())
+    });
+    call.join();
+    call.leave();
+    call.ended().await.expect("it ends");
 }
 
 /// A person is reached by the provider's API; without one, the menu goes on.

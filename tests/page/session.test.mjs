@@ -171,6 +171,20 @@ test('an error of the bot is a note, a fatal one the end', async () => {
 	assert.deepEqual([own.phase, problem()], ['idle', 'The bot gave up']);
 });
 
+test('an error before the bot is ready is a card, until it is ready', async () => {
+	const { begin, hear, of, own, problem, sent } = open();
+	await begin();
+	hear('error', { error: 'The program has not opened its media.', fatal: false });
+	assert.equal(problem(), 'The bot is not ready');
+	assert.match(of('problem')[0][0].text, /^The program has not opened its media\. The log/);
+	clock.pass(10000);
+	assert.deepEqual([own.phase, of('solved').length], ['ready', 0], 'it may be talked to, and the card stays');
+	hear('bot-ready', {}, { id: sent()[0].id });
+	assert.equal(of('solved').length, 1);
+	hear('error', { error: 'odd' });
+	assert.equal(of('problem').length, 1, 'later errors are notes alone');
+});
+
 test('an interruption drops the sound before the page hears of it', async () => {
 	const { begin, hear, of, sound } = open();
 	await begin();

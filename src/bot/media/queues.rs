@@ -98,6 +98,10 @@ pub(super) struct Outbound {
     pub(super) keys: String,
     /// Whether the bot has transferred the call.
     pub(super) transferred: bool,
+    /// Whether the bot has spoken since its last interruption.
+    pub(super) has_spoken: bool,
+    /// Whether the speech before the last `PLAYED_MARK` was played or dropped.
+    pub(super) is_played: bool,
     pub(super) ended: bool,
 }
 

@@ -10,7 +10,7 @@ use edge_runner_http::common::lock;
 use serde_json::Value;
 
 use super::queues::{MediaQueues, RoomCallData};
-use super::{Audio, AudioFrame, Event, Events, Media, Output};
+use super::{Audio, AudioFrame, Event, Events, Media, Output, PLAYED_MARK};
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX};
 use crate::proto::counts::QueueLevels;
 
@@ -71,6 +71,14 @@ impl TransportSide {
     pub fn push(&self, event: Event) {
         if let Event::Audio(frame) = event {
             return self.push_frame(&frame, frame.rate_hz, frame.identity.as_ref());
+        }
+        let is_own_mark = matches!(&event, Event::Mark { name, .. } if name == PLAYED_MARK);
+        if is_own_mark || matches!(event, Event::Left(_)) {
+            lock(&self.0.outbound).is_played = true;
+            self.0.outbound_space.notify_waiters();
+        }
+        if is_own_mark {
+            return;
         }
         let mut inbound = lock(&self.0.inbound);
         if inbound.ended {

@@ -18,12 +18,13 @@ impl CallControl {
         CallControl(CallAccess::of(args))
     }
 
-    /// Does what a program asks for. Returns why it was not done.
+    /// Does what a program asks for, a transfer once `PLAYED_MARK` has come back. Returns why it was
+    /// not done.
     pub async fn perform(self, request: CallRequest, output: Output) -> Result<(), String> {
         let done = async {
             let call = self.0?.with(output);
             match &request {
-                CallRequest::Transfer(target) => call.transfer(target).await,
+                CallRequest::Transfer(target) => call.transfer_when_played(target).await,
                 CallRequest::Keys(keys) => call.send_keys(keys).await,
             }
         };

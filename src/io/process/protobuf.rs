@@ -10,6 +10,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
@@ -26,12 +27,15 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use super::MediaEnd;
 use super::call_control::CallControl;
 use super::listener::{MediaListener, MediaSocket};
-use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output};
+use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
 use crate::bot::{Kind, RunnerArguments};
-use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE};
+use crate::limits::{
+    PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE,
+};
 use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
 use crate::proto::process::{self, CallRequest, ProgramRequest};
+use crate::proto::rtvi::ToClient;
 use crate::proto::sockets::frames::{self, ProtobufError, ProtobufFrame};
 
 /// A program's violation of the media protocol.
@@ -146,6 +150,25 @@ impl PendingMedia {
         }
     }
 
+    /// Tells the log and the client that the program does not connect. A program that joins its
+    /// LiveKit room by itself needs no media.
+    fn report_late(&self) {
+        let PendingMedia::Open(media) = self else { return };
+        let seconds = PROCESS_MEDIA_EXPECTED.as_secs();
+        log::warn!(
+            "the bot has not opened media_url after {seconds} s, so it gets no audio: a program connects to the media_url of \
+             RUNNER_ARGUMENTS (docs/bots.md); one that starts a web server of its own, as Pipecat's runner does, has to be \
+             changed (\"A Pipecat bot\" there); one that reads stdin needs `--bot-audio pcm`"
+        );
+        let error = format!(
+            "The program of the bot runs, but has not opened its media after {seconds} s. It may still be starting, or it \
+             may wait for callers at a web server of its own, as Pipecat's runner does."
+        );
+        let fatal = false;
+        // A client that takes no messages is told nothing.
+        let _ = media.send_message(ToClient::Error { error: &error, fatal }.text());
+    }
+
     fn open(self) -> Media {
         match self {
             PendingMedia::Open(media) => media,
@@ -154,8 +177,25 @@ impl PendingMedia {
     }
 }
 
-/// Carries the media of one session until it ends. `exited` signals that the program has exited.
-pub async fn run(mut media: PendingMedia, listener: MediaListener, control: CallControl, exited: &Notify) -> MediaEnd {
+/// What a supervisor and the media of its program tell each other.
+#[derive(Debug, Default)]
+pub struct ProgramSignals {
+    /// The program has exited.
+    pub exited: Notify,
+    /// Whether the program has connected to its media.
+    pub is_connected: AtomicBool,
+}
+
+/// Carries the media of one session until it ends.
+pub async fn run(
+    mut media: PendingMedia,
+    listener: MediaListener,
+    control: CallControl,
+    signals: &ProgramSignals,
+) -> MediaEnd {
+    let exited = &signals.exited;
+    let mut late = pin!(sleep(PROCESS_MEDIA_EXPECTED));
+    let mut is_late = false;
     let mut backlog = InboundQueue::default();
     let mut accepted_media = pin!(listener.accept());
     let mut connection = loop {
@@ -164,6 +204,10 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, control: Call
                 return MediaEnd::SessionOver(ClosingMedia::unconnected());
             },
             socket = &mut accepted_media => break MediaConnection::new(socket),
+            () = &mut late, if !is_late => {
+                is_late = true;
+                media.report_late();
+            }
             () = exited.notified() => match timeout(PROCESS_REST, &mut accepted_media).await {
                 // The program may have connected, spoken and exited before this task ran.
                 Ok(socket) => break MediaConnection::new(socket),
@@ -178,6 +222,7 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, control: Call
             },
         }
     };
+    signals.is_connected.store(true, Ordering::Relaxed);
     let (mut events, output) = media.open().split();
     let early = backlog.take_dropped();
     log::debug!("the bot connected; {} earlier audio frames were dropped", early.frames);
@@ -366,7 +411,7 @@ fn handle_frame(
         }
         ProtobufFrame::Message(text) => match process::parse_request(&text) {
             Some(ProgramRequest::Call(request)) => {
-                if let Some(answer) = requests.start(request, output) {
+                if let Some(answer) = requests.start(request, output, speech) {
                     queue_message(backlog, &answer);
                 }
             }
@@ -384,7 +429,12 @@ fn handle_frame(
         ProtobufFrame::Interruption => {
             let marks = speech.ahead().interrupt();
             output.interrupt();
-            marks.iter().for_each(|name| queue_unplayed_mark(name));
+            for name in &marks {
+                match &**name {
+                    PLAYED_MARK => output.set_played(),
+                    name => queue_unplayed_mark(name),
+                }
+            }
         }
         // Frames of a pipeline's internal traffic.
         ProtobufFrame::Text(_) | ProtobufFrame::Transcription { .. } | ProtobufFrame::Unset => {}
@@ -401,10 +451,20 @@ struct CallRequests {
 
 impl CallRequests {
     /// Begins a request. Returns the answer if it is refused: only one runs at a time.
-    fn start(&mut self, request: CallRequest, output: &Output) -> Option<String> {
+    fn start(&mut self, request: CallRequest, output: &Output, speech: &SpeechQueue) -> Option<String> {
         if self.running.is_some() {
             let busy = Err("another request about this call waits for the provider".to_owned());
             return Some(process::call_answer(&request, &busy));
+        }
+        if let CallRequest::Transfer(_) = request {
+            // The transfer waits for the speech that the program has sent before it.
+            output.expect_played();
+            let mut ahead = speech.ahead();
+            let has_spoken = output.has_spoken() || !ahead.is_done();
+            match ahead.push_mark(PLAYED_MARK.to_owned()) {
+                Ok(()) if has_spoken => speech.queued.notify_one(),
+                _ => output.set_played(),
+            }
         }
         let (control, output) = (self.control.clone(), output.clone());
         self.running = Some(Box::pin(async move {

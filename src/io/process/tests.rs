@@ -208,6 +208,16 @@ async fn a_session_without_media_lasts_as_long_as_its_program() {
     assert_eq!(failed.to_string(), "exit status: 4");
 }
 
+/// Returns a result without the reason that follows the exit status.
+fn exit_of(ended: Result<(), String>) -> Result<(), String> {
+    ended.map_err(|told| {
+        told.split(", before it opened media_url")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    })
+}
+
 /// D-33: the exit status of a program is the result of its session.
 #[tokio::test]
 async fn the_exit_status_is_the_result_of_the_session() {
@@ -219,8 +229,18 @@ async fn the_exit_status_is_the_result_of_the_session() {
         ("kill -TERM $$", Err("signal: 15 (SIGTERM)")),
     ] {
         let mut rig = Rig::new(script);
-        assert_eq!(rig.end().await, told.map_err(str::to_owned), "{script}");
+        assert_eq!(exit_of(rig.end().await), told.map_err(str::to_owned), "{script}");
     }
+}
+
+/// A program that fails before it connects is told apart from one that fails in a call.
+#[tokio::test]
+async fn a_failure_before_the_media_says_so() {
+    let told = Rig::new("exit 3").end().await.expect_err("it failed");
+    assert!(
+        told.contains("before it opened media_url") && told.contains("A Pipecat bot"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -338,9 +358,9 @@ async fn children_get_the_grace_period() {
 /// No process of the group outlives the session, for any exit status.
 #[tokio::test]
 async fn children_end_with_the_session() {
-    for (exit, told) in [("exit 0", Ok(())), ("exit 3", Err("exit status: 3".to_owned()))] {
+    for (exit, told) in [("exit 0", Ok(())), ("exit 3", Err("exit status: 3"))] {
         let mut rig = Rig::new(&format!("sleep 1000 & echo $! > $0/child; {exit}"));
-        assert_eq!(rig.end().await, told);
+        assert_eq!(exit_of(rig.end().await), told.map_err(str::to_owned));
         let child = rig.working_dir.line("child").await;
         stopped(&child).await;
     }
@@ -361,7 +381,11 @@ async fn an_aborted_bot_leaves_no_process() {
 #[tokio::test]
 async fn a_flood_of_output_does_not_delay_the_exit() {
     let mut rig = Rig::new("yes 'all work and no play' | head -c 5000000; yes no >&2 & sleep 0.2; exit 6");
-    assert_eq!(rig.end().await, Err("exit status: 6".into()));
+    assert!(
+        rig.end()
+            .await
+            .is_err_and(|told| told.starts_with("exit status: 6, before it opened media_url"))
+    );
 }
 
 /// All speech from before an exit with 0 is played, and the bot ends only after that.

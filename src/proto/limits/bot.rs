@@ -84,6 +84,9 @@ pub const PROCESS_BODY_BYTES_MAX: usize = PROCESS_ARGUMENTS_BYTES_MAX - 20 * 102
 pub const PROCESS_HANDSHAKES_MAX: usize = 32;
 /// Time of such a handshake.
 pub const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);
+/// Time without a connection to `media_url` after which the log and the client are told: most
+/// programs start faster.
+pub const PROCESS_MEDIA_EXPECTED: Duration = Duration::from_secs(5);
 /// Time from the connection of a program to the first frame to it: the client of Pipecat connects
 /// before its pipeline runs.
 pub const PROCESS_SETTLE: Duration = Duration::from_millis(250);

@@ -123,6 +123,9 @@ pub const ROOM_THINKING_WITHIN: Duration = Duration::from_secs(60);
 pub const ROOM_SPEECH_WITHIN: Duration = Duration::from_secs(5);
 /// Time to transfer a telephone call in a room: the server waits for the other end for 30 s.
 pub const ROOM_TRANSFER_WITHIN: Duration = Duration::from_secs(40);
+/// Time that a transfer waits for the queued speech to be heard: longer than the 40 s that a
+/// program may queue.
+pub const TRANSFER_SPEECH_WITHIN: Duration = Duration::from_secs(60);
 /// Bytes queued for a LiveKit server: several offers, which are long in a full room.
 pub const ROOM_SEND_BYTES_MAX: usize = 512 * 1024;
 /// Bytes of the text of a rejection that are read; servers send one line.

@@ -20,19 +20,19 @@ struct Rig {
     transport_side: TransportSide,
     program: WebSocketStream<TcpStream>,
     talk: JoinHandle<MediaEnd>,
-    exited: Arc<Notify>,
+    exited: Arc<ProgramSignals>,
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it happens in time")
 }
 
-fn begin() -> (TransportSide, JoinHandle<MediaEnd>, Arc<Notify>, String) {
+fn begin() -> (TransportSide, JoinHandle<MediaEnd>, Arc<ProgramSignals>, String) {
     let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let media = PendingMedia::Open(slot.open(Audio::default()));
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
-    let exited = Arc::new(Notify::new());
+    let exited = Arc::<ProgramSignals>::default();
     let told = exited.clone();
     let talk = tokio::spawn(async move { run(media, listener, no_call(), &told).await });
     (transport_side, talk, exited, url)
@@ -461,8 +461,28 @@ async fn speech_before_a_hang_up_is_played() {
 #[tokio::test]
 async fn a_program_that_exits_without_connecting_hangs_up() {
     let (_transport_side, talk, exited, _) = begin();
-    exited.notify_one();
+    exited.exited.notify_one();
     assert!(matches!(within(talk).await.expect("no panic"), MediaEnd::HungUp));
+}
+
+/// A program that does not connect is reported to the client, once, and may still connect.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_does_not_connect_in_time_is_reported_once() {
+    let (transport_side, talk, _exited, url) = begin();
+    sleep(PROCESS_MEDIA_EXPECTED - Duration::from_millis(1)).await;
+    assert_eq!(transport_side.take_message(), None);
+    sleep(4 * PROCESS_MEDIA_EXPECTED).await;
+    let message = transport_side.take_message().expect("a message");
+    let message: serde_json::Value = serde_json::from_str(&message).expect("JSON");
+    assert_eq!(
+        (&message["label"], &message["type"], &message["data"]["fatal"]),
+        (&"rtvi-ai".into(), &"error".into(), &false.into())
+    );
+    assert_eq!(transport_side.take_message(), None);
+    tokio::time::resume();
+    let _program = connect(&url).await;
+    transport_side.push(Event::Message("hello".into()));
+    assert!(!talk.is_finished());
 }
 
 /// A room is joined when the program connects, so a program that joins by itself does not cause a
@@ -472,7 +492,7 @@ async fn a_media_slot_is_opened_when_the_program_connects() {
     let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
-    let exited = Arc::new(Notify::new());
+    let exited = Arc::<ProgramSignals>::default();
     let told = exited.clone();
     let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_call(), &told).await });
     tokio::task::yield_now().await;
