@@ -9,8 +9,10 @@ const ITEMS_MAX = 300;
 const CHARS_MAX = 4000;
 const [LLM, TRANSCRIPTION, OUTPUT] = [0, 2, 3];
 
-/** Words come without spaces. */
-const join = (before, piece) => before + (!before || /\s$/.test(before) || /^[\s.,;:!?…)]/.test(piece) ? '' : ' ') + piece;
+/** Words come without spaces; those of Chinese and Japanese have none. */
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u3000-\u303f\uff00-\uffef]/u;
+const continues = (before, piece) => !before || /\s$/.test(before) || /^[\s.,;:!?…)]/.test(piece) || UNSPACED.test([...before].at(-1)) || UNSPACED.test([...piece][0] ?? '');
+const join = (before, piece) => before + (continues(before, piece) ? '' : ' ') + piece;
 
 const asName = (name) => (typeof name === 'string' ? name.slice(0, 64) : 'a function');
 
@@ -96,7 +98,9 @@ export function transcript(list, announce) {
 		const whole = aloud === false || state === 'completed' || !progress;
 		const done = whole ? text : String(progress.accumulated_text ?? '');
 		segment.done.replaceChildren(...rich(done.slice(0, CHARS_MAX)));
-		segment.rest.textContent = whole ? '' : join(done, String(progress.remaining_text ?? '')).slice(done.length, CHARS_MAX);
+		// The parts of some bots have lost the space between them: the text itself has all.
+		const all = text.startsWith(done) ? text : join(done, String(progress?.remaining_text ?? ''));
+		segment.rest.textContent = whole ? '' : all.slice(done.length, CHARS_MAX);
 	}
 
 	function interrupted() {

@@ -267,8 +267,8 @@ fn sentences_are_announced_when_speech_starts() {
     assert_ne!(received[2]["data"]["segment_id"], received[3]["data"]["segment_id"]);
 
     for (at, words, status) in [
-        (3, "How", "in-progress"),
-        (7, " are", "in-progress"),
+        (4, "How", "in-progress"),
+        (9, " are", "in-progress"),
         (99, " you?", "completed"),
     ] {
         rtvi.progress(&mut sentence, at);
@@ -276,6 +276,8 @@ fn sentences_are_announced_when_speech_starts() {
         assert_eq!(told[0]["data"], json!({"text": words}));
         assert_eq!(told[1]["data"]["spoken_status"], status);
         assert_eq!(told[1]["data"]["segment_id"], received[3]["data"]["segment_id"]);
+        rtvi.progress(&mut sentence, at + 1);
+        assert!(caller.received().is_empty(), "a word is told once it is whole");
     }
     rtvi.progress(&mut sentence, 99);
     rtvi.progress(&mut sentence, 2);

@@ -84,6 +84,23 @@ test('words are joined with spaces where they need one', () => {
 	assert.deepEqual(shown(), ['bot: Well, yes (really) of course!…']);
 });
 
+test('words of a script without spaces are joined without them', () => {
+	const { own, shown } = conversation();
+	for (const word of ['你好', '，', '世界', '。', '再见']) own.said(1, word);
+	assert.deepEqual(shown(), ['bot: 你好，世界。再见']);
+});
+
+test('a text that goes on within a word gets no space', () => {
+	const { own, shown } = conversation();
+	const text = 'Set for ten minutes.';
+	for (const done of ['Set for te', 'Set for ten']) {
+		own.output({ text, segment_id: 1, spoken_status: 'in-progress', spoken_progress: { accumulated_text: done, remaining_text: text.slice(done.length) } });
+		assert.deepEqual(shown(), ['bot: Set for ten minutes.']);
+	}
+	own.interrupted();
+	assert.deepEqual(shown(), ['bot: Set for ten minutes.interrupted']);
+});
+
 test('tokens of a model are joined as they are', () => {
 	const { own, shown } = conversation();
 	for (const token of ['un', 'believ', 'able', ' ', 'x']) own.said(0, token);
@@ -120,7 +137,7 @@ test('output that has no text, or is none, is left out', () => {
 	own.output({ text: 'x', segment_id: { odd: 1 } });
 	own.output({ text: 'y', segment_id: 2, spoken_progress: { accumulated_text: 7, remaining_text: [8] } });
 	own.output({ text: 'z', segment_id: 3, spoken_progress: 5 });
-	assert.deepEqual(shown(), ['bot: x 7 8 ']);
+	assert.deepEqual(shown(), ['bot: x 7 8 z']);
 });
 
 test('an interruption is marked on the turn that it ended, once the user began', () => {

@@ -22,6 +22,7 @@ pub use function_calls::{FunctionCalls, FunctionOutput, FunctionOutputs};
 #[cfg(feature = "vad")]
 pub use neural_vad::NeuralVad;
 pub use recorder::Recorder;
+pub(crate) use sentences::whole_words;
 pub use sentences::{SENTENCE_BYTES_MAX, SentenceSplitter, sentence_end};
 pub use tones::{TONE_GAP, TONE_LENGTH, ToneSegment, dtmf_tone, tones};
 pub use transcript::{Speaker, Transcript};

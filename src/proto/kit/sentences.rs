@@ -111,6 +111,30 @@ fn split_between_words(text: &str) -> Option<usize> {
     Some(space.filter(|at| *at > 0).unwrap_or(end))
 }
 
+/// Returns the whole words in the first `bytes` bytes of a text, without the space behind them.
+///
+/// Between the characters of a script without spaces, a word may end anywhere.
+pub(crate) fn whole_words(text: &str, bytes: usize) -> &str {
+    let ends_word = |end: usize| {
+        let (before, behind) = text.split_at(end);
+        let (Some(last), Some(next)) = (before.chars().next_back(), behind.chars().next()) else {
+            return true;
+        };
+        let is_unspaced = next.is_alphanumeric() && (has_no_spaces(last) || has_no_spaces(next));
+        is_unspaced || next.is_whitespace() && !last.is_whitespace()
+    };
+    let ends = (0..=bytes.min(text.len())).rev();
+    let end = ends
+        .into_iter()
+        .find(|end| text.is_char_boundary(*end) && ends_word(*end));
+    &text[..end.unwrap_or(0)]
+}
+
+/// Returns whether a character belongs to Chinese or Japanese, which have no spaces between words.
+fn has_no_spaces(character: char) -> bool {
+    matches!(character, '\u{2e80}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,5 +199,26 @@ mod tests {
         assert_eq!(sentence_end("Yes.  No"), Some(6));
         assert_eq!(sentence_end("Yes. "), Some(5));
         assert_eq!(sentence_end("Yes."), None);
+    }
+
+    #[test]
+    fn a_word_that_is_not_whole_is_left_out() {
+        for (text, bytes, words) in [
+            ("for ten minutes.", 5, "for"),
+            ("for ten minutes.", 7, "for ten"),
+            ("for ten minutes.", 8, "for ten"),
+            ("for ten minutes.", 15, "for ten"),
+            ("for ten minutes.", 16, "for ten minutes."),
+            ("for ten minutes.", usize::MAX, "for ten minutes."),
+            ("It is **bold**.", 7, "It is"),
+            ("Gr\u{fc}\u{df} dich.", 5, ""),
+            ("Gr\u{fc}\u{df} dich.", 7, "Gr\u{fc}\u{df}"),
+            ("\u{4f60}\u{597d}\u{ff0c}Anna.", 5, "\u{4f60}"),
+            ("\u{4f60}\u{597d}\u{ff0c}Anna.", 6, "\u{4f60}"),
+            ("\u{4f60}\u{597d}\u{ff0c}Anna.", 11, "\u{4f60}\u{597d}\u{ff0c}"),
+            ("", 3, ""),
+        ] {
+            assert_eq!(whole_words(text, bytes), words, "{text} to {bytes}");
+        }
     }
 }

@@ -588,9 +588,9 @@ fn a_segment_goes_from_new_to_completed() {
             "spoken_status": status, "spoken_progress": {"accumulated_text": accumulated, "remaining_text": remaining}})
     };
     assert_eq!(at(0), expected("new", "", "Gr\u{fc}\u{df} dich."));
-    assert_eq!(at(2), expected("in-progress", "Gr", "\u{fc}\u{df} dich."));
-    assert_eq!(at(3), at(2), "a place inside a character counts as the one before it");
-    assert_eq!(at(7), expected("in-progress", "Gr\u{fc}\u{df} ", "dich."));
+    assert_eq!(at(3), at(0), "a place inside a word counts as the one before it");
+    assert_eq!(at(6), expected("in-progress", "Gr\u{fc}\u{df}", " dich."));
+    assert_eq!(at(9), at(6));
     assert_eq!(at(12), expected("completed", "Gr\u{fc}\u{df} dich.", ""));
     assert_eq!(at(usize::MAX), at(12));
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::LABEL;
+use crate::kit::whole_words;
 
 /// A message to the client, by its type.
 #[derive(Clone, Debug, Serialize)]
@@ -254,13 +255,9 @@ impl Segment {
         &self.text
     }
 
-    /// Returns the first `bytes` of the text, rounded down to a whole character.
+    /// Returns the first `bytes` of the text, rounded down to whole words.
     pub fn upto(&self, bytes: usize) -> &str {
-        let mut at = bytes.min(self.text.len());
-        while !self.text.is_char_boundary(at) {
-            at -= 1;
-        }
-        &self.text[..at]
+        whole_words(&self.text, bytes)
     }
 
     /// Returns the message for a segment that is displayed and not spoken.
@@ -277,7 +274,7 @@ impl Segment {
     }
 
     /// Returns the message for playout up to `bytes` of the text: 0 announces the segment, its
-    /// length completes it.
+    /// length completes it. Clients join the parts of a text, so a word is never split.
     ///
     /// Clients of protocol 1 get completed segments only.
     pub fn spoken_to(&self, bytes: usize, legacy: bool) -> Option<BotOutput<'_>> {

@@ -7,8 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::assistant::beginning;
-use crate::kit::SentenceSplitter;
+use crate::kit::{SentenceSplitter, whole_words};
 
 /// Sentences with speech at once: the one that is heard, and the next.
 const AHEAD_MAX: usize = 2;
@@ -181,11 +180,8 @@ impl Answer {
 
     fn record_cut(&mut self) {
         while let Some(sentence) = self.sentences.front().filter(|sentence| sentence.heard > 0) {
-            let heard = beginning(&sentence.text, sentence.heard);
-            let is_whole = heard.len() == sentence.text.len();
             // A word that was cut was not understood.
-            let words = heard.rfind(char::is_whitespace).filter(|_| !is_whole);
-            let text = heard[..words.unwrap_or(heard.len())].to_owned();
+            let text = whole_words(&sentence.text, sentence.heard).to_owned();
             let message = sentence.message;
             self.sentences.pop_front();
             self.record(message, &text);
@@ -194,7 +190,7 @@ impl Answer {
 
     fn record(&mut self, message: u64, text: &str) {
         if let Some((_, heard)) = self.heard.iter_mut().find(|(known, _)| *known == message) {
-            if !heard.is_empty() {
+            if !heard.is_empty() && !text.is_empty() {
                 heard.push(' ');
             }
             heard.push_str(text.trim());

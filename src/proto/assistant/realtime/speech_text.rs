@@ -4,9 +4,8 @@
 //! sentences that begin and of their spoken bytes, in proportion to the audio; and the texts that
 //! were heard. Text without speech is collected until its response is done.
 
-use crate::assistant::beginning;
 use crate::assistant::report::ClientReport;
-use crate::kit::sentence_end;
+use crate::kit::{sentence_end, whole_words};
 
 /// Items whose words are remembered.
 const ITEMS_MAX: usize = 32;
@@ -97,10 +96,10 @@ impl SpeechText {
         heard
     }
 
-    /// Drops all items, and returns what was heard of each.
+    /// Drops all items, and returns what was heard of each, in whole words.
     pub fn interrupt(&mut self) -> Vec<String> {
         let items = self.items.drain(..).map(|mut item| {
-            item.text.truncate(beginning(&item.text, item.spoken).len());
+            item.text.truncate(whole_words(&item.text, item.spoken).len());
             item.text
         });
         items.filter(|text| !text.is_empty()).collect()
@@ -165,7 +164,11 @@ mod tests {
         text.begin("i");
         text.push("i", "Sch\u{f6}n. Gut. ");
         text.handle_progress("i", 4, 13);
-        assert_eq!(text.interrupt(), ["Sch"], "not half a character");
+        assert_eq!(text.interrupt(), [""; 0], "not half a word");
+        text.begin("i");
+        text.push("i", "Sch\u{f6}n. Gut. ");
+        text.handle_progress("i", 10, 13);
+        assert_eq!(text.interrupt(), ["Sch\u{f6}n."]);
         assert_eq!(text.interrupt(), [""; 0]);
     }
 }
