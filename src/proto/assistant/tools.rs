@@ -159,6 +159,15 @@ pub fn answer(text: &[u8]) -> Option<(Option<String>, Value)> {
     Some((call_id, output))
 }
 
+/// Returns the id of the call in a line that begins as an answer but is none: an output that is no
+/// JSON, such as `NaN`, or that is cut since it is too long.
+pub fn call_of_invalid(line: &str) -> Option<&str> {
+    let object = line.trim_start().strip_prefix('{')?;
+    let (_, value) = object.split_once("\"call_id\"")?;
+    let value = value.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    value.split_once('"').map(|(call_id, _)| call_id)
+}
+
 /// Returns the output of a call that failed, for the model.
 pub fn failed(why: &str) -> Value {
     json!({"error": why})
@@ -263,6 +272,22 @@ mod tests {
         assert_eq!(answer(br#"{"output": null}"#), Some((None, Value::Null)));
         for text in ["", "x", "[]", r#"{"call_id": "c1"}"#] {
             assert_eq!(answer(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_call_of_an_invalid_answer_is_known() {
+        for (line, call_id) in [
+            (r#"{"call_id": "c1", "output": {"t": NaN}}"#, Some("c1")),
+            (r#" {"output": Infinity, "call_id" : "c2"}"#, Some("c2")),
+            (r#"{"call_id": "c3", "output": "xxx (cut)"#, Some("c3")),
+            (r#"{"call_id": "c4"}"#, Some("c4")),
+            (r#"{"call_id": 5, "output": NaN}"#, None),
+            (r#"{"call_id": "c (cut)"#, None),
+            (r#"the "call_id": "c5""#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(call_of_invalid(line), call_id, "{line}");
         }
     }
 

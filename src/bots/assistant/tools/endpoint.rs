@@ -83,7 +83,10 @@ async fn run(request: RestRequest) -> Value {
     match send_within(&request, limits).await {
         Ok(response) if (200..300).contains(&response.status) => match answer(&response.body) {
             Some((_, output)) => output,
-            None => failed("the endpoint gave no output"),
+            None => {
+                log::warn!("a function failed: its endpoint answers without an `output`, or not in JSON");
+                failed("the endpoint gave no output")
+            }
         },
         Ok(response) => {
             log::warn!(

@@ -1,13 +1,14 @@
 //! The process that runs the functions of one session.
 //!
-//! In: calls, one JSON object per line of its stdin. Out: its declaration, the first line of its
-//! stdout, and one answer per line, in any order. Lines that are no answer are dropped. A task of
-//! its own moves the lines, so that neither side waits for the call; when the task is dropped, the
-//! process group is killed.
+//! In: calls, one JSON object per line of its stdin. Out: its declaration, the first object on its
+//! stdout, and one answer per line, in any order. Lines of text are dropped; an answer that cannot
+//! be read is a failure of its call. A task of its own moves the lines, so that neither side waits
+//! for the call; when the task is dropped, the process group is killed.
 
 use std::io;
 use std::process::ExitStatus;
 
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
@@ -19,11 +20,14 @@ use crate::bot::SessionId;
 use crate::io::process::ProgramSpec;
 use crate::io::process::program::Program;
 use crate::io::tasks;
-use crate::limits::{FUNCTION_CALLS_MAX, PROCESS_REST, TOOLS_FUNCTIONS_BYTES_MAX};
+use crate::limits::{FUNCTION_CALLS_MAX, FUNCTION_OUTPUT_BYTES_MAX, PROCESS_REST, TOOLS_FUNCTIONS_BYTES_MAX};
 use crate::logging;
 use crate::proto::assistant::report::FunctionCall;
-use crate::proto::assistant::tools::{answer, call_json, declaration, failed};
+use crate::proto::assistant::tools::{answer, call_json, call_of_invalid, declaration, failed};
 use crate::proto::process::output_lines::LineSplitter;
+
+/// Outputs of one session that cannot be used and are logged.
+const WARNINGS_MAX: u32 = 16;
 
 /// The program of one session.
 pub struct ProgramTools {
@@ -113,7 +117,7 @@ fn words(status: io::Result<ExitStatus>) -> String {
 /// Reads lines until the end of the stream, or the end of the session.
 async fn read(mut stdout: ChildStdout, events: &mpsc::Sender<Result<ToolsEvent, ToolsError>>) {
     let mut lines = LineSplitter::new(TOOLS_FUNCTIONS_BYTES_MAX, " (cut)", false);
-    let mut has_declared = false;
+    let (mut has_declared, mut warnings) = (false, 0);
     let mut buffer = Box::new([0; 4096]);
     loop {
         let count = stdout.read(&mut *buffer).await.unwrap_or(0);
@@ -123,16 +127,17 @@ async fn read(mut stdout: ChildStdout, events: &mpsc::Sender<Result<ToolsEvent, 
             count => lines.push(&buffer[..count], |line| found.push(line.to_owned())),
         }
         for line in found {
-            let event = match std::mem::replace(&mut has_declared, true) {
-                false => declaration(line.as_bytes())
-                    .map(ToolsEvent::Declared)
-                    .map_err(ToolsError::Declaration),
-                true => match answer(line.as_bytes()) {
-                    Some((Some(call_id), output)) => Ok(ToolsEvent::Output { call_id, output }),
-                    _ => {
-                        log::debug!("the program of functions wrote {} bytes that are no answer", line.len());
-                        continue;
-                    }
+            let event = match has_declared {
+                // What a library prints while it is loaded.
+                false if !line.trim_start().starts_with('{') => continue,
+                false => {
+                    has_declared = true;
+                    let declared = declaration(line.as_bytes());
+                    declared.map(ToolsEvent::Declared).map_err(ToolsError::Declaration)
+                }
+                true => match output(&line, &mut warnings) {
+                    Some((call_id, output)) => Ok(ToolsEvent::Output { call_id, output }),
+                    None => continue,
                 },
             };
             let _ = events.send(event).await;
@@ -141,4 +146,35 @@ async fn read(mut stdout: ChildStdout, events: &mpsc::Sender<Result<ToolsEvent, 
             return;
         }
     }
+}
+
+/// Reads the output of a call. Logs at most [`WARNINGS_MAX`] that cannot be used.
+fn output(line: &str, warnings: &mut u32) -> Option<(String, Value)> {
+    let (call_id, output, why) = match answer(line.as_bytes()) {
+        Some((Some(call_id), output)) => {
+            let is_long =
+                line.len() > FUNCTION_OUTPUT_BYTES_MAX && output.to_string().len() > FUNCTION_OUTPUT_BYTES_MAX;
+            (call_id, output, is_long.then_some("the result is too long"))
+        }
+        _ => match call_of_invalid(line) {
+            Some(call_id) => {
+                let why = match line.len() > TOOLS_FUNCTIONS_BYTES_MAX {
+                    true => "the result is too long",
+                    false => "the result is no JSON object with an `output`; NaN and Infinity are no JSON",
+                };
+                (call_id.to_owned(), failed(why), Some(why))
+            }
+            None => {
+                log::debug!("the program of functions wrote {} bytes that are no answer", line.len());
+                return None;
+            }
+        },
+    };
+    if let Some(why) = why {
+        *warnings += 1;
+        if *warnings <= WARNINGS_MAX {
+            log::warn!("an output of {} bytes of a function cannot be used: {why}", line.len());
+        }
+    }
+    Some((call_id, output))
 }

@@ -38,12 +38,15 @@ fn call(call_id: &str) -> FunctionCall {
 const DECLARE: &str = r#"echo '{"functions": [{"name": "f"}]}';"#;
 
 #[tokio::test]
-async fn the_first_line_of_a_program_declares_its_functions() {
-    let long = format!("head -c {} /dev/zero | tr '\\0' 1; echo", TOOLS_FUNCTIONS_BYTES_MAX + 1);
+async fn the_first_object_of_a_program_declares_its_functions() {
+    let long = format!(
+        "head -c {} /dev/zero | tr '\\0' '{{'; echo",
+        TOOLS_FUNCTIONS_BYTES_MAX + 1
+    );
     for (text, outcome) in [
         (DECLARE, "f"),
         ("exit 3", "true: it ended: exit status: 3"),
-        ("echo listening; cat", "true: the declaration is no JSON such as"),
+        ("echo '{}'; cat", "true: the declaration is no JSON such as"),
         (
             "echo '{\"functions\": [{\"name\": \"end_call\"}]}'; cat",
             "true: two functions are called `end_call`",
@@ -59,7 +62,7 @@ async fn the_first_line_of_a_program_declares_its_functions() {
 
 #[tokio::test(start_paused = true)]
 async fn a_program_that_declares_nothing_is_given_up() {
-    assert!(examined(&script("sleep 1000")).await.contains("within 5 s"));
+    assert!(examined(&script("sleep 1000")).await.contains("within 30 s"));
 }
 
 /// Answers may come in any order, between lines that are none, and a program that has ended fails
@@ -84,6 +87,26 @@ async fn a_program_answers_calls() {
     assert!(
         matches!(tools.recv().await, ToolsEvent::Output { call_id, output } if call_id == "3" && output["error"].is_string())
     );
+}
+
+/// What is printed before the declaration is ignored, and an answer that is no JSON, or has no
+/// output, is a failure at once.
+#[tokio::test]
+async fn a_program_may_print_text_and_cannot_fail_silently() {
+    let text = format!(
+        "echo Loading the model; {DECLARE} read a; echo '{{\"call_id\": \"1\", \"output\": NaN}}'; \
+         read b; echo '{{\"call_id\": \"2\"}}'; read c; printf '{{\"call_id\": \"3\", \"output\": \"%070000d\"}}\\n' 1; read d"
+    );
+    let mut tools = session(&script(&text));
+    assert!(matches!(tools.recv().await, ToolsEvent::Declared(functions) if functions.len() == 1));
+    for (id, words) in [("1", "no JSON"), ("2", "no JSON"), ("3", "too long")] {
+        tools.call(&call(id));
+        let ToolsEvent::Output { call_id, output } = tools.recv().await else {
+            panic!("no output");
+        };
+        let error = output["error"].as_str().unwrap_or_default();
+        assert!(call_id == id && error.contains(words), "{call_id}: {error}");
+    }
 }
 
 #[tokio::test]
