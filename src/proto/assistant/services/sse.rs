@@ -1,10 +1,11 @@
 //! A reader of server-sent events.
 //!
 //! In: pieces of a body, cut anywhere, also within a character or between CR and LF. Out: the data
-//! of each event. Comments, names of events, identifiers and retry times are dropped. At the end of
-//! the body an event without a blank line behind it counts, since some servers omit it. A line, or
-//! an event, of more than [`SSE_LINE_BYTES_MAX`] is an error. Source: the HTML standard, section
-//! "Server-sent events".
+//! of each event. Comments, names of events, identifiers, retry times, and events whose data is
+//! empty are dropped: gateways send them to keep a connection open. At the end of the body an event
+//! without a blank line behind it counts, since some servers omit it. A line, or an event, of more
+//! than [`SSE_LINE_BYTES_MAX`] is an error. Source: the HTML standard, section "Server-sent
+//! events".
 
 use crate::limits::SSE_LINE_BYTES_MAX;
 
@@ -90,9 +91,10 @@ impl SseReader {
         if !std::mem::take(&mut self.has_data) {
             return None;
         }
-        let data = String::from_utf8_lossy(&self.data).into_owned();
+        let is_empty = self.data.trim_ascii().is_empty();
+        let data = (!is_empty).then(|| String::from_utf8_lossy(&self.data).into_owned());
         self.data.clear();
-        Some(data)
+        data
     }
 }
 
@@ -128,7 +130,10 @@ mod tests {
             ("data:a\r\n\r\ndata:  b\r\r", vec!["a", " b"]),
             (": comment\n:\n\n:\r\n\r\ndata: a\n:\ndata: b\n\n", vec!["a\nb"]),
             ("event: x\nid: 1\nretry: 5\ndatum: no\n\ndata: a\n\n", vec!["a"]),
-            ("\u{feff}data: a\n\ndata\n\ndata:\ndata:\n\n", vec!["a", "", "\n"]),
+            (
+                "\u{feff}data: a\n\ndata\n\ndata:\ndata:\n\ndata: \n\ndata: b",
+                vec!["a", "b"],
+            ),
             ("data: schön 語 🎉\n\ndata: [DONE]", vec!["schön 語 🎉", "[DONE]"]),
             ("data: a\n\n\n\n", vec!["a"]),
             ("data: a\n", vec!["a"]),
