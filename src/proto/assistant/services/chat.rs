@@ -3,8 +3,8 @@
 //! In: messages and functions; then the data of each server-sent event. Out: the request as JSON;
 //! then text to speak, and at the end calls of functions and the token count. Reasoning is never
 //! text: neither `reasoning` and `reasoning_content` nor what stands between `<think>` and
-//! `</think>`. A stream without `finish_reason` is a failure, since some servers end an answer that
-//! way when the model fails. Source: the types of the Python library `openai`, and the sources of
+//! `</think>`. The words of a `refusal` are text. A stream without `finish_reason` is a failure,
+//! since some servers end an answer that way when the model fails, and so is the reason `error`. Source: the types of the Python library `openai`, and the sources of
 //! Ollama, llama.cpp and vLLM.
 
 mod reasoning;
@@ -108,9 +108,23 @@ impl ChatReader {
         let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) else {
             return Ok(());
         };
+        if let Some(error) = choice.get("error").filter(|error| !error.is_null()) {
+            return Err(ServiceFailure::of_error(error));
+        }
         let delta = choice.get("delta").unwrap_or(&Value::Null);
-        if let Some(content) = delta.get("content").and_then(Value::as_str) {
-            self.read_content(content, text);
+        match delta.get("content") {
+            Some(Value::String(content)) => self.read_content(content, text),
+            // Some servers send parts, among them such with reasoning.
+            Some(Value::Array(parts)) => {
+                let of_text = |part: &Value| (part["type"] == "text").then(|| part["text"].as_str().map(str::to_owned));
+                for content in parts.iter().filter_map(of_text).flatten() {
+                    self.read_content(&content, text);
+                }
+            }
+            _ => {}
+        }
+        if let Some(refusal) = delta.get("refusal").and_then(Value::as_str) {
+            self.read_content(refusal, text);
         }
         if let Some(calls) = delta.get("tool_calls").and_then(Value::as_array) {
             for call in calls {
@@ -118,6 +132,9 @@ impl ChatReader {
             }
         }
         if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+            if reason == "error" {
+                return Err(ServiceFailure::Fault);
+            }
             self.end(match reason {
                 "length" | "content_filter" => ChatEnd::CutOff,
                 _ => ChatEnd::Complete,

@@ -216,3 +216,28 @@ fn texts_and_calls_have_a_cap() {
         Err(ServiceFailure::Malformed(_))
     ));
 }
+
+#[test]
+fn words_come_in_several_forms() {
+    let (text, outcome) = read(&[
+        delta(json!({"content": [{"type": "thinking", "thinking": "secret"}, {"type": "text", "text": "One "}]})),
+        delta(json!({"content": [{"type": "text", "text": "two."}, {"type": "reference"}, 5]})),
+        end("stop"),
+    ]);
+    assert_eq!((&*text, outcome.is_ok()), ("One two.", true));
+    let (text, outcome) = read(&[
+        delta(json!({"refusal": "I cannot ", "content": null})),
+        delta(json!({"refusal": "help with that."})),
+        end("stop"),
+    ]);
+    assert_eq!((&*text, outcome.is_ok()), ("I cannot help with that.", true));
+}
+
+#[test]
+fn an_error_may_be_told_by_the_reason_or_in_the_choice() {
+    let (_, outcome) = read(&[delta(json!({"content": "Half"})), end("error")]);
+    assert_eq!(outcome, Err(ServiceFailure::Fault));
+    let mut choice = end("error");
+    choice["choices"][0]["error"] = json!({"code": "insufficient_quota"});
+    assert_eq!(read(&[choice]).1, Err(ServiceFailure::NoQuota));
+}
