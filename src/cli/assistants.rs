@@ -21,7 +21,7 @@ use crate::config::{
 };
 use crate::limits::{
     ASSISTANT_FAILURE_SOUND_MAX, ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_LANGUAGES_MAX,
-    ASSISTANT_MINUTES, SESSIONS_MAX_HIGHEST,
+    ASSISTANT_MINUTES, ASSISTANT_PATIENCE_S, SESSIONS_MAX_HIGHEST,
 };
 use crate::proto::assistant::tools::{check_names, split_command};
 use crate::proto::kit::Wav;
@@ -75,6 +75,12 @@ pub(super) fn assistants(
         *ASSISTANT_IDLE_S.start(),
         *ASSISTANT_IDLE_S.end(),
     )?;
+    let patience_s = numeric(
+        variables,
+        "RUNNER_BOT_PATIENCE",
+        *ASSISTANT_PATIENCE_S.start(),
+        *ASSISTANT_PATIENCE_S.end(),
+    )?;
     let sessions = numeric(variables, "RUNNER_BOT_SESSIONS", 1, SESSIONS_MAX_HIGHEST)?;
     Ok(AssistantConfig {
         greeting: match variables.raw("RUNNER_BOT_GREETING").map(str::trim) {
@@ -85,6 +91,7 @@ pub(super) fn assistants(
         minutes_max: minutes.map_or(defaults.minutes_max, |minutes| Duration::from_secs(60 * minutes)),
         sessions_max: sessions.unwrap_or(defaults.sessions_max),
         idle: idle_s.map(Duration::from_secs),
+        patience: patience_s.map_or(defaults.patience, Duration::from_secs),
         interrupt: switch(variables, "RUNNER_BOT_INTERRUPT")?.unwrap_or(true),
         transcripts: switch(variables, "RUNNER_BOT_TRANSCRIPTS")?.unwrap_or(true),
         failure_sound: failure_sound(env)?,
@@ -503,6 +510,7 @@ mod tests {
                 ("RUNNER_BOT_MINUTES", "5"),
                 ("RUNNER_BOT_SESSIONS", "2"),
                 ("RUNNER_BOT_IDLE", "60"),
+                ("RUNNER_BOT_PATIENCE", "90"),
                 ("RUNNER_BOT_INTERRUPT", "off"),
                 ("RUNNER_BOT_TRANSCRIPTS", "off"),
                 ("RUNNER_BOT_BODY_MAY", "voice, tools"),
@@ -521,6 +529,7 @@ mod tests {
         assert_eq!(config.greeting, Greeting::Off);
         assert_eq!((config.minutes_max.as_secs(), config.sessions_max), (300, 2));
         assert_eq!(config.idle, Some(Duration::from_secs(60)));
+        assert_eq!(config.patience, Duration::from_secs(90));
         assert!(!config.interrupt && !config.transcripts);
         assert!(config.body_may.voice && config.body_may.tools && !config.body_may.instructions);
         assert_eq!(config.languages, ["en", "de-AT"]);
@@ -562,6 +571,7 @@ mod tests {
             ("RUNNER_BOT_MINUTES", "0"),
             ("RUNNER_BOT_SESSIONS", "0"),
             ("RUNNER_BOT_IDLE", "1"),
+            ("RUNNER_BOT_PATIENCE", "0"),
             ("RUNNER_BOT_INTERRUPT", "maybe"),
             ("RUNNER_BOT_BODY_MAY", "url"),
             ("RUNNER_BOT_LANGUAGES", "en_US"),

@@ -275,6 +275,10 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "Silence that ends a session, in seconds. [default: 300, telephone 30]",
     ),
     (
+        "RUNNER_BOT_PATIENCE",
+        "Seconds that a caller waits for a service that fails, before the session ends, 1 to 300. [default: 30]",
+    ),
+    (
         "RUNNER_BOT_INTERRUPT",
         "Whether callers can interrupt them: on or off. [default: on]",
     ),

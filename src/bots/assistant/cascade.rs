@@ -138,10 +138,7 @@ impl CascadeBot {
             RequestEvent::ChatDone(outcome) => self.engine.handle_chat_done(id, outcome, now),
             RequestEvent::Speech { pcm, rate_hz } => self.engine.handle_speech(id, &pcm, rate_hz, now),
             RequestEvent::SpeechDone => self.engine.handle_speech_done(id, now),
-            RequestEvent::Failed(failure) => {
-                self.engine
-                    .handle_failed(id, failure.class(), &failure.to_string(), now);
-            }
+            RequestEvent::Failed(failure) => self.engine.handle_failed(id, &failure, now),
         }
     }
 

@@ -23,6 +23,8 @@ pub struct AssistantConfig {
     pub sessions_max: usize,
     /// Silence of both sides that ends a session; `None` means the default of the transport.
     pub idle: Option<Duration>,
+    /// Time that a caller waits for a service that fails, before the session ends.
+    pub patience: Duration,
     /// Whether a caller can interrupt the bot.
     pub interrupt: bool,
     /// Whether clients are told what the caller and the bot say.
@@ -45,6 +47,7 @@ impl Default for AssistantConfig {
             minutes_max: Duration::from_secs(15 * 60),
             sessions_max: 4,
             idle: None,
+            patience: Duration::from_secs(30),
             interrupt: true,
             transcripts: true,
             failure_sound: None,

@@ -6,7 +6,7 @@
 //!   session with a recogniser, a chat model and a voice; [`report`]: what they tell
 //! - [`services`]: recognisers, chat models and voices
 //! - [`functions`]: what models call; [`tools`]: functions of a program or of an HTTP endpoint
-//! - `keypad`, `lifetime`, `playback`, `press_keys`, `sound`: what engines share
+//! - `keypad`, `lifetime`, `outage`, `playback`, `press_keys`, `sound`: what engines share
 
 #[cfg(feature = "assistants")]
 pub mod body;
@@ -19,6 +19,8 @@ pub mod functions;
 mod keypad;
 #[cfg(feature = "assistants")]
 mod lifetime;
+#[cfg(feature = "assistants")]
+mod outage;
 #[cfg(feature = "assistants")]
 mod playback;
 #[cfg(feature = "assistants")]

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub const ASSISTANT_MINUTES: RangeInclusive<u64> = 1..=55;
 /// Silence that ends a session, in seconds.
 pub const ASSISTANT_IDLE_S: RangeInclusive<u64> = 10..=3_600;
+/// Time that a caller waits for a service that fails, in seconds.
+pub const ASSISTANT_PATIENCE_S: RangeInclusive<u64> = 1..=300;
 /// Pause in milliseconds that ends a turn of the caller.
 pub const CASCADE_END_OF_TURN_MS: RangeInclusive<u64> = 300..=2_000;
 /// Tokens of one answer of a chat model.
@@ -37,8 +39,9 @@ pub const ASSISTANT_CLOSE_WITHIN: Duration = Duration::from_millis(400);
 pub const TOOLS_FUNCTIONS_MAX: usize = 32;
 /// Bytes of their declaration, and of a line of the program: some pages of descriptions.
 pub const TOOLS_FUNCTIONS_BYTES_MAX: usize = 64 * 1024;
-/// Time from the start of the program, or of the request, to the declaration.
-pub const TOOLS_DECLARE_WITHIN: Duration = Duration::from_secs(5);
+/// Time from the start of the program, or of the request, to the declaration: a program in Python
+/// imports its libraries for 20 s on a small board.
+pub const TOOLS_DECLARE_WITHIN: Duration = Duration::from_secs(30);
 /// Time that a function may take, wherever it runs: a caller does not wait longer.
 pub const FUNCTION_WITHIN: Duration = Duration::from_secs(10);
 /// Time until the keys that a model presses were heard: a minute of speech before them, and pauses.

@@ -9,8 +9,9 @@ use std::time::Duration;
 pub const SERVICE_CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// Time to the first byte of the first answer of a service: it may load its model.
 pub const SERVICE_FIRST_BYTE_COLD: Duration = Duration::from_secs(60);
-/// Time to the first byte of later answers.
-pub const SERVICE_FIRST_BYTE_WARM: Duration = Duration::from_secs(15);
+/// Time to the first byte of later answers: it may load its model again. While it sends comments,
+/// the first limit holds.
+pub const SERVICE_FIRST_BYTE_WARM: Duration = Duration::from_secs(30);
 /// Silence of a service within an answer. Comments do not count as bytes.
 pub const SERVICE_SILENCE: Duration = Duration::from_secs(10);
 /// Bytes of one line, and of one event, of a stream of events.

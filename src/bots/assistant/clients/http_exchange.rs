@@ -86,7 +86,8 @@ pub(super) async fn post(mut request: HttpPost) -> Result<HttpAnswer, ServiceFai
         200..=299 => Ok(answer),
         status => {
             let body = answer.collect(ASSISTANT_REFUSAL_BYTES_MAX).await.unwrap_or_default();
-            Err(ServiceFailure::of_status(status, &body))
+            let wait = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+            Err(ServiceFailure::of_status(status, &body).with_wait(wait("retry-after"), wait("retry-after-ms")))
         }
     }
 }
@@ -117,7 +118,7 @@ fn message(request: &mut HttpPost, target: &RequestUrl) -> Result<Request<Full<B
 
 impl HttpAnswer {
     /// Returns the next piece of the body, `None` at its end. It does not count as progress: a
-    /// comment may be all that it holds.
+    /// comment may be all that it holds. Before the answer begins, it is a sign of life.
     pub async fn next_piece(&mut self) -> Result<Option<Bytes>, ServiceFailure> {
         loop {
             let HttpAnswer {
@@ -147,6 +148,7 @@ impl HttpAnswer {
                 Some(Err(error)) => return Err(broken(&error)),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
+                        self.clock.handle_sign_of_life();
                         return Ok(Some(data));
                     }
                 }

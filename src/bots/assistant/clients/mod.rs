@@ -101,6 +101,7 @@ impl Warmth {
 /// The time limits of one answer.
 struct AnswerClock {
     warmth: Warmth,
+    started: Instant,
     deadline: Instant,
     has_begun: bool,
 }
@@ -108,8 +109,10 @@ struct AnswerClock {
 impl AnswerClock {
     /// Starts when the request is sent.
     fn start(warmth: Warmth) -> Self {
+        let started = Instant::now();
         AnswerClock {
-            deadline: Instant::now() + warmth.limit(),
+            started,
+            deadline: started + warmth.limit(),
             warmth,
             has_begun: false,
         }
@@ -124,6 +127,14 @@ impl AnswerClock {
                 false => ServiceStep::Begin,
             })
         })
+    }
+
+    /// The service has sent a comment, or another sign that it works on its answer.
+    fn handle_sign_of_life(&mut self) {
+        if !self.has_begun {
+            let latest = self.started + SERVICE_FIRST_BYTE_COLD;
+            self.deadline = self.deadline.max(latest.min(Instant::now() + SERVICE_SILENCE));
+        }
     }
 
     /// The service has sent a part of its answer.

@@ -51,8 +51,6 @@ pub struct Answer {
     pub has_text: bool,
     /// Whether the model has to go on with the outputs of functions.
     pub is_due: bool,
-    /// Whether the model did not finish it.
-    pub has_failed: bool,
     /// Messages with calls of functions.
     pub rounds: usize,
     splitter: SentenceSplitter,
@@ -71,7 +69,6 @@ impl Answer {
             is_heard: false,
             has_text: false,
             is_due: false,
-            has_failed: false,
             rounds: 0,
             splitter: SentenceSplitter::default(),
             sentences: VecDeque::new(),

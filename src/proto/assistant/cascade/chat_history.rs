@@ -3,7 +3,8 @@
 //! In: what the caller says, what the bot writes and what of it was heard, function calls and their
 //! outputs. Out: messages in the shape of OpenAI's chat completions. The oldest turns are dropped
 //! beyond [`MESSAGES_MAX`] and [`BYTES_MAX`]; a call is never separated from its output. Adjacent
-//! messages of the caller are one: many models expect the roles to alternate.
+//! messages of the caller are one, and between the output of a function and the caller stands a
+//! message of the bot: many models expect the roles to alternate.
 
 use std::collections::VecDeque;
 
@@ -17,6 +18,10 @@ const MESSAGES_MAX: usize = 60;
 const BYTES_MAX: usize = 48 * 1024;
 /// Bytes of one text.
 const TEXT_BYTES_MAX: usize = 32 * 1024;
+
+/// What the bot says between the output of a function and the next words of the caller, if it was
+/// interrupted. A voice does not speak it.
+const NOTHING_SAID: &str = "...";
 
 /// A call of a function, with its arguments as JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,10 +138,43 @@ impl ChatHistory {
         self.bot(number).map_or(0, |(_, calls)| calls.len())
     }
 
-    /// Returns the messages, behind the instructions.
-    pub fn messages(&self, instructions: &str) -> Vec<Value> {
+    /// Returns the number of turns, each of which begins with the caller.
+    pub fn turns(&self) -> usize {
+        self.messages.iter().filter(|message| message.is_caller()).count()
+    }
+
+    /// Drops the oldest turns, but never the last one.
+    pub fn forget_oldest(&mut self, turns: usize) {
+        let start = self.start_behind(turns);
+        self.messages.drain(..start);
+    }
+
+    /// Drops the last turn.
+    pub fn forget_last(&mut self) {
+        let last = self.messages.iter().rposition(ChatMessage::is_caller);
+        self.messages.truncate(last.unwrap_or_default());
+    }
+
+    /// Returns the place of the first message behind so many turns; at most that of the last turn.
+    fn start_behind(&self, turns: usize) -> usize {
+        let skipped = turns.min(self.turns().saturating_sub(1));
+        let is_start = |(at, message): (usize, &ChatMessage)| message.is_caller().then_some(at);
+        let mut starts = self.messages.iter().enumerate().filter_map(is_start);
+        match skipped {
+            0 => 0,
+            skipped => starts.nth(skipped).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the messages behind the instructions, without the oldest `skipped` turns.
+    pub fn messages(&self, instructions: &str, skipped: usize) -> Vec<Value> {
         let mut messages = vec![json!({"role": "system", "content": instructions})];
-        for message in &self.messages {
+        let mut is_behind_output = false;
+        for message in self.messages.range(self.start_behind(skipped)..) {
+            if is_behind_output && message.is_caller() {
+                messages.push(json!({"role": "assistant", "content": NOTHING_SAID}));
+            }
+            is_behind_output = matches!(message, ChatMessage::Output { .. });
             messages.push(match message {
                 ChatMessage::Caller(text) => json!({"role": "user", "content": text}),
                 ChatMessage::Bot { text, calls, .. } if calls.is_empty() => {
@@ -172,9 +210,8 @@ impl ChatHistory {
         while self.messages.len() > MESSAGES_MAX
             || self.messages.iter().map(ChatMessage::bytes).sum::<usize>() > BYTES_MAX
         {
-            let is_caller = |message: &ChatMessage| matches!(message, ChatMessage::Caller(_));
             // The last turn stays, whatever its length: its texts are bounded one by one.
-            let Some(next) = self.messages.iter().skip(1).position(is_caller) else {
+            let Some(next) = self.messages.iter().skip(1).position(ChatMessage::is_caller) else {
                 return;
             };
             self.messages.drain(..=next);
@@ -183,6 +220,10 @@ impl ChatHistory {
 }
 
 impl ChatMessage {
+    fn is_caller(&self) -> bool {
+        matches!(self, ChatMessage::Caller(_))
+    }
+
     fn bytes(&self) -> usize {
         match self {
             ChatMessage::Caller(text) => text.len(),
@@ -222,7 +263,7 @@ mod tests {
         history.push_bot(answer, " 42. Or more.");
         history.set_heard(answer, "It is 42. ");
         assert_eq!(
-            history.messages("Be brief."),
+            history.messages("Be brief.", 0),
             [
                 json!({"role": "system", "content": "Be brief."}),
                 json!({"role": "user", "content": "What is it?"}),
@@ -242,7 +283,7 @@ mod tests {
         history.push_bot(number, "never heard");
         history.set_heard(number, "");
         history.add_caller("b");
-        assert_eq!(history.messages("")[1]["content"], "a b");
+        assert_eq!(history.messages("", 0)[1]["content"], "a b");
     }
 
     #[test]
@@ -255,8 +296,12 @@ mod tests {
             history.add_output(&turn.to_string(), "o");
         }
         history.finish_bot(0);
-        let messages = history.messages("");
-        assert!(messages.len() <= 1 + MESSAGES_MAX, "{}", messages.len());
+        let messages = history.messages("", 0);
+        let kept = messages
+            .iter()
+            .filter(|message| message["content"] != NOTHING_SAID)
+            .count();
+        assert!(kept <= 1 + MESSAGES_MAX, "{kept}");
         assert_eq!(messages[1]["role"], "user", "no call without its question");
         assert_eq!(messages.last().expect("the newest")["tool_call_id"], "99");
         history.add_caller(&"x".repeat(2 * TEXT_BYTES_MAX));
@@ -264,6 +309,52 @@ mod tests {
         assert!(history.push_bot(long, &"y".repeat(TEXT_BYTES_MAX)));
         assert!(!history.push_bot(long, "y"));
         history.finish_bot(long);
-        assert_eq!(history.messages("").len(), 3, "the last turn stays");
+        assert_eq!(history.messages("", 0).len(), 3, "the last turn stays");
+    }
+
+    #[test]
+    fn the_caller_never_follows_an_output_directly() {
+        let mut history = ChatHistory::default();
+        history.add_caller("a");
+        let number = history.begin_bot();
+        history.add_call(number, call("c"));
+        history.add_output("c", "42");
+        assert_eq!(
+            history.messages("", 0).last().expect("it")["role"],
+            "tool",
+            "the model goes on"
+        );
+        history.add_caller("b");
+        let roles: Vec<Value> = history
+            .messages("", 0)
+            .iter()
+            .map(|message| message["role"].clone())
+            .collect();
+        assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "user"]);
+    }
+
+    #[test]
+    fn turns_can_be_skipped_and_forgotten_at_both_ends() {
+        let mut history = ChatHistory::default();
+        for turn in ["a", "b", "c"] {
+            history.add_caller(turn);
+            let number = history.begin_bot();
+            history.push_bot(number, "answer");
+        }
+        let first = |history: &ChatHistory, skipped| history.messages("", skipped)[1]["content"].clone();
+        assert_eq!((history.turns(), first(&history, 0)), (3, json!("a")));
+        assert_eq!(
+            [first(&history, 1), first(&history, 2), first(&history, 9)],
+            ["b", "c", "c"]
+        );
+        history.forget_oldest(1);
+        assert_eq!((history.turns(), first(&history, 0)), (2, json!("b")));
+        history.forget_last();
+        assert_eq!(history.messages("", 0).len(), 3);
+        history.forget_oldest(9);
+        assert_eq!(history.turns(), 1, "the last turn stays");
+        history.forget_last();
+        assert_eq!(history.messages("", 1).len(), 1);
+        history.forget_last();
     }
 }

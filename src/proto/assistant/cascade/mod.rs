@@ -13,6 +13,7 @@
 mod answer;
 mod caller_detector;
 mod chat_history;
+mod failures;
 mod recognitions;
 mod services;
 
@@ -29,9 +30,7 @@ use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
 use super::playback::SpeechPlayback;
 use super::press_keys;
-use super::report::{
-    AssistantCount, CallProfile, ClientReport, EndReason, ErrorClass, FunctionCall, ResponseStatus, SpeechMark,
-};
+use super::report::{AssistantCount, CallProfile, ClientReport, EndReason, FunctionCall, ResponseStatus, SpeechMark};
 use super::sound::{self, ThinkingTicks};
 use crate::audio::rate_converter::RateConverter;
 use crate::kit::{self, TurnBoundary, TurnDetector, TurnRules};
@@ -39,6 +38,7 @@ use crate::rtvi::TextOptions;
 use answer::{Answer, SpeechState};
 use caller_detector::CallerDetector;
 use chat_history::ChatHistory;
+use failures::{CascadeService, ServiceRecord};
 use recognitions::Recognitions;
 
 pub use chat_history::ChatCall;
@@ -51,9 +51,6 @@ const PIECE_SAMPLES: usize = 1_280;
 const NO_BARGE_IN: Duration = Duration::from_secs(2);
 /// Speech that waits to be heard, above which no more is wanted.
 const SPEECH_WANTED: Duration = Duration::from_secs(10);
-/// Failures in a row that end the session, and the pauses before the attempts between them.
-const FAILURES_MAX: u32 = 3;
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Failures that a session logs.
 const LOGGED_MAX: u32 = 16;
 /// Messages with calls of functions in one answer.
@@ -157,7 +154,12 @@ pub struct Cascade {
     answer: Option<Answer>,
     /// Whether the model has to answer, and whether with text alone.
     due: Option<bool>,
-    retry_at: Option<Instant>,
+    /// What became of the requests to each service, by [`CascadeService`].
+    records: [ServiceRecord; 3],
+    /// The oldest turns that the model does not get, since it rejected them.
+    skipped_turns: usize,
+    /// Whether the model was asked again for an answer without a word.
+    has_asked_again: bool,
     /// Texts that the history gets after the current answer.
     later: Vec<String>,
     /// The request and the sentence of the speech that is being made.
@@ -174,7 +176,6 @@ pub struct Cascade {
     /// When the first speech of the session began to leave.
     first_speech_at: Option<Instant>,
     ticks: ThinkingTicks,
-    failures: u32,
     logged: u32,
     /// The session ends once the current answer was heard.
     hangs_up: bool,
@@ -207,7 +208,9 @@ impl Cascade {
             history: ChatHistory::default(),
             answer: None,
             due: None,
-            retry_at: None,
+            records: Default::default(),
+            skipped_turns: 0,
+            has_asked_again: false,
             later: Vec::new(),
             synthesis: None,
             converter: None,
@@ -217,7 +220,6 @@ impl Cascade {
             spoken_until: None,
             first_speech_at: None,
             ticks: ThinkingTicks::default(),
-            failures: 0,
             logged: 0,
             hangs_up: false,
             is_over: false,
@@ -368,11 +370,12 @@ impl Cascade {
             self.turns.poll_timeout(),
             self.keypad.poll_timeout(),
             self.functions.poll_timeout(),
-            self.retry_at,
             self.ticks.poll_timeout(),
         ];
+        let retries = self.records.iter().map(ServiceRecord::retry_at);
+        let soon = soon.into_iter().chain(retries);
         let lifetime = self.lifetime.poll_timeout(self.turns.is_in_turn(), self.has_joined);
-        soon.into_iter().flatten().fold(lifetime, Instant::min)
+        soon.flatten().fold(lifetime, Instant::min)
     }
 
     /// Does what is due.
@@ -383,7 +386,9 @@ impl Cascade {
         if let Some(TurnBoundary::Ended(turn)) = self.turns.handle_timeout(now) {
             self.handle_turn_ended(turn.spoken_until, now);
         }
-        self.retry_at = self.retry_at.filter(|at| now < *at);
+        for record in &mut self.records {
+            record.handle_timeout(now);
+        }
         let keys = self.keypad.handle_timeout(now);
         self.handle_keys(keys, now);
         let answers = self.functions.handle_timeout(now);
@@ -467,6 +472,7 @@ impl Cascade {
             self.outputs.push_back(CascadeOutput::Cancel { id: oldest });
         }
         self.hearing = Some(id);
+        self.record(CascadeService::Recognizer).handle_asked(now);
         self.outputs.push_back(CascadeOutput::StartRecognition { id });
     }
 
@@ -517,11 +523,11 @@ impl Cascade {
             return;
         }
         self.take_heard_sentences();
-        self.resume_answer();
+        self.resume_answer(now);
         self.press_keys();
         self.finish_answer();
-        self.start_answer();
-        self.synthesize();
+        self.start_answer(now);
+        self.synthesize(now);
         self.plan_tick(now);
     }
 
@@ -530,19 +536,21 @@ impl Cascade {
         !self.turns.is_in_turn() && self.recognitions.is_empty()
     }
 
-    fn resume_answer(&mut self) {
+    fn resume_answer(&mut self, now: Instant) {
         let is_caller_done = self.is_caller_done();
+        let may_ask = self.record(CascadeService::Model).retry_at().is_none();
         if let Some(answer) = self.answer.as_mut().filter(|_| is_caller_done) {
             answer.is_suspended = false;
-            if std::mem::take(&mut answer.is_due) {
-                self.continue_answer();
+            if may_ask && std::mem::take(&mut answer.is_due) {
+                self.continue_answer(now);
             }
         }
     }
 
-    fn start_answer(&mut self) {
+    fn start_answer(&mut self, now: Instant) {
         let is_ready = self.has_joined && self.is_caller_done() && !self.awaits_functions;
-        if self.answer.is_some() || !is_ready || self.retry_at.is_some() {
+        let may_ask = self.record(CascadeService::Model).retry_at().is_none();
+        if self.answer.is_some() || !is_ready || !may_ask {
             return;
         }
         for text in std::mem::take(&mut self.later) {
@@ -552,15 +560,15 @@ impl Cascade {
         let request = self.chat_request();
         let message = self.history.begin_bot();
         let mut answer = Answer::new(message, is_text_only);
-        answer.chat = Some(self.ask(request));
+        answer.chat = Some(self.ask(request, now));
         self.answer = Some(answer);
     }
 
     /// Asks the model again, with the outputs of functions.
-    fn continue_answer(&mut self) {
+    fn continue_answer(&mut self, now: Instant) {
         let request = self.chat_request();
         let message = self.history.begin_bot();
-        let id = self.ask(request);
+        let id = self.ask(request, now);
         if let Some(answer) = &mut self.answer {
             answer.begin_message(message);
             answer.chat = Some(id);
@@ -568,8 +576,9 @@ impl Cascade {
         }
     }
 
-    fn ask(&mut self, request: ChatRequest) -> u64 {
+    fn ask(&mut self, request: ChatRequest, now: Instant) -> u64 {
         let id = self.next_request();
+        self.record(CascadeService::Model).handle_asked(now);
         self.outputs.push_back(CascadeOutput::StartChat { id, request });
         self.report(ClientReport::LlmStarted);
         id
@@ -577,14 +586,14 @@ impl Cascade {
 
     fn chat_request(&self) -> ChatRequest {
         ChatRequest {
-            messages: self.history.messages(&self.body.instructions),
+            messages: self.history.messages(&self.body.instructions, self.skipped_turns),
             tools: self.tools.iter().map(nested).collect(),
             temperature: self.body.temperature,
         }
     }
 
-    fn synthesize(&mut self) {
-        if self.synthesis.is_some() || self.retry_at.is_some() {
+    fn synthesize(&mut self, now: Instant) {
+        if self.synthesis.is_some() || self.record(CascadeService::Voice).retry_at().is_some() {
             return;
         }
         let Some(sentence) = self.answer.as_mut().and_then(Answer::next_to_synthesize) else {
@@ -593,6 +602,7 @@ impl Cascade {
         sentence.speech = SpeechState::Synthesizing;
         let (number, text) = (sentence.number, sentence.text.clone());
         let id = self.next_request();
+        self.record(CascadeService::Voice).handle_asked(now);
         self.synthesis = Some((id, number));
         self.converter = None;
         self.outputs.push_back(CascadeOutput::Synthesize { id, text });
@@ -652,9 +662,6 @@ impl Cascade {
             return;
         }
         if let Some(answer) = self.answer.take() {
-            if !answer.has_failed {
-                self.failures = 0;
-            }
             for (message, _) in answer.into_heard() {
                 self.history.finish_bot(message);
             }
@@ -724,19 +731,6 @@ impl Cascade {
 
     // ---- inside
 
-    /// Counts a failure. The third in a row, and one that every request would meet, end the
-    /// session.
-    fn fail(&mut self, class: ErrorClass, words: String, now: Instant) {
-        self.failures += 1;
-        self.count(AssistantCount::Error(class));
-        if class.is_final() || self.failures >= FAILURES_MAX {
-            self.end(EndReason::Failed(words));
-        } else {
-            self.log(words);
-            self.retry_at = Some(now + RETRY_PAUSE * self.failures);
-        }
-    }
-
     fn end(&mut self, reason: EndReason) {
         if self.is_over {
             return;
@@ -756,11 +750,6 @@ impl Cascade {
             self.play(&sound::failure(self.profile.line.rate_hz(), wav.as_deref()));
         }
         self.outputs.push_back(CascadeOutput::End(reason));
-    }
-
-    /// Plays a sound of a failure.
-    fn play(&mut self, pcm: &[i16]) {
-        self.playback.push_local(FAILURE_ITEM, pcm);
     }
 
     /// Plans the next tick while the caller waits for an answer in silence.

@@ -3,36 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::answer::SpeechState;
+use super::failures::CascadeService;
 use super::{Cascade, CascadeOutput, ChatCall, ChatEnd, sentence_item};
 use crate::assistant::functions::FunctionHost;
-use crate::assistant::report::{AssistantCount, ClientReport, ErrorClass, ResponseStatus, TokenUsage};
+use crate::assistant::report::{AssistantCount, ClientReport, ResponseStatus, TokenUsage};
 use crate::assistant::services::chat::ChatOutcome;
-use crate::assistant::sound;
+use crate::assistant::services::failure::ServiceFailure;
 use crate::audio::rate_converter::RateConverter;
 use crate::limits::RATES_HZ;
-
-/// Text of the failure of a recogniser that a client gets.
-const NOT_UNDERSTOOD: &str = "The assistant could not hear you; please say it again.";
-/// Text of the failure of an answer.
-const NO_ANSWER: &str = "The assistant has no answer; please try again.";
-
-/// The service of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CascadeService {
-    Recognizer,
-    Model,
-    Voice,
-}
-
-impl CascadeService {
-    fn name(self) -> &'static str {
-        match self {
-            CascadeService::Recognizer => "the recogniser",
-            CascadeService::Model => "the chat model",
-            CascadeService::Voice => "the voice",
-        }
-    }
-}
 
 impl Cascade {
     /// A text of the recogniser: all that it has heard so far, or the final text.
@@ -40,7 +18,8 @@ impl Cascade {
         if self.service(id) != Some(CascadeService::Recognizer) {
             return;
         }
-        let text = text.trim();
+        self.record(CascadeService::Recognizer).handle_answered();
+        let text = spoken_words(text);
         if !text.is_empty() && self.answer.is_some() {
             // The caller interrupts with words.
             self.drop_answer();
@@ -73,6 +52,9 @@ impl Cascade {
         };
         if self.history.push_bot(answer.message, text) {
             answer.push_text(text, &mut self.sentences);
+            if !text.trim().is_empty() {
+                self.handle_chat_answered();
+            }
             self.tell(ClientReport::LlmText(text.to_owned()));
             self.advance(now);
         } else {
@@ -100,12 +82,17 @@ impl Cascade {
         for call in outcome.calls {
             self.handle_call(id, call, now);
         }
-        let Some(answer) = self.answer.as_mut().filter(|answer| answer.chat == Some(id)) else {
+        let Some(answer) = self.answer.as_ref().filter(|answer| answer.chat == Some(id)) else {
             return;
         };
+        if !answer.has_text && self.history.calls(answer.message) == 0 {
+            return self.handle_failed(id, &ServiceFailure::Empty, now);
+        }
+        self.handle_chat_answered();
+        let Some(answer) = self.answer.as_mut() else { return };
         answer.chat = None;
         answer.finish_text(&mut self.sentences);
-        let (message, is_text_only, has_text) = (answer.message, answer.is_text_only, answer.has_text);
+        let (message, is_text_only) = (answer.message, answer.is_text_only);
         self.lifetime.keep(now);
         self.count(AssistantCount::Response(match outcome.end {
             ChatEnd::Complete => ResponseStatus::Completed,
@@ -115,9 +102,6 @@ impl Cascade {
         let text = self.history.text(message).trim().to_owned();
         if is_text_only && !text.is_empty() {
             self.tell(ClientReport::Shown(text));
-        }
-        if !has_text && self.history.calls(message) == 0 {
-            self.report(ClientReport::Error { text: NO_ANSWER });
         }
         let answers = self.functions.handle_response_done(&id.to_string());
         self.answer_functions(answers);
@@ -155,9 +139,9 @@ impl Cascade {
             return;
         };
         if !RATES_HZ.contains(&rate_hz) {
-            let why = format!("it speaks at {rate_hz} Hz, which is not supported");
-            return self.handle_failed(id, ErrorClass::Protocol, &why, now);
+            return self.handle_failed(id, &ServiceFailure::UnsupportedRate(rate_hz), now);
         }
+        self.record(CascadeService::Voice).handle_answered();
         let to_hz = self.profile.line.rate_hz();
         if self
             .converter
@@ -194,82 +178,8 @@ impl Cascade {
         self.advance(now);
     }
 
-    /// A request has failed, for a reason in words of the runner.
-    pub fn handle_failed(&mut self, id: u64, class: ErrorClass, why: &str, now: Instant) {
-        let Some(service) = self.service(id) else { return };
-        let words = format!("{}: {why}", service.name());
-        match service {
-            CascadeService::Recognizer => self.handle_recognition_failed(id, class, words, now),
-            CascadeService::Model => self.handle_chat_failed(class, words, now),
-            CascadeService::Voice => self.handle_speech_failed(id, class, words, now),
-        }
-    }
-
-    /// The caller is told at the end of the utterance: the rest of it is not taken for a new one.
-    fn handle_recognition_failed(&mut self, id: u64, class: ErrorClass, words: String, now: Instant) {
-        self.fail(class, words, now);
-        if self.is_over {
-            return;
-        }
-        if self.hearing.take_if(|known| *known == id).is_some() {
-            self.failed_hearing = Some(id);
-        } else {
-            self.handle_not_understood(id, now);
-        }
-    }
-
-    pub(super) fn handle_not_understood(&mut self, id: u64, now: Instant) {
-        self.report(ClientReport::Error { text: NOT_UNDERSTOOD });
-        if self.answer.is_none() && !self.body.text_only {
-            self.play(&sound::notes(self.profile.line.rate_hz()));
-        }
-        self.spoken_until = None;
-        self.recognitions.complete(id, "");
-        self.settle(now);
-    }
-
-    /// A message that the model has not begun is asked for again; one that was cut off stays so.
-    fn handle_chat_failed(&mut self, class: ErrorClass, words: String, now: Instant) {
-        self.count(AssistantCount::Response(ResponseStatus::Failed));
-        let Some(answer) = &mut self.answer else { return };
-        answer.chat = None;
-        self.report(ClientReport::LlmStopped);
-        self.fail(class, words, now);
-        let Some(answer) = self.answer.as_mut().filter(|_| !self.is_over) else {
-            return;
-        };
-        if answer.has_text || answer.rounds > 0 || self.history.calls(answer.message) > 0 {
-            answer.has_failed = true;
-            answer.finish_text(&mut self.sentences);
-            let outputs = self.functions.abort("the answer failed");
-            self.add_outputs(outputs);
-            self.presses.clear();
-            self.report(ClientReport::Error { text: NO_ANSWER });
-        } else {
-            self.due = Some(answer.is_text_only);
-            self.drop_answer();
-        }
-        self.advance(now);
-    }
-
-    /// A sentence of which nothing was received is asked for again.
-    fn handle_speech_failed(&mut self, id: u64, class: ErrorClass, words: String, now: Instant) {
-        let Some((_, number)) = self.synthesis.take_if(|(known, _)| *known == id) else {
-            return;
-        };
-        self.fail(class, words, now);
-        if let Some(sentence) = self.answer.as_mut().and_then(|answer| answer.sentence(number)) {
-            sentence.speech = match sentence.has_audio {
-                true => SpeechState::Complete,
-                false => SpeechState::Waiting,
-            };
-        }
-        self.playback.complete(&sentence_item(number));
-        self.advance(now);
-    }
-
     /// Hands the recognised texts to the history, in their order.
-    fn settle(&mut self, now: Instant) {
+    pub(super) fn settle(&mut self, now: Instant) {
         while let Some(text) = self.recognitions.next_text() {
             if text.is_empty() {
                 continue;
@@ -284,19 +194,54 @@ impl Cascade {
         }
         self.advance(now);
     }
+}
 
-    /// Returns the service of a request that is not over.
-    fn service(&self, id: u64) -> Option<CascadeService> {
-        if self.is_over {
-            None
-        } else if self.recognitions.contains(id) {
-            Some(CascadeService::Recognizer)
-        } else if self.answer.as_ref().is_some_and(|answer| answer.chat == Some(id)) {
-            Some(CascadeService::Model)
-        } else if self.synthesis.is_some_and(|(known, _)| known == id) {
-            Some(CascadeService::Voice)
-        } else {
-            None
+/// Returns what the caller said: nothing for a text without a letter or digit, and for the markers
+/// of recognisers such as `[BLANK_AUDIO]`, `(music)` and `*coughs*`.
+fn spoken_words(text: &str) -> &str {
+    let text = text.trim();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|letter: char| !letter.is_alphanumeric() && !"[(*".contains(letter));
+        let marks = [('[', ']'), ('(', ')'), ('*', '*')];
+        let Some((_, end)) = marks.into_iter().find(|(start, _)| rest.starts_with(*start)) else {
+            break;
+        };
+        match rest[1..].find(end) {
+            Some(length) => rest = &rest[length + 2..],
+            None if rest.starts_with('*') => rest = &rest[1..],
+            // A marker that is still written.
+            None => return "",
         }
+    }
+    match rest.is_empty() {
+        true => "",
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_of_recognisers_are_no_words() {
+        for text in [
+            "",
+            " . ",
+            "...",
+            "[BLANK_AUDIO]",
+            " (music) ",
+            "[ Silence ] (wind blowing)",
+            "*coughs*",
+            "\u{266a} \u{266a}",
+            "(",
+        ] {
+            assert_eq!(spoken_words(text), "", "{text}");
+        }
+        for text in ["5", "\u{597d}", "[laughs] Yes.", "Call (me)", "2 * 3 * 4", "*5"] {
+            assert_eq!(spoken_words(text), text);
+        }
+        assert_eq!(spoken_words(" Hello. \n"), "Hello.");
     }
 }

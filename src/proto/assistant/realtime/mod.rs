@@ -7,6 +7,7 @@
 //! the client's page or what the operator configured, and renews a connection that is lost or
 //! too old.
 
+mod call_drafts;
 mod caller_audio;
 mod client_event;
 mod errors;
@@ -25,6 +26,7 @@ use super::config::{AssistantConfig, Dialect, Greeting, RealtimeConfig};
 use super::functions::{self, Answers, FunctionHost, Functions, KeyPresses};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
+use super::outage::{Outage, OutageStep};
 use super::playback::SpeechPlayback;
 use super::press_keys;
 use super::report::{
@@ -35,7 +37,9 @@ use super::sound::{self, ThinkingTicks};
 use crate::kit::{self, Speaker, Transcript};
 use crate::rtvi::TextOptions;
 use crate::secret::Secret;
+use call_drafts::CallDrafts;
 use caller_audio::CallerAudio;
+use server_event::CalledFunction;
 use speech_text::SpeechText;
 
 pub use errors::{classify, of_failure};
@@ -43,20 +47,14 @@ pub use server_event::{ErrorNames, ServerEvent, parse as parse_event, refusal_co
 
 /// Time from the open connection to the accepted session.
 const SESSION_WITHIN: Duration = Duration::from_secs(5);
-/// Pauses before the attempts to connect; the budget of attempts lasts for [`BUDGET`].
-const PAUSES: [Duration; 4] = [
-    Duration::ZERO,
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-];
-const BUDGET: Duration = Duration::from_secs(300);
 /// Age at which a connection is renewed: services end theirs after 60 minutes.
 const RENEW_AFTER: Duration = Duration::from_secs(50 * 60);
 /// Texts that a new connection is told.
 const TEXTS_MAX: usize = 20;
 /// Failures that a session logs.
 const LOGGED_MAX: u32 = 16;
+/// Text of a failure that may pass.
+const HOLD_ON: &str = "The assistant waits for its service; please hold on.";
 /// Items of the playout that are not of the service.
 const TICK_ITEM: &str = "tick";
 const FAILURE_ITEM: &str = "failure";
@@ -103,8 +101,11 @@ pub struct Realtime {
     is_created: bool,
     outputs: VecDeque<RealtimeOutput>,
     phase: Phase,
-    attempts: usize,
-    budget_until: Instant,
+    /// Failures of connections, and of answers.
+    connection: Outage,
+    answers: Outage,
+    /// Whether the service has given an answer in this call.
+    has_answered: bool,
     /// Whether a connection has been ready before.
     was_ready: bool,
     has_joined: bool,
@@ -120,11 +121,11 @@ pub struct Realtime {
     request_id: String,
     cancelled: VecDeque<String>,
     functions: Functions,
+    drafts: CallDrafts,
     /// When the caller stopped speaking, until the answer is heard.
     spoken_until: Option<Instant>,
     is_caller_speaking: bool,
     keypad: Keypad,
-    failures: u32,
     ticks: ThinkingTicks,
     lifetime: Lifetime,
     /// The session ends once the current answer has been played.
@@ -140,13 +141,15 @@ impl Realtime {
     pub fn new(config: Arc<AssistantConfig>, profile: CallProfile, body: BodyOptions, now: Instant) -> Self {
         let mut session = Realtime {
             functions: Functions::default(),
+            drafts: CallDrafts::default(),
             tools: Vec::new(),
             awaits_functions: config.tools.is_some(),
             is_created: false,
             outputs: VecDeque::new(),
             phase: Phase::Connecting,
-            attempts: 0,
-            budget_until: now + BUDGET,
+            connection: Outage::default(),
+            answers: Outage::default(),
+            has_answered: false,
             was_ready: false,
             has_joined: false,
             greeting_due: body.greeting && config.greeting != Greeting::Off,
@@ -161,7 +164,6 @@ impl Realtime {
             spoken_until: None,
             is_caller_speaking: false,
             keypad: Keypad::default(),
-            failures: 0,
             ticks: ThinkingTicks::default(),
             lifetime: Lifetime::new(&config, profile.is_telephone, body.minutes_max, now),
             hangs_up: false,
@@ -294,6 +296,7 @@ impl Realtime {
     /// Returns when to call [`Realtime::handle_timeout`].
     pub fn poll_timeout(&self) -> Instant {
         let of_phase = match self.phase {
+            Phase::Opening { .. } if self.waits_for_functions() => None,
             Phase::Opening { until } | Phase::Waiting { until } => Some(until),
             Phase::Ready { since } => Some(since + RENEW_AFTER).filter(|_| self.is_between_turns()),
             Phase::Connecting | Phase::Over => None,
@@ -317,6 +320,7 @@ impl Realtime {
         self.caller.handle_timeout(now);
         self.send_audio();
         match self.phase {
+            Phase::Opening { .. } if self.waits_for_functions() => {}
             Phase::Opening { until } if now >= until => {
                 self.count(AssistantCount::Connection(ConnectionOutcome::Unreachable));
                 self.retry("the service opens no session".to_owned(), false, now);
@@ -375,27 +379,46 @@ impl Realtime {
         self.active = None;
         self.cancelled.clear();
         self.functions.clear();
-        if now >= self.budget_until {
-            self.attempts = 0;
-            self.budget_until = now + BUDGET;
-        }
+        self.drafts.clear();
+        self.connection.handle_asked(now);
         let request = connect_request(&self.config.realtime);
         self.outputs.push_back(RealtimeOutput::Connect(request));
     }
 
-    /// Plans the next attempt to connect, or ends the session.
+    /// Plans the next attempt to connect, the first one at once, or ends the session when the
+    /// patience of the caller is over.
     fn retry(&mut self, words: String, is_final: bool, now: Instant) {
-        if now >= self.budget_until {
-            self.attempts = 0;
-            self.budget_until = now + BUDGET;
+        if is_final {
+            return self.end(EndReason::Failed(words));
         }
-        match PAUSES.get(self.attempts).filter(|_| !is_final) {
-            Some(pause) => {
-                self.attempts += 1;
+        let patience = self.config.patience;
+        // A session that has lasted is no part of an outage; one that ends at once is.
+        if matches!(self.phase, Phase::Ready { since } if now >= since + patience) {
+            self.connection.handle_answered();
+        }
+        let is_first = self.connection.retry_at().is_none();
+        match self.connection.handle_failed(None, patience, now) {
+            OutageStep::Over => self.end(EndReason::Failed(words)),
+            OutageStep::Retry { is_to_tell } => {
                 self.log(words);
-                self.phase = Phase::Waiting { until: now + *pause };
+                let until = self.connection.retry_at().filter(|_| !is_first);
+                self.phase = Phase::Waiting {
+                    until: until.unwrap_or(now),
+                };
+                if is_to_tell {
+                    self.tell_failure(HOLD_ON);
+                }
             }
-            None => self.end(EndReason::Failed(words)),
+        }
+    }
+
+    /// Tells the caller of a failure after which the session goes on.
+    fn tell_failure(&mut self, text: &'static str) {
+        self.report(ClientReport::Error { text });
+        // A telephone shows no text.
+        if !self.body.text_only && !self.playback.is_speaking_besides(TICK_ITEM) {
+            let notes = sound::notes(self.profile.line.rate_hz());
+            self.playback.push_local(FAILURE_ITEM, &notes);
         }
     }
 
@@ -497,14 +520,19 @@ impl Realtime {
         });
     }
 
-    fn handle_call(&mut self, response_id: String, call_id: String, name: String, arguments: &str, now: Instant) {
-        if self.is_cancelled(&response_id) {
+    fn handle_call(&mut self, response_id: &str, call: CalledFunction, now: Instant) {
+        if self.is_cancelled(response_id) {
             return;
         }
         let has_page = self.profile.has_page;
+        let CalledFunction {
+            call_id,
+            name,
+            arguments,
+        } = call;
         let Some(called) = self
             .functions
-            .handle_call(&response_id, call_id, name, arguments, has_page, now)
+            .handle_call(response_id, call_id, name, &arguments, has_page, now)
         else {
             return;
         };
@@ -615,6 +643,12 @@ impl Realtime {
             return;
         }
         self.outputs.push_back(RealtimeOutput::Log(ServiceLog::Failed(words)));
+    }
+
+    /// Returns whether the service waits for the settings of its session, of which the functions
+    /// are missing.
+    fn waits_for_functions(&self) -> bool {
+        self.is_created && self.awaits_functions
     }
 
     fn is_ready(&self) -> bool {

@@ -45,21 +45,52 @@ pub enum ServerEvent {
         response_id: String,
         text: String,
     },
-    /// A complete call of a function.
+    /// What is known of a call of a function.
     FunctionCalled {
         response_id: String,
-        call_id: String,
-        name: String,
-        arguments: String,
+        call: CalledFunction,
     },
     ResponseDone {
         id: String,
         status: ResponseStatus,
         usage: TokenUsage,
+        /// All calls of functions, where the service repeats them.
+        calls: Vec<CalledFunction>,
         /// Names of the error of a failed response.
         error: ErrorNames,
     },
     Failed(ErrorNames),
+}
+
+/// A call of a function. What an event does not tell is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CalledFunction {
+    pub call_id: String,
+    pub name: String,
+    /// A JSON object as text.
+    pub arguments: String,
+}
+
+impl CalledFunction {
+    /// Reads the fields of an event, or of an item.
+    fn of(fields: &Value) -> Option<Self> {
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some(CalledFunction {
+            call_id: fields.get("call_id")?.as_str()?.to_owned(),
+            name: text("name"),
+            arguments: match fields.get("arguments") {
+                // Some servers send an object.
+                Some(arguments @ Value::Object(_)) => arguments.to_string(),
+                _ => text("arguments"),
+            },
+        })
+    }
+
+    /// Reads an item, unless it is another one or its call was cut off.
+    fn of_item(item: &Value) -> Option<Self> {
+        let is_call = item["type"] == "function_call" && item["status"] != "incomplete";
+        is_call.then(|| Self::of(item)).flatten()
+    }
 }
 
 /// The names in an error. Its message is not kept: it quotes what was said.
@@ -137,30 +168,21 @@ pub fn parse(text: &str) -> Option<ServerEvent> {
         },
         "response.function_call_arguments.done" => ServerEvent::FunctionCalled {
             response_id: text("response_id"),
-            call_id: event.get("call_id")?.as_str()?.to_owned(),
-            // Older servers name it in the item only.
-            name: event.get("name")?.as_str()?.to_owned(),
-            arguments: text("arguments"),
+            call: CalledFunction::of(&event)?,
         },
-        "response.output_item.done" => {
-            let item = event.get("item")?;
-            let field = |name: &str| Some(item.get(name)?.as_str()?.to_owned());
-            if item["type"] != "function_call" || item["status"] == "incomplete" {
-                return None;
-            }
-            ServerEvent::FunctionCalled {
-                response_id: text("response_id"),
-                call_id: field("call_id")?,
-                name: field("name")?,
-                arguments: field("arguments").unwrap_or_default(),
-            }
-        }
+        "response.output_item.added" | "response.output_item.done" => ServerEvent::FunctionCalled {
+            response_id: text("response_id"),
+            call: CalledFunction::of_item(event.get("item")?)?,
+        },
         "response.done" => {
             let response = event.get("response")?;
             ServerEvent::ResponseDone {
                 id: response.get("id")?.as_str()?.to_owned(),
                 status: ResponseStatus::parse(response["status"].as_str().unwrap_or_default()),
                 usage: usage(&response["usage"]),
+                calls: response["output"].as_array().map_or_else(Vec::new, |items| {
+                    items.iter().filter_map(CalledFunction::of_item).collect()
+                }),
                 error: ErrorNames::of(&response["status_details"]["error"]),
             }
         }
@@ -204,19 +226,39 @@ mod tests {
     }
 
     #[test]
-    fn a_function_call_is_read_from_either_event() {
-        let called = ServerEvent::FunctionCalled {
-            response_id: "r".into(),
+    fn a_function_call_is_read_from_any_event() {
+        let call = |name: &str, arguments: &str| CalledFunction {
             call_id: "c".into(),
-            name: "f".into(),
-            arguments: "{}".into(),
+            name: name.into(),
+            arguments: arguments.into(),
         };
-        let by_arguments = json!({"type": "response.function_call_arguments.done", "response_id": "r", "call_id": "c",
-            "name": "f", "arguments": "{}"});
-        let by_item = json!({"type": "response.output_item.done", "response_id": "r",
-            "item": {"type": "function_call", "status": "completed", "call_id": "c", "name": "f", "arguments": "{}"}});
-        assert_eq!(event(by_arguments), Some(called.clone()));
-        assert_eq!(event(by_item), Some(called));
+        let called = |name, arguments| {
+            Some(ServerEvent::FunctionCalled {
+                response_id: "r".into(),
+                call: call(name, arguments),
+            })
+        };
+        let by_arguments = |arguments: Value| {
+            event(
+                json!({"type": "response.function_call_arguments.done", "response_id": "r", "call_id": "c",
+                "arguments": arguments}),
+            )
+        };
+        assert_eq!(by_arguments(json!("{}")), called("", "{}"));
+        assert_eq!(by_arguments(json!({"x": 1})), called("", r#"{"x":1}"#));
+        let item = |status: &str, arguments: &str| json!({"type": "function_call", "status": status, "call_id": "c", "name": "f", "arguments": arguments});
+        let by_item = |kind: &str, item: Value| event(json!({"type": kind, "response_id": "r", "item": item}));
+        let (added, done) = ("response.output_item.added", "response.output_item.done");
+        assert_eq!(by_item(added, item("in_progress", "")), called("f", ""));
+        assert_eq!(by_item(done, item("completed", "{}")), called("f", "{}"));
+        assert_eq!(by_item(done, item("incomplete", "{")), None);
+        assert_eq!(by_item(added, json!({"type": "message"})), None);
+        let output = json!([item("completed", "{}"), item("incomplete", ""), {"type": "message"}, 5]);
+        let by_response = event(json!({"type": "response.done", "response": {"id": "r", "output": output}}));
+        let Some(ServerEvent::ResponseDone { calls, .. }) = by_response else {
+            panic!("the end of a response")
+        };
+        assert_eq!(calls, [call("f", "{}")]);
     }
 
     #[test]

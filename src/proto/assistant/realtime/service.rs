@@ -7,17 +7,15 @@ use serde_json::{Value, json};
 use super::client_event;
 use super::errors;
 use super::server_event::{self, ErrorNames, ServerEvent};
-use super::{ActiveResponse, FAILURE_ITEM, Phase, Realtime, SESSION_WITHIN, TICK_ITEM};
+use super::{ActiveResponse, Phase, Realtime, SESSION_WITHIN, TICK_ITEM};
+use crate::assistant::outage::OutageStep;
 use crate::assistant::report::{
     AssistantCount, ClientReport, ConnectFailure, ConnectionOutcome, EndReason, ErrorClass, Line, RealtimeOutput,
     ResponseStatus, ServiceLog,
 };
-use crate::assistant::sound;
 use crate::audio::g711::Law;
 use crate::kit::Speaker;
 
-/// Failed responses in a row that end the session.
-const FAILURES_MAX: u32 = 3;
 /// Text of the failure that a client gets with a response.
 const NO_ANSWER: &str = "The assistant has no answer; please try again.";
 
@@ -125,18 +123,29 @@ impl Realtime {
                     self.tell_text(text);
                 }
             }
-            ServerEvent::FunctionCalled {
-                response_id,
-                call_id,
-                name,
-                arguments,
-            } => self.handle_call(response_id, call_id, name, &arguments, now),
+            ServerEvent::FunctionCalled { response_id, call } => {
+                if let Some(call) = self.drafts.add(&response_id, call) {
+                    self.handle_call(&response_id, call, now);
+                }
+            }
             ServerEvent::ResponseDone {
                 id,
                 status,
                 usage,
+                calls,
                 error,
             } => {
+                for call in calls {
+                    self.drafts
+                        .add(&id, call)
+                        .into_iter()
+                        .for_each(|call| self.handle_call(&id, call, now));
+                }
+                for call in self.drafts.finish(&id) {
+                    if status == ResponseStatus::Completed {
+                        self.handle_call(&id, call, now);
+                    }
+                }
                 if usage.total > 0 {
                     self.count(AssistantCount::Tokens(usage));
                     self.report(ClientReport::Tokens(usage));
@@ -270,12 +279,16 @@ impl Realtime {
             ResponseStatus::Failed => {
                 let class = errors::classify(error.code.as_deref(), error.kind.as_deref(), false);
                 let is_told = active.is_some_and(|active| active.is_failure_told);
-                if class.is_final() || !is_told {
+                if self.is_fatal(class) || !is_told {
                     self.count(AssistantCount::Error(class));
-                    self.handle_no_answer(class);
+                    self.handle_no_answer(class, now);
                 }
             }
-            ResponseStatus::Completed | ResponseStatus::Incomplete => self.failures = 0,
+            ResponseStatus::Completed | ResponseStatus::Incomplete => {
+                self.has_answered = true;
+                self.answers.handle_answered();
+                self.connection.handle_answered();
+            }
             ResponseStatus::Cancelled => {}
         }
         let answers = self.functions.handle_response_done(id);
@@ -283,38 +296,42 @@ impl Realtime {
         self.request_response();
     }
 
-    /// The caller gets no answer. The third time in a row, and at an error that every answer would
-    /// meet, the session ends.
-    fn handle_no_answer(&mut self, class: ErrorClass) {
-        self.failures += 1;
-        if class.is_final() || self.failures >= FAILURES_MAX {
+    /// The caller gets no answer. The session ends at a refused key, at an error that every answer
+    /// would meet if there was none yet, and when the patience of the caller is over.
+    fn handle_no_answer(&mut self, class: ErrorClass, now: Instant) {
+        self.answers.handle_asked(now);
+        let is_over = match class.is_final() {
+            true => self.is_fatal(class),
+            false => self.answers.handle_failed(None, self.config.patience, now) == OutageStep::Over,
+        };
+        if is_over {
             return self.end(EndReason::Failed(format!(
                 "the service gives no answer: {}",
                 class.words()
             )));
         }
         self.log(format!("a response failed: {}", class.words()));
-        self.report(ClientReport::Error { text: NO_ANSWER });
-        // A telephone shows no text.
-        if !self.body.text_only && !self.playback.is_speaking_besides(TICK_ITEM) {
-            let notes = sound::notes(self.profile.line.rate_hz());
-            self.playback.push_local(FAILURE_ITEM, &notes);
-        }
+        self.tell_failure(NO_ANSWER);
+    }
+
+    /// Returns whether a refusal ends the session: after an answer, it may be of one request.
+    fn is_fatal(&self, class: ErrorClass) -> bool {
+        class == ErrorClass::Auth || class.is_final() && !self.has_answered
     }
 
     /// An error after which the next answer may succeed.
-    fn handle_transient_error(&mut self, names: &ErrorNames, class: ErrorClass) {
+    fn handle_transient_error(&mut self, names: &ErrorNames, class: ErrorClass, now: Instant) {
         // Without a name, the service may have refused the response that was asked for.
         let is_about_request = names.event_id.as_ref().is_none_or(|id| *id == self.request_id);
         let refused = self.active.take_if(|active| active.id.is_none() && is_about_request);
-        let is_outage = errors::is_outage(names.code.as_deref(), names.kind.as_deref());
+        let is_outage = class.is_final() || errors::is_outage(names.code.as_deref(), names.kind.as_deref());
         if refused.is_none() && !is_outage {
             return self.log(format!("an error: {}", class.words()));
         }
         // The end of a response in progress may tell of the same failure.
         let active = self.active.as_mut();
         if !active.is_some_and(|active| std::mem::replace(&mut active.is_failure_told, true)) {
-            self.handle_no_answer(class);
+            self.handle_no_answer(class, now);
         }
     }
 
@@ -335,7 +352,7 @@ impl Realtime {
                 self.drop_answer();
                 self.retry(class.words().to_owned(), false, now);
             }
-            class if class.is_final() => {
+            class if class.is_final() && (is_of_session || self.is_fatal(class)) => {
                 if matches!(self.phase, Phase::Opening { .. }) {
                     self.count(AssistantCount::Connection(match class {
                         ErrorClass::Auth => ConnectionOutcome::Auth,
@@ -350,7 +367,7 @@ impl Realtime {
                     class.words()
                 )));
             }
-            _ => self.handle_transient_error(names, class),
+            _ => self.handle_transient_error(names, class, now),
         }
     }
 }

@@ -195,6 +195,34 @@ async fn a_server_that_does_not_listen_is_no_route() {
     );
 }
 
+/// While a model loads, comments extend the time to its answer to that of the first one.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_loads_is_not_given_up() {
+    let server = Server::start().await;
+    let model = model(server.access("http", None));
+    let begin = http("200 OK", "text/event-stream", ":\n\n");
+    let answer = sse(&[delta(json!({"content": "Yes."})), stop()]);
+    let serve = async |comments: u64, rest: &str| {
+        let mut peer = server.accept().await;
+        peer.request().await;
+        peer.say(begin.as_bytes()).await;
+        for _ in 0..comments {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            peer.say(b": PROCESSING\n\n").await;
+        }
+        peer.say(rest.as_bytes()).await;
+        peer.end().await;
+    };
+    for comments in [0, 9] {
+        let ((text, outcome), ()) = tokio::join!(collect(model.start(request())), serve(comments, &answer));
+        assert_eq!((&*text, outcome.is_ok()), ("Yes.", true), "{comments}");
+    }
+    let started = Instant::now();
+    let ((_, outcome), ()) = tokio::join!(collect(model.start(request())), serve(11, ""));
+    assert_eq!(outcome, Err(ServiceFailure::TimedOut(ServiceStep::Begin)));
+    assert_eq!(started.elapsed().as_secs(), SERVICE_FIRST_BYTE_COLD.as_secs());
+}
+
 /// A limit holds for the first byte once longer than later, and comments do not extend it.
 #[tokio::test(start_paused = true)]
 async fn a_silent_model_is_given_up() {
