@@ -2,6 +2,7 @@
 # Installs edge-runner from a release: picks the build for this machine, verifies it, puts the program in place.
 #   sh install.sh [OPTIONS]
 #     --version V     that version; default: the latest release
+#     --allow-downgrade   also where a newer version is installed
 #     --prefix DIR    installs DIR/bin/edge-runner; default: /usr/local for root, ~/.local for other users
 #     --static        the static build, even where the C library of this machine is new enough for the other
 #     --deb           the Debian package with its service, in place of the program alone; needs root
@@ -149,8 +150,54 @@ verified() {
     [ "$found" = "$wanted" ] || fail "the checksum of $1 is $found, and SHA256SUMS has $wanted: the download is damaged or was changed. Nothing was installed"
 }
 
-# listed PATTERN: the name in SHA256SUMS that the basic regular expression matches.
-listed() { sed -n "s/^[0-9a-f]\{64\}[ *]*\($1\)\$/\1/p" "$work/SHA256SUMS" | head -n 1; }
+# is_listed NAME: whether SHA256SUMS has that name.
+is_listed() { awk -v name="$1" '$2 == name || $2 == "*" name { found = 1 } END { exit !found }' "$work/SHA256SUMS"; }
+
+# --- The version
+
+# Sets `released` to the version that the release says it is. BUILDINFO is in the signed list of checksums, so that a
+# mirror cannot pass an old release off as another. Its date lets a user see that `latest` is an old one.
+look_at_release() {
+    is_listed BUILDINFO || fail "$from is no release that says its version: SHA256SUMS has no BUILDINFO. Nothing was installed"
+    verified BUILDINFO
+    released=$(sed -n 's/^edge-runner \([0-9][0-9A-Za-z.+-]*\)$/\1/p' "$work/BUILDINFO" | head -n 1)
+    date=$(sed -n 's/^date \([0-9]\{4\}-[0-9][0-9]-[0-9][0-9]\)$/\1/p' "$work/BUILDINFO" | head -n 1)
+    { [ -n "$released" ] && [ -n "$date" ]; } || fail "BUILDINFO says no version and date: $from is no release that this script knows. Nothing was installed"
+    [ -z "$version" ] || [ "$version" = "$released" ] || fail "$from has version $released, and $version was asked for. Nothing was installed"
+    say "The release is version $released of $date."
+}
+
+# is_older A B: whether version A comes before B (https://semver.org, section 11).
+is_older() {
+    awk -v a="$1" -v b="$2" '
+        # The order of two parts: numbers by value and before words, words by their characters.
+        function order(x, y) {
+            if (x ~ /^[0-9]+$/ && y ~ /^[0-9]+$/) return x + 0 < y + 0 ? -1 : x + 0 > y + 0
+            if (x ~ /^[0-9]+$/) return -1
+            if (y ~ /^[0-9]+$/) return 1
+            return x "" < y "" ? -1 : x "" > y ""
+        }
+        function orders(x, y, xs, ys, n, m, i, found) {
+            n = split(x, xs, "."); m = split(y, ys, ".")
+            for (i = 1; i <= n && i <= m; i++) if ((found = order(xs[i], ys[i])) != 0) return found
+            return n < m ? -1 : n > m
+        }
+        BEGIN {
+            sub(/\+.*/, "", a); sub(/\+.*/, "", b)
+            # What follows the first hyphen marks a version before the one without it.
+            early_a = index(a, "-") ? substr(a, index(a, "-") + 1) : ""; sub(/-.*/, "", a)
+            early_b = index(b, "-") ? substr(b, index(b, "-") + 1) : ""; sub(/-.*/, "", b)
+            found = orders(a, b)
+            if (found == 0 && early_a != early_b) found = early_a == "" ? 1 : early_b == "" ? -1 : orders(early_a, early_b)
+            exit found >= 0
+        }'
+}
+
+# refuse_older INSTALLED: fails if the release is older than what is installed; empty: nothing is.
+refuse_older() {
+    [ -n "$1" ] && [ -z "$downgrade" ] && is_older "$released" "$1" || return 0
+    fail "version $1 is installed, and the release is version $released, which may have faults that are known. --allow-downgrade installs it all the same. Nothing was installed"
+}
 
 # --- Installation
 
@@ -158,8 +205,10 @@ install_deb() {
     [ -n "$deb" ] || fail "there is no package for this machine (\`$hardware\`, ${bits:-unknown} bits): install without --deb"
     # The architecture of the installed system decides, not the kernel's.
     deb=$(dpkg --print-architecture 2>/dev/null) || fail "this is no Debian, Ubuntu or Raspberry Pi OS, as dpkg is missing: install without --deb"
-    name=$(listed "edge-runner_[0-9][^ /_]*_$deb\.deb")
-    [ -n "$name" ] || fail "the release has no package for $deb"
+    name=edge-runner_${released}_$deb.deb
+    is_listed "$name" || fail "the release has no package for $deb: SHA256SUMS has no $name"
+    # Of a package that was removed, the settings may have stayed.
+    refuse_older "$(dpkg-query -W -f '${db:Status-Status} ${Version}' edge-runner 2>/dev/null | sed -n 's/^installed //p' || true)"
     [ -n "$dry" ] || [ "$(id -u)" = 0 ] || fail "a package needs root: sudo sh install.sh --deb. Without root, install without --deb"
     verified "$name"
     if [ -n "$dry" ]; then
@@ -170,7 +219,7 @@ install_deb() {
     chmod 755 "$work"
     chmod 644 "$work/$name"
     if has apt-get; then
-        apt-get install -y "$work/$name" </dev/null || fail "apt-get could not install $name; its reason is above"
+        apt-get install -y ${downgrade:+--allow-downgrades} "$work/$name" </dev/null || fail "apt-get could not install $name; its reason is above"
     else
         dpkg -i "$work/$name" </dev/null || fail "dpkg could not install $name; its reason is above"
     fi
@@ -184,6 +233,10 @@ install_program() {
     if [ -z "$dry" ]; then
         mkdir -p "$bin" 2>/dev/null || fail "$bin cannot be made: run this as root, or choose another folder with --prefix DIR"
         [ -w "$bin" ] || fail "$bin is not writable: run this as root, or choose another folder with --prefix DIR"
+    fi
+    if [ -x "$bin/edge-runner" ]; then
+        # One that does not run says no version.
+        refuse_older "$("$bin/edge-runner" --version 2>/dev/null | sed -n 's/^edge-runner \([0-9][0-9A-Za-z.+-]*\).*/\1/p' | head -n 1 || true)"
     fi
     if ! try_program; then
         [ "$libc" = gnu ] || fail "the build for $target does not run on this machine. Nothing was installed"
@@ -205,8 +258,8 @@ install_program() {
 # for temporary files programs may not be allowed to run. Sets `shown` to its version; fails if it does not run.
 try_program() {
     target=$(target_of)
-    name=$(listed "edge-runner-[0-9][^ /]*-$target\.tar\.gz")
-    [ -n "$name" ] || fail "the release has no build for $target"
+    name=edge-runner-$released-$target.tar.gz
+    is_listed "$name" || fail "the release has no build for $target: SHA256SUMS has no $name"
     verified "$name"
     if [ -n "$dry" ]; then
         say "$name is intact, and would be installed as $bin/edge-runner."
@@ -222,7 +275,7 @@ try_program() {
 }
 
 main() {
-    version='' prefix='' libc_asked='' package='' key=$release_key unsigned='' from='' dry='' work='' new=''
+    version='' prefix='' libc_asked='' package='' key=$release_key unsigned='' from='' dry='' work='' new='' downgrade='' released=''
     while [ $# -gt 0 ]; do
         case $1 in
         --version | --prefix | --key | --from) [ $# -ge 2 ] || usage "\`$1\` needs a value" ;;
@@ -235,10 +288,11 @@ main() {
         --static) libc_asked=musl ;;
         --deb) package=1 ;;
         --unsigned) unsigned=1 ;;
+        --allow-downgrade) downgrade=1 ;;
         --dry-run) dry=1 ;;
         -h | --help)
             say "Installs edge-runner from a release: picks the build for this machine, verifies it, puts the program in place."
-            say "sh install.sh [--version V] [--prefix DIR] [--static] [--deb] [--key KEY] [--unsigned] [--from URL] [--dry-run]"
+            say "sh install.sh [--version V] [--prefix DIR] [--static] [--deb] [--key KEY] [--unsigned] [--from URL] [--allow-downgrade] [--dry-run]"
             say "The head of the script explains each."
             exit 0
             ;;
@@ -273,6 +327,7 @@ main() {
     trap 'exit 1' HUP INT TERM
     fetch SHA256SUMS || fail "$from has no SHA256SUMS: there is no such release${version:+ as $version}. Without a release, build it: \`cargo install --locked --git https://github.com/edge-runner/edge-runner edge-runner\`"
     verify_signature
+    look_at_release
     if [ -n "$package" ]; then install_deb; else install_program; fi
 }
 

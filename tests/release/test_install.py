@@ -32,14 +32,14 @@ NEEDS = "sed grep awk tar gzip mktemp rm mkdir cp mv chmod head cut cat sha256su
 SHELLS = [shell for shell in (["sh"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(shell[0])]
 
 
-def program(target, runs=True):
+def program(target, runs=True, version=VERSION):
     """The program of a target."""
-    text = f'#!/bin/sh\necho "edge-runner {VERSION} {target}"\n' if runs else "#!/bin/sh\nexit 127\n"
+    text = f'#!/bin/sh\necho "edge-runner {version} {target}"\n' if runs else "#!/bin/sh\nexit 127\n"
     return text.encode()
 
 
-def archive(target, content):
-    name = f"edge-runner-{VERSION}-{target}"
+def archive(target, content, version=VERSION):
+    name = f"edge-runner-{version}-{target}"
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         info = tarfile.TarInfo(f"{name}/edge-runner")
@@ -76,10 +76,16 @@ class Release:
         self.server.files, self.server.asked, self.server.cut = {}, [], None
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_port}/release"
+        self.make(VERSION)
+
+    def make(self, version):
+        """Every file of this version, in place of those of another."""
+        self.server.files.clear()
         for target in TARGETS:
-            self.add(*archive(target, program(target)))
+            self.add(*archive(target, program(target, version=version), version))
         for debian in ("amd64", "arm64", "armhf"):
-            self.add(f"edge-runner_{VERSION}_{debian}.deb", debian.encode())
+            self.add(f"edge-runner_{version}_{debian}.deb", debian.encode())
+        self.add("BUILDINFO", f"edge-runner {version}\ndate 2026-11-28\ncommit 0123\n".encode())
         self.list()
 
     def add(self, name, content):
@@ -180,6 +186,7 @@ class Install(unittest.TestCase):
                 shutil.rmtree(self.prefix, ignore_errors=True)
                 shown = self.installs("x86_64-unknown-linux-gnu", shell=shell)
                 self.assertEqual(self.installed.stat().st_mode & 0o777, 0o755)
+                self.assertIn(f"The release is version {VERSION} of 2026-11-28.", shown)
                 self.assertIn(f"Installed {self.installed}: edge-runner {VERSION}", shown)
                 self.assertIn(f"{self.installed.parent} is not in PATH", shown)
                 self.assertIn("No key is known", shown)
@@ -241,8 +248,8 @@ class Install(unittest.TestCase):
         self.installs("x86_64-unknown-linux-gnu", script=copy, url="")
         self.assertEqual(self.release.server.asked[0], "/release/latest/download/SHA256SUMS")
         self.release.server.asked.clear()
-        self.installs("x86_64-unknown-linux-gnu", "--version", "v1.2.3", script=copy, url="")
-        self.assertEqual(self.release.server.asked[0], "/release/download/v1.2.3/SHA256SUMS")
+        self.installs("x86_64-unknown-linux-gnu", "--version", f"v{VERSION}", script=copy, url="")
+        self.assertEqual(self.release.server.asked[0], f"/release/download/v{VERSION}/SHA256SUMS")
 
     # --- Signatures
 
@@ -292,6 +299,81 @@ class Install(unittest.TestCase):
         subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", self.folder / "key", "-n", "git", file], check=True)
         self.release.add("SHA256SUMS.sig", (self.folder / "SHA256SUMS.sig").read_bytes())
         self.refuses("the signature of SHA256SUMS is wrong", "--key", key)
+
+    # --- Versions
+
+    def earlier(self, version):
+        """A program of this version is installed."""
+        self.installed.parent.mkdir(parents=True, exist_ok=True)
+        self.installed.write_bytes(program("of earlier", version=version))
+        self.installed.chmod(0o755)
+
+    def test_another_release_under_the_name_of_the_version_is_refused(self):
+        key = self.release.key()
+        self.release.make("1.0.0")
+        self.release.sign()
+        self.refuses("has version 1.0.0, and 2.0.0 was asked for. Nothing was installed", "--version", "2.0.0", "--key", key)
+        # A list cannot name a file of another version than its own.
+        self.release.make("2.0.0")
+        old = archive("x86_64-unknown-linux-gnu", program("", version="1.0.0"), "1.0.0")
+        del self.release.server.files["edge-runner-2.0.0-x86_64-unknown-linux-gnu.tar.gz"]
+        self.release.add(*old)
+        self.release.list()
+        self.refuses("the release has no build for x86_64-unknown-linux-gnu")
+
+    def test_an_older_release_than_the_installed_one_is_refused(self):
+        key = self.release.key()
+        self.release.sign()
+        # A date and a checksum do not count: only that the version is older.
+        for installed, is_refused in [
+            ("9.8.8", True), ("9.10.0", True), ("10.0.0", True), ("9.8.8-rc.1", True), ("9.8.7.1", True),
+            (VERSION, False), ("9.8.7-rc.1", False), ("9.8.7-1", False), ("9.7.10", False), ("9.8.7+build", False), ("0.10.0", False),
+        ]:  # fmt: skip
+            for shell in SHELLS:
+                with self.subTest(installed=installed, shell=shell):
+                    self.earlier(installed)
+                    done = self.run_script("--key", key, shell=shell)
+                    self.assertEqual(done.returncode, 1 if is_refused else 0, done)
+                    kept = program("of earlier", version=installed)
+                    self.assertEqual(self.installed.read_bytes() == kept, is_refused)
+                    if is_refused:
+                        self.assertIn(f"version {installed} is installed, and the release is version {VERSION}", done.stderr)
+        self.earlier("10.0.0")
+        self.installs("x86_64-unknown-linux-gnu", "--key", key, "--allow-downgrade")
+
+    def test_versions_before_a_release_have_an_order(self):
+        for older, newer in [("1.0.0-alpha", "1.0.0-alpha.1"), ("1.0.0-alpha.9", "1.0.0-alpha.10"), ("1.0.0-2", "1.0.0-alpha"), ("1.0.0-beta", "1.0.0-rc")]:
+            for released, installed in [(older, newer), (newer, older)]:
+                with self.subTest(released=released, installed=installed):
+                    self.release.make(released)
+                    self.earlier(installed)
+                    self.assertEqual(self.run_script().returncode, 1 if released == older else 0)
+
+    def test_an_older_package_than_the_installed_one_is_refused(self):
+        given = self.folder / "given"
+        self.stand_in("dpkg", "echo amd64")
+        self.stand_in("id", "echo 0")
+        self.stand_in("apt-get", f'echo "$*" >{given}')
+        for state, is_refused in [("installed 10.0.0", True), (f"installed {VERSION}", False), ("config-files 10.0.0", False)]:
+            with self.subTest(state=state):
+                given.unlink(missing_ok=True)
+                self.stand_in("dpkg-query", f"printf '%s' '{state}'")
+                done = self.run_script("--deb")
+                self.assertEqual((done.returncode, given.exists()), (1, False) if is_refused else (0, True), done)
+        self.stand_in("dpkg-query", "printf 'installed 10.0.0'")
+        self.assertEqual(self.run_script("--deb", "--allow-downgrade").returncode, 0)
+        self.assertIn("install -y --allow-downgrades /", given.read_text())
+
+    def test_a_release_that_says_no_version_is_refused(self):
+        for text in ("", f"edge-runner {VERSION}\n", "edge-runner\ndate 2026-11-28\n", "date 2026-11-28\n"):
+            self.release.add("BUILDINFO", text.encode())
+            self.release.list()
+            self.refuses("BUILDINFO says no version and date")
+        self.release.add("BUILDINFO", f"edge-runner {VERSION}\ndate 2026-11-29\n".encode())
+        self.refuses("the checksum of BUILDINFO is")
+        del self.release.server.files["BUILDINFO"]
+        self.release.list()
+        self.refuses("SHA256SUMS has no BUILDINFO")
 
     # --- Failures
 
@@ -380,7 +462,7 @@ class Install(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done)
         self.assertIn(f"{locked}/bin is not writable: run this as root, or choose another folder with --prefix", done.stderr)
         self.assertEqual(list((locked / "bin").iterdir()), [])
-        self.assertEqual(self.release.server.asked, ["/release/SHA256SUMS"], "the program is not downloaded in vain")
+        self.assertEqual(self.release.server.asked, ["/release/SHA256SUMS", "/release/BUILDINFO"], "the program is not downloaded in vain")
 
     # --- The package
 
