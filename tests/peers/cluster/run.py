@@ -12,6 +12,7 @@ import pathlib
 import random
 import sys
 import time
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "aiortc"), str(HERE.parent / "pipecat")]
@@ -211,7 +212,17 @@ async def browser(cluster):
                 process.kill()
 
 
-CHECKS = [rolling, killed, routes, browser]
+async def scheme(cluster):
+    """what a client says of the scheme reaches no replica"""
+    request = urllib.request.Request(f"{cluster.url}/start", b'{"transport": "telephony_a"}', {
+        "Content-Type": "application/json", "X-Forwarded-Proto": "https"})
+    said = json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=10).read()))
+    found = [value for value in said.values() if str(value).startswith(("ws:", "wss:"))]
+    assert found and not any(value.startswith("wss:") for value in found), said
+    return f"{len(found)} URL without TLS"
+
+
+CHECKS = [rolling, killed, routes, browser, scheme]
 
 
 async def main(binary, calls, names):
