@@ -38,7 +38,6 @@ let chosen = mic.allowed ? '' : mic.NONE;
 const sides = { user: { box: $('you') }, bot: { box: $('bot') } };
 const forget = () => {
 	for (const side of Object.values(sides)) Object.assign(side, { level: 0, loud: false, told: null, held: false, thinks: null });
-	sides.bot.functions = new Set();
 };
 forget();
 
@@ -56,7 +55,7 @@ const sound = levels({
 });
 
 function stateOf(name) {
-	const { told, loud, track, held, thinks, functions } = sides[name];
+	const { told, loud, track, held, thinks } = sides[name];
 	if (tested && name === 'user') return loud ? 'Heard' : 'Testing';
 	if (call.phase === 'idle') return '–';
 	if (name === 'user' && !track) return 'Listening only';
@@ -65,7 +64,7 @@ function stateOf(name) {
 	if (held) return 'On hold by the bot';
 	// Reports of the bot take precedence; without any, the local detection applies.
 	if (told ?? loud) return 'Speaking';
-	if (thinks || functions?.size) return 'Thinking';
+	if (thinks || (name === 'bot' && text.isCalling())) return 'Thinking';
 	return thinks === null ? 'Quiet' : 'Listening';
 }
 
@@ -118,14 +117,8 @@ const call = session({
 		},
 		thinking: (thinks) => { sides.bot.thinks = thinks; },
 		// The model has stopped writing, and writes on when it has the output.
-		called(id, ...values) {
-			sides.bot.functions.add(id);
-			text.called(id, ...values);
-		},
-		returned(id, isCancelled) {
-			sides.bot.functions.delete(id);
-			text.returned(id, isCancelled);
-		},
+		called: text.called,
+		returned: text.returned,
 		waited(ttfb) {
 			// Pipecat announces each service with a zero.
 			const measured = ttfb.filter((report) => report?.value > 0);

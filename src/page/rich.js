@@ -3,7 +3,7 @@
 
 import { make } from './dom.js';
 
-const MARKS = /\*\*([^*\n]+)\*\*|`([^`\n]+)`|\[([^\]\n]+)\]\((https?:\/\/[^\s()]+)\)|(https?:\/\/[^\s<>"'`]*[^\s<>"'`.,;:!?)\]*])/g;
+const MARKS = /\*\*([^*\n]+)\*\*|`([^`\n]+)`|\[([^\]\n]{1,200})\]\((https?:\/\/[^\s()]+)\)|(https?:\/\/[^\s<>"'`]*[^\s<>"'`.,;:!?)\]*])/g;
 
 function link(text, address) {
 	if (!URL.canParse(address)) return text;

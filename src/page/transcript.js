@@ -118,6 +118,7 @@ export function transcript(list, announce) {
 		const detail = make('small', '', 'runs …');
 		add('note', 'Function').body.append(asName(name) + (values ? `(${JSON.stringify(values).slice(0, CHARS_MAX)})` : ''), detail);
 		calls.set(id, { detail, began: Date.now() });
+		if (calls.size > ITEMS_MAX) calls.delete(calls.keys().next().value);
 	}
 
 	function returned(id, isCancelled) {
@@ -126,6 +127,8 @@ export function transcript(list, announce) {
 		calls.delete(id);
 	}
 
+	/** Whether a function has not returned yet. */
+	const isCalling = () => calls.size > 0;
 	const isEmpty = () => !list.children.length;
 
 	/** One line per turn. */
@@ -141,6 +144,7 @@ export function transcript(list, announce) {
 		reset,
 		asText,
 		isEmpty,
+		isCalling,
 		closeBot,
 		heard: follow(heard),
 		typed: follow(typed),

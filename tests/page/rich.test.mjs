@@ -62,6 +62,14 @@ test('an address that cannot be one stays text', () => {
 	assert.equal(textOf('[x](https://a:99999999)'), 'x');
 });
 
+test('the label of a link has an end, so that brackets without one cost little', () => {
+	const label = (length) => links(`[${'x'.repeat(length)}](https://a.example)`);
+	assert.deepEqual([label(200), label(201)], [['https://a.example'], ['https://a.example']]);
+	assert.equal(rich(`[${'x'.repeat(200)}](https://a.example)`).length, 1);
+	assert.equal(textOf(`[${'x'.repeat(201)}](https://a.example)`), `[${'x'.repeat(201)}](https://a.example)`);
+	assert.deepEqual(rich('['.repeat(4000)), ['['.repeat(4000)]);
+});
+
 test('markup is text', () => {
 	for (const markup of ['<img src=x onerror=alert(1)>', '<script>alert(1)</script>', '&lt;b&gt;', '**<b>x</b>**', '`<i>`', '[<u>](https://a.example)']) {
 		const nodes = rich(markup);

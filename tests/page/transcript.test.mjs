@@ -197,6 +197,20 @@ test('a function tells how long it ran', () => {
 	assert.deepEqual(shown(), ['note: weather({"town":"Bonn"})done after 1.5 s', 'note: a functionfailed after 1.5 s']);
 });
 
+test('functions that never return are forgotten, the oldest first', () => {
+	const { own } = conversation();
+	assert.equal(own.isCalling(), false);
+	for (let nth = 0; nth < 1000; nth++) own.called(nth, 'endless');
+	assert.equal(own.isCalling(), true);
+	for (let nth = 701; nth < 1000; nth++) own.returned(nth, false);
+	assert.equal(own.isCalling(), true);
+	own.returned(700, false);
+	assert.equal(own.isCalling(), false, 'three hundred are kept');
+	own.called('x', 'one more');
+	own.reset();
+	assert.equal(own.isCalling(), false);
+});
+
 test('markup of user and bot stays text', () => {
 	const { own, list } = conversation();
 	const hostile = '<img src=x onerror=alert(1)>';
