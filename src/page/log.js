@@ -1,12 +1,16 @@
 // The event log: what went over the wire and what happened to the connection. Out: a list that can be filtered, copied and
 // cleared, a text file, and the ids of the session to copy. Kept: the last ENTRIES_MAX entries, each detail cut at CHARS_MAX.
-// Keys and passwords never enter, since a saved log is made to be shown to others.
+// Keys and passwords never enter, since a saved log is made to be shown to others; and what is saved or copied has the
+// beginnings of ids alone, as whoever holds the id of a session or of a connection can act as its owner.
 
 import { $, atEnd, clock, copy, keep, keepEnd, kept, make, on, save, stamped } from './dom.js';
 
 const ENTRIES_MAX = 1000;
 const CHARS_MAX = 6000;
 const BRIEF_CHARS = 240;
+const IDS_MAX = 50;
+/** Enough to find the session in the runner's log. */
+const ID_CHARS = 8;
 
 /** Removes keys and passwords from a text. */
 const redacted = (text) => text
@@ -16,6 +20,16 @@ const redacted = (text) => text
 	.replace(/("relayUrl"\s*:\s*"https:\/\/[^/"]*)\/[^"]*/g, '$1/(left out)')
 	.replace(/(ice-pwd:)[^\s"\\]*/g, '$1(left out)');
 
+/** Cuts ids in fields, in paths, and where `told` has them. */
+function shortened(text, told) {
+	let short = text
+		.replace(/("(?:session_?id|pc_?id|namespace)"\s*:\s*"[^"]{8})[^"]+"/gi, '$1…"')
+		.replace(/([?&](?:session_?id|pc_?id)=[^&#\s"]{8})[^&#\s"]+/gi, '$1…')
+		.replace(/(\b(?:sessions|whip\/s|whep\/s|calls)\/[\w.~-]{8})[\w.~-]+/g, '$1…');
+	for (const id of told) short = short.replaceAll(id, `${id.slice(0, ID_CHARS)}…`);
+	return short;
+}
+
 function asText(detail) {
 	const text = typeof detail === 'string' ? detail : JSON.stringify(detail ?? '', null, 1).replace(/^""$/, '');
 	return redacted(text).slice(0, CHARS_MAX);
@@ -24,6 +38,7 @@ function asText(detail) {
 export function eventLog() {
 	const list = $('log');
 	let entries = [];
+	const told = new Set();
 	keepEnd(list);
 
 	function shows({ kind, title, detail }) {
@@ -54,7 +69,7 @@ export function eventLog() {
 	function asFile() {
 		const lines = entries.filter(shows).map(({ at, kind, title, detail }) => (
 			`${at.toISOString()} ${kind} ${title}${detail && `\n${detail}`}`.replaceAll('\n', '\n    ')));
-		return [location.origin, navigator.userAgent, '', ...lines, ''].join('\n');
+		return shortened([location.origin, navigator.userAgent, '', ...lines, ''].join('\n'), told);
 	}
 
 	function open(isOpen) {
@@ -87,6 +102,8 @@ export function eventLog() {
 
 	/** The ids of a session, each in a button that copies it: an object of names and values. */
 	function ids(all) {
+		for (const id of Object.values(all)) if (String(id ?? '').length > ID_CHARS) told.add(String(id));
+		while (told.size > IDS_MAX) told.delete(told.keys().next().value);
 		$('ids').replaceChildren(...Object.entries(all).filter(([, value]) => value).map(([name, value]) => {
 			const button = make('button', '', `${name} ${value}`);
 			button.title = `Copy the ${name}`;

@@ -115,6 +115,27 @@ test('what stands beside a secret is kept', async () => {
 	for (const kept of ['"token": "(left out)"', '?token=(left out)&', 'a=ice-pwd:(left out)', '4443/(left out)"', '"sessionId": "17"', 'sessionId=18', 'a=mid:19', 'https://relay.example:4443/', '"namespace": "20"']) assert.ok(text.includes(kept), kept);
 });
 
+test('what is saved or copied has the beginnings of ids alone; what is shown has all of them', async () => {
+	const { log, byId: at, saved } = open();
+	const [session, connection, room] = ['5e551011-aaaa-bbbb', 'c0nnect1-cccc-dddd', 'r00m5abc-eeee-ffff'];
+	log('http', 'started', { sessionId: session, url: `http://a.example/x?sessionId=${session}&y=1` });
+	log('http', `POST /sessions/${session}/api/offer`, { pc_id: connection });
+	log('http', 'answer', `{"pc_id": "${connection}", "session_id":"${session}"}`);
+	log('error', `of https://a.example/whip/s/${connection}: gone`);
+	log('call', `joined ${room}`);
+	log.ids({ room, call: undefined, number: 5, short: 'call' });
+	const copied = [];
+	navigator.clipboard = { writeText: async (text) => { copied.push(text); } };
+	at('log-copy').click();
+	const text = await saved();
+	assert.deepEqual(copied, [text]);
+	for (const id of [session, connection, room]) {
+		assert.ok(text.includes(`${id.slice(0, 8)}…`) && !text.includes(id.slice(0, 9)), `${id}: ${text}`);
+		assert.ok(at('log').textContent.includes(id) || id !== room, id);
+	}
+	for (const kept of ['&y=1', '/api/offer', 'call joined', ': gone']) assert.ok(text.includes(kept), kept);
+});
+
 test('a saved log tells page, browser and times, and indents details', async () => {
 	const { log, saved } = open();
 	log('call', 'Connected', 'two\nlines');
