@@ -224,6 +224,8 @@ fn an_interruption_closes_the_requests_of_the_answer() {
     services.recognizer.recognize("Tell me a story.");
     let (_, mut model) = services.model.accept_request();
     model.begin("200 OK", "text/event-stream");
+    // Reasoning beside the content: the first answer is no reasoning, and spoken at once.
+    model.send_delta(&json!({"reasoning_content": "A story."}));
     model.send_delta(&json!({"content": "Once upon a time. There was a king. He had a dog. "}));
     let mut first = services.voice.accept();
     first.expect("synthesize");

@@ -55,10 +55,12 @@ impl CascadeRequests {
             prompt: None,
             is_streamed: false,
         };
+        let is_other = chat.access.endpoint().vendor() == ServiceVendor::Other;
         let chat_settings = ChatSettings {
             model: chat.model.clone(),
             tokens_max: chat.tokens_max,
-            uses_completion_tokens: chat.access.endpoint().vendor() != ServiceVendor::Other,
+            uses_completion_tokens: !is_other,
+            marks: is_other.then(|| chat.marks.clone()),
             ..ChatSettings::default()
         };
         let voice_settings = VoiceSettings {

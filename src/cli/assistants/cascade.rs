@@ -15,6 +15,7 @@ use crate::config::{
     ServiceEndpoint, ServiceVendor, VoiceConfig,
 };
 use crate::limits::{CASCADE_END_OF_TURN_MS, CHAT_TOKENS, RATES_HZ};
+use crate::proto::assistant::reasoning_marks::SharedMarks;
 use crate::proto::assistant::tools::declaration;
 use crate::proto::features::Feature;
 use crate::proto::options::env::Variables;
@@ -76,6 +77,7 @@ pub(super) fn cascade(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Casca
             *CHAT_TOKENS.end(),
         )?,
         access: chat,
+        marks: SharedMarks::default(),
     };
     let voice = VoiceConfig {
         model: model(&VOICE, &voice, variables)?,

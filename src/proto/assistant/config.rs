@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::reasoning_marks::SharedMarks;
 use super::service_url::ServiceUrl;
 use super::services::endpoint::ServiceAccess;
 use crate::kit::Wav;
@@ -209,6 +210,7 @@ pub struct ChatModelConfig {
     pub model: String,
     /// Tokens of one answer; `None` for the default of the service.
     pub tokens_max: Option<u32>,
+    pub marks: SharedMarks,
 }
 
 /// The service that speaks.

@@ -5,6 +5,7 @@
 //! - [`realtime`]: the engine of a session with a speech-to-speech service; [`cascade`]: that of a
 //!   session with a recogniser, a chat model and a voice; [`report`]: what they tell
 //! - [`services`]: recognisers, chat models and voices
+//! - [`reasoning_marks`]: how a chat model marks what it thinks
 //! - [`functions`]: what models call; [`tools`]: functions of a program or of an HTTP endpoint
 //! - `keypad`, `lifetime`, `outage`, `playback`, `press_keys`, `sound`: what engines share
 
@@ -27,6 +28,7 @@ mod playback;
 mod press_keys;
 #[cfg(feature = "assistants")]
 pub mod realtime;
+pub mod reasoning_marks;
 pub mod report;
 pub mod service_url;
 pub mod services;

@@ -82,7 +82,8 @@ impl ChatModel {
         if answer.content_type != "text/event-stream" {
             return Err(answer.unexpected("an answer that is no stream of events").await);
         }
-        let (mut lines, mut reader, mut read_bytes) = (SseReader::default(), ChatReader::default(), 0);
+        let (mut lines, mut reader, mut read_bytes) =
+            (SseReader::default(), ChatReader::new(self.settings.marks.clone()), 0);
         let too_long = |_| ServiceFailure::Malformed("an event is too long");
         while let Some(piece) = answer.next_piece().await? {
             read_bytes += piece.len();

@@ -386,6 +386,10 @@ impl Cascade {
         if let Some(TurnBoundary::Ended(turn)) = self.turns.handle_timeout(now) {
             self.handle_turn_ended(turn.spoken_until, now);
         }
+        // Who waits for a service is silent for that.
+        if self.records.iter().any(|record| record.retry_at().is_some()) {
+            self.lifetime.keep(now);
+        }
         for record in &mut self.records {
             record.handle_timeout(now);
         }

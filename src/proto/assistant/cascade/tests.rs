@@ -553,6 +553,25 @@ fn a_service_names_the_time_to_wait() {
     assert_eq!(world.asked().last(), Some(&pair("user", "And now?")));
 }
 
+/// A caller on the telephone is silent for 30 s at most, but may wait longer.
+#[test]
+fn the_wait_for_a_service_is_no_silence_of_the_caller() {
+    let config = AssistantConfig {
+        greeting: Greeting::Off,
+        patience: Duration::from_secs(120),
+        ..AssistantConfig::default()
+    };
+    let mut world = World::new(CallProfile::TELEPHONE, config, &json!({}));
+    world.session.handle_joined(world.now);
+    world.be_silent(600);
+    world.say("Hello.");
+    world.fail(world.chat(), &ServiceFailure::Busy(Duration::from_secs(60)));
+    world.pass(Duration::from_secs(61));
+    assert_eq!((world.end(), world.chats()), (None, 2));
+    world.pass(Duration::from_secs(31));
+    assert!(world.end().is_some(), "while the service is asked, silence counts");
+}
+
 #[test]
 fn a_refused_request_costs_its_answer_once_the_service_has_answered() {
     let refusals = [

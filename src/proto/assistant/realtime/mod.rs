@@ -319,6 +319,10 @@ impl Realtime {
         }
         self.caller.handle_timeout(now);
         self.send_audio();
+        // Who waits for the service is silent for that.
+        if matches!(self.phase, Phase::Waiting { .. }) {
+            self.lifetime.keep(now);
+        }
         match self.phase {
             Phase::Opening { .. } if self.waits_for_functions() => {}
             Phase::Opening { until } if now >= until => {

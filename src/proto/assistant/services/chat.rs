@@ -3,9 +3,10 @@
 //! In: messages and functions; then the data of each server-sent event. Out: the request as JSON;
 //! then text to speak, and at the end calls of functions and the token count. Reasoning is never
 //! text: neither `reasoning` and `reasoning_content` nor what stands between `<think>` and
-//! `</think>`. The words of a `refusal` are text. A stream without `finish_reason` is a failure,
-//! since some servers end an answer that way when the model fails, and so is the reason `error`. Source: the types of the Python library `openai`, and the sources of
-//! Ollama, llama.cpp and vLLM.
+//! `</think>`, of which some servers send the second tag alone. The words of a `refusal` are text.
+//! A stream without `finish_reason` is a failure, since some servers end an answer that way when
+//! the model fails, and so is the reason `error`. Source: the types of the Python library `openai`,
+//! and the sources of Ollama, llama.cpp and vLLM.
 
 mod reasoning;
 
@@ -15,6 +16,7 @@ use self::reasoning::ReasoningFilter;
 use super::failure::ServiceFailure;
 use crate::assistant::beginning;
 use crate::assistant::cascade::{ChatCall, ChatEnd, ChatRequest};
+use crate::assistant::reasoning_marks::{ReasoningMarks, SharedMarks};
 use crate::assistant::report::TokenUsage;
 use crate::limits::{CHAT_CALLS_BYTES_MAX, CHAT_CALLS_MAX, CHAT_TEXT_BYTES_MAX};
 
@@ -26,6 +28,8 @@ pub struct ChatSettings {
     /// Whether the limit is called `max_completion_tokens`, as the newest models want, and not
     /// `max_tokens`.
     pub uses_completion_tokens: bool,
+    /// How the model marks its reasoning, if that is to be found out.
+    pub marks: Option<SharedMarks>,
     /// Further fields. They cannot replace those above, the messages and the functions.
     pub extra: Map<String, Value>,
 }
@@ -66,6 +70,7 @@ pub struct ChatOutcome {
 /// Reads one answer.
 #[derive(Debug, Default)]
 pub struct ChatReader {
+    marks: Option<SharedMarks>,
     reasoning: ReasoningFilter,
     calls: Vec<IndexedCall>,
     text_bytes: usize,
@@ -83,6 +88,15 @@ struct IndexedCall {
 }
 
 impl ChatReader {
+    pub fn new(marks: Option<SharedMarks>) -> Self {
+        let known = marks.as_ref().map_or(ReasoningMarks::Whole, SharedMarks::get);
+        ChatReader {
+            marks,
+            reasoning: ReasoningFilter::new(known),
+            ..ChatReader::default()
+        }
+    }
+
     /// Reads the data of an event, and appends its text.
     ///
     /// # Errors
@@ -112,6 +126,17 @@ impl ChatReader {
             return Err(ServiceFailure::of_error(error));
         }
         let delta = choice.get("delta").unwrap_or(&Value::Null);
+        let is_reasoning = |name: &str| {
+            delta
+                .get(name)
+                .and_then(Value::as_str)
+                .is_some_and(|text| !text.is_empty())
+        };
+        if ["reasoning", "reasoning_content"].into_iter().any(is_reasoning) {
+            let before = text.len();
+            self.reasoning.handle_reasoning(text);
+            self.text_bytes += text.len() - before;
+        }
         match delta.get("content") {
             Some(Value::String(content)) => self.read_content(content, text),
             // Some servers send parts, among them such with reasoning.
@@ -154,8 +179,12 @@ impl ChatReader {
     /// [`ServiceFailure::CutShort`] if the answer is not complete.
     pub fn finish(self) -> Result<ChatOutcome, ServiceFailure> {
         let end = self.end.ok_or(ServiceFailure::CutShort)?;
+        let (text, learnt) = self.reasoning.finish(end == ChatEnd::CutOff);
+        if let Some(marks) = &self.marks {
+            marks.set(learnt);
+        }
         Ok(ChatOutcome {
-            text: self.reasoning.finish(),
+            text,
             calls: self.calls.into_iter().map(|indexed| indexed.call).collect(),
             end,
             usage: self.usage,

@@ -105,7 +105,7 @@ impl fmt::Display for ServiceFailure {
                 f.write_str("it forbids the request with status 403: check what its key and its moderation allow")
             }
             ServiceFailure::RefusedContent => f.write_str("it refuses what was said or written in this request"),
-            ServiceFailure::TooLong => f.write_str("the conversation is too long for it"),
+            ServiceFailure::TooLong => f.write_str("the request is too long for it"),
             ServiceFailure::Fault => f.write_str("it has a temporary fault or too many requests"),
             ServiceFailure::Busy(wait) => write!(f, "it is busy and asks to wait {} s", wait.as_secs_f32().ceil()),
             ServiceFailure::Empty => f.write_str("an answer without a word"),

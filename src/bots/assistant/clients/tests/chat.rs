@@ -195,6 +195,21 @@ async fn a_server_that_does_not_listen_is_no_route() {
     );
 }
 
+#[tokio::test]
+async fn a_busy_model_names_the_time_to_wait() {
+    let server = Server::start().await;
+    let model = model(server.access("http", None));
+    for (header, failure) in [
+        ("retry-after: 2", ServiceFailure::Busy(Duration::from_secs(2))),
+        ("retry-after-ms: 300", ServiceFailure::Busy(Duration::from_millis(300))),
+        ("retry-after: soon", ServiceFailure::Fault),
+    ] {
+        let response = http(&format!("429 Too Many Requests\r\n{header}"), "application/json", "{}");
+        let ((_, outcome), _) = tokio::join!(collect(model.start(request())), server.respond(&response));
+        assert_eq!(outcome, Err(failure), "{header}");
+    }
+}
+
 /// While a model loads, comments extend the time to its answer to that of the first one.
 #[tokio::test(start_paused = true)]
 async fn a_model_that_loads_is_not_given_up() {
@@ -211,7 +226,9 @@ async fn a_model_that_loads_is_not_given_up() {
             peer.say(b": PROCESSING\n\n").await;
         }
         peer.say(rest.as_bytes()).await;
-        peer.end().await;
+        if rest.is_empty() {
+            peer.end().await;
+        }
     };
     for comments in [0, 9] {
         let ((text, outcome), ()) = tokio::join!(collect(model.start(request())), serve(comments, &answer));

@@ -193,7 +193,7 @@ async fn an_http_service_gets_the_whole_utterance() {
         ),
         (
             http("413 No", "application/json", "{}"),
-            vec![Err(ServiceFailure::Rejected(413))],
+            vec![Err(ServiceFailure::TooLong)],
         ),
     ] {
         let mut recognition = recognizer(server.access("http", Some("hunter2"))).start();

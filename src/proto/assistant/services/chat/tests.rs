@@ -241,3 +241,27 @@ fn an_error_may_be_told_by_the_reason_or_in_the_choice() {
     choice["choices"][0]["error"] = json!({"code": "insufficient_quota"});
     assert_eq!(read(&[choice]).1, Err(ServiceFailure::NoQuota));
 }
+
+/// The first answer tells how the model marks its reasoning; then answers are read as they arrive.
+#[test]
+fn a_closing_tag_alone_is_learnt_from_the_first_answer() {
+    let marks = SharedMarks::default();
+    let answer = |pieces: &[&str], reason| {
+        let (mut reader, mut text) = (ChatReader::new(Some(marks.clone())), String::new());
+        for piece in pieces {
+            let chunk = delta(json!({"content": piece})).to_string();
+            reader.read(&chunk, &mut text).expect("a chunk");
+        }
+        reader.read(&end(reason).to_string(), &mut text).expect("the end");
+        (text, reader.finish().expect("a whole answer").text)
+    };
+    let pair = |early: &str, late: &str| (early.to_owned(), late.to_owned());
+    assert_eq!(
+        answer(&["I greet.\n</think>\n\n", "Hello."], "stop"),
+        pair("Hello.", "")
+    );
+    assert_eq!(marks.get(), ReasoningMarks::Unopened);
+    assert_eq!(answer(&["I am thinking"], "length"), pair("", ""));
+    assert_eq!(answer(&["Hello", "."], "stop"), pair("", "Hello."));
+    assert_eq!(answer(&["Hello", "."], "stop"), pair("Hello.", ""));
+}
