@@ -75,8 +75,15 @@ fn advice(failure: &ServiceFailure) -> Option<&'static str> {
         ServiceFailure::RefusedKey => "set its _API_KEY, or the file of its _API_KEY_FILE",
         ServiceFailure::UnknownModel | ServiceFailure::Rejected(_) => "check the path of its URL and its _MODEL",
         ServiceFailure::CutShort | ServiceFailure::Malformed(_) => "check that its URL names this kind of service",
-        ServiceFailure::Fault => "see its log",
-        ServiceFailure::NoQuota | ServiceFailure::Certificate(_) | ServiceFailure::Unsendable(_) => return None,
+        ServiceFailure::Fault | ServiceFailure::Empty => "see its log",
+        ServiceFailure::NoQuota
+        | ServiceFailure::Forbidden
+        | ServiceFailure::RefusedContent
+        | ServiceFailure::TooLong
+        | ServiceFailure::Busy(_)
+        | ServiceFailure::UnsupportedRate(_)
+        | ServiceFailure::Certificate(_)
+        | ServiceFailure::Unsendable(_) => return None,
     })
 }
 
