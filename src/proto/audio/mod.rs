@@ -11,6 +11,7 @@
 pub mod codec;
 #[cfg(feature = "webrtc")]
 pub mod decoder;
+pub mod elapsed;
 #[cfg(feature = "webrtc")]
 pub mod encoder;
 pub mod g711;

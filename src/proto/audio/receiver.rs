@@ -3,15 +3,25 @@
 //! In: audio packets with their RTP numbers, the rate that the bot requests, and `now`. Out: frames
 //! of `i16` mono PCM, one per packet that arrived, was recovered or was concealed. A packet that
 //! cannot be decoded is concealed and counted. Nothing is decoded before the bot requests audio.
+//!
+//! The frames are as long as the time that passed: digital silence fills the pauses of an encoder
+//! that sends a packet now and then while nobody speaks (RFC 7587 section 3.1.3). Packets that are
+//! lost beyond the limit of concealment are not replaced, since a burst would delay what follows.
+//! A caller from whom nothing arrives causes no frames.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::audio::codec::Codec;
 use crate::audio::decoder::AudioDecoder;
+use crate::audio::elapsed::ElapsedAudio;
 use crate::audio::jitter::{self, JitterBuffer};
 use crate::audio::packet::AudioPacket;
 use crate::counts::{Count, Counts};
+use crate::limits::{AUDIO_PAUSE_FILLED_MAX, CONCEALED_FRAMES_MAX};
+
+/// The length of a frame of silence.
+const SILENCE: Duration = Duration::from_millis(20);
 
 /// The receiving half of a session's audio.
 pub struct AudioReceiver {
@@ -21,6 +31,15 @@ pub struct AudioReceiver {
     pcm: Vec<i16>,
     ready: bool,
     unreadable: u64,
+    now: Option<Instant>,
+    elapsed: ElapsedAudio,
+    /// Silence of a pause that has not been passed on.
+    owed: Duration,
+    /// The length of the last packet, and the number of packets that were lost before it.
+    packet_length: Duration,
+    lost_before: u64,
+    /// Whether the frame in `pcm` is silence of a pause.
+    is_silence: bool,
 }
 
 impl AudioReceiver {
@@ -32,6 +51,12 @@ impl AudioReceiver {
             pcm: Vec::new(),
             ready: false,
             unreadable: 0,
+            now: None,
+            elapsed: ElapsedAudio::default(),
+            owed: Duration::ZERO,
+            packet_length: SILENCE,
+            lost_before: 0,
+            is_silence: false,
         }
     }
 
@@ -73,12 +98,14 @@ impl AudioReceiver {
 
     /// Handles the payload of a packet with its extended sequence number and timestamp.
     pub fn handle_payload(&mut self, sequence: u64, timestamp: u64, payload: &[u8], now: Instant) {
+        self.now = Some(now);
         if self.decoder.is_some() {
             self.jitter.handle_packet(sequence, timestamp, payload, now);
         }
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = Some(now);
         self.jitter.handle_timeout(now);
     }
 
@@ -86,19 +113,56 @@ impl AudioReceiver {
         self.jitter.poll_timeout()
     }
 
-    /// Decodes the next frame, if there is one; [`AudioReceiver::take_frame`] returns it.
-    pub fn poll_frame(&mut self) -> bool {
-        let Some(decoder) = &mut self.decoder else {
+    /// Owes the silence of a pause before the next packet, as far as that time has passed.
+    fn handle_gap(&mut self, length: Duration) {
+        let lost = self.jitter.counters().lost - self.lost_before;
+        let unconcealed = u32::try_from(lost)
+            .unwrap_or(u32::MAX)
+            .saturating_sub(CONCEALED_FRAMES_MAX);
+        let length = length.saturating_sub(self.packet_length.saturating_mul(unconcealed));
+        let passed = self.now.map_or(Duration::ZERO, |now| self.elapsed.missing(now));
+        let passed = passed.saturating_sub(self.packet_length);
+        self.owed = length.min(passed).min(AUDIO_PAUSE_FILLED_MAX);
+    }
+
+    /// Makes the next frame of silence, if it is due.
+    fn poll_silence(&mut self) -> bool {
+        let Some(rate_hz) = self.decoder.as_ref().map(AudioDecoder::rate_hz) else {
             return false;
         };
+        if self.owed < SILENCE {
+            return false;
+        }
+        self.owed -= SILENCE;
+        self.elapsed.handle_replacement(SILENCE);
+        self.pcm.clear();
+        self.pcm.resize(rate_hz as usize / 50, 0);
+        self.is_silence = true;
+        self.ready = true;
+        true
+    }
+
+    /// Decodes the next frame, if there is one; [`AudioReceiver::take_frame`] returns it.
+    pub fn poll_frame(&mut self) -> bool {
         while !self.ready {
-            let decoded = match self.jitter.poll_output() {
+            if self.poll_silence() {
+                break;
+            }
+            let Some(decoder) = &mut self.decoder else {
+                return false;
+            };
+            let output = self.jitter.poll_output();
+            let is_packet = matches!(output, Some(jitter::JitterOutput::Decode(_)));
+            let decoded = match output {
                 None => return false,
                 Some(jitter::JitterOutput::Decode(packet)) => decoder.decode(packet),
                 Some(jitter::JitterOutput::DecodeFec(next)) => decoder.decode_fec(next),
                 Some(jitter::JitterOutput::Conceal) => decoder.conceal(),
-                // The bot counts received samples; pauses are not part of them.
-                Some(jitter::JitterOutput::Gap { .. }) => continue,
+                Some(jitter::JitterOutput::Gap { ticks }) => {
+                    let length = Duration::from_secs(ticks.into()) / self.codec.clock_hz();
+                    self.handle_gap(length);
+                    continue;
+                }
             };
             let pcm = match decoded {
                 Ok(pcm) => pcm,
@@ -110,9 +174,24 @@ impl AudioReceiver {
             };
             self.pcm.clear();
             self.pcm.extend_from_slice(pcm);
+            let length = Duration::from_secs(self.pcm.len() as u64) / decoder.rate_hz();
+            match self.now.filter(|_| is_packet) {
+                Some(now) => {
+                    self.elapsed.handle_audio(length, now);
+                    self.packet_length = length;
+                    self.lost_before = self.jitter.counters().lost;
+                }
+                None => self.elapsed.handle_replacement(length),
+            }
+            self.is_silence = false;
             self.ready = true;
         }
         true
+    }
+
+    /// Returns whether the frame of [`AudioReceiver::poll_frame`] is silence of a pause.
+    pub fn is_silence(&self) -> bool {
+        self.is_silence
     }
 
     /// Returns the frame of [`AudioReceiver::poll_frame`], and its rate in Hz.
@@ -194,3 +273,6 @@ impl fmt::Display for InboundStats {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

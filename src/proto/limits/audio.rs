@@ -30,6 +30,9 @@ pub const JITTER_WAIT_MIN: Duration = Duration::from_millis(20);
 pub const JITTER_WAIT_MAX: Duration = Duration::from_millis(80);
 /// Consecutive concealed frames; after 100 ms, concealment is noise.
 pub const CONCEALED_FRAMES_MAX: u32 = 5;
+/// Most silence that fills one pause between two packets: an Opus encoder that detects silence
+/// sends a packet each 400 ms, and one may be lost. It fits into the queue of a bot.
+pub const AUDIO_PAUSE_FILLED_MAX: Duration = Duration::from_millis(800);
 /// Distance by which a sequence number may lag before it indicates a restarted sender (RFC 3550
 /// appendix A.1).
 pub const RTP_MISORDER_MAX: u64 = 100;

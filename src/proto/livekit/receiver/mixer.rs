@@ -8,7 +8,8 @@
 //! and plays it with the next one, so it lags by its network's jitter. The backlog from that, or
 //! from a clock that is faster than ours, is at most [`MIX_BACKLOG_MAX`]; the part that was not
 //! needed for [`MIX_WINDOW`] is dropped during silence. A slower clock misses one frame each time
-//! it is a frame behind. Sums are clipped at full scale.
+//! it is a frame behind. The silence of a track's pause is passed on as far as no other track covers
+//! that time. Sums are clipped at full scale.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::MixStats;
 use crate::audio::codec::Codec;
+use crate::audio::elapsed::ElapsedAudio;
 use crate::audio::packet::AudioPacket;
 use crate::audio::receiver::AudioReceiver;
 use crate::limits::{MIX_BACKLOG_MAX, MIX_WINDOW};
@@ -97,11 +99,19 @@ impl Track {
         self.pcm.len()
     }
 
-    /// Takes the audio that is decoded by now.
-    fn fill(&mut self, now: Instant) {
+    /// Takes the audio that is decoded by now, and at most `missing` of silence.
+    fn fill(&mut self, now: Instant, mut missing: Duration) {
         let mut came = None;
         while self.listener.poll_frame() {
+            let is_silence = self.listener.is_silence();
             let (pcm, rate_hz) = self.listener.take_frame();
+            if is_silence {
+                if let Some(rest) = missing.checked_sub(FRAME).filter(|_| !self.is_ended) {
+                    missing = rest;
+                    self.pcm.extend(pcm);
+                }
+                continue;
+            }
             came = Some(Duration::from_secs(pcm.len() as u64) / rate_hz.max(1));
             self.pcm.extend(pcm);
         }
@@ -166,6 +176,7 @@ pub struct Mixer {
     tick: Option<Instant>,
     /// A frame waits for `tick`.
     is_waiting: bool,
+    elapsed: ElapsedAudio,
     sum: Vec<i32>,
 }
 
@@ -176,8 +187,9 @@ impl Mixer {
             return false;
         }
         self.is_waiting = false;
+        let missing = self.elapsed.missing(now);
         for track in &mut self.tracks {
-            track.fill(now);
+            track.fill(now, missing);
             if track.flush_at().is_some_and(|at| now >= at) {
                 track.pcm.resize(samples, 0);
             }
@@ -216,6 +228,7 @@ impl Mixer {
     }
 
     fn mix(&mut self, samples: usize, now: Instant, frame: &mut Vec<i16>) {
+        self.elapsed.handle_audio(FRAME, now);
         self.sum.clear();
         self.sum.resize(samples, 0);
         for track in &mut self.tracks {

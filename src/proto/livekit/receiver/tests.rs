@@ -570,3 +570,67 @@ fn joins_short_packets_into_frames() {
     assert_eq!(playout.heard.len(), 6);
     assert_eq!(playout.receiver.poll_timeout(), None);
 }
+
+/// Publishers use discontinuous transmission: a packet per 400 ms while nobody speaks.
+fn sparse(track: &'static str, from: Duration, packets: usize) -> Vec<(Duration, &'static str, u64)> {
+    let packet = |nth| (from + ms(400) * nth as u32, track, 20 * nth as u64);
+    (0..packets).map(packet).collect()
+}
+
+fn listen_to(mixed: bool, mut arrivals: Vec<(Duration, &'static str, u64)>) -> Playout {
+    let mut playout = Playout::new(mixed);
+    arrivals.sort_unstable();
+    let payload = &silence_packet();
+    for (at, track, frames) in arrivals {
+        playout.run(at);
+        let packet = AudioPacket {
+            sequence: frames / 20,
+            timestamp: frames * 960,
+            payload: payload.clone().into(),
+        };
+        let now = playout.start + at;
+        playout
+            .receiver
+            .handle_packet(&Arc::from(track), &Arc::from(track), &packet, now);
+        playout.drain(at);
+    }
+    playout
+}
+
+fn silence_packet() -> Vec<u8> {
+    tone(440.0, 0.0, 1).remove(0)
+}
+
+#[test]
+fn a_pause_of_a_participant_is_as_long_as_it_was() {
+    for mixed in [true, false] {
+        let playout = listen_to(mixed, sparse("ann", ms(0), 11));
+        assert_eq!(playout.frames, 201, "4 s and the first packet");
+    }
+}
+
+/// The pauses of two participants are one pause of the mix.
+#[test]
+fn the_pauses_of_two_participants_are_mixed_into_one() {
+    let both = || [sparse("ann", ms(0), 11), sparse("bob", ms(170), 11)].concat();
+    let mixed = listen_to(true, both()).frames;
+    assert!((190..=210).contains(&mixed), "{mixed} frames in 4.2 s");
+    let each = listen_to(false, both());
+    assert_eq!((each.of("ann").len(), each.of("bob").len()), (201 * FRAME, 201 * FRAME));
+}
+
+/// The silence of one participant does not delay the speech that follows it, while another speaks.
+#[test]
+fn a_pause_adds_no_delay_while_others_speak() {
+    let mut playout = Playout::new(true);
+    playout.play(vec![steady("bob", ms(0), &tone(440.0, 8_000.0, 100)), {
+        let mut late = steady("ann", ms(0), &tone(880.0, 8_000.0, 100));
+        late.retain(|arrival| !(ms(400)..ms(1_600)).contains(&arrival.at));
+        for arrival in late.iter_mut().filter(|arrival| arrival.at >= ms(1_600)) {
+            arrival.sequence -= 60;
+        }
+        late
+    }]);
+    assert!(playout.held_max <= 4 * FRAME, "{} samples wait", playout.held_max);
+    assert!(playout.frames <= 160, "{} frames in 3 s", playout.frames);
+}

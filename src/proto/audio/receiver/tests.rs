@@ -1,0 +1,137 @@
+//! Tests that the frames are as long as the time that passed, in virtual time.
+
+use super::*;
+use crate::audio::g711::Law;
+
+const RATE_HZ: u32 = 16_000;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+struct Line {
+    receiver: AudioReceiver,
+    start: Instant,
+    sequence: u64,
+    /// Time of the frames that were passed on, and how much of it is silence of a pause.
+    heard: Duration,
+    silence: Duration,
+}
+
+impl Line {
+    fn new() -> Self {
+        let mut receiver = AudioReceiver::new(Codec::G711(Law::Mu));
+        receiver.set_rate(RATE_HZ);
+        Line {
+            receiver,
+            start: Instant::now(),
+            sequence: 0,
+            heard: Duration::ZERO,
+            silence: Duration::ZERO,
+        }
+    }
+
+    fn drain(&mut self) {
+        while self.receiver.poll_frame() {
+            let is_silence = self.receiver.is_silence();
+            let (pcm, rate_hz) = self.receiver.take_frame();
+            assert!(!is_silence || pcm.iter().all(|sample| *sample == 0));
+            let length = Duration::from_secs(pcm.len() as u64) / rate_hz;
+            self.heard += length;
+            self.silence += if is_silence { length } else { Duration::ZERO };
+        }
+    }
+
+    /// Handles the timeouts up to a moment.
+    fn run(&mut self, until_ms: u64) {
+        let until = self.start + ms(until_ms);
+        while let Some(at) = self.receiver.poll_timeout().filter(|at| *at <= until) {
+            self.receiver.handle_timeout(at);
+            self.drain();
+            assert!(self.receiver.poll_timeout().is_none_or(|next| next > at), "it spins");
+        }
+    }
+
+    /// Passes the next packet of 20 ms, which was sent and arrives at these times.
+    fn packet(&mut self, sent_ms: u64, arrives_ms: u64) {
+        self.run(arrives_ms);
+        self.sequence += 1;
+        let now = self.start + ms(arrives_ms);
+        self.receiver
+            .handle_payload(self.sequence, 8 * sent_ms, &[0x55; 160], now);
+        self.drain();
+    }
+
+    /// Passes packets that arrive at once, from one time up to another.
+    fn speak(&mut self, from_ms: u64, until_ms: u64) {
+        for at in (from_ms..until_ms).step_by(20) {
+            self.packet(at, at);
+        }
+    }
+}
+
+#[test]
+fn the_pauses_of_discontinuous_transmission_are_as_long_as_they_were() {
+    let mut line = Line::new();
+    line.speak(0, 400);
+    for at in (780..=5_180).step_by(400) {
+        line.packet(at, at);
+        assert_eq!(line.heard, ms(at + 20), "after the packet at {at} ms");
+    }
+    // The network varies.
+    for (nth, late) in [30, 0, 40, 10, 20].into_iter().enumerate() {
+        let sent = 5_580 + 400 * nth as u64;
+        line.packet(sent, sent + late);
+        let off = line.heard.abs_diff(ms(sent + 20));
+        assert!(off <= ms(100), "{off:?} off, {late} ms late");
+    }
+    line.speak(7_580, 8_580);
+    assert!(line.heard.abs_diff(ms(8_580)) <= ms(100), "{:?}", line.heard);
+}
+
+/// A long pause without packets is filled in part, since a bot's queue has an end.
+#[test]
+fn the_silence_of_one_pause_is_bounded() {
+    let mut line = Line::new();
+    line.speak(0, 400);
+    line.speak(60_000, 60_400);
+    assert_eq!((line.silence, line.heard), (AUDIO_PAUSE_FILLED_MAX, ms(1_600)));
+}
+
+/// A lost packet of a pause does not shorten it; losses within speech are concealed and no more.
+#[test]
+fn losses_in_a_pause_take_their_time() {
+    let mut line = Line::new();
+    line.speak(0, 400);
+    line.sequence += 1;
+    line.packet(1_180, 1_180);
+    line.run(1_260);
+    assert!(line.heard.abs_diff(ms(1_200)) <= ms(80), "{:?}", line.heard);
+    let silence = line.silence;
+    line.speak(1_200, 1_400);
+    line.sequence += 10;
+    line.speak(1_600, 2_000);
+    assert_eq!(line.silence, silence);
+}
+
+/// A clock that jumps, and packets that are late together, are no pause.
+#[test]
+fn only_time_that_passed_is_filled() {
+    let mut line = Line::new();
+    line.speak(0, 400);
+    for at in (400..800).step_by(20) {
+        line.packet(at + 3_600_000, at);
+    }
+    for sent in (800..1_200).step_by(20) {
+        line.packet(sent + 3_600_000, 1_200);
+    }
+    assert_eq!((line.heard, line.silence), (ms(1_200), Duration::ZERO));
+}
+
+#[test]
+fn nothing_is_filled_before_the_first_packet() {
+    let mut line = Line::new();
+    line.run(10_000);
+    line.packet(10_000, 10_000);
+    assert_eq!(line.heard, ms(20));
+}
