@@ -129,9 +129,12 @@ pub struct Rtvi {
     output: Output,
     shutdown: Shutdown,
     embedded: bool,
-    /// Whether the caller has no messages: a telephone, or a connection without a data channel.
+    /// Whether the caller has no messages: a telephone, or a connection without a data channel. The
+    /// first message of a client that opens its channel later ends that.
     no_messages: bool,
     detailed: bool,
+    /// Whether the bot has chosen the value of `detailed`.
+    is_detail_chosen: bool,
     /// Whether the client speaks protocol 1.
     legacy: bool,
     client: Option<Client>,
@@ -183,6 +186,7 @@ impl Rtvi {
             embedded,
             no_messages,
             detailed: !embedded && !no_messages,
+            is_detail_chosen: false,
             legacy: false,
             client: None,
             ready: false,
@@ -202,6 +206,7 @@ impl Rtvi {
     /// sent. They are by default, except to microcontrollers.
     pub fn detailed(&mut self, detailed: bool) {
         self.detailed = detailed;
+        self.is_detail_chosen = true;
     }
 
     /// Returns what the client told about itself, after the handshake.
@@ -437,6 +442,9 @@ impl Rtvi {
     }
 
     fn handle_message(&mut self, text: &str) {
+        if std::mem::replace(&mut self.no_messages, false) && !self.is_detail_chosen {
+            self.detailed = !self.embedded;
+        }
         let message = match parse(text) {
             Ok(message) => message,
             Err(refusal) => {

@@ -336,8 +336,9 @@ pub struct WebRtcConnection {
     /// Whether the client is a microcontroller, which sends no `client-ready` and takes only few
     /// and short messages.
     pub embedded: bool,
-    /// Whether the client has a data channel. Without one there is no `client-ready` and messages
-    /// are dropped: greet at [`Event::Joined`].
+    /// Whether the client's first offer has a data channel. Without one there is no `client-ready`:
+    /// greet at [`Event::Joined`]. A later offer may add a channel, which the first
+    /// [`Event::Message`] shows.
     pub messages: bool,
 }
 

@@ -711,6 +711,25 @@ fn a_caller_without_a_data_channel_is_ready_when_it_joins() {
     assert!(caller.received().is_empty());
 }
 
+/// A client that opens its channel by a later offer is answered from its first message on.
+#[test]
+fn a_data_channel_may_be_opened_later() {
+    let (caller, mut args) = Caller::without_channel();
+    let mut rtvi = Rtvi::open(&mut args, Audio::at(16_000)).expect("it has media");
+    caller.transport_side.push(Event::Joined);
+    caller.send(
+        "client-ready",
+        "r",
+        json!({"version": "1.2.0", "about": {"library": "x"}}),
+    );
+    caller.transport_side.push(Event::Dtmf('1'));
+    let mut next = || format!("{:?}", ready(rtvi.recv()).flatten().expect("an event"));
+    assert_eq!([next(), next(), next()], ["Joined", "Ready", "Dtmf('1')"]);
+    assert_eq!(caller.types(), ["bot-ready"]);
+    rtvi.user_started_speaking();
+    assert_eq!(caller.types(), ["user-started-speaking"]);
+}
+
 /// A telephone sends no `client-ready`: the session is ready when it joins, and messages are
 /// dropped.
 #[test]
