@@ -361,8 +361,17 @@ fn a_session_needs_a_key() {
     ] {
         assert_eq!(open("/whip", &[&wrong]).status, 401, "{wrong}");
     }
-    // Browsers add Basic credentials by themselves, so they do not authorize a form.
-    let call = open("/v1/realtime/calls", &[&basic(KEY)]);
+    for calls in ["/v1/realtime/calls", "/openai/v1/realtime/calls"] {
+        assert_eq!(open(calls, &[&basic(KEY)]).status, 201, "{calls}");
+        assert_eq!(open(calls, &[&basic("another")]).status, 401, "{calls}");
+    }
+    // Browsers add Basic credentials by themselves, so those do not authorize a form.
+    let page = format!("Origin: http://127.0.0.1:{}", runner.addr.port());
+    for of_browser in [page.as_str(), "Sec-Fetch-Site: same-origin"] {
+        let call = open("/v1/realtime/calls", &[&basic(KEY), of_browser]);
+        assert_eq!(call.status, 401, "{of_browser}");
+    }
+    let call = open("/v1/realtime/calls", &[]);
     assert_eq!(call.status, 401);
     assert!(
         call.json()["error"]["message"]
@@ -381,6 +390,18 @@ fn a_session_needs_a_key() {
         .status,
         401
     );
+    let secret_with = |headers: &[&str]| {
+        let headers = [&["Content-Type: application/json"], headers].concat();
+        ask(&runner, "POST", "/v1/realtime/client_secrets", &headers, "{}")
+    };
+    assert_eq!(secret_with(&[&basic("another")]).status, 401);
+    assert_eq!(secret_with(&[&basic(KEY), "Sec-Fetch-Site: same-origin"]).status, 401);
+    let reply = secret_with(&[&basic(KEY)]);
+    assert_eq!(reply.status, 200);
+    let one_call = reply.json()["value"].as_str().expect("a key").to_owned();
+    assert_eq!(open("/v1/realtime/calls", &[&basic(&one_call)]).status, 201);
+    assert_eq!(open("/v1/realtime/calls", &[&basic(&one_call)]).status, 401);
+
     let reply = secret(
         &runner,
         r#"{"session":{"type":"realtime","audio":{"output":{"voice":"ash"}}}}"#,

@@ -142,7 +142,8 @@ fn created(app: &RunnerApp, via: WhipEndpoint, answered: AnswerBody) -> Reply {
 }
 
 async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
-    if !app.access.has_key(authorizations(&head.headers)) {
+    let shown = PresentedKey::from_request(authorizations(&head.headers), !is_of_browser(&head.headers), None);
+    if !app.access.is_key(shown.as_ref().map(PresentedKey::as_bytes)) {
         return Err(HttpError::Key(match head.headers.contains_key(header::AUTHORIZATION) {
             true => KeyError::Wrong,
             false => KeyError::Missing,
@@ -182,10 +183,16 @@ async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<R
 
 /// Returns the key of a request. Devices that support only Basic authentication send it as the
 /// password. Browsers add Basic credentials by themselves, so the calls endpoint, which takes forms
-/// without a preflight, ignores those.
+/// without a preflight, ignores those of browsers.
 fn shown(via: WhipEndpoint, headers: &HeaderMap, query: &str) -> Option<PresentedKey> {
     let token = Query::new(query).value(answer::TOKEN);
-    PresentedKey::from_request(authorizations(headers), via != WhipEndpoint::Calls, token)
+    let takes_basic = via != WhipEndpoint::Calls || !is_of_browser(headers);
+    PresentedKey::from_request(authorizations(headers), takes_basic, token)
+}
+
+/// Returns whether a browser sent a POST: it names the page's origin, or its relation to it.
+fn is_of_browser(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site")
 }
 
 fn content_type(headers: &HeaderMap) -> &[u8] {
