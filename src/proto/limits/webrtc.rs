@@ -118,8 +118,12 @@ pub const SDP_MID_BYTES_MAX: usize = 16;
 /// of which str0m writes at most 128.
 pub const ICE_UFRAG_BYTES_MAX: usize = 100;
 /// Bytes of the ICE password of a peer; the range of RFC 8839.
+/// Least bytes of the ICE user name fragment of a restart, as of RFC 8839.
+pub const ICE_UFRAG_BYTES_MIN: usize = 4;
 pub const ICE_PWD_BYTES_MAX: usize = 256;
 /// Candidates that are read from one offer: those of a machine with many interfaces, once per
+/// Least bytes of the ICE password of a restart, as of RFC 8839.
+pub const ICE_PWD_BYTES_MIN: usize = 22;
 /// section.
 pub const OFFER_CANDIDATES_MAX: usize = 64;
 /// Addresses in an answer: each is a line in every section, and a round of checks for the peer.

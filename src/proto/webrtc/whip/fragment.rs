@@ -5,8 +5,12 @@
 //! transport. Rejected: text that is not UTF-8, incomplete or invalid credentials, and text without
 //! any of these attributes. Source: RFC 8840 section 9.
 
+use std::ops::RangeInclusive;
+
 use super::WhipError;
-use crate::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX};
+use crate::limits::{
+    CANDIDATE_BYTES_MAX, CANDIDATES_MAX, ICE_PWD_BYTES_MAX, ICE_PWD_BYTES_MIN, ICE_UFRAG_BYTES_MAX, ICE_UFRAG_BYTES_MIN,
+};
 
 /// The peer's ICE credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +68,8 @@ impl SdpFragment {
         let credentials = match (ufrag, pwd) {
             (None, None) => None,
             (Some(ufrag), Some(pwd))
-                if is_valid_credential(ufrag, ICE_UFRAG_BYTES_MAX) && is_valid_credential(pwd, ICE_PWD_BYTES_MAX) =>
+                if is_valid_credential(ufrag, ICE_UFRAG_BYTES_MIN..=ICE_UFRAG_BYTES_MAX)
+                    && is_valid_credential(pwd, ICE_PWD_BYTES_MIN..=ICE_PWD_BYTES_MAX) =>
             {
                 Some(RemoteCredentials {
                     ufrag: ufrag.to_owned(),
@@ -73,7 +78,8 @@ impl SdpFragment {
             }
             (Some(_), Some(_)) => {
                 return Err(WhipError::BadFragment(
-                    "`a=ice-ufrag` or `a=ice-pwd` of the fragment cannot be used",
+                    "the fragment needs an `a=ice-ufrag` of 4 to 100 and an `a=ice-pwd` of 22 to 256 visible characters \
+                     without `:`",
                 ));
             }
             _ => {
@@ -89,9 +95,9 @@ impl SdpFragment {
     }
 }
 
-/// Returns whether a credential can be used in a check.
-fn is_valid_credential(word: &str, bytes_max: usize) -> bool {
-    (1..=bytes_max).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+/// Returns whether a credential can be used in a check (RFC 8839 section 5.4).
+fn is_valid_credential(word: &str, bytes: RangeInclusive<usize>) -> bool {
+    bytes.contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
 }
 
 /// Returns the first credentials of a description; all sections of a bundle share them.
@@ -203,10 +209,29 @@ mod tests {
             parse(&text).expect("read").candidates.len()
         };
         assert_eq!((long(CANDIDATE_BYTES_MAX), long(CANDIDATE_BYTES_MAX + 1)), (1, 0));
-        let name = |bytes: usize| parse(&format!("a=ice-ufrag:{}\na=ice-pwd:p", "u".repeat(bytes))).is_ok();
-        assert_eq!(
-            (name(ICE_UFRAG_BYTES_MAX), name(ICE_UFRAG_BYTES_MAX + 1)),
-            (true, false)
-        );
+        let fits = |ufrag: usize, pwd: usize| {
+            parse(&format!(
+                "a=ice-ufrag:{}\na=ice-pwd:{}",
+                "u".repeat(ufrag),
+                "p".repeat(pwd)
+            ))
+            .is_ok()
+        };
+        for (ufrag, is_fit) in [
+            (3, false),
+            (4, true),
+            (ICE_UFRAG_BYTES_MAX, true),
+            (ICE_UFRAG_BYTES_MAX + 1, false),
+        ] {
+            assert_eq!(fits(ufrag, 22), is_fit, "{ufrag}");
+        }
+        for (pwd, is_fit) in [
+            (21, false),
+            (22, true),
+            (ICE_PWD_BYTES_MAX, true),
+            (ICE_PWD_BYTES_MAX + 1, false),
+        ] {
+            assert_eq!(fits(4, pwd), is_fit, "{pwd}");
+        }
     }
 }

@@ -125,13 +125,13 @@ impl WhipResource {
 mod tests {
     use super::*;
 
-    const OFFER: &str = "v=0\no=- 1 2 IN IP4 0.0.0.0\ns=-\nt=0 0\nm=audio 9 UDP/TLS/RTP/SAVPF 111\na=ice-ufrag:old\n\
+    const OFFER: &str = "v=0\no=- 1 2 IN IP4 0.0.0.0\ns=-\nt=0 0\nm=audio 9 UDP/TLS/RTP/SAVPF 111\na=ice-ufrag:oldu\n\
                          a=ice-pwd:oldoldoldoldoldoldoldold\na=candidate:1 1 udp 1 192.0.2.2 2000 typ host\n\
                          a=end-of-candidates\na=mid:0\n";
     const NEW: &[u8] =
-        b"a=ice-ufrag:new\r\na=ice-pwd:newnewnewnewnewnewnewnew\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n";
+        b"a=ice-ufrag:newu\r\na=ice-pwd:newnewnewnewnewnewnewnew\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n";
     const OLD: &[u8] =
-        b"a=ice-ufrag:old\r\na=ice-pwd:oldoldoldoldoldoldoldold\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n";
+        b"a=ice-ufrag:oldu\r\na=ice-pwd:oldoldoldoldoldoldoldold\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n";
 
     fn answer(ufrag: &str) -> String {
         format!(
@@ -192,7 +192,7 @@ mod tests {
         };
         assert_eq!(
             restart.offer,
-            "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:new\r\n\
+            "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:newu\r\n\
              a=ice-pwd:newnewnewnewnewnewnewnew\r\na=mid:0\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n"
         );
         // A rejected restart leaves everything unchanged.
