@@ -3,10 +3,11 @@
 //! [`prepare_offer`] normalizes a client's offer and extracts its candidates;
 //! [`prepare_sfu_description`] does so for a media-room server, and [`prepare_call`] for a WhatsApp
 //! call. [`rewrite_answer_for_device`] adapts an answer to the parsers of microcontrollers,
-//! [`rewrite_declined_sections`] corrects declined sections, [`write_call_answer`] keeps the lines
+//! [`rewrite_declined_sections`] corrects declined sections, [`insert_declined_sections`] adds those
+//! that str0m did not see, [`write_call_answer`] keeps the lines
 //! that WhatsApp documents, and [`keep_only_host_candidate`] serves browsers of a runner with
 //! `--embedded`. All written lines end in CRLF. Rejected: text that is not SDP or exceeds a cap,
-//! unsupported sections, and answers that would harm a device. Sources: RFC 8866, RFC 8839, RFC
+//! unsupported sections of a room, and answers that would harm a device. Sources: RFC 8866, RFC 8839, RFC
 //! 9143, `docs/spec/devices.md` 3.
 
 mod answer;
@@ -19,7 +20,7 @@ mod section;
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
 pub use call::{CallAnswer, CallError, prepare_call, write_call_answer};
 pub use client_stack::{ClientStack, DtlsRole};
-pub use declined::{name_rejected_formats, rewrite_declined_sections};
+pub use declined::{DeclinedSection, insert_declined_sections, name_rejected_formats, rewrite_declined_sections};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_sfu_description};
 pub use section::NegotiatedCodec;
 

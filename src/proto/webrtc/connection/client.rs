@@ -158,9 +158,14 @@ impl PeerConnection {
         if self.config.has_dtmf {
             let answer = sdp::write_call_answer(&answer);
             self.dtmf = answer.dtmf_payload_type.map(|pt| (pt.into(), DtmfReceiver::default()));
-            return Ok(answer.sdp);
+            return Ok(sdp::insert_declined_sections(&answer.sdp, &prepared.declined, true));
         }
-        self.finish_answer(&answer, prepared)
+        let answer = self.finish_answer(&answer, prepared)?;
+        Ok(sdp::insert_declined_sections(
+            &answer,
+            &prepared.declined,
+            prepared.has_bundle,
+        ))
     }
 
     /// Rewrites str0m's answer for the client.

@@ -13,6 +13,34 @@ use super::section::is_direction;
 
 const GROUP: &str = "a=group:BUNDLE";
 
+/// A section that str0m does not see, and that an answer declines (RFC 3264 section 6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclinedSection {
+    /// Its place in the offer.
+    pub index: usize,
+    /// Its lines in the answer.
+    pub lines: String,
+}
+
+/// Puts the declined sections into an answer, in the places of the offer, and removes a bundle that
+/// was not offered.
+pub fn insert_declined_sections(answer: &str, declined: &[DeclinedSection], has_bundle: bool) -> String {
+    if declined.is_empty() && has_bundle {
+        return answer.to_owned();
+    }
+    let (head, sections) = parse(answer);
+    let mut sections: Vec<String> = sections
+        .iter()
+        .map(|section| section.lines.iter().flat_map(|line| [*line, "\r\n"]).collect())
+        .collect();
+    for DeclinedSection { index, lines } in declined {
+        sections.insert((*index).min(sections.len()), lines.clone());
+    }
+    let head = head.iter().filter(|line| has_bundle || !line.starts_with(GROUP));
+    let head: String = head.flat_map(|line| [*line, "\r\n"]).collect();
+    head + &sections.concat()
+}
+
 /// The lines of a section.
 struct SdpSection<'a> {
     lines: Vec<&'a str>,
@@ -137,6 +165,26 @@ fn rewrite(answer: &str, offer: &str, keeps_bundled: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn declined_sections_are_put_into_their_places() {
+        let answer = "v=0\r\na=group:BUNDLE 1\r\na=x\r\nm=audio 9 A 1\r\na=mid:1\r\nm=video 9 B 2\r\n";
+        let text = |index, lines: &str| DeclinedSection {
+            index,
+            lines: lines.to_owned(),
+        };
+        let declined = [text(0, "m=text 0 T 1\r\n"), text(3, "m=image 0 I 2\r\n")];
+        assert_eq!(
+            insert_declined_sections(answer, &declined, true),
+            "v=0\r\na=group:BUNDLE 1\r\na=x\r\nm=text 0 T 1\r\nm=audio 9 A 1\r\na=mid:1\r\nm=video 9 B 2\r\n\
+             m=image 0 I 2\r\n"
+        );
+        assert_eq!(
+            insert_declined_sections(answer, &[], false),
+            answer.replace("a=group:BUNDLE 1\r\n", "")
+        );
+        assert_eq!(insert_declined_sections(answer, &[], true), answer);
+    }
 
     const HEAD: &str = "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n";
 

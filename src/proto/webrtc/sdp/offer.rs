@@ -3,13 +3,15 @@
 //! In: an untrusted offer. Out: a [`PreparedOffer`]. Candidates are extracted, since each is
 //! checked alone and an invalid one must not fail the offer. Harmless deviations are corrected:
 //! line ends, blank lines, profiles, line order, missing directions, duplicate attributes, payload
-//! types without a codec, and group lines that name missing sections. Rejected: ambiguous offers,
-//! and section names that str0m would change in the answer.
+//! types without a codec, and group lines that name missing sections. A client's sections of
+//! unsupported media, and those outside of the one transport, are taken out and declined. Rejected:
+//! ambiguous offers, and section names that str0m would change in the answer.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use super::client_stack::{ClientStack, DtlsRole, StackDetector};
+use super::declined::DeclinedSection;
 use super::section::{MediaSection, MediaType, NegotiatedCodec, is_direction};
 use super::{excerpt, push_line, split_attribute, split_line};
 use crate::audio::codec::Codec;
@@ -41,6 +43,10 @@ pub struct PreparedOffer {
     pub has_video: bool,
     /// The offer has a data-channel section.
     pub has_application: bool,
+    /// The sections that str0m does not see.
+    pub declined: Vec<DeclinedSection>,
+    /// The offer has a bundle. Without one the answer must not have any (RFC 9143 section 7.3).
+    pub has_bundle: bool,
 }
 
 /// Why an offer was rejected.
@@ -105,6 +111,8 @@ struct SdpLimits {
     lines: usize,
     sections: usize,
     needs_audio: bool,
+    /// Sections that cannot be used are declined.
+    declines: bool,
     /// The stack; `None` to detect it.
     family: Option<ClientStack>,
 }
@@ -115,6 +123,7 @@ const CALLER: SdpLimits = SdpLimits {
     lines: SDP_LINES_MAX,
     sections: SDP_SECTIONS_MAX,
     needs_audio: true,
+    declines: true,
     family: None,
 };
 
@@ -125,6 +134,7 @@ const ROOM: SdpLimits = SdpLimits {
     lines: ROOM_SDP_LINES_MAX,
     sections: ROOM_SDP_SECTIONS_MAX,
     needs_audio: false,
+    declines: false,
     family: Some(ClientStack::Full),
 };
 
@@ -156,10 +166,30 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     let direction = session.attributes.iter().copied().find(|name| is_direction(name));
     let mut mids = HashSet::new();
     for (index, section) in sections.iter_mut().enumerate() {
+        if section.media == MediaType::Unsupported {
+            if bounds.declines {
+                continue;
+            }
+            return Err(section.unsupported());
+        }
         section.normalize(index, direction.unwrap_or("sendrecv"))?;
         if !mids.insert(section.mid.clone()) {
             return Err(SdpError::InvalidMid(excerpt(&section.mid)));
         }
+    }
+    // Microcontrollers have one transport, whatever they write.
+    let has_bundle = session.bundle().is_some() || family.is_device();
+    let mut declined = Vec::new();
+    if bounds.declines {
+        let is_usable = session.usable_sections(&sections, has_bundle);
+        let is_used = |index: usize| is_usable.get(index) == Some(&true);
+        let unused = sections.iter().enumerate().filter(|(index, _)| !is_used(*index));
+        declined.extend(unused.map(|(index, section)| DeclinedSection {
+            index,
+            lines: section.decline(),
+        }));
+        let mut index = 0..;
+        sections.retain(|_| index.next().is_some_and(is_used));
     }
     let offered = offered_setup(&session, &sections);
     let role = family.answer_role(offered);
@@ -185,6 +215,8 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
             .count(),
         has_video: sections.iter().any(|section| section.media == MediaType::Video),
         has_application: sections.iter().any(|section| section.media == MediaType::Application),
+        declined,
+        has_bundle,
     })
 }
 
@@ -210,7 +242,8 @@ impl<'a> ParsedOffer<'a> {
             return Err(SdpError::NoSections);
         }
         if bounds.needs_audio && !sections.iter().any(|section| section.media == MediaType::Audio) {
-            return Err(SdpError::NoAudio);
+            let other = sections.iter().find(|section| section.is_unsupported_audio());
+            return Err(other.map_or(SdpError::NoAudio, MediaSection::unsupported));
         }
         Ok(description)
     }
@@ -332,16 +365,42 @@ impl SessionLines<'_> {
         text
     }
 
+    /// Returns the section names of the offered bundle.
+    fn bundle(&self) -> Option<Vec<&str>> {
+        let mut attributes = self.attributes.iter();
+        let mids = attributes.find_map(|attribute| attribute.strip_prefix("group:BUNDLE"))?;
+        Some(mids.split(' ').collect())
+    }
+
+    /// Returns for each section whether it can be used: it is supported, and belongs to the one
+    /// transport, which is that of the bundle with audio, or else of the first audio section.
+    /// Stopped sections belong to any.
+    fn usable_sections(&self, sections: &[MediaSection<'_>], has_bundle: bool) -> Vec<bool> {
+        let is_audio = |section: &&MediaSection<'_>| section.media == MediaType::Audio && section.port != "0";
+        let first = sections.iter().find(is_audio).map(|section| section.mid.as_str());
+        let bundle = self.bundle().filter(|mids| {
+            sections
+                .iter()
+                .filter(is_audio)
+                .any(|section| mids.contains(&section.mid.as_str()))
+        });
+        let belongs = |section: &MediaSection<'_>| match (&bundle, first) {
+            (Some(mids), _) => mids.contains(&section.mid.as_str()),
+            (None, Some(first)) if !has_bundle => section.mid == first,
+            _ => true,
+        };
+        let sections = sections.iter();
+        sections
+            .map(|section| section.media != MediaType::Unsupported && (section.port == "0" || belongs(section)))
+            .collect()
+    }
+
     /// Returns the names of the bundled sections in order, each after a space.
     ///
     /// Devices name a data channel that they do not have, and str0m requires an exact list. Without
     /// a group line all sections are bundled, since they share one transport.
     fn bundled_mids(&self, sections: &[MediaSection<'_>]) -> String {
-        let offered: Option<Vec<&str>> = self
-            .attributes
-            .iter()
-            .find_map(|attribute| attribute.strip_prefix("group:BUNDLE"))
-            .map(|mids| mids.split(' ').collect());
+        let offered = self.bundle();
         sections
             .iter()
             .filter(|section| match &offered {

@@ -1,9 +1,10 @@
 //! One media section of an offer, normalized for str0m.
 //!
 //! In: the lines of a section. Out: the section with a name, one direction, one DTLS role, a
-//! feedback profile, and only payload types that have a codec. Rejected: unsupported media and
-//! transports, because str0m would omit them and all later sections from its answer, and names that
-//! str0m would change. Sources: RFC 8866 section 5.14, RFC 9143.
+//! feedback profile, and only payload types that have a codec. Unsupported media and transports are
+//! kept as [`MediaType::Unsupported`]; str0m must not see them, because it would omit them and all
+//! later sections from its answer. Rejected: names that str0m would change. Sources: RFC 8866
+//! section 5.14, RFC 9143.
 
 use std::collections::HashSet;
 
@@ -17,6 +18,8 @@ pub enum MediaType {
     Audio,
     Video,
     Application,
+    /// Another kind of media, or a transport that is not that of this end.
+    Unsupported,
 }
 
 impl MediaType {
@@ -25,6 +28,7 @@ impl MediaType {
             MediaType::Audio => "audio",
             MediaType::Video => "video",
             MediaType::Application => "application",
+            MediaType::Unsupported => "",
         }
     }
 }
@@ -40,6 +44,8 @@ pub struct NegotiatedCodec {
 /// One `m=` line and its attributes.
 pub struct MediaSection<'a> {
     pub media: MediaType,
+    /// The words for the media and the profile, as offered.
+    offered: (&'a str, &'a str),
     pub port: &'a str,
     /// The offer used the profile without feedback.
     pub is_savp: bool,
@@ -54,29 +60,62 @@ impl<'a> MediaSection<'a> {
         let (Some(media), Some(port), Some(profile)) = (words.next(), words.next(), words.next()) else {
             return Err(SdpError::MalformedSection(excerpt(line)));
         };
-        let unsupported = |what, word: &str| SdpError::Unsupported {
-            what,
-            word: excerpt(word),
+        let offered = (media, profile);
+        let known: &[&str] = match media {
+            "audio" | "video" => &["UDP/TLS/RTP/SAVPF", "RTP/SAVPF", "UDP/TLS/RTP/SAVP", "RTP/SAVP"],
+            "application" => &["UDP/DTLS/SCTP", "DTLS/SCTP"],
+            _ => &[],
         };
         let media = [MediaType::Audio, MediaType::Video, MediaType::Application]
             .into_iter()
-            .find(|kind| kind.word() == media)
-            .ok_or_else(|| unsupported("media", media))?;
-        let known: &[&str] = match media {
-            MediaType::Audio | MediaType::Video => &["UDP/TLS/RTP/SAVPF", "RTP/SAVPF", "UDP/TLS/RTP/SAVP", "RTP/SAVP"],
-            MediaType::Application => &["UDP/DTLS/SCTP", "DTLS/SCTP"],
-        };
-        if !known.contains(&profile) {
-            return Err(unsupported("profile", profile));
-        }
+            .find(|kind| kind.word() == media && known.contains(&profile))
+            .unwrap_or(MediaType::Unsupported);
         Ok(MediaSection {
             media,
+            offered,
             port,
             is_savp: profile.ends_with("/SAVP"),
             formats: words.collect(),
             attributes: Vec::new(),
             mid: String::new(),
         })
+    }
+
+    /// Returns whether this is audio over a transport that is not supported.
+    pub fn is_unsupported_audio(&self) -> bool {
+        self.media == MediaType::Unsupported && self.offered.0 == "audio"
+    }
+
+    /// Returns the error for a section that is unsupported where none may be declined.
+    pub fn unsupported(&self) -> SdpError {
+        let (media, profile) = self.offered;
+        let (what, word) = match media {
+            "audio" | "video" | "application" => ("profile", profile),
+            _ => ("media", media),
+        };
+        SdpError::Unsupported {
+            what,
+            word: excerpt(word),
+        }
+    }
+
+    /// Returns the lines that decline this section in an answer.
+    pub fn decline(&self) -> String {
+        let (media, profile) = self.offered;
+        let format = self.formats.first().copied().unwrap_or("0");
+        let mut text = String::new();
+        push_line(&mut text, &["m=", media, " 0 ", profile, " ", format]);
+        text.push_str("c=IN IP4 0.0.0.0\r\n");
+        let map = format!("rtpmap:{format} ");
+        let is_kept = |attribute: &&&str| attribute.starts_with("mid:") || attribute.starts_with(&map);
+        if !self.mid.is_empty() {
+            push_line(&mut text, &["a=mid:", &self.mid]);
+        }
+        for attribute in self.attributes.iter().filter(is_kept) {
+            push_line(&mut text, &["a=", attribute]);
+        }
+        text.push_str("a=inactive\r\n");
+        text
     }
 
     /// Removes duplicate attributes, and those of payload types without a codec.
@@ -174,7 +213,7 @@ impl<'a> MediaSection<'a> {
     pub fn write(&self, text: &mut String) {
         let profile = match self.media {
             MediaType::Audio | MediaType::Video => " UDP/TLS/RTP/SAVPF ",
-            MediaType::Application => " UDP/DTLS/SCTP ",
+            MediaType::Application | MediaType::Unsupported => " UDP/DTLS/SCTP ",
         };
         let formats = self.formats.join(" ");
         push_line(text, &["m=", self.media.word(), " ", self.port, profile, &formats]);

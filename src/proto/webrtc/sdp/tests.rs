@@ -461,9 +461,7 @@ fn unanswerable_offers_are_rejected_with_a_reason() {
         SdpError::MalformedSection("audio 9".into())
     );
     for (from, to, word) in [
-        ("m=application", "m=text", "`text`"),
         ("UDP/TLS/RTP/SAVP", "RTP/AVP", "`RTP/AVP`"),
-        ("UDP/DTLS/SCTP", "TCP/DTLS/SCTP", "`TCP/DTLS/SCTP`"),
         ("a=rtpmap:111", "a=rtpmap:112", "`audio`"),
         ("a=mid:datachannel", "a=mid:data-channel", "`data-channel`"),
         ("a=mid:datachannel", "a=mid:audio", "`audio`"),
@@ -755,4 +753,62 @@ fn a_browsers_video_is_declined_in_the_bundle() {
     let outside = name_rejected_formats(&answer, &prepared.sdp);
     assert_eq!(outside.matches("m=video 0 ").count(), declined.len());
     assert_eq!(group(&outside), group(&answer));
+}
+
+/// Sections outside of the transport with audio, and those of other kinds, are taken out and
+/// declined in their places.
+#[test]
+fn unusable_sections_are_taken_out_and_declined() {
+    let declined = |offer: &str| -> (Vec<usize>, bool, String) {
+        let prepared = prepare_offer(offer).expect("fit");
+        let sections = prepared.sdp.matches("\r\nm=").count();
+        assert_eq!(sections + prepared.declined.len(), offer.matches("\nm=").count());
+        (
+            prepared.declined.iter().map(|section| section.index).collect(),
+            prepared.has_bundle,
+            prepared.declined.iter().map(|section| section.lines.as_str()).collect(),
+        )
+    };
+    let grouped = |group: &str| CHROME.replace("a=group:BUNDLE 0 1 2 3", group);
+    let places = |offer: &str| declined(offer).0;
+    assert_eq!(places(CHROME), [0; 0]);
+    assert_eq!(places(&grouped("a=group:BUNDLE 0 3")), [1, 2]);
+    assert_eq!(places(&grouped("a=group:BUNDLE 0")), [1, 2, 3]);
+    assert_eq!(places(&grouped("a=group:BUNDLE 3")), [0; 0], "audio is in no bundle");
+    let stopped = CHROME.replace("m=audio 9 ", "m=audio 0 ");
+    assert_eq!(places(&stopped.replace("BUNDLE 0 1 2 3", "BUNDLE 1 2 3")), [0; 0]);
+    let stopped = CHROME.replace("m=video 9 ", "m=video 0 ");
+    assert_eq!(places(&stopped.replace("BUNDLE 0 1 2 3", "BUNDLE 0 3")), [0; 0]);
+    let (places, has_bundle, lines) = declined(&grouped("a=x-none"));
+    assert_eq!((places, has_bundle), (vec![1, 2, 3], false));
+    assert!(
+        lines.starts_with(
+            "m=video 0 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=mid:1\r\na=rtpmap:96 VP8/90000\r\na=inactive\r\n"
+        ),
+        "{lines}"
+    );
+    let (places, has_bundle, _) = declined(&DEVICE.replace("a=group:BUNDLE audio datachannel\n", ""));
+    assert_eq!((places, has_bundle), (vec![], true), "a device has one transport");
+
+    let other = "m=message 9 TCP/TLS/MSRP *\na=mid:9\na=rtpmap:* x\n";
+    let (places, has_bundle, lines) = declined(&format!("{CHROME}{other}m=text 9 RTP/AVP\n"));
+    assert_eq!((places, has_bundle), (vec![4, 5], true));
+    assert_eq!(
+        lines,
+        "m=message 0 TCP/TLS/MSRP *\r\nc=IN IP4 0.0.0.0\r\na=mid:9\r\na=rtpmap:* x\r\na=inactive\r\n\
+         m=text 0 RTP/AVP 0\r\nc=IN IP4 0.0.0.0\r\na=inactive\r\n"
+    );
+    let channel_over_tcp = DEVICE.replace("UDP/DTLS/SCTP", "TCP/DTLS/SCTP");
+    let prepared = prepare_offer(&channel_over_tcp).expect("fit");
+    assert!(!prepared.has_application && prepared.declined.len() == 1);
+    let texts = "v=0\nm=text 9 RTP/AVP 0\nm=video 9 RTP/AVP 0\n";
+    assert_eq!(prepare_offer(texts), Err(SdpError::NoAudio));
+    for (section, what, word) in [
+        ("m=text 9 RTP/AVP 0\n", "media", "text"),
+        ("m=video 9 RTP/AVP 0\n", "profile", "RTP/AVP"),
+    ] {
+        let refused = prepare_sfu_description(&format!("{CHROME}{section}"));
+        let word = word.to_owned();
+        assert_eq!(refused, Err(SdpError::Unsupported { what, word }));
+    }
 }

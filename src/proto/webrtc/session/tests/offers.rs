@@ -70,6 +70,64 @@ pub fn answer(offer: &str) -> Result<String, NegotiationError> {
     WebRtcSession::accept(offer, &setup(None, &[runner()]), Instant::now()).map(|(_, answer)| answer)
 }
 
+/// This end has one transport: sections outside of its bundle are declined with port 0, and no
+/// bundle is answered that was not offered (RFC 9143 section 7.3).
+#[test]
+fn sections_outside_of_the_one_transport_are_declined() {
+    let group = CHROME
+        .lines()
+        .find(|line| line.starts_with("a=group:BUNDLE"))
+        .expect("a group");
+    let mids = bundle(CHROME);
+    let (audio, channel) = (mids[0], *mids.last().expect("a channel"));
+    for kept in [vec![audio, channel], vec![audio, mids[1]], vec![audio], vec![]] {
+        let other = match kept.is_empty() {
+            true => "a=x-no-group".to_owned(),
+            false => format!("a=group:BUNDLE {}", kept.join(" ")),
+        };
+        let answer = answer(&CHROME.replace(group, &other)).expect("an answer");
+        let (offered, answered) = (sections(CHROME), sections(&answer));
+        assert_eq!(answered.len(), offered.len());
+        for (offered, answered) in offered.iter().zip(&answered) {
+            let mid = answered.value("mid");
+            assert_eq!((offered.media, offered.value("mid")), (answered.media, mid));
+            let is_kept = kept.contains(&mid) || mid == audio;
+            assert_eq!(answered.port != "0", is_kept, "{kept:?}: {mid}");
+        }
+        assert_eq!(bundle(&answer), kept);
+        assert_eq!(answer.contains("a=group"), !kept.is_empty());
+    }
+}
+
+/// Sections of other media and transports are declined in their places, and the call takes place.
+#[test]
+fn sections_of_other_kinds_are_declined() {
+    let first = CHROME.find("m=").expect("a section");
+    for section in [
+        "m=text 9 UDP/TLS/RTP/SAVPF 98\r\nc=IN IP4 0.0.0.0\r\na=mid:9\r\na=rtpmap:98 t140/1000\r\na=sendrecv\r\n",
+        "m=image 0 udptl t38\r\nc=IN IP4 0.0.0.0\r\na=mid:9\r\n",
+        "m=message 9 TCP/TLS/MSRP *\r\na=mid:9\r\na=path:msrps://192.0.2.1:9/x;tcp\r\n",
+        "m=application 9 UDP/TLS/BFCP *\r\na=mid:not-a-word\r\na=floorctrl:c-s\r\n",
+        "m=audio 9 RTP/AVP 0\r\na=mid:9\r\n",
+        "m=audio 9\tUDP/X 0\r\n",
+    ] {
+        for (at, index) in [(first, 0), (CHROME.len(), sections(CHROME).len())] {
+            let mut offer = CHROME.to_owned();
+            offer.insert_str(at, section);
+            let answer = answer(&offer).expect("an answer");
+            let (offered, answered) = (sections(&offer), sections(&answer));
+            assert_eq!(answered.len(), offered.len(), "{answer}");
+            let (other, wanted) = (&answered[index], sections(section));
+            assert_eq!((other.media, other.port), (wanted[0].media, "0"), "{answer}");
+            assert_eq!(other.value("mid"), wanted[0].value("mid"));
+            let audio = answered
+                .iter()
+                .find(|section| section.media == "audio" && section.port != "0");
+            assert_eq!(audio.expect("the call").direction(), "a=sendrecv");
+        }
+    }
+}
+
 /// The page offers audio, two video sections and a channel. Each is answered in place and under its
 /// mid: audio in both directions, video declined, and no section without a payload type, which
 /// browsers reject.
