@@ -2,7 +2,7 @@
 //!
 //! In: channel events of str0m and messages. Out: received messages, and whether an outgoing one
 //! fitted into the buffer. Clients exchange text on the channel labelled `chat` or, without one, on
-//! the first that opens. SFUs exchange binary packets on the channel that this end offered.
+//! the first that opens; when that is closed, on another one. SFUs exchange binary packets on the channel that this end offered.
 //! Sources: RFC 8831, `docs/spec/signalling.md` 4.
 
 use str0m::Rtc;
@@ -51,6 +51,17 @@ impl ChannelLabel {
     }
 }
 
+/// What a closed channel means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelClosed {
+    /// Messages are exchanged as before.
+    Unaffected,
+    /// Messages are sent on another channel from now on.
+    Moved,
+    /// It was the client's last.
+    ClientGone,
+}
+
 /// The open channels.
 pub struct DataChannels {
     format: MessageFormat,
@@ -93,11 +104,20 @@ impl DataChannels {
         is_main && first
     }
 
-    /// Handles a closed channel. Returns whether it carried the client's messages.
-    pub fn handle_close(&mut self, id: ChannelId) -> bool {
+    /// Handles a closed channel. A client has left when it closed its last one.
+    pub fn handle_close(&mut self, id: ChannelId) -> ChannelClosed {
         self.open.retain(|(open, _)| *open != id);
         let was_main = self.message_channel.take_if(|(main, _)| *main == id).is_some();
-        was_main && self.format == MessageFormat::Text
+        if !was_main || self.format != MessageFormat::Text {
+            return ChannelClosed::Unaffected;
+        }
+        let with_label = |wanted| self.open.iter().find(|(_, label)| *label == wanted);
+        let next = with_label(ChannelLabel::Chat).or_else(|| with_label(ChannelLabel::Rtvi));
+        self.message_channel = next.or(self.open.first()).copied();
+        match self.message_channel {
+            Some(_) => ChannelClosed::Moved,
+            None => ChannelClosed::ClientGone,
+        }
     }
 
     /// Parses a received message.

@@ -8,6 +8,7 @@ use str0m::rtp::RtpPacket;
 use str0m::{Event, IceConnectionState, RtcError};
 
 use super::PeerConnection;
+use super::channels::ChannelClosed;
 use super::output::ConnectionOutput;
 use super::packet::Transmit;
 use super::sources::AudioLayout;
@@ -74,8 +75,9 @@ impl PeerConnection {
             }
             Event::ChannelData(data) => self.data_channels.parse(data),
             Event::ChannelClose(id) => match self.data_channels.handle_close(id) {
-                true => self.report_end(ConnectionOutput::PeerClosed),
-                false => None,
+                ChannelClosed::ClientGone => self.report_end(ConnectionOutput::PeerClosed),
+                ChannelClosed::Moved => Some(ConnectionOutput::ChannelOpen),
+                ChannelClosed::Unaffected => None,
             },
             Event::Closed => {
                 if !self.config.replies_to_close {

@@ -32,6 +32,43 @@ fn the_channel_called_chat_is_preferred() {
     assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Left));
 }
 
+/// A client that closes one of its channels goes on with the others, and leaves with the last.
+#[test]
+fn a_closed_channel_is_followed_by_another() {
+    for (first, second, closed) in [
+        ("chat", "stats", "stats"),
+        ("chat", "stats", "chat"),
+        ("stats", "chat", "stats"),
+        ("events", "files", "events"),
+        ("events", "files", "files"),
+        ("rtvi-ai", "chat", "chat"),
+    ] {
+        let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[first]), |offer| offer);
+        pair.connect();
+        pair.client.open(second.to_owned());
+        assert!(pair.run_until(secs(2), |pair| pair.client.channels.len() == 2));
+        pair.run(ms(50));
+        let gone = pair.client.channel(closed);
+        let left = pair.client.channel(if closed == first { second } else { first });
+        pair.client.rtc.direct_api().close_data_channel(gone);
+        pair.run(ms(500));
+        pair.client.write(left, false, b"still here");
+        pair.send("to the client");
+        pair.run(ms(500));
+        assert_eq!(pair.texts(), ["still here"], "{first}, {second}, {closed} closed");
+        assert_eq!(
+            pair.client.texts(),
+            ["to the client"],
+            "{first}, {second}, {closed} closed"
+        );
+        assert_eq!(pair.client.read_on, [left], "{first}, {second}, {closed} closed");
+        assert_eq!(pair.left(), None);
+        pair.client.rtc.direct_api().close_data_channel(left);
+        pair.run(ms(500));
+        assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Left));
+    }
+}
+
 /// A client with one channel of another label is served on that.
 #[test]
 fn any_label_will_do() {
