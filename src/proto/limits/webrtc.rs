@@ -31,7 +31,8 @@ pub const CHECKED_ADDRESSES_MAX: usize = 64;
 pub const CHECKED_UNPROVEN_MAX: usize = 4 * CHECKED_ADDRESSES_MAX;
 /// Connectivity checks that await a response: at 50 ms intervals, those of six seconds.
 pub const CHECKS_UNDER_WAY_MAX: usize = 128;
-/// Audio SSRCs of one connection over its life; a browser uses one, and str0m keeps all.
+/// Audio SSRCs of a client that are kept; a browser uses one, a push-to-talk client a new one for
+/// each press. Older ones are forgotten.
 pub const AUDIO_SOURCES_MAX: usize = 32;
 /// Bytes of one message to a device, which expects a message in a single SCTP chunk.
 pub const DEVICE_MESSAGE_BYTES_MAX: usize = 1000;
@@ -117,13 +118,13 @@ pub const SDP_MID_BYTES_MAX: usize = 16;
 /// Bytes of the ICE user name fragment of a peer: with the 16 of the runner it forms a user name,
 /// of which str0m writes at most 128.
 pub const ICE_UFRAG_BYTES_MAX: usize = 100;
-/// Bytes of the ICE password of a peer; the range of RFC 8839.
 /// Least bytes of the ICE user name fragment of a restart, as of RFC 8839.
 pub const ICE_UFRAG_BYTES_MIN: usize = 4;
+/// Bytes of the ICE password of a peer; the range of RFC 8839.
 pub const ICE_PWD_BYTES_MAX: usize = 256;
-/// Candidates that are read from one offer: those of a machine with many interfaces, once per
 /// Least bytes of the ICE password of a restart, as of RFC 8839.
 pub const ICE_PWD_BYTES_MIN: usize = 22;
+/// Candidates that are read from one offer: those of a machine with many interfaces, once per
 /// section.
 pub const OFFER_CANDIDATES_MAX: usize = 64;
 /// Addresses in an answer: each is a line in every section, and a round of checks for the peer.

@@ -346,6 +346,12 @@ impl PeerConnection {
         self.unusable_audio.is_reported()
     }
 
+    /// Returns the number of the peer's sources that are kept.
+    #[cfg(test)]
+    pub fn kept_sources(&self) -> usize {
+        self.sources.kept()
+    }
+
     /// Advances the RTP sequence number as if `packets` had been sent.
     #[cfg(test)]
     pub fn skip_packets(&mut self, packets: u64) {

@@ -229,6 +229,12 @@ impl WebRtcSession {
     /// Advances the RTP sequence number as if `packets` had been sent.
     #[cfg(test)]
     pub fn skip_packets(&mut self, packets: u64) {
+    /// Returns the number of the caller's sources that are kept.
+    #[cfg(test)]
+    pub fn kept_sources(&self) -> usize {
+        self.connection.kept_sources()
+    }
+
         self.connection.skip_packets(packets);
     }
 

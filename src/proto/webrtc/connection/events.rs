@@ -93,8 +93,9 @@ impl PeerConnection {
     fn handle_media(&mut self, mid: Mid) {
         let media = self.rtc.media(mid);
         let payload_type = media.and_then(|media| media.remote_pts().first().copied());
-        if payload_type.is_some() && self.sources.handle_media(&mut self.rtc, mid) {
-            self.sender.bind(mid, payload_type);
+        if let Some(payload_type) = payload_type.filter(|_| self.config.audio_layout == AudioLayout::SingleClient) {
+            self.sources.handle_media(&mut self.rtc, mid);
+            self.sender.add_section(mid, payload_type);
         }
     }
 
@@ -106,7 +107,7 @@ impl PeerConnection {
             let key = keys.handle_packet(packet.header.timestamp, &packet.payload);
             return key.map(ConnectionOutput::Dtmf);
         }
-        if self.config.audio_layout == AudioLayout::SingleClient && self.sender.payload_type() != Some(payload_type) {
+        if self.config.audio_layout == AudioLayout::SingleClient && !self.sender.has_payload_type(payload_type) {
             return None;
         }
         let section = self.sources.section_of(&mut self.rtc, source)?;

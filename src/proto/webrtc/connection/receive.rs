@@ -95,8 +95,8 @@ impl PeerConnection {
 
     /// Returns whether a payload type is the negotiated audio or DTMF.
     fn is_negotiated(&self, payload_type: Pt) -> bool {
-        let keys = self.dtmf.as_ref().map(|(keys, _)| *keys);
-        [self.sender.payload_type(), keys].contains(&Some(payload_type))
+        let is_key = self.dtmf.as_ref().is_some_and(|(keys, _)| *keys == payload_type);
+        is_key || self.sender.has_payload_type(payload_type)
     }
 
     /// Keeps the reason if DTLS rejected the last datagram.

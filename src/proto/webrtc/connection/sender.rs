@@ -1,7 +1,9 @@
 //! The outgoing audio: one RTP stream.
 //!
 //! In: encoded payloads, and their times in ticks of the codec's clock. Out: RTP packets, which
-//! str0m encrypts and sends. Sources: RFC 3550 section 5.1, RFC 6464 (audio level).
+//! str0m encrypts and sends. They are sent in the first section whose negotiated direction allows
+//! it, and in none while the peer holds the call; the stream's clock goes on. Sources: RFC 3550
+//! section 5.1, RFC 6464 (audio level), RFC 3264 section 8.4 (hold).
 
 use std::time::Instant;
 
@@ -19,8 +21,8 @@ pub struct AudioLevel {
 
 /// Sends one stream.
 pub struct RtpSender {
-    /// Known after negotiation.
-    section: Option<(Mid, Pt)>,
+    /// The audio sections, once they are negotiated.
+    sections: Vec<(Mid, Pt)>,
     sequence: u64,
     /// The RTP timestamp at tick 0.
     timestamp: u32,
@@ -30,26 +32,40 @@ impl RtpSender {
     /// Creates a stream whose numbers start at random bits.
     pub fn new(seed: u64) -> Self {
         RtpSender {
-            section: None,
+            sections: Vec::new(),
             // A stream must start with a roll-over counter of 0, so the upper bits stay clear.
             sequence: seed & 0x7fff,
             timestamp: (seed >> 32) as u32,
         }
     }
 
-    /// Sets the section and payload type of the stream.
+    /// Sets the only section and the payload type of the stream.
     pub fn bind(&mut self, mid: Mid, payload_type: Option<Pt>) {
-        self.section = payload_type.map(|payload_type| (mid, payload_type));
+        self.sections.clear();
+        self.sections
+            .extend(payload_type.map(|payload_type| (mid, payload_type)));
     }
 
-    /// Returns the payload type, once it is known.
+    /// Adds a section in which the stream may be sent.
+    pub fn add_section(&mut self, mid: Mid, payload_type: Pt) {
+        self.sections.retain(|(known, _)| *known != mid);
+        self.sections.push((mid, payload_type));
+    }
+
+    /// Returns the payload type of the first section, once it is known.
     pub fn payload_type(&self) -> Option<Pt> {
-        self.section.map(|(_, payload_type)| payload_type)
+        self.sections.first().map(|(_, payload_type)| *payload_type)
+    }
+
+    /// Returns whether a section has this payload type.
+    pub fn has_payload_type(&self, payload_type: Pt) -> bool {
+        self.sections.iter().any(|(_, known)| *known == payload_type)
     }
 
     /// Queues one payload of 20 ms at a position in ticks.
     pub fn send(&mut self, rtc: &mut Rtc, payload: &[u8], ticks: u64, level: Option<AudioLevel>, now: Instant) {
-        let Some((mid, payload_type)) = self.section else {
+        let may_send = |mid| rtc.media(mid).is_some_and(|media| media.direction().is_sending());
+        let Some((mid, payload_type)) = self.sections.iter().copied().find(|(mid, _)| may_send(*mid)) else {
             return;
         };
         // RTP timestamps are modulo 2^32.

@@ -3,9 +3,11 @@
 //! In: the SSRC that a packet claims, before and after its authentication. Out: whether str0m may
 //! process the packet, and its section. str0m assigns a section to any SSRC that claims it, forged
 //! or not. So a section is restored to its authenticated source, and discovered sources are
-//! counted. Sources: RFC 8829 section 5.2.1 (`a=ssrc` is optional), RFC 9143 section 9.2 (sections
+//! counted. A client may have any number of sources one after the other; the oldest are forgotten.
+//! Sources: RFC 8829 section 5.2.1 (`a=ssrc` is optional), RFC 9143 section 9.2 (sections
 //! and payload types).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use str0m::Rtc;
@@ -39,8 +41,10 @@ pub struct AudioSection {
 pub struct AudioSources {
     layout: AudioLayout,
     pub sections: Vec<AudioSection>,
-    /// The number of sources discovered without announcement.
+    /// The number of a room's sources discovered without announcement.
     pub discovered: usize,
+    /// A client's former sources, the newest last.
+    former: VecDeque<Ssrc>,
     /// A source without announcement, until its packet is authenticated.
     tentative: Option<Ssrc>,
     /// The only audio section accepts any source.
@@ -53,15 +57,15 @@ impl AudioSources {
             layout: talkers,
             sections: Vec::new(),
             discovered: 0,
+            former: VecDeque::new(),
             tentative: None,
             accepts_any: takes_any,
         }
     }
 
-    /// Handles a negotiated section. Returns whether it is the client's.
-    pub fn handle_media(&mut self, rtc: &mut Rtc, mid: Mid) -> bool {
-        let is_it = self.layout == AudioLayout::SingleClient && self.sections.is_empty();
-        if is_it {
+    /// Handles a negotiated section of a client; the first one stands for all.
+    pub fn handle_media(&mut self, rtc: &mut Rtc, mid: Mid) {
+        if self.sections.is_empty() {
             let mut api = rtc.direct_api();
             let named = api.stream_rx_by_mid(mid, None).map(|stream| stream.ssrc());
             self.sections.push(AudioSection {
@@ -71,7 +75,12 @@ impl AudioSources {
                 is_announced: false,
             });
         }
-        is_it
+    }
+
+    /// Returns the number of sources that are kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        self.former.len() + self.sections.iter().map(|section| section.sources.len()).sum::<usize>()
     }
 
     /// Prepares str0m for a packet of this source. Returns whether str0m may process the packet.
@@ -82,11 +91,7 @@ impl AudioSources {
             section.restore_source(rtc, source);
             return true;
         }
-        let found_max = match self.layout {
-            AudioLayout::SingleClient => AUDIO_SOURCES_MAX,
-            AudioLayout::Tracks => ROOM_SOURCES_MAX,
-        };
-        if self.discovered >= found_max {
+        if self.layout == AudioLayout::Tracks && self.discovered >= ROOM_SOURCES_MAX {
             return false;
         }
         if self.accepts_any && is_negotiated {
@@ -143,6 +148,15 @@ impl AudioSources {
                 // A source of the track that used this section before.
                 rtc.direct_api().remove_stream_rx(source);
                 return None;
+            }
+            if self.layout == AudioLayout::SingleClient {
+                self.former.retain(|known| *known != source);
+                self.former.extend(section.sources.drain(..));
+                if self.former.len() >= AUDIO_SOURCES_MAX
+                    && let Some(oldest) = self.former.pop_front()
+                {
+                    rtc.direct_api().remove_stream_rx(oldest);
+                }
             }
             section.sources.clear();
             section.sources.push(source);

@@ -144,6 +144,60 @@ fn an_ice_restart_changes_the_ufrag_and_nothing_else() {
     assert_talks(&mut pair);
 }
 
+/// Hold: a direction that does not let the runner send stops its RTP, and the next one starts it
+/// again.
+#[test]
+fn a_held_call_is_sent_no_audio() {
+    let (mut pair, _) = call();
+    let mid = pair.client.mid.expect("audio");
+    let turn = |pair: &mut Pair, direction| {
+        let offer = pair.client.change(|api| api.set_direction(mid, direction));
+        let answer = pair.act(|session, _| session.renegotiate(&offer)).expect("an answer");
+        pair.client.accept(&answer);
+        pair.run(ms(200));
+    };
+    for held in [Direction::Inactive, Direction::SendOnly] {
+        turn(&mut pair, held);
+        let sent = pair.client.heard.len();
+        pair.run(secs(1));
+        assert_eq!(pair.client.heard.len(), sent, "{held:?}");
+        turn(&mut pair, Direction::SendRecv);
+        assert_talks(&mut pair);
+    }
+}
+
+/// The bot is heard in the section that listens, wherever it is, and hears the other one.
+#[test]
+fn the_microphone_and_the_speaker_may_have_sections_of_their_own() {
+    for microphone_first in [true, false] {
+        let mut client = TestClient::new("192.0.2.9:5000");
+        let mut mid = None;
+        let offer = client.change(|api| {
+            let mut add = |direction| api.add_media(MediaKind::Audio, direction, None, None, None);
+            if microphone_first {
+                mid = Some(add(Direction::SendOnly));
+                add(Direction::RecvOnly);
+            } else {
+                add(Direction::RecvOnly);
+                mid = Some(add(Direction::SendOnly));
+            }
+            api.add_channel("chat".to_owned());
+        });
+        client.mid = mid;
+        let (session, answer) =
+            WebRtcSession::accept(&offer, &setup(None, &[runner()]), client.start).expect("an answer");
+        client.accept(&answer);
+        let mut pair = Pair::joined(client, session);
+        pair.connect();
+        pair.open_audio(16_000, 16_000);
+        pair.client.speak(440.0, pair.now);
+        pair.bot.endless = Some(Tone::new(440.0, 16_000));
+        pair.run(secs(1));
+        assert!(pair.bot.frames >= 40, "{} frames", pair.bot.frames);
+        assert!(pair.client.heard.len() >= 40, "{} packets", pair.client.heard.len());
+    }
+}
+
 /// A client with a new connection gets a new answer in the same session: the bot sees no new
 /// caller, keeps its rate, waiting messages use the new channel, and the old connection is ignored.
 #[test]
