@@ -11,7 +11,7 @@ use str0m::media::Pt;
 use str0m::net::Receive;
 
 use super::PeerConnection;
-use super::packet::{PacketTrust, ReceivedPacket, rtp_header};
+use super::packet::{PacketTrust, ReceivedPacket, foreign_extension, rtp_header};
 use crate::webrtc::crypto;
 use crate::webrtc::packet_kind::PacketKind;
 
@@ -69,7 +69,8 @@ impl PeerConnection {
             log::debug!("datagram refused: {error}");
         }
         if let Some((_, payload_type)) = header.filter(|_| self.rtc.is_connected()) {
-            self.unusable_audio.handle_packet(payload_type, now);
+            self.unusable_audio
+                .handle_packet(payload_type, foreign_extension(contents), now);
         }
         self.record_handshake_error();
         if signed {

@@ -17,15 +17,18 @@ pub struct UnusableAudio {
     since: Option<Instant>,
     packets: u32,
     payload_type: u8,
+    /// The profile of the last packet's header extension, if it cannot be read.
+    extension: Option<u16>,
     reported: bool,
 }
 
 impl UnusableAudio {
     /// Records a received packet.
-    pub fn handle_packet(&mut self, payload_type: u8, now: Instant) {
+    pub fn handle_packet(&mut self, payload_type: u8, extension: Option<u16>, now: Instant) {
         self.since.get_or_insert(now);
         self.packets = self.packets.saturating_add(1);
         self.payload_type = payload_type;
+        self.extension = extension;
     }
 
     /// Records a used packet.
@@ -47,6 +50,12 @@ impl UnusableAudio {
         }
         self.reported = true;
         let (packets, seconds, came) = (self.packets, UNHEARD_FOR.as_secs(), self.payload_type);
+        let foreign = self.extension.map(|profile| {
+            format!(
+                "they have a header extension of profile {profile:#06x}, which cannot be read: the client has to send those \
+                 of RFC 8285, or none"
+            )
+        });
         let why = match expected {
             None => "the call has no audio any more".to_owned(),
             Some(expected) if expected != came => {
@@ -54,7 +63,9 @@ impl UnusableAudio {
                     "they have payload type {came}, and the call's is {expected}: the client has to send what was answered"
                 )
             }
-            Some(_) => "none was sealed with the keys of this call, or all are older than what came before".to_owned(),
+            Some(_) => foreign.unwrap_or_else(|| {
+                "none was sealed with the keys of this call, or all are older than what came before".to_owned()
+            }),
         };
         Some(format!(
             "the bot is deaf: {packets} packets of sound came in {seconds} s and none could be used; {why}"
@@ -68,10 +79,14 @@ mod tests {
 
     /// Feeds packets every 20 ms; every `used`th is used.
     fn told(packets: u32, used: u32, payload_type: u8) -> Vec<String> {
+        told_with(packets, used, payload_type, None)
+    }
+
+    fn told_with(packets: u32, used: u32, payload_type: u8, extension: Option<u16>) -> Vec<String> {
         let (mut unheard, start) = (UnusableAudio::default(), Instant::now());
         let words = (0..packets).filter_map(|n| {
             let now = start + n * Duration::from_millis(20);
-            unheard.handle_packet(payload_type, now);
+            unheard.handle_packet(payload_type, extension, now);
             if used > 0 && n % used == 0 {
                 unheard.handle_used();
             }
@@ -89,6 +104,11 @@ mod tests {
             "{said:?}"
         );
         assert!(told(1_000, 0, 111)[0].contains("keys"));
+        let foreign = told_with(1_000, 0, 111, Some(0xabac));
+        assert!(
+            foreign[0].contains("0xabac") && !foreign[0].contains("keys"),
+            "{foreign:?}"
+        );
         assert_eq!(told(150, 0, 96).len(), 0, "a moment is none");
         assert_eq!(told(1_000, 100, 96).len(), 0, "what is heard now and then is heard");
     }
