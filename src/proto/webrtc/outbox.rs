@@ -106,6 +106,18 @@ impl Outbox {
         }
     }
 
+    /// Queues a text before all others.
+    pub fn push_first(&mut self, text: String) {
+        self.bytes += text.len();
+        self.urgent.push_front(text);
+    }
+
+    /// Drops the text that [`Outbox::peek`] returned, which its client does not expect.
+    pub fn discard(&mut self) {
+        let text = self.urgent.pop_front().or_else(|| self.ordinary.pop_front());
+        self.bytes -= text.map_or(0, |text| text.len());
+    }
+
     /// Returns the text to send now. `in_flight` is the number of unacknowledged bytes.
     pub fn peek(&self, in_flight: usize, now: Instant) -> Option<&str> {
         let due = self.poll_timeout()?;
@@ -118,8 +130,7 @@ impl Outbox {
     /// Removes the text that [`Outbox::peek`] returned.
     pub fn handle_sent(&mut self, now: Instant) {
         self.sent_at = Some(now);
-        let text = self.urgent.pop_front().or_else(|| self.ordinary.pop_front());
-        self.bytes -= text.map_or(0, |text| text.len());
+        self.discard();
     }
 
     /// Returns when a waiting text may be sent; `None` without a text or a channel.

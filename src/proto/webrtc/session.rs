@@ -11,6 +11,7 @@ mod ending;
 mod liveness;
 mod offers;
 mod replacement;
+mod rtvi_gate;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -21,6 +22,7 @@ use serde::Deserialize;
 use self::liveness::Liveness;
 pub use self::liveness::ProbeOutcome;
 pub use self::replacement::{CompetingSession, DeviceIdentity, OfferOrigin};
+use self::rtvi_gate::RtviGate;
 use crate::audio::codec::Codec;
 use crate::audio::receiver::AudioReceiver;
 use crate::audio::sender::AudioSender;
@@ -98,6 +100,7 @@ pub struct WebRtcSession {
     audio_receiver: AudioReceiver,
     audio_sender: AudioSender,
     outbox: Outbox,
+    rtvi_gate: RtviGate,
     /// State of the `oai-events` channel, if the client opened it.
     realtime_events: Option<RealtimeEvents>,
     pending_event: Option<SessionEvent>,
@@ -226,15 +229,15 @@ impl WebRtcSession {
         self.handle_peer_gone(LeaveReason::Left, now);
     }
 
-    /// Advances the RTP sequence number as if `packets` had been sent.
-    #[cfg(test)]
-    pub fn skip_packets(&mut self, packets: u64) {
     /// Returns the number of the caller's sources that are kept.
     #[cfg(test)]
     pub fn kept_sources(&self) -> usize {
         self.connection.kept_sources()
     }
 
+    /// Advances the RTP sequence number as if `packets` had been sent.
+    #[cfg(test)]
+    pub fn skip_packets(&mut self, packets: u64) {
         self.connection.skip_packets(packets);
     }
 
@@ -265,6 +268,10 @@ impl WebRtcSession {
     fn send_messages(&mut self, now: Instant) -> bool {
         let mut sent = false;
         while let Some(text) = self.outbox.peek(self.connection.messages_in_flight(), now) {
+            if !self.rtvi_gate.admits(text, &self.connection) {
+                self.outbox.discard();
+                continue;
+            }
             if !self.connection.send_message(text) {
                 break;
             }
@@ -334,7 +341,7 @@ impl WebRtcSession {
         // Do not repeat the greeting when the channel is reopened after a restart.
         if self.connection.message_channel() == Some(ChannelLabel::Events) && self.realtime_events.is_none() {
             let events = self.realtime_events.insert(RealtimeEvents::default());
-            self.outbox.push(events.handle_open());
+            self.outbox.push_first(events.handle_open());
         }
     }
 
@@ -542,6 +549,7 @@ impl Session for WebRtcSession {
                     if let Some(answer) = answer {
                         self.outbox.push(answer);
                     }
+                    self.rtvi_gate.handle_message(&text);
                     self.pending_event = parse_message(text);
                 }
                 // Clients have no tracks and send text.

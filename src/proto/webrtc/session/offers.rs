@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::{Liveness, MediaGate, WebRtcPhase, WebRtcSession};
+use super::{Liveness, MediaGate, RtviGate, WebRtcPhase, WebRtcSession};
 use crate::audio::receiver::AudioReceiver;
 use crate::audio::sender::AudioSender;
 use crate::limits::{CONNECT_WITHIN, PEER_FREED_AFTER};
@@ -49,6 +49,7 @@ impl WebRtcSession {
             audio_receiver: AudioReceiver::new(codec),
             audio_sender: AudioSender::new(codec, device, setup.context.encoder_settings),
             outbox: Outbox::new(device),
+            rtvi_gate: RtviGate::default(),
             realtime_events: None,
             pending_event: None,
             commands: VecDeque::new(),

@@ -69,6 +69,39 @@ fn a_closed_channel_is_followed_by_another() {
     }
 }
 
+/// RTVI messages are sent unasked on RTVI's channels only, and `session.created` comes first on that
+/// of its clients. The bot's own texts pass.
+#[test]
+fn rtvi_is_not_sent_unasked_on_other_channels() {
+    const RTVI: &str = r#"{"label":"rtvi-ai","type":"bot-started-speaking"}"#;
+    for (label, unasked) in [
+        ("chat", vec![RTVI, "own"]),
+        ("rtvi-ai", vec![RTVI, "own"]),
+        ("telemetry", vec!["own"]),
+        ("oai-events", vec!["session.created", "own"]),
+    ] {
+        let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[label]), |offer| offer);
+        pair.send(RTVI);
+        pair.send("own");
+        pair.connect();
+        pair.run(ms(100));
+        let texts = pair.client.texts();
+        assert_eq!(texts.len(), unasked.len(), "{label}: {texts:?}");
+        let all = texts.iter().zip(unasked);
+        assert!(
+            all.clone().all(|(text, part)| text.contains(part)),
+            "{label}: {texts:?}"
+        );
+        let before = texts.len();
+        pair.client
+            .send(r#"{"label":"rtvi-ai","type":"client-ready","id":"1","data":{}}"#);
+        pair.run(ms(100));
+        pair.send(RTVI);
+        pair.run(ms(100));
+        assert_eq!(pair.client.texts()[before..], [RTVI], "{label}");
+    }
+}
+
 /// A client with one channel of another label is served on that.
 #[test]
 fn any_label_will_do() {
