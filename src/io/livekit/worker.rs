@@ -103,11 +103,14 @@ pub fn start(
 ) -> Option<WorkerHandle> {
     let config = sessions.config();
     let settings = settings(config)?;
-    let unix = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
     let places = RunnerPlaces(sessions.clone());
-    let mut worker = AgentWorker::new(settings, places, u64::from_be_bytes(random()), unix, tasks::now());
+    let mut worker = AgentWorker::new(
+        settings,
+        places,
+        u64::from_be_bytes(random()),
+        unix_time(),
+        tasks::now(),
+    );
     let report = Arc::new(Mutex::new(worker.report().clone()));
     let (orders, orders_in) = mpsc::channel(4);
     // Each session has few news.
@@ -126,6 +129,12 @@ pub fn start(
     };
     services.spawn("the LiveKit worker", driver.run(orders_in, news_in));
     Some(WorkerHandle { report, orders })
+}
+
+fn unix_time() -> Duration {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Returns the settings; `None` without `--register` or without a server.
@@ -220,6 +229,7 @@ impl WorkerDriver {
         loop {
             let freed = sessions.next_end();
             self.reap(&mut news).await;
+            self.worker.set_clock(unix_time(), tasks::now());
             self.worker.handle_places(tasks::now());
             self.perform_all().await;
             let until = self.worker.poll_timeout();
@@ -243,7 +253,10 @@ impl WorkerDriver {
                 },
                 // The next turn looks at the places.
                 () = freed => {}
-                () = sleep(until) => self.worker.handle_timeout(tasks::now()),
+                () = sleep(until) => {
+                    self.worker.set_clock(unix_time(), tasks::now());
+                    self.worker.handle_timeout(tasks::now());
+                }
             }
         }
     }

@@ -252,3 +252,23 @@ fn job(id: &str, room: &str) -> JobInfo {
         ..JobInfo::default()
     }
 }
+
+/// A board without a clock of its own starts with that of its last shutdown, and is set right once
+/// there is a network. Each dial is signed by the clock of its moment.
+#[test]
+fn each_dial_has_the_time_of_the_clock_as_it_is_set() {
+    const WEEK: Duration = Duration::from_hours(7 * 24);
+    let mut bench = Bench::new();
+    let first = Duration::from_secs(1_795_252_753);
+    for unix in [first + WEEK, first - WEEK] {
+        bench.worker.handle_refused(401, bench.now);
+        bench.dials.clear();
+        let set = bench.now;
+        bench.worker.set_clock(unix, set);
+        bench.pass(Duration::from_mins(2));
+        let (at, request) = bench.dials.first().expect("a dial after the pause");
+        let now = unix + (bench.start + *at - set);
+        let expected = tokens::worker_token("devkey", &Secret::new("secret"), now.as_secs());
+        assert_eq!(request.token.expose(), expected.expose());
+    }
+}
