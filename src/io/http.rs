@@ -328,7 +328,10 @@ async fn answer(
     if let CorsDecision::Allowed(origin) = standing
         && !is_metrics
     {
-        put(reply.headers_mut(), origin::response_headers(origin));
+        put(
+            reply.headers_mut(),
+            origin::response_headers(origin, app.access.lists_origins()),
+        );
     }
     app.sessions.metrics().responded(reply.status().as_u16());
     reply

@@ -132,6 +132,11 @@ impl AccessPolicy {
         }
     }
 
+    /// Returns whether there is a list of origins.
+    pub fn lists_origins(&self) -> bool {
+        !self.origins.allows_any()
+    }
+
     /// Checks the `Origin` headers of a request.
     pub fn check_origin<'o>(&self, origins: impl Iterator<Item = &'o [u8]>) -> CorsDecision<'o> {
         self.origins.check(origins)

@@ -11,7 +11,9 @@
 //! Without a list, POSTs that need no preflight are rejected when another site sends them
 //! ([`PostHeaders::is_csrf`]). JSON needs a preflight, so every origin can use the runner.
 //! WebSockets of every origin are accepted: a page that may call `/start` would gain
-//! nothing from a rule for the socket alone.
+//! nothing from a rule for the socket alone. Credentials, such as the cookies of a proxy that asks
+//! for a login, are for listed origins only: with those of a visitor, any other page could pass the
+//! proxy in the visitor's name.
 //!
 //! Source: the Fetch standard (CORS protocol), Private Network Access (draft).
 
@@ -149,14 +151,16 @@ pub struct Preflight<'r> {
     pub private_network: bool,
 }
 
-/// Returns the CORS headers of a response, also of an error, to an allowed origin.
-pub fn response_headers(origin: &[u8]) -> [CorsHeader<'_>; 4] {
-    [
+/// Returns the CORS headers of a response, also of an error, to an allowed origin. `is_listed`
+/// tells whether it is allowed by a list.
+pub fn response_headers(origin: &[u8], is_listed: bool) -> impl Iterator<Item = CorsHeader<'_>> {
+    let fixed: [CorsHeader<'_>; 3] = [
         ("access-control-allow-origin", origin),
-        ("access-control-allow-credentials", b"true"),
         ("access-control-expose-headers", EXPOSED_HEADERS),
         ("vary", b"Origin"),
-    ]
+    ];
+    let credentials: Option<CorsHeader<'_>> = is_listed.then_some(("access-control-allow-credentials", b"true"));
+    fixed.into_iter().chain(credentials)
 }
 
 /// Returns the additional headers of the response to a preflight.
@@ -350,10 +354,11 @@ mod tests {
         assert!(!lan.is_csrf(&hosts()));
     }
 
-    /// The page may read the response with its cookies, and no cache gives it to another origin.
+    /// A listed page may read the response with its cookies, and no cache gives it to another
+    /// origin.
     #[test]
     fn a_response_names_the_allowed_origin_and_what_its_page_may_read() {
-        let headers = response_headers(b"https://app.example");
+        let headers: Vec<CorsHeader<'_>> = response_headers(b"https://app.example", true).collect();
         let value = |name: &str| {
             let found = headers.iter().find(|(header, _)| *header == name);
             found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
@@ -368,6 +373,10 @@ mod tests {
         for header in ["Location", "ETag", "Link", "Accept-Post"] {
             assert!(exposed.split(", ").any(|name| name == header), "{header}: {exposed}");
         }
+        // Without a list, every page gets the same but for its cookies.
+        let open: Vec<CorsHeader<'_>> = response_headers(b"https://app.example", false).collect();
+        assert_eq!(open, headers[..3]);
+        assert_eq!(headers[3], ("access-control-allow-credentials", &b"true"[..]));
     }
 
     #[test]
