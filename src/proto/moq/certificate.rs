@@ -73,7 +73,8 @@ impl fmt::Display for HashRefusal {
 /// Returns why browsers refuse this certificate by its hash; `None` if they accept it.
 pub fn refusal_by_hash(certificate: &Certificate, now_s: u64) -> Option<HashRefusal> {
     let Validity { from_s, until_s } = certificate.validity;
-    let days = (until_s - from_s).div_ceil(DAY_S);
+    // A malformed certificate may end before it begins.
+    let days = until_s.saturating_sub(from_s).div_ceil(DAY_S);
     if !certificate.is_p256 {
         Some(HashRefusal::Key)
     } else if days > PINNED_DAYS_MAX {
@@ -106,6 +107,8 @@ mod tests {
             (true, now_s - DAY, now_s + 364 * DAY, Some(HashRefusal::Days(365))),
             (true, now_s + 1, now_s + DAY, Some(HashRefusal::NotYetValid)),
             (true, now_s - DAY, now_s - 1, Some(HashRefusal::Expired)),
+            (true, now_s, now_s - 1, Some(HashRefusal::Expired)),
+            (true, now_s + DAY, now_s + 1, Some(HashRefusal::NotYetValid)),
         ] {
             let certificate = Certificate {
                 subject: "a".into(),
