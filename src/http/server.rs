@@ -17,6 +17,7 @@ use std::time::Duration;
 use hyper::Request;
 use hyper::body::Incoming;
 use log::{Level, debug, error, log};
+use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
@@ -159,6 +160,15 @@ fn listeners(sockets: Vec<TcpListener>) -> Result<Listeners, BindError> {
     Ok(Listeners { sockets, addresses })
 }
 
+/// Returns how many connections may be open, given how many files this process may open: half of
+/// them at most, since sessions and the runner itself need some too.
+fn connections_max(open_files: Option<u64>) -> usize {
+    let half = open_files.map(|max| usize::try_from(max / 2).unwrap_or(usize::MAX));
+    half.map_or(limits::HTTP_CONNECTIONS_MAX, |half| {
+        half.clamp(1, limits::HTTP_CONNECTIONS_MAX)
+    })
+}
+
 /// Answers requests.
 pub trait HttpService: Send + Sync + 'static {
     /// Returns the limits of its connections.
@@ -190,7 +200,7 @@ pub async fn serve<S: HttpService>(listeners: Listeners, service: Arc<S>, shutdo
     if let Some(tls) = service.tls() {
         tls.set_port(listeners.port());
     }
-    let permits = Permits::new(limits::HTTP_CONNECTIONS_MAX);
+    let permits = Permits::new(connections_max(getrlimit(Resource::Nofile).current));
     let mut acceptors = JoinSet::new();
     for socket in listeners.sockets {
         acceptors.spawn(tasks::boxed(accept(
@@ -306,6 +316,28 @@ fn log_panic(ended: Result<(), JoinError>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With few files, connections leave half of them to the rest of the runner.
+    #[test]
+    fn connections_take_half_of_the_files_at_most() {
+        for (files, connections) in [
+            (None, limits::HTTP_CONNECTIONS_MAX),
+            (Some(u64::MAX), limits::HTTP_CONNECTIONS_MAX),
+            (
+                Some(2 * limits::HTTP_CONNECTIONS_MAX as u64),
+                limits::HTTP_CONNECTIONS_MAX,
+            ),
+            (
+                Some(2 * limits::HTTP_CONNECTIONS_MAX as u64 - 1),
+                limits::HTTP_CONNECTIONS_MAX - 1,
+            ),
+            (Some(80), 40),
+            (Some(1), 1),
+            (Some(0), 1),
+        ] {
+            assert_eq!(connections_max(files), connections, "{files:?}");
+        }
+    }
     use crate::skip;
 
     /// port 0 is one free port on every address; a port in use is named with advice.
