@@ -116,7 +116,28 @@ fn the_key_of_a_board_is_made_once_and_shown_in_a_url() {
     run(&["make"]);
     assert_eq!(key(), first);
     fs::write(etc.join("edge-runner.env"), "#RUNNER_API_KEY=\nRUNNER_PORT=7861\n").expect("the folder is the test's");
-    assert!(run(&[]).contains(&format!(".local:7861/#key={first}")));
+    let shown = run(&[]);
+    assert!(shown.starts_with("http://"), "{shown}");
+    assert!(shown.contains(&format!(".local:7861/#key={first}")), "{shown}");
+    // With a certificate, the key travels encrypted, and what the browser shows can be compared.
+    let state = etc.join("state");
+    fs::create_dir(&state).expect("the folder is the test's");
+    let settings = format!("RUNNER_TLS=auto\nRUNNER_STATE_DIR={}\n", state.display());
+    fs::write(etc.join("edge-runner.env"), settings).expect("the folder is the test's");
+    assert!(!run(&[]).contains("fingerprint") && run(&["certificate"]).is_empty());
+    // The key that stands after a certificate, and further certificates, do not count.
+    for (name, text) in [("server.pem", "YWJj"), ("authority.pem", "YQ==")] {
+        let pem = |kind: &str, text: &str| format!("-----BEGIN {kind}-----\n{text}\n-----END {kind}-----\n");
+        let text = pem("CERTIFICATE", text) + &pem("CERTIFICATE", "eHl6") + &pem("PRIVATE KEY", "eHl6");
+        fs::write(state.join(name), text).expect("the folder is the test's");
+    }
+    let shown = run(&[]);
+    assert!(shown.starts_with("https://") && !shown.contains("http://"), "{shown}");
+    // SHA-256 of `abc` and `a`.
+    for begin in ["  BA:78:16:BF:", "  CA:97:81:12:"] {
+        assert!(shown.contains(begin), "{shown}");
+    }
+    assert!(shown.ends_with(&run(&["certificate"])) && !run(&["certificate"]).contains("#key="));
     fs::write(&file, "").expect("the folder is the test's");
     run(&["make"]);
     assert_ne!(key(), first);

@@ -79,9 +79,11 @@ async function finish() {
 	// The way that led here leads to the runner too, unless it is the old name of the board.
 	const host = location.hostname.endsWith('.local') ? `${draft.name}.local` : location.hostname;
 	const runner = `http://${host}:${board.runnerPort}`;
+	// Boards speak HTTPS on the same port. A machine that answers in place of the board would get the key over plain HTTP.
+	const secure = `https://${host}:${board.runnerPort}`;
 	const key = draft.key ? `#key=${draft.key}` : '';
 	draft = null;
-	$('open').href = `${runner}/${key}`;
+	$('open').href = `${secure}/${key}`;
 	await pageEnds();
 	const isReady = await runnerAnswers(runner);
 	$('done-text').textContent = isReady ? `The board is ready: ${runner}` : `The board has not answered. Try ${runner} yourself.`;

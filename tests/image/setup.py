@@ -89,7 +89,7 @@ def check(folder, machine):
                    " systemctl --failed --no-legend --plain; id -un")
     lines = known.splitlines()
     assert lines[0] == "kitchen" and "hostname = kitchen" in lines and "RUNNER_BOT = parrot" in lines, known
-    assert f"http://kitchen.local:7860/#key={key}" in lines and "inactive" in lines and lines[-1] == "edge", known
+    assert f"https://kitchen.local:7860/#key={key}" in lines and "inactive" in lines and lines[-1] == "edge", known
     journal = inside(folder, "sudo journalctl --no-pager")
     console = (folder / "console").read_text(errors="replace")
     assert key not in journal and PASSWORD not in journal and PASSWORD not in console, "a secret is in the log"

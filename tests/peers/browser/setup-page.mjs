@@ -70,7 +70,7 @@ export const checks = {
 		await page.locator('#done-text', { hasText: 'The board is ready' }).waitFor();
 		await assertUsable(page, 'setup, done');
 		const link = await page.locator('#open').getAttribute('href');
-		if (link !== `http://127.0.0.1:${new URL(runner.url).port}/#key=${key}`) throw new Error(`the page leads to ${link.split('#')[0]}`);
+		if (link !== `https://127.0.0.1:${new URL(runner.url).port}/#key=${key}`) throw new Error(`the page leads to ${link.split('#')[0]}`);
 		if (!readFileSync(join(runner.folder, 'settings'), 'utf8').startsWith('hostname = kitchen\n')) throw new Error('other settings');
 		// While it waits, the page asks addresses where nothing listens, and reads no answer.
 		const wrong = faults.filter((fault) => !/ERR_(ABORTED|CONNECTION|EMPTY)/.test(fault));
