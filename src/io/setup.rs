@@ -26,6 +26,7 @@ use edge_runner_http::server::{self, BindError, ConnState, HttpService};
 use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
 use edge_runner_http::signal::Signals;
 use edge_runner_http::store::Store;
+use edge_runner_http::tasks::request_time;
 use edge_runner_http::tls::ServerTls;
 
 use crate::config::Host;
@@ -172,8 +173,8 @@ impl HttpService for SetupPage {
                     within: HTTP_BODY,
                 };
                 match common::collect(limits, &head.headers, body).await {
-                    Ok(body) if path == "/settings" => self.take_form(&body),
-                    Ok(body) => self.finish(&body),
+                    Ok(body) if path == "/settings" => self.take_form(&body, peer.ip()),
+                    Ok(body) => self.finish(&body, peer.ip()),
                     Err(error) => text(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
                 }
             }
@@ -207,10 +208,10 @@ impl SetupPage {
     }
 
     /// Takes the form, and answers with the new key.
-    fn take_form(&self, body: &[u8]) -> Reply {
+    fn take_form(&self, body: &[u8], source: IpAddr) -> Reply {
         let random: [u8; KEY_BYTES + TOKEN_BYTES] = common::random();
         let mut state = lock(&self.state);
-        match state.handle_form(body, random, self.config.check) {
+        match state.handle_form(body, (source, request_time().now), random, self.config.check) {
             Ok(draft) => {
                 let answer = json!({"token": draft.token, "key": draft.key, "name": draft.name});
                 no_store(json_reply(StatusCode::OK, answer.to_string()))
@@ -220,9 +221,9 @@ impl SetupPage {
     }
 
     /// Writes the confirmed settings, and ends.
-    fn finish(&self, body: &[u8]) -> Reply {
+    fn finish(&self, body: &[u8], source: IpAddr) -> Reply {
         let mut state = lock(&self.state);
-        let settings = match state.handle_confirmation(body) {
+        let settings = match state.handle_confirmation(body, source) {
             Ok(settings) => settings,
             Err(error) => return refuse(&error),
         };
@@ -236,7 +237,10 @@ impl SetupPage {
         }
         state.close();
         drop(state);
-        log::info!("the settings are in {}", self.spool.path(SETTINGS).display());
+        log::info!(
+            "{source} has set up this board; the settings are in {}",
+            self.spool.path(SETTINGS).display()
+        );
         self.end.set();
         no_store(json_reply(StatusCode::OK, "{}"))
     }
@@ -245,7 +249,7 @@ impl SetupPage {
 fn refuse(error: &SetupError) -> Reply {
     let code = match error {
         SetupError::Json | SetupError::Form(_) => StatusCode::BAD_REQUEST,
-        SetupError::OtherDraft => StatusCode::CONFLICT,
+        SetupError::OtherDraft | SetupError::Held(_) => StatusCode::CONFLICT,
         SetupError::Closed => StatusCode::GONE,
     };
     text(code, &error.to_string())

@@ -13,6 +13,8 @@ pub mod form;
 pub mod guard;
 
 use std::fmt;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 
@@ -26,6 +28,10 @@ pub const KEY_BYTES: usize = 24;
 
 /// Random bytes of the token that confirms a draft.
 pub const TOKEN_BYTES: usize = 16;
+
+/// Time for which a draft is safe from other addresses: enough to write the key down. A neighbour
+/// cannot void the owner's draft again and again, nor keep the owner out for longer.
+pub const DRAFT_HELD: Duration = Duration::from_secs(60);
 
 /// The state of the setup: open, with a draft, or closed.
 #[derive(Debug, Default)]
@@ -44,6 +50,10 @@ pub struct SetupDraft {
     /// The name of the board.
     pub name: String,
     settings: String,
+    /// The address that sent the form, which alone can confirm it.
+    source: IpAddr,
+    /// When this address sent its first form since another one had a draft.
+    since: Instant,
 }
 
 impl fmt::Debug for SetupDraft {
@@ -61,8 +71,10 @@ pub enum SetupError {
     /// The body is not the JSON of the form.
     Json,
     Form(FormError),
-    /// The token confirms no draft, or an earlier one.
+    /// The token confirms no draft, an earlier one, or that of another address.
     OtherDraft,
+    /// Another address has a draft that is safe from others for this time.
+    Held(Duration),
     Closed,
 }
 
@@ -72,6 +84,13 @@ impl fmt::Display for SetupError {
             SetupError::Json => "this is not the form of the setup page",
             SetupError::Form(error) => return error.fmt(f),
             SetupError::OtherDraft => "another device has changed the settings; check them and save again",
+            SetupError::Held(left) => {
+                let left_s = left.as_secs() + 1;
+                return write!(
+                    f,
+                    "another device is setting up this board at this moment; if it is not yours, save again in {left_s} s"
+                );
+            }
             SetupError::Closed => {
                 "this board is set up already; a line `setup = again` in edge-runner.txt reopens this page"
             }
@@ -89,20 +108,31 @@ struct Confirmation {
 }
 
 impl SetupState {
-    /// Takes a form. `validate` checks the variables of the runner as the runner itself would. A
-    /// later form replaces an earlier one, whose token no longer confirms anything.
+    /// Takes a form from an address. `validate` checks the variables of the runner as the runner
+    /// itself would. A later form replaces an earlier one, whose token no longer confirms anything;
+    /// that of another address does so after [`DRAFT_HELD`] only.
     ///
     /// # Errors
-    /// [`SetupError`] for a form that is invalid, or one after the end of the setup.
+    /// [`SetupError`] for a form that is invalid, one while another address has its draft, or one
+    /// after the end of the setup.
     pub fn handle_form(
         &mut self,
         json: &[u8],
+        (source, now): (IpAddr, Instant),
         random: [u8; KEY_BYTES + TOKEN_BYTES],
         validate: impl FnOnce(&[(String, String)]) -> Result<(), String>,
     ) -> Result<&SetupDraft, SetupError> {
         if self.closed {
             return Err(SetupError::Closed);
         }
+        let held = self.draft.as_ref().map(|draft| (draft.source == source, draft.since));
+        let since = match held {
+            Some((true, since)) => since,
+            Some((false, since)) if now < since + DRAFT_HELD => {
+                return Err(SetupError::Held(since + DRAFT_HELD - now));
+            }
+            Some((false, _)) | None => now,
+        };
         // The position in the error of serde would be of no use, and its text may hold a value.
         let form: SetupForm = serde_json::from_slice(json).map_err(|_| SetupError::Json)?;
         let (key, token) = random.split_at(KEY_BYTES);
@@ -114,21 +144,23 @@ impl SetupState {
             settings: valid.text(key.as_deref()),
             key,
             name: valid.name,
+            source,
+            since,
         }))
     }
 
-    /// Takes the confirmation of a draft; returns its settings. The setup stays open until
-    /// [`close`](Self::close), because the settings have yet to be written.
+    /// Takes the confirmation of a draft from an address; returns its settings. The setup stays
+    /// open until [`close`](Self::close), because the settings have yet to be written.
     ///
     /// # Errors
     /// [`SetupError`] if the token is not that of the current draft, or the setup is over.
-    pub fn handle_confirmation(&mut self, json: &[u8]) -> Result<&str, SetupError> {
+    pub fn handle_confirmation(&mut self, json: &[u8], source: IpAddr) -> Result<&str, SetupError> {
         if self.closed {
             return Err(SetupError::Closed);
         }
         let confirmation: Confirmation = serde_json::from_slice(json).map_err(|_| SetupError::Json)?;
         match &self.draft {
-            Some(draft) if draft.token == confirmation.token => Ok(&draft.settings),
+            Some(draft) if draft.token == confirmation.token && draft.source == source => Ok(&draft.settings),
             _ => Err(SetupError::OtherDraft),
         }
     }
@@ -147,9 +179,14 @@ impl SetupState {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     const FORM: &[u8] = br#"{"name":"kitchen","access":"key","ssh":"none","bot":"parrot","variables":{}}"#;
+
+    const OWNER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 2));
+    const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 3));
 
     fn random(byte: u8) -> [u8; KEY_BYTES + TOKEN_BYTES] {
         [byte; KEY_BYTES + TOKEN_BYTES]
@@ -163,21 +200,21 @@ mod tests {
     fn settings_are_taken_once_and_by_the_token_of_the_last_draft() {
         let mut state = SetupState::default();
         let first = state
-            .handle_form(FORM, random(1), |_| Ok(()))
+            .handle_form(FORM, (OWNER, Instant::now()), random(1), |_| Ok(()))
             .expect("a valid form")
             .clone();
         assert_eq!(first.key.as_deref(), Some(&*"01".repeat(KEY_BYTES)));
         let second = state
-            .handle_form(FORM, random(2), |_| Ok(()))
+            .handle_form(FORM, (OWNER, Instant::now()), random(2), |_| Ok(()))
             .expect("a valid form")
             .clone();
         assert_eq!(
-            state.handle_confirmation(&confirmation(&first.token)),
+            state.handle_confirmation(&confirmation(&first.token), OWNER),
             Err(SetupError::OtherDraft)
         );
-        assert_eq!(state.handle_confirmation(b"{}"), Err(SetupError::Json));
+        assert_eq!(state.handle_confirmation(b"{}", OWNER), Err(SetupError::Json));
         let settings = state
-            .handle_confirmation(&confirmation(&second.token))
+            .handle_confirmation(&confirmation(&second.token), OWNER)
             .expect("the last draft");
         assert_eq!(
             settings,
@@ -189,18 +226,50 @@ mod tests {
         state.close();
         assert!(state.is_closed());
         assert_eq!(
-            state.handle_confirmation(&confirmation(&second.token)),
+            state.handle_confirmation(&confirmation(&second.token), OWNER),
             Err(SetupError::Closed)
         );
-        let late = state.handle_form(FORM, random(3), |_| Ok(()));
+        let late = state.handle_form(FORM, (OWNER, Instant::now()), random(3), |_| Ok(()));
         assert_eq!(late.map(|draft| draft.name.clone()), Err(SetupError::Closed));
+    }
+
+    /// For a minute another address can neither replace a draft nor confirm it; after that, it can
+    /// replace it, however often the first address has sent its form again.
+    #[test]
+    fn a_draft_is_safe_from_other_addresses_for_a_minute() {
+        let began = Instant::now();
+        let mut state = SetupState::default();
+        let mut send = |source, after_s: u64, byte| {
+            let now = began + Duration::from_secs(after_s);
+            let taken = state.handle_form(FORM, (source, now), random(byte), |_| Ok(()));
+            taken.map(|draft| draft.token.clone())
+        };
+        let first = send(OWNER, 0, 1).expect("a valid form");
+        assert_eq!(send(NEIGHBOUR, 20, 2), Err(SetupError::Held(Duration::from_secs(40))));
+        let second = send(OWNER, 50, 3).expect("the draft is its own");
+        let refused = send(NEIGHBOUR, 59, 4).expect_err("it is still held").to_string();
+        assert!(
+            refused.contains("another device") && refused.contains("2 s"),
+            "{refused}"
+        );
+        assert_ne!(first, second);
+        let foreign = send(NEIGHBOUR, 60, 5).expect("the minute is over");
+        assert_eq!(send(OWNER, 61, 6), Err(SetupError::Held(Duration::from_secs(59))));
+        let last = send(OWNER, 120, 7).expect("the minute is over");
+        for (token, source) in [(&second, OWNER), (&foreign, NEIGHBOUR), (&last, NEIGHBOUR)] {
+            assert_eq!(
+                state.handle_confirmation(&confirmation(token), source),
+                Err(SetupError::OtherDraft)
+            );
+        }
+        assert!(state.handle_confirmation(&confirmation(&last), OWNER).is_ok());
     }
 
     /// The runner's own check of the variables decides; its text reaches the client.
     #[test]
     fn the_check_of_the_runner_rejects_a_form() {
         let mut state = SetupState::default();
-        let refused = state.handle_form(FORM, random(1), |variables| {
+        let refused = state.handle_form(FORM, (OWNER, Instant::now()), random(1), |variables| {
             assert_eq!(variables, [("RUNNER_BOT".to_owned(), "parrot".to_owned())]);
             Err("no such bot".to_owned())
         });
@@ -209,7 +278,7 @@ mod tests {
             Some("no such bot")
         );
         assert_eq!(
-            state.handle_confirmation(&confirmation("")),
+            state.handle_confirmation(&confirmation(""), OWNER),
             Err(SetupError::OtherDraft)
         );
     }
@@ -217,7 +286,9 @@ mod tests {
     #[test]
     fn no_text_for_the_log_has_a_secret() {
         let mut state = SetupState::default();
-        let draft = state.handle_form(FORM, random(0xab), |_| Ok(())).expect("a valid form");
+        let draft = state
+            .handle_form(FORM, (OWNER, Instant::now()), random(0xab), |_| Ok(()))
+            .expect("a valid form");
         assert!(!format!("{draft:?}").contains("abab"));
         assert!(!format!("{state:?}").contains("abab"));
     }
