@@ -100,10 +100,62 @@ fn a_file_of_the_working_directory_loads_nothing_into_bots() {
     }
     assert_eq!(bot.get("GREETING").map(String::as_str), Some("hello"));
     let log = runner.log();
-    for told in [".env line 2: LD_PRELOAD", ".env line 5: BASH_ENV"] {
+    for told in ["LD_PRELOAD (line 2) ", "BASH_ENV (line 5) "] {
         assert!(log.contains(told), "{told} in {log}");
     }
     assert!(!log.contains("evil"), "{log}");
+}
+
+/// The same for authorities, proxies and hosts, while the environment has a key. A file that the
+/// operator names is taken whole, and the environment takes precedence over it.
+#[test]
+fn a_file_of_the_working_directory_sends_no_key_elsewhere() {
+    let file = "TEST_CA_BUNDLE=evil.pem\nOPENAI_BASE_URL=https://evil.example\nTEST_PROXY=http://evil.example\n\
+                DEEPGRAM_API_KEY=of the file\nGREETING=of the file\n";
+    let variables = [("OPENAI_API_KEY", "hunter2"), ("GREETING", "hello")];
+    let refused = ["TEST_CA_BUNDLE", "OPENAI_BASE_URL", "TEST_PROXY"];
+    let (bot, runner) = environment(file, &[], &variables);
+    let told = runner.wait_for_logs(".env was not named", 1);
+    for name in refused {
+        assert!(!bot.contains_key(name) && told[0].contains(name), "{name}: {told:?}");
+    }
+    assert!(!runner.log().contains("evil"), "{}", runner.log());
+    let (named, runner) = environment(file, &["--env-file", ".env"], &variables);
+    for name in refused {
+        assert!(named.contains_key(name), "{name}");
+    }
+    assert!(!runner.log().contains(".env was not named"), "{}", runner.log());
+    for bot in [bot, named] {
+        assert_eq!(bot.get("DEEPGRAM_API_KEY").map(String::as_str), Some("of the file"));
+        assert_eq!(bot.get("GREETING").map(String::as_str), Some("hello"));
+    }
+}
+
+/// A named file replaces `.env`, sets options, and has to be there.
+#[test]
+fn a_named_file_is_read_or_the_start_fails() {
+    let files = [
+        (".env", "GREETING=of the folder\n"),
+        ("keys", "GREETING=of the keys\nRUNNER_API_KEY=hunter2-hunter2-hunter2\n"),
+    ];
+    for (options, variables) in [
+        (&["--env-file=keys"][..], &[][..]),
+        (&[], &[("RUNNER_ENV_FILE", "keys")]),
+    ] {
+        let arguments = [options, &["--", "/bin/sh", "-c", TELLS]].concat();
+        let runner = TestRunner::start_among(&files, &arguments, variables);
+        let _client = Client::connect(runner.addr, "/ws-client");
+        let text = wait_for_file(&runner.path("env"));
+        assert!(
+            text.contains("GREETING=of the keys") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+    let ended = TestRunner::run_among(&files, &["--env-file", "gone"], &[]);
+    assert!(
+        ended.code == Some(2) && ended.stderr.contains("`--env-file gone`"),
+        "{ended:?}"
+    );
 }
 
 /// As a service, the runner starts in a folder that others cannot write, and its bots start in the

@@ -1,18 +1,23 @@
-//! Restricts a `.env` file: it cannot change which programs run, nor redirect the secrets of
-//! others.
+//! Restricts the `.env` file of the working directory, which no one named: it cannot change which
+//! programs run, nor send the secrets of others elsewhere. `--env-file` names a file that is taken
+//! whole.
 //!
 //! Also lists the runner's variables that child programs do not inherit, because they are secrets
 //! of the runner.
 //!
 //! In: the variables of the file and those of the process. Out: the file without the rejected
-//! lines. Each rejected line adds a warning with its number and name, never with its value. Two
-//! kinds of lines are rejected. The first sets a variable that changes how programs are loaded or
-//! started: anything that can write to the working directory (a bot, a cloned repository) could run
-//! code in every child process. The second sets the URL of a provider while the process sets the
-//! secret that is sent there: both must come from the same place. Source: `unsecvars.h` of glibc,
-//! ld.so(8), and the manuals of the interpreters.
+//! lines, and one warning that has the number and the name of each, never its value. Three kinds of
+//! lines are rejected. The first sets a variable that changes how programs are loaded or started:
+//! anything that can write to the working directory (a bot, a cloned repository) could run code in
+//! every child process. The second changes whom programs trust or where their connections go:
+//! authorities of certificates, proxies, logs of TLS keys. The third names a host while the process
+//! sets a secret: both must come from the same place. For the runner's own variables it is known
+//! which secret goes where. For those of bots it is not, so any secret of the process counts.
+//! Everything else passes: the runner's options, keys, and names that are unknown. Source:
+//! `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters and libraries.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use super::UsageError;
 use crate::aliases::{self, Area};
@@ -24,6 +29,17 @@ use crate::proto::telephony::{PROVIDERS, Provider};
 /// Variables that change what a program loads or runs at its start, and their effect.
 const LOADERS: &[(&str, &str)] = &[
     ("PATH", "determines which programs run"),
+    ("RUNNER_ENV_FILE", "names the file that is read in place of this one"),
+    // Programs load plugins, packages and their configuration from below these folders.
+    ("HOME", "determines which configuration programs load"),
+    ("VIRTUAL_ENV", "determines which programs run"),
+    ("SHELL", "determines which programs run"),
+    ("EDITOR", "determines which programs run"),
+    ("VISUAL", "determines which programs run"),
+    ("PAGER", "determines which programs run"),
+    ("QT_PLUGIN_PATH", "loads code into programs"),
+    ("LADSPA_PATH", "loads code into programs"),
+    ("LV2_PATH", "loads code into programs"),
     // glibc ignores these in setuid programs.
     ("GCONV_PATH", "loads code into every program"),
     ("GETCONF_DIR", "determines which programs run"),
@@ -44,19 +60,7 @@ const LOADERS: &[(&str, &str)] = &[
     ("PS4", "runs code in shells"),
     ("PROMPT_COMMAND", "runs code in shells"),
     ("BROWSER", "determines which programs run"),
-    ("NODE_OPTIONS", "loads code into Node.js"),
-    ("NODE_PATH", "loads code into Node.js"),
-    ("NODE_REPL_EXTERNAL_MODULE", "loads code into Node.js"),
     ("BUN_OPTIONS", "loads code into Bun"),
-    ("PYTHONSTARTUP", "runs code in Python"),
-    ("PYTHONPATH", "loads code into Python"),
-    ("PYTHONHOME", "loads code into Python"),
-    ("PYTHONPLATLIBDIR", "loads code into Python"),
-    ("PYTHONUSERBASE", "loads code into Python"),
-    ("PYTHONPYCACHEPREFIX", "loads code into Python"),
-    ("PYTHONEXECUTABLE", "changes how Python starts"),
-    ("PYTHONINSPECT", "changes how Python starts"),
-    ("PYTHONBREAKPOINT", "runs code in Python"),
     ("PERL5OPT", "loads code into Perl"),
     ("PERL5LIB", "loads code into Perl"),
     ("PERLLIB", "loads code into Perl"),
@@ -78,15 +82,152 @@ const LOADERS: &[(&str, &str)] = &[
     ("R_ENVIRON_USER", "runs code in R"),
 ];
 
-/// Prefixes of such variables.
-const LOADER_PREFIXES: &[(&str, &str)] = &[
-    ("LD_", "loads code into every program"),
-    ("DYLD_", "loads code into every program"),
-    ("LUA_", "loads code into Lua"),
-    ("CORECLR_", "loads code into .NET"),
-    ("COR_", "loads code into .NET"),
-    ("ERL_", "runs code in Erlang"),
+/// Prefixes of such variables, their effect, and the harmless ones among them. Compared in capital
+/// letters, as package managers read both.
+const LOADER_PREFIXES: &[(&str, &str, &[&str])] = &[
+    ("LD_", "loads code into every program", &[]),
+    ("DYLD_", "loads code into every program", &[]),
+    ("LUA_", "loads code into Lua", &[]),
+    ("CORECLR_", "loads code into .NET", &[]),
+    ("COR_", "loads code into .NET", &[]),
+    ("ERL_", "runs code in Erlang", &[]),
+    ("NODE_", "changes what Node.js loads and trusts", &["NODE_ENV"]),
+    (
+        "PYTHON",
+        "changes what Python loads and trusts",
+        &[
+            "PYTHONUNBUFFERED",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONIOENCODING",
+            "PYTHONUTF8",
+            "PYTHONHASHSEED",
+            "PYTHONFAULTHANDLER",
+            "PYTHONASYNCIODEBUG",
+        ],
+    ),
+    ("UV_", "determines which packages are installed", &[]),
+    ("PIP_", "determines which packages are installed", &[]),
+    ("POETRY_", "determines which packages are installed", &[]),
+    ("NPM_CONFIG_", "determines which packages are installed", &[]),
+    ("CARGO_", "determines which programs run", &[]),
+    ("GIT_", "determines which programs run", &[]),
+    ("XDG_", "determines which configuration programs load", &[]),
+    (
+        "GST_",
+        "loads code into GStreamer",
+        &["GST_DEBUG", "GST_DEBUG_NO_COLOR"],
+    ),
+    ("GIO_", "loads code into GLib", &[]),
+    ("ALSA_", "loads code into programs with sound", &[]),
+    ("PIPEWIRE_", "changes where sound goes", &[]),
+    ("PULSE_", "changes where sound goes", &[]),
+    ("SPA_", "loads code into programs with sound", &[]),
 ];
+
+/// Parts of names, in capital letters, of variables that change whom programs trust or where their
+/// connections go, and their effect.
+const TRUST: &[(Part, &str)] = &[
+    (Part::Start("SSL_CERT_"), "names authorities that programs trust"),
+    (Part::Within("CA_BUNDLE"), "names authorities that programs trust"),
+    (Part::Within("CA_CERT"), "names authorities that programs trust"),
+    (Part::Within("CACERT"), "names authorities that programs trust"),
+    (Part::Within("CA_FILE"), "names authorities that programs trust"),
+    (Part::Within("CAFILE"), "names authorities that programs trust"),
+    (Part::Within("CA_PATH"), "names authorities that programs trust"),
+    (Part::Within("CAPATH"), "names authorities that programs trust"),
+    (Part::Within("SSL_ROOT"), "names authorities that programs trust"),
+    (Part::Within("SSL_VERIFY"), "changes whom programs trust"),
+    (Part::Within("TLS_VERIFY"), "changes whom programs trust"),
+    (Part::Within("VERIFY_SSL"), "changes whom programs trust"),
+    (Part::Within("VERIFY_TLS"), "changes whom programs trust"),
+    (Part::Within("TLS_REJECT"), "changes whom programs trust"),
+    (Part::Within("TLS_INSECURE"), "changes whom programs trust"),
+    (Part::Within("SSL_INSECURE"), "changes whom programs trust"),
+    (Part::Start("SSLKEYLOG"), "writes the keys of connections to a file"),
+    (Part::Within("NETRC"), "names a file with passwords"),
+    (Part::Start("CURL_"), "changes how curl connects"),
+    (Part::Start("WGETRC"), "changes how wget connects"),
+    (Part::End("PROXY"), "redirects connections"),
+];
+
+/// Where a text stands in a name.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Start(&'static str),
+    Within(&'static str),
+    End(&'static str),
+}
+
+impl Part {
+    fn is_of(self, name: &str) -> bool {
+        match self {
+            Part::Start(text) => name.starts_with(text),
+            Part::Within(text) => name.contains(text),
+            Part::End(text) => name.ends_with(text),
+        }
+    }
+}
+
+/// Words in the names of variables that say where something is sent.
+const HOST_WORDS: &[&str] = &[
+    "URL",
+    "URLS",
+    "URI",
+    "BASEURL",
+    "HOST",
+    "HOSTS",
+    "HOSTNAME",
+    "ENDPOINT",
+    "ENDPOINTS",
+    "SERVER",
+    "SERVERS",
+    "ADDR",
+    "ADDRESS",
+    "DOMAIN",
+    "GATEWAY",
+    "DSN",
+    "BROKER",
+    "BROKERS",
+];
+
+/// Words in the names of variables that become a part of the name of a host.
+const HOST_PARTS: &[&str] = &["REGION", "LOCATION", "RESOURCE", "ACCOUNT", "TENANT", "ENVIRONMENT"];
+
+/// Last words in the names of secrets.
+const SECRET_WORDS: &[&str] = &[
+    "KEY",
+    "KEYS",
+    "APIKEY",
+    "TOKEN",
+    "TOKENS",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "PAT",
+];
+
+/// Words that follow them when the variable holds the secret in another form, or names its file.
+const SECRET_FORMS: &[&str] = &["FILE", "PATH", "JSON", "BASE64", "B64", "VALUE"];
+
+/// Prefixes of the runner's own variables, by canonical names. Telephony providers list theirs in
+/// their own tables.
+const OWN: &[&str] = &[
+    "RUNNER_",
+    "VIDEOROOM_",
+    "MEDIAROOM_",
+    "MESSAGING_",
+    "REALTIME_",
+    "TOOLS_",
+    "CASCADE_",
+    "CLOUD_",
+];
+
+/// Rejected lines that the warning names.
+const NAMED_MAX: usize = 20;
 
 /// URL variables, each with the variables of the secrets sent to that URL, by canonical names.
 /// Telephony providers list theirs in their own tables.
@@ -189,45 +330,124 @@ pub(super) fn withheld(
     Ok(names)
 }
 
-/// Removes the lines that a `.env` file may not set, and adds a warning for each.
-pub(super) fn restrict(file: &mut EnvFile, process: &BTreeMap<String, String>) {
-    let warnings = &mut file.warnings;
-    file.variables.retain(|line| match rejection_reason(line, process) {
-        Some(why) => {
-            let EnvLine { number, name, .. } = line;
-            warnings.push(format!(".env line {number}: {name} {why}; the line is skipped"));
-            false
+/// Returns the file that `--env-file` or its variable names. Both are read before the options,
+/// because the file sets variables of options.
+pub(super) fn named_file(arguments: &[OsString], process: &BTreeMap<String, String>) -> Option<OsString> {
+    let mut named = None;
+    let mut options = arguments.iter().take_while(|argument| *argument != "--");
+    while let Some(option) = options.next() {
+        if option == "--env-file" {
+            named = options.next().cloned();
+        } else if let Some(path) = option.to_str().and_then(|option| option.strip_prefix("--env-file=")) {
+            named = Some(path.into());
         }
-        None => true,
-    });
+    }
+    let of_process = || process.get("RUNNER_ENV_FILE").map(|path| path.trim());
+    named.or_else(|| of_process().filter(|path| !path.is_empty()).map(OsString::from))
 }
 
-/// Returns why a line is rejected, as the end of a sentence that begins with its name.
-fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>) -> Option<String> {
+/// Removes the lines that a `.env` file may not set, and adds one warning that names them.
+pub(super) fn restrict(file: &mut EnvFile, process: &BTreeMap<String, String>) {
+    let secret = a_secret(process);
+    let mut rejected = Vec::new();
+    let mut others = 0_usize;
+    file.variables
+        .retain(|line| match rejection_reason(line, process, secret) {
+            Some(_) if rejected.len() == NAMED_MAX => {
+                others += 1;
+                false
+            }
+            Some(why) => {
+                let EnvLine { number, name, .. } = line;
+                rejected.push(format!("{name} (line {number}) {why}"));
+                false
+            }
+            None => true,
+        });
+    if rejected.is_empty() {
+        return;
+    }
+    if others > 0 {
+        rejected.push(format!("{others} more"));
+    }
+    file.warnings.push(format!(
+        ".env was not named by anybody, so these variables of it are not taken: {}. Set them in the environment of the \
+         runner or, if you trust the file, start with `--env-file .env` (RUNNER_ENV_FILE)",
+        rejected.join("; ")
+    ));
+}
+
+/// Returns the name of a secret of the process that bots may send somewhere. The runner's own key
+/// is for its callers.
+fn a_secret(process: &BTreeMap<String, String>) -> Option<&str> {
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_uppercase();
+        let mut words: Vec<&str> = name.split('_').collect();
+        while words.last().is_some_and(|last| SECRET_FORMS.contains(last)) {
+            words.pop();
+        }
+        // Images of Python for containers set GPG_KEY, the fingerprint of who signed it.
+        let is_public = name.starts_with("RUNNER_") || name == "GPG_KEY" || words.contains(&"PUBLIC");
+        !is_public && words.last().is_some_and(|last| SECRET_WORDS.contains(last))
+    };
+    let set = process.iter().filter(|(_, value)| !value.trim().is_empty());
+    set.map(|(name, _)| name.as_str()).find(|name| is_secret(name))
+}
+
+/// Returns whether a variable of a bot says where something is sent.
+fn names_a_host(name: &str, value: &str) -> bool {
+    let has = |words: &[&str]| name.split('_').any(|word| words.contains(&word));
+    // Each of these ends the name of a host, or begins another one.
+    let ends_host = |value: &str| value.contains(['/', '\\', '?', '#', '@', ':']);
+    value.contains("://") || has(HOST_WORDS) || name.ends_with("_BASE") || has(HOST_PARTS) && ends_host(value)
+}
+
+/// Returns why a line is rejected, as the end of a sentence that begins with its name. `secret` is
+/// the name of a secret of the process.
+fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>, secret: Option<&str>) -> Option<String> {
     let name = line.name.as_str();
-    let loader = LOADERS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .or_else(|| LOADER_PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)));
-    if let Some((_, what)) = loader {
-        return Some(format!("{what} and can only be set in the environment of the runner"));
+    let capital = name.to_ascii_uppercase();
+    if let Some((_, what)) = LOADERS.iter().find(|(known, _)| *known == name) {
+        return Some((*what).to_owned());
+    }
+    let is_loader = |(prefix, _, kept): &&(&str, &str, &[&str])| capital.starts_with(prefix) && !kept.contains(&name);
+    if let Some((_, what, _)) = LOADER_PREFIXES.iter().find(is_loader) {
+        return Some((*what).to_owned());
     }
     let canonical = aliases::canonical(Area::Variable, name);
+    let mut of_providers = PROVIDERS.iter().flat_map(|provider| provider.settings);
+    let is_own =
+        OWN.iter().any(|prefix| canonical.starts_with(prefix)) || of_providers.any(|setting| setting.name == canonical);
     if canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value) {
-        return Some("determines which programs run and can only be set in the environment of the runner".to_owned());
+        return Some("determines which programs run".to_owned());
+    }
+    let trust = TRUST.iter().find(|(part, _)| part.is_of(&capital));
+    if let Some((_, what)) = trust.filter(|_| !is_own) {
+        return Some((*what).to_owned());
     }
     if line.value.trim().is_empty() {
         return None;
     }
-    // Check the aliases too: a bot may read a name that the runner does not.
-    let set = |name: &&str| process.get(*name).is_some_and(|value| !value.trim().is_empty());
+    // Check the aliases too: a bot may read a name that the runner does not. A variable may also
+    // name a file that holds the secret.
+    let is_set = |name: &str| process.get(name).is_some_and(|value| !value.trim().is_empty());
+    let set = |name: &&str| is_set(name) || is_set(&format!("{name}_FILE"));
     let names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
     let is_sent = |secret: &&str| name != canonical || !SHARED.contains(secret);
-    let secrets = sent_to(&PROVIDERS, canonical).into_iter().flat_map(names);
-    let secret = secrets.filter(is_sent).find(set)?;
-    Some(format!(
-        "is the URL that {secret} is sent to, which the environment of the runner sets: set both there, or both in .env"
-    ))
+    let mut secrets = sent_to(&PROVIDERS, canonical).into_iter().flat_map(names);
+    if let Some(secret) = secrets.clone().filter(is_sent).find(set) {
+        return Some(format!(
+            "is the URL that {secret} is sent to, which the environment of the runner sets: set both there, or both in .env"
+        ));
+    }
+    // Libraries of bots read it under this name too, whatever key they send.
+    let is_shared = name != canonical && secrets.any(|secret| SHARED.contains(&secret));
+    let secret = secret.filter(|_| !is_own || is_shared)?;
+    names_a_host(&capital, &line.value).then(|| {
+        format!(
+            "may name a host that gets secrets, and the environment of the runner sets {secret}: set both there, or both in .env"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -246,12 +466,14 @@ mod tests {
         (names, file.warnings)
     }
 
-    /// The file cannot run code in a child process. A warning has the number and the name of the
-    /// line.
+    /// The file cannot run code in a child process, nor change whom programs trust or where their
+    /// connections go. A warning has the number and the name of the line.
     #[test]
-    fn rejects_variables_that_load_code() {
+    fn rejects_variables_that_load_code_or_redirect_connections() {
         for name in [
             "PATH",
+            "HOME",
+            "VIRTUAL_ENV",
             "LD_PRELOAD",
             "LD_LIBRARY_PATH",
             "LD_AUDIT",
@@ -263,11 +485,20 @@ mod tests {
             "IFS",
             "NODE_OPTIONS",
             "NODE_PATH",
+            "NODE_EXTRA_CA_CERTS",
+            "NODE_TLS_REJECT_UNAUTHORIZED",
             "PYTHONSTARTUP",
             "PYTHONPATH",
             "PYTHONHOME",
             "PYTHONINSPECT",
             "PYTHONBREAKPOINT",
+            "PYTHONWARNINGS",
+            "PYTHONHTTPSVERIFY",
+            "UV_INDEX_URL",
+            "PIP_INDEX_URL",
+            "npm_config_registry",
+            "GIT_SSH_COMMAND",
+            "XDG_CONFIG_HOME",
             "PERL5OPT",
             "RUBYOPT",
             "LUA_INIT_5_4",
@@ -275,20 +506,52 @@ mod tests {
             "_JAVA_OPTIONS",
             "DOTNET_STARTUP_HOOKS",
             "ERL_AFLAGS",
+            "GST_PLUGIN_PATH",
+            "GIO_EXTRA_MODULES",
+            "ALSA_CONFIG_PATH",
+            "PULSE_SERVER",
             "RUNNER_TOOLS",
+            "RUNNER_ENV_FILE",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+            "SSLKEYLOGFILE",
+            "REQUESTS_CA_BUNDLE",
+            "CURL_CA_BUNDLE",
+            "AWS_CA_BUNDLE",
+            "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+            "HTTPX_SSL_VERIFY",
+            "HTTPS_PROXY",
+            "https_proxy",
+            "all_proxy",
+            "NO_PROXY",
+            "NETRC",
         ] {
             let (names, warnings) = read(&format!("A=1\nexport {name}=hunter2\nB=2\n"), &[]);
             assert_eq!(names, ["A", "B"], "{name}");
             let [warning] = &warnings[..] else {
                 panic!("{warnings:?}");
             };
-            assert!(warning.starts_with(&format!(".env line 2: {name} ")), "{warning}");
+            assert!(warning.contains(&format!(": {name} (line 2) ")), "{warning}");
+            assert!(warning.contains("`--env-file .env`"), "{warning}");
             assert!(!warning.contains("hunter2"), "{warning}");
         }
     }
 
-    /// Keeps harmless settings of interpreters, keys, and names that only resemble a loader
-    /// variable.
+    /// However many lines are rejected, there is one warning of a limited length.
+    #[test]
+    fn one_warning_names_the_rejected_lines() {
+        let text: String = (0..100).map(|number| format!("LD_{number}=1\n")).collect();
+        let (names, warnings) = read(&text, &[]);
+        assert_eq!((names.len(), warnings.len()), (0, 1));
+        let told = &warnings[0];
+        assert!(
+            told.contains("LD_0 (line 1) ") && told.contains("LD_19 (line 20) "),
+            "{told}"
+        );
+        assert!(!told.contains("LD_20") && told.contains("; 80 more. "), "{told}");
+    }
+
+    /// Keeps harmless settings of interpreters, keys, and names that only resemble others.
     #[test]
     fn keeps_harmless_lines() {
         let names = [
@@ -296,29 +559,109 @@ mod tests {
             "PYTHONDONTWRITEBYTECODE",
             "PYTHONIOENCODING",
             "PYTHONUTF8",
-            "PYTHONWARNINGS",
             "NODE_ENV",
-            "NODE_EXTRA_CA_CERTS",
-            "SSL_CERT_FILE",
-            "HTTPS_PROXY",
-            "VIRTUAL_ENV",
+            "GST_DEBUG",
             "ENV",
-            "HOME",
             "TZ",
             "LANG",
             "MALLOC_ARENA_MAX",
             "OPENAI_API_KEY",
+            "DEEPGRAM_API_KEY",
+            "CARTESIA_VOICE_ID",
+            "AZURE_SPEECH_REGION",
+            "KNOWLEDGE_BASE_ID",
             "MY_PATH",
             "PATH_TO_MODEL",
             "OLD_PRELOAD",
             "path",
             "RUNNER_PORT",
+            "RUNNER_HOST",
+            "RUNNER_PROXY",
+            "RUNNER_MOQ_TLS_INSECURE",
+            "VIDEOROOM_ROOM_URL",
         ];
         let text: String = names.iter().map(|name| format!("{name}=1\n")).collect();
         assert_eq!(
-            read(&text, &[("PATH", "/bin")]),
+            read(&text, &[("PATH", "/bin"), ("ANTHROPIC_API_KEY", "hunter2")]),
             (names.map(str::to_owned).into(), vec![])
         );
+    }
+
+    /// A secret of the environment never goes to a host that the file names for a bot, whatever the
+    /// name of either. Without such a secret, the file may name hosts, as those of today do.
+    #[test]
+    fn rejects_hosts_of_bots_while_the_environment_has_a_secret() {
+        let hosts = [
+            ("OPENAI_BASE_URL", "https://evil.example/v1"),
+            ("OPENAI_API_BASE", "evil.example"),
+            ("AZURE_OPENAI_ENDPOINT", "evil.example"),
+            ("GOOGLE_GEMINI_BASE_URL", "evil.example"),
+            ("REDIS_HOST", "evil.example"),
+            ("AZURE_SPEECH_REGION", "evil.example/#"),
+            ("SOMETHING", "wss://evil.example"),
+        ];
+        let secrets = [
+            "OPENAI_API_KEY",
+            "GEMINI_API_KEY",
+            "AWS_SECRET_ACCESS_KEY",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "DEEPGRAM_API_KEY_FILE",
+            "db_password",
+        ];
+        for (name, value) in hosts {
+            let line = format!("{name}={value}\n");
+            for secret in secrets {
+                let (names, warnings) = read(&line, &[(secret, "hunter2")]);
+                assert_eq!(names, [""; 0], "{name} {secret}");
+                let told = &warnings[0];
+                assert!(told.contains(name) && told.contains(secret), "{told}");
+                assert!(!told.contains("hunter2") && !told.contains("evil"), "{told}");
+            }
+            let harmless = [
+                ("OPENAI_API_KEY", " "),
+                ("GPG_KEY", "A035"),
+                ("TELNYX_PUBLIC_KEY", "x"),
+                ("RUNNER_API_KEY", "x"),
+                ("SSH_AUTH_SOCK", "/run/x"),
+                ("TOKENIZERS_PARALLELISM", "true"),
+            ];
+            let both = format!("{line}OPENAI_API_KEY=x\n");
+            assert_eq!(
+                read(&both, &harmless),
+                (vec![name.to_owned(), "OPENAI_API_KEY".to_owned()], vec![])
+            );
+        }
+        // A URL of the runner itself gets its own secrets only, in a file of their names too.
+        for (url, secret) in [
+            ("REALTIME_URL", "REALTIME_API_KEY_FILE"),
+            ("RUNNER_TOOLS", "TOOLS_API_KEY_FILE"),
+            ("CASCADE_LLM_URL", "CASCADE_LLM_API_KEY_FILE"),
+        ] {
+            let line = format!("{url}=https://evil.example\n");
+            assert_eq!(read(&line, &[(secret, "/etc/key")]).0, [""; 0], "{url}");
+            assert_eq!(read(&line, &[("ANTHROPIC_API_KEY", "x")]).0, [url], "{url}");
+        }
+    }
+
+    /// The option and its variable name the file, in this order; words after `--` do not.
+    #[test]
+    fn finds_the_named_file() {
+        let find = |words: &[&str], variable: Option<&str>| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let variable = variable.map(|path| ("RUNNER_ENV_FILE".to_owned(), path.to_owned()));
+            named_file(&words, &variable.into_iter().collect())
+        };
+        for (words, variable, found) in [
+            (&["--port", "1"][..], None, None),
+            (&["--env-file", "a"], Some("b"), Some("a")),
+            (&["doctor", "--env-file=a b"], None, Some("a b")),
+            (&["--env-file", "a", "--env-file", "c"], None, Some("c")),
+            (&["--", "x", "--env-file", "a"], None, None),
+            (&[], Some(" b "), Some("b")),
+            (&[], Some(" "), None),
+        ] {
+            assert_eq!(find(words, variable), found.map(OsString::from), "{words:?}");
+        }
     }
 
     /// A secret of the environment is never sent to a URL of the file, under any of their names.

@@ -569,6 +569,14 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "Do not verify the relay's certificate.",
     ),
     flag(
+        None,
+        "--env-file",
+        // The start reads it before the options, whose variables it sets.
+        FlagKind::Value("FILE", |_, _| Ok(())),
+        GENERAL,
+        "Read variables from this file, all of them, in place of those that are taken from .env in the working directory.",
+    ),
+    flag(
         Some('v'),
         "--verbose",
         FlagKind::Count(|args| args.verbosity = args.verbosity.saturating_add(1)),

@@ -87,18 +87,31 @@ fn run_or_report(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -
 }
 
 fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(), StartupError> {
-    let mut file = env_file().map_err(|error| {
-        StartupError::in_step(
-            "reading .env in the working directory; start edge-runner in a directory that this user may read",
-            error,
-        )
-    })?;
-    let process: BTreeMap<String, String> = std::env::vars_os()
+    let mut process: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (lossy(name), lossy(value)))
         .collect();
-    env_trust::restrict(&mut file, &process);
-    let of_file: Vec<_> = file.variables.into_iter().map(|line| (line.name, line.value)).collect();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let named = env_trust::named_file(&arguments, &process);
+    let mut file = match &named {
+        Some(path) => named_env_file(path)?,
+        None => env_file().map_err(|error| {
+            StartupError::in_step(
+                "reading .env in the working directory; start edge-runner in a directory that this user may read",
+                error,
+            )
+        })?,
+    };
+    if named.is_none() {
+        env_trust::restrict(&mut file, &process);
+    }
+    let mut of_file: Vec<_> = file.variables.into_iter().map(|line| (line.name, line.value)).collect();
     let for_bots = for_bots(&process, &of_file);
+    if named.is_some() {
+        // The operator's own file counts as the environment, which still takes precedence.
+        for (name, value) in of_file.drain(..).rev() {
+            process.entry(name).or_insert(value);
+        }
+    }
     let env = Env {
         variables: Variables::new(process, of_file),
         addresses: interface_addresses(),
@@ -106,7 +119,6 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         read: &|path| read_bytes(File::open(path)?, OPTION_FILE_BYTES_MAX),
         lookup_host: &resolve,
     };
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let help = super::help_of(program, &arguments);
     let command = super::parse_for(program, arguments, &env).map_err(|error| {
         // A skipped line of .env may be the cause of the error.
@@ -148,7 +160,9 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         log::warn!("{warning}");
     }
     if !alone {
-        log::warn!("ENV=local and .env are not set for bots: threads were started before edge_runner::main");
+        log::warn!(
+            "ENV=local and the variables of the file are not set for bots: threads were started before edge_runner::main"
+        );
     }
     if !doctor {
         forbid_debuggers();
@@ -322,6 +336,29 @@ fn set_variables(variables: BTreeMap<String, String>) -> bool {
     true
 }
 
+/// Reads the file of `--env-file`.
+fn named_env_file(path: &OsString) -> Result<env::EnvFile, StartupError> {
+    let name = path.display();
+    let text = File::open(path)
+        .and_then(|file| read_bytes(file, ENV_FILE_BYTES_MAX))
+        .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    let text = text.map_err(|error| StartupError {
+        code: EXIT_USAGE,
+        message: format!(
+            "`--env-file {name}`: {error}; expected a text file with lines NAME=value that this user may read"
+        ),
+    })?;
+    Ok(in_file(&name.to_string(), env::parse(&text)))
+}
+
+/// Puts the name of the file before each of its warnings.
+fn in_file(name: &str, mut file: env::EnvFile) -> env::EnvFile {
+    for warning in &mut file.warnings {
+        *warning = format!("{name} {warning}");
+    }
+    file
+}
+
 /// Reads `.env` in the working directory. A directory of that name, such as a Python environment,
 /// counts as absent.
 fn env_file() -> io::Result<env::EnvFile> {
@@ -334,7 +371,7 @@ fn env_file() -> io::Result<env::EnvFile> {
         return Ok(env::EnvFile::default());
     }
     let text = String::from_utf8(read_bytes(file, ENV_FILE_BYTES_MAX)?);
-    Ok(env::parse(&text.map_err(io::Error::other)?))
+    Ok(in_file(".env", env::parse(&text.map_err(io::Error::other)?)))
 }
 
 /// Reads a file of at most `bytes_max` bytes.

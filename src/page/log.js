@@ -1,7 +1,7 @@
 // The event log: what went over the wire and what happened to the connection. Out: a list that can be filtered, copied and
 // cleared, a text file, and the ids of the session to copy. Kept: the last ENTRIES_MAX entries, each detail cut at CHARS_MAX.
 // Keys and passwords never enter, since a saved log is made to be shown to others; and what is saved or copied has the
-// beginnings of ids alone, as whoever holds the id of a session or of a connection can act as its owner.
+// beginnings of ids alone, as the id of a session or of a connection lets its holder act as its owner.
 
 import { $, atEnd, clock, copy, keep, keepEnd, kept, make, on, save, stamped } from './dom.js';
 

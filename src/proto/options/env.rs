@@ -96,7 +96,7 @@ pub struct EnvLine {
 pub struct EnvFile {
     /// In the order of the file; the last value of a repeated name wins.
     pub variables: Vec<EnvLine>,
-    /// One sentence for each skipped line.
+    /// For each skipped line, a sentence to put after the name of the file.
     pub warnings: Vec<String>,
 }
 
@@ -116,8 +116,7 @@ pub fn parse(text: &str) -> EnvFile {
                 taken
             }
             Err(why) => {
-                file.warnings
-                    .push(format!(".env line {line}: {why}; the line is skipped"));
+                file.warnings.push(format!("line {line}: {why}; the line is skipped"));
                 line_length(rest)
             }
         };
@@ -268,7 +267,7 @@ mod tests {
     #[test]
     fn a_quoted_value_may_span_lines() {
         let file = parse("PEM=\"-----\nabc\n-----\"\nwrong\nB=2");
-        assert!(file.warnings[0].starts_with(".env line 4:"), "{:?}", file.warnings);
+        assert!(file.warnings[0].starts_with("line 4:"), "{:?}", file.warnings);
         let numbers: Vec<_> = file.variables.iter().map(|line| line.number).collect();
         assert_eq!(numbers, [1, 5]);
         assert_eq!(
