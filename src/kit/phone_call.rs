@@ -132,8 +132,8 @@ impl PhoneCall {
     /// | LiveKit | a number, a SIP address; needs the API key and secret of the server |
     ///
     /// The provider is asked when the queued speech has been heard, as with
-    /// [`hang_up`](Output::hang_up), so "One moment, please" can be said before; an interruption, or
-    /// a minute, ends that wait.
+    /// [`hang_up`](Output::hang_up), so that "One moment, please" can be said before. An
+    /// interruption ends that wait, and so does a minute.
     ///
     /// Afterwards the bot returns: the runner closes the stream and does not hang the call up.
     ///
@@ -177,7 +177,7 @@ impl PhoneCall {
                 Some(service.transfer(identity, &target, unix_time_s())?)
             }
         };
-        // A provider that does not report what was heard delays the transfer, and does not prevent it.
+        // A provider that does not report what was heard only delays the transfer.
         let _ = tokio::time::timeout(TRANSFER_SPEECH_WITHIN, self.output.played()).await;
         match &request {
             Some(request) => self.perform(request).await?,

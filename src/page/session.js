@@ -162,10 +162,11 @@ export function session({ to, log }) {
 
 	function botFails(why, isFatal) {
 		if (isFatal) end(words.fatal(why));
-		else to.note('The bot reports an error', why, true);
-		if (isFatal || phase !== 'waiting') return;
-		isHinted = true;
-		to.problem(words.notReady(why));
+		else if (phase !== 'waiting') to.note('The bot reports an error', why, true);
+		else {
+			isHinted = true;
+			to.problem(words.notReady(why));
+		}
 	}
 
 	// ---- the microphone

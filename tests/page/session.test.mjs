@@ -165,6 +165,7 @@ test('a lost connection is a problem, and a bot that leaves is none', async () =
 test('an error of the bot is a note, a fatal one the end', async () => {
 	const { begin, hear, of, own, problem } = open();
 	await begin();
+	own.heard();
 	hear('error', { error: 'odd' });
 	assert.deepEqual(of('note'), [['The bot reports an error', 'odd', true]]);
 	hear('error', { error: 'broken', fatal: true });
@@ -182,7 +183,7 @@ test('an error before the bot is ready is a card, until it is ready', async () =
 	hear('bot-ready', {}, { id: sent()[0].id });
 	assert.equal(of('solved').length, 1);
 	hear('error', { error: 'odd' });
-	assert.equal(of('problem').length, 1, 'later errors are notes alone');
+	assert.deepEqual([of('problem').length, of('note').length], [1, 1], 'later errors are notes');
 });
 
 test('an interruption drops the sound before the page hears of it', async () => {

@@ -18,8 +18,8 @@ impl CallControl {
         CallControl(CallAccess::of(args))
     }
 
-    /// Does what a program asks for, a transfer once `PLAYED_MARK` has come back. Returns why it was
-    /// not done.
+    /// Does what a program asks for, a transfer once `PLAYED_MARK` has come back. Returns why it
+    /// was not done.
     pub async fn perform(self, request: CallRequest, output: Output) -> Result<(), String> {
         let done = async {
             let call = self.0?.with(output);

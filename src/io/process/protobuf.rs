@@ -461,9 +461,9 @@ impl CallRequests {
             output.expect_played();
             let mut ahead = speech.ahead();
             let has_spoken = output.has_spoken() || !ahead.is_done();
-            match ahead.push_mark(PLAYED_MARK.to_owned()) {
-                Ok(()) if has_spoken => speech.queued.notify_one(),
-                _ => output.set_played(),
+            match has_spoken && ahead.push_mark(PLAYED_MARK.to_owned()).is_ok() {
+                true => speech.queued.notify_one(),
+                false => output.set_played(),
             }
         }
         let (control, output) = (self.control.clone(), output.clone());
