@@ -47,8 +47,9 @@ fn a_runner_that_is_open_to_the_network_is_told_so() {
             "warn  access      HTTP requests need the key, but /ws and /ws-client are open",
         ),
         (
+            // A proxy on this machine lets no one else in.
             &["--proxy", "localhost"],
-            "warn  access      `--proxy`: anyone who reaches localhost",
+            "ok    access      HTTP and WebSockets are open to programs on this machine only",
         ),
         (
             &[],

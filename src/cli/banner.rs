@@ -18,6 +18,8 @@ use crate::limits::SESSIONS_MAX_DEFAULT;
 use crate::proto::http::page_address::{lan_address, local_url, page_authority, page_url, phone_url};
 use crate::proto::http::start::caller_url;
 use crate::proto::livekit::missing_variables;
+use crate::proto::options::hosts::is_local_name;
+use crate::proto::process::script;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
 
@@ -35,12 +37,22 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
     if config.sessions_max != SESSIONS_MAX_DEFAULT {
         rows.push(("Sessions", format!("at most {}", config.sessions_max)));
     }
-    if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
-        // The arguments may contain secrets.
-        rows.push(("Bot", format!("{}, once per session", sanitized(program))));
+    if let Some((program, arguments)) = config.command.as_ref().and_then(|command| command.split_first()) {
+        // Other arguments than its script may contain secrets.
+        let script = script(arguments).map_or_else(String::new, |script| format!(" {}", sanitized(script)));
+        rows.push(("Bot", format!("{}{script}, once per session", sanitized(program))));
     }
     if let Some(name) = config.bot_name.as_deref().filter(|_| config.command.is_none()) {
         rows.push(("Bot", sanitized(name.as_ref())));
+    }
+    if config.runs_built_in_bot() && config.bot.feature().is_none() {
+        rows.push((
+            "Bot",
+            format!(
+                "{}, built in; `--bot realtime` is an assistant, `-- COMMAND` your own",
+                config.bot.name()
+            ),
+        ));
     }
     if config.bot == BuiltInBot::Realtime && config.runs_built_in_bot() {
         let realtime = &config.assistant.realtime;
@@ -116,6 +128,13 @@ fn address_rows(config: &Config, listening: &ListenAddresses, fragment: &str) ->
         }
         _ => {}
     }
+    // On this machine alone, a proxy is for tests.
+    if let Some(proxy) = config.proxy.as_deref().filter(|proxy| !is_local_name(proxy))
+        && EntryPoint::BUILT == EntryPoint::Page
+        && !calls_only
+    {
+        rows.push(("Public", format!("https://{proxy}/{fragment}")));
+    }
     if !calls_only && !rows.is_empty() {
         rows.extend(browser_hint(config, listening).map(|hint| ("", hint)));
     }
@@ -175,7 +194,6 @@ fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> 
 /// The rows about access: keys, tokens and origins.
 fn access_rows(config: &Config) -> Vec<BannerRow> {
     let mut rows = Vec::new();
-    rows.extend(config.open_access_warning().map(|words| ("Warning", words)));
     if config.api_key.is_some() {
         let also = match config.transport {
             None | Some(Transport::Videoroom)
@@ -384,7 +402,7 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         let expected = format!(
             "edge-runner {version}\nlistening on http://localhost:7860\n\n  Talk       open http://localhost:7860/\n  \
-             WebRTC     UDP port 7861\n  Stop       Ctrl-C\n"
+             WebRTC     UDP port 7861\n  Bot        parrot, built in; `--bot realtime` is an assistant, `-- COMMAND` your own\n  Stop       Ctrl-C\n"
         );
         assert_eq!(banner(&[], &["127.0.0.1", "2001:db8::5", "192.0.2.5"]), expected);
         let config = Config::default();
@@ -410,11 +428,8 @@ mod tests {
             assert!(text.contains(&format!("  Talk       open {open}\n")), "{text}");
             let for_others = host != "127.0.0.1";
             assert_eq!(text.contains("add --tls auto"), for_others, "{text}");
-            assert_eq!(
-                text.contains("  Warning    anyone who reaches this machine can talk"),
-                for_others,
-                "{text}"
-            );
+            // The log has the warning, on the same terminal.
+            assert!(!text.contains("anyone who reaches this machine"), "{text}");
         }
         let unknown = banner(&["--host", "0.0.0.0"], &[]);
         assert!(unknown.contains("open http://localhost:7860/\n"), "{unknown}");
@@ -548,7 +563,6 @@ mod tests {
             seen.contains("open https://192.168.1.2:7860/#key=hunter2%2F%2B%26%25x\n"),
             "{seen}"
         );
-        assert!(!seen.contains("Warning"), "{seen}");
         let piped = banner_at([0, 0, 0, 0], Some("hunter2"), false);
         assert!(!piped.contains("hunter2") && !piped.contains("#key"), "{piped}");
     }
@@ -749,6 +763,30 @@ mod tests {
         assert!(text.contains("  Bot        /opt/bot?[2J, once per session\n"), "{text}");
         assert!(!text.contains("hunter2") && !text.contains("--key"));
         assert!(text.contains("  Tokens     one per WebSocket"));
+    }
+
+    /// The URL for callers behind a proxy has the key, as the local one has.
+    #[test]
+    fn shows_the_public_url_of_a_proxy() {
+        let key = ["--api-key", "0123456789abcdef"];
+        let text = banner(&[&["-x", "bots.example.net"], &key[..]].concat(), &[]);
+        assert!(text.contains("  Public     https://bots.example.net/\n"), "{text}");
+        for local in ["localhost", "127.0.0.1"] {
+            assert!(!banner(&["-x", local], &[]).contains("Public"), "{local}");
+        }
+        assert!(!banner(&["-x", "bots.example.net", "-t", "twilio"], &[]).contains("Public"));
+    }
+
+    /// Without a row, nothing says that there are other bots.
+    #[test]
+    fn shows_which_bot_talks() {
+        assert!(banner(&[], &[]).contains("  Bot        parrot, built in; `--bot realtime`"));
+        assert!(banner(&["--bot", "echo"], &[]).contains("  Bot        echo, built in;"));
+        let script = banner(&["--", "python3", "bots/kitchen.py", "--key", "hunter2"], &[]);
+        assert!(
+            script.contains("  Bot        python3 bots/kitchen.py, once per session\n"),
+            "{script}"
+        );
     }
 
     /// A program's own bot is named, as a command after `--` is.

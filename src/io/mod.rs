@@ -214,7 +214,7 @@ fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
                 audio: config.bot_audio,
                 working_dir: config.bot_folder.clone(),
             };
-            process::check(command, spec.working_dir.as_deref()).map_err(RunError::Command)?;
+            process::check_bot(command, spec.working_dir.as_deref()).map_err(RunError::Command)?;
             Ok(process::bot(spec))
         }
         None => Ok(bot),

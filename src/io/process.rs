@@ -73,6 +73,8 @@ pub enum CommandError {
         "the bot `{0}` cannot be run: it is not executable; `chmod +x` makes it so, or put its interpreter before it"
     )]
     NotExecutable(String),
+    #[error("the bot cannot be run: `{script}` does not exist in {folder}")]
+    NoScript { script: String, folder: String },
     #[error("the bot `{name}` cannot be run: no program of that name is in PATH{hint}")]
     NotInPath { name: String, hint: String },
 }
@@ -103,6 +105,23 @@ pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), CommandE
         String::new()
     };
     Err(CommandError::NotInPath { name, hint })
+}
+
+/// Checks before the first session that the command of a bot can be run in this folder, and that
+/// the script of an interpreter is there.
+pub fn check_bot(command: &[OsString], folder: Option<&Path>) -> Result<(), CommandError> {
+    check(command, folder)?;
+    let folder = folder.unwrap_or(Path::new(""));
+    match process::script(&command[1..]) {
+        Some(script) if !folder.join(script).exists() => Err(CommandError::NoScript {
+            script: script.display().to_string(),
+            folder: match folder.as_os_str().is_empty() {
+                true => "the working directory".to_owned(),
+                false => folder.display().to_string(),
+            },
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn is_executable(path: &OsStr) -> bool {

@@ -20,6 +20,7 @@ use crate::features::Feature;
 use crate::http::cluster::ClusterKey;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode};
+use crate::options::hosts::is_local_name;
 pub use crate::secret::{Secret, SecretBytes};
 use crate::server::forwarded::Network;
 pub use crate::telephony::settings::{Settings, Telephony};
@@ -645,8 +646,8 @@ impl Config {
         let (prefix, target) = match &self.proxy {
             _ if self.api_key.is_some() || self.direct => return None,
             _ if !is_local => ("", "this machine"),
-            Some(proxy) => ("`--proxy`: ", proxy.as_str()),
-            None => return None,
+            Some(proxy) if !is_local_name(proxy) => ("`--proxy`: ", proxy.as_str()),
+            Some(_) | None => return None,
         };
         Some(format!(
             "{prefix}anyone who reaches {target} can talk to the bot; require a key with --api-key-file FILE and \
@@ -742,6 +743,17 @@ mod tests {
             address("::1"),
         ] {
             assert!(!is_open(host, None, false), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_on_this_machine_is_no_open_access() {
+        for (proxy, is_open) in [("bots.example.net", true), ("localhost", false), ("127.0.0.1", false)] {
+            let config = Config {
+                proxy: Some(proxy.into()),
+                ..Config::default()
+            };
+            assert_eq!(config.open_access_warning().is_some(), is_open, "{proxy}");
         }
     }
 

@@ -12,7 +12,9 @@ pub mod output_lines;
 pub mod playout_queue;
 
 use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -290,6 +292,15 @@ pub fn parse_request(text: &str) -> Option<ProgramRequest> {
     }
 }
 
+/// Returns the script among the arguments of an interpreter: the first argument, if its name says
+/// so.
+pub fn script(arguments: &[OsString]) -> Option<&OsStr> {
+    let first = arguments.first()?;
+    let extension = Path::new(first).extension()?.to_str()?;
+    let is_option = first.as_encoded_bytes().starts_with(b"-");
+    (!is_option && ["py", "js", "mjs", "cjs", "ts", "rb", "pl", "sh"].contains(&extension)).then_some(first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +384,25 @@ mod tests {
                 "handle_sigterm": true, "idle_timeout": 300,
             })
         );
+    }
+
+    #[test]
+    fn only_a_first_argument_that_names_a_script_is_one() {
+        let of = |arguments: &[&str]| {
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            script(&arguments).map(|found| found.to_string_lossy().into_owned())
+        };
+        assert_eq!(of(&["bots/hello.py", "--key", "k"]).as_deref(), Some("bots/hello.py"));
+        for other in [
+            &[][..],
+            &["-m", "bot.py"],
+            &["run", "bot.py"],
+            &["-x.py"],
+            &["secret"],
+            &["py"],
+        ] {
+            assert_eq!(of(other), None, "{other:?}");
+        }
     }
 
     /// Arguments at the limit are accepted, one byte more is rejected. A variable cannot contain a

@@ -86,10 +86,13 @@ pub fn program(config: &Config) -> Vec<Finding> {
             Some(name) => Finding::ok(WHAT, format!("that of this program, `{name}`")),
             None => Finding::ok(WHAT, format!("the built-in `{}`", config.bot.name())),
         },
-        Some(command) => match process::check(command, config.bot_folder.as_deref()) {
+        Some(command) => match process::check_bot(command, config.bot_folder.as_deref()) {
             Ok(()) => {
-                let name = command.first().map(|name| name.display().to_string());
-                Finding::ok(WHAT, format!("`{}` can be run", name.unwrap_or_default()))
+                // Other arguments than its script may contain secrets.
+                let script = command.get(1..).and_then(crate::proto::process::script);
+                let words = command.first().map(|name| &**name).into_iter().chain(script);
+                let names: Vec<_> = words.map(|name| name.display().to_string()).collect();
+                Finding::ok(WHAT, format!("`{}` can be run", names.join(" ")))
             }
             Err(why) => Finding::error(WHAT, why.to_string()),
         },

@@ -455,6 +455,24 @@ async fn a_protocol_error_ends_the_program() {
     reaped(&own).await;
 }
 
+/// An interpreter can be run, but not without its script.
+#[test]
+fn a_script_that_is_missing_is_named_at_the_start() {
+    let working_dir = Folder::new();
+    fs::write(working_dir.path("bot.sh"), "").expect("a file");
+    let checked = |script: &str| {
+        let command = ["/bin/sh".into(), script.into(), "secret.sh".into()];
+        check_bot(&command, Some(&working_dir.0)).map_err(|error| error.to_string())
+    };
+    assert_eq!(checked("bot.sh"), Ok(()));
+    let refused = checked("bott.sh").expect_err("there is no such file");
+    assert!(
+        refused.contains("`bott.sh` does not exist in") && !refused.contains("secret"),
+        "{refused}"
+    );
+    assert_eq!(checked("-c"), Ok(()), "no script");
+}
+
 /// D-33: an error names a command that cannot be run, before the first session.
 #[test]
 fn a_command_is_checked_at_the_start() {

@@ -4,7 +4,7 @@
 //! IPv6 address in brackets; a port is 1 to 65535. An origin is the scheme, the host, and the port
 //! unless it is the default of the scheme. Source: RFC 3986 section 3.2, RFC 6454 section 6.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Env, UsageError};
 use crate::config::Host;
@@ -13,6 +13,13 @@ use crate::config::Host;
 const NAME_BYTES_MAX: usize = 253;
 /// Maximum length of a label of a DNS name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
+
+/// Returns whether a host, with or without a port, leads to this machine alone.
+pub fn is_local_name(host: &str) -> bool {
+    let host = split_port(host).map_or(host, |(host, _)| host);
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
 
 /// Splits off the port; `None` if the text after the host is not a port.
 pub fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
