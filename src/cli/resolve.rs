@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use super::flags::{LowArgs, WsAuth};
+use super::flags::{LowArgs, WsAuth, common_name};
 use super::{Env, UsageError, assistants, cluster, env_trust, features, messaging, rooms, telephony};
 use crate::config::{BotAudio, BuiltInBot, Config, IceServer, MoqConfig, MoqMode, Secret, Tls, Transport};
 use crate::features::Feature;
@@ -135,7 +135,7 @@ fn transport(args: &LowArgs) -> Result<Option<Transport>, UsageError> {
         (true, None | Some(Transport::Videoroom)) => Ok(Some(Transport::Videoroom)),
         (true, Some(other)) => Err(UsageError::Combination(format!(
             "`--direct` needs `-t daily` and cannot be used with `-t {}`",
-            other.name()
+            common_name(other)
         ))),
         (false, given) => Ok(given),
     }
@@ -159,7 +159,7 @@ fn proxy(
             None => Err(UsageError::Combination(format!(
                 "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to, or `--tls acme`; for \
                  simulated calls alone, `--proxy localhost`",
-                provider.wire_name()
+                common_name(Transport::Telephony(provider))
             ))),
         },
         _ => Ok(None),
@@ -270,7 +270,7 @@ fn warn_about_calls(transport: Option<Transport>, origins: &[String], ws_auth: W
     let Some(provider) = transport.and_then(Transport::provider) else {
         return;
     };
-    let name = provider.wire_name();
+    let name = common_name(Transport::Telephony(provider));
     if !origins.is_empty() {
         warnings.push(format!(
             "`-t {name}` with `--allowed-origins`: telephony providers send no Origin header, so their webhooks and calls \

@@ -474,10 +474,15 @@ fn direct_and_dialin_need_a_key() {
             assert!(config.direct);
             assert_eq!(config.transport, Some(Transport::Videoroom));
         }
-        for other in ["webrtc", "mediaroom", "telephony_d", "websocket", "moq"] {
+        for (other, common) in [
+            ("webrtc", "webrtc"),
+            ("mediaroom", "livekit"),
+            ("telephony_d", "exotel"),
+            ("moq", "moq"),
+        ] {
             let message = refused_with(&["-d", "-t", other], &key);
             assert!(
-                message.contains(&format!("cannot be used with `-t {other}`")),
+                message.contains(&format!("cannot be used with `-t {common}`")),
                 "{message}"
             );
         }
@@ -614,10 +619,15 @@ fn reads_telephony_settings_from_variables() {
 #[test]
 fn warns_of_settings_that_block_providers() {
     let warnings = |arguments: &[&str]| served(arguments, &[]).1;
-    for name in ["telephony_a", "telephony_b", "telephony_c", "telephony_d"] {
+    for (name, common) in [
+        ("telephony_a", "twilio"),
+        ("telephony_b", "telnyx"),
+        ("telephony_c", "plivo"),
+        ("telephony_d", "exotel"),
+    ] {
         let list = warnings(&["-t", name, "-x", "b.net", "--allowed-origins", "https://a.net"]);
         assert!(
-            list.len() == 1 && list[0].contains(name) && list[0].contains("Origin"),
+            list.len() == 1 && list[0].contains(common) && list[0].contains("Origin"),
             "{list:?}"
         );
         let tokens = warnings(&["-t", name, "-x", "b.net", "--ws-auth", "token"]);
@@ -637,6 +647,8 @@ fn providers_with_markup_need_a_public_host() {
     for name in ["telephony_a", "telephony_b", "telephony_c", "twilio", "telnyx", "plivo"] {
         assert!(refused(&["-t", name]).contains("`--proxy HOST`"), "{name}");
     }
+    // The name that users know, whichever was typed.
+    assert!(refused(&["-t", "telephony_a"]).starts_with("`-t twilio` needs"));
     assert_eq!(config(&["-t", "telephony_d"]).proxy, None);
     let (config, warnings) = served(&["-x", "https://Bots.example.net/"], &[]);
     assert_eq!(config.proxy.as_deref(), Some("bots.example.net"));
