@@ -2,32 +2,39 @@
 //! asks for a code of three digits and plays their tones, 0 transfers the call to a person, `#`
 //! hangs up.
 //!
-//! 1. `cargo run --release --example menu -- -t telephony_a --proxy example.ngrok.app`
+//! 1. `cargo run --release --example menu -- -t twilio --proxy example.ngrok.app`
 //! 2. Set `https://example.ngrok.app/` as the voice webhook of your number.
 //! 3. Call it. Without a number, open <http://localhost:7860>: the page has a keypad, and simulates
 //!    calls of providers.
 //!
-//! `MENU_OPERATOR=+15550001111` is who 0 leads to; the provider's credentials are those of the
-//! runner.
+//! A telephone shows no text: `MENU_PROMPT=menu.wav` is the menu as speech, as
+//! `espeak-ng -w menu.wav "Press 1 for a melody"` makes it. `MENU_OPERATOR=+15550001111` is who 0
+//! leads to; the provider's credentials are those of the runner.
 
 use std::env;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use edge_runner::kit::{
-    CallControlError, DigitCollector, DigitRules, Digits, DigitsEnd, PhoneCall, ToneSegment, dtmf_tone, tones,
+    CallControlError, DigitCollector, DigitRules, Digits, DigitsEnd, PhoneCall, ToneSegment, Wav, dtmf_tone, play,
+    tones,
 };
 use edge_runner::rtvi::{Rtvi, RtviEvent};
 use edge_runner::{Audio, BotError, RunnerArguments};
 use tokio::time::{Instant, sleep_until};
 
 const MENU: &str = "Press 1 for a melody, 2 to hear yourself, 3 to enter a code, 0 for a person, # to hang up.";
-/// One low note, the prompt for a caller without a screen.
+/// One low note, the prompt for a caller without a screen if no file has it as speech.
 const PROMPT_HZ: [f32; 1] = [330.0];
 const CODE_PROMPT_HZ: [f32; 2] = [330.0, 440.0];
 const MELODY_HZ: [f32; 4] = [523.0, 659.0, 784.0, 1_047.0];
 const NOTE: Duration = Duration::from_millis(250);
 /// Time for each digit of the code.
 const DIGIT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Speech that is longer than the queue, on its way to the caller.
+type Saying = Pin<Box<dyn Future<Output = Result<(), BotError>> + Send>>;
 
 /// What the next key or sound of the caller means.
 enum State {
@@ -40,17 +47,20 @@ enum State {
 
 pub async fn bot(args: RunnerArguments) -> Result<(), BotError> {
     let operator = env::var_os("MENU_OPERATOR").and_then(|operator| operator.into_string().ok());
-    serve(args, operator).await
+    let prompt = env::var_os("MENU_PROMPT").map(|file| Wav::read(&std::fs::read(file)?).map_err(BotError::from));
+    serve(args, operator, prompt.transpose()?).await
 }
 
-/// Serves one caller. `operator` is a number or a SIP address.
-pub async fn serve(mut args: RunnerArguments, operator: Option<String>) -> Result<(), BotError> {
+/// Serves one caller. `operator` is a number or a SIP address, `prompt` the menu as speech.
+pub async fn serve(mut args: RunnerArguments, operator: Option<String>, prompt: Option<Wav>) -> Result<(), BotError> {
     // At the rate of a telephone line nothing is resampled.
     let rate_hz = args.line_rate_hz().unwrap_or(16_000);
     let rtvi = Rtvi::open(&mut args, Audio::at(rate_hz))?;
     let mut menu = Menu {
         phone: PhoneCall::new(&args, rtvi.output()),
         operator,
+        prompt: prompt.map(Arc::new),
+        saying: None,
         rtvi,
         rate_hz,
         state: State::Menu,
@@ -65,6 +75,9 @@ struct Menu {
     /// An error on a page, which is no telephone.
     phone: Result<PhoneCall, CallControlError>,
     operator: Option<String>,
+    prompt: Option<Arc<Wav>>,
+    /// The prompt on its way to the caller.
+    saying: Option<Saying>,
 }
 
 impl Menu {
@@ -82,12 +95,22 @@ impl Menu {
                     None => std::future::pending().await,
                 }
             };
+            let said = async {
+                match &mut self.saying {
+                    Some(saying) => saying.await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 event = self.rtvi.recv() => match event {
                     None => return Ok(()),
                     Some(RtviEvent::Dtmf('#')) if !self.asks_for_code() => return Ok(()),
                     Some(event) => self.handle_event(event).await?,
                 },
+                said = said => {
+                    self.saying = None;
+                    said?;
+                }
                 () = timeout => self.handle_timeout().await?,
             }
         }
@@ -100,9 +123,10 @@ impl Menu {
     async fn handle_event(&mut self, event: RtviEvent) -> Result<(), BotError> {
         match event {
             RtviEvent::Ready => self.rtvi.show(MENU),
-            RtviEvent::Joined => self.play(&PROMPT_HZ).await?,
+            RtviEvent::Joined => self.prompt().await?,
             RtviEvent::Audio(frame) if matches!(self.state, State::PlaysBack) => self.rtvi.send_audio(&frame).await?,
             RtviEvent::Dtmf(key) => {
+                self.saying = None;
                 self.rtvi.interrupt();
                 self.handle_key(key).await?;
             }
@@ -177,7 +201,17 @@ impl Menu {
 
     async fn offer_menu(&mut self) -> Result<(), BotError> {
         self.rtvi.show(MENU);
-        self.play(&PROMPT_HZ).await
+        self.prompt().await
+    }
+
+    async fn prompt(&mut self) -> Result<(), BotError> {
+        let Some(prompt) = self.prompt.clone() else {
+            return self.play(&PROMPT_HZ).await;
+        };
+        // Keys are read meanwhile.
+        let output = self.rtvi.output().clone();
+        self.saying = Some(Box::pin(async move { Ok(play(&output, &prompt).await?) }));
+        Ok(())
     }
 
     async fn play(&mut self, notes_hz: &[f32]) -> Result<(), BotError> {

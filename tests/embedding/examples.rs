@@ -8,7 +8,7 @@ use std::{env, fs, process};
 
 use edge_runner::bot::{Event, Participant};
 use edge_runner::config::{Settings, Transport};
-use edge_runner::kit::{CallControlError, PhoneCall};
+use edge_runner::kit::{CallControlError, PhoneCall, Wav, write_wav};
 use edge_runner::testing::{Call, Caller};
 use edge_runner::{Audio, Config};
 use serde_json::json;
@@ -114,6 +114,30 @@ async fn menu_asks_for_a_code() {
     call.ended().await.expect("# hangs up");
 }
 
+/// A prompt longer than the queue is spoken while keys are read, and a key ends it.
+#[tokio::test]
+async fn menu_speaks_its_prompt() {
+    let wav = write_wav(&[700; 16_000], 8_000);
+    let prompt = Wav::read(&wav).expect("a WAV file");
+    let twilio = Transport::from_name("telephony_a").expect("a provider");
+    let mut call = Caller::phone(twilio).call(move |args| menu::serve(args, None, Some(prompt.clone())));
+    call.join();
+    assert_eq!(call.hear(SECOND).await.0, [700; 8_000]);
+    call.press("1");
+    let mut heard = Vec::new();
+    while heard.len() < 4_000 {
+        heard.extend(
+            call.hear(SECOND / 50)
+                .await
+                .0
+                .into_iter()
+                .filter(|sample| *sample != 700),
+        );
+    }
+    call.press("#");
+    call.ended().await.expect("# hangs up");
+}
+
 /// What the bot says before a transfer is heard: the provider replaces the call's sound at once.
 #[tokio::test]
 async fn a_transfer_waits_for_the_speech_before_it() {
@@ -171,7 +195,7 @@ async fn menu_transfers_a_call() {
     config.telephony.settings = Settings::from([("TELCO_B_API_KEY", "b-key"), ("TELCO_B_API_URL", &url)]);
     let telnyx = Transport::from_name("telephony_b").expect("a provider");
     let caller = || Caller::phone(telnyx).config(config.clone());
-    let mut call = caller().call(|args| menu::serve(args, Some("+15550001111".to_owned())));
+    let mut call = caller().call(|args| menu::serve(args, Some("+15550001111".to_owned()), None));
     call.join();
     call.hear(SECOND / 4).await;
     call.press("0");
@@ -188,7 +212,7 @@ async fn menu_transfers_a_call() {
         tokio::time::sleep(SECOND / 100).await;
     }
     call.ended().await.expect("the call is its provider's");
-    let mut call = caller().call(|args| menu::serve(args, None));
+    let mut call = caller().call(|args| menu::serve(args, None, None));
     call.join();
     call.hear(SECOND / 4).await;
     call.press("0");
