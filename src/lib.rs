@@ -103,6 +103,7 @@
 //! | `acme` | HTTPS certificates for public names, by ACME |
 //! | `page` | the page at `/client/` |
 //! | `doctor` | `edge-runner doctor`, a check of network and credentials |
+//! | `setup` | `edge-runner setup`, the page that sets a board up |
 //! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |
 //! | `vad` | [`kit`]'s `NeuralVad`, a detector of speech in noise, for `cascade` too |
 //!
