@@ -1,7 +1,7 @@
 // Connects the elements of the page to a session. Contains no protocol.
 
 import { keepKey, status } from './api.js';
-import { charts } from './charts.js';
+import { charts, firstOf } from './charts.js';
 import { $, keep, kept, make, on, save, setIcon, stamped } from './dom.js';
 import { keypad } from './keypad.js';
 import { levels } from './levels.js';
@@ -22,13 +22,15 @@ const STATUS_IN_CALL_MS = 3000;
 const STATS_MS = 1000;
 const MUTED_HINT_MS = 4000;
 /** Bots of the runner, which measure from the end of the caller’s speech to their first sound. Others report their services. */
-const OWN_BOTS = ['parrot', 'realtime', 'cascade'];
 
 const log = eventLog();
 const text = transcript($('transcript'), (say) => { $('announce').textContent = say; });
 const figures = charts();
 const options = startOptions();
-const keys = keypad((key) => call.press(key));
+const keys = keypad((key) => {
+	text.pressed(key);
+	call.press(key);
+});
 let runner = null;
 let muted = false;
 let chosen = mic.allowed ? '' : mic.NONE;
@@ -63,7 +65,8 @@ function stateOf(name) {
 	if (name === 'user' && muted) return 'Muted';
 	if (held) return 'On hold by the bot';
 	// Reports of the bot take precedence; without any, the local detection applies.
-	if (told ?? loud) return 'Speaking';
+	// While the connection is lost they are old.
+	if (call.phase === 'trouble' ? loud : told ?? loud) return 'Speaking';
 	if (thinks || (name === 'bot' && text.isCalling())) return 'Thinking';
 	return thinks === null ? 'Quiet' : 'Listening';
 }
@@ -125,7 +128,7 @@ const call = session({
 			figures({ ttfb: measured });
 			if (!measured.length) return;
 			const [{ processor, value }] = measured;
-			const what = OWN_BOTS.includes(processor) ? 'first sound' : `first byte of ${String(processor ?? 'a service').slice(0, 60)}`;
+			const what = firstOf(processor);
 			$('waited').textContent = `${what} after ${value.toFixed(2)} s`;
 			log('call', `time to ${what}: ${Math.round(value * 1000)} ms`);
 		},
@@ -286,11 +289,16 @@ async function listSpeakers() {
 
 function showLabel() {
 	const listens = chosen === mic.NONE;
-	const idle = listens ? 'Connect, listen only' : 'Connect';
+	const isLine = Boolean(connectorOf(options.read().transport)?.isLine);
+	const dial = isLine ? 'Call' : 'Connect';
+	const idle = listens ? `${dial}, listen only` : dial;
+	$('dial').textContent = dial;
 	// To talk is the main way.
 	$('connect').classList.toggle('main', !listens);
-	$('connect').textContent = { idle, starting: 'Cancel', connecting: 'Cancel' }[call.phase] ?? 'Disconnect';
+	$('connect').textContent = { idle, starting: 'Cancel', connecting: 'Cancel' }[call.phase] ?? (isLine ? 'Hang up' : 'Disconnect');
 }
+
+on('transports', 'change', showLabel);
 
 function showMute() {
 	const has = call.phase === 'idle' ? chosen !== mic.NONE : Boolean(sides.user.track);

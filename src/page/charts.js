@@ -10,6 +10,7 @@ const BARS_MAX = 40;
 const POINTS_MIN = 15;
 const BARS_MIN = 8;
 const SERVICES_MAX = 6;
+const OWN_BOTS = ['parrot', 'realtime', 'cascade'];
 const [AXIS_TOP, AXIS_BELOW] = [6, 14];
 /** Room for numbers of four digits, so that charts below each other begin at one line. */
 const GUTTER = 30;
@@ -115,6 +116,11 @@ function chart([name, keys, unit, least, digits]) {
 	};
 }
 
+/** What a bot reports of itself is its first sound; of a service, its first byte. */
+export const firstOf = (processor) => (OWN_BOTS.includes(processor) ? 'first sound' : `first byte of ${String(processor ?? 'a service').slice(0, 60)}`);
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
 /** The time to the first byte of each service, as the bot reports it. */
 function services() {
 	const all = new Map();
@@ -124,7 +130,7 @@ function services() {
 			if (typeof value === 'number' && (all.has(processor) || all.size < SERVICES_MAX)) all.set(processor, value);
 		}
 		const rows = [...all].flatMap(([name, value]) => (
-			[make('dt', '', `First byte of ${String(name ?? 'a service').slice(0, 60)}`), make('dd', '', `${Math.round(value * 1000)} ms`)]));
+			[make('dt', '', capital(firstOf(name))), make('dd', '', `${Math.round(value * 1000)} ms`)]));
 		$('ttfb').replaceChildren(...rows);
 	};
 }

@@ -29,6 +29,7 @@ export const phone = (transport) => ({ started, context, track, line, parameters
 	const { decode } = CODECS[down.codec];
 	const call = { stream: newId(), call: SIMULATED + newId(), from: line.from, to: line.to, parameters, format };
 	const marks = new Map();
+	let isTransferred = false;
 	let socket, audio, timer, stalled, opened, over;
 	let [sequence, chunk, playedUntil] = [1, 0, 0];
 	let held = [];
@@ -73,7 +74,7 @@ export const phone = (transport) => ({ started, context, track, line, parameters
 	function closed({ code, reason }) {
 		on.log('call', `the socket was closed with ${code}`, reason);
 		if (!opened) end(words.noSocket());
-		else if ([1000, 1001, 1005].includes(code)) end(null, reason || 'the bot hung up');
+		else if ([1000, 1001, 1005].includes(code)) end(null, reason || (isTransferred ? 'the bot transferred it' : 'the bot hung up'));
 		else end(code === 1008 ? words.refusedCall(reason) : words.lostSocket(code, reason));
 	}
 
@@ -118,7 +119,10 @@ export const phone = (transport) => ({ started, context, track, line, parameters
 		if (payload !== undefined) play(payload);
 		else if (mark !== undefined) returnMark(String(mark));
 		else if (clear) hush();
-		else if (transfer) on.note('The bot transfers the call', `to ${transfer}. A real call would go on there; this one ends here.`);
+		else if (transfer) {
+			isTransferred = true;
+			on.note('The bot transfers the call', `to ${transfer}. A real call would go on there; this one ends here.`);
+		}
 		else if (keys) on.note('The bot presses keys', keys);
 	}
 

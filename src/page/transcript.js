@@ -17,7 +17,7 @@ const join = (before, piece) => before + (continues(before, piece) ? '' : ' ') +
 const asName = (name) => (typeof name === 'string' ? name.slice(0, 64) : 'a function');
 
 export function transcript(list, announce) {
-	let user, bot, cut, best, segments, calls;
+	let user, bot, cut, best, segments, calls, dialled;
 
 	function add(className, who) {
 		const body = make('p', 'words');
@@ -32,7 +32,7 @@ export function transcript(list, announce) {
 	/** A new bot may use other sources and restarts its segment numbers. */
 	function reset() {
 		list.replaceChildren();
-		user = bot = null;
+		user = bot = dialled = null;
 		best = LLM;
 		segments = new Map();
 		calls = new Map();
@@ -62,6 +62,16 @@ export function transcript(list, announce) {
 		closeBot();
 		user = null;
 		add('user', 'You, typed').body.append(text);
+	}
+
+	/** Keys of the keypad; those that follow each other share a bubble. */
+	function pressed(key) {
+		if (!dialled || list.lastElementChild !== dialled.item) {
+			closeBot();
+			user = null;
+			dialled = add('user', 'You, by keypad');
+		}
+		dialled.body.append(key);
 	}
 
 	function turn(rank) {
@@ -148,6 +158,7 @@ export function transcript(list, announce) {
 		closeBot,
 		heard: follow(heard),
 		typed: follow(typed),
+		pressed: follow(pressed),
 		said: follow(said),
 		output: follow(output),
 		interrupted: follow(interrupted),

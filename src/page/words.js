@@ -4,6 +4,9 @@
 
 import { apiKey } from './api.js';
 
+/** What was said, inside a sentence. */
+const quoted = (said) => `“${String(said).replace(/\.$/, '')}”`;
+
 /** The errors of getUserMedia, by DOMException name. */
 export function microphone({ name, message }) {
 	const [title, text] = {
@@ -12,7 +15,7 @@ export function microphone({ name, message }) {
 			: ['The microphone was not allowed', 'Press the symbol beside the address, allow the microphone for this page, and try again.'],
 		NotFoundError: ['No microphone found', 'Plug one in or switch it on, and try again.'],
 		NotReadableError: ['The microphone is busy', 'Another program or tab may use it: close that one, or choose another microphone.'],
-	}[name === 'AbortError' ? 'NotReadableError' : name] ?? ['The microphone does not open', `The browser says “${message || name}”.`];
+	}[name === 'AbortError' ? 'NotReadableError' : name] ?? ['The microphone does not open', `The browser says ${quoted(message || name)}.`];
 	return { title, text, listen: true, retry: true };
 }
 
@@ -33,23 +36,25 @@ export function runner(what, { status, message, retryAfter }) {
 			title: 'The runner requires a key',
 			text: apiKey() ? 'The runner rejected the key of this page.' : 'Enter the key that the runner was started with (--api-key).',
 			key: true,
+			// To sign in is no failure.
+			good: !apiKey(),
 		};
 	}
 	if (status === 503) {
 		const when = retryAfter ? `in ${retryAfter} s` : 'later';
-		return { title: 'All sessions are in use', text: `The runner says “${message}”. Try again ${when}.`, retry: true };
+		return { title: 'All sessions are in use', text: `The runner says ${quoted(message)}. Try again ${when}.`, retry: true };
 	}
 	const hint = {
 		403: 'Open the page from an origin that --allowed-origins lists.',
 		421: 'Open the page under another name of the runner, or add this one with --allowed-hosts.',
 		500: 'See the log of the runner.',
 	}[status] ?? (what === 'The start' ? 'Check the start request in the session options.' : '');
-	return { title: `${what} was refused (${status})`, text: `The runner says “${message}”. ${hint}`, retry: status >= 500 };
+	return { title: `${what} was refused (${status})`, text: `The runner says ${quoted(message)}. ${hint}`, retry: status >= 500 };
 }
 
 export const noConnection = ({ message }, hint) => ({
 	title: 'The browser refuses to connect',
-	text: `It says “${message}”. ${hint}`,
+	text: `It says ${quoted(message)}. ${hint}`,
 });
 
 const KINDS = { host: 'local', srflx: 'public', relay: 'relayed' };
@@ -102,7 +107,7 @@ export const refusedCall = (reason) => (/proof|token/.test(reason) ? {
 		['Or start it without the credentials of the provider: simulated calls need none.'],
 	],
 	key: true,
-} : { title: 'The runner refused the call', text: `It says “${reason}”.`, retry: true });
+} : { title: 'The runner refused the call', text: `It says ${quoted(reason)}.`, retry: true });
 
 /** `code` and `reason` of the close event; neither if the socket stalled. */
 export function lostSocket(code, reason) {
@@ -184,7 +189,7 @@ export const noSound = () => ({
 	play: true,
 });
 
-export const fatal = (why) => ({ title: 'The bot gave up', text: `It says “${why}”.`, retry: true });
+export const fatal = (why) => ({ title: 'The bot gave up', text: `It says ${quoted(why)}.`, retry: true });
 
 const OPEN = 'The text ends too early: a quote or a bracket is still open.';
 

@@ -140,6 +140,9 @@ test('services are listed by name with their latest time, six at most', () => {
 	assert.deepEqual(rows(), ['First byte of stt', '200 ms', 'First byte of llm', '1000 ms', 'First byte of a service', '500 ms']);
 	show({ ttfb: [{ processor: 'x', value: 'fast' }, { processor: 'y'.repeat(100), value: 0 }] });
 	assert.deepEqual(rows().slice(-2), [`First byte of ${'y'.repeat(60)}`, '0 ms']);
+	show(null);
+	show({ ttfb: [{ processor: 'cascade', value: 1.407 }] });
+	assert.deepEqual(rows(), ['First sound', '1407 ms'], 'the name that the call shows, too');
 	for (let nth = 0; nth < 20; nth++) show({ ttfb: [{ processor: `p${nth}`, value: 1 }] });
 	assert.equal(rows().length, 12);
 	show(null);

@@ -252,6 +252,10 @@ test('the code of a close tells how the call ended', async () => {
 		socket.end(code, reason);
 		assert.deepEqual(of('closed'), [[problem, said]], String(code));
 	}
+	const passed = await call(TWILIO);
+	passed.tell({ event: 'edge_runner', transfer: '+1555' });
+	passed.socket.end(1000, '');
+	assert.deepEqual(passed.of('closed'), [[null, 'the bot transferred it']]);
 	const refused = await call(TWILIO, { accepts: false });
 	refused.socket.end(1006);
 	assert.deepEqual(refused.of('closed'), [[noSocket(), undefined]]);

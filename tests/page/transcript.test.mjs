@@ -172,6 +172,18 @@ test('a bot’s text is announced when its turn ends, unless its sentences were'
 	assert.deepEqual(said, ['Bot: Good day.', 'Bot: Sentence.']);
 });
 
+test('keys that follow each other share a bubble', () => {
+	const { own, list } = conversation();
+	for (const key of '12') own.pressed(key);
+	own.said(2, 'One moment.');
+	own.pressed('#');
+	assert.deepEqual(list.children.map((item) => item.querySelector('.words').textContent), ['12', 'One moment.', '#']);
+	assert.match(own.asText(), /You, by keypad: 12\n.*Bot: One moment\.\n.*You, by keypad: #/);
+	own.reset();
+	own.pressed('3');
+	assert.equal(list.children.length, 1, 'a new conversation has new bubbles');
+});
+
 test('typed text, notes and functions have bubbles of their own', () => {
 	const { own, shown, list } = conversation();
 	own.said(2, 'Hello');

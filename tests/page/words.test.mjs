@@ -9,12 +9,12 @@ makeDocument();
 const { keepKey } = await page('api.js');
 const words = await page('words.js');
 
-const KNOWN = ['title', 'text', 'steps', 'more', 'note', 'go', 'listen', 'retry', 'play', 'key', 'reset'];
+const KNOWN = ['title', 'text', 'steps', 'more', 'note', 'go', 'listen', 'retry', 'play', 'key', 'reset', 'good'];
 
 const moqAddress = new URL('https://runner.example:4443/moq/room');
 const problems = {
 	microphone: [{ name: 'NotAllowedError', message: '' }], runner: ['The start', { status: 0, message: 'x' }], noConnection: [{ message: 'x' }, 'Load the page anew.'],
-	noPath: [{ own: new Set(), theirs: null }], noSocket: [], botFailed: [], refusedCall: ['no proof'], lostSocket: [1006, ''], notHere: [false],
+	noPath: [{ own: new Set(), theirs: null }], noSocket: [], botFailed: [], notReady: ['It waits.'], refusedCall: ['no proof'], lostSocket: [1006, ''], notHere: [false],
 	badRequest: ['wrong.'], noMoq: [moqAddress, {}], otherMoq: ['v'], noBroadcast: ['h'], lostMoq: [null], noSound: [], fatal: ['why'],
 };
 
@@ -60,6 +60,11 @@ test('refusals of the runner say what to change', () => {
 	assert.doesNotMatch(of(400).text, /session options/);
 });
 
+test('a quoted sentence has one full stop', () => {
+	assert.equal(words.fatal('The assistant is not available.').text, 'It says “The assistant is not available”.');
+	assert.equal(words.fatal('no reason given').text, 'It says “no reason given”.');
+});
+
 test('a full runner says when to come back', () => {
 	const of = (retryAfter) => words.runner('The start', { status: 503, message: 'full', retryAfter });
 	assert.match(of('5').text, /Try again in 5 s\.$/);
@@ -70,8 +75,10 @@ test('a full runner says when to come back', () => {
 test('a key is asked for, and a wrong one is called wrong', () => {
 	const of = () => words.runner('The start', { status: 401, message: 'unauthorised' });
 	assert.match(of().text, /--api-key/);
+	assert.equal(of().good, true, 'to sign in is no failure');
 	keepKey('wrong');
 	assert.match(of().text, /rejected the key/);
+	assert.equal(of().good, false);
 	assert.equal(of().key, true);
 	keepKey('');
 });
