@@ -17,7 +17,7 @@ use crate::corpus::entries;
 const HELD_BYTES_MAX: u64 = 64 << 20;
 /// Time of the processor that an input may take, where the build is optimised, in nanoseconds.
 const CPU_NS_MAX: u64 = 1_000_000_000;
-/// How much slower the code without optimisation is, by `cargo test --release --test main -- cost::`.
+/// How much slower the code without optimisation is, by `cargo test --release --test main cost::`.
 const SLOWER: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
 /// Bytes of an input for a parser, which reads it at once.

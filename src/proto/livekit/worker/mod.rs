@@ -514,9 +514,9 @@ impl<P: Places> AgentWorker<P> {
         }
     }
 
-    /// Takes the Unix time of `now`. The system's clock may be set at any time, and the monotonic one
-    /// stands still while the machine sleeps: call it before every dial, so that the token's times
-    /// are those of other machines.
+    /// Takes the Unix time of `now`. The system's clock may be set at any time, and the monotonic
+    /// one stands still while the machine sleeps: call it before every dial, so that the token's
+    /// times are those of other machines.
     pub fn set_clock(&mut self, unix: Duration, now: Instant) {
         self.clock = (now, unix);
     }
