@@ -4,6 +4,7 @@
 //! not permitted are ignored: callers of `/start` spend the operator's money, so the body
 //! never names a host, a key, a model or a format.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -15,6 +16,8 @@ use crate::limits::ASSISTANT_INSTRUCTIONS_BYTES_MAX;
 /// Variables for the instructions, and characters of each.
 const VARIABLES_MAX: usize = 32;
 const VARIABLE_CHARS_MAX: usize = 500;
+/// Bytes of the instructions with variables filled in.
+const FILLED_BYTES_MAX: usize = 2 * ASSISTANT_INSTRUCTIONS_BYTES_MAX;
 /// Functions that the body may declare, and bytes of their JSON.
 const TOOLS_MAX: usize = 32;
 const TOOLS_BYTES_MAX: usize = 64 * 1024;
@@ -87,18 +90,39 @@ fn tools(list: Option<&Value>) -> Vec<Value> {
     functions.filter_map(super::tools::function).collect()
 }
 
-/// Replaces `{name}` by the variable of that name.
+/// Replaces `{name}` by the variable of that name, and ends at the cap. Inserted values are text:
+/// what looks like a name in them stays, or else small values would multiply each other.
 fn filled(text: &str, variables: Option<&Map<String, Value>>) -> String {
-    let mut filled = text.to_owned();
-    for (name, value) in variables.into_iter().flatten().take(VARIABLES_MAX) {
-        if let Some(value) = value
-            .as_str()
-            .filter(|value| value.chars().count() <= VARIABLE_CHARS_MAX)
-        {
-            filled = filled.replace(&format!("{{{name}}}"), value);
+    let variables = variables.into_iter().flatten().take(VARIABLES_MAX);
+    let values: BTreeMap<&str, &str> = variables
+        .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
+        .filter(|(_, value)| value.chars().count() <= VARIABLE_CHARS_MAX)
+        .collect();
+    let mut filled = String::new();
+    for piece in pieces(text) {
+        let name = piece.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+        let piece = name.and_then(|name| values.get(name).copied()).unwrap_or(piece);
+        let fitting = beginning(piece, FILLED_BYTES_MAX - filled.len());
+        filled.push_str(fitting);
+        if fitting.len() < piece.len() {
+            break;
         }
     }
-    beginning(&filled, 2 * ASSISTANT_INSTRUCTIONS_BYTES_MAX).to_owned()
+    filled
+}
+
+/// Splits a text before each `{` and after each `}`: no piece is empty, and none is read twice.
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let end = text.char_indices().find_map(|(at, char)| match char {
+            '{' if at > 0 => Some(at),
+            '}' => Some(at + 1),
+            _ => None,
+        });
+        let (piece, rest) = text.split_at(end.unwrap_or(text.len()));
+        text = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 #[cfg(test)]
@@ -159,5 +183,52 @@ mod tests {
             ..AssistantConfig::default()
         };
         assert_eq!(read(&body, &listed).language.as_deref(), Some("en"));
+    }
+
+    fn with_variables(instructions: &str, variables: &Value) -> String {
+        BodyOptions::new(&json!({ "variables": variables }), &all(), instructions).instructions
+    }
+
+    #[test]
+    fn a_value_is_text_and_names_no_other_variable() {
+        assert_eq!(with_variables("{a} {b}", &json!({"a": "{b}", "b": "{a}"})), "{b} {a}");
+        // Each would multiply the next.
+        let (a, b) = ("{b}".repeat(166), "{c}".repeat(166));
+        let variables = json!({"a": a, "b": b, "c": "c".repeat(VARIABLE_CHARS_MAX)});
+        assert_eq!(with_variables("Call {a}.", &variables), format!("Call {a}."));
+    }
+
+    #[test]
+    fn instructions_end_at_the_cap_while_they_are_filled() {
+        let variables = json!({"a": "é".repeat(VARIABLE_CHARS_MAX), "b": "b".repeat(VARIABLE_CHARS_MAX + 1)});
+        let template = "{a}".repeat(ASSISTANT_INSTRUCTIONS_BYTES_MAX / 3);
+        let filled = with_variables(&template, &variables);
+        assert_eq!(filled, "é".repeat(ASSISTANT_INSTRUCTIONS_BYTES_MAX));
+        // Too long a value is none.
+        assert_eq!(with_variables("{b}", &variables), "{b}");
+    }
+
+    #[test]
+    fn any_template_is_read_once_and_fills_to_the_cap_at_most() {
+        let values = [
+            ("a", "{b}".repeat(166)),
+            ("b", "{a}é".repeat(125)),
+            ("", "{".repeat(500)),
+        ];
+        let variables = Value::from(Map::from_iter(
+            values.map(|(name, value)| (name.to_owned(), json!(value))),
+        ));
+        let mut random = 1_u64;
+        for length in (0..ASSISTANT_INSTRUCTIONS_BYTES_MAX).step_by(611) {
+            let mut template = String::new();
+            while template.len() < length {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                template.push(['{', '}', 'a', 'b', 'é', ' '][(random >> 33) as usize % 6]);
+            }
+            assert_eq!(pieces(&template).collect::<String>(), template);
+            assert!(pieces(&template).all(|piece| !piece.is_empty()));
+            assert!(with_variables(&template, &variables).len() <= FILLED_BYTES_MAX);
+            assert_eq!(with_variables(&template, &json!({})), template);
+        }
     }
 }
