@@ -857,6 +857,11 @@ mod tests {
             ["bot", "speech_to"].map(|name| status[name].clone()).into()
         };
         assert_eq!(of_bot(&far), [json!("realtime"), json!(["api.openai.com"])]);
+        let own = Config {
+            bot_name: Some("kitchen".into()),
+            ..far.clone()
+        };
+        assert_eq!(of_bot(&own), [json!("kitchen"), Value::Null]);
         let program = Config {
             command: Some(vec!["bot".into()]),
             ..far
