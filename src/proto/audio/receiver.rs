@@ -5,8 +5,9 @@
 //! cannot be decoded is concealed and counted. Nothing is decoded before the bot requests audio.
 //!
 //! The frames are as long as the time that passed: digital silence fills the pauses of an encoder
-//! that sends a packet now and then while nobody speaks (RFC 7587 section 3.1.3). Packets that are
-//! lost beyond the limit of concealment are not replaced, since a burst would delay what follows.
+//! that sends a packet now and then while there is no speech (RFC 7587 section 3.1.3). No silence
+//! is passed on before a loud packet, and packets that are lost beyond the limit of concealment are
+//! not replaced, since a burst would delay the speech that follows.
 //! A caller from whom nothing arrives causes no frames.
 
 use std::fmt;
@@ -22,6 +23,8 @@ use crate::limits::{AUDIO_PAUSE_FILLED_MAX, CONCEALED_FRAMES_MAX};
 
 /// The length of a frame of silence.
 const SILENCE: Duration = Duration::from_millis(20);
+/// The peak of the samples of a packet that continues a pause: -30 dBFS.
+const QUIET: u16 = 1_036;
 
 /// The receiving half of a session's audio.
 pub struct AudioReceiver {
@@ -38,8 +41,11 @@ pub struct AudioReceiver {
     /// The length of the last packet, and the number of packets that were lost before it.
     packet_length: Duration,
     lost_before: u64,
-    /// Whether the frame in `pcm` is silence of a pause.
+    /// Whether `pcm` is a packet that has not been passed on.
+    is_held: bool,
+    /// Whether the next frame is silence of a pause, and the samples of such a frame.
     is_silence: bool,
+    silence: Vec<i16>,
 }
 
 impl AudioReceiver {
@@ -56,7 +62,9 @@ impl AudioReceiver {
             owed: Duration::ZERO,
             packet_length: SILENCE,
             lost_before: 0,
+            is_held: false,
             is_silence: false,
+            silence: Vec::new(),
         }
     }
 
@@ -125,27 +133,11 @@ impl AudioReceiver {
         self.owed = length.min(passed).min(AUDIO_PAUSE_FILLED_MAX);
     }
 
-    /// Makes the next frame of silence, if it is due.
-    fn poll_silence(&mut self) -> bool {
-        let Some(rate_hz) = self.decoder.as_ref().map(AudioDecoder::rate_hz) else {
-            return false;
-        };
-        if self.owed < SILENCE {
-            return false;
-        }
-        self.owed -= SILENCE;
-        self.elapsed.handle_replacement(SILENCE);
-        self.pcm.clear();
-        self.pcm.resize(rate_hz as usize / 50, 0);
-        self.is_silence = true;
-        self.ready = true;
-        true
-    }
-
     /// Decodes the next frame, if there is one; [`AudioReceiver::take_frame`] returns it.
     pub fn poll_frame(&mut self) -> bool {
         while !self.ready {
-            if self.poll_silence() {
+            if self.is_held {
+                self.release_next();
                 break;
             }
             let Some(decoder) = &mut self.decoder else {
@@ -175,18 +167,37 @@ impl AudioReceiver {
             self.pcm.clear();
             self.pcm.extend_from_slice(pcm);
             let length = Duration::from_secs(self.pcm.len() as u64) / decoder.rate_hz();
-            match self.now.filter(|_| is_packet) {
-                Some(now) => {
-                    self.elapsed.handle_audio(length, now);
-                    self.packet_length = length;
-                    self.lost_before = self.jitter.counters().lost;
+            if is_packet {
+                if self.pcm.iter().any(|sample| sample.unsigned_abs() > QUIET) {
+                    self.owed = Duration::ZERO;
                 }
-                None => self.elapsed.handle_replacement(length),
+                self.packet_length = length;
+                self.lost_before = self.jitter.counters().lost;
+                self.is_held = true;
+            } else {
+                self.elapsed.handle_replacement(length);
+                self.is_silence = false;
+                self.ready = true;
             }
-            self.is_silence = false;
-            self.ready = true;
         }
         true
+    }
+
+    /// Passes on the next frame of silence that is due before the decoded packet, or the packet.
+    fn release_next(&mut self) {
+        self.ready = true;
+        self.is_silence = self.owed >= SILENCE;
+        if self.is_silence {
+            self.owed -= SILENCE;
+            self.elapsed.handle_replacement(SILENCE);
+            let rate_hz = self.decoder.as_ref().map_or(0, AudioDecoder::rate_hz);
+            self.silence.resize(rate_hz as usize / 50, 0);
+            return;
+        }
+        self.is_held = false;
+        if let Some(now) = self.now {
+            self.elapsed.handle_audio(self.packet_length, now);
+        }
     }
 
     /// Returns whether the frame of [`AudioReceiver::poll_frame`] is silence of a pause.
@@ -198,7 +209,8 @@ impl AudioReceiver {
     pub fn take_frame(&mut self) -> (&[i16], u32) {
         self.ready = false;
         let rate_hz = self.decoder.as_ref().map_or(0, AudioDecoder::rate_hz);
-        (&self.pcm, rate_hz)
+        let pcm = if self.is_silence { &self.silence } else { &self.pcm };
+        (pcm, rate_hz)
     }
 
     /// Returns the statistics of the caller's packets.

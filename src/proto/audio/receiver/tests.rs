@@ -54,11 +54,15 @@ impl Line {
 
     /// Passes the next packet of 20 ms, which was sent and arrives at these times.
     fn packet(&mut self, sent_ms: u64, arrives_ms: u64) {
+        self.packet_of(0x55, sent_ms, arrives_ms);
+    }
+
+    fn packet_of(&mut self, byte: u8, sent_ms: u64, arrives_ms: u64) {
         self.run(arrives_ms);
         self.sequence += 1;
         let now = self.start + ms(arrives_ms);
         self.receiver
-            .handle_payload(self.sequence, 8 * sent_ms, &[0x55; 160], now);
+            .handle_payload(self.sequence, 8 * sent_ms, &[byte; 160], now);
         self.drain();
     }
 
@@ -112,6 +116,22 @@ fn losses_in_a_pause_take_their_time() {
     line.sequence += 10;
     line.speak(1_600, 2_000);
     assert_eq!(line.silence, silence);
+}
+
+/// The last part of a pause does not delay the speech after it.
+#[test]
+fn no_silence_is_passed_on_before_speech() {
+    let mut line = Line::new();
+    line.speak(0, 400);
+    line.packet(780, 780);
+    let silence = line.silence;
+    assert_eq!(silence, ms(380));
+    line.packet_of(0, 1_100, 1_100);
+    line.packet_of(0, 1_120, 1_120);
+    assert_eq!(line.silence, silence);
+    line.packet(1_140, 1_140);
+    line.packet(1_540, 1_540);
+    assert_eq!(line.silence, silence + ms(380), "what was left out is not made up for");
 }
 
 /// A clock that jumps, and packets that are late together, are no pause.

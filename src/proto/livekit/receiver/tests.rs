@@ -571,7 +571,7 @@ fn joins_short_packets_into_frames() {
     assert_eq!(playout.receiver.poll_timeout(), None);
 }
 
-/// Publishers use discontinuous transmission: a packet per 400 ms while nobody speaks.
+/// Publishers use discontinuous transmission: a packet per 400 ms without speech.
 fn sparse(track: &'static str, from: Duration, packets: usize) -> Vec<(Duration, &'static str, u64)> {
     let packet = |nth| (from + ms(400) * nth as u32, track, 20 * nth as u64);
     (0..packets).map(packet).collect()
