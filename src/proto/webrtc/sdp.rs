@@ -3,12 +3,12 @@
 //! [`prepare_offer`] normalizes a client's offer and extracts its candidates;
 //! [`prepare_sfu_description`] does so for a media-room server, and [`prepare_call`] for a WhatsApp
 //! call. [`rewrite_answer_for_device`] adapts an answer to the parsers of microcontrollers,
-//! [`rewrite_declined_sections`] corrects declined sections, [`insert_declined_sections`] adds those
-//! that str0m did not see, [`write_call_answer`] keeps the lines
-//! that WhatsApp documents, and [`keep_only_host_candidate`] serves browsers of a runner with
-//! `--embedded`. All written lines end in CRLF. Rejected: text that is not SDP or exceeds a cap,
-//! unsupported sections of a room, and answers that would harm a device. Sources: RFC 8866, RFC 8839, RFC
-//! 9143, `docs/spec/devices.md` 3.
+//! [`rewrite_declined_sections`] corrects declined sections, [`insert_declined_sections`] adds
+//! those that str0m did not see, [`write_call_answer`] keeps the lines that WhatsApp documents, and
+//! [`keep_only_host_candidate`] serves browsers of a runner with `--embedded`. All written lines
+//! end in CRLF. Rejected: text that is not SDP or exceeds a cap, unsupported sections of a room,
+//! and answers that would harm a device. Sources: RFC 8866, RFC 8839, RFC 9143,
+//! `docs/spec/devices.md` 3.
 
 mod answer;
 mod call;

@@ -2,8 +2,8 @@
 //!
 //! In: channel events of str0m and messages. Out: received messages, and whether an outgoing one
 //! fitted into the buffer. Clients exchange text on the channel labelled `chat` or, without one, on
-//! the first that opens; when that is closed, on another one. SFUs exchange binary packets on the channel that this end offered.
-//! Sources: RFC 8831, `docs/spec/signalling.md` 4.
+//! the first that opens; when that is closed, on another one. SFUs exchange binary packets on the
+//! channel that this end offered. Sources: RFC 8831, `docs/spec/signalling.md` 4.
 
 use str0m::Rtc;
 use str0m::channel::{ChannelData, ChannelId};

@@ -69,8 +69,8 @@ fn a_closed_channel_is_followed_by_another() {
     }
 }
 
-/// RTVI messages are sent unasked on RTVI's channels only, and `session.created` comes first on that
-/// of its clients. The bot's own texts pass.
+/// RTVI messages are sent unasked on RTVI's channels only, and `session.created` comes first on
+/// that of its clients. The bot's own texts pass.
 #[test]
 fn rtvi_is_not_sent_unasked_on_other_channels() {
     const RTVI: &str = r#"{"label":"rtvi-ai","type":"bot-started-speaking"}"#;
