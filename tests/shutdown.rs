@@ -490,6 +490,21 @@ fn the_runner_that_loses_a_service() {
     std::process::exit(i32::from(ran.is_err()));
 }
 
+/// While a full log is not read, calls begin and go on, and a signal ends the runner in order.
+#[test]
+fn an_unread_log_stops_nothing() {
+    // The runner holds both ends of its log, and 64 KiB fill it.
+    let unread = "mkfifo unread; exec 2<>unread; head -c 65536 /dev/zero >&2; exec \"$0\" \"$@\"";
+    let mut runner = TestRunner::start_through(&["sh", "-c", unread], &[&EMBEDDED[..], &["-v"]].concat(), &[]);
+    let mut clients = [(); 2].map(|()| Client::connect(runner.addr, "/ws-client"));
+    runner.wait_for_sessions(2);
+    runner.signal("TERM");
+    assert_eq!(runner.wait().code(), Some(0));
+    for client in &mut clients {
+        assert_eq!(client.end(), Some((1001, STOPPING.into())));
+    }
+}
+
 /// Blocks its thread on request until a file appears, and otherwise reports that it is awake.
 async fn blocks(mut args: RunnerArguments) -> Result<(), BotError> {
     let mut media = args.media(Audio::default())?;

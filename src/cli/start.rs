@@ -76,14 +76,16 @@ fn program_name() -> Option<String> {
 }
 
 fn run_or_report(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> ExitCode {
-    match run(bot, bot_crate, program) {
+    let code = match run(bot, bot_crate, program) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError { code, message }) => {
-            // stderr may be closed; the exit code still reports the error.
-            let _ = writeln!(io::stderr(), "{}: {message}", program.name);
+            // stderr may be closed or unread; the exit code still reports the error.
+            logging::print(&format!("{}: {message}", program.name));
             ExitCode::from(code)
         }
-    }
+    };
+    logging::flush();
+    code
 }
 
 fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(), StartupError> {

@@ -23,6 +23,7 @@ pub mod group;
 pub mod host_name;
 pub mod lock;
 mod log_line;
+mod log_output;
 pub mod logging;
 pub mod memory;
 pub mod notify;

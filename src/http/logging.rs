@@ -5,25 +5,49 @@
 //! WARN. `-v` shows more; `RUST_LOG`, when set, replaces both. Control characters in a message are
 //! escaped, so a peer cannot forge a line, and long messages are cut. A panic is one line as well.
 //! ERROR, WARN and INFO lines caused by a [`LogClient`] are rate-limited per minute; one line
-//! reports how many were left out.
+//! reports how many were left out. No line waits for the reader of stderr (`log_output`).
 
 use std::fmt;
 use std::future::Future;
-use std::io::Write as _;
+use std::io::{self, IsTerminal as _, Write};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Instant;
 
 use env_logger::fmt::Formatter;
+use env_logger::{Target, WriteStyle};
 use log::{Level, LevelFilter, Record};
 
 use edge_runner_proto::SessionId;
 use edge_runner_proto::config::LogFormat;
-use edge_runner_proto::limits::{LINES_AUTHORISED_MAX, LINES_MAX, LINES_PER_CALLER_MAX};
+use edge_runner_proto::limits::{LINES_AUTHORISED_MAX, LINES_MAX, LINES_PER_CALLER_MAX, LOG_FLUSH};
 use edge_runner_proto::server::log_limit::LogLimit;
 
 use crate::common::lock;
 use crate::log_line::{JsonLine, RecordLine};
+use crate::log_output::LogOutput;
+
+/// All that this process writes to stderr.
+static STDERR: LazyLock<LogOutput<io::Stderr>> = LazyLock::new(|| {
+    LogOutput::new(io::stderr(), |dropped| {
+        let lines = if dropped == 1 { "line was" } else { "lines were" };
+        log::warn!("{dropped} log {lines} dropped because stderr was not read; check what collects the log");
+    })
+});
+
+/// The logger's way to [`STDERR`]: each call is one record.
+struct ToStderr;
+
+impl Write for ToStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        STDERR.write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 tokio::task_local! {
     static SESSION: SessionId;
@@ -159,7 +183,11 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &'static str, fo
             }
         }
     }
-    builder.target(env_logger::Target::Stderr);
+    builder.target(Target::Pipe(Box::new(ToStderr)));
+    builder.write_style(match shows_colours() {
+        true => WriteStyle::Always,
+        false => WriteStyle::Never,
+    });
     builder.format(move |out, record| {
         // At this level it logs every byte of every message, and some of them contain tokens.
         if record.level() == Level::Trace && record.target().starts_with("tungstenite") {
@@ -186,6 +214,30 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &'static str, fo
     if builder.try_init().is_ok() {
         log_panics(format);
     }
+}
+
+/// Writes a message of the process itself, such as why it ends, after all log lines.
+pub fn print(message: &str) {
+    STDERR.write(format!("{message}\n").as_bytes());
+}
+
+/// Waits until each line is written, for a limited time. Call it before the process ends.
+pub fn flush() {
+    STDERR.flush(LOG_FLUSH);
+}
+
+/// Tells whether stderr shows colours: a terminal does, and the usual variables decide otherwise.
+fn shows_colours() -> bool {
+    let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if value("NO_COLOR").is_some() {
+        return false;
+    }
+    if value("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+        return true;
+    }
+    let is_plain =
+        value("TERM").is_none_or(|term| term == "dumb") || value("CLICOLOR").is_some_and(|value| value == "0");
+    io::stderr().is_terminal() && !is_plain
 }
 
 /// Writes a record as one line.
@@ -236,8 +288,7 @@ fn log_panics(format: LogFormat) {
         }
         let frames = std::backtrace::Backtrace::capture();
         if frames.status() == std::backtrace::BacktraceStatus::Captured {
-            // A panic inside this hook would abort the process, so a closed stderr is ignored.
-            let _ = writeln!(std::io::stderr(), "{frames}");
+            print(&frames.to_string());
         }
     }));
 }

@@ -114,6 +114,10 @@ pub const LINES_MAX: u32 = 480;
 pub const LINES_AUTHORISED_MAX: u32 = 480;
 /// Addresses that have log counters of their own; further addresses in a window share one counter.
 pub const LOGGED_CALLERS_MAX: usize = 64;
+/// Bytes of log lines that wait while stderr is not read: some 2,000 lines.
+pub const LOG_WAITING_BYTES_MAX: usize = 256 * 1024;
+/// Time that the end of the process waits for the reader of stderr.
+pub const LOG_FLUSH: Duration = Duration::from_secs(1);
 
 // ---- metrics
 

@@ -1,0 +1,279 @@
+//! Where log lines go: a descriptor that is written to only while it takes bytes at once.
+//!
+//! The reader of the log may stop for a while: a container's log driver, a supervisor, a stopped
+//! terminal. [`LogOutput::write`] therefore never waits for the reader. Usually the calling thread
+//! writes the line itself, so a line that was logged has been written. Once the descriptor takes no
+//! more, lines wait in a bounded queue, and a thread writes them; it starts with the first such
+//! line. Lines beyond the bound are dropped and counted, and a report stands where they are
+//! missing. [`LogOutput::flush`] waits for the queue at the end of the process, for a limited time.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use edge_runner_proto::limits::LOG_WAITING_BYTES_MAX;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::lock::lock;
+
+/// Bytes that a pipe which is ready takes without waiting: `PIPE_BUF` of Linux.
+const WRITE_BYTES_MAX: usize = 4_096;
+
+/// An output for log lines on the descriptor `W`.
+pub struct LogOutput<W> {
+    shared: Arc<Shared<W>>,
+}
+
+struct Shared<W> {
+    target: W,
+    /// Reports a number of dropped lines by a line of the log, which comes back to this output.
+    report_dropped: fn(u64),
+    state: Mutex<State>,
+    /// There is something to do for the thread.
+    work: Condvar,
+    /// The thread has done it.
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Vec<u8>>,
+    waiting_bytes: usize,
+    /// Lines dropped since the queue was full. Further lines are dropped until the queue is empty,
+    /// so that the report stands in their place.
+    dropped: u64,
+    has_thread: bool,
+    /// The thread writes a line that it took from the queue.
+    is_writing: bool,
+    /// The thread reports dropped lines.
+    is_reporting: bool,
+}
+
+impl State {
+    /// Whether lines that came earlier are still unwritten.
+    fn is_behind(&self) -> bool {
+        !self.waiting.is_empty() || self.is_writing || self.dropped > 0
+    }
+}
+
+impl<W: AsFd + Send + Sync + 'static> LogOutput<W> {
+    /// Makes an output. `report_dropped` logs one line about a number of dropped lines.
+    pub fn new(target: W, report_dropped: fn(u64)) -> Self {
+        let shared = Shared {
+            target,
+            report_dropped,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            done: Condvar::new(),
+        };
+        LogOutput {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Writes a line, or queues what the descriptor does not take at once. A closed descriptor
+    /// swallows it.
+    pub fn write(&self, line: &[u8]) {
+        let mut state = lock(&self.shared.state);
+        let mut rest = line;
+        while !state.is_behind() && !rest.is_empty() {
+            match write_at_once(&self.shared.target, rest) {
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => return,
+            }
+        }
+        if rest.is_empty() {
+            return;
+        }
+        // A line that is longer than the bound passes alone: its first part may be written already.
+        let is_full = !state.waiting.is_empty() && state.waiting_bytes + rest.len() > LOG_WAITING_BYTES_MAX;
+        if state.dropped > 0 || is_full {
+            state.dropped += 1;
+            return;
+        }
+        state.waiting_bytes += rest.len();
+        state.waiting.push_back(rest.to_vec());
+        if !state.has_thread {
+            let shared = Arc::clone(&self.shared);
+            let thread = thread::Builder::new().name("log".into());
+            // Without a thread the line waits for the next one, which tries again.
+            state.has_thread = thread.spawn(move || shared.write_waiting()).is_ok();
+        }
+        self.shared.work.notify_one();
+    }
+
+    /// Waits until each line is written, for the time `within` at most.
+    pub fn flush(&self, within: Duration) {
+        let state = lock(&self.shared.state);
+        let is_unfinished = |state: &mut State| state.is_behind() || state.is_reporting;
+        drop(self.shared.done.wait_timeout_while(state, within, is_unfinished));
+    }
+}
+
+impl<W: AsFd> Shared<W> {
+    /// Writes the lines that wait, for the rest of the process's life.
+    fn write_waiting(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(line) = state.waiting.pop_front() {
+                state.is_writing = true;
+                drop(state);
+                write_whole(&self.target, &line);
+                state = lock(&self.state);
+                state.is_writing = false;
+                state.waiting_bytes -= line.len();
+            } else if state.dropped > 0 {
+                let dropped = std::mem::take(&mut state.dropped);
+                state.is_reporting = true;
+                drop(state);
+                (self.report_dropped)(dropped);
+                state = lock(&self.state);
+                state.is_reporting = false;
+            } else {
+                self.done.notify_all();
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+/// Writes as much as the descriptor takes without waiting.
+///
+/// # Errors
+/// `AGAIN` if it takes nothing now, `INTR` after a signal, others if it never will.
+fn write_at_once(target: &impl AsFd, bytes: &[u8]) -> rustix::io::Result<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::{ReadWriteFlags, pwritev2};
+        // The maximum is the current position. Named pipes, terminals, old kernels and filters of
+        // system calls refuse it, each with an error of its own.
+        let buffers = [std::io::IoSlice::new(bytes)];
+        let result = pwritev2(target, &buffers, u64::MAX, ReadWriteFlags::NOWAIT);
+        if matches!(result, Ok(_) | Err(Errno::AGAIN | Errno::INTR)) {
+            return result;
+        }
+    }
+    let mut ready = [PollFd::new(target, PollFlags::OUT)];
+    match poll(&mut ready, Some(&Timespec::default()))? {
+        0 => Err(Errno::AGAIN),
+        _ => rustix::io::write(target, bytes.get(..WRITE_BYTES_MAX).unwrap_or(bytes)),
+    }
+}
+
+/// Writes all bytes and waits for the reader as long as it takes. A closed descriptor swallows
+/// them.
+fn write_whole(target: &impl AsFd, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match rustix::io::write(target, bytes) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            // Another process that shares it has made it non-blocking.
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(target, PollFlags::OUT)], None);
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, PipeWriter, Read as _, pipe};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Longer than any test takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Makes an output on a pipe, and fills the pipe if it `is_full`. Returns its bytes as well.
+    fn output(is_full: bool, report_dropped: fn(u64)) -> (LogOutput<PipeWriter>, PipeReader, usize) {
+        let (reader, writer) = pipe().expect("a pipe");
+        let mut filled = 0;
+        while is_full && let Ok(count) = write_at_once(&writer, b"x") {
+            filled += count;
+        }
+        (LogOutput::new(writer, report_dropped), reader, filled)
+    }
+
+    fn read(mut reader: &PipeReader, count: usize) -> String {
+        let mut bytes = vec![0; count];
+        reader.read_exact(&mut bytes).expect("the bytes come");
+        String::from_utf8(bytes).expect("text")
+    }
+
+    /// While the reader reads, the caller writes: no thread is started.
+    #[test]
+    fn a_line_is_written_at_once() {
+        let (output, reader, _) = output(false, |_| ());
+        output.write(b"one\n");
+        output.write(b"two\n");
+        assert_eq!(read(&reader, 8), "one\ntwo\n");
+        assert!(!lock(&output.shared.state).has_thread);
+    }
+
+    /// Lines for a full pipe wait without blocking their callers, and come in order.
+    #[test]
+    fn lines_wait_for_a_reader_that_stopped() {
+        let (output, reader, filled) = output(true, |_| ());
+        for line in ["one\n", "two\n", "three\n"] {
+            output.write(line.as_bytes());
+        }
+        assert_eq!(read(&reader, filled).len(), filled);
+        assert_eq!(read(&reader, 14), "one\ntwo\nthree\n");
+        output.flush(PATIENCE);
+        output.write(b"four\n");
+        assert_eq!(read(&reader, 5), "four\n");
+    }
+
+    /// The queue is bounded: what does not fit is counted, and reported once the rest is written.
+    #[test]
+    fn lines_beyond_the_bound_are_dropped_and_reported() {
+        static DROPPED: AtomicU64 = AtomicU64::new(0);
+        let (output, reader, filled) = output(true, |dropped| {
+            DROPPED.fetch_add(dropped, Ordering::SeqCst);
+        });
+        let line = [b'l'; 1_024];
+        // The thread holds one line or has yet to take it.
+        let written = LOG_WAITING_BYTES_MAX / line.len() + 10;
+        (0..written).for_each(|_| output.write(&line));
+        let (waiting, dropped) = {
+            let state = lock(&output.shared.state);
+            assert!(state.waiting_bytes <= LOG_WAITING_BYTES_MAX);
+            (state.waiting_bytes / line.len(), state.dropped)
+        };
+        assert_eq!((waiting, dropped), (written - 10, 10));
+        output.write(b"small\n");
+        assert_eq!(DROPPED.load(Ordering::SeqCst), 0);
+        read(&reader, filled + waiting * line.len());
+        output.flush(PATIENCE);
+        assert_eq!(DROPPED.load(Ordering::SeqCst), 11);
+        output.write(b"again\n");
+        assert_eq!(read(&reader, 6), "again\n");
+    }
+
+    /// A flush ends although the pipe is not read.
+    #[test]
+    fn a_flush_is_bounded() {
+        let (output, _reader, _) = output(true, |_| ());
+        output.write(b"unread\n");
+        output.flush(Duration::ZERO);
+        assert!(lock(&output.shared.state).is_behind());
+    }
+
+    /// A closed pipe swallows lines, also those that wait.
+    #[test]
+    fn a_closed_pipe_swallows_lines() {
+        let (output, reader, _) = output(true, |_| ());
+        output.write(b"unread\n");
+        drop(reader);
+        output.flush(PATIENCE);
+        output.write(b"unread\n");
+        assert!(!lock(&output.shared.state).is_behind());
+    }
+}
