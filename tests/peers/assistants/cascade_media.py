@@ -169,8 +169,9 @@ async def hangs(place):
 
 
 async def voiceless(place):
-    """the voice is gone for half a second: it is asked again, and the caller hears the answer; gone for good, it ends the call"""
-    more = {"CASCADE_STT_MODEL": "whisper-1", "CASCADE_TTS_MODEL": "tts-1", "CASCADE_TTS_VOICE": "alloy"}
+    """the voice is gone for half a second: it is asked again, and the caller hears the answer; gone beyond the patience, it ends the call"""
+    more = {"CASCADE_STT_MODEL": "whisper-1", "CASCADE_TTS_MODEL": "tts-1", "CASCADE_TTS_VOICE": "alloy",
+            "RUNNER_BOT_PATIENCE": "5"}
     async with ChatServer() as chat, SpeechServices() as http:
         async with SpeechServices() as gone:
             pass
