@@ -77,8 +77,8 @@ gate_lanes() {
     together 'environments fmt page scripts deny workflows features cloud chaos' 'lint unit documents blackbox doc fuzz' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
-    # On two cores: browsers, which take most, beside services, beside stages that wait for the most part.
-    together 'browser firefox cluster livekit' 'assistants moq rooms' 'net aiortc calls jobs pipecat acme gstreamer smallest telephone'
+    # Two lanes: beside a third, two cores starve calls whose delay or sound is judged.
+    together 'browser firefox cluster pipecat aiortc net calls' 'moq assistants livekit jobs rooms acme gstreamer smallest telephone'
 }
 
 # A night: hours, most of them under emulators.
