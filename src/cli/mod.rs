@@ -79,10 +79,10 @@ impl ProgramIdentity {
     }
 }
 
-/// Parses the arguments of the stock binary, without its name. See [`parse_for`].
+/// Parses the arguments of the stock binary, without its name. See `parse_for`.
 ///
 /// # Errors
-/// As [`parse_for`].
+/// As `parse_for`.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
     parse_for(&ProgramIdentity::stock(), arguments, env)
 }
