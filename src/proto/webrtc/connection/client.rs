@@ -158,14 +158,10 @@ impl PeerConnection {
         if self.config.has_dtmf {
             let answer = sdp::write_call_answer(&answer);
             self.dtmf = answer.dtmf_payload_type.map(|pt| (pt.into(), DtmfReceiver::default()));
-            return Ok(sdp::insert_declined_sections(&answer.sdp, &prepared.declined, true));
+            return Ok(sdp::insert_declined_sections(&answer.sdp, &prepared.declined));
         }
         let answer = self.finish_answer(&answer, prepared)?;
-        Ok(sdp::insert_declined_sections(
-            &answer,
-            &prepared.declined,
-            prepared.has_bundle,
-        ))
+        Ok(sdp::insert_declined_sections(&answer, &prepared.declined))
     }
 
     /// Rewrites str0m's answer for the client.

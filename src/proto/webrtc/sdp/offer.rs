@@ -45,8 +45,6 @@ pub struct PreparedOffer {
     pub has_application: bool,
     /// The sections that str0m does not see.
     pub declined: Vec<DeclinedSection>,
-    /// The offer has a bundle. Without one the answer must not have any (RFC 9143 section 7.3).
-    pub has_bundle: bool,
 }
 
 /// Why an offer was rejected.
@@ -177,11 +175,9 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
             return Err(SdpError::InvalidMid(excerpt(&section.mid)));
         }
     }
-    // Microcontrollers have one transport, whatever they write.
-    let has_bundle = session.bundle().is_some() || family.is_device();
     let mut declined = Vec::new();
     if bounds.declines {
-        let is_usable = session.usable_sections(&sections, has_bundle);
+        let is_usable = session.usable_sections(&sections);
         let is_used = |index: usize| is_usable.get(index) == Some(&true);
         let unused = sections.iter().enumerate().filter(|(index, _)| !is_used(*index));
         declined.extend(unused.map(|(index, section)| DeclinedSection {
@@ -216,7 +212,6 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
         has_video: sections.iter().any(|section| section.media == MediaType::Video),
         has_application: sections.iter().any(|section| section.media == MediaType::Application),
         declined,
-        has_bundle,
     })
 }
 
@@ -373,22 +368,18 @@ impl SessionLines<'_> {
     }
 
     /// Returns for each section whether it can be used: it is supported, and belongs to the one
-    /// transport, which is that of the bundle with audio, or else of the first audio section.
-    /// Stopped sections belong to any.
-    fn usable_sections(&self, sections: &[MediaSection<'_>], has_bundle: bool) -> Vec<bool> {
+    /// transport, which is that of the bundle with audio. Stopped sections belong to any, and all
+    /// do where there is no such bundle: clients without one take an answer with one.
+    fn usable_sections(&self, sections: &[MediaSection<'_>]) -> Vec<bool> {
         let is_audio = |section: &&MediaSection<'_>| section.media == MediaType::Audio && section.port != "0";
-        let first = sections.iter().find(is_audio).map(|section| section.mid.as_str());
         let bundle = self.bundle().filter(|mids| {
             sections
                 .iter()
                 .filter(is_audio)
                 .any(|section| mids.contains(&section.mid.as_str()))
         });
-        let belongs = |section: &MediaSection<'_>| match (&bundle, first) {
-            (Some(mids), _) => mids.contains(&section.mid.as_str()),
-            (None, Some(first)) if !has_bundle => section.mid == first,
-            _ => true,
-        };
+        let belongs =
+            |section: &MediaSection<'_>| bundle.as_ref().is_none_or(|mids| mids.contains(&section.mid.as_str()));
         let sections = sections.iter();
         sections
             .map(|section| section.media != MediaType::Unsupported && (section.port == "0" || belongs(section)))

@@ -759,13 +759,12 @@ fn a_browsers_video_is_declined_in_the_bundle() {
 /// declined in their places.
 #[test]
 fn unusable_sections_are_taken_out_and_declined() {
-    let declined = |offer: &str| -> (Vec<usize>, bool, String) {
+    let declined = |offer: &str| -> (Vec<usize>, String) {
         let prepared = prepare_offer(offer).expect("fit");
         let sections = prepared.sdp.matches("\r\nm=").count();
         assert_eq!(sections + prepared.declined.len(), offer.matches("\nm=").count());
         (
             prepared.declined.iter().map(|section| section.index).collect(),
-            prepared.has_bundle,
             prepared.declined.iter().map(|section| section.lines.as_str()).collect(),
         )
     };
@@ -779,20 +778,26 @@ fn unusable_sections_are_taken_out_and_declined() {
     assert_eq!(places(&stopped.replace("BUNDLE 0 1 2 3", "BUNDLE 1 2 3")), [0; 0]);
     let stopped = CHROME.replace("m=video 9 ", "m=video 0 ");
     assert_eq!(places(&stopped.replace("BUNDLE 0 1 2 3", "BUNDLE 0 3")), [0; 0]);
-    let (places, has_bundle, lines) = declined(&grouped("a=x-none"));
-    assert_eq!((places, has_bundle), (vec![1, 2, 3], false));
+    assert_eq!(
+        places(&grouped("a=x-none")),
+        [0; 0],
+        "clients without a bundle take one"
+    );
+    let lines = declined(&grouped("a=group:BUNDLE 0")).1;
     assert!(
         lines.starts_with(
             "m=video 0 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=mid:1\r\na=rtpmap:96 VP8/90000\r\na=inactive\r\n"
         ),
         "{lines}"
     );
-    let (places, has_bundle, _) = declined(&DEVICE.replace("a=group:BUNDLE audio datachannel\n", ""));
-    assert_eq!((places, has_bundle), (vec![], true), "a device has one transport");
+    assert_eq!(
+        places(&DEVICE.replace("a=group:BUNDLE audio datachannel\n", "")),
+        [0; 0]
+    );
 
     let other = "m=message 9 TCP/TLS/MSRP *\na=mid:9\na=rtpmap:* x\n";
-    let (places, has_bundle, lines) = declined(&format!("{CHROME}{other}m=text 9 RTP/AVP\n"));
-    assert_eq!((places, has_bundle), (vec![4, 5], true));
+    let (places, lines) = declined(&format!("{CHROME}{other}m=text 9 RTP/AVP\n"));
+    assert_eq!(places, [4, 5]);
     assert_eq!(
         lines,
         "m=message 0 TCP/TLS/MSRP *\r\nc=IN IP4 0.0.0.0\r\na=mid:9\r\na=rtpmap:* x\r\na=inactive\r\n\
