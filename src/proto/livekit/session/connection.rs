@@ -167,11 +167,14 @@ impl RoomConnection {
     }
 
     fn check_deadlines(&mut self, now: Instant) {
+        let is_publish_due = !self.is_up && now >= self.publish_deadline;
         for target in [SignalTarget::Publisher, SignalTarget::Subscriber] {
             let Some(transport) = self.transport(target) else {
                 continue;
             };
-            if transport.until.is_none_or(|until| now < until) {
+            // A track cannot be published without its connection, whose own deadline is later by the
+            // time that the server took to let us in.
+            if transport.until.is_none_or(|until| now < until && !is_publish_due) {
                 continue;
             }
             if transport.restart == RestartProgress::Awaited && transport.is_receiving(now) {
@@ -189,7 +192,7 @@ impl RoomConnection {
             };
             return self.end(cause);
         }
-        if !self.is_up && now >= self.publish_deadline {
+        if is_publish_due {
             self.end(match self.publisher {
                 None => DisconnectCause::PingTimeout,
                 Some(_) => DisconnectCause::NotPublished,

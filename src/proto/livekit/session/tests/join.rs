@@ -82,6 +82,17 @@ fn gives_up_a_stalled_join() {
     assert!(sim.join_failed().expect("the bot gets an error").contains("UDP"));
     assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));
 
+    // The same from a server that takes a while to let the bot in.
+    let mut sim = Simulation::new();
+    sim.network = false;
+    sim.dial_result = DialResult::Silent;
+    sim.start_audio();
+    sim.run(ms(100));
+    sim.send_late_join();
+    sim.run(CONNECT_WITHIN + ms(1));
+    assert_eq!(sim.dials.len(), 1, "no try will help");
+    assert!(sim.join_failed().expect("the bot gets an error").contains("UDP"));
+
     let mut sim = Simulation::new();
     sim.accepts_track = false;
     sim.start_audio();

@@ -111,6 +111,12 @@ impl Simulation {
         self.offer();
     }
 
+    /// Admits the session some time after its dial, from outside a drain.
+    pub fn send_late_join(&mut self) {
+        self.send_join();
+        self.drain();
+    }
+
     /// Sends a message to the session.
     pub fn send(&mut self, message: ServerMessage) {
         let bytes = SignalResponse { message: Some(message) }.encode_to_vec();
