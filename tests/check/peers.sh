@@ -119,8 +119,9 @@ peer_moq() {
         namespaces=--namespaces
     fi
     # shellcheck disable=SC2086
-    $python tests/peers/moq/run.py --binary $binary --relay "$relay" $namespaces
-    node tests/peers/browser/run.mjs --moq --relay "$relay" --binary $binary
+    part $python tests/peers/moq/run.py --binary $binary --relay "$relay" $namespaces
+    part node tests/peers/browser/run.mjs --moq --relay "$relay" --binary $binary
+    return "${verdict:-0}"
 }
 
 # Certificates by ACME, from the test server of Let's Encrypt.

@@ -78,6 +78,38 @@ class Lanes(unittest.TestCase):
         self.assertEqual(code, 1, output)
         self.assertIn("not passed: one two", output)
 
+    BUSY = "FAIL b: machine too busy to judge: others took up to 1.9 of a core for 2 s"
+
+    def test_what_was_not_judged_is_judged_with_nothing_beside_it(self):
+        stages = {"calls": f"if [ -n \"${{CHECKS_ONLY:-}}\" ]; then echo \"PASS $CHECKS_ONLY: x\"; else echo PASS a: x; echo '{self.BUSY}'; exit 3; fi"}
+        code, output = self.run_lanes("together 'calls'\njudge_alone", stages)
+        self.assertEqual((code, self.last(output)), (0, "2 passed, 0 failed, 0 skipped"), output)
+        self.assertIn("calls: 1 checks judged with nothing beside them", output)
+
+    def test_what_stays_without_a_verdict_fails(self):
+        code, output = self.run_lanes("together 'calls'\njudge_alone", {"calls": f"echo PASS a: x; echo '{self.BUSY}'; exit 3"})
+        self.assertEqual(code, 1, output)
+        self.assertIn("machine too busy to judge", output)
+
+    def test_a_verdict_is_final(self):
+        stages = {"calls": f"[ -z \"${{CHECKS_ONLY:-}}\" ] || exit 0; echo FAIL a: no sound; echo '{self.BUSY}'; exit 1"}
+        code, output = self.run_lanes("together 'calls'\njudge_alone", stages)
+        self.assertEqual((code, self.last(output)), (1, "0 passed, 2 failed, 0 skipped"), output)
+
+    def test_a_stage_that_runs_none_of_the_checks_again_fails(self):
+        stages = {"calls": f"[ -z \"${{CHECKS_ONLY:-}}\" ] || {{ echo PASS control: x; exit 0; }}; echo '{self.BUSY}'; exit 3"}
+        code, output = self.run_lanes("together 'calls'\njudge_alone", stages)
+        self.assertEqual(code, 1, output)
+
+    def test_a_test_in_rust_is_judged_by_the_measure_of_its_stage(self):
+        again = "if [ -n \"${CHECKS_ONLY:-}\" ]; then echo 'test result: ok. 1 passed; 0 failed;'; exit 0; fi\n"
+        for over, expected in (("2.0", (0, "4 passed, 0 failed, 0 skipped")), ("0.0", (1, "3 passed, 1 failed, 0 skipped"))):
+            stages = {"calls": f"{again}echo '{{\"seconds_over\": {over}}}' >target/check/calls.busy\n"
+                               "echo '---- tone::heard stdout ----'; echo 'test result: FAILED. 3 passed; 1 failed;'; exit 1"}
+            code, output = self.run_lanes("together 'calls'\njudge_alone", stages)
+            self.assertEqual((code, self.last(output)), expected, output)
+
+
 
 if __name__ == "__main__":
     unittest.main()

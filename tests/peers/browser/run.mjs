@@ -1,5 +1,5 @@
 // A real browser against the runner: the built-in page and the official client. A line per check; exits with 1 when one
-// failed.
+// failed, with 3 when the machine was too busy to judge those that did.
 //
 //   node run.mjs [--binary PATH] [--out FOLDER] [--only WORD] [--playground FOLDER] [--menu PATH]
 //   node --experimental-websocket run.mjs --browser firefox [..]
@@ -61,9 +61,15 @@ const WAITING = new Set([
 	'moq: a killed tab is gone from /status in time',
 ]);
 const waiting = [];
+// One name per line: of all checks of a stage.
+const onlyThese = process.env.CHECKS_ONLY?.split('\n');
+const isWanted = (name) => name.includes(values.only) && (onlyThese?.includes(name) ?? true);
 const busy = new Busy();
 process.on('exit', () => busy.stop());
 let failed = 0;
+let starvedChecks = 0;
+/** 3: all that failed has no verdict, as in `checks.py`. */
+const exit = () => process.exit(failed ? 1 : starvedChecks ? 3 : 0);
 
 /** `check` gets a browser of its own; `alone`, one that opens what browsers it needs. */
 const run = (name, check, runnerArgs, extra, binary) => alone(
@@ -71,7 +77,7 @@ const run = (name, check, runnerArgs, extra, binary) => alone(
 );
 
 async function alone(name, check, runnerArgs, binary = values.binary) {
-	if (!name.includes(values.only)) return;
+	if (!isWanted(name)) return;
 	const checked = checkOne(name, check, runnerArgs, binary);
 	if (WAITING.has(name)) waiting.push(checked);
 	else await checked;
@@ -84,8 +90,9 @@ async function checkOne(name, check, runnerArgs, binary) {
 		const said = await check(runner, out);
 		console.log(`PASS ${name}${said ? ` (${said})` : ''} [${((Date.now() - begun) / 1000).toFixed(1)} s]`);
 	} catch (error) {
-		failed += 1;
 		const starved = busy.starved(begun);
+		if (starved) starvedChecks += 1;
+		else failed += 1;
 		const why = starved ? `machine too busy to judge: ${starved} (first failure: ${error.message})` : error.message;
 		console.log(`FAIL ${name}: ${why}`);
 		console.error(error.stack, `\n${runner.log.join('\n')}`);
@@ -101,13 +108,13 @@ if (values.browser === 'firefox') {
 		[firefoxPage.moqChecks, ['--bot', 'parrot', '-t', 'moq', '--moq-bind', '[::]:0']],
 	];
 	for (const [checks, args, options] of groups) {
-		const wanted = Object.entries(checks).filter(([name]) => name.includes(values.only));
+		const wanted = Object.entries(checks).filter(([name]) => isWanted(name));
 		// It takes seconds to start, and each runner's page is a separate site.
 		if (wanted.length) await withFirefox(async (context) => {
 			for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), args);
 		}, options);
 	}
-	process.exit(failed ? 1 : 0);
+	exit();
 }
 
 if (values.moq) {
@@ -123,7 +130,7 @@ if (values.moq) {
 		...Object.entries(moqPage.relayChecks).map((each) => [...each, parrot, () => out]),
 	];
 	for (const [name, check, bot, extra] of values.relay ? relayed : []) {
-		if (!name.includes(values.only)) continue;
+		if (!isWanted(name)) continue;
 		const relay = await new Relay(resolve(values.relay)).start();
 		await run(name, check, [...bot, ...relay.args], extra(relay));
 		await relay.stop();
@@ -133,7 +140,7 @@ if (values.moq) {
 	for (const [name, check] of Object.entries(moqPage.checks)) {
 		await run(name, check, [...parrot, '--moq-bind', '[::]:0'], out);
 	}
-	process.exit(failed ? 1 : 0);
+	exit();
 }
 
 /** Checks of a module, with these arguments of the runner. */
@@ -193,4 +200,4 @@ posting.close();
 for (const [name, check] of Object.entries(obs.checks)) await alone(name, check, ['--bot', 'echo']);
 await Promise.all(waiting);
 origin.close();
-process.exit(failed ? 1 : 0);
+exit();
