@@ -149,7 +149,7 @@ not_judged() {
     local log=$logs/$1.log
     [ ! -e "$logs/$1.passed" ] && [ -e "$log" ] || return 1
     if [ -e "$logs/$1.open" ]; then
-        sed -nE 's/^FAIL (.*): machine too busy to judge.*/\1/p' "$log"
+        sed -nE 's/^FAIL (.*): not judged: .*/\1/p' "$log"
         return
     fi
     # Tests in Rust have no measure of their own; the stage has one.
@@ -163,7 +163,7 @@ judge_alone() {
     for stage in $planned; do
         names=$(not_judged "$stage") && [ -n "$names" ] || continue
         log=$logs/$stage.log count=$(grep -c . <<<"$names")
-        sed -i -E 's/^FAIL (.*: machine too busy to judge)/NOT JUDGED \1/; s/^(test result: FAILED\. [0-9]+ passed); [0-9]+ failed/\1; 0 failed/; s/^(---- .* stdout) ----$/\1/' "$log"
+        sed -i -E 's/^FAIL (.*: not judged: )/NOT JUDGED \1/; s/^(test result: FAILED\. [0-9]+ passed); [0-9]+ failed/\1; 0 failed/; s/^(---- .* stdout) ----$/\1/' "$log"
         mv "$log" "$log.first"
         CHECKS_ONLY=$names lane "$stage"
         # A name that fits no check must not count as passed. Tests in Rust are counted together.

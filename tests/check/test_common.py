@@ -78,7 +78,7 @@ class Lanes(unittest.TestCase):
         self.assertEqual(code, 1, output)
         self.assertIn("not passed: one two", output)
 
-    BUSY = "FAIL b: machine too busy to judge: others took up to 1.9 of a core for 2 s"
+    BUSY = "FAIL b: not judged: machine too busy to judge: others took up to 1.9 of a core for 2 s"
 
     def test_what_was_not_judged_is_judged_with_nothing_beside_it(self):
         stages = {"calls": f"if [ -n \"${{CHECKS_ONLY:-}}\" ]; then echo \"PASS $CHECKS_ONLY: x\"; else echo PASS a: x; echo '{self.BUSY}'; exit 3; fi"}

@@ -110,7 +110,7 @@ class Report:
         starved = self.busy.share(began).starved()
         self.code = NOT_JUDGED if starved and self.code in (0, NOT_JUDGED) else 1
         if starved:
-            print(f"FAIL {name}: machine too busy to judge: {starved} (first failure: {error!r})", flush=True)
+            print(f"FAIL {name}: not judged: machine too busy to judge: {starved} (first failure: {error!r})", flush=True)
         else:
             print(f"FAIL {name}: {about}: {error!r}", flush=True)
 

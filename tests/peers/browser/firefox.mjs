@@ -10,11 +10,13 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from './runner.mjs';
 import { watchConnections } from './watch.mjs';
 
 const START_MS = 30000;
 const COMMAND_MS = 30000;
+const END_MS = 2000;
 // A browser may crash before a check has begun. Nothing of the runner is tested until then.
 const STARTS = 3;
 
@@ -41,6 +43,9 @@ const MICROPHONES = {
 
 const KEYS = { Enter: '\uE007', Tab: '\uE004', Escape: '\uE00C' };
 
+/** The browser has ended, or has left its connection: that says nothing of what a check tests. */
+export class BrowserLost extends Error {}
+
 /** One connection to a browser: commands with their answers, and what it tells by itself. */
 class Bidi {
 	#socket;
@@ -48,8 +53,11 @@ class Bidi {
 	#waiting = new Map();
 	#listeners = [];
 	#closed = false;
+	/** Why there is no connection any more. */
+	#lost = null;
 
-	static async open(url) {
+	/** `end` tells how the browser has ended. */
+	static async open(url, end) {
 		const bidi = new Bidi();
 		bidi.#socket = new WebSocket(url);
 		await new Promise((done, fail) => {
@@ -57,8 +65,11 @@ class Bidi {
 			bidi.#socket.onerror = () => fail(new Error(`no connection to ${url}`));
 		});
 		bidi.#socket.onmessage = ({ data }) => bidi.#take(JSON.parse(data));
-		bidi.#socket.onclose = () => {
-			for (const { fail } of bidi.#waiting.values()) fail(new Error('Firefox has closed the connection'));
+		bidi.#socket.onclose = async () => {
+			if (bidi.#closed) return;
+			bidi.#lost = end().then((how) => new BrowserLost(`Firefox has closed the connection; ${how}`));
+			const lost = await bidi.#lost;
+			for (const { fail } of bidi.#waiting.values()) fail(lost);
 		};
 		return bidi;
 	}
@@ -80,6 +91,7 @@ class Bidi {
 
 	send(method, params = {}) {
 		if (this.#closed) return new Promise(() => {});
+		if (this.#lost) return this.#lost.then((lost) => Promise.reject(lost));
 		const id = this.#last += 1;
 		return new Promise((done, fail) => {
 			const limit = setTimeout(() => fail(new Error(`${method}: no answer within ${COMMAND_MS / 1000} s`)), COMMAND_MS);
@@ -324,6 +336,12 @@ function start(command, args, env) {
 		child.on('exit', done);
 		child.on('error', (error) => done(program.said.push(error.message)));
 	});
+	/** How it has ended, in words. It may be about to. */
+	program.end = async () => {
+		await Promise.race([program.ended, sleep(END_MS)]);
+		const { exitCode, signalCode } = child;
+		return exitCode === null && signalCode === null ? 'it runs' : `it ended with ${signalCode ?? exitCode}`;
+	};
 	program.stop = async () => {
 		try {
 			process.kill(-child.pid, 'SIGKILL');
@@ -372,7 +390,7 @@ async function launch(microphone) {
 		await until(() => listens() || hasEnded(), 'Firefox listens', START_MS);
 		try {
 			if (!listens()) throw new Error('Firefox has ended');
-			const bidi = await Bidi.open(`${listens()}/session`);
+			const bidi = await Bidi.open(`${listens()}/session`, firefox.end);
 			await bidi.send('session.new', { capabilities: {} });
 			await bidi.send('session.subscribe', { events: ['log.entryAdded', 'network.fetchError', 'script.message'] });
 			await bidi.send('script.addPreloadScript', { functionDeclaration: `${watchConnections}` });
@@ -384,7 +402,7 @@ async function launch(microphone) {
 				},
 			};
 		} catch (error) {
-			throw new Error(`${error.message}; Firefox said:\n${firefox.said.join('\n')}`);
+			throw new BrowserLost(`${error.message}; Firefox said:\n${firefox.said.join('\n')}`);
 		}
 	} catch (error) {
 		await stop();

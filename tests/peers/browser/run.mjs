@@ -1,5 +1,5 @@
 // A real browser against the runner: the built-in page and the official client. A line per check; exits with 1 when one
-// failed, with 3 when the machine was too busy to judge those that did.
+// failed, with 3 when all that did have no verdict.
 //
 //   node run.mjs [--binary PATH] [--out FOLDER] [--only WORD] [--playground FOLDER] [--menu PATH]
 //   node --experimental-websocket run.mjs --browser firefox [..]
@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { withBrowser } from './chromium.mjs';
 import * as client from './client.mjs';
-import { withFirefox } from './firefox.mjs';
+import { BrowserLost, withFirefox } from './firefox.mjs';
 import * as firefoxPage from './firefox-page.mjs';
 import * as moq from './moq.mjs';
 import * as moqPage from './moq-page.mjs';
@@ -67,9 +67,9 @@ const isWanted = (name) => name.includes(values.only) && (onlyThese?.includes(na
 const busy = new Busy();
 process.on('exit', () => busy.stop());
 let failed = 0;
-let starvedChecks = 0;
+let notJudged = 0;
 /** 3: all that failed has no verdict, as in `checks.py`. */
-const exit = () => process.exit(failed ? 1 : starvedChecks ? 3 : 0);
+const exit = () => process.exit(failed ? 1 : notJudged ? 3 : 0);
 
 /** `check` gets a browser of its own; `alone`, one that opens what browsers it needs. */
 const run = (name, check, runnerArgs, extra, binary) => alone(
@@ -83,6 +83,15 @@ async function alone(name, check, runnerArgs, binary = values.binary) {
 	else await checked;
 }
 
+/** A check has no verdict where others had the processors, or the browser ended. */
+function fail(name, error, starved) {
+	const why = starved ? `machine too busy to judge: ${starved} (first failure: ${error.message})` : error.message.split('\n')[0];
+	const isJudged = !starved && !(error instanceof BrowserLost);
+	if (isJudged) failed += 1;
+	else notJudged += 1;
+	console.log(`FAIL ${name}: ${isJudged ? '' : 'not judged: '}${why}`);
+}
+
 async function checkOne(name, check, runnerArgs, binary) {
 	const begun = Date.now();
 	const runner = await Runner.start(resolve(binary), ...runnerArgs);
@@ -90,11 +99,7 @@ async function checkOne(name, check, runnerArgs, binary) {
 		const said = await check(runner, out);
 		console.log(`PASS ${name}${said ? ` (${said})` : ''} [${((Date.now() - begun) / 1000).toFixed(1)} s]`);
 	} catch (error) {
-		const starved = busy.starved(begun);
-		if (starved) starvedChecks += 1;
-		else failed += 1;
-		const why = starved ? `machine too busy to judge: ${starved} (first failure: ${error.message})` : error.message;
-		console.log(`FAIL ${name}: ${why}`);
+		fail(name, error, busy.starved(begun));
 		console.error(error.stack, `\n${runner.log.join('\n')}`);
 	} finally {
 		await runner.stop();
@@ -110,9 +115,15 @@ if (values.browser === 'firefox') {
 	for (const [checks, args, options] of groups) {
 		const wanted = Object.entries(checks).filter(([name]) => isWanted(name));
 		// It takes seconds to start, and each runner's page is a separate site.
-		if (wanted.length) await withFirefox(async (context) => {
-			for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), args);
-		}, options);
+		try {
+			if (wanted.length) await withFirefox(async (context) => {
+				for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), args);
+			}, options);
+		} catch (error) {
+			if (!(error instanceof BrowserLost)) throw error;
+			console.error(error);
+			for (const [name] of wanted) fail(name, error);
+		}
 	}
 	exit();
 }
