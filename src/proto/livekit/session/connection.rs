@@ -172,8 +172,8 @@ impl RoomConnection {
             let Some(transport) = self.transport(target) else {
                 continue;
             };
-            // A track cannot be published without its connection, whose own deadline is later by the
-            // time that the server took to let us in.
+            // A track needs its connection, whose own deadline is later by the time that the server
+            // took to let us in.
             if transport.until.is_none_or(|until| now < until && !is_publish_due) {
                 continue;
             }
