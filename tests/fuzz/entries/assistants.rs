@@ -94,7 +94,10 @@ pub fn sse(bytes: &[u8]) {
     assert_eq!(sse_events(&pieces(bytes)), events);
     let events = events.unwrap_or_default();
     let (mut chat, mut text) = (ChatReader::default(), String::new());
-    if events.iter().try_for_each(|event| chat.read(event, &mut text)).is_ok()
+    if events
+        .iter()
+        .try_for_each(|event| chat.read(event, &mut text).map(|_| ()))
+        .is_ok()
         && let Ok(outcome) = chat.finish()
     {
         text.push_str(&outcome.text);

@@ -11,13 +11,14 @@ use tokio::sync::mpsc;
 
 use super::http_exchange::{HttpPost, post};
 use super::wyoming_stream::WyomingStream;
-use super::{AnswerClock, ServiceSession, Warmth, cut_off, tell};
+use super::{AnswerClock, ServiceSession, Warmth, cut_off};
 use crate::limits::{CHAT_TEXT_BYTES_MAX, SSE_STREAM_BYTES_MAX};
 use crate::proto::assistant::cascade::{ChatEnd, ChatRequest};
 use crate::proto::assistant::report::TokenUsage;
 use crate::proto::assistant::services::chat::{ChatOutcome, ChatReader, ChatSettings, request_body};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess, ServiceAuthority, ServiceEndpoint};
 use crate::proto::assistant::services::failure::ServiceFailure;
+use crate::proto::assistant::services::progress::ServiceProgress;
 use crate::proto::assistant::services::sse::SseReader;
 use crate::proto::assistant::services::wyoming::write_handle;
 
@@ -93,14 +94,16 @@ impl ChatModel {
             let (mut bytes, mut text) = (&piece[..], String::new());
             let mut failure = None;
             while let Some(data) = lines.next_event(&mut bytes).map_err(too_long)? {
-                answer.clock.handle_progress();
-                failure = reader.read(&data, &mut text).err();
-                if failure.is_some() {
-                    break;
+                match reader.read(&data, &mut text) {
+                    Ok(progress) => answer.clock.handle_progress(progress),
+                    Err(cause) => {
+                        failure = Some(cause);
+                        break;
+                    }
                 }
             }
             if !text.is_empty() {
-                tell(&events, ChatEvent::Text(text)).await;
+                answer.clock.tell(&events, ChatEvent::Text(text)).await;
             }
             if let Some(failure) = failure {
                 return Err(failure);
@@ -108,7 +111,6 @@ impl ChatModel {
             if reader.is_done() {
                 return reader.finish().map(ChatEvent::Done);
             }
-            answer.clock.handle_pause();
         }
         let mut text = String::new();
         if let Some(data) = lines.finish().map_err(too_long)? {
@@ -131,27 +133,30 @@ impl ChatModel {
         let (mut is_streamed, mut text_bytes) = (false, 0);
         loop {
             let event = clock.within(stream.next_event()).await??;
-            clock.handle_progress();
             let text = event.text("text");
             match &*event.kind {
-                "handled-start" => is_streamed = true,
+                "handled-start" => {
+                    is_streamed = true;
+                    clock.handle_progress(ServiceProgress::Working);
+                }
+                "handled-chunk" if text.is_empty() => clock.handle_progress(ServiceProgress::None),
                 "handled-chunk" => {
+                    clock.handle_progress(ServiceProgress::Output);
                     text_bytes += text.len();
                     if text_bytes > CHAT_TEXT_BYTES_MAX {
                         return Ok(done(String::new(), ChatEnd::CutOff));
                     }
-                    tell(&events, ChatEvent::Text(text.to_owned())).await;
-                    clock.handle_pause();
+                    clock.tell(&events, ChatEvent::Text(text.to_owned())).await;
                 }
                 "handled-stop" => return Ok(done(String::new(), ChatEnd::Complete)),
                 // It repeats what was streamed.
-                "handled" if is_streamed => {}
+                "handled" if is_streamed => clock.handle_progress(ServiceProgress::Working),
                 // An apology, in words for the caller.
                 "handled" | "not-handled" if text.len() <= CHAT_TEXT_BYTES_MAX => {
                     return Ok(done(text.to_owned(), ChatEnd::Complete));
                 }
                 "handled" | "not-handled" => return Err(ServiceFailure::Malformed("a text that is too long")),
-                _ => {}
+                _ => clock.handle_progress(ServiceProgress::None),
             }
         }
     }

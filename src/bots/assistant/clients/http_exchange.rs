@@ -21,6 +21,7 @@ use crate::io::rest::{self, RequestUrl};
 use crate::limits::{ASSISTANT_REFUSAL_BYTES_MAX, REST_HEAD_BYTES_MAX, SERVICE_CONNECT_WITHIN};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess};
 use crate::proto::assistant::services::failure::{ServiceFailure, ServiceStep};
+use crate::proto::assistant::services::progress::ServiceProgress;
 
 /// A request to post.
 pub(super) struct HttpPost {
@@ -160,7 +161,10 @@ impl HttpAnswer {
     pub async fn collect(&mut self, bytes_max: usize) -> Result<Vec<u8>, ServiceFailure> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next_piece().await? {
-            self.clock.handle_progress();
+            self.clock.handle_progress(match piece.is_empty() {
+                true => ServiceProgress::None,
+                false => ServiceProgress::Working,
+            });
             if whole.len() + piece.len() > bytes_max {
                 return Err(ServiceFailure::Malformed("an answer that is too long"));
             }

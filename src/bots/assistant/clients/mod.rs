@@ -24,8 +24,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::io::rest::RestError;
-use crate::limits::{SERVICE_FIRST_BYTE_COLD, SERVICE_FIRST_BYTE_WARM, SERVICE_SILENCE};
+use crate::limits::{SERVICE_FIRST_BYTE_COLD, SERVICE_FIRST_BYTE_WARM, SERVICE_OUTPUT_WITHIN, SERVICE_SILENCE};
 use crate::proto::assistant::services::failure::{ServiceFailure, ServiceStep};
+use crate::proto::assistant::services::progress::ServiceProgress;
 
 /// Events that wait for their owner. Beyond them the service is not read.
 const EVENTS_MAX: usize = 32;
@@ -102,7 +103,10 @@ impl Warmth {
 struct AnswerClock {
     warmth: Warmth,
     started: Instant,
+    /// For the next progress.
     deadline: Instant,
+    /// For the next output.
+    output_deadline: Instant,
     has_begun: bool,
 }
 
@@ -113,6 +117,7 @@ impl AnswerClock {
         AnswerClock {
             started,
             deadline: started + warmth.limit(),
+            output_deadline: started + SERVICE_OUTPUT_WITHIN,
             warmth,
             has_begun: false,
         }
@@ -120,13 +125,15 @@ impl AnswerClock {
 
     /// Waits for a step of the answer.
     async fn within<T>(&self, step: impl Future<Output = T>) -> Result<T, ServiceFailure> {
-        timeout_at(self.deadline, step).await.map_err(|_| {
-            self.warmth.0.store(true, Ordering::Relaxed);
-            ServiceFailure::TimedOut(match self.has_begun {
-                true => ServiceStep::Continue,
-                false => ServiceStep::Begin,
+        timeout_at(self.deadline.min(self.output_deadline), step)
+            .await
+            .map_err(|_| {
+                self.warmth.0.store(true, Ordering::Relaxed);
+                ServiceFailure::TimedOut(match self.has_begun {
+                    true => ServiceStep::Continue,
+                    false => ServiceStep::Begin,
+                })
             })
-        })
     }
 
     /// The service has sent a comment, or another sign that it works on its answer.
@@ -137,18 +144,27 @@ impl AnswerClock {
         }
     }
 
-    /// The service has sent a part of its answer.
-    fn handle_progress(&mut self) {
+    /// The service has sent something. Only what belongs to its answer moves a deadline of one that
+    /// has begun.
+    fn handle_progress(&mut self, progress: ServiceProgress) {
+        let now = Instant::now();
+        match progress {
+            ServiceProgress::None => return self.handle_sign_of_life(),
+            ServiceProgress::Working => {}
+            ServiceProgress::Output => self.output_deadline = now + SERVICE_OUTPUT_WITHIN,
+        }
         self.warmth.0.store(true, Ordering::Relaxed);
         self.has_begun = true;
-        self.handle_pause();
+        self.deadline = now + SERVICE_SILENCE;
     }
 
-    /// The time that the owner of the session took does not count.
-    fn handle_pause(&mut self) {
-        if self.has_begun {
-            self.deadline = Instant::now() + SERVICE_SILENCE;
-        }
+    /// Sends an event. The time that the owner of the session takes does not count.
+    async fn tell<E>(&mut self, events: &mpsc::Sender<E>, event: E) {
+        let asked = Instant::now();
+        tell(events, event).await;
+        let waited = asked.elapsed();
+        self.deadline += waited;
+        self.output_deadline += waited;
     }
 }
 

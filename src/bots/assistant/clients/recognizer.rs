@@ -17,12 +17,13 @@ use super::{AnswerClock, ServiceSession, Warmth, cut_off, tell};
 use crate::limits::{SSE_STREAM_BYTES_MAX, TRANSCRIPT_BYTES_MAX, UTTERANCE_SAMPLES_MAX};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess, ServiceAuthority, ServiceEndpoint};
 use crate::proto::assistant::services::failure::ServiceFailure;
+use crate::proto::assistant::services::progress::ServiceProgress;
 use crate::proto::assistant::services::sse::SseReader;
 use crate::proto::assistant::services::transcription::{RecognizerSettings, TranscriptReader, form, text_of};
 use crate::proto::assistant::services::wyoming::{write_audio, write_audio_stop, write_transcribe};
 
 /// Bytes of an answer in one piece: its text may come with words and times.
-const ANSWER_BYTES_MAX: usize = 64 * TRANSCRIPT_BYTES_MAX;
+const ANSWER_BYTES_MAX: usize = 32 * TRANSCRIPT_BYTES_MAX;
 
 /// A service that recognises speech.
 #[derive(Clone)]
@@ -105,17 +106,24 @@ impl SpeechRecognizer {
                     continue;
                 }
             };
-            if let Some(clock) = &mut clock {
-                clock.handle_progress();
+            let text = event.text("text");
+            let progress = match &*event.kind {
+                "transcript" => return Ok(TranscriptEvent::Final(bounded(text).to_owned())),
+                "transcript-chunk" if !text.is_empty() => ServiceProgress::Output,
+                _ => ServiceProgress::None,
+            };
+            if progress == ServiceProgress::Output {
+                partial.push_str(text);
+                partial.truncate(bounded(&partial).len());
             }
-            match &*event.kind {
-                "transcript" => return Ok(TranscriptEvent::Final(bounded(event.text("text")).to_owned())),
-                "transcript-chunk" => {
-                    partial.push_str(event.text("text"));
-                    partial.truncate(bounded(&partial).len());
-                    tell(&events, TranscriptEvent::Partial(partial.clone())).await;
+            match (&mut clock, progress) {
+                (None, ServiceProgress::Output) => tell(&events, TranscriptEvent::Partial(partial.clone())).await,
+                (Some(clock), ServiceProgress::Output) => {
+                    clock.handle_progress(progress);
+                    clock.tell(&events, TranscriptEvent::Partial(partial.clone())).await;
                 }
-                _ => {}
+                (Some(clock), _) => clock.handle_progress(progress),
+                (None, _) => {}
             }
         }
     }
@@ -153,15 +161,16 @@ impl SpeechRecognizer {
             }
             let mut bytes = &piece[..];
             while let Some(data) = lines.next_event(&mut bytes).map_err(too_long)? {
-                answer.clock.handle_progress();
-                if reader.read(&data)? {
-                    tell(&events, TranscriptEvent::Partial(reader.text().to_owned())).await;
+                let progress = reader.read(&data)?;
+                answer.clock.handle_progress(progress);
+                if progress == ServiceProgress::Output {
+                    let partial = TranscriptEvent::Partial(reader.text().to_owned());
+                    answer.clock.tell(&events, partial).await;
                 }
             }
             if reader.is_done() {
                 break;
             }
-            answer.clock.handle_pause();
         }
         if let Some(data) = lines.finish().map_err(too_long)? {
             reader.read(&data).map_err(cut_off)?;

@@ -10,10 +10,11 @@ use tokio::sync::mpsc;
 
 use super::http_exchange::{HttpPost, post};
 use super::wyoming_stream::WyomingStream;
-use super::{AnswerClock, ServiceSession, Warmth, tell};
+use super::{AnswerClock, ServiceSession, Warmth};
 use crate::limits::{RATES_HZ, SPEECH_MAX};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess, ServiceAuthority, ServiceEndpoint};
 use crate::proto::assistant::services::failure::ServiceFailure;
+use crate::proto::assistant::services::progress::ServiceProgress;
 use crate::proto::assistant::services::speech::{PcmReader, SpeechReader, VoiceSettings, speech_request};
 use crate::proto::assistant::services::wyoming::{WyomingEvent, write_synthesize};
 
@@ -87,12 +88,17 @@ impl SpeechSynthesizer {
                 Some(bytes) => reader.push(bytes, &mut pcm)?,
                 None => reader.finish(&mut pcm)?,
             }
-            answer.clock.handle_progress();
             let rate_hz = reader.rate_hz().filter(|_| !pcm.is_empty());
             let is_over = rate_hz.is_some_and(|rate_hz| length.add(pcm.len(), rate_hz));
-            if let Some(rate_hz) = rate_hz {
-                tell(&events, VoiceEvent::Audio { pcm, rate_hz }).await;
-                answer.clock.handle_pause();
+            match rate_hz {
+                Some(rate_hz) => {
+                    answer.clock.handle_progress(ServiceProgress::Output);
+                    answer.clock.tell(&events, VoiceEvent::Audio { pcm, rate_hz }).await;
+                }
+                None => answer.clock.handle_progress(match &piece {
+                    Some(header) if !header.is_empty() => ServiceProgress::Working,
+                    _ => ServiceProgress::None,
+                }),
             }
             if piece.is_none() || is_over {
                 return Ok(VoiceEvent::Done);
@@ -113,9 +119,11 @@ impl SpeechSynthesizer {
         let (mut format, mut length) = (None, SpeechLength::default());
         loop {
             let event = clock.within(stream.next_event()).await??;
-            clock.handle_progress();
             match &*event.kind {
-                "audio-start" => format = Some(AudioFormat::of(&event)?),
+                "audio-start" => {
+                    format = Some(AudioFormat::of(&event)?);
+                    clock.handle_progress(ServiceProgress::Working);
+                }
                 "audio-chunk" => {
                     let format = match &mut format {
                         Some(format) => format,
@@ -123,15 +131,19 @@ impl SpeechSynthesizer {
                     };
                     let (mut pcm, rate_hz) = (Vec::new(), format.rate_hz);
                     format.reader.push(&event.payload, &mut pcm);
+                    if pcm.is_empty() {
+                        clock.handle_progress(ServiceProgress::None);
+                        continue;
+                    }
                     let is_over = length.add(pcm.len(), rate_hz);
-                    tell(&events, VoiceEvent::Audio { pcm, rate_hz }).await;
-                    clock.handle_pause();
+                    clock.handle_progress(ServiceProgress::Output);
+                    clock.tell(&events, VoiceEvent::Audio { pcm, rate_hz }).await;
                     if is_over {
                         return Ok(VoiceEvent::Done);
                     }
                 }
                 "audio-stop" => return Ok(VoiceEvent::Done),
-                _ => {}
+                _ => clock.handle_progress(ServiceProgress::None),
             }
         }
     }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use self::reasoning::ReasoningFilter;
 use super::failure::ServiceFailure;
+use super::progress::ServiceProgress;
 use crate::assistant::beginning;
 use crate::assistant::cascade::{ChatCall, ChatEnd, ChatRequest};
 use crate::assistant::reasoning_marks::{ReasoningMarks, SharedMarks};
@@ -75,6 +76,8 @@ pub struct ChatReader {
     calls: Vec<IndexedCall>,
     text_bytes: usize,
     call_bytes: usize,
+    /// Of text, reasoning and calls, as they arrived.
+    input_bytes: usize,
     end: Option<ChatEnd>,
     usage: TokenUsage,
     is_done: bool,
@@ -97,11 +100,22 @@ impl ChatReader {
         }
     }
 
-    /// Reads the data of an event, and appends its text.
+    /// Reads the data of an event, and appends its text. Text that is withheld, because it may be
+    /// reasoning, is [`ServiceProgress::Working`].
     ///
     /// # Errors
     /// [`ServiceFailure`] if the service reports an error, or the data is no chunk.
-    pub fn read(&mut self, data: &str, text: &mut String) -> Result<(), ServiceFailure> {
+    pub fn read(&mut self, data: &str, text: &mut String) -> Result<ServiceProgress, ServiceFailure> {
+        let (before, bytes_before) = (text.len(), self.input_bytes);
+        self.read_chunk(data, text)?;
+        Ok(match (text.len() > before, self.input_bytes > bytes_before) {
+            (true, _) => ServiceProgress::Output,
+            (false, true) => ServiceProgress::Working,
+            (false, false) => ServiceProgress::None,
+        })
+    }
+
+    fn read_chunk(&mut self, data: &str, text: &mut String) -> Result<(), ServiceFailure> {
         if data.trim() == "[DONE]" {
             self.is_done = true;
         }
@@ -126,13 +140,10 @@ impl ChatReader {
             return Err(ServiceFailure::of_error(error));
         }
         let delta = choice.get("delta").unwrap_or(&Value::Null);
-        let is_reasoning = |name: &str| {
-            delta
-                .get(name)
-                .and_then(Value::as_str)
-                .is_some_and(|text| !text.is_empty())
-        };
-        if ["reasoning", "reasoning_content"].into_iter().any(is_reasoning) {
+        let length = |name: &str| delta.get(name).and_then(Value::as_str).map_or(0, str::len);
+        let reasoning_bytes = length("reasoning") + length("reasoning_content");
+        if reasoning_bytes > 0 {
+            self.input_bytes += reasoning_bytes;
             let before = text.len();
             self.reasoning.handle_reasoning(text);
             self.text_bytes += text.len() - before;
@@ -197,6 +208,7 @@ impl ChatReader {
     }
 
     fn read_content(&mut self, content: &str, text: &mut String) {
+        self.input_bytes += content.len();
         let before = text.len();
         self.reasoning.push(content, text);
         let left = CHAT_TEXT_BYTES_MAX - self.text_bytes;
@@ -219,7 +231,9 @@ impl ChatReader {
             Some(arguments @ Value::Object(_)) => arguments.to_string(),
             _ => String::new(),
         };
-        self.call_bytes += call_id.len() + name.len() + arguments.len();
+        let piece_bytes = call_id.len() + name.len() + arguments.len();
+        self.call_bytes += piece_bytes;
+        self.input_bytes += piece_bytes;
         if self.call_bytes > CHAT_CALLS_BYTES_MAX {
             return Err(ServiceFailure::Malformed("its function calls are too long"));
         }

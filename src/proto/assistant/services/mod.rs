@@ -1,6 +1,7 @@
 //! The services of the bot `cascade`: recognisers, chat models and voices.
 //!
-//! - [`endpoint`]: where they listen, and their keys; [`failure`]: what can go wrong
+//! - [`endpoint`]: where they listen, and their keys; [`failure`]: what can go wrong;
+//!   [`progress`]: what an event adds
 //! - [`wyoming`]: events over TCP; [`sse`]: server-sent events over HTTP
 //! - [`chat`], [`transcription`], [`speech`]: the three services over HTTP
 
@@ -9,6 +10,8 @@ pub mod chat;
 pub mod endpoint;
 #[cfg(feature = "assistants")]
 pub mod failure;
+#[cfg(feature = "assistants")]
+pub mod progress;
 #[cfg(feature = "assistants")]
 pub mod speech;
 #[cfg(feature = "assistants")]

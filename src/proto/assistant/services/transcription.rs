@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use super::failure::ServiceFailure;
+use super::progress::ServiceProgress;
 use super::speech::wav_header;
 use crate::assistant::beginning;
 use crate::assistant::cascade::RECOGNIZER_RATE_HZ;
@@ -75,13 +76,13 @@ pub struct TranscriptReader {
 }
 
 impl TranscriptReader {
-    /// Reads the data of an event. Returns whether the text has grown.
+    /// Reads the data of an event. The text has grown by [`ServiceProgress::Output`].
     ///
     /// # Errors
     /// [`ServiceFailure`] if the service reports an error, or the data is no JSON.
-    pub fn read(&mut self, data: &str) -> Result<bool, ServiceFailure> {
+    pub fn read(&mut self, data: &str) -> Result<ServiceProgress, ServiceFailure> {
         if self.is_done || data.trim() == "[DONE]" {
-            return Ok(false);
+            return Ok(ServiceProgress::None);
         }
         let event: Value = serde_json::from_str(data).map_err(|_| ServiceFailure::Malformed("an event is no JSON"))?;
         if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
@@ -92,14 +93,17 @@ impl TranscriptReader {
             "transcript.text.delta" => {
                 let left = TRANSCRIPT_BYTES_MAX - self.text.len();
                 self.text.push_str(beginning(field("delta"), left));
-                Ok(true)
+                Ok(match field("delta") {
+                    "" => ServiceProgress::None,
+                    _ => ServiceProgress::Output,
+                })
             }
             "transcript.text.done" => {
                 self.text = beginning(field("text"), TRANSCRIPT_BYTES_MAX).to_owned();
                 self.is_done = true;
-                Ok(false)
+                Ok(ServiceProgress::Working)
             }
-            _ => Ok(false),
+            _ => Ok(ServiceProgress::None),
         }
     }
 
@@ -199,22 +203,23 @@ mod tests {
             (grown, reader.text().to_owned())
         };
         let delta = |delta: &str| json!({"type": "transcript.text.delta", "delta": delta});
-        assert_eq!(read(delta("Hel")), (Ok(true), "Hel".to_owned()));
+        assert_eq!(read(delta("Hel")), (Ok(ServiceProgress::Output), "Hel".to_owned()));
         assert_eq!(
             read(json!({"type": "other", "text": "x"})),
-            (Ok(false), "Hel".to_owned())
+            (Ok(ServiceProgress::None), "Hel".to_owned())
         );
+        assert_eq!(read(delta("")), (Ok(ServiceProgress::None), "Hel".to_owned()));
         assert_eq!(
             read(delta(&"l".repeat(TRANSCRIPT_BYTES_MAX))).1.len(),
             TRANSCRIPT_BYTES_MAX
         );
         assert_eq!(
             read(json!({"type": "transcript.text.done", "text": "Hello."})),
-            (Ok(false), "Hello.".to_owned())
+            (Ok(ServiceProgress::Working), "Hello.".to_owned())
         );
         assert!(reader.is_done() && reader.finish().is_ok());
         let mut cut = TranscriptReader::default();
-        assert_eq!(cut.read("[DONE]"), Ok(false));
+        assert_eq!(cut.read("[DONE]"), Ok(ServiceProgress::None));
         assert_eq!(
             cut.read("{\"error\":{\"code\":\"insufficient_quota\"}}"),
             Err(ServiceFailure::NoQuota)

@@ -272,6 +272,43 @@ async fn a_silent_model_is_given_up() {
     }
 }
 
+/// What adds nothing to an answer does not keep it alive, and what is not spoken does for a while.
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_progress_is_given_up() {
+    let server = Server::start().await;
+    let model = model(server.access("http", None));
+    let begin = http("200 OK", "text/event-stream", "");
+    let half = begin.clone() + &sse(&[delta(json!({"content": "Half"}))]);
+    let role = begin.clone() + &sse(&[delta(json!({"role": "assistant", "content": ""}))]);
+    let (comment, empty) = (": PROCESSING\n\n".to_owned(), sse(&[delta(json!({"content": ""}))]));
+    let reasoning = sse(&[delta(json!({"reasoning_content": "Hm."}))]);
+    for (said, repeated, step, limit) in [
+        (&half, &comment, ServiceStep::Continue, SERVICE_SILENCE),
+        (&half, &empty, ServiceStep::Continue, SERVICE_SILENCE),
+        (&half, &reasoning, ServiceStep::Continue, SERVICE_OUTPUT_WITHIN),
+        (&begin, &reasoning, ServiceStep::Continue, SERVICE_OUTPUT_WITHIN),
+        // It may still load.
+        (&role, &empty, ServiceStep::Begin, SERVICE_FIRST_BYTE_COLD),
+    ] {
+        let started = Instant::now();
+        let serve = async {
+            let mut peer = server.accept().await;
+            peer.request().await;
+            peer.say(said.as_bytes()).await;
+            while peer.0.write_all(repeated.as_bytes()).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(4)).await;
+            }
+        };
+        let ((_, outcome), ()) = tokio::join!(collect(model.start(request())), serve);
+        assert_eq!(outcome, Err(ServiceFailure::TimedOut(step)), "{repeated}");
+        let elapsed = started.elapsed();
+        assert!(
+            elapsed >= limit && elapsed < limit + Duration::from_secs(9),
+            "{repeated}: {elapsed:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_dropped_request_closes_its_connection() {
     let server = Server::start().await;
