@@ -189,6 +189,55 @@ fn no_input_is_expensive() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// A service of the local network may be anybody: its longest message, of any shape, holds little
+/// memory for any time.
+#[test]
+fn the_longest_message_of_a_service_is_not_expensive() {
+    // `ASSISTANT_MESSAGE_BYTES_MAX`, `SSE_LINE_BYTES_MAX`, `WYOMING_DATA_BYTES_MAX`.
+    let (realtime, sse, wyoming) = (4 << 20, 256 << 10, 256 << 10);
+    let event: fn(&[u8]) = entries::assistants::realtime_event;
+    let line: fn(&[u8]) = entries::assistants::sse;
+    let data = format!("{{\"type\":\"x\",\"data_length\":{wyoming}}}\n{{\"a\":[");
+    for (run, longest, begin, end) in [
+        (event, realtime, r#"{"type":"x","a":["#, "0]}"),
+        (event, realtime, r#"{"type":"error","error":{"code":["#, "0]}}"),
+        (
+            event,
+            realtime,
+            r#"{"type":"response.done","response":{"id":"r","output":["#,
+            "0]}}",
+        ),
+        (
+            event,
+            realtime,
+            r#"{"type":"response.output_item.done","item":{"type":"function_call","call_id":"c","arguments":{"a":["#,
+            "0]}}}",
+        ),
+        (
+            line,
+            sse,
+            r#"data: {"choices":[{"delta":{"content":"x"}}],"a":["#,
+            "0]}\n\n",
+        ),
+        (entries::assistants::wyoming, wyoming + data.len() - 6, &data, "0]}"),
+    ] {
+        for word in [
+            "0,",
+            "[],",
+            "\"\",",
+            "{\"a\":[]},",
+            "{\"type\":\"function_call\",\"call_id\":\"\"},",
+        ] {
+            let length = longest - begin.len() - end.len();
+            let middle = word.repeat(length / word.len()) + &" ".repeat(length % word.len());
+            let input = format!("{begin}{middle}{end}");
+            let (held, took) = cost_of(|| run(input.as_bytes()));
+            assert!(held <= HELD_BYTES_MAX, "{begin}{word}: {held} bytes");
+            assert!(took <= CPU_NS_MAX * SLOWER, "{begin}{word}: {took} ns");
+        }
+    }
+}
+
 /// The harness itself sees what it is for: text that multiplies, and a search that starts again at
 /// each byte.
 #[test]

@@ -19,8 +19,9 @@ pub const ASSISTANT_INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 pub const ASSISTANT_LANGUAGES_MAX: usize = 32;
 /// Time from the name lookup to the open connection of a service.
 pub const ASSISTANT_CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// Bytes of one message of a service: the longest that it may send.
-pub const ASSISTANT_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of one message of a service: a minute of speech at 24 kHz in base64. Published services
+/// send parts of a second.
+pub const ASSISTANT_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes queued for a service: 16 s of speech, more than a connection that is alive ever holds up.
 pub const ASSISTANT_SEND_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of the answer of a service that refuses a connection: an error in JSON.

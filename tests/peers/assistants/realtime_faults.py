@@ -221,7 +221,7 @@ async def leaks(place):
 
 CHECKS = {
     "fault_flood": beside("floods", "50,000 unknown events in the middle of an answer"),
-    "fault_huge": beside("huge", "an event of 10 MiB in the middle of an answer"),
+    "fault_huge": beside("huge", "an event of 3 MiB in the middle of an answer"),
     "fault_oversize": beside("oversize", "an event of 17 MiB in the middle of an answer"),
     "fault_lost": beside("lost", "a lost connection in the middle of an answer"),
     "fault_foreign": beside("foreign", "events of responses and calls that never were"),

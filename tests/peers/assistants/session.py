@@ -16,7 +16,7 @@ APPEND_BYTES_MAX = 15 << 20
 HARMLESS = {"response_cancel_not_active"}
 # Events of a flood, and bytes of one event: below the limit of the runner and above it.
 FLOOD = 50_000
-HUGE_BYTES, OVERSIZE_BYTES = 10 << 20, 17 << 20
+HUGE_BYTES, OVERSIZE_BYTES = 3 << 20, 17 << 20
 PCM = {"type": "audio/pcm", "rate": 24_000}
 DEFAULTS = {
     "type": "realtime", "output_modalities": ["audio"], "instructions": "Be kind.", "tools": [], "tool_choice": "auto",

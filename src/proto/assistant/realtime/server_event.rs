@@ -4,7 +4,10 @@
 //! that change nothing here, which servers add at will. Names of the generally available protocol
 //! and of the older one are understood alike.
 
-use serde_json::Value;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::assistant::report::{ResponseStatus, TokenUsage};
 use crate::rtvi::base64;
@@ -72,24 +75,23 @@ pub struct CalledFunction {
 }
 
 impl CalledFunction {
-    /// Reads the fields of an event, or of an item.
-    fn of(fields: &Value) -> Option<Self> {
-        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    fn of(fields: &CallFields<'_>) -> Option<Self> {
         Some(CalledFunction {
-            call_id: fields.get("call_id")?.as_str()?.to_owned(),
-            name: text("name"),
-            arguments: match fields.get("arguments") {
+            call_id: string(fields.call_id)?,
+            name: string(fields.name).unwrap_or_default(),
+            arguments: match fields.arguments {
                 // Some servers send an object.
-                Some(arguments @ Value::Object(_)) => arguments.to_string(),
-                _ => text("arguments"),
+                Some(object) if object.get().starts_with('{') => object.get().to_owned(),
+                arguments => string(arguments).unwrap_or_default(),
             },
         })
     }
 
     /// Reads an item, unless it is another one or its call was cut off.
-    fn of_item(item: &Value) -> Option<Self> {
-        let is_call = item["type"] == "function_call" && item["status"] != "incomplete";
-        is_call.then(|| Self::of(item)).flatten()
+    fn of_item(item: &RawValue) -> Option<Self> {
+        let fields: CallFields<'_> = object(Some(item))?;
+        let is_call = string(fields.kind)? == "function_call" && string(fields.status).as_deref() != Some("incomplete");
+        is_call.then(|| Self::of(&fields)).flatten()
     }
 }
 
@@ -103,107 +105,254 @@ pub struct ErrorNames {
 }
 
 impl ErrorNames {
-    fn of(error: &Value) -> Self {
-        let name = |name: &str| {
-            let text = error.get(name)?.as_str()?;
+    /// Reads an error; anything but an object has no names.
+    fn of(error: Option<&RawValue>) -> Self {
+        let fields: ErrorFields<'_> = object(error).unwrap_or_default();
+        let name = |field| {
             // A name and no sentence: it may reach the log.
-            let is_name = text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
-            is_name.then(|| text.to_owned())
+            string(field).filter(|text| {
+                text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+            })
         };
         ErrorNames {
-            code: name("code"),
-            kind: name("type"),
-            event_id: name("event_id"),
+            code: name(fields.code),
+            kind: name(fields.kind),
+            event_id: name(fields.event_id),
         }
+    }
+}
+
+/// The fields that are read of an event. Each is text of the frame, so that an event of any shape
+/// takes no memory beyond what is kept of it.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct EventFields<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    item_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content_index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    transcript: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// Those of a call: of an event, or of an item.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct CallFields<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    call_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct ErrorFields<'a> {
+    #[serde(borrow)]
+    code: Option<&'a RawValue>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    event_id: Option<&'a RawValue>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct ResponseFields<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status_details: Option<&'a RawValue>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct StatusDetails<'a> {
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct UsageFields<'a> {
+    #[serde(borrow)]
+    input_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    total_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input_token_details: Option<&'a RawValue>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct TokenDetails<'a> {
+    #[serde(borrow)]
+    cached_tokens: Option<&'a RawValue>,
+}
+
+/// Reads an object. The derived deserializer would also accept an array.
+fn object<'a, T: Deserialize<'a>>(value: Option<&'a RawValue>) -> Option<T> {
+    let text = value?.get();
+    text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+/// Reads a string; `None` for another type.
+fn string(value: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(value?.get()).ok()
+}
+
+/// Reads a count; 0 for anything else.
+fn count(value: Option<&RawValue>) -> u64 {
+    value
+        .and_then(|value| serde_json::from_str(value.get()).ok())
+        .unwrap_or_default()
+}
+
+/// The calls among the items of a response. Other items are not kept.
+#[derive(Default)]
+struct OutputCalls(Vec<CalledFunction>);
+
+impl<'de> Deserialize<'de> for OutputCalls {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(OutputVisitor)
+    }
+}
+
+struct OutputVisitor;
+
+impl<'de> Visitor<'de> for OutputVisitor {
+    type Value = OutputCalls;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the items of a response")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OutputCalls, A::Error> {
+        let mut calls = Vec::new();
+        while let Some(item) = items.next_element::<&RawValue>()? {
+            calls.extend(CalledFunction::of_item(item));
+        }
+        Ok(OutputCalls(calls))
     }
 }
 
 /// Returns the code in the body of a refused upgrade.
 pub fn refusal_code(body: &[u8]) -> Option<String> {
-    let body: Value = serde_json::from_slice(body).ok()?;
-    let names = ErrorNames::of(body.get("error").unwrap_or(&body));
+    let body: &RawValue = serde_json::from_slice(body).ok()?;
+    let error = object::<StatusDetails<'_>>(Some(body)).and_then(|fields| fields.error);
+    let names = ErrorNames::of(error.or(Some(body)));
     names.code.or(names.kind)
 }
 
 /// Parses an event, and returns it with its type.
 pub fn parse(text: &str) -> Option<ServerEvent> {
-    let event: Value = serde_json::from_str(text).ok()?;
-    let kind = event.get("type")?.as_str()?;
-    let text = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Some(match kind {
+    let frame: &RawValue = serde_json::from_str(text).ok()?;
+    let event: EventFields<'_> = object(Some(frame))?;
+    let text = |field| string(field).unwrap_or_default();
+    Some(match &*string(event.kind)? {
         "session.created" => ServerEvent::SessionCreated,
         "session.updated" => ServerEvent::SessionUpdated,
         "input_audio_buffer.speech_started" => ServerEvent::SpeechStarted,
         "input_audio_buffer.speech_stopped" => ServerEvent::SpeechStopped,
         "conversation.item.input_audio_transcription.delta" => ServerEvent::Transcript {
-            item_id: text("item_id"),
-            text: text("delta"),
+            item_id: text(event.item_id),
+            text: text(event.delta),
             is_final: false,
         },
         "conversation.item.input_audio_transcription.completed" => ServerEvent::Transcript {
-            item_id: text("item_id"),
-            text: text("transcript"),
+            item_id: text(event.item_id),
+            text: text(event.transcript),
             is_final: true,
         },
         "response.created" => ServerEvent::ResponseCreated {
-            id: event.pointer("/response/id")?.as_str()?.to_owned(),
+            id: string(object::<ResponseFields<'_>>(event.response)?.id)?,
         },
         "response.output_audio.delta" | "response.audio.delta" => ServerEvent::Audio {
-            response_id: text("response_id"),
-            item_id: text("item_id"),
-            content_index: event.get("content_index").and_then(Value::as_u64).unwrap_or_default(),
-            bytes: base64::decode(event.get("delta")?.as_str()?)?,
+            response_id: text(event.response_id),
+            item_id: text(event.item_id),
+            content_index: count(event.content_index),
+            bytes: base64::decode(&string(event.delta)?)?,
         },
         "response.output_audio.done" | "response.audio.done" => ServerEvent::AudioDone {
-            item_id: text("item_id"),
+            item_id: text(event.item_id),
         },
         "response.output_audio_transcript.delta" | "response.audio_transcript.delta" => ServerEvent::SpokenText {
-            response_id: text("response_id"),
-            item_id: text("item_id"),
-            text: text("delta"),
+            response_id: text(event.response_id),
+            item_id: text(event.item_id),
+            text: text(event.delta),
         },
         "response.output_text.delta" | "response.text.delta" => ServerEvent::WrittenText {
-            response_id: text("response_id"),
-            text: text("delta"),
+            response_id: text(event.response_id),
+            text: text(event.delta),
         },
         "response.function_call_arguments.done" => ServerEvent::FunctionCalled {
-            response_id: text("response_id"),
-            call: CalledFunction::of(&event)?,
+            response_id: text(event.response_id),
+            call: CalledFunction::of(&object(Some(frame))?)?,
         },
         "response.output_item.added" | "response.output_item.done" => ServerEvent::FunctionCalled {
-            response_id: text("response_id"),
-            call: CalledFunction::of_item(event.get("item")?)?,
+            response_id: text(event.response_id),
+            call: CalledFunction::of_item(event.item?)?,
         },
         "response.done" => {
-            let response = event.get("response")?;
+            let response: ResponseFields<'_> = object(event.response)?;
+            let details: StatusDetails<'_> = object(response.status_details).unwrap_or_default();
             ServerEvent::ResponseDone {
-                id: response.get("id")?.as_str()?.to_owned(),
-                status: ResponseStatus::parse(response["status"].as_str().unwrap_or_default()),
-                usage: usage(&response["usage"]),
-                calls: response["output"].as_array().map_or_else(Vec::new, |items| {
-                    items.iter().filter_map(CalledFunction::of_item).collect()
-                }),
-                error: ErrorNames::of(&response["status_details"]["error"]),
+                id: string(response.id)?,
+                status: ResponseStatus::parse(&text(response.status)),
+                usage: usage(response.usage),
+                calls: response
+                    .output
+                    .and_then(|items| serde_json::from_str::<OutputCalls>(items.get()).ok())
+                    .unwrap_or_default()
+                    .0,
+                error: ErrorNames::of(details.error),
             }
         }
-        "error" => ServerEvent::Failed(ErrorNames::of(event.get("error").unwrap_or(&Value::Null))),
+        "error" => ServerEvent::Failed(ErrorNames::of(event.error)),
         _ => return None,
     })
 }
 
-fn usage(usage: &Value) -> TokenUsage {
-    let count = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
+fn usage(usage: Option<&RawValue>) -> TokenUsage {
+    let fields: UsageFields<'_> = object(usage).unwrap_or_default();
+    let details: TokenDetails<'_> = object(fields.input_token_details).unwrap_or_default();
     TokenUsage {
-        input: count("/input_tokens"),
-        output: count("/output_tokens"),
-        cached: count("/input_token_details/cached_tokens"),
-        total: count("/total_tokens"),
+        input: count(fields.input_tokens),
+        output: count(fields.output_tokens),
+        cached: count(details.cached_tokens),
+        total: count(fields.total_tokens),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -280,8 +429,35 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_other_types_count_as_absent() {
+        let delta = json!({"type": "response.text.delta", "response_id": 5, "delta": null, "other": [{}]});
+        let expected = ServerEvent::WrittenText {
+            response_id: String::new(),
+            text: String::new(),
+        };
+        assert_eq!(event(delta), Some(expected));
+        let done = json!({"type": "response.done", "response": {"id": "r", "usage": [1], "output": {}, "status_details": 1,
+            "status": 0}});
+        let expected = ServerEvent::ResponseDone {
+            id: "r".into(),
+            status: ResponseStatus::parse(""),
+            usage: TokenUsage::default(),
+            calls: Vec::new(),
+            error: ErrorNames::default(),
+        };
+        assert_eq!(event(done), Some(expected));
+        let usage = json!({"input_tokens": 7, "output_tokens": -1, "input_token_details": {"cached_tokens": 3}});
+        let done = json!({"type": "response.done", "response": {"id": "r", "usage": usage}});
+        let Some(ServerEvent::ResponseDone { usage, .. }) = event(done) else {
+            panic!("the end of a response")
+        };
+        assert_eq!((usage.input, usage.output, usage.cached), (7, 0, 3));
+    }
+
+    #[test]
     fn what_is_no_event_is_ignored() {
         for text in [
+            r#"["error"]"#,
             "",
             "[]",
             "{}",
