@@ -156,7 +156,8 @@ async fn dispatch(
         (tasks::now(), unix_time_s()),
     )
     .map_err(HttpError::Dispatch)?
-    .with_names(app.config.start_names);
+    .with_names(app.config.start_names)
+    .with_requester(peer.requester());
     loop {
         if app.sessions.is_live(&session_id) {
             attempt.handle_taken();

@@ -160,17 +160,22 @@ struct RunnerPlaces(Sessions);
 impl Places for RunnerPlaces {
     type Place = SessionPermit;
 
-    fn reserve(&mut self) -> Option<SessionPermit> {
+    fn reserve(&mut self, source: Option<SourceKey>) -> Option<SessionPermit> {
         // A job that this runner declines may go to another one, so it evicts no waiting caller.
         if self.0.is_closed() || self.used() >= self.max() {
             return None;
         }
         let requester = Requester {
-            source: SourceKey::from(SERVER),
-            is_authorised: true,
+            source: source.unwrap_or(SourceKey::from(SERVER)),
+            is_authorised: source.is_none(),
             local_address: None,
         };
-        self.0.admission().session(requester, PendingKind::Caller).ok()
+        // Who asked without a key may never join.
+        let kind = match source {
+            Some(_) => PendingKind::Silent,
+            None => PendingKind::Caller,
+        };
+        self.0.admission().session(requester, kind).ok()
     }
 
     fn used(&self) -> usize {

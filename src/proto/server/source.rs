@@ -1,8 +1,9 @@
 //! The key of an address for quotas: one IPv4 address, or one IPv6 network of 64 bits.
 //!
-//! In: the source address of a connection or a datagram. Out: a key. The owner of an IPv6 address
-//! usually has its whole /64 (RFC 6177, RFC 7421), so these addresses share one key. IPv4-mapped
-//! addresses (`::ffff:a.b.c.d`, RFC 4291 section 2.5.5.2) count as IPv4.
+//! In: the source address of a connection or a datagram, or what another runner tells of it. Out:
+//! a key. The owner of an IPv6 address usually has its whole /64 (RFC 6177, RFC 7421), so these
+//! addresses share one key. IPv4-mapped addresses (`::ffff:a.b.c.d`, RFC 4291 section 2.5.5.2)
+//! count as IPv4.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,6 +17,8 @@ pub enum SourceKey {
     V4(Ipv4Addr),
     /// The first address of the network.
     V6(Ipv6Addr),
+    /// An address that another runner has seen, in a form that only tells sources apart.
+    Remote(u64),
 }
 
 impl From<IpAddr> for SourceKey {
@@ -32,6 +35,7 @@ impl fmt::Display for SourceKey {
         match self {
             SourceKey::V4(address) => write!(f, "{address}"),
             SourceKey::V6(network) => write!(f, "{network}/64"),
+            SourceKey::Remote(tag) => write!(f, "{tag:016x}"),
         }
     }
 }

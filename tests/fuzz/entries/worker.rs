@@ -17,6 +17,7 @@ use edge_runner_proto::livekit::worker::wire::{
 };
 use edge_runner_proto::livekit::worker::{AgentWorker, AssignedJob, JobOutcome, Places, WorkerCommand, WorkerSettings};
 use edge_runner_proto::secret::Secret;
+use edge_runner_proto::server::source::SourceKey;
 use prost::Message as _;
 
 const PLACES: usize = 3;
@@ -36,7 +37,7 @@ impl Drop for FuzzPlace {
 impl Places for FuzzPlaces {
     type Place = FuzzPlace;
 
-    fn reserve(&mut self) -> Option<FuzzPlace> {
+    fn reserve(&mut self, _source: Option<SourceKey>) -> Option<FuzzPlace> {
         (self.used() < PLACES).then(|| self.0.set(self.used() + 1))?;
         Some(FuzzPlace(self.clone()))
     }

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::requester;
 use super::room_api::{AgentDispatch, ListedDispatch, RoomApi, RoomMethod};
 use super::room_api::{dispatches, participants};
 use super::tokens::caller_token;
@@ -20,7 +21,7 @@ use crate::config::{JobType, Mediaroom, MediaroomWorker, StartNames};
 use crate::limits::{DISPATCH_POLL, DISPATCH_WITHIN, DISPATCHES_MAX, JOB_METADATA_BYTES_MAX, ROOM_FIRST_CALLER_WITHIN};
 use crate::livekit::connection_details::{MissingVariables, caller_reply};
 use crate::livekit::{missing_variables, socket_base, token};
-use crate::server::admission::AdmissionError;
+use crate::server::admission::{AdmissionError, Requester};
 use crate::server::rest::RestRequest;
 
 /// Why `/start` gave no room.
@@ -185,6 +186,13 @@ impl DispatchAttempt {
     #[must_use]
     pub fn with_names(self, names: StartNames) -> Self {
         DispatchAttempt { names, ..self }
+    }
+
+    /// Sets who asks, for the quotas of the runner that takes the job.
+    #[must_use]
+    pub fn with_requester(mut self, requester: Requester) -> Self {
+        requester::write(&mut self.agent.attributes, requester, &self.api.secret);
+        self
     }
 
     /// Returns until when a request may take.

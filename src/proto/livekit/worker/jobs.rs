@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::report::OfferCounts;
+use super::requester;
 use super::room_api::SESSION_ID_ATTRIBUTE;
 use super::wire::{AvailabilityAnswer, JobAssignment, JobInfo, JobOffer, UpdateJob, WorkerRequestKind};
 use super::{AgentWorker, AssignedJob, JobOutcome, Places, WorkerCommand, plain, wire_type};
@@ -157,7 +158,7 @@ impl<P: Places> AgentWorker<P> {
         if self.promises.len() >= JOB_OFFERS_MAX {
             return OfferAnswer::TooMany;
         }
-        let Some(place) = self.places.reserve() else {
+        let Some(place) = self.places.reserve(requester::read(&job.attributes)) else {
             return OfferAnswer::Full;
         };
         let promise = Promise {
@@ -219,7 +220,7 @@ impl<P: Places> AgentWorker<P> {
                 self.counts().assignments.in_time += 1;
                 promise
             }
-            None => match self.late_promise(&job.id, now) {
+            None => match self.late_promise(&job, now) {
                 Some(promise) => promise,
                 None => return,
             },
@@ -278,7 +279,8 @@ impl<P: Places> AgentWorker<P> {
 
     /// Renews the promise of a job that is assigned after its time, if there is a place, and the
     /// room or participant is not served by another job since.
-    fn late_promise(&mut self, id: &str, now: Instant) -> Option<Promise<P::Place>> {
+    fn late_promise(&mut self, job: &JobInfo, now: Instant) -> Option<Promise<P::Place>> {
+        let id = &job.id;
         let Some(at) = self.expired.iter().position(|(expired, _)| expired == id) else {
             self.counts().assignments.unpromised += 1;
             let words = format!("the assignment of job {id}, which was not promised, is ignored");
@@ -288,7 +290,8 @@ impl<P: Places> AgentWorker<P> {
         let (_, key) = self.expired.remove(at)?;
         self.counts().assignments.late += 1;
         let is_wanted = !self.draining && !self.serves(&key);
-        match is_wanted.then(|| self.places.reserve()).flatten() {
+        let source = requester::read(&job.attributes);
+        match is_wanted.then(|| self.places.reserve(source)).flatten() {
             Some(place) => Some(Promise {
                 key,
                 place,
@@ -298,7 +301,7 @@ impl<P: Places> AgentWorker<P> {
             None => {
                 let words = format!("job {id} was assigned late: another one serves the room, or no place is left");
                 self.notices.warn(now, &words);
-                self.fail(id.to_owned(), "assigned too late", now);
+                self.fail(id.clone(), "assigned too late", now);
                 None
             }
         }

@@ -8,15 +8,16 @@
 //!
 //! This file is the connection; `jobs` answers offers and keeps the jobs, [`load`] measures the
 //! load, [`wire`] has the messages, `tokens` the tokens, `room_api` the API of the server,
-//! [`dispatch`] serves `/start`, [`webhook`] finds lost bots, [`watcher`] replaces them, [`cpu`]
-//! reads processor time, and [`report`] is the state for `/status` and `/metrics`. Source:
-//! `docs/spec/livekit.md` 6.
+//! [`dispatch`] serves `/start`, `requester` says who asked, [`webhook`] finds lost bots,
+//! [`watcher`] replaces them, [`cpu`] reads processor time, and [`report`] is the state for
+//! `/status` and `/metrics`. Source: `docs/spec/livekit.md` 6.
 
 pub mod cpu;
 pub mod dispatch;
 mod jobs;
 pub mod load;
 pub mod report;
+mod requester;
 mod room_api;
 mod tokens;
 pub mod watcher;
@@ -38,6 +39,7 @@ use crate::livekit::http_base;
 use crate::livekit::roster::truncated;
 use crate::livekit::session::{DialRequest, JobRules};
 use crate::livekit::wire::ParticipantPermission;
+use crate::server::source::SourceKey;
 use jobs::{Promise, PromiseKey, ServedJob};
 use load::LoadMeter;
 use report::{WorkerCounts, WorkerReport, WorkerState};
@@ -50,8 +52,9 @@ pub trait Places {
     /// A reserved place. Dropping it releases it.
     type Place;
 
-    /// Reserves a place, at once or not at all.
-    fn reserve(&mut self) -> Option<Self::Place>;
+    /// Reserves a place, at once or not at all. A job that an anonymous request has asked for has
+    /// the source of the request.
+    fn reserve(&mut self, source: Option<SourceKey>) -> Option<Self::Place>;
 
     /// Returns the number of places in use, reserved ones included.
     fn used(&self) -> usize;

@@ -20,13 +20,13 @@ mod registration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Places that are counted.
+/// Places that are counted, and for whom each was asked.
 #[derive(Clone)]
-struct TestPlaces(Rc<RefCell<[usize; 2]>>);
+struct TestPlaces(Rc<RefCell<[usize; 2]>>, Rc<RefCell<Vec<Option<SourceKey>>>>);
 
 impl TestPlaces {
     fn new(max: usize) -> Self {
-        TestPlaces(Rc::new(RefCell::new([0, max])))
+        TestPlaces(Rc::new(RefCell::new([0, max])), Rc::default())
     }
 }
 
@@ -42,7 +42,8 @@ impl Drop for TestPlace {
 impl Places for TestPlaces {
     type Place = TestPlace;
 
-    fn reserve(&mut self) -> Option<TestPlace> {
+    fn reserve(&mut self, source: Option<SourceKey>) -> Option<TestPlace> {
+        self.1.borrow_mut().push(source);
         let mut held = self.0.borrow_mut();
         let [used, max] = &mut *held;
         (*used < *max).then(|| *used += 1)?;

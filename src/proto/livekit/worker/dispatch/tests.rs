@@ -1,5 +1,7 @@
 //! `/start` on a registered runner, in virtual time.
 
+use std::net::IpAddr;
+
 use super::*;
 use crate::config::Secret;
 
@@ -118,6 +120,23 @@ fn a_taken_job_gives_the_caller_a_room() {
             &json!(SESSION_ID)
         )
     );
+}
+
+/// The runner that takes the job counts it to the source that asked; the key needs no quota.
+#[test]
+fn an_anonymous_request_is_told_to_the_runner_that_takes_it() {
+    for is_authorised in [false, true] {
+        let mut run = Try::new(&config(None), &worker());
+        run.attempt = run.attempt.with_requester(Requester {
+            source: IpAddr::from([192, 0, 2, 1]).into(),
+            is_authorised,
+            local_address: None,
+        });
+        let (_, body) = run.sent();
+        let attributes = body["agents"][0]["attributes"].as_object().expect("attributes");
+        assert_eq!(attributes.len(), if is_authorised { 1 } else { 2 });
+        assert!(!body.to_string().contains("192.0.2.1"));
+    }
 }
 
 /// After 6 s the room is deleted, and the caller is told.

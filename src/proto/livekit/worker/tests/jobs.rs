@@ -77,7 +77,7 @@ fn an_accepted_job_becomes_a_session() {
 #[test]
 fn a_released_place_is_reported_at_once() {
     let mut bench = Bench::registered();
-    let mut calls: Vec<_> = (0..7).map(|_| bench.places.reserve().expect("a place")).collect();
+    let mut calls: Vec<_> = (0..7).map(|_| bench.places.reserve(None).expect("a place")).collect();
     assert!(bench.offer("AJ_1", "r1").available);
     bench.assign("AJ_1", "r1");
     assert_eq!(bench.last_status().0, 1);
@@ -91,6 +91,19 @@ fn a_released_place_is_reported_at_once() {
     bench.worker.handle_cpu(Duration::ZERO, bench.now);
     bench.drain();
     assert_eq!(bench.last_status().0, 0);
+}
+
+/// The place of a job without a caller yet counts to the source that asked for it.
+#[test]
+fn a_place_is_reserved_for_the_source_of_an_anonymous_request() {
+    let mut bench = Bench::registered();
+    let mut anonymous = job("AJ_1", "r1");
+    anonymous
+        .attributes
+        .insert("edge.source".into(), "00000000000000ff".into());
+    assert!(bench.offer_job(anonymous).available);
+    assert!(bench.offer("AJ_2", "r2").available);
+    assert_eq!(*bench.places.1.borrow(), [Some(SourceKey::Remote(255)), None]);
 }
 
 /// Each yes takes a place at once, so a burst never exceeds them. The rest is declined at once, and
