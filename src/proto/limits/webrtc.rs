@@ -56,6 +56,9 @@ pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 /// Silence of a peer after which the bot is notified; browsers and runner check each other at least
 /// every 3 s.
 pub const PEER_LOST_AFTER: Duration = Duration::from_secs(6);
+/// Silence of the peer on one path after which packets follow it to another one: longer than a
+/// packet may be overtaken.
+pub const PEER_MOVED_AFTER: Duration = Duration::from_millis(300);
 /// Silence of a peer after which the session is freed.
 pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
 /// Silence of a peer after which its next packet ends an outage: fifteen audio packets, and longer

@@ -21,6 +21,7 @@ mod early_records;
 mod events;
 mod last_flight;
 mod last_record;
+mod moved_peer;
 mod output;
 mod packet;
 mod peer_addresses;

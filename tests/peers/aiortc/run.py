@@ -24,12 +24,14 @@ from checks import Report, chosen, options
 from client import Client, RTCDtlsTransport, write_ssl
 from echo import connects, control, hears_itself, hears_itself_through
 from reference import SHARE_SPREAD, judge, judge_share
-from relay import Relay
+from relay import Relay, is_media
 from runner import Runner
 
 # What the runner promises: a vanished peer is freed within this time, and it ends so soon. The rest is the check's own polls, and
 # a step of the runner's clock.
 FREED_S, ENDED_S = 35 + 3, 3
+# Of the runner's own check at a new port, and of the silence at the old one that it awaits.
+FOLLOWED_S = 2
 # A time limit: a clean leave is noticed at once.
 NOTICED_S = 20
 
@@ -221,6 +223,32 @@ async def vanish(runner):
         await client.close()
 
 
+async def moved(runner):
+    """a NAT gives the peer another port in the middle of the call: it hears the bot there soon after its first check"""
+    relay, seen = Relay(), {}
+    client, forward = Client(runner, relay=relay), relay.forward
+
+    def watch(way, data, sender):
+        if way == "up" and data[:2] == b"\0\1":
+            seen.setdefault("check", time.monotonic())
+        elif way == "down" and is_media(data) and "check" in seen:
+            seen.setdefault("media", time.monotonic())
+        forward(way, data, sender)
+
+    try:
+        await client.connect()
+        await hears_itself(client, 1)
+        await relay.rebind()
+        relay.forward = watch
+        await client.until(lambda: "media" in seen, "the bot's sound at the new port")
+        took = judge("seconds after the check", seen["media"] - seen["check"], 0, FOLLOWED_S, at_most=True)
+        share = await hears_itself(client, 2)
+        assert await runner.sessions() == 1
+        return f"{took}, {share}"
+    finally:
+        await client.close()
+
+
 async def never(runner):
     """an offer whose peer never connects is freed in time"""
     client = Client(runner)
@@ -361,7 +389,7 @@ async def metrics(runner):
         await client.close()
 
 
-CHECKS = [tone, certificates, trickle, video, rtvi, renegotiation, restart, eight, loss, pcmu, pcma, other_codec, pcmu_loss, farewell, vanish, never, ffmpeg, metrics]
+CHECKS = [tone, certificates, trickle, video, rtvi, renegotiation, restart, eight, loss, pcmu, pcma, other_codec, pcmu_loss, farewell, vanish, moved, never, ffmpeg, metrics]
 
 
 async def main(binary, under, names):

@@ -21,6 +21,11 @@ impl PeerConnection {
         self.attempt
             .handle_outgoing(transmit.source, transmit.destination, transmit.kind());
         self.paths.handle_outgoing(&mut transmit);
+        if !transmit.kind().is_stun()
+            && let Some(path) = self.paths.moved.path_instead_of(transmit.path())
+        {
+            transmit.set_path(path);
+        }
         self.last_record.handle_outgoing(&mut transmit, self.now);
         if self.config.is_device && !self.attempt.is_secured() {
             self.last_flight.handle_outgoing(&mut transmit);

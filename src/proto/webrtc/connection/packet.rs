@@ -123,6 +123,13 @@ impl Transmit {
         }
     }
 
+    /// Sends this on another path.
+    pub fn set_path(&mut self, path: PacketPath) {
+        self.over = path.over;
+        self.source = path.source;
+        self.destination = path.peer;
+    }
+
     /// Returns whether this answers a connectivity check. Such an answer goes to any claimed
     /// address, so it proves nothing about the peer.
     pub fn is_answer(&self) -> bool {

@@ -12,6 +12,7 @@ use str0m::crypto::Sha1HmacProvider;
 
 use super::checks::{CheckInitiator, PendingChecks};
 use super::consent::Consent;
+use super::moved_peer::MovedPeer;
 use super::output::ValidatedPath;
 use super::packet::PacketPath;
 use super::packet::{ReceivedPacket, Transmit};
@@ -38,6 +39,7 @@ pub struct PeerAddresses {
     unvalidated_count: usize,
     checks: PendingChecks,
     pub consent: Consent,
+    pub moved: MovedPeer,
     /// A check of this end that is ready to send.
     queued_check: Option<Transmit>,
     validated_path: Option<ValidatedPath>,
@@ -56,6 +58,7 @@ impl PeerAddresses {
             unvalidated_count: 0,
             checks: PendingChecks::default(),
             consent: Consent::new(hmac),
+            moved: MovedPeer::default(),
             queued_check: None,
             validated_path: None,
         }
@@ -72,6 +75,7 @@ impl PeerAddresses {
         self.candidate_count = 0;
         self.checked_from.clear();
         self.consent.handle_restart();
+        self.moved.handle_restart();
     }
 
     /// Parses a candidate of the peer for str0m.
@@ -171,11 +175,13 @@ impl PeerAddresses {
             return;
         };
         self.mark_validated(packet.source);
-        self.consent.handle_validated(PacketPath {
+        let path = PacketPath {
             over: packet.over,
             source,
             peer: packet.source,
-        });
+        };
+        self.consent.handle_validated(path);
+        self.moved.handle_validated(path);
         self.validated_path = Some(ValidatedPath {
             over: packet.over,
             local: packet.destination,

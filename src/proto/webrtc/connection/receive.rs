@@ -65,6 +65,9 @@ impl PeerConnection {
             }
         }
         self.handle_accepted(now);
+        if !kind.is_stun() {
+            self.paths.moved.handle_packet(over, source, now);
+        }
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
