@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use crate::support::client::Client;
 use crate::support::rest::Rest;
 use crate::support::runner::{TestRunner, folder, wait_for_file};
+use crate::support::skip;
 
 /// Writes its environment, and what it can read of its parent's, the runner's.
 const TELLS: &str = r#"env > env.new; cat "/proc/$PPID/environ" > parent 2> /dev/null; mv env.new env; exec sleep 60"#;
@@ -83,6 +85,77 @@ fn a_bot_cannot_read_the_environment_of_the_runner() {
     let own = wait_for_file(&runner.path("env"));
     assert!(own.contains("RUNNER_ARGUMENTS=") && !own.contains("hunter2"), "{own}");
     assert_eq!(wait_for_file(&runner.path("parent")), "");
+}
+
+/// Tells what it sees and where it can write, then waits for its end.
+const LOOKS: &str = r#"
+trap 'echo bye > bye; exit 0' TERM
+{
+    cat .env key && echo read keys
+    ls state
+    ls -d /proc/[0-9]* | wc -l
+    touch /usr/written && echo written in /usr
+    touch /tmp/written && echo written in /tmp
+    id -u
+} > seen.new 2> /dev/null
+mv seen.new seen
+while :; do sleep 0.1; done"#;
+
+/// A program in a sandbox sees neither the files with keys nor other processes, and writes to its
+/// own folders alone. It gets the signal at the end of its session as without.
+#[test]
+fn a_program_in_a_sandbox_sees_and_writes_less() {
+    if !skip::has_program("bwrap", "the sandbox of programs", "bubblewrap") {
+        return;
+    }
+    let probe = Command::new("bwrap")
+        .args(["--ro-bind", "/", "/", "--unshare-pid", "true"])
+        .status();
+    if !probe.is_ok_and(|status| status.success()) {
+        return skip::lacks_ability("the sandbox of programs", "this machine forbids user namespaces");
+    }
+    let files = [
+        (".env", "TWILIO_AUTH_TOKEN=hunter2\n"),
+        ("key", "hunter2-hunter2-hunter2\n"),
+    ];
+    let options = [
+        "--sandbox",
+        "--api-key-file",
+        "key",
+        "--tls",
+        "auto",
+        "--state-dir",
+        "state",
+    ];
+    let arguments = [&options[..], &["--", "/bin/sh", "-c", LOOKS]].concat();
+    let runner = TestRunner::start_among(&files, &arguments, &[]);
+    let client = Client::connect(runner.addr, "/ws-client");
+    let user = rustix::process::geteuid().as_raw();
+    // Those of the program and of bubblewrap.
+    let seen = wait_for_file(&runner.path("seen"));
+    let lines: Vec<&str> = seen.lines().collect();
+    let [processes, rest @ ..] = &lines[..] else {
+        panic!("it saw nothing")
+    };
+    assert!(processes.parse::<usize>().is_ok_and(|count| count < 8), "{seen}");
+    assert_eq!(rest, ["written in /tmp", &user.to_string()], "{seen}");
+    assert!(runner.path("state/authority.pem").exists());
+    drop(client);
+    assert_eq!(wait_for_file(&runner.path("bye")), "bye\n");
+    runner.wait_for_sessions(0);
+}
+
+/// A sandbox that cannot be made stops the start, and one without a program is a warning.
+#[test]
+fn a_sandbox_that_does_not_work_is_refused() {
+    let folder = folder();
+    let empty = [("PATH", folder.to_str().expect("a path in UTF-8"))];
+    let arguments = ["--port", "0", "--rtc-port", "0", "--sandbox", "--", "/bin/sh"];
+    let ended = TestRunner::run_with(&arguments, &empty);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("apt-get install bubblewrap"), "{ended:?}");
+    let runner = TestRunner::start(&["--sandbox"]);
+    runner.wait_for_log("`--sandbox` has no effect");
 }
 
 fn is_root() -> bool {

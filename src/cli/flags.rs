@@ -47,6 +47,8 @@ pub(super) struct LowArgs {
     pub bot_rate_hz: Option<u32>,
     pub tools: Option<String>,
     pub pass_env: Vec<String>,
+    pub sandbox: bool,
+    pub env_file: Option<String>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
     pub opus_complexity: Option<u8>,
@@ -372,6 +374,14 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
     ),
     flag(
         None,
+        "--sandbox",
+        FlagKind::Switch(|args| args.sandbox = true),
+        BOTS,
+        "Run the command after `--`, or the program of functions, in bubblewrap: it writes to its working folder and a temporary one alone, \
+         and sees neither other processes, the state folder, nor the files with the runner's keys. Needs the program bwrap.",
+    ),
+    flag(
+        None,
         "--allowed-origins",
         FlagKind::List("ORIGIN", |args, text| push(&mut args.allowed_origins, text)),
         ACCESS,
@@ -572,7 +582,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         None,
         "--env-file",
         // The start reads it before the options, whose variables it sets.
-        FlagKind::Value("FILE", |_, _| Ok(())),
+        FlagKind::Value("FILE", |args, text| put(&mut args.env_file, text)),
         GENERAL,
         "Read variables from this file, all of them, in place of those that are taken from .env in the working directory.",
     ),

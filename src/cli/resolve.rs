@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::flags::{LowArgs, WsAuth, common_name};
 use super::{Env, UsageError, assistants, cluster, env_trust, features, messaging, rooms, telephony};
-use crate::config::{BotAudio, BuiltInBot, Config, IceServer, MoqConfig, MoqMode, Secret, Tls, Transport};
+use crate::config::{BotAudio, BuiltInBot, Config, IceServer, MoqConfig, MoqMode, Secret, Tls, ToolsConfig, Transport};
 use crate::features::Feature;
 use crate::limits::{
     API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
@@ -76,6 +76,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     warn_about_calls(transport, &allowed_origins, ws_auth, warnings);
     warnings.extend(open_sockets(api_key.is_some(), ws_auth));
     let bot_audio = bot_audio(&args, warnings)?;
+    let sandbox = sandbox(&args, assistant.tools.as_ref(), env, warnings);
     let mut config = Config::default();
     config.host = host;
     config.port = args.port.unwrap_or(PORT_DEFAULT);
@@ -102,6 +103,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.command = args.command;
     config.withheld = withheld;
     config.bot_folder = bot_folder(env);
+    config.sandbox = sandbox;
     config.ws_tokens = ws_auth == WsAuth::Token;
     config.telephony = telephony;
     config.videoroom = videoroom;
@@ -263,6 +265,38 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
         (BotAudio::Pcm { .. }, Some(rate_hz)) => return Ok(BotAudio::Pcm { rate_hz }),
     };
     Err(UsageError::Combination(wrong.into()))
+}
+
+/// Returns the files that programs in a sandbox do not see: those from which the runner reads
+/// settings and keys.
+fn sandbox(
+    args: &LowArgs,
+    tools: Option<&ToolsConfig>,
+    env: &Env<'_>,
+    warnings: &mut Vec<String>,
+) -> Option<Vec<PathBuf>> {
+    if !args.sandbox {
+        return None;
+    }
+    if args.command.is_none() && !matches!(tools, Some(ToolsConfig::Program(_))) {
+        warnings.push("`--sandbox` has no effect without a command after `--` or in `--tools`".to_owned());
+        return None;
+    }
+    let key_of_tls = match &args.tls {
+        Some(Tls::Files { key, .. }) => Some(key.clone()),
+        _ => None,
+    };
+    let options = [
+        &args.env_file,
+        &args.api_key_file,
+        &args.cluster_key_file,
+        &args.moq.tls_key,
+    ];
+    let of_services = env.variables.names().filter(|name| name.ends_with("_API_KEY_FILE"));
+    let files = std::iter::once(".env")
+        .chain(options.into_iter().filter_map(Option::as_deref))
+        .chain(of_services.filter_map(|name| env.variables.literal(name)));
+    Some(files.map(PathBuf::from).chain(key_of_tls).collect())
 }
 
 /// Warns of settings that block the calls of a provider.

@@ -10,7 +10,7 @@ use edge_runner_http::common::random;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{RunError, bot_of};
+use super::{RunError, bot_of, check_sandbox};
 use crate::bot::{Bot, Kind, Shutdown, VideoroomArguments};
 use crate::config::Config;
 use crate::io::daily::{PreparedRoom, prepare_room};
@@ -30,6 +30,7 @@ use crate::proto::http::registry;
 /// # Errors
 /// Returns a [`RunError`] that names the failed step: the provider's or the bot's.
 pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> Result<(), RunError> {
+    check_sandbox(&config).await?;
     let bot = bot_of(&config, bot)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let (stop, shutdown) = Shutdown::channel();

@@ -60,6 +60,7 @@ use std::time::Duration;
 use crate::bot::Bot;
 use crate::config::{Config, ListenAddresses};
 use crate::io::http::custom_routes::CustomRoutes;
+use crate::io::process::sandbox::{Sandbox, SandboxError};
 use crate::io::server::BindError;
 use crate::io::services::{LostService, Services};
 use crate::io::serving::RunnerInstance;
@@ -78,6 +79,9 @@ pub enum RunError {
     /// The program that acts as the bot cannot be run.
     #[error(transparent)]
     Command(process::CommandError),
+    /// Programs cannot run in a sandbox.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
     /// The functions of `--tools` cannot be used.
     #[error("functions of `{name}` (--tools): {why}")]
     Tools { name: String, why: String },
@@ -184,6 +188,14 @@ pub async fn run_with(
     outcome.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
 }
 
+/// Checks before the first session that programs can run in the sandbox, if they are to.
+async fn check_sandbox(config: &Config) -> Result<(), RunError> {
+    match Sandbox::new(config) {
+        Some(sandbox) => Ok(sandbox.check().await?),
+        None => Ok(()),
+    }
+}
+
 /// Checks the functions of the operator before the first session. An endpoint that does not answer
 /// may do so later.
 #[cfg(feature = "assistants")]
@@ -213,8 +225,10 @@ fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
                 withheld: config.withheld.clone(),
                 audio: config.bot_audio,
                 working_dir: config.bot_folder.clone(),
+                sandbox: Sandbox::new(config),
             };
-            process::check_bot(command, spec.working_dir.as_deref()).map_err(RunError::Command)?;
+            let folder = spec.sandbox.as_ref().map(Sandbox::working_dir);
+            process::check_bot(command, folder.or(spec.working_dir.as_deref())).map_err(RunError::Command)?;
             Ok(process::bot(spec))
         }
         None => Ok(bot),

@@ -5,7 +5,8 @@
 //! `proto::sockets::frames` ([`protobuf`], [`listener`]), or PCM on its standard streams ([`pcm`]).
 //! Its other output is logged ([`output_log`]). Out: the result of the session.
 //! The program runs until it exits, closes its media, or the session is over. Then its group gets
-//! SIGTERM, and SIGKILL after a grace period ([`program`]).
+//! SIGTERM, and SIGKILL after a grace period ([`program`]). With `--sandbox` it sees and may do
+//! less ([`sandbox`]).
 
 #[cfg_attr(not(feature = "telephony"), path = "process/call_control/absent.rs")]
 mod call_control;
@@ -14,6 +15,7 @@ pub mod output_log;
 pub mod pcm;
 pub mod program;
 pub mod protobuf;
+pub mod sandbox;
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 #[cfg(feature = "assistants")]
 use super::check_tools;
-use super::{RunError, bot_of};
+use super::{RunError, bot_of, check_sandbox};
 use crate::bot::{Bot, Shutdown, ShutdownTrigger};
 use crate::config::{Config, ListenAddresses};
 use crate::io::http::RunnerApp;
@@ -90,6 +90,7 @@ impl RunnerInstance {
         routes: CustomRoutes,
         services: &Services,
     ) -> Result<RunnerInstance, RunError> {
+        check_sandbox(&config).await?;
         let bot = bot_of(&config, bot)?;
         #[cfg(feature = "assistants")]
         check_tools(&config).await?;

@@ -500,6 +500,8 @@ pub struct Config {
     pub withheld: Vec<String>,
     /// Working directory of the program; `None` means that of the runner.
     pub bot_folder: Option<PathBuf>,
+    /// The files that programs in a sandbox do not see; `None` runs them without a sandbox.
+    pub sandbox: Option<Vec<PathBuf>>,
     /// Whether WebSockets require a one-time token of `/start`.
     pub ws_tokens: bool,
     /// Settings of telephony providers.
@@ -563,6 +565,7 @@ impl Default for Config {
             withheld: Vec::new(),
             bot_audio: BotAudio::default(),
             bot_folder: None,
+            sandbox: None,
             ws_tokens: false,
             telephony: Telephony::default(),
             videoroom: Videoroom::default(),

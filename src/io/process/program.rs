@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::output_log;
 use super::pcm::Pipes;
+use super::sandbox::Sandbox;
 use crate::bot::SessionId;
 use crate::config::BotAudio;
 use crate::io::group::ProcessGroup;
@@ -33,6 +34,8 @@ pub struct ProgramSpec {
     pub audio: BotAudio,
     /// The working directory; `None` means the one of the runner.
     pub working_dir: Option<PathBuf>,
+    /// Where the command runs with less; its working folder comes before the one above.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// A running program.
@@ -153,8 +156,9 @@ impl Program {
 
 /// Returns the command of a program, with its environment and pipes for its output.
 fn command(spec: &ProgramSpec, arguments: &str) -> io::Result<Command> {
-    let (program, rest) = spec.command.split_first().ok_or(io::ErrorKind::NotFound)?;
-    let mut command = Command::new(program);
+    let launcher = spec.sandbox.as_ref().map(Sandbox::launcher).unwrap_or_default();
+    let mut words = launcher.iter().chain(&spec.command);
+    let mut command = Command::new(words.next().ok_or(io::ErrorKind::NotFound)?);
     for name in &spec.withheld {
         command.env_remove(name);
     }
@@ -162,7 +166,7 @@ fn command(spec: &ProgramSpec, arguments: &str) -> io::Result<Command> {
         command.current_dir(working_dir);
     }
     command
-        .args(rest)
+        .args(words)
         .env("ENV", "local")
         .env("RUNNER_ARGUMENTS", arguments)
         // Without it, Python buffers output up to 8 KiB, and loses the buffer in a crash.

@@ -134,6 +134,7 @@ fn spec(command: &[OsString]) -> ProgramSpec {
         withheld: Vec::new(),
         audio: BotAudio::Protobuf,
         working_dir: None,
+        sandbox: None,
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::bot::{RunnerArguments, SessionId};
 use crate::config::{Config, ToolsConfig};
+use crate::io::process::sandbox::Sandbox;
 use crate::io::process::{CommandError, ProgramSpec, arguments_without_media, check};
 use crate::limits::TOOLS_DECLARE_WITHIN;
 use crate::proto::assistant::report::FunctionCall;
@@ -185,6 +186,7 @@ fn spec(config: &Config, command: &[String]) -> ProgramSpec {
         withheld: config.withheld.clone(),
         audio: config.bot_audio,
         working_dir: config.bot_folder.clone(),
+        sandbox: Sandbox::new(config),
     }
 }
 
@@ -195,7 +197,8 @@ fn spec(config: &Config, command: &[String]) -> ProgramSpec {
 pub async fn examine(config: &Config, tools: &ToolsConfig) -> Result<Vec<String>, ToolsError> {
     if let ToolsConfig::Program(command) = tools {
         let spec = spec(config, command);
-        check(&spec.command, spec.working_dir.as_deref())?;
+        let folder = spec.sandbox.as_ref().map(Sandbox::working_dir);
+        check(&spec.command, folder.or(spec.working_dir.as_deref()))?;
     }
     let common = CommonArguments {
         session_id: CHECK,

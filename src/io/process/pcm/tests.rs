@@ -227,6 +227,7 @@ async fn a_session_without_audio_is_refused() {
         withheld: Vec::new(),
         audio: BotAudio::Pcm { rate_hz: RATE_HZ },
         working_dir: None,
+        sandbox: None,
     };
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
     let refused = bot(spec)(args).await.expect_err("there is no audio").to_string();

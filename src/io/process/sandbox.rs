@@ -1,0 +1,206 @@
+//! The sandbox of `--sandbox` for programs: bubblewrap, which Debian and Raspberry Pi OS package.
+//!
+//! In: the configuration. Out: the words to put before the command of a program. The program sees
+//! the files of the machine, but may only write to its working folder and to a temporary folder of
+//! its own. It sees no other process, has no capability, and sees neither the state folder, which
+//! has the keys of `--tls auto` and `--tls acme`, nor the files from which the runner read its
+//! settings and keys. Devices and the network stay. Source: bwrap(1).
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::limits::{SANDBOX_REPORT_BYTES_MAX, SANDBOX_WITHIN};
+
+const LAUNCHER: &str = "bwrap";
+/// The folder of programs whose working folder would be the state folder.
+const PROGRAMS_FOLDER: &str = "programs";
+
+/// Where programs run, and what they do not see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    working_dir: PathBuf,
+    state_dir: Option<PathBuf>,
+    hidden: Vec<PathBuf>,
+}
+
+/// Why programs cannot run in a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("`--sandbox` needs bubblewrap: `{LAUNCHER}` cannot be run: {0} (on Debian: apt-get install bubblewrap)")]
+    Missing(#[source] io::Error),
+    #[error(
+        "`--sandbox`: `{LAUNCHER}` fails here: {0}; containers, and units with RestrictNamespaces=, forbid the user namespaces \
+         that it needs (\"Sandbox\" in docs/operations.md)"
+    )]
+    Refused(String),
+    #[error("`--sandbox`: the working folder {}: {source}", .folder.display())]
+    Folder { folder: PathBuf, source: io::Error },
+}
+
+/// A change of what the program sees, at its path.
+enum Mount<'a> {
+    /// An empty folder, whose files are in memory.
+    Empty(&'a Path),
+    /// The folder as it is, to write to.
+    Writable(&'a Path),
+    /// An empty file.
+    Hidden(&'a Path),
+}
+
+impl Mount<'_> {
+    fn path(&self) -> &Path {
+        match self {
+            Mount::Empty(path) | Mount::Writable(path) | Mount::Hidden(path) => path,
+        }
+    }
+}
+
+impl Sandbox {
+    /// Returns the sandbox of the configuration, if it asks for one.
+    pub fn new(config: &Config) -> Option<Self> {
+        let hidden = config.sandbox.as_ref()?.iter();
+        let state_dir = config.state_dir.clone();
+        let working_dir = match config.bot_folder.clone() {
+            Some(folder) if Some(&folder) == state_dir.as_ref() => folder.join(PROGRAMS_FOLDER),
+            Some(folder) => folder,
+            None => std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+        };
+        let absolute = |path: &PathBuf| std::path::absolute(path).ok();
+        Some(Sandbox {
+            working_dir: absolute(&working_dir).unwrap_or(working_dir),
+            state_dir: state_dir.as_ref().and_then(absolute),
+            hidden: hidden.filter_map(absolute).collect(),
+        })
+    }
+
+    /// Returns the working folder of programs.
+    pub fn working_dir(&self) -> &Path {
+        &self.working_dir
+    }
+
+    /// Returns the words before the command. What is hidden has to exist by now.
+    pub fn launcher(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = [LAUNCHER, "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]
+            .into_iter()
+            .chain(["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"])
+            .map(OsString::from)
+            .collect();
+        for mount in self.mounts() {
+            match mount {
+                Mount::Empty(path) => words.extend(["--tmpfs".into(), path.into()]),
+                Mount::Writable(path) => words.extend(["--bind".into(), path.into(), path.into()]),
+                Mount::Hidden(path) => words.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]),
+            }
+        }
+        words.extend(["--chdir".into(), self.working_dir.clone().into(), "--".into()]);
+        words
+    }
+
+    /// Returns the mounts, outer folders first.
+    fn mounts(&self) -> Vec<Mount<'_>> {
+        let mut mounts = vec![Mount::Empty(Path::new("/tmp"))];
+        mounts.extend(self.state_dir.as_deref().filter(|path| path.is_dir()).map(Mount::Empty));
+        // A service that starts there has nothing to write.
+        if self.working_dir != Path::new("/") {
+            mounts.push(Mount::Writable(&self.working_dir));
+        }
+        let files = self.hidden.iter().map(PathBuf::as_path).filter(|path| path.is_file());
+        mounts.extend(files.map(Mount::Hidden));
+        mounts.sort_by_key(|mount| mount.path().components().count());
+        mounts
+    }
+
+    /// Makes the working folder before the first session, and runs a program that does nothing.
+    ///
+    /// # Errors
+    /// [`SandboxError`] if that fails.
+    pub async fn check(&self) -> Result<(), SandboxError> {
+        std::fs::create_dir_all(&self.working_dir).map_err(|source| SandboxError::Folder {
+            folder: self.working_dir.clone(),
+            source,
+        })?;
+        let launcher = self.launcher();
+        let mut command = Command::new(&launcher[0]);
+        command
+            .args(&launcher[1..])
+            .arg("true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let output = timeout(SANDBOX_WITHIN, command.output()).await;
+        let output = output.map_err(|_| SandboxError::Refused(format!("no end within {SANDBOX_WITHIN:?}")))?;
+        let output = output.map_err(SandboxError::Missing)?;
+        match output.status.success() {
+            true => Ok(()),
+            false => {
+                let end = output.stderr.len().min(SANDBOX_REPORT_BYTES_MAX);
+                let report = String::from_utf8_lossy(&output.stderr[..end]);
+                let line = report.lines().next().unwrap_or_default();
+                Err(SandboxError::Refused(line.trim_start_matches("bwrap: ").to_owned()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sandbox(working_dir: &Path, state_dir: Option<&Path>, hidden: &[&Path]) -> Sandbox {
+        Sandbox {
+            working_dir: working_dir.to_owned(),
+            state_dir: state_dir.map(Path::to_owned),
+            hidden: hidden.iter().map(|path| path.to_path_buf()).collect(),
+        }
+    }
+
+    fn words(sandbox: &Sandbox) -> String {
+        let words: Vec<_> = sandbox
+            .launcher()
+            .iter()
+            .map(|word| word.display().to_string())
+            .collect();
+        words.join(" ")
+    }
+
+    /// The order decides what is seen: a folder within one that is hidden has to come after it.
+    #[test]
+    fn what_is_within_a_hidden_folder_comes_after_it() {
+        let (folder, missing) = (Path::new("/usr/share"), Path::new("/no/such/folder"));
+        let inside = words(&sandbox(&folder.join("doc"), Some(folder), &[]));
+        assert!(inside.ends_with(
+            "--tmpfs /tmp --tmpfs /usr/share --bind /usr/share/doc /usr/share/doc --chdir /usr/share/doc --"
+        ));
+        let around = words(&sandbox(folder, Some(&folder.join("doc")), &[]));
+        assert!(around.contains("--bind /usr/share /usr/share --tmpfs /usr/share/doc"));
+        assert!(!words(&sandbox(folder, Some(missing), &[missing])).contains("no/such"));
+    }
+
+    #[test]
+    fn a_service_in_the_root_folder_gets_nothing_to_write() {
+        let words = words(&sandbox(Path::new("/"), None, &[Path::new("/etc/passwd")]));
+        assert!(words.ends_with("--tmpfs /tmp --ro-bind /dev/null /etc/passwd --chdir / --"));
+        assert!(!words.contains("--bind "));
+    }
+
+    #[test]
+    fn a_program_never_works_in_the_state_folder() {
+        let state = PathBuf::from("/var/lib/edge-runner");
+        let config = Config {
+            sandbox: Some(Vec::new()),
+            bot_folder: Some(state.clone()),
+            state_dir: Some(state.clone()),
+            ..Config::default()
+        };
+        let sandbox = Sandbox::new(&config).expect("it is asked for");
+        assert_eq!(sandbox.working_dir(), state.join(PROGRAMS_FOLDER));
+        assert_eq!(Sandbox::new(&Config::default()), None);
+    }
+}
