@@ -189,9 +189,9 @@ pub async fn run_with(
 }
 
 /// Checks before the first session that programs can run in the sandbox, if they are to.
-async fn check_sandbox(config: &Config) -> Result<(), RunError> {
+fn check_sandbox(config: &Config) -> Result<(), RunError> {
     match Sandbox::new(config) {
-        Some(sandbox) => Ok(sandbox.check().await?),
+        Some(sandbox) => Ok(sandbox.check()?),
         None => Ok(()),
     }
 }

@@ -90,7 +90,7 @@ impl RunnerInstance {
         routes: CustomRoutes,
         services: &Services,
     ) -> Result<RunnerInstance, RunError> {
-        check_sandbox(&config).await?;
+        check_sandbox(&config)?;
         let bot = bot_of(&config, bot)?;
         #[cfg(feature = "assistants")]
         check_tools(&config).await?;

@@ -9,13 +9,9 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-
-use tokio::process::Command;
-use tokio::time::timeout;
+use std::process::{Command, Stdio};
 
 use crate::config::Config;
-use crate::limits::{SANDBOX_REPORT_BYTES_MAX, SANDBOX_WITHIN};
 
 const LAUNCHER: &str = "bwrap";
 /// The folder of programs whose working folder would be the state folder.
@@ -54,10 +50,9 @@ enum Mount<'a> {
 }
 
 impl Mount<'_> {
-    fn path(&self) -> &Path {
-        match self {
-            Mount::Empty(path) | Mount::Writable(path) | Mount::Hidden(path) => path,
-        }
+    fn depth(&self) -> usize {
+        let (Mount::Empty(path) | Mount::Writable(path) | Mount::Hidden(path)) = self;
+        path.components().count()
     }
 }
 
@@ -104,44 +99,40 @@ impl Sandbox {
 
     /// Returns the mounts, outer folders first.
     fn mounts(&self) -> Vec<Mount<'_>> {
-        let mut mounts = vec![Mount::Empty(Path::new("/tmp"))];
-        mounts.extend(self.state_dir.as_deref().filter(|path| path.is_dir()).map(Mount::Empty));
+        let state = self.state_dir.as_deref().filter(|path| path.is_dir()).map(Mount::Empty);
         // A service that starts there has nothing to write.
-        if self.working_dir != Path::new("/") {
-            mounts.push(Mount::Writable(&self.working_dir));
-        }
+        let writable = (self.working_dir != Path::new("/")).then_some(Mount::Writable(&self.working_dir));
         let files = self.hidden.iter().map(PathBuf::as_path).filter(|path| path.is_file());
-        mounts.extend(files.map(Mount::Hidden));
-        mounts.sort_by_key(|mount| mount.path().components().count());
+        let mut mounts = vec![Mount::Empty(Path::new("/tmp"))];
+        for mount in state.into_iter().chain(writable).chain(files.map(Mount::Hidden)) {
+            let is_inner = |other: &Mount<'_>| other.depth() > mount.depth();
+            let at = mounts.iter().position(is_inner).unwrap_or(mounts.len());
+            mounts.insert(at, mount);
+        }
         mounts
     }
 
-    /// Makes the working folder before the first session, and runs a program that does nothing.
+    /// Makes the working folder, and runs a program that does nothing. Blocks; for the start, before
+    /// the first session.
     ///
     /// # Errors
     /// [`SandboxError`] if that fails.
-    pub async fn check(&self) -> Result<(), SandboxError> {
+    pub fn check(&self) -> Result<(), SandboxError> {
         std::fs::create_dir_all(&self.working_dir).map_err(|source| SandboxError::Folder {
             folder: self.working_dir.clone(),
             source,
         })?;
         let launcher = self.launcher();
-        let mut command = Command::new(&launcher[0]);
-        command
+        let output = Command::new(&launcher[0])
             .args(&launcher[1..])
             .arg("true")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let output = timeout(SANDBOX_WITHIN, command.output()).await;
-        let output = output.map_err(|_| SandboxError::Refused(format!("no end within {SANDBOX_WITHIN:?}")))?;
-        let output = output.map_err(SandboxError::Missing)?;
+            .output()
+            .map_err(SandboxError::Missing)?;
         match output.status.success() {
             true => Ok(()),
             false => {
-                let end = output.stderr.len().min(SANDBOX_REPORT_BYTES_MAX);
-                let report = String::from_utf8_lossy(&output.stderr[..end]);
+                let report = String::from_utf8_lossy(&output.stderr);
                 let line = report.lines().next().unwrap_or_default();
                 Err(SandboxError::Refused(line.trim_start_matches("bwrap: ").to_owned()))
             }

@@ -118,10 +118,6 @@ pub const PROCESS_DRAIN_WITHIN: Duration = Duration::from_secs(60);
 /// Time by which the kill of a program precedes the end of its task, so that the task can report
 /// it.
 pub const PROCESS_KILL_MARGIN: Duration = Duration::from_millis(250);
-/// Time for a program that does nothing to end in the sandbox, before the first session.
-pub const SANDBOX_WITHIN: Duration = Duration::from_secs(5);
-/// Bytes of the report of a sandbox that fails.
-pub const SANDBOX_REPORT_BYTES_MAX: usize = 1024;
 /// Time for a killed program to be reaped and its pipes to be read to their end.
 pub const PROCESS_REST: Duration = Duration::from_millis(200);
 /// Time of the closing handshake with a program.

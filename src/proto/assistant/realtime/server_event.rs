@@ -4,9 +4,10 @@
 //! that change nothing here, which servers add at will. Names of the generally available protocol
 //! and of the older one are understood alike.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::assistant::report::{ResponseStatus, TokenUsage};
@@ -75,11 +76,13 @@ pub struct CalledFunction {
 }
 
 impl CalledFunction {
-    fn of(fields: &CallFields<'_>) -> Option<Self> {
+    /// Reads the fields of an event, or of an item.
+    fn of(value: Option<&RawValue>) -> Option<Self> {
+        let [call_id, name, arguments] = fields(value, ["call_id", "name", "arguments"]);
         Some(CalledFunction {
-            call_id: string(fields.call_id)?,
-            name: string(fields.name).unwrap_or_default(),
-            arguments: match fields.arguments {
+            call_id: string(call_id)?,
+            name: string(name).unwrap_or_default(),
+            arguments: match arguments {
                 // Some servers send an object.
                 Some(object) if object.get().starts_with('{') => object.get().to_owned(),
                 arguments => string(arguments).unwrap_or_default(),
@@ -89,9 +92,9 @@ impl CalledFunction {
 
     /// Reads an item, unless it is another one or its call was cut off.
     fn of_item(item: &RawValue) -> Option<Self> {
-        let fields: CallFields<'_> = object(Some(item))?;
-        let is_call = string(fields.kind)? == "function_call" && string(fields.status).as_deref() != Some("incomplete");
-        is_call.then(|| Self::of(&fields)).flatten()
+        let [kind, status] = fields(Some(item), ["type", "status"]);
+        let is_call = string(kind)? == "function_call" && string(status).as_deref() != Some("incomplete");
+        is_call.then(|| Self::of(Some(item))).flatten()
     }
 }
 
@@ -107,7 +110,7 @@ pub struct ErrorNames {
 impl ErrorNames {
     /// Reads an error; anything but an object has no names.
     fn of(error: Option<&RawValue>) -> Self {
-        let fields: ErrorFields<'_> = object(error).unwrap_or_default();
+        let [code, kind, event_id] = fields(error, ["code", "type", "event_id"]);
         let name = |field| {
             // A name and no sentence: it may reach the log.
             string(field).filter(|text| {
@@ -115,111 +118,51 @@ impl ErrorNames {
             })
         };
         ErrorNames {
-            code: name(fields.code),
-            kind: name(fields.kind),
-            event_id: name(fields.event_id),
+            code: name(code),
+            kind: name(kind),
+            event_id: name(event_id),
         }
     }
 }
 
-/// The fields that are read of an event. Each is text of the frame, so that an event of any shape
-/// takes no memory beyond what is kept of it.
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct EventFields<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<&'a RawValue>,
-    #[serde(borrow)]
-    item_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    response_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    content_index: Option<&'a RawValue>,
-    #[serde(borrow)]
-    delta: Option<&'a RawValue>,
-    #[serde(borrow)]
-    transcript: Option<&'a RawValue>,
-    #[serde(borrow)]
-    response: Option<&'a RawValue>,
-    #[serde(borrow)]
-    item: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
+/// Reads fields of an object, as text of the frame: an event of any shape takes no memory beyond
+/// what is kept of it. Those of another type than an object are absent.
+fn fields<'a, const N: usize>(value: Option<&'a RawValue>, names: [&'static str; N]) -> [Option<&'a RawValue>; N] {
+    let mut found = [None; N];
+    if let Some(value) = value {
+        read_fields(value.get(), &names, &mut found);
+    }
+    found
 }
 
-/// Those of a call: of an event, or of an item.
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct CallFields<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<&'a RawValue>,
-    #[serde(borrow)]
-    status: Option<&'a RawValue>,
-    #[serde(borrow)]
-    call_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
+/// Not generic, so that its code exists once.
+fn read_fields<'a>(text: &'a str, names: &[&'static str], found: &mut [Option<&'a RawValue>]) {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    // The text is valid JSON, so this fails for anything but an object.
+    let _ = deserializer.deserialize_map(FieldsVisitor { names, found });
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct ErrorFields<'a> {
-    #[serde(borrow)]
-    code: Option<&'a RawValue>,
-    #[serde(borrow, rename = "type")]
-    kind: Option<&'a RawValue>,
-    #[serde(borrow)]
-    event_id: Option<&'a RawValue>,
+struct FieldsVisitor<'n, 'f, 'a> {
+    names: &'n [&'static str],
+    found: &'f mut [Option<&'a RawValue>],
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct ResponseFields<'a> {
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    status: Option<&'a RawValue>,
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    output: Option<&'a RawValue>,
-    #[serde(borrow)]
-    status_details: Option<&'a RawValue>,
-}
+impl<'a> Visitor<'a> for FieldsVisitor<'_, '_, 'a> {
+    type Value = ();
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct StatusDetails<'a> {
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-}
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct UsageFields<'a> {
-    #[serde(borrow)]
-    input_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    output_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    total_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    input_token_details: Option<&'a RawValue>,
-}
-
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct TokenDetails<'a> {
-    #[serde(borrow)]
-    cached_tokens: Option<&'a RawValue>,
-}
-
-/// Reads an object. The derived deserializer would also accept an array.
-fn object<'a, T: Deserialize<'a>>(value: Option<&'a RawValue>) -> Option<T> {
-    let text = value?.get();
-    text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten()
+    fn visit_map<A: MapAccess<'a>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(name) = members.next_key::<Cow<'a, str>>()? {
+            match self.names.iter().position(|wanted| *wanted == name) {
+                Some(at) => self.found[at] = Some(members.next_value()?),
+                None => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Reads a string; `None` for another type.
@@ -265,7 +208,7 @@ impl<'de> Visitor<'de> for OutputVisitor {
 /// Returns the code in the body of a refused upgrade.
 pub fn refusal_code(body: &[u8]) -> Option<String> {
     let body: &RawValue = serde_json::from_slice(body).ok()?;
-    let error = object::<StatusDetails<'_>>(Some(body)).and_then(|fields| fields.error);
+    let [error] = fields(Some(body), ["error"]);
     let names = ErrorNames::of(error.or(Some(body)));
     names.code.or(names.kind)
 }
@@ -273,80 +216,98 @@ pub fn refusal_code(body: &[u8]) -> Option<String> {
 /// Parses an event, and returns it with its type.
 pub fn parse(text: &str) -> Option<ServerEvent> {
     let frame: &RawValue = serde_json::from_str(text).ok()?;
-    let event: EventFields<'_> = object(Some(frame))?;
+    let names = [
+        "type",
+        "item_id",
+        "response_id",
+        "content_index",
+        "delta",
+        "transcript",
+        "response",
+        "item",
+        "error",
+    ];
+    let [
+        kind,
+        item_id,
+        response_id,
+        content_index,
+        delta,
+        transcript,
+        response,
+        item,
+        error,
+    ] = fields(Some(frame), names);
     let text = |field| string(field).unwrap_or_default();
-    Some(match &*string(event.kind)? {
+    Some(match &*string(kind)? {
         "session.created" => ServerEvent::SessionCreated,
         "session.updated" => ServerEvent::SessionUpdated,
         "input_audio_buffer.speech_started" => ServerEvent::SpeechStarted,
         "input_audio_buffer.speech_stopped" => ServerEvent::SpeechStopped,
         "conversation.item.input_audio_transcription.delta" => ServerEvent::Transcript {
-            item_id: text(event.item_id),
-            text: text(event.delta),
+            item_id: text(item_id),
+            text: text(delta),
             is_final: false,
         },
         "conversation.item.input_audio_transcription.completed" => ServerEvent::Transcript {
-            item_id: text(event.item_id),
-            text: text(event.transcript),
+            item_id: text(item_id),
+            text: text(transcript),
             is_final: true,
         },
         "response.created" => ServerEvent::ResponseCreated {
-            id: string(object::<ResponseFields<'_>>(event.response)?.id)?,
+            id: string(fields(response, ["id"])[0])?,
         },
         "response.output_audio.delta" | "response.audio.delta" => ServerEvent::Audio {
-            response_id: text(event.response_id),
-            item_id: text(event.item_id),
-            content_index: count(event.content_index),
-            bytes: base64::decode(&string(event.delta)?)?,
+            response_id: text(response_id),
+            item_id: text(item_id),
+            content_index: count(content_index),
+            bytes: base64::decode(&string(delta)?)?,
         },
-        "response.output_audio.done" | "response.audio.done" => ServerEvent::AudioDone {
-            item_id: text(event.item_id),
-        },
+        "response.output_audio.done" | "response.audio.done" => ServerEvent::AudioDone { item_id: text(item_id) },
         "response.output_audio_transcript.delta" | "response.audio_transcript.delta" => ServerEvent::SpokenText {
-            response_id: text(event.response_id),
-            item_id: text(event.item_id),
-            text: text(event.delta),
+            response_id: text(response_id),
+            item_id: text(item_id),
+            text: text(delta),
         },
         "response.output_text.delta" | "response.text.delta" => ServerEvent::WrittenText {
-            response_id: text(event.response_id),
-            text: text(event.delta),
+            response_id: text(response_id),
+            text: text(delta),
         },
         "response.function_call_arguments.done" => ServerEvent::FunctionCalled {
-            response_id: text(event.response_id),
-            call: CalledFunction::of(&object(Some(frame))?)?,
+            response_id: text(response_id),
+            call: CalledFunction::of(Some(frame))?,
         },
         "response.output_item.added" | "response.output_item.done" => ServerEvent::FunctionCalled {
-            response_id: text(event.response_id),
-            call: CalledFunction::of_item(event.item?)?,
+            response_id: text(response_id),
+            call: CalledFunction::of_item(item?)?,
         },
         "response.done" => {
-            let response: ResponseFields<'_> = object(event.response)?;
-            let details: StatusDetails<'_> = object(response.status_details).unwrap_or_default();
+            let names = ["id", "status", "usage", "output", "status_details"];
+            let [id, status, used, output, details] = fields(response, names);
             ServerEvent::ResponseDone {
-                id: string(response.id)?,
-                status: ResponseStatus::parse(&text(response.status)),
-                usage: usage(response.usage),
-                calls: response
-                    .output
+                id: string(id)?,
+                status: ResponseStatus::parse(&text(status)),
+                usage: usage(used),
+                calls: output
                     .and_then(|items| serde_json::from_str::<OutputCalls>(items.get()).ok())
                     .unwrap_or_default()
                     .0,
-                error: ErrorNames::of(details.error),
+                error: ErrorNames::of(fields(details, ["error"])[0]),
             }
         }
-        "error" => ServerEvent::Failed(ErrorNames::of(event.error)),
+        "error" => ServerEvent::Failed(ErrorNames::of(error)),
         _ => return None,
     })
 }
 
 fn usage(usage: Option<&RawValue>) -> TokenUsage {
-    let fields: UsageFields<'_> = object(usage).unwrap_or_default();
-    let details: TokenDetails<'_> = object(fields.input_token_details).unwrap_or_default();
+    let names = ["input_tokens", "output_tokens", "total_tokens", "input_token_details"];
+    let [input, output, total, details] = fields(usage, names);
     TokenUsage {
-        input: count(fields.input_tokens),
-        output: count(fields.output_tokens),
-        cached: count(details.cached_tokens),
-        total: count(fields.total_tokens),
+        input: count(input),
+        output: count(output),
+        cached: count(fields(details, ["cached_tokens"])[0]),
+        total: count(total),
     }
 }
 
