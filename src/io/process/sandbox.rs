@@ -112,8 +112,8 @@ impl Sandbox {
         mounts
     }
 
-    /// Makes the working folder, and runs a program that does nothing. Blocks; for the start, before
-    /// the first session.
+    /// Makes the working folder, and runs a program that does nothing. Blocks, so it is for the
+    /// start, before the first session.
     ///
     /// # Errors
     /// [`SandboxError`] if that fails.
