@@ -71,7 +71,8 @@ pub enum SessionEvent {
     ParticipantLeft(Participant),
     /// The name, the kind or the attributes of a participant changed.
     ParticipantChanged(Participant),
-    /// An administrator of the room has muted the bot, or lifted that.
+    /// The caller hears nothing of the bot, or hears it again: an administrator of the room has muted
+    /// it, or the caller holds the call.
     Muted(bool),
     Speaking {
         identity: Arc<str>,

@@ -211,7 +211,7 @@ fn participant_event(kind: &str, who: &Participant) -> String {
     message.to_string()
 }
 
-/// Returns the message for a bot that an administrator of the room has muted or unmuted.
+/// Returns the message for a bot that the caller hears no more, or hears again.
 pub fn muted(muted: bool) -> String {
     json!({"type": "muted", "muted": muted}).to_string()
 }

@@ -290,6 +290,11 @@ impl PeerConnection {
         self.config.audio_codec.codec
     }
 
+    /// Returns whether the peer has put the call on hold: it accepts no audio.
+    pub fn is_on_hold(&self) -> bool {
+        self.sender.is_on_hold(&self.rtc)
+    }
+
     /// Returns whether the peer is a microcontroller.
     pub fn is_device(&self) -> bool {
         self.config.is_device

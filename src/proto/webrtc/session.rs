@@ -94,6 +94,8 @@ pub struct WebRtcSession {
     is_lost: bool,
     /// The bot must be told that an outage has ended.
     resume_pending: bool,
+    /// The bot must be told that the caller accepts no audio any more, or accepts it again.
+    hold_pending: Option<bool>,
     liveness: Liveness,
     /// Another session may belong to the same caller; nothing has been heard on this one since.
     is_contested: bool,
@@ -287,7 +289,18 @@ impl WebRtcSession {
             log::info!("receiving from the caller again");
             return Some(SessionEvent::Resumed);
         }
-        let event = self.pending_event.take()?;
+        let Some(event) = self.pending_event.take() else {
+            let is_on_hold = self.hold_pending.take_if(|_| self.has_joined)?;
+            log::info!(
+                "the caller {}",
+                if is_on_hold {
+                    "holds the call"
+                } else {
+                    "takes the call up again"
+                }
+            );
+            return Some(SessionEvent::Muted(is_on_hold));
+        };
         match event {
             SessionEvent::Joined => {
                 log::info!("connected");

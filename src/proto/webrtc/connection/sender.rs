@@ -62,10 +62,20 @@ impl RtpSender {
         self.sections.iter().any(|(_, known)| *known == payload_type)
     }
 
+    /// Returns the first section whose direction allows to send.
+    fn open_section(&self, rtc: &Rtc) -> Option<(Mid, Pt)> {
+        let may_send = |mid| rtc.media(mid).is_some_and(|media| media.direction().is_sending());
+        self.sections.iter().copied().find(|(mid, _)| may_send(*mid))
+    }
+
+    /// Returns whether the peer accepts nothing in any section, RFC 3264 section 8.4.
+    pub fn is_on_hold(&self, rtc: &Rtc) -> bool {
+        !self.sections.is_empty() && self.open_section(rtc).is_none()
+    }
+
     /// Queues one payload of 20 ms at a position in ticks.
     pub fn send(&mut self, rtc: &mut Rtc, payload: &[u8], ticks: u64, level: Option<AudioLevel>, now: Instant) {
-        let may_send = |mid| rtc.media(mid).is_some_and(|media| media.direction().is_sending());
-        let Some((mid, payload_type)) = self.sections.iter().copied().find(|(mid, _)| may_send(*mid)) else {
+        let Some((mid, payload_type)) = self.open_section(rtc) else {
             return;
         };
         // RTP timestamps are modulo 2^32.

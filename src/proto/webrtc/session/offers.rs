@@ -44,6 +44,7 @@ impl WebRtcSession {
             has_joined: false,
             is_lost: false,
             resume_pending: false,
+            hold_pending: None,
             liveness: Liveness::new(now),
             is_contested: false,
             audio_receiver: AudioReceiver::new(codec),
@@ -111,7 +112,18 @@ impl WebRtcSession {
         if self.is_ending() {
             return Err(NegotiationError::Ended);
         }
-        self.connection.renegotiate(offer)
+        let was_on_hold = self.connection.is_on_hold();
+        let answer = self.connection.renegotiate(offer)?;
+        self.handle_hold(was_on_hold);
+        Ok(answer)
+    }
+
+    /// Notes whether an offer has put the call on hold, or taken it up again.
+    fn handle_hold(&mut self, was_on_hold: bool) {
+        let is_on_hold = self.connection.is_on_hold();
+        if is_on_hold != was_on_hold {
+            self.hold_pending = Some(is_on_hold);
+        }
     }
 
     /// Answers an offer of a client that discarded its connection: creates a new one for the same
@@ -132,6 +144,7 @@ impl WebRtcSession {
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
         // The client no longer has the old connection, so no goodbye is sent.
         let former = std::mem::replace(&mut self.connection, peer);
+        self.handle_hold(former.is_on_hold());
         self.connection.take_over(former);
         self.audio_receiver.handle_restart();
         self.audio_receiver.set_codec(self.connection.codec());

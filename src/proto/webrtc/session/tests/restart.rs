@@ -3,7 +3,7 @@
 
 use crate::webrtc::connection::NegotiationError;
 use crate::webrtc::connection::ReceivedPacket;
-use str0m::media::{Direction, MediaKind};
+use str0m::media::{Direction, MediaKind, Mid};
 
 use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
@@ -90,6 +90,31 @@ fn a_renegotiation_keeps_everything() {
             .skip(heard)
             .all(|two| two[1].sequence == two[0].sequence + 1)
     );
+}
+
+/// A bot is told when the caller holds the call, and when it is heard again. A caller that only
+/// mutes its own microphone still hears it.
+#[test]
+fn a_bot_is_told_of_hold() {
+    let (mut pair, first) = call();
+    let mid: Mid = values(&first, "mid")[0].into();
+    let muted = |pair: &Pair| {
+        let of = |muted| pair.times(&SessionEvent::Muted(muted)).len();
+        (of(true), of(false))
+    };
+    for (direction, expected) in [
+        (Direction::RecvOnly, (0, 0)),
+        (Direction::Inactive, (1, 0)),
+        (Direction::SendOnly, (1, 0)),
+        (Direction::SendRecv, (1, 1)),
+    ] {
+        let offer = pair.client.change(|api| api.set_direction(mid, direction));
+        let answer = pair.act(|session, _| session.renegotiate(&offer)).expect("an answer");
+        pair.client.accept(&answer);
+        pair.run(secs(1));
+        assert_eq!(muted(&pair), expected, "{direction}");
+    }
+    assert_talks(&mut pair);
 }
 
 /// An invalid offer is rejected, and the connection continues.
