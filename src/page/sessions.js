@@ -75,7 +75,7 @@ export function sessionsView(view) {
 		event.preventDefault();
 		keepKey(key.value.trim());
 		key.value = '';
-		refresh();
+		start();
 	});
 
 	function tell(title, why, asks) {
@@ -137,6 +137,8 @@ export function sessionsView(view) {
 			tell('');
 			show(sessions);
 		} catch (error) {
+			// Only a key changes this answer, and each is a line in the runner's log.
+			if (error.status === 401) clearInterval(timer);
 			return tell(...refusal(error));
 		}
 		const metrics = await text('metrics');
@@ -146,12 +148,16 @@ export function sessionsView(view) {
 		before = now;
 	}
 
+	function start() {
+		clearInterval(timer);
+		timer = setInterval(refresh, REFRESH_MS);
+		refresh();
+	}
+
 	return {
 		show(isShown) {
 			clearInterval(timer);
-			if (!isShown) return;
-			timer = setInterval(refresh, REFRESH_MS);
-			refresh();
+			if (isShown) start();
 		},
 	};
 }

@@ -125,10 +125,32 @@ test('a list that is refused says why, and asks for the key where one helps', as
 		assert.deepEqual([own.problem().querySelector('h2').textContent, own.problem().querySelector('form') !== null], [title, asks]);
 		assert.deepEqual([own.items().length, own.find('sessions-figures').hidden], [0, true]);
 		own.answers.sessions = [200, { sessions: [SESSION] }];
-		await own.later();
+		await (asks ? own.show() : own.later());
 		assert.deepEqual([own.problem().hidden, own.find('sessions-figures').hidden], [true, false]);
 		own.shown.show(false);
 	}
+});
+
+test('without a key the list is asked for once, and again with one', async () => {
+	const own = list({ sessions: [401, { detail: 'x' }] });
+	const asked = () => own.requests.filter(([, path]) => path === '/sessions').length;
+	await own.show();
+	await own.later();
+	await own.later();
+	assert.equal(asked(), 1);
+	const form = own.problem().querySelector('form');
+	form.querySelector('input').value = 'wrong';
+	form.fire('submit');
+	await settle();
+	await own.later();
+	assert.equal(asked(), 2);
+	own.answers.sessions = [200, { sessions: [] }];
+	own.shown.show(false);
+	await own.show();
+	await own.later();
+	assert.equal(asked(), 4, 'a list that is shown again is followed');
+	own.shown.show(false);
+	keepKey('');
 });
 
 test('a key that is typed is used, kept and not shown again; typing is not disturbed', async () => {
