@@ -417,24 +417,30 @@ function poll(everyMs) {
 
 async function lookForRunner() {
 	const pill = $('server');
-	let isGone = false;
+	let [isGone, isStopping] = [false, false];
 	try {
 		runner = await status();
 		const { version, sessions } = runner;
-		pill.textContent = `Ready · ${version} · ${sessions} call${sessions === 1 ? '' : 's'}`;
+		isStopping = runner.status === 'draining';
+		pill.textContent = `${isStopping ? 'Stopping' : 'Ready'} · ${version} · ${sessions} call${sessions === 1 ? '' : 's'}`;
 	} catch (error) {
 		if (pill.dataset.ok !== 'false') log('error', `/status: ${error.message}`);
 		runner = null;
 		// A refusal is an answer too.
 		isGone = error.status === 0;
-		pill.textContent = isGone ? 'No answer' : `Refused (${error.status})`;
+		// A replica that stops refuses, for its balancer.
+		isStopping = error.status === 503;
+		pill.textContent = isGone ? 'No answer' : isStopping ? 'Stopping' : `Refused (${error.status})`;
 	}
 	pill.dataset.ok = Boolean(runner);
 	call.doubt('The runner does not answer', isGone);
 	$('bot-name').textContent = runner?.bot ?? '';
 	const far = runner?.speech_to ?? [];
-	$('notice').hidden = !far.length;
-	$('notice').textContent = `What you say and type goes to ${far.join(' and ')}, a third party, while the call lasts.`;
+	const notices = [];
+	if (far.length) notices.push(`What you say and type goes to ${far.join(' and ')}, a third party, while the call lasts.`);
+	if (isStopping) notices.push('The runner is stopping: it takes no new calls, and a call in progress may end soon.');
+	$('notice').hidden = !notices.length;
+	$('notice').textContent = notices.join(' ');
 	const usable = options.setStatus(runner);
 	// With -t the runner may accept only transports that a page cannot use.
 	$('connect').disabled = call.phase === 'idle' && Boolean(runner) && !usable;

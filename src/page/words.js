@@ -40,6 +40,9 @@ export function runner(what, { status, message, retryAfter }) {
 			good: !apiKey(),
 		};
 	}
+	if (status === 503 && /stopping/.test(message)) {
+		return { title: 'The runner is stopping', text: 'It takes no new calls. Try again once it has started again, or ask who runs it.', retry: true };
+	}
 	if (status === 503) {
 		const when = retryAfter ? `in ${retryAfter} s` : 'later';
 		return { title: 'All sessions are in use', text: `The runner says ${quoted(message)}. Try again ${when}.`, retry: true };

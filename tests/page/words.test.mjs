@@ -72,6 +72,12 @@ test('a full runner says when to come back', () => {
 	assert.deepEqual([of('5').title, of('5').retry], ['All sessions are in use', true]);
 });
 
+test('a runner that stops is not called full', () => {
+	const { title, text, retry } = words.runner('The start', { status: 503, message: 'this runner is stopping', retryAfter: '5' });
+	assert.deepEqual([title, retry], ['The runner is stopping', true]);
+	assert.match(text, /no new calls/);
+});
+
 test('a key is asked for, and a wrong one is called wrong', () => {
 	const of = () => words.runner('The start', { status: 401, message: 'unauthorised' });
 	assert.match(of().text, /--api-key/);
