@@ -379,7 +379,11 @@ async fn dispatch(
         Route::Sessions => live::list(app, headers, peer),
         Route::EndSession(id) => live::end(app, &id, headers, peer),
         #[cfg(feature = "page")]
-        Route::PageRedirect => Ok(page::to_page()),
+        Route::PageRedirect => {
+            #[cfg(feature = "telephony")]
+            webhook::reject_get(app, head)?;
+            Ok(page::to_page())
+        }
         #[cfg(feature = "page")]
         Route::Download(name) => match &app.config.downloads_dir {
             Some(folder) => folder::serve(folder, &name, FolderUse::Downloads, head, _conn_state).await,

@@ -85,6 +85,9 @@ pub enum HttpError {
     /// The signature of a telephony webhook is invalid.
     #[error("invalid signature")]
     Signature(signature::SignatureError),
+    /// The webhook of this telephony provider came as GET.
+    #[error("the webhook of {0} came as GET: choose POST for it in the settings of the number")]
+    WebhookByGet(&'static str),
     /// No media-room server is configured.
     #[error("{0}")]
     Mediaroom(MissingVariables),
@@ -143,7 +146,9 @@ impl HttpError {
             HttpError::MissingFeature(MissingFeature(Feature::Page | Feature::Tls)) => StatusCode::NOT_FOUND,
             HttpError::MissingFeature(_) => StatusCode::NOT_IMPLEMENTED,
             HttpError::NoAuthority | HttpError::OtherTransport(_) => StatusCode::NOT_FOUND,
-            HttpError::Route(route::RouteError::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
+            HttpError::Route(route::RouteError::Method(_)) | HttpError::WebhookByGet(_) => {
+                StatusCode::METHOD_NOT_ALLOWED
+            }
             HttpError::Metrics(metrics::MetricsDenied::Off) => StatusCode::NOT_FOUND,
             HttpError::Caller(_)
             | HttpError::NotVerified(_)
@@ -229,6 +234,11 @@ impl HttpError {
                 reply
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
+            }
+            HttpError::WebhookByGet(_) => {
+                reply
+                    .headers_mut()
+                    .insert(header::ALLOW, HeaderValue::from_static(route::POST_METHODS));
             }
             HttpError::Key(_) | HttpError::Whip(whip::WhipError::SpentKey) => {
                 reply

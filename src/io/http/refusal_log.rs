@@ -33,6 +33,7 @@ pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, ta
                 "{status} {method} {path}: the check of the webhook does not have MESSAGING_WEBHOOK_VERIFICATION_TOKEN"
             );
         }),
+        HttpError::WebhookByGet(_) => client.attribute(|| warn!("{status} {method} {path}: {refusal}")),
         HttpError::Webhook(refusal) => client.attribute(|| warn!("{status} {method} {path}: {refusal}")),
         #[cfg(feature = "mediaroom")]
         HttpError::RoomEvent(denied) => client.attribute(|| warn!("{status} {method} {path}: {denied}")),

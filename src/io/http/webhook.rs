@@ -30,6 +30,17 @@ pub(super) fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'s
     verify::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(HttpError::Signature)
 }
 
+/// Rejects a webhook that a provider sends as GET, which would be answered with the page.
+#[cfg(feature = "page")]
+pub(super) fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
+    let provider = app.config.transport.and_then(Transport::provider);
+    let query = head.uri.query().unwrap_or_default().as_bytes();
+    match provider.filter(|provider| provider.takes_markup && !provider.call_id(query).is_empty()) {
+        Some(provider) => Err(HttpError::WebhookByGet(provider.name)),
+        None => Ok(()),
+    }
+}
+
 /// Answers a provider with the address for a call's audio.
 pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Reply, HttpError> {
     let headers = &head.headers;

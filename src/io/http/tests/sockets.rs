@@ -285,6 +285,27 @@ async fn the_webhook_names_the_public_socket() {
     assert_eq!(reply["url"], json!("wss://bots.example.net/ws"));
 }
 
+/// A webhook as GET is not answered with the page, which no provider can use.
+#[tokio::test]
+async fn a_webhook_as_get_is_rejected_with_advice() {
+    for provider in PROVIDERS.iter().filter(|provider| provider.takes_markup) {
+        let runner = Runner::with(telephony(provider), ConnLimits::default()).await;
+        let head = format!("GET /?AccountSid=AC1&{}=CA1 HTTP/1.1", provider.call_field);
+        let reply = runner.ask(&head, "").await;
+        let (status, detail) = reply.refusal();
+        assert_eq!((status, reply.header("allow")), (405, Some("POST, OPTIONS")));
+        assert!(
+            detail.contains(provider.name) && detail.contains("choose POST"),
+            "{detail}"
+        );
+        for page in ["GET / HTTP/1.1", "GET /?x=1 HTTP/1.1"] {
+            assert_eq!(runner.ask(page, "").await.status, 307, "{page}");
+        }
+    }
+    let runner = Runner::start().await;
+    assert_eq!(runner.ask("GET /?CallSid=CA1 HTTP/1.1", "").await.status, 307);
+}
+
 /// With tokens, the markup carries one that opens the socket of the call.
 #[tokio::test]
 async fn the_markup_carries_a_token_if_required() {
