@@ -227,7 +227,9 @@ pub fn path_for_log(path: &str) -> &str {
         // The decoded path leads to a WebSocket or a session, whatever its encoding.
         Some(Cow::Owned(plain)) if plain.starts_with("/ws") => "/ws...",
         Some(Cow::Owned(plain)) if plain.starts_with("/sessions") => "/sessions...",
-        _ if path.starts_with("/ws") || path.starts_with("/sessions/") => &path[..end],
+        _ if path.starts_with("/sessions/") && path.ends_with("/api/offer") => "/sessions/.../api/offer",
+        _ if path.starts_with("/sessions/") => "/sessions/...",
+        _ if path.starts_with("/ws") => &path[..end],
         _ => path,
     }
 }
@@ -473,7 +475,9 @@ mod tests {
             ("/ws-client/TOKEN/", "/ws-client"),
             ("/%77s/TOKEN", "/ws..."),
             ("/ws%2FTOKEN", "/ws..."),
-            ("/sessions/S/api/offer", "/sessions"),
+            ("/sessions/S/api/offer", "/sessions/.../api/offer"),
+            ("/sessions/S", "/sessions/..."),
+            ("/sessions", "/sessions"),
             ("/%73essions/S/api/offer", "/sessions..."),
             ("/client/%ff", "/client/%ff"),
         ] {
