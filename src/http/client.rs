@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
 use hyper_util::rt::TokioIo;
 use rustls_native_certs::CertificateResult;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -43,12 +43,19 @@ pub const USER_AGENT_NAME: &str = concat!("edge-runner/", env!("CARGO_PKG_VERSIO
 pub struct RestResponse {
     pub status: u16,
     pub body: Bytes,
+    /// `Location`, as the provider wrote it.
+    pub location: Option<String>,
+    /// `Retry-After` in seconds; dates are not read.
+    pub retry_after: Option<Duration>,
 }
 
 impl From<hyper::Response<Bytes>> for RestResponse {
     fn from(response: hyper::Response<Bytes>) -> Self {
+        let text = |name| response.headers().get(name)?.to_str().ok();
         RestResponse {
             status: response.status().as_u16(),
+            location: text(LOCATION).map(str::to_owned),
+            retry_after: text(RETRY_AFTER).and_then(|text| text.trim().parse().ok().map(Duration::from_secs)),
             body: response.into_body(),
         }
     }

@@ -17,6 +17,7 @@ const ID: &str = "7a2c54f6-1c3e-4b0a-9d0e-2f6a0c7d1e11";
 const CONTEXT: [(&str, &str); 2] = [("Dockerfile", "FROM scratch\n"), ("app.py", "print('hello')\n")];
 
 const BUSY: &str = r#"{"error":"try again","code":"INTERNAL_SERVER_ERROR"}"#;
+const LIMITED: &str = r#"{"error":"slow down","code":"TOO_MANY_REQUESTS"}"#;
 const NONE: &str = r#"{"error":"no such thing","code":"NOT_FOUND"}"#;
 
 fn ok(body: &Value) -> ScriptedAnswer {
@@ -57,8 +58,8 @@ fn grant(asked: &RecordedRequest) -> ScriptedAnswer {
 }
 
 /// Answers like the real service, with these build statuses one after the other; `other` is asked
-/// first. Instead of a status: `silent`, `broken` (closes early), `busy`, or `gone` (unknown
-/// build).
+/// first. Instead of a status: `silent`, `broken` (closes early), `busy`, `limited` (in rate), or
+/// `gone` (unknown build).
 fn service(
     statuses: &'static [&'static str],
     other: impl Fn(&RecordedRequest) -> Option<ScriptedAnswer> + Send + 'static,
@@ -86,6 +87,7 @@ fn service(
                     "silent" => ScriptedAnswer::Silence,
                     "broken" => ScriptedAnswer::Raw(Vec::new()),
                     "busy" => ScriptedAnswer::Json(503, BUSY.into()),
+                    "limited" => ScriptedAnswer::Json(429, LIMITED.into()),
                     "gone" => ScriptedAnswer::Json(404, NONE.into()),
                     status => ok(&json!({"build": build(status)})),
                 }
@@ -259,6 +261,10 @@ fn transient_errors_are_retried_except_for_creation() {
             "answers 500: INTERNAL_SERVER_ERROR: try again",
         ),
         (ScriptedAnswer::Raw(Vec::new()), "sent no valid response"),
+        (
+            ScriptedAnswer::Json(429, LIMITED.into()),
+            "answers 429: TOO_MANY_REQUESTS: slow down",
+        ),
     ] {
         three_times_and_creation_once(says, words);
     }
@@ -318,6 +324,47 @@ fn store_errors_in_xml_are_printed() {
     }
 }
 
+/// An upload follows redirects that keep method and body; the archive and the fields are sent
+/// again.
+#[test]
+fn an_upload_follows_the_redirects_of_a_store() {
+    let redirecting = |status: &'static str, location: &'static str| {
+        service(&["success"], move |asked| {
+            let host = asked.header("host").expect("a host");
+            let location = location.replace("HOST", host);
+            match &*asked.target {
+                "/contexts-bucket" => Some(ScriptedAnswer::Raw(
+                    format!("HTTP/1.1 {status}\r\n{location}Content-Length: 0\r\nConnection: close\r\n\r\n").into(),
+                )),
+                "/elsewhere" => Some(raw("204 No Content", "")),
+                _ => None,
+            }
+        })
+    };
+    for (status, location) in [
+        ("307 Temporary Redirect", "Location: http://HOST/elsewhere\r\n"),
+        ("308 Permanent Redirect", "location: /elsewhere\r\n"),
+    ] {
+        let service = redirecting(status, location);
+        let ended = client(&service, &["build", "."]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let asked = service.asked();
+        let sent = |target: &str| {
+            let mut found = asked.iter().filter(|asked| asked.target == target).map(form);
+            (found.next().expect("an upload"), found.next())
+        };
+        assert_eq!(sent("/contexts-bucket"), sent("/elsewhere"));
+    }
+    for (location, words) in [
+        ("Location: /contexts-bucket\r\n", "redirects it again and again"),
+        ("", "names no URL"),
+    ] {
+        let ended = client(&redirecting("307 Temporary Redirect", location), &["build", "."]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
+}
+
 /// I-28: the exit code tells how a wait ended, and the last lines of stdout show the build.
 #[test]
 fn a_wait_ends_with_the_build_or_its_timeout() {
@@ -349,6 +396,14 @@ fn a_wait_ends_with_the_build_or_its_timeout() {
             "retrying",
         ),
         (&["building", "busy"], &["--timeout=0.3"], 3, "building", "was building"),
+        // A limited rate, longer than the retries of one poll.
+        (
+            &["building", "limited", "limited", "limited", "success"],
+            &["--timeout=60"],
+            0,
+            "success",
+            "answers 429: TOO_MANY_REQUESTS: slow down; retrying",
+        ),
         // A permanent error ends the wait.
         (
             &["building", "gone"],

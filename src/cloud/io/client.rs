@@ -2,7 +2,8 @@
 //!
 //! In: a [`ClientConfig`]. Out: results on stdout, progress on stderr. Works with this service and
 //! with the one whose API it has, which spells some members otherwise. Reads, grants and uploads
-//! are tried three times. The creation of a build is not retried, since that could start two.
+//! are tried three times, also where the service limits their rate, after the pause that it asks
+//! for. The creation of a build is not retried, since that could start two.
 //! Waiting continues while the service restarts. Source: decisions I-26 to I-28;
 //! `docs/spec/cloud-protocol.md` 2, 3 and 5.
 
@@ -27,6 +28,9 @@ use show::{eprint_line, sanitize};
 
 /// Delays before the second and the third try.
 const CLIENT_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+
+/// Longest pause that a service can ask for before the next try.
+const CLIENT_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Minimum timeout of a poll, for the last one before the deadline.
 const LAST_POLL: Duration = Duration::from_secs(1);
@@ -298,11 +302,13 @@ async fn with_retries(
         match pauses.next().filter(|_| is_transient(&outcome)) {
             None => return outcome,
             Some(pause) => {
+                let asked = outcome.as_ref().ok().and_then(|answer| answer.retry_after);
+                let pause = (*pause).max(asked.unwrap_or_default().min(CLIENT_PAUSE_MAX));
                 match &outcome {
                     Ok(answer) => log::debug!("the service answers {}; retrying in {pause:?}", answer.status),
                     Err(error) => log::debug!("{error}; retrying in {pause:?}"),
                 }
-                tokio::time::sleep(*pause).await;
+                tokio::time::sleep(pause).await;
             }
         }
     }
@@ -311,7 +317,7 @@ async fn with_retries(
 /// Tells whether a retry may succeed.
 fn is_transient(outcome: &Result<RestResponse, RestError>) -> bool {
     match outcome {
-        Ok(answer) => answer.status >= 500,
+        Ok(answer) => matches!(answer.status, 408 | 425 | 429 | 500..),
         Err(error) => error.is_transient(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - Requests: [`route`], [`api_error`], [`keys`], [`regions`], [`log_query`]
 //! - Grants: [`grant`], [`policy`], [`sign`]; uploads: [`verify`] and `multipart` of the protocol
-//!   crate
+//!   crate; [`redirect`] (of the client)
 //! - Builds: [`build`] (states, JSON), [`queue`], [`outcome`] (result of a command), [`sweep`]
 //! - Archives: [`tar`], [`gzip`], [`unpack`] (validation), [`pack`] and [`glob`] (selection of
 //!   files), [`progress`]
@@ -22,6 +22,7 @@ pub mod pack;
 pub mod policy;
 pub mod progress;
 pub mod queue;
+pub mod redirect;
 pub mod regions;
 pub mod route;
 pub mod sign;

@@ -1,8 +1,8 @@
 //! Uploads an archive as a multipart form, with the grant's fields in order and the file last.
 //!
 //! In: a grant and a packed archive. The fields are the only credentials, and they are never
-//! logged. The whole upload is tried up to three times. Source: `docs/spec/cloud-protocol.md` 3;
-//! RFC 7578.
+//! logged. The whole upload is tried up to three times; redirects that keep method and body are
+//! followed. Source: `docs/spec/cloud-protocol.md` 3; RFC 7578; RFC 9110 section 15.4.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
@@ -16,6 +16,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use super::{ClientError, PackedContext, check_status, with_retries};
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::proto::progress::{ProgressLines, bar};
+use crate::proto::redirect;
 use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse, UploadBody};
 use edge_runner_http::common::random;
 
@@ -24,6 +25,9 @@ const BAR_EVERY: Duration = Duration::from_millis(100);
 
 /// Longest stall of an upload. At its end the service may still be syncing to a slow disk.
 const CLIENT_UPLOAD_STALL: Duration = Duration::from_secs(180);
+
+/// Redirects of one upload. Object stores redirect once, to the region of the bucket.
+const UPLOAD_REDIRECTS_MAX: usize = 3;
 
 /// Bytes read and sent at a time.
 const PIECE: usize = 64 * 1024;
@@ -124,6 +128,19 @@ pub async fn upload(grant: &ReceivedGrant, packed: &PackedContext) -> Result<(),
 }
 
 async fn send(grant: &ReceivedGrant, packed: &PackedContext) -> Result<RestResponse, RestError> {
+    let mut url = grant.url.clone();
+    for _ in 0..=UPLOAD_REDIRECTS_MAX {
+        let answer = send_to(&url, grant, packed).await?;
+        // After other redirects clients send a GET, which uploads nothing.
+        if !matches!(answer.status, 307 | 308) {
+            return Ok(answer);
+        }
+        url = redirect::target(&url, answer.location.as_deref().unwrap_or_default()).map_err(RestError::Request)?;
+    }
+    Err(RestError::Request("the service redirects it again and again"))
+}
+
+async fn send_to(url: &str, grant: &ReceivedGrant, packed: &PackedContext) -> Result<RestResponse, RestError> {
     let boundary = format!("edge-runner-{}", HEXLOWER.encode(&random::<16>()));
     let head = Bytes::from(grant.head(&boundary));
     let tail = Bytes::from(format!("\r\n--{boundary}--\r\n"));
@@ -156,7 +173,7 @@ async fn send(grant: &ReceivedGrant, packed: &PackedContext) -> Result<RestRespo
         timeout: CLIENT_UPLOAD_STALL,
         body_bytes_max: ANSWER_BYTES_MAX,
     };
-    http_client::upload(&grant.url, body, within).await
+    http_client::upload(url, body, within).await
 }
 
 /// Progress output: a bar on terminals, else a line per 10 %.
