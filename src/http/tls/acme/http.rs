@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use httpdate::parse_http_date;
-use hyper::Request;
 use hyper::header::RETRY_AFTER;
+use hyper::{Method, Request, StatusCode};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use tokio_rustls::TlsConnector;
 
@@ -39,8 +39,14 @@ impl HttpClient for DirectoryClient {
             let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
             let content_type = head.headers.get(hyper::header::CONTENT_TYPE).cloned();
             let url = head.uri.to_string();
+            let asks_for_nonce = head.method == Method::HEAD;
             let sent = client::send_bytes(head.method, &url, content_type, body, client.trust);
-            let response = sent.await.map_err(|error| Error::Other(error.into()))?;
+            let mut response = sent.await.map_err(|error| Error::Other(error.into()))?;
+            // RFC 8555 section 7.2 has this status for GET. Some directories answer HEAD with it
+            // too, which `instant-acme` rejects.
+            if asks_for_nonce && response.status() == StatusCode::NO_CONTENT {
+                *response.status_mut() = StatusCode::OK;
+            }
             if response.status().is_client_error() || response.status().is_server_error() {
                 let asked = response
                     .headers()

@@ -71,7 +71,11 @@ async fn order(acme: &Arc<AcmeTls>, client: DirectoryClient) -> Result<String, O
         let answer = answer.map_err(|error| OrderFailure::refused(format!("{name}: making the answer: {error}")))?;
         debug!("the directory validates {name}");
         lock(&acme.validations).insert(name, answer);
-        challenge.set_ready().await.map_err(failed)?;
+        match challenge.set_ready().await {
+            // The state of the order tells how the validation goes.
+            Err(Error::Json(error)) if is_of_empty(&error) => debug!("the directory accepts without a body"),
+            ready => ready.map_err(failed)?,
+        }
     }
     let ready = order.poll_ready(&POLLING).await;
     if !matches!(ready, Ok(OrderStatus::Ready)) {
@@ -195,12 +199,24 @@ async fn refusal(acme: &AcmeTls, order: &mut Order, error: Option<Error>) -> Ord
     failure(acme, error.unwrap_or(Error::Str("the order is invalid")), None)
 }
 
+/// Tells whether an empty text was parsed.
+fn is_of_empty(error: &serde_json::Error) -> bool {
+    error.is_eof() && (error.line(), error.column()) == (1, 0)
+}
+
 /// Describes an error of `instant-acme`.
 fn failure(acme: &AcmeTls, error: Error, name: Option<&str>) -> OrderFailure {
     let problem = match error {
         Error::Api(problem) => problem,
         // The text of the HTTP client names the host and says what to do.
         Error::Other(error) => return OrderFailure::unreachable(format!("{error}")),
+        Error::Json(error) if is_of_empty(&error) => {
+            return OrderFailure::unreachable(format!(
+                "{} answered without a body where ACME has one: ask its operator, or choose another directory with \
+                 --acme-directory",
+                acme.config.directory
+            ));
+        }
         Error::Json(error) => {
             return OrderFailure::unreachable(format!(
                 "{} answered what is not ACME ({error}): is it the URL of an ACME directory?",

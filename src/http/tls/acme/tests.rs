@@ -1,15 +1,18 @@
-//! The state of `--tls acme` in temporary folders, without a directory.
+//! `--tls acme`: its state in temporary folders, and orders from a scripted directory.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::SystemTime;
 
 use rcgen::{CertificateParams, KeyPair};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_rustls::rustls::crypto::ring;
 
 use super::http::pause;
 use super::*;
-use crate::testing::TempDir;
+use crate::testing::{TempDir, read_request};
 use edge_runner_proto::config::Tls;
 use edge_runner_proto::server::acme::Failures;
 
@@ -140,4 +143,87 @@ fn retry_after_is_parsed() {
     assert_eq!(seconds(" Sun, 06 Nov 1994 08:50:37 GMT"), Some(60));
     assert_eq!(seconds("Sun, 06 Nov 1994 08:00:00 GMT"), None);
     assert_eq!((seconds(""), seconds("soon"), seconds("-1")), (None, None, None));
+}
+
+/// Starts a directory that certifies `bot.example.net` without a validation, and that answers
+/// requests for these paths with 204 and without a body. Returns its URL.
+async fn directory(without_body: &'static [&'static str]) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let base = format!("http://{}", listener.local_addr().expect("bound"));
+    let url = format!("{base}/directory");
+    let task = tokio::spawn(async move {
+        let identifier = r#"{"type":"dns","value":"bot.example.net"}"#;
+        let order = |status: &str| {
+            format!(
+                r#"{{"status":"{status}","identifiers":[{identifier}],"authorizations":["{base}/authorization"],
+                "finalize":"{base}/finalize","certificate":"{base}/certificate"}}"#
+            )
+        };
+        let mut status = "ready";
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let request = read_request(&mut stream).await;
+            let path = request.split(' ').nth(1).expect("a path");
+            let (location, body) = match path {
+                "/directory" => (
+                    "",
+                    format!(
+                        r#"{{"newNonce":"{base}/nonce","newAccount":"{base}/account","newOrder":"{base}/new-order"}}"#
+                    ),
+                ),
+                "/account" => ("/account/1", r#"{"status":"valid"}"#.to_owned()),
+                "/new-order" => ("/order", order("pending")),
+                "/authorization" => (
+                    "",
+                    format!(
+                        r#"{{"identifier":{identifier},"status":"pending","challenges":[{{"type":"tls-alpn-01",
+                        "url":"{base}/challenge","token":"t","status":"pending"}}]}}"#
+                    ),
+                ),
+                "/challenge" => (
+                    "",
+                    r#"{"type":"tls-alpn-01","url":"x","token":"t","status":"valid"}"#.to_owned(),
+                ),
+                "/order" => ("", order(status)),
+                "/finalize" => {
+                    status = "valid";
+                    ("", order(status))
+                }
+                "/certificate" => ("", "a chain".to_owned()),
+                _ => ("", String::new()),
+            };
+            let (status, body) = match without_body.contains(&path) {
+                true => ("204 No Content", String::new()),
+                false => ("200 OK", format!("content-length: {}\r\n\r\n{body}", body.len())),
+            };
+            let end = if body.is_empty() { "\r\n" } else { "" };
+            let head = format!("HTTP/1.1 {status}\r\nreplay-nonce: n\r\nlocation: {base}{location}\r\n{end}");
+            let _ = stream.write_all((head + &body).as_bytes()).await;
+        }
+    });
+    (url, task)
+}
+
+/// Directories that answer 204 where nothing is read from the body certify all the same; elsewhere
+/// the failure says what is missing.
+#[tokio::test(start_paused = true)]
+async fn answers_without_a_body_are_accepted_or_named() {
+    for (without_body, expected) in [
+        (&[][..], Ok("a chain")),
+        (&["/nonce", "/account", "/challenge"], Ok("a chain")),
+        (&["/new-order"], Err("answered without a body where ACME has one")),
+        (&["/directory"], Err("answered without a body where ACME has one")),
+    ] {
+        let (url, task) = directory(without_body).await;
+        let folder = TempDir::new();
+        let mut settings = settings(&folder);
+        settings.acme.directory = url;
+        let acme = open(&settings).expect("the folder can be used");
+        match (order::perform(&acme).await, expected) {
+            (Ok(certificate), Ok(chain)) => assert!(certificate.starts_with(chain), "{certificate}"),
+            (Err(failure), Err(words)) => assert!(failure.text.contains(words), "{failure}"),
+            (ordered, _) => panic!("{without_body:?}: {ordered:?}"),
+        }
+        task.abort();
+    }
 }
