@@ -470,8 +470,7 @@ pub static BUILD: CloudOptions = CloudOptions {
             "--exclude",
             FlagKind::Repeatable("PATTERN", |args, text| push(&mut args.exclude, text)),
             CONTEXT,
-            "Leave out what this matches, beside what is always left out; repeatable. Of no effect where DIR has a \
-             .dockerignore, which decides alone.",
+            "Leave out what this matches, beside what .dockerignore or the built-in list leaves out; repeatable.",
         ),
         flag(
             None,

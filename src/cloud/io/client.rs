@@ -114,6 +114,7 @@ impl CloudClient<'_> {
 
     async fn build(&self, task: &BuildTask) -> Result<(), ClientError> {
         let packed = pack_blocking(task).await?;
+        packed.notes.iter().for_each(|note| eprint_line(note));
         let plural = if packed.files == 1 { "" } else { "s" };
         eprint_line(&format!(
             "packed {} file{plural} of {} into {}, hash {}",

@@ -5,6 +5,8 @@
 //! no escape character; a `[` without `]` is literal. The cost is at most the product of both
 //! lengths. Source: CPython 3.11, `fnmatch.translate` and its tests.
 
+pub mod docker;
+
 /// Base of the surrogates that stand for bytes of invalid UTF-8, as in Python's file names.
 const ESCAPED: u32 = 0xDC00;
 

@@ -3,9 +3,9 @@
 //! In: a folder, its build file, extra exclusions. Out: a [`PackedContext`] in an unlinked file.
 //! Symbolic links to files are packed as their targets, links to directories are skipped; sockets,
 //! pipes and devices are skipped with a warning. Memory holds the paths and one piece of a file.
-//! Rejects a missing build file, links to files outside the folder (unless `--follow-links`), files
-//! that change while being read, and more than 500 MiB. Source: `docs/spec/cloud-protocol.md` 5;
-//! the published client, version 1.4.0.
+//! Rejects a missing build file, an ignore file that cannot be read, links to files outside the
+//! folder (unless `--follow-links`), files that change while being read, and more than 500 MiB.
+//! Source: `docs/spec/cloud-protocol.md` 5; the published client, version 1.4.0.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +21,7 @@ use md5::{Digest, Md5};
 use rustix::fs::{Access, OFlags};
 
 use super::ClientError;
-use crate::proto::pack::{IGNORE_FILE, IgnoreRules, mode, order};
+use crate::proto::pack::{IGNORE_FILE, IgnoreRules, RuleUses, decode, mode, order};
 use crate::proto::progress::size;
 use crate::proto::tar::write::{end, header, padding};
 use edge_runner_http::common::random;
@@ -49,6 +49,8 @@ pub struct PackedContext {
     pub files: usize,
     /// Uncompressed size of the files in bytes.
     pub plain: u64,
+    /// What the user should know about the patterns, one line each.
+    pub notes: Vec<String>,
 }
 
 /// Which symbolic links to files are packed. Hard links are packed as files: repositories and
@@ -65,11 +67,14 @@ pub enum LinkPolicy {
 /// Links to outside files that an error lists.
 const LINKS_SHOWN_MAX: usize = 10;
 
+/// Patterns that a note lists.
+const PATTERNS_SHOWN_MAX: usize = 5;
+
 /// Packs a folder.
 ///
 /// # Errors
-/// [`ClientError::Usage`] for a missing folder or build file, or links that lead out;
-/// [`ClientError::Failed`] for a file that cannot be read.
+/// [`ClientError::Usage`] for a missing folder or build file, an unusable pattern, or links that
+/// lead out; [`ClientError::Failed`] for a file that cannot be read.
 pub fn pack(dir: &Path, file: &str, further: &[String], links: LinkPolicy) -> Result<PackedContext, ClientError> {
     let root = match fs::canonicalize(dir) {
         Ok(root) if root.is_dir() => root,
@@ -81,16 +86,22 @@ pub fn pack(dir: &Path, file: &str, further: &[String], links: LinkPolicy) -> Re
             )));
         }
     };
-    let ignore = ignore_file(&root)?;
-    let rules = IgnoreRules::new(ignore.as_deref(), further);
-    let mut files = walk(&root, &rules, links)?;
+    let ignore = ignore_file(&root, file)?;
+    let text = ignore.as_ref().map(|ignore| ignore.text.as_str());
+    let rules = IgnoreRules::new(text, further).map_err(|error| {
+        let is_of_file = ignore.as_ref().filter(|_| IgnoreRules::new(text, &[]).is_err());
+        let by = is_of_file.map_or("--exclude", |ignore| ignore.name.as_str());
+        ClientError::Usage(format!("{by}: {error}"))
+    })?;
+    let mut uses = RuleUses::default();
+    let mut files = walk(&root, &rules, &mut uses, links)?;
     files.sort_unstable_by(|one, other| order(one, other));
     if files.binary_search_by(|other| order(other, file.as_bytes())).is_err() {
         return Err(ClientError::Usage(without_build_file(
             &root,
             dir,
             file,
-            ignore.is_some(),
+            ignore.as_ref(),
             &rules,
         )));
     }
@@ -99,44 +110,77 @@ pub fn pack(dir: &Path, file: &str, further: &[String], links: LinkPolicy) -> Re
     for path in &files {
         plain = archive.add(&root, path, plain)?;
     }
-    let files = files.len();
-    archive.finish(files, plain)
+    archive.finish(files.len(), plain, notes(&rules, &uses))
 }
 
-/// Reads the ignore file. An unreadable one is ignored with a warning, like in the published
-/// client.
-fn ignore_file(root: &Path) -> Result<Option<String>, ClientError> {
-    let mut bytes = Vec::new();
-    let read =
-        File::open(root.join(IGNORE_FILE)).and_then(|file| file.take(IGNORE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    let reason = match read {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => error.to_string(),
-        Ok(_) if bytes.len() as u64 > IGNORE_BYTES_MAX => {
-            return Err(ClientError::Failed(format!(
-                "{IGNORE_FILE} is longer than {IGNORE_BYTES_MAX} bytes"
-            )));
+/// The ignore file that applies.
+struct IgnoreFile {
+    /// Relative to the folder.
+    name: String,
+    text: String,
+}
+
+/// Reads the ignore file: that of the build file, as Docker names it, or else that of the folder.
+/// Without the one that is there, secrets could be sent.
+fn ignore_file(root: &Path, build_file: &str) -> Result<Option<IgnoreFile>, ClientError> {
+    for name in [format!("{build_file}{IGNORE_FILE}"), IGNORE_FILE.to_owned()] {
+        let unusable = |reason: &dyn std::fmt::Display| ClientError::Failed(format!("reading {name}: {reason}"));
+        let mut bytes = Vec::new();
+        match File::open(root.join(&name)).and_then(|file| file.take(IGNORE_BYTES_MAX + 1).read_to_end(&mut bytes)) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+            Err(error) => return Err(unusable(&error)),
+            Ok(_) if bytes.len() as u64 > IGNORE_BYTES_MAX => {
+                return Err(unusable(&format_args!("it is longer than {IGNORE_BYTES_MAX} bytes")));
+            }
+            Ok(_) => {}
         }
-        Ok(_) => match String::from_utf8(bytes) {
-            Ok(text) => return Ok(Some(text)),
-            Err(error) => error.to_string(),
-        },
-    };
-    log::warn!("reading {IGNORE_FILE}: {reason}; the built-in patterns are used instead");
+        let text = decode(&bytes).map_err(|error| unusable(&error))?.to_owned();
+        return Ok(Some(IgnoreFile { name, text }));
+    }
     Ok(None)
 }
 
+/// Describes patterns that may not do what was meant.
+fn notes(rules: &IgnoreRules, uses: &RuleUses) -> Vec<String> {
+    let list = |items: Vec<String>| {
+        let more = match items.len().saturating_sub(PATTERNS_SHOWN_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let first = &items[..items.len().min(PATTERNS_SHOWN_MAX)];
+        (!first.is_empty()).then(|| format!("{}{more}", first.join(", ")))
+    };
+    let wider = rules.wider(uses).into_iter();
+    let wider = list(
+        wider
+            .map(|(pattern, path)| format!("{} by `{}`", shown(path), super::sanitize(pattern)))
+            .collect(),
+    );
+    let unused = rules.unused(uses).into_iter();
+    let unused = list(
+        unused
+            .map(|pattern| format!("`{}`", super::sanitize(pattern)))
+            .collect(),
+    );
+    let wider = wider.map(|list| {
+        format!(
+            "left out, where `docker build` keeps it: {list}; a pattern that begins with `/` means the top folder alone"
+        )
+    });
+    let unused = unused.map(|list| format!("patterns that match nothing, outside of folders left out anyway: {list}"));
+    wider.into_iter().chain(unused).collect()
+}
+
 /// Explains why the build file is not among the packed files.
-fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rules: &IgnoreRules) -> String {
+fn without_build_file(root: &Path, dir: &Path, file: &str, ignore: Option<&IgnoreFile>, rules: &IgnoreRules) -> String {
     let shown = dir.display();
     if !root.join(file).exists() {
         return format!("there is no build file `{file}` in {shown}; `--buildfile` names another one");
     }
     if rules.excludes(file.as_bytes()) {
-        let by = if has_ignore {
-            IGNORE_FILE
-        } else {
-            "the built-in patterns or `--exclude`"
+        let by = match ignore {
+            Some(ignore) => ignore.name.as_str(),
+            None => "the built-in patterns or `--exclude`",
         };
         return format!("the build file `{file}` is left out by {by}, so nothing could be built");
     }
@@ -144,7 +188,7 @@ fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rul
 }
 
 /// Lists the files to pack, relative to the canonical root.
-fn walk(root: &Path, rules: &IgnoreRules, links: LinkPolicy) -> Result<Vec<Vec<u8>>, ClientError> {
+fn walk(root: &Path, rules: &IgnoreRules, uses: &mut RuleUses, links: LinkPolicy) -> Result<Vec<Vec<u8>>, ClientError> {
     let mut files = Vec::new();
     let mut outside = OutsideLinks::default();
     let mut folders: Vec<Vec<u8>> = vec![Vec::new()];
@@ -158,12 +202,16 @@ fn walk(root: &Path, rules: &IgnoreRules, links: LinkPolicy) -> Result<Vec<Vec<u
                 true => name,
                 false => [&folder[..], b"/", &name].concat(),
             };
-            if rules.excludes(&path) {
+            let verdict = rules.judge(&path, uses);
+            if verdict.is_excluded && !verdict.may_include_inside {
                 continue;
             }
             let kind = entry.file_type().map_err(|error| file_error(&path, &error))?;
             if kind.is_dir() {
                 folders.push(path);
+                continue;
+            }
+            if verdict.is_excluded {
                 continue;
             }
             let (kind, target) = match kind.is_symlink() {
@@ -333,7 +381,7 @@ impl ContextArchive {
         self.gzip.write_all(bytes).map_err(unwritten)
     }
 
-    fn finish(mut self, files: usize, plain: u64) -> Result<PackedContext, ClientError> {
+    fn finish(mut self, files: usize, plain: u64, notes: Vec<String>) -> Result<PackedContext, ClientError> {
         let zeros = vec![0; end(self.tar)];
         self.push(&zeros)?;
         let hashed = self.gzip.finish().map_err(unwritten)?;
@@ -345,6 +393,7 @@ impl ContextArchive {
             hash,
             files,
             plain,
+            notes,
         })
     }
 }
@@ -513,23 +562,103 @@ mod tests {
         );
     }
 
-    /// C-075: an ignore file replaces the built-in patterns; an unreadable one is ignored.
+    /// C-075: an ignore file replaces the built-in patterns; `--exclude` adds to both.
     #[test]
     fn an_ignore_file_replaces_the_built_in_patterns() {
         let folder = Folder::with(&[("Dockerfile", "x"), (".env", "x"), ("data/a", "x"), ("b.txt", "x")]);
+        let further = ["*.txt".to_owned()];
+        let count = || {
+            let packed = pack(&folder.0, "Dockerfile", &further, LinkPolicy::Inside);
+            packed.expect("an archive").files
+        };
+        assert_eq!(count(), 2);
         folder.write(".dockerignore", "data\n");
         assert_eq!(folder.names(), [".dockerignore", ".env", "Dockerfile", "b.txt"]);
-        fs::write(folder.0.join(".dockerignore"), b"data\n\xff\n").expect("a file");
-        assert_eq!(folder.names(), [".dockerignore", "Dockerfile", "b.txt", "data/a"]);
-        folder.write(".dockerignore", &"x".repeat(IGNORE_BYTES_MAX as usize + 1));
-        assert!(failed(folder.pack()).contains("longer than"));
-        fs::remove_file(folder.0.join(".dockerignore")).expect("a file");
-        let further = ["*.txt".to_owned()];
+        assert_eq!(count(), 3);
+        let misused = misused(pack(&folder.0, "Dockerfile", &["!a".to_owned()], LinkPolicy::Inside));
+        assert!(misused.contains("--exclude: `!a`"), "{misused}");
+    }
+
+    /// An ignore file that cannot be read stops the upload of what it names.
+    #[test]
+    fn an_unreadable_ignore_file_is_refused() {
+        let folder = Folder::with(&[("Dockerfile", "x"), ("secret.txt", "x")]);
+        let ignore = folder.0.join(".dockerignore");
+        for (bytes, words) in [
+            (&b"secret.txt\n\xff\n"[..], "line 2 is not UTF-8"),
+            (b"\xff\xfes\0", "it is UTF-16"),
+            (b"s\0e\0", "line 1 has a zero byte"),
+            (&[b'x'; IGNORE_BYTES_MAX as usize + 1], "longer than"),
+        ] {
+            fs::write(&ignore, bytes).expect("a file");
+            let reason = failed(folder.pack());
+            assert!(
+                reason.starts_with("reading .dockerignore: ") && reason.contains(words),
+                "{reason}"
+            );
+        }
+        folder.write(".dockerignore", "!\n");
+        assert!(misused(folder.pack()).contains(".dockerignore: `!` has no valid pattern"));
+        fs::write(&ignore, b"\xef\xbb\xbfsecret.txt\r\n").expect("a file");
+        assert_eq!(folder.names(), [".dockerignore", "Dockerfile"]);
+        fs::remove_file(&ignore).expect("a file");
+        fs::create_dir(&ignore).expect("a folder");
+        assert!(failed(folder.pack()).contains("reading .dockerignore"));
+    }
+
+    /// Excluded folders are entered where an exception may include something in them.
+    #[test]
+    fn exceptions_include_files_of_excluded_folders() {
+        let tree = [
+            "Dockerfile",
+            "src/a.py",
+            "src/deep/x.log",
+            "src/deep/y",
+            "top.log",
+            "other/deep/z",
+        ];
+        let folder = Folder::with(&tree.map(|name| (name, "x")));
+        folder.write(".dockerignore", "*\n!Dockerfile\n!src\n/src/deep\n!**/*.log\n");
+        assert_eq!(folder.names(), ["Dockerfile", "src/a.py", "src/deep/x.log", "top.log"]);
+        assert_eq!(folder.pack().expect("an archive").notes, [""; 0]);
+    }
+
+    /// As for Docker, the ignore file of a build file replaces that of the folder.
+    #[test]
+    fn a_build_file_may_have_an_ignore_file_of_its_own() {
+        let folder = Folder::with(&[
+            ("Dockerfile", "x"),
+            ("docker/Buildfile", "x"),
+            ("secret", "x"),
+            ("a", "x"),
+        ]);
+        folder.write(".dockerignore", "a\n.docker*");
+        folder.write("docker/Buildfile.dockerignore", "secret\n.docker*\n**/*.dockerignore");
         assert_eq!(
-            pack(&folder.0, "Dockerfile", &further, LinkPolicy::Inside)
-                .expect("an archive")
-                .files,
-            2
+            folder.names(),
+            [
+                "Dockerfile",
+                "docker/Buildfile",
+                "docker/Buildfile.dockerignore",
+                "secret"
+            ]
+        );
+        let packed = pack(&folder.0, "docker/Buildfile", &[], LinkPolicy::Inside).expect("an archive");
+        let tar = String::from_utf8_lossy(&tar_of(packed)).into_owned();
+        assert!(!tar.contains("secret") && tar.contains("docker/Buildfile"));
+    }
+
+    /// Patterns that may not do what was meant are told.
+    #[test]
+    fn patterns_without_effect_and_with_more_than_dockers_are_told() {
+        let folder = Folder::with(&[("Dockerfile", "x"), ("a/x.log", "x"), ("x.log", "x")]);
+        folder.write(".dockerignore", "*.log\nn1\nn2\nn3\nn4\nn5\nn6\n");
+        let notes = folder.pack().expect("an archive").notes;
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].contains("a/x.log by `*.log`"), "{notes:?}");
+        assert!(
+            notes[1].ends_with(": `n1`, `n2`, `n3`, `n4`, `n5` and 1 more"),
+            "{notes:?}"
         );
     }
 
