@@ -34,6 +34,7 @@ pub mod aliases;
 mod allocations;
 pub mod assistant;
 pub mod audio;
+pub(crate) mod base64;
 pub mod config;
 pub mod counts;
 pub mod daily;

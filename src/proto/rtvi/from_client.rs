@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::{Map, Value};
 
-use super::{LABEL, ToClient, base64, clip};
+use super::{LABEL, ToClient, clip};
+use crate::base64;
 use crate::limits::{RATES_HZ, RTVI_DTMF_KEYS_MAX, RTVI_ECHO_CHARS_MAX, RTVI_ID_BYTES_MAX, RTVI_REASON_CHARS_MAX};
 
 /// A message of a client.

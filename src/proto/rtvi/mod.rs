@@ -7,7 +7,6 @@
 //! answered here; order, time and speaking state are [`crate::rtvi`]'s. Source: `docs/spec/rtvi.md`
 //! 1 to 5.
 
-pub(crate) mod base64;
 mod from_client;
 mod timestamp;
 mod to_client;

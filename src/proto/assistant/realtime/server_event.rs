@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use serde_json::value::RawValue;
 
 use crate::assistant::report::{ResponseStatus, TokenUsage};
-use crate::rtvi::base64;
+use crate::base64;
 
 /// An event of the service.
 #[derive(Clone, Debug, PartialEq)]
