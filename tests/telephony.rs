@@ -221,6 +221,28 @@ fn silence_is_echoed_as_silence() {
     }
 }
 
+/// Carriers that copy a provider's protocol encode audio in other forms of base64: with line breaks
+/// as MIME has them, without padding, or in the URL-safe alphabet. All of them are heard.
+#[test]
+fn audio_in_other_forms_of_base64_is_heard() {
+    let runner = echo();
+    let lines = |payload: String| {
+        let lines = payload.as_bytes().chunks(76).map(String::from_utf8_lossy);
+        lines.map(|line| format!("{line}\r\n")).collect()
+    };
+    let url_safe = |payload: String| payload.replace('+', "-").replace('/', "_").replace('=', "");
+    let forms: [&(dyn Fn(String) -> String + Sync); 2] = [&lines, &url_safe];
+    each_at_once(|provider| {
+        let mut caller = Caller::dial(runner.addr, provider);
+        for form in forms {
+            let (sweep, before) = (Sweep { ms: 600 }, caller.heard.len());
+            caller.say_as(&sweep.pcm(caller.line.rate_hz), form);
+            assert_heard(&mut caller, sweep, before);
+        }
+    });
+    assert!(!runner.log().contains(" WARN "), "{}", runner.log());
+}
+
 /// A client of another protocol gets a close code, even behind a huge message.
 #[test]
 fn a_caller_who_breaks_the_protocol_is_closed_with_its_code() {

@@ -330,11 +330,16 @@ impl Caller {
 
     /// Sends PCM in messages of the provider's length; the last one may be shorter.
     pub fn say(&mut self, pcm: &[i16]) {
+        self.say_as(pcm, |payload| payload);
+    }
+
+    /// Sends speech whose base64 has another form.
+    pub fn say_as(&mut self, pcm: &[i16], form: impl Fn(String) -> String) {
         self.said.get_or_insert_with(Instant::now);
         let samples = self.line.rate_hz * self.provider.frame_ms() / 1_000;
         for frame in pcm.chunks(samples as usize) {
             let payload = BASE64.encode(&self.line.codec.encode(frame));
-            self.say_payload(&payload);
+            self.say_payload(&form(payload));
         }
     }
 

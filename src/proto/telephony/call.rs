@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use data_encoding::{BASE64, BASE64_NOPAD};
+use data_encoding::BASE64;
 use log::debug;
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ use super::provider::{Provider, Report};
 use super::reorder::ReorderBuffer;
 use super::{ChunkLimits, Malformed, MediaFormat, ProviderInput};
 use crate::audio::g711::LineLaws;
+use crate::base64;
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX};
 
 /// A call with a recognised handshake.
@@ -215,21 +216,13 @@ impl TelephonyCall {
         if payload.len() > TELEPHONY_PAYLOAD_BYTES_MAX {
             return Err(MessageFlaw::Payload);
         }
-        let digits = payload.trim_end_matches('=').as_bytes();
-        if payload.len() - digits.len() > 2 {
+        let decoded = &mut self.state.decoded;
+        if !base64::decode_into(payload, decoded) {
             return Err(MessageFlaw::Payload);
         }
-        let decoded = &mut self.state.decoded;
-        let length = BASE64_NOPAD
-            .decode_len(digits.len())
-            .map_err(|_| MessageFlaw::Payload)?;
-        decoded.resize(length, 0);
-        BASE64_NOPAD
-            .decode_mut(digits, decoded)
-            .map_err(|_| MessageFlaw::Payload)?;
         let codec = self.rx.codec;
         codec.decode(decoded, pcm);
-        if length.is_multiple_of(codec.width()) {
+        if decoded.len().is_multiple_of(codec.width()) {
             Ok(())
         } else {
             Err(MessageFlaw::Length)
