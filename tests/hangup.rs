@@ -249,7 +249,7 @@ fn retries_a_failed_hang_up_but_not_for_an_unknown_call() {
                 // The calls end on this side, since the peer does not keep to the protocol; the
                 // runner goes on.
                 for mut caller in calls(runner) {
-                    caller.socket.binary(vec![0]);
+                    caller.send_garbage();
                     assert_eq!(caller.end().map(|(code, _)| code), Some(1003));
                 }
                 runner.wait_for_sessions(0);
@@ -282,11 +282,8 @@ fn ids_that_would_change_the_path_are_not_sent() {
             caller.call_id = id.into();
             caller.greet();
             caller.start();
-            caller.socket.binary(vec![0; 4]);
-            for _ in 0..4 {
-                // Enough to end the handshake too, if this id opens no call.
-                caller.socket.binary(vec![0; 4]);
-            }
+            // Enough to end the handshake too, if this id opens no call.
+            caller.send_garbage();
             let code = caller.end().map(|(code, _)| code);
             assert!(matches!(code, Some(1003 | 1008)), "{provider:?} `{id}`: {code:?}");
         }
@@ -295,7 +292,7 @@ fn ids_that_would_change_the_path_are_not_sent() {
         caller.call_id = "a b/c?d#e%2e".into();
         caller.greet();
         caller.start();
-        caller.socket.binary(vec![0; 4]);
+        caller.send_garbage();
         caller.end();
     }
     stop(runner);
@@ -329,7 +326,7 @@ fn neither_secrets_nor_numbers_reach_the_log() {
         caller.press("5");
         caller.say(&vec![0; caller.line.rate_hz as usize / 5]);
         caller.hear_ms(100);
-        caller.socket.binary(vec![0]);
+        caller.send_garbage();
         caller.end();
         // A token that is not taken is not logged either.
         let again = Socket::try_connect(runner.addr, &format!("/ws/{token}"), ConnectOptions::default());

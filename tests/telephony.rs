@@ -14,7 +14,7 @@ use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::socket::{ConnectOptions, Socket, bare};
 use crate::support::sound::{FRAME, RATE_HZ, Speech};
 use crate::support::sweep::Sweep;
-use edge_runner_proto::limits::{HANDSHAKE_MESSAGES_MAX, MESSAGE_BYTES_MAX};
+use edge_runner_proto::limits::{HANDSHAKE_MESSAGES_MAX, MESSAGE_BYTES_MAX, TELEPHONY_UNREADABLE_MAX};
 
 const UNRECOGNISED: &str = "unrecognised telephony handshake";
 
@@ -243,6 +243,39 @@ fn audio_in_other_forms_of_base64_is_heard() {
     assert!(!runner.log().contains(" WARN "), "{}", runner.log());
 }
 
+/// A message that cannot be read costs itself alone; the caller is heard as before.
+#[test]
+fn a_message_that_cannot_be_read_costs_itself_alone() {
+    let runner = echo();
+    let messages = [
+        "",
+        "hello",
+        "[1, 2]",
+        r#"{"event":"media""#,
+        "{}",
+        r#"{"event":5}"#,
+        r#"{"event":"media","media":{}}"#,
+        r#"{"event":"media","media":{"payload":"*** no base64"}}"#,
+    ];
+    each_at_once(|provider| {
+        let mut caller = Caller::dial(runner.addr, provider);
+        for message in messages {
+            caller.socket.text(message);
+        }
+        caller.socket.binary(vec![1, 2, 3]);
+        assert_echo(&mut caller, 600);
+        caller.stop();
+        assert_eq!(caller.end(), Some((1000, String::new())), "{provider:?}");
+    });
+    let warnings = runner.wait_for_logs("a message of the provider was skipped, 1 so far", ALL.len());
+    assert!(
+        warnings
+            .iter()
+            .all(|line| line.contains(" WARN ") && line.ends_with("it is no JSON object")),
+        "{warnings:#?}"
+    );
+}
+
 /// A client of another protocol gets a close code, even behind a huge message.
 #[test]
 fn a_caller_who_breaks_the_protocol_is_closed_with_its_code() {
@@ -250,11 +283,13 @@ fn a_caller_who_breaks_the_protocol_is_closed_with_its_code() {
     let unaffected = &mut Caller::dial(runner.addr, Provider::Plivo);
     let giant = json!({"event": "x", "padding": "x".repeat(MESSAGE_BYTES_MAX)}).to_string();
     type Offence<'a> = (&'a str, &'a (dyn Fn(&Caller) + Sync), u16);
-    let offences: [Offence<'_>; 7] = [
-        ("binary", &|caller| caller.socket.binary(vec![1, 2, 3]), 1003),
-        ("no JSON", &|caller| caller.socket.text("hello"), 1003),
-        ("no object", &|caller| caller.socket.text("[1, 2]"), 1003),
-        ("empty", &|caller| caller.socket.text(""), 1003),
+    let offences: [Offence<'_>; 5] = [
+        ("binary", &|caller| caller.send_garbage(), 1003),
+        (
+            "no JSON",
+            &|caller| (0..TELEPHONY_UNREADABLE_MAX).for_each(|_| caller.socket.text("hello")),
+            1003,
+        ),
         ("giant", &|caller| caller.socket.text(giant.clone()), 1009),
         (
             "giant binary",

@@ -222,7 +222,7 @@ pub fn token(bytes: &[u8]) {
 const TOKEN_ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
 
 /// Any text may follow the start of a call: it yields no more samples than it has bytes, no JSON
-/// object ends the call, and replies are JSON of the sizes that the provider accepts.
+/// object is unreadable, and replies are JSON of the sizes that the provider accepts.
 pub fn telephony(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.lines();

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use edge_runner_proto::audio::g711;
+use edge_runner_proto::limits::TELEPHONY_UNREADABLE_MAX;
 use serde_json::{Value, json};
 
 use super::runner::PATIENCE;
@@ -398,6 +399,13 @@ impl Caller {
             }
         };
         self.send(&mark);
+    }
+
+    /// Sends as many binary messages as end a call, or a handshake.
+    pub fn send_garbage(&self) {
+        for _ in 0..TELEPHONY_UNREADABLE_MAX {
+            self.socket.binary(vec![0; 4]);
+        }
     }
 
     /// Sends the stop: the caller hung up.

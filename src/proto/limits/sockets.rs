@@ -68,6 +68,9 @@ pub const TELEPHONY_WORD_CHARS_MAX: usize = 20;
 /// Bytes of the audio of one message, in base64: a second at 24 kHz; providers send at most a tenth
 /// of a second.
 pub const TELEPHONY_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// Messages of a provider in a row that are no JSON objects, until its call ends: a fault of a
+/// gateway on the way costs a message or two, and who sends nothing else is no provider.
+pub const TELEPHONY_UNREADABLE_MAX: u32 = 10;
 /// Audio messages that wait for an earlier one: 60 ms, in which an unordered provider delivers it.
 pub const TELEPHONY_REORDERED_MAX: usize = 3;
 /// Characters of an error message of a provider that are logged.

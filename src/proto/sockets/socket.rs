@@ -119,6 +119,8 @@ pub struct SocketSession {
     cleared: VecDeque<String>,
     /// Messages of a provider that is not yet recognised.
     early: Vec<String>,
+    /// Messages of the provider in a row that could not be read.
+    unreadable: u32,
     /// PCM of one message; a field to reuse the memory.
     pcm: Vec<i16>,
     dropped: u64,
@@ -179,6 +181,7 @@ impl SocketSession {
             marks: VecDeque::new(),
             cleared: VecDeque::new(),
             early: Vec::new(),
+            unreadable: 0,
             pcm: Vec::new(),
             dropped: 0,
             refused: None,

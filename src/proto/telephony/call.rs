@@ -3,13 +3,13 @@
 //! In: messages as text; PCM (`i16` mono at the rate of [`TelephonyCall::tx`]) and names of marks.
 //! Out: [`ProviderInput`], PCM at the rate of [`TelephonyCall::rx`], and messages as text, each in
 //! one allocation. Differences between providers are in their files. Text that is not a JSON object
-//! is rejected. Audio that is not base64, is too long, or belongs to another track is skipped and
-//! counted.
+//! is rejected and counted. Audio that is not base64, is too long, or belongs to another track is
+//! skipped and counted.
 
 use std::fmt;
 
 use data_encoding::BASE64;
-use log::debug;
+use log::{debug, warn};
 use serde_json::Value;
 
 use super::message::{self, MediaMessage, ProviderMessage};
@@ -32,7 +32,7 @@ pub struct TelephonyCall {
     pub call_id: String,
     /// The normalised data for the bot's `call_data`: an object.
     pub data: Value,
-    /// Invalid messages, or parts of messages, including audio of another track.
+    /// Unreadable messages, and invalid parts of messages, including audio of another track.
     pub malformed: u64,
     state: StreamState,
 }
@@ -60,6 +60,8 @@ struct StreamState {
     /// Decoded base64 of a message, before PCM; a field to reuse the memory.
     decoded: Vec<u8>,
     reports: u64,
+    /// Those of [`TelephonyCall::malformed`] that are faults of the peer.
+    flaws: u64,
 }
 
 /// The end of a message that starts with [`StreamStart::media_head`].
@@ -92,6 +94,7 @@ impl TelephonyCall {
                 order: (!stream.in_order).then(ReorderBuffer::default),
                 decoded: Vec::new(),
                 reports: 0,
+                flaws: 0,
             },
         }
     }
@@ -103,11 +106,16 @@ impl TelephonyCall {
     /// later message, including [`ProviderInput::Stop`]. Invalid parts are skipped and counted.
     ///
     /// # Errors
-    /// Returns [`Malformed`] if the text is not a JSON object: the peer is not a provider, and the
-    /// socket should be closed.
+    /// Returns [`Malformed`] if the text is not a JSON object, which is counted too. A peer that
+    /// sends many in a row is no provider, and its socket should be closed.
     pub fn read(&mut self, text: &str, pcm: &mut Vec<i16>) -> Result<ProviderInput, Malformed> {
-        let Some(message) = ProviderMessage::parse(text)? else {
-            return Ok(self.skip(MessageFlaw::Members));
+        let message = match ProviderMessage::parse(text) {
+            Ok(Some(message)) => message,
+            Ok(None) => return Ok(self.skip(MessageFlaw::Members)),
+            Err(malformed) => {
+                self.skip(MessageFlaw::NoObject);
+                return Err(malformed);
+            }
         };
         let Some(event) = message.event.as_str() else {
             return Ok(self.skip(MessageFlaw::Event));
@@ -139,6 +147,11 @@ impl TelephonyCall {
             _ => ProviderInput::Nothing,
         };
         Ok(heard)
+    }
+
+    /// Counts a binary message, which has no meaning with any provider.
+    pub fn skip_binary(&mut self) {
+        self.skip(MessageFlaw::Binary);
     }
 
     /// Returns the chunk size of outbound audio.
@@ -193,7 +206,7 @@ impl TelephonyCall {
 
     fn hear(&mut self, media: &MediaMessage, pcm: &mut Vec<i16>) -> ProviderInput {
         if media.track.as_str().is_some_and(|track| track.starts_with("outbound")) {
-            return self.skip(MessageFlaw::Track);
+            return self.skip_other_track();
         }
         let before = pcm.len();
         if let Err(flaw) = self.decode(media.payload.as_str(), pcm) {
@@ -229,14 +242,25 @@ impl TelephonyCall {
         }
     }
 
-    /// Counts an invalid message. The intervals of log lines grow, since a peer can send any
-    /// number.
-    fn skip(&mut self, flaw: MessageFlaw) -> ProviderInput {
+    /// Counts audio of another track, which the configuration of the stream asked for.
+    fn skip_other_track(&mut self) -> ProviderInput {
         self.malformed += 1;
         if self.malformed.is_power_of_two() {
-            debug!(
-                "skipped in messages of the provider so far: {}, the last for its {flaw:?}",
-                self.malformed
+            debug!("audio of another track than the caller's is skipped");
+        }
+        ProviderInput::Nothing
+    }
+
+    /// Counts an invalid message, or a part of one. The intervals of log lines grow, since a peer
+    /// can send any number.
+    fn skip(&mut self, flaw: MessageFlaw) -> ProviderInput {
+        self.malformed += 1;
+        self.state.flaws += 1;
+        if self.state.flaws.is_power_of_two() {
+            warn!(
+                "a message of the provider was skipped, {} so far: {}",
+                self.state.flaws,
+                flaw.reason()
             );
         }
         ProviderInput::Nothing
@@ -257,15 +281,32 @@ impl fmt::Debug for TelephonyCall {
 }
 
 /// The reason to skip a message, or a part of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum MessageFlaw {
+    Binary,
+    NoObject,
     /// Members that are repeated, or numbers out of range.
     Members,
     Event,
-    Track,
     Payload,
     /// A payload that ends within a sample.
     Length,
     Digit,
     Name,
+}
+
+impl MessageFlaw {
+    /// Returns what was wrong, and what was expected.
+    fn reason(self) -> &'static str {
+        match self {
+            MessageFlaw::Binary => "it is binary; every message is a text with one JSON object",
+            MessageFlaw::NoObject => "it is no JSON object",
+            MessageFlaw::Members => "a member is repeated, or a number is out of range",
+            MessageFlaw::Event => "its `event` is missing or no text",
+            MessageFlaw::Payload => "its `media.payload` is missing, too long or no base64",
+            MessageFlaw::Length => "its audio ends within a sample",
+            MessageFlaw::Digit => "its `dtmf.digit` is missing",
+            MessageFlaw::Name => "the name of its mark is missing or too long",
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Handles messages of the peer of a WebSocket.
 //!
 //! In: text and binary messages, and `now`. Out: speech, events and state of the [`SocketSession`].
-//! Messages in another format, and a call without a timely handshake, are rejected with a close
-//! code and a reason.
+//! Messages of a plain client in another format, many such messages of a provider in a row, and a
+//! call without a timely handshake, are rejected with a close code and a reason.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::audio_output::AudioOutput;
 use super::{SocketPhase, SocketSession, UNRECOGNISED, WireProtocol, call_cut};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
+use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ, TELEPHONY_UNREADABLE_MAX};
 use crate::sockets::frames::{self, ProtobufFrame};
 use crate::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall};
 
@@ -31,9 +31,10 @@ impl SocketSession {
                 );
             }
             (WireProtocol::Call(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
-                let is_read = self.read(text, now);
-                if !is_read {
-                    self.end(LeaveReason::Protocol, 1003, "send JSON objects", now);
+                if self.read(text, now) {
+                    self.unreadable = 0;
+                } else {
+                    self.skip_unreadable("send JSON objects", now);
                 }
             }
             _ => {}
@@ -47,10 +48,22 @@ impl SocketSession {
         match (&self.wire, self.phase) {
             (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(None, now),
             (WireProtocol::Call(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
-                self.end(LeaveReason::Protocol, 1003, "send text messages", now);
+                if let WireProtocol::Call(Some(call)) = &mut self.wire {
+                    call.skip_binary();
+                }
+                self.skip_unreadable("send text messages", now);
             }
             (WireProtocol::Client, SocketPhase::Live | SocketPhase::Finishing { .. }) => self.take_frame(bytes, now),
             _ => {}
+        }
+    }
+
+    /// Counts a message of a provider that cannot be read. One costs itself alone, since the caller
+    /// cannot help a fault of a gateway; many in a row end the call.
+    fn skip_unreadable(&mut self, due: &'static str, now: Instant) {
+        self.unreadable += 1;
+        if self.unreadable >= TELEPHONY_UNREADABLE_MAX {
+            self.end(LeaveReason::Protocol, 1003, due, now);
         }
     }
 
@@ -86,7 +99,7 @@ impl SocketSession {
         }
     }
 
-    /// Handles a message of a recognised provider; returns whether it is valid.
+    /// Handles a message of a recognised provider; returns whether it is a JSON object.
     fn read(&mut self, text: &str, now: Instant) -> bool {
         let WireProtocol::Call(Some(call)) = &mut self.wire else {
             return false;

@@ -86,12 +86,12 @@ fn parses_whole_calls() {
     }
 }
 
-/// Text that is not an object ends a call with [`Malformed`]; an invalid object is only skipped.
+/// Text that is not an object is [`Malformed`], and an invalid object is skipped; both are counted.
 #[test]
 fn skips_and_counts_invalid_objects() {
     let mut call = script_call(TWILIO);
     let mut pcm = Vec::new();
-    for text in [
+    let unreadable = [
         "",
         "stop",
         "[]",
@@ -100,10 +100,11 @@ fn skips_and_counts_invalid_objects() {
         "{",
         r#"{"event":"stop"} x"#,
         r#"{"event":"stop""#,
-    ] {
+    ];
+    for text in unreadable {
         assert_eq!(call.read(text, &mut pcm), Err(Malformed), "{text}");
     }
-    assert_eq!(call.malformed, 0);
+    assert_eq!(call.malformed, unreadable.len() as u64);
     let skipped = [
         "{}".to_string(),
         r#"{"event":null}"#.into(),
@@ -123,10 +124,11 @@ fn skips_and_counts_invalid_objects() {
         r#"{"event":"dtmf","dtmf":{}}"#.into(),
         r#"{"event":"mark","mark":{}}"#.into(),
     ];
+    let counted = (unreadable.len() + skipped.len()) as u64;
     for text in &skipped {
         assert_eq!(call.read(text, &mut pcm), Ok(ProviderInput::Nothing), "{text}");
     }
-    assert_eq!((call.malformed, pcm.len()), (skipped.len() as u64, 0));
+    assert_eq!((call.malformed, pcm.len()), (counted, 0));
     for text in [
         r#"{"event":"later","media":{"payload":"AAAA"}}"#.to_string(),
         r#"{"event":"connected","protocol":"Call","version":"1.0.0"}"#.into(),
@@ -139,7 +141,7 @@ fn skips_and_counts_invalid_objects() {
     ] {
         assert_eq!(call.read(&text, &mut pcm), Ok(ProviderInput::Nothing), "{text}");
     }
-    assert_eq!((call.malformed, pcm.len()), (skipped.len() as u64, 0));
+    assert_eq!((call.malformed, pcm.len()), (counted, 0));
     // Escapes, missing padding, line breaks and the URL-safe alphabet are valid base64.
     for (payload, samples) in [
         (r"\/\/\/\u002f", 3),

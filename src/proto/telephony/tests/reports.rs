@@ -106,9 +106,61 @@ fn repeated_flaws_are_logged_ever_more_rarely() {
     let logged: Vec<usize> = (0..5)
         .map(|_| {
             call.read("{}", &mut Vec::new()).expect("an object");
-            lines(Level::Debug).len()
+            lines(Level::Warn).len()
         })
         .collect();
     assert_eq!(logged, [1, 1, 0, 1, 0]);
     assert_eq!(call.malformed, 5);
+}
+
+/// What was wrong with a skipped message is a warning, which quotes nothing of it.
+#[test]
+fn a_flaw_is_a_warning_that_says_what_was_wrong() {
+    start_log();
+    let warned = |message: &str| {
+        let _ = script_call(TWILIO).read(message, &mut Vec::new());
+        lines(Level::Warn)
+    };
+    for (message, reason) in [
+        ("+15550001111", "it is no JSON object"),
+        (r#"{"event":"media","event":"x"}"#, "a member is repeated"),
+        (r#"{"event":null}"#, "its `event`"),
+        (r#"{"event":"media","media":{"payload":"*"}}"#, "its `media.payload`"),
+        (r#"{"event":"dtmf","dtmf":{}}"#, "its `dtmf.digit`"),
+        (r#"{"event":"mark","mark":{}}"#, "the name of its mark"),
+    ] {
+        let said = warned(message);
+        assert_eq!(said.len(), 1, "{message}");
+        let start = format!("a message of the provider was skipped, 1 so far: {reason}");
+        assert!(said[0].starts_with(&start), "{message}: {said:?}");
+    }
+    let mut odd = b_call("L16", 8_000);
+    let half = r#"{"event":"media","media":{"payload":"AAAA"}}"#;
+    assert_eq!(odd.read(half, &mut Vec::new()), Ok(ProviderInput::Audio));
+    assert!(lines(Level::Warn)[0].ends_with("its audio ends within a sample"));
+    let mut call = script_call(TWILIO);
+    call.skip_binary();
+    assert_eq!(call.malformed, 1);
+    assert!(lines(Level::Warn)[0].contains("it is binary"));
+}
+
+/// Audio of another track was asked for by the configuration of the stream: it is no warning, and
+/// leaves the count of flaws alone.
+#[test]
+fn audio_of_another_track_is_no_warning() {
+    start_log();
+    let mut call = script_call(TWILIO);
+    let outbound = r#"{"event":"media","media":{"track":"outbound","payload":"AAAA"}}"#;
+    let logged: Vec<usize> = (0..5)
+        .map(|_| {
+            assert_eq!(call.read(outbound, &mut Vec::new()), Ok(ProviderInput::Nothing));
+            assert_eq!(lines(Level::Warn), [""; 0]);
+            call.read(outbound, &mut Vec::new()).expect("an object");
+            lines(Level::Debug).len()
+        })
+        .collect();
+    // The calls number 2, 4, 6, 8 and 10; `lines` drops those of other levels.
+    assert_eq!((logged, call.malformed), (vec![1, 1, 0, 1, 0], 10));
+    call.read("{}", &mut Vec::new()).expect("an object");
+    assert!(lines(Level::Warn)[0].contains("1 so far"));
 }

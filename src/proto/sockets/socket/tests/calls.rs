@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocations;
-use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
+use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN, TELEPHONY_UNREADABLE_MAX};
 use crate::server::admission;
 use crate::telephony::named::TWILIO;
 
@@ -163,6 +163,37 @@ fn rejects_an_unsupported_encoding() {
     rig.json(start);
     assert_eq!(rig.closed().map(|(code, _)| code), Some(1003));
     assert_eq!(rig.begun, 0);
+}
+
+/// A message that is no JSON object costs itself alone: keys and audio around it are heard. Many in
+/// a row end the call, whether texts or binary.
+#[test]
+fn an_unreadable_message_costs_itself_alone_and_many_in_a_row_end_the_call() {
+    let garbage = |rig: &mut Rig, index: u32| match index % 3 {
+        0 => rig.text("{\"event\": \"media\""),
+        1 => rig.binary(&b"binary"[..]),
+        _ => rig.json(json!([1])),
+    };
+    for (reason, last) in [("send JSON objects", 2), ("send text messages", 1)] {
+        let mut rig = call();
+        for _ in 0..3 {
+            for index in 1..TELEPHONY_UNREADABLE_MAX {
+                garbage(&mut rig, index);
+            }
+            assert_eq!(rig.closed(), None);
+            rig.json(media(&[0x10; 160]));
+        }
+        let tally = rig.session.tally();
+        assert_eq!((tally.heard, tally.malformed), (MS * 60, 27));
+        for _ in 1..TELEPHONY_UNREADABLE_MAX {
+            garbage(&mut rig, 0);
+        }
+        assert_eq!(rig.left(), None);
+        garbage(&mut rig, last);
+        assert_eq!(rig.left(), Some(LeaveReason::Protocol));
+        rig.pass(HANG_UP_BEFORE_CLOSE);
+        assert_eq!((rig.closed(), rig.hang_ups), (Some((1003, reason)), 1));
+    }
 }
 
 /// Speech before the bot listens is buffered.
@@ -331,11 +362,13 @@ fn hangs_up_once_when_the_runner_ends_a_call() {
             LeaveReason::BotFailed,
         ),
         (
-            |session, now| session.handle_binary(Bytes::from_static(b"x"), now),
+            |session, now| {
+                (0..TELEPHONY_UNREADABLE_MAX).for_each(|_| session.handle_binary(Bytes::from_static(b"x"), now));
+            },
             LeaveReason::Protocol,
         ),
         (
-            |session, now| session.handle_text("no JSON", now),
+            |session, now| (0..TELEPHONY_UNREADABLE_MAX).for_each(|_| session.handle_text("no JSON", now)),
             LeaveReason::Protocol,
         ),
     ];
