@@ -198,7 +198,7 @@ async fn run_pcm(spec: &ProgramSpec, mut args: RunnerArguments, rate_hz: u32) ->
     let arguments = arguments(&args, None)?;
     let rtvi = Rtvi::open(&mut args, Audio::at(rate_hz)).map_err(|_| ProgramError::NoAudio(kind))?;
     let (mut program, pipes) = start(spec, &arguments, &args)?;
-    let media = pipes.map(|pipes| |_| pcm::run(rtvi, pipes));
+    let media = pipes.map(|pipes| |signals| pcm::run(rtvi, pipes, signals));
     let signals = ProgramSignals::default();
     signals.is_connected.store(true, Ordering::Relaxed);
     let result = supervise(&mut program, media, args.shutdown, &signals).await;
@@ -312,7 +312,11 @@ where
             }
             signals.exited.notify_one();
             // Its queued speech plays to the end while the rest of its group is ended.
-            match tokio::join!(timeout(PROCESS_DRAIN_WITHIN, media_task), reap_group(program)) {
+            let end_group = async {
+                reap_group(program).await;
+                signals.group_ended.notify_one();
+            };
+            match tokio::join!(timeout(PROCESS_DRAIN_WITHIN, media_task), end_group) {
                 (Ok(MediaEnd::ProtocolError(error, _)), ()) => Err(ProgramError::Media(error)),
                 _ => Ok(()),
             }

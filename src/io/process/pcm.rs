@@ -4,7 +4,8 @@
 //! little-endian mono PCM at one rate, without a header. RTVI is answered here; texts, messages,
 //! keys and marks do not reach the program: texts and messages are answered by an error. Neither
 //! direction waits for the other: a program that does not read loses the oldest speech, and one
-//! that writes faster than real time waits in `write`.
+//! that writes faster than real time waits in `write`. The output ends with the program, even if a
+//! process that it left behind holds the pipe open.
 
 use std::pin::pin;
 
@@ -12,6 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::MediaEnd;
+use super::protobuf::ProgramSignals;
 use crate::bot::Output;
 use crate::limits::PROCESS_PIPE_BYTES;
 use crate::proto::process::inbound_queue::InboundQueue;
@@ -101,7 +103,7 @@ impl ClosingPipes {
 }
 
 /// Carries the media of one session until the session or the program's output ends.
-pub async fn run(mut rtvi: Rtvi, pipes: Pipes) -> MediaEnd {
+pub async fn run(mut rtvi: Rtvi, pipes: Pipes, signals: &ProgramSignals) -> MediaEnd {
     let Pipes { stdin, mut stdout } = pipes;
     let mut input = Input {
         stdin: Some(stdin),
@@ -111,7 +113,7 @@ pub async fn run(mut rtvi: Rtvi, pipes: Pipes) -> MediaEnd {
     };
     let output = rtvi.output().clone();
     let has_hung_up = {
-        let mut speech = pin!(forward_speech(&mut stdout, &output));
+        let mut speech = pin!(forward_speech(&mut stdout, &output, signals));
         let mut is_writing = false;
         loop {
             tokio::select! {
@@ -146,15 +148,33 @@ pub async fn run(mut rtvi: Rtvi, pipes: Pipes) -> MediaEnd {
 
 /// Hands the program's output to the session as fast as the session takes it. Returns whether the
 /// session ended first.
-async fn forward_speech(stdout: &mut ChildStdout, output: &Output) -> bool {
+async fn forward_speech(stdout: &mut ChildStdout, output: &Output, signals: &ProgramSignals) -> bool {
     let mut bytes = [0; PROCESS_PIPE_BYTES];
     let mut samples = Vec::with_capacity(PROCESS_PIPE_BYTES / 2);
     // The first half of a sample whose second half was not read yet.
     let mut half = 0;
+    // The bytes that are still read once the program has ended: those in the pipe.
+    let mut rest_bytes = None;
     loop {
-        let Ok(count @ 1..) = stdout.read(&mut bytes[half..]).await else {
+        if rest_bytes == Some(0) {
+            return false;
+        }
+        let free = PROCESS_PIPE_BYTES - half;
+        let end = half + rest_bytes.map_or(free, |rest: usize| rest.min(free));
+        let read = tokio::select! {
+            read = stdout.read(&mut bytes[half..end]) => read,
+            () = signals.group_ended.notified(), if rest_bytes.is_none() => {
+                let waiting = rustix::io::ioctl_fionread(&*stdout).unwrap_or_default();
+                rest_bytes = Some(waiting.try_into().unwrap_or(usize::MAX));
+                continue;
+            }
+        };
+        let Ok(count @ 1..) = read else {
             return false;
         };
+        if let Some(rest) = &mut rest_bytes {
+            *rest -= count;
+        }
         let (pairs, rest) = bytes[..half + count].as_chunks::<2>();
         samples.clear();
         samples.extend(pairs.iter().map(|pair| i16::from_le_bytes(*pair)));

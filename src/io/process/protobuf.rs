@@ -18,7 +18,7 @@ use bytes::Bytes;
 use edge_runner_http::common::lock;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::Notify;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error, ProtocolError};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -182,6 +182,9 @@ impl PendingMedia {
 pub struct ProgramSignals {
     /// The program has exited.
     pub exited: Notify,
+    /// The program and its group have ended. Only a process that left the group can still hold the
+    /// media open.
+    pub group_ended: Notify,
     /// Whether the program has connected to its media.
     pub is_connected: AtomicBool,
 }
@@ -229,11 +232,17 @@ pub async fn run(
     let speech = SpeechQueue::default();
     let mut speaking = pin!(speech.forward(&output));
     let mut requests = CallRequests { control, running: None };
+    let mut is_abandoned = false;
+    // Once the program has ended: the end of a pause without messages, while they are read.
+    let mut pause = pin!(sleep(PROCESS_REST));
     let end = loop {
         if connection.is_closed() && speech.ahead().is_done() {
             break MediaEnd::HungUp;
         }
         let has_room = speech.ahead().has_capacity();
+        if is_abandoned && !has_room {
+            pause.as_mut().reset(Instant::now() + PROCESS_REST);
+        }
         tokio::select! {
             event = events.recv() => if !queue_event(event, &mut backlog) {
                 break session_over(connection, &mut backlog);
@@ -241,6 +250,7 @@ pub async fn run(
                 backlog.clear();
             },
             message = poll_fn(|cx| connection.poll_exchange(&mut backlog, has_room, cx)) => {
+                pause.as_mut().reset(Instant::now() + PROCESS_REST);
                 if let Err(fault) = handle_message(message, &output, &speech, &mut backlog, &mut connection, &mut requests) {
                     let closing = ClosingMedia::new(connection, InboundQueue::default(), fault.code(), fault.to_string());
                     break MediaEnd::ProtocolError(fault, closing);
@@ -249,6 +259,14 @@ pub async fn run(
             MediaError = &mut speaking => break session_over(connection, &mut backlog),
             answer = requests.answered() => queue_message(&mut backlog, &answer),
             () = speech.progressed.notified() => {}
+            () = signals.group_ended.notified() => {
+                is_abandoned = true;
+                pause.as_mut().reset(Instant::now() + PROCESS_REST);
+            }
+            () = &mut pause, if is_abandoned && has_room && !connection.is_closed() => {
+                log::debug!("a process that the bot left behind holds its media open");
+                connection.close();
+            }
         }
     };
     let dropped = backlog.take_dropped();

@@ -6,6 +6,7 @@
 //! for the call; when the task is dropped, the process group is killed.
 
 use std::io;
+use std::pin::pin;
 use std::process::ExitStatus;
 
 use serde_json::Value;
@@ -20,7 +21,9 @@ use crate::bot::SessionId;
 use crate::io::process::ProgramSpec;
 use crate::io::process::program::Program;
 use crate::io::tasks;
-use crate::limits::{FUNCTION_CALLS_MAX, FUNCTION_OUTPUT_BYTES_MAX, PROCESS_REST, TOOLS_FUNCTIONS_BYTES_MAX};
+use crate::limits::{
+    FUNCTION_CALLS_MAX, FUNCTION_OUTPUT_BYTES_MAX, PROCESS_HANG_UP_GRACE, PROCESS_REST, TOOLS_FUNCTIONS_BYTES_MAX,
+};
 use crate::logging;
 use crate::proto::assistant::report::FunctionCall;
 use crate::proto::assistant::tools::{answer, call_json, call_of_invalid, declaration, failed};
@@ -79,7 +82,7 @@ impl ProgramTools {
     }
 }
 
-/// Moves lines until the program closes its stdout, and reports its end.
+/// Moves lines until the program closes its stdout or exits, and reports its end.
 async fn run(
     mut program: Program,
     mut stdin: ChildStdin,
@@ -96,15 +99,17 @@ async fn run(
         }
         std::future::pending::<()>().await;
     };
-    let read = read(stdout, &events);
-    tokio::select! {
-        () = read => {}
-        () = write => {}
-    }
-    let ended = match timeout(PROCESS_REST, program.exited()).await {
-        Ok(status) => words(status),
-        Err(_) => "it closed its stdout".to_owned(),
+    let mut read = pin!(read(stdout, &events));
+    let exited = tokio::select! {
+        () = &mut read => timeout(PROCESS_REST, program.exited()).await.ok(),
+        () = write => None,
+        status = program.exited() => {
+            // What it wrote last. A process that it left behind may hold its stdout open.
+            let _ = timeout(PROCESS_HANG_UP_GRACE, read).await;
+            Some(status)
+        }
     };
+    let ended = exited.map_or_else(|| "it closed its stdout".to_owned(), words);
     program.kill();
     program.flush_output().await;
     let _ = events.send(Err(ToolsError::Ended(ended))).await;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::config::{ServiceUrl, ToolsEndpoint};
-use crate::limits::{FUNCTION_OUTPUT_BYTES_MAX, TOOLS_FUNCTIONS_BYTES_MAX};
+use crate::limits::{FUNCTION_OUTPUT_BYTES_MAX, FUNCTION_WITHIN, TOOLS_FUNCTIONS_BYTES_MAX};
 use edge_runner_http::testing::{FakeServer, answer};
 
 fn script(text: &str) -> ToolsConfig {
@@ -87,6 +87,24 @@ async fn a_program_answers_calls() {
     assert!(
         matches!(tools.recv().await, ToolsEvent::Output { call_id, output } if call_id == "3" && output["error"].is_string())
     );
+}
+
+/// A program that exits fails the calls that follow, even if a process that it left behind holds
+/// its stdout open.
+#[tokio::test]
+async fn a_process_that_a_program_left_behind_answers_nothing() {
+    let text = format!("{DECLARE} sleep 1000 & read a; echo '{{\"call_id\": \"1\", \"output\": 1}}'");
+    let mut tools = session(&script(&text));
+    assert!(matches!(tools.recv().await, ToolsEvent::Declared(_)));
+    tools.call(&call("1"));
+    let answer = tools.recv().await;
+    assert!(matches!(answer, ToolsEvent::Output { call_id, output } if call_id == "1" && output == 1));
+    let ended = tokio::time::timeout(FUNCTION_WITHIN, tools.recv()).await;
+    let ended = ended.expect("sooner than the limit of a call");
+    assert!(!matches!(ended, ToolsEvent::Output { .. }), "its end");
+    tools.call(&call("2"));
+    let answer = tools.recv().await;
+    assert!(matches!(answer, ToolsEvent::Output { call_id, output } if call_id == "2" && output["error"].is_string()));
 }
 
 /// What is printed before the declaration is ignored, and an answer that is no JSON, or has no

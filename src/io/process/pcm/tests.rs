@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -12,7 +13,9 @@ use crate::bot::{Kind, RunnerArguments};
 use crate::config::{BotAudio, Config};
 use crate::io::process::tests::{Rig, within};
 use crate::io::process::{ProgramSpec, bot};
-use crate::limits::{AUDIO_OUT_QUEUE, PROCESS_HANG_UP_GRACE, PROCESS_IN_SAMPLES_MAX, PROCESS_PIPE_BYTES};
+use crate::limits::{
+    AUDIO_OUT_QUEUE, PROCESS_DRAIN_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_IN_SAMPLES_MAX, PROCESS_PIPE_BYTES,
+};
 
 const RATE_HZ: u32 = 16_000;
 /// Samples of one frame of the caller.
@@ -118,6 +121,23 @@ async fn a_program_that_writes_faster_than_real_time_is_held_back() {
     assert!(heard.len() == bytes / 2 && heard.iter().all(|sample| *sample == y));
     rig.working_dir.line("written").await;
     assert_eq!(rig.end().await, Ok(()));
+}
+
+/// A process that left the group of the program holds stdout open: what the program said is played,
+/// and the session ends with the program.
+#[tokio::test]
+async fn a_process_that_holds_stdout_does_not_hold_the_session() {
+    let mut rig = rig("setsid sh -c 'echo $$ > $0/holder; exec sleep 1000' $0 &
+        while [ ! -s $0/holder ]; do sleep 0.01; done
+        yes | head -c 20000");
+    let began = Instant::now();
+    let heard = hear(&rig, 10_000).await;
+    assert!(heard.iter().all(|sample| *sample == i16::from_le_bytes(*b"y\n")));
+    assert_eq!(rig.end().await, Ok(()));
+    assert!(began.elapsed() < PROCESS_DRAIN_WITHIN);
+    let holder = rig.working_dir.line("holder").await;
+    let holder = Pid::from_raw(holder.parse().expect("a number")).expect("not 0");
+    kill_process(holder, Signal::KILL).expect("it still runs");
 }
 
 /// The queue to a program keeps the newest speech, and the input ends with the last sample.

@@ -458,6 +458,22 @@ async fn speech_before_a_hang_up_is_played() {
     }
 }
 
+/// A process that left the group of the program holds the connection open: all that was sent plays,
+/// and then the session ends.
+#[tokio::test]
+async fn a_connection_that_outlives_the_program_is_closed() {
+    let mut rig = Rig::new().await;
+    let total = 24_000;
+    for from in (0..total).step_by(480) {
+        rig.say(frames::audio(&ramp(from, 480), 24_000)).await;
+    }
+    rig.exited.group_ended.notify_one();
+    assert_eq!(rig.spoken(total).await, ramp(0, total));
+    let Rig { program, talk, .. } = rig;
+    assert!(matches!(within(talk).await.expect("no panic"), MediaEnd::HungUp));
+    drop(program);
+}
+
 #[tokio::test]
 async fn a_program_that_exits_without_connecting_hangs_up() {
     let (_transport_side, talk, exited, _) = begin();
