@@ -7,7 +7,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use edge_runner_proto::limits::PROCESS_MESSAGE_BYTES_MAX;
 use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
@@ -19,7 +20,7 @@ use crate::support::http;
 use crate::support::program::{BOT_RATE_HZ, BotProcess, Program, SLEEPING_COMMAND, SLOW_EXIT_COMMAND, wait_for_end};
 use crate::support::provider::{Caller, FROM, Provider, TO, assert_echo_of_each_provider, each_at_once};
 use crate::support::rest::{Rest, SILENCE};
-use crate::support::runner::TestRunner;
+use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::socket::{ConnectOptions, Socket, SocketEvent};
 use crate::support::sound::Speech;
 use crate::support::sweep::Sweep;
@@ -523,6 +524,38 @@ time.sleep(60)";
     let end = runner.wait_for_log("session ended: caller left");
     signal("KILL", parent);
     assert!(end.contains("INFO") && !end.contains("the bot failed"), "{end}");
+}
+
+/// A runner that inherits orphans, as the first process of a container does, reaps those that its
+/// programs leave behind, and still learns how each program ended.
+#[test]
+fn orphans_of_programs_are_reaped() {
+    const SUBREAPER: &str = "import ctypes, os, sys
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])";
+    // The orphan is in a session of its own, so the end of the group does not reap it.
+    let script = "setsid sh -c 'echo $$ > orphan.$0; exec sleep 0.2' $$ &
+while [ ! -s orphan.$$ ]; do sleep 0.01; done
+exit 3";
+    let runner = TestRunner::start_through(&["python3", "-c", SUBREAPER], &["--", "/bin/sh", "-c", script], &[]);
+    for _ in 0..3 {
+        Client::connect(runner.addr, "/ws-client").end();
+    }
+    runner.wait_for_logs("exit status: 3", 3);
+    let files = fs::read_dir(runner.path(".")).expect("a folder").flatten();
+    let orphans: Vec<_> = files
+        .filter(|file| file.file_name().to_string_lossy().starts_with("orphan."))
+        .map(|file| fs::read_to_string(file.path()).expect("its process id"))
+        .collect();
+    assert_eq!(orphans.len(), 3);
+    let began = Instant::now();
+    while orphans
+        .iter()
+        .any(|id| fs::exists(format!("/proc/{}", id.trim())).expect("procfs"))
+    {
+        assert!(began.elapsed() < PATIENCE, "zombies are left: {orphans:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// A program that never opens or never reads its media buffers a bounded amount of the caller's

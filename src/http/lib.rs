@@ -7,7 +7,7 @@
 //! - Requests to other servers: [`client`]
 //! - The process: [`logging`], [`services`] (tasks whose loss ends the process), [`signal`],
 //!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor),
-//!   [`memory`], [`group`] (process groups), [`store`] (files of state),
+//!   [`memory`], [`children`] and [`group`] (processes), [`store`] (files of state),
 //!   [`search_path`] (programs in `PATH`), [`host_name`]
 
 #![allow(
@@ -16,6 +16,7 @@
     reason = "sockets, tasks and the clock live in this crate"
 )]
 
+pub mod children;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod common;

@@ -7,7 +7,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-pub use edge_runner_http::{group, memory, server, services, signal, store, stream, tasks, tls, watch};
+pub use edge_runner_http::{children, group, memory, server, services, signal, store, stream, tasks, tls, watch};
 
 pub mod addresses;
 pub mod admission;
@@ -156,6 +156,7 @@ pub async fn run_with(
     let serving = RunnerInstance::start(config, bot, tls.clone(), CustomRoutes::default(), &services).await?;
     let (live, sessions) = (serving.live.clone(), serving.sessions.clone());
     let tidy = services.spawn("the tidying of memory", memory::trim_when_idle(live.clone()));
+    let reaper = tasks::spawn(children::reap_orphans());
     let watch = sessions.watchdog().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
     services.spawn(
@@ -185,6 +186,7 @@ pub async fn run_with(
         .stopping(drain + SHUTDOWN_GRACE + RELAY_END + RUNTIME_END);
     let outcome = serving.end(drain, Some(&mut signals), supervisor_told).await;
     tidy.abort();
+    reaper.abort();
     outcome.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
 }
 

@@ -20,6 +20,7 @@ use super::pcm::Pipes;
 use super::sandbox::Sandbox;
 use crate::bot::SessionId;
 use crate::config::BotAudio;
+use crate::io::children::{self, ChildOwner};
 use crate::io::group::ProcessGroup;
 use crate::io::tasks;
 use crate::limits::{PROCESS_GROUP_INTERVAL, PROCESS_REST};
@@ -44,6 +45,7 @@ pub struct Program {
     /// once the leader is reaped.
     group: ProcessGroup,
     child: Child,
+    _owner: ChildOwner,
     /// Logs the program's output. It is a task, so that a flood of output delays nothing else.
     output_log: JoinSet<()>,
 }
@@ -62,7 +64,7 @@ impl Program {
                 Stdio::piped()
             }
         };
-        let mut child = command.stdin(stdin).spawn()?;
+        let (mut child, owner) = children::spawn(command.stdin(stdin))?;
         let mut pipes = None;
         let mut stdout = child.stdout.take();
         if let Some(stdin) = child.stdin.take() {
@@ -76,7 +78,7 @@ impl Program {
                 (_, None) => {}
             }
         };
-        Ok((Program::new("bot", child, session_id, log), pipes))
+        Ok((Program::new("bot", (child, owner), session_id, log), pipes))
     }
 
     /// Starts a command that reads and writes lines of text. Its stderr is logged at DEBUG.
@@ -88,14 +90,14 @@ impl Program {
         arguments: &str,
         session_id: SessionId,
     ) -> io::Result<(Program, ChildStdin, ChildStdout)> {
-        let mut child = command(spec, arguments)?.stdin(Stdio::piped()).spawn()?;
+        let (mut child, owner) = children::spawn(command(spec, arguments)?.stdin(Stdio::piped()))?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let program = Program::new(
             "program of functions",
-            child,
+            (child, owner),
             session_id,
             output_log::run_at_debug(stderr),
         );
@@ -103,7 +105,12 @@ impl Program {
     }
 
     /// Takes a process that has just been started. `what` names it in the log.
-    fn new(what: &str, child: Child, session_id: SessionId, log: impl Future<Output = ()> + Send + 'static) -> Program {
+    fn new(
+        what: &str,
+        (child, owner): (Child, ChildOwner),
+        session_id: SessionId,
+        log: impl Future<Output = ()> + Send + 'static,
+    ) -> Program {
         let id = child.id().expect("a child that was never waited for has a process id");
         log::debug!("the {what} is process {id}");
         let mut output_log = JoinSet::new();
@@ -111,6 +118,7 @@ impl Program {
         Program {
             group: ProcessGroup::from_leader(id),
             child,
+            _owner: owner,
             output_log,
         }
     }
