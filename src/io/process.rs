@@ -18,7 +18,8 @@ pub mod protobuf;
 pub mod sandbox;
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::time::{sleep, timeout};
 
 use crate::bot::{self, Audio, Bot, BotError, Kind, RunnerArguments, Shutdown};
@@ -35,6 +37,7 @@ use crate::limits::{
     PROCESS_KILL_MARGIN, PROCESS_REST,
 };
 use crate::proto::process;
+use crate::proto::process::first_line::{self, FIRST_LINE_BYTES_MAX, FirstLineError};
 use crate::rtvi::Rtvi;
 use call_control::CallControl;
 use edge_runner_http::search_path::files_in_path;
@@ -43,6 +46,7 @@ use pcm::{ClosingPipes, Pipes};
 use program::Program;
 pub use program::ProgramSpec;
 use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia, ProgramSignals};
+use sandbox::Sandbox;
 
 /// The time from SIGTERM to SIGKILL.
 const STOP_GRACE: Duration = BOT_GRACE.saturating_sub(PROCESS_KILL_MARGIN);
@@ -75,6 +79,17 @@ pub enum CommandError {
         "the bot `{0}` cannot be run: it is not executable; `chmod +x` makes it so, or put its interpreter before it"
     )]
     NotExecutable(String),
+    #[error(
+        "the bot `{name}` cannot be run: its first line names the interpreter `{interpreter}`, which {fault}; correct that \
+         line, or put an interpreter before the script"
+    )]
+    Interpreter {
+        name: String,
+        interpreter: String,
+        fault: &'static str,
+    },
+    #[error("the bot `{name}` cannot be run: {source}")]
+    FirstLine { name: String, source: FirstLineError },
     #[error("the bot cannot be run: `{script}` does not exist in {folder}")]
     NoScript { script: String, folder: String },
     #[error("the bot `{name}` cannot be run: no program of that name is in PATH{hint}")]
@@ -94,11 +109,11 @@ pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), CommandE
             Err(source) => Err(CommandError::Missing { name, source }),
             Ok(found) if found.is_dir() => Err(CommandError::Folder(name)),
             Ok(_) if !is_executable(program.as_os_str()) => Err(CommandError::NotExecutable(name)),
-            Ok(_) => Ok(()),
+            Ok(_) => check_first_line(&program, name, folder, &path),
         };
     }
-    if files_in_path(program, &path).any(|candidate| is_executable(candidate.as_os_str())) {
-        return Ok(());
+    if let Some(found) = files_in_path(program, &path).find(|candidate| is_executable(candidate.as_os_str())) {
+        return check_first_line(&found, name, folder, &path);
     }
     let here = folder.unwrap_or(Path::new("")).join(program).exists();
     let hint = if here {
@@ -126,6 +141,40 @@ pub fn check_bot(command: &[OsString], folder: Option<&Path>) -> Result<(), Comm
     }
 }
 
+/// Checks that the interpreter of `program` is there, if it is a script: the system's error would
+/// name the script. `path` is the search path.
+fn check_first_line(program: &Path, name: String, folder: Option<&Path>, path: &OsStr) -> Result<(), CommandError> {
+    let mut head = Vec::new();
+    let read = File::open(program).and_then(|file| file.take(FIRST_LINE_BYTES_MAX as u64).read_to_end(&mut head));
+    if read.is_err() {
+        // A program that cannot be read may still be executed.
+        return Ok(());
+    }
+    let interpreter = match first_line::interpreter(&head) {
+        Ok(Some(interpreter)) => interpreter,
+        Ok(None) => return Ok(()),
+        Err(source) => return Err(CommandError::FirstLine { name, source }),
+    };
+    let fault = |interpreter: &OsStr, fault| CommandError::Interpreter {
+        name: name.clone(),
+        interpreter: interpreter.display().to_string(),
+        fault,
+    };
+    let file = folder.unwrap_or(Path::new("")).join(interpreter.path);
+    if !file.exists() {
+        return Err(fault(interpreter.path, "does not exist"));
+    }
+    if file.is_dir() || !is_executable(file.as_os_str()) {
+        return Err(fault(interpreter.path, "is not executable"));
+    }
+    match interpreter.in_path.filter(|name| !name.as_bytes().contains(&b'/')) {
+        Some(searched) if !files_in_path(searched, path).any(|file| is_executable(file.as_os_str())) => {
+            Err(fault(searched, "is not in PATH"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn is_executable(path: &OsStr) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
@@ -136,8 +185,15 @@ enum ProgramError {
     /// The listener for its media could not be opened.
     #[error("opening a socket for its media: {0}")]
     Listener(#[source] io::Error),
-    #[error("starting `{}`: {source}", .program.display())]
-    Start { program: OsString, source: io::Error },
+    #[error("starting `{}`: {source}{hint}", .program.display())]
+    Start {
+        program: OsString,
+        source: io::Error,
+        hint: &'static str,
+    },
+    /// The command has become one that cannot be run.
+    #[error(transparent)]
+    Command(CommandError),
     #[error("`--bot-audio pcm` has no audio in a session of kind `{0}`: the bot joins that room by itself")]
     NoAudio(&'static str),
     #[error("{0}")]
@@ -212,10 +268,32 @@ fn start(
     args: &RunnerArguments,
 ) -> Result<(Program, Option<Pipes>), ProgramError> {
     let started = Program::start(spec, arguments, args.session_id.clone());
-    started.map_err(|source| ProgramError::Start {
-        program: spec.command.first().cloned().unwrap_or_default(),
-        source,
+    let folder = spec.sandbox.as_ref().map(Sandbox::working_dir);
+    let folder = folder.or(spec.working_dir.as_deref());
+    started.map_err(|source| match check_bot(&spec.command, folder) {
+        Err(why) => ProgramError::Command(why),
+        Ok(()) => ProgramError::Start {
+            program: spec.command.first().cloned().unwrap_or_default(),
+            // With a sandbox the system failed to start its launcher.
+            hint: if spec.sandbox.is_none() {
+                start_hint(&source)
+            } else {
+                ""
+            },
+            source,
+        },
     })
+}
+
+/// Explains the system's error for a file that exists and is executable.
+fn start_hint(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => {
+            "; the file exists, but not its dynamic loader: it was built for another C library or machine"
+        }
+        Some(Errno::NOEXEC) => "; it is neither a program for this machine nor a script that begins with `#!`",
+        _ => "",
+    }
 }
 
 /// Returns the arguments of a session, for a program that has no media.

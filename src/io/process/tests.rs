@@ -258,7 +258,7 @@ async fn the_error_names_a_program_that_cannot_be_started() {
     assert!(
         failed
             .to_string()
-            .starts_with("starting `/nonexistent/bot`: No such file"),
+            .starts_with("the bot `/nonexistent/bot` cannot be run: No such file"),
         "{failed}"
     );
 }
@@ -472,6 +472,95 @@ fn a_script_that_is_missing_is_named_at_the_start() {
         "{refused}"
     );
     assert_eq!(checked("-c"), Ok(()), "no script");
+}
+
+/// Writes an executable file.
+fn executable(path: &Path, content: &[u8]) {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fs::write(path, content).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
+}
+
+/// D-33: the system's error for a script whose interpreter is missing names the script, so the
+/// check names the interpreter. Lines of Windows editors are told apart.
+#[test]
+fn a_script_without_its_interpreter_is_named_at_the_start() {
+    let working_dir = Folder::new();
+    let script = working_dir.path("bot.py");
+    let checked = |content: &[u8]| {
+        executable(&script, content);
+        let command = ["./bot.py".into(), "--option".into()];
+        check_bot(&command, Some(&working_dir.0)).map_err(|error| error.to_string())
+    };
+    for content in [
+        &b"#!/bin/sh\n"[..],
+        b"#!/usr/bin/env sh\n",
+        b"#!./interpreter -x\n",
+        b"no script",
+        b"#!/usr/bin/env -i sh\n",
+    ] {
+        executable(&working_dir.path("interpreter"), b"");
+        assert_eq!(checked(content), Ok(()), "{content:?}");
+    }
+    for (content, words) in [
+        (
+            &b"#!/usr/bin/pyton\nx"[..],
+            "interpreter `/usr/bin/pyton`, which does not exist",
+        ),
+        (b"#!none\n", "interpreter `none`, which does not exist"),
+        (b"#!/etc/passwd\n", "interpreter `/etc/passwd`, which is not executable"),
+        (b"#!/usr\n", "interpreter `/usr`, which is not executable"),
+        (
+            b"#!/usr/bin/env no-such-program-4f1c\n",
+            "interpreter `no-such-program-4f1c`, which is not in PATH",
+        ),
+        (b"#!/bin/sh\r\n", "carriage return"),
+        (b"\xef\xbb\xbf#!/bin/sh\n", "byte order mark"),
+    ] {
+        let refused = checked(content).expect_err("it cannot be run");
+        assert!(refused.contains("`./bot.py`") && refused.contains(words), "{refused}");
+    }
+    executable(&working_dir.path("interpreter"), b"");
+    fs::remove_file(working_dir.path("interpreter")).expect("ours");
+    assert!(checked(b"#!./interpreter -x\n").is_err());
+}
+
+/// What the check cannot know is explained when the first session starts the program, and so is
+/// what has changed since.
+#[tokio::test]
+async fn a_program_that_cannot_be_started_is_explained() {
+    let working_dir = Folder::new();
+    let program = working_dir.path("bot");
+    let started = async |content: Vec<u8>| {
+        executable(&program, &content);
+        let command = [program.clone().into_os_string()];
+        let (_transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
+        let kind = Kind::WebRtc(WebRtcArguments::new(
+            WebRtcConnection::new("pc-1".into(), false, true),
+            slot,
+        ));
+        let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
+        let failed = within(bot(spec(&command))(args))
+            .await
+            .expect_err("it cannot be started");
+        failed.to_string()
+    };
+    let text = started(b"no script".to_vec()).await;
+    assert!(text.ends_with("nor a script that begins with `#!`"), "{text}");
+    let text = started(b"#!/nonexistent/interpreter\n".to_vec()).await;
+    assert!(
+        text.contains("`/nonexistent/interpreter`, which does not exist"),
+        "{text}"
+    );
+    let mut foreign = fs::read("/bin/sh").expect("a shell");
+    let loader = foreign.windows(4).position(|bytes| bytes == b"/ld-");
+    let Some(loader) = loader else {
+        return; // It is linked statically.
+    };
+    foreign[loader + 1..loader + 3].copy_from_slice(b"no");
+    let text = started(foreign).await;
+    assert!(text.contains("not its dynamic loader"), "{text}");
 }
 
 /// D-33: an error names a command that cannot be run, before the first session.
