@@ -154,6 +154,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         });
     }
     warnings.extend(exposures(&config, doctor));
+    warnings.extend(env::unused_proxy_warning(&env.variables));
     // The doctor has a line of its own for it.
     warnings.extend(cluster_key_warning(&config).filter(|_| !doctor));
     let alone = set_variables(for_bots);
@@ -231,7 +232,10 @@ fn cloud(
             let _ = io::stdout().write_all(text.as_bytes());
             Ok(())
         }
-        CloudCommand::Do { task, warnings } => task.run(&[skipped, warnings].concat(), variables),
+        CloudCommand::Do { task, mut warnings } => {
+            warnings.extend(env::unused_proxy_warning(variables));
+            task.run(&[skipped, warnings].concat(), variables)
+        }
     }
 }
 

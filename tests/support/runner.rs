@@ -26,7 +26,7 @@ use super::{http, skip};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Prefixes of the names of the runner's variables.
-const VARIABLES: [&str; 20] = [
+const VARIABLES: [&str; 26] = [
     "RUNNER_",
     "CLOUD_",
     "BUILD_",
@@ -47,6 +47,12 @@ const VARIABLES: [&str; 20] = [
     "RUST_LOG",
     "NOTIFY_SOCKET",
     "WATCHDOG_",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
 ];
 
 pub struct TestRunner {

@@ -82,6 +82,26 @@ impl Variables {
     }
 }
 
+/// The variables by which other programs find a proxy for their requests.
+const PROXY_VARIABLES: [&str; 6] = [
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
+
+/// Returns a warning if a variable names a proxy, which is not used: where the network lets only
+/// the proxy out, every request would fail without a reason.
+pub fn unused_proxy_warning(variables: &Variables) -> Option<String> {
+    let name = PROXY_VARIABLES.iter().find(|name| variables.literal(name).is_some())?;
+    Some(format!(
+        "{name} is set, and not used: requests to services and providers go out directly; unset it if that is intended, \
+         else let them pass the firewall"
+    ))
+}
+
 /// One variable of a `.env` file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EnvLine {
@@ -220,6 +240,30 @@ fn quoted(text: &str, quote: char) -> Result<(String, usize), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A proxy that is not used is named; its address, which may contain a password, is not.
+    #[test]
+    fn a_proxy_that_is_not_used_is_named() {
+        let warned =
+            |name: &str, value: &str| unused_proxy_warning(&Variables::new([(name.to_owned(), value.to_owned())], []));
+        for name in [
+            "HTTPS_PROXY",
+            "https_proxy",
+            "HTTP_PROXY",
+            "http_proxy",
+            "ALL_PROXY",
+            "all_proxy",
+        ] {
+            let warning = warned(name, "http://user:secret@proxy:3128").expect("a warning");
+            assert!(
+                warning.starts_with(&format!("{name} is set, and not used")),
+                "{warning}"
+            );
+            assert!(!warning.contains("secret"), "{warning}");
+            assert_eq!(warned(name, " "), None, "{name}");
+        }
+        assert_eq!(warned("NO_PROXY", "localhost"), None);
+    }
 
     fn values(text: &str) -> Vec<(String, String)> {
         let file = parse(text);
