@@ -12,10 +12,11 @@ use data_encoding::BASE64;
 use log::{debug, warn};
 use serde_json::Value;
 
+use super::byte_order::ByteOrder;
 use super::message::{self, MediaMessage, ProviderMessage};
 use super::provider::{Provider, Report};
 use super::reorder::ReorderBuffer;
-use super::{ChunkLimits, Malformed, MediaFormat, ProviderInput};
+use super::{ChunkLimits, Malformed, MediaFormat, ProviderInput, TelephonyCodec};
 use crate::audio::g711::LineLaws;
 use crate::base64;
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX};
@@ -49,6 +50,8 @@ pub struct StreamStart {
     pub media_head: String,
     /// Whether the provider sends audio in order; otherwise, its messages are numbered.
     pub in_order: bool,
+    /// Whether the provider documents the byte order of linear PCM, which is little-endian then.
+    pub has_byte_order: bool,
 }
 
 /// The state of a call between messages.
@@ -57,6 +60,8 @@ struct StreamState {
     media_head: String,
     /// Reorders audio, if the provider does not order it.
     order: Option<ReorderBuffer>,
+    /// Finds the byte order of inbound linear PCM, if the provider does not document it.
+    byte_order: Option<ByteOrder>,
     /// Decoded base64 of a message, before PCM; a field to reuse the memory.
     decoded: Vec<u8>,
     reports: u64,
@@ -92,6 +97,7 @@ impl TelephonyCall {
             state: StreamState {
                 media_head: stream.media_head,
                 order: (!stream.in_order).then(ReorderBuffer::default),
+                byte_order: (!stream.has_byte_order && stream.rx.codec == TelephonyCodec::L16).then(ByteOrder::default),
                 decoded: Vec::new(),
                 reports: 0,
                 flaws: 0,
@@ -234,7 +240,11 @@ impl TelephonyCall {
             return Err(MessageFlaw::Payload);
         }
         let codec = self.rx.codec;
+        let before = pcm.len();
         codec.decode(decoded, pcm);
+        if let Some(order) = &mut self.state.byte_order {
+            order.correct(&mut pcm[before..]);
+        }
         if decoded.len().is_multiple_of(codec.width()) {
             Ok(())
         } else {

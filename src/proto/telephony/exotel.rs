@@ -69,6 +69,7 @@ impl Protocol for Exotel {
                 }),
                 media_head: media_head(&message::quoted(&stream_id)),
                 in_order: true,
+                has_byte_order: true,
                 stream_id,
                 call_id,
             },

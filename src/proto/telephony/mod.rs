@@ -8,6 +8,7 @@
 //! JSON object. Numbers are read as strings and as numbers; unknown events and members are ignored.
 //! Source: `docs/spec/telephony.md` 2.
 
+mod byte_order;
 mod call;
 pub mod control;
 mod exotel;

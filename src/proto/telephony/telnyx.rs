@@ -86,6 +86,7 @@ impl Protocol for Telnyx {
                 }),
                 media_head: MEDIA_HEAD.to_string(),
                 in_order: false,
+                has_byte_order: false,
                 stream_id,
                 call_id,
             },

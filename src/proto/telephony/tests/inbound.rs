@@ -33,6 +33,29 @@ fn assert_tone(pcm: &[i16], indexes: &[usize]) {
     }
 }
 
+/// Telnyx does not document the order of the bytes of L16: both are heard.
+#[test]
+fn l16_of_telnyx_is_heard_in_either_byte_order() {
+    let tone = |at: usize| (8_000.0 * (TAU * 437.0 * at as f64 / 16_000.0).sin()) as i16;
+    for to_bytes in [i16::to_le_bytes, i16::to_be_bytes] {
+        let start = json!({"event": "start", "stream_id": "s", "start": {"call_control_id": "c",
+            "media_format": {"encoding": "L16", "sample_rate": 16_000, "channels": 1}}});
+        let mut call = super::call(&start.to_string());
+        let mut pcm = Vec::new();
+        for frame in 0..10 {
+            let bytes: Vec<u8> = (320 * frame..320 * (frame + 1))
+                .flat_map(|at| to_bytes(tone(at)))
+                .collect();
+            let chunk = (frame + 1).to_string();
+            let payload = BASE64.encode(&bytes);
+            let media = json!({"event": "media", "media": {"track": "inbound", "chunk": chunk, "payload": payload}});
+            call.read(&media.to_string(), &mut pcm).expect("an object");
+        }
+        assert!(pcm.len() >= 9 * 320, "{}", pcm.len());
+        assert!(pcm.iter().enumerate().all(|(at, sample)| *sample == tone(at)));
+    }
+}
+
 /// A whole call of each provider. The frames of Telnyx arrive out of order, one repeated, one late,
 /// and the last one with the end of the stream.
 #[test]
