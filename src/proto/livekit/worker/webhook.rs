@@ -22,8 +22,10 @@ use crate::livekit::roster::is_valid_id;
 pub enum WebhookDenied {
     /// There is no token, or it is none.
     Malformed,
-    /// The token is not signed with the API secret, or expired.
+    /// The token is not signed with the API secret, or not for the API key.
     BadSignature,
+    /// The token is not good yet, or no longer: this many seconds away from this machine's clock.
+    Stale { off_s: u64 },
     /// The token belongs to another body.
     OtherBody,
     /// The body is no event.
@@ -33,10 +35,18 @@ pub enum WebhookDenied {
 impl fmt::Display for WebhookDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            WebhookDenied::Stale { off_s } => {
+                return write!(
+                    f,
+                    "the token of a webhook of LiveKit is good at another time, {off_s} s away from this machine's clock; {} s \
+                     are allowed",
+                    ROOM_CLOCK_LEEWAY.as_secs()
+                );
+            }
             WebhookDenied::Malformed => "a webhook of LiveKit needs its token in the Authorization header",
             WebhookDenied::BadSignature => {
-                "the token is not signed with MEDIAROOM_API_SECRET for MEDIAROOM_API_KEY, or it has expired; `webhook.api_key` \
-                 of the server must be that key"
+                "the token is not signed with MEDIAROOM_API_SECRET for MEDIAROOM_API_KEY; `webhook.api_key` of the server \
+                 must be that key"
             }
             WebhookDenied::OtherBody => "the token belongs to another body",
             WebhookDenied::NoEvent => "the body is no event of LiveKit",
@@ -79,10 +89,15 @@ pub fn verify(authorization: &str, body: &[u8], key: &str, secret: &Secret, now_
     mac.update(signed.as_bytes());
     mac.verify_slice(&tag).map_err(|_| WebhookDenied::BadSignature)?;
     let claims: WebhookClaims = serde_json::from_slice(&claims).map_err(|_| WebhookDenied::Malformed)?;
-    let leeway = ROOM_CLOCK_LEEWAY.as_secs();
-    let is_current = claims.exp.saturating_add(leeway) > now_s && claims.nbf <= now_s.saturating_add(leeway);
-    if claims.iss != key || !is_current {
+    if claims.iss != key {
         return Err(WebhookDenied::BadSignature);
+    }
+    let leeway_s = ROOM_CLOCK_LEEWAY.as_secs();
+    let (late_s, early_s) = (now_s.saturating_sub(claims.exp), claims.nbf.saturating_sub(now_s));
+    if now_s >= claims.exp.saturating_add(leeway_s) || early_s > leeway_s {
+        return Err(WebhookDenied::Stale {
+            off_s: late_s.max(early_s),
+        });
     }
     match claims.sha256 == BASE64.encode(&Sha256::digest(body)) {
         true => Ok(()),
@@ -150,11 +165,15 @@ mod tests {
                 token(body, |claims| claims["iss"] = json!("x"), "secret"),
             ),
             (
-                WebhookDenied::BadSignature,
+                WebhookDenied::Stale { off_s: 61 },
                 token(body, |claims| claims["exp"] = json!(NOW_S - 61), "secret"),
             ),
             (
-                WebhookDenied::BadSignature,
+                WebhookDenied::Stale { off_s: 60 },
+                token(body, |claims| claims["exp"] = json!(NOW_S - 60), "secret"),
+            ),
+            (
+                WebhookDenied::Stale { off_s: 61 },
                 token(body, |claims| claims["nbf"] = json!(NOW_S + 61), "secret"),
             ),
             (
@@ -172,6 +191,12 @@ mod tests {
         ] {
             assert_eq!(check(&token), Err(denied), "{token}");
         }
+        for near in [("exp", NOW_S - 59), ("nbf", NOW_S + 60)] {
+            let token = token(body, |claims| claims[near.0] = json!(near.1), "secret");
+            assert_eq!(check(&token), Ok(()), "{near:?}");
+        }
+        let stale = WebhookDenied::Stale { off_s: 604_800 }.to_string();
+        assert!(stale.contains("604800 s away from this machine's clock"), "{stale}");
         // A token without a signature.
         let none = BASE64URL_NOPAD.encode(br#"{"alg":"none"}"#);
         let claims = good.split('.').nth(1).expect("claims");
