@@ -105,7 +105,9 @@ fn begin(
     }
     let from = std::mem::take(&mut connect.from);
     if let Some(age_s) = connect.stale_age_s(unix_time_s()) {
-        log::info!("messaging: call {call_id} from {from} was missed: its offer is {age_s} s old");
+        log::warn!(
+            "messaging: call {call_id} from {from} was missed: its offer is {age_s} s old by this machine's clock"
+        );
         registry.lock().calls.handle_end(&call_id, tasks::now());
         return;
     }
