@@ -31,6 +31,17 @@ pub enum FailureKind {
     Refused,
 }
 
+impl FailureKind {
+    /// Returns the pause after a failure that follows `count` others of its kind, without jitter.
+    fn pause(self, count: u32) -> Duration {
+        let (first, most) = match self {
+            FailureKind::Unreachable => (ACME_UNREACHABLE_PAUSE_FIRST, ACME_UNREACHABLE_PAUSE_MAX),
+            FailureKind::Refused => (ACME_REFUSED_PAUSE_FIRST, ACME_REFUSED_PAUSE_MAX),
+        };
+        first.saturating_mul(1 << count.min(16)).min(most)
+    }
+}
+
 /// A failed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderFailure {
@@ -143,6 +154,19 @@ pub struct Failures {
     pub asked_by_directory: bool,
 }
 
+impl Failures {
+    /// Returns the longest pause that the last of these failures can have caused.
+    fn pause_max(&self) -> Duration {
+        let doubled = match (self.asked_by_directory, self.unreachable) {
+            (true, _) => return ACME_RETRY_AFTER_MAX,
+            (false, 0) => FailureKind::Refused.pause(self.refused.saturating_sub(1)),
+            (false, count) => FailureKind::Unreachable.pause(count - 1),
+        };
+        // Jitter adds up to a quarter.
+        doubled + doubled / 4
+    }
+}
+
 /// The time of the next order.
 #[derive(Clone, Debug)]
 pub struct OrderClock {
@@ -167,9 +191,9 @@ impl OrderClock {
             Some(kept) if covers(kept, names) => self.renewal_s(kept.validity),
             _ => 0,
         };
-        // A time far ahead was stored while the clock was wrong.
+        // A time further ahead than the pause was long: the clock was ahead, and has been set back.
         let not_before_s = self.failures.not_before_s;
-        match not_before_s > now_s + ACME_RETRY_AFTER_MAX.as_secs() {
+        match not_before_s > now_s.saturating_add(self.failures.pause_max().as_secs()) {
             true => due_s,
             false => due_s.max(not_before_s),
         }
@@ -187,15 +211,14 @@ impl OrderClock {
         let Failures {
             refused, unreachable, ..
         } = self.failures;
-        let (first, most, count) = match failure.kind {
-            FailureKind::Unreachable => (ACME_UNREACHABLE_PAUSE_FIRST, ACME_UNREACHABLE_PAUSE_MAX, unreachable),
-            FailureKind::Refused => (ACME_REFUSED_PAUSE_FIRST, ACME_REFUSED_PAUSE_MAX, refused),
+        let doubled = match failure.kind {
+            FailureKind::Unreachable => failure.kind.pause(unreachable),
+            FailureKind::Refused => failure.kind.pause(refused),
         };
         let (refused, unreachable) = match failure.kind {
             FailureKind::Unreachable => (refused, unreachable.saturating_add(1)),
             FailureKind::Refused => (refused.saturating_add(1), 0),
         };
-        let doubled = first.saturating_mul(1 << count.min(16)).min(most);
         // Up to a quarter more.
         let own = doubled + doubled / 4 * u32::from(self.jitter) / u32::from(u16::MAX);
         let asked = failure.retry_after.map(|asked| asked.min(ACME_RETRY_AFTER_MAX));
@@ -393,6 +416,45 @@ mod tests {
         let due = |failures| OrderClock::new(0, failures).poll_timeout(None, &names(&["a"]), NOW_S);
         assert_eq!(due(stored(NOW_S + 1800)), NOW_S + 1800);
         assert_eq!(due(stored(NOW_S + 365 * DAY_S)), 0);
+    }
+
+    /// A clock that was ahead when an order failed, and is set back, does not lengthen the pause:
+    /// whatever the jitter and the kind of failure. A pause that the directory asked for has a cap.
+    #[test]
+    fn a_clock_that_is_set_back_does_not_lengthen_a_pause() {
+        let lost = OrderFailure::unreachable("no network");
+        let asked = OrderFailure {
+            retry_after: Some(ACME_RETRY_AFTER_MAX),
+            ..refused()
+        };
+        let kinds = [
+            (vec![lost.clone()], ACME_UNREACHABLE_PAUSE_FIRST),
+            (vec![lost.clone(); 12], ACME_UNREACHABLE_PAUSE_MAX),
+            (vec![refused()], ACME_REFUSED_PAUSE_FIRST),
+            (vec![refused(), refused(), lost], ACME_UNREACHABLE_PAUSE_FIRST),
+            (vec![refused(); 20], ACME_REFUSED_PAUSE_MAX),
+            (vec![asked], ACME_RETRY_AFTER_MAX),
+        ];
+        for (failures, least) in &kinds {
+            for jitter in [0, u16::MAX] {
+                let mut clock = OrderClock::new(jitter, Failures::default());
+                let mut pause = Duration::ZERO;
+                for failure in failures {
+                    pause = clock.handle_failure(failure, NOW_S);
+                }
+                assert!(pause >= *least);
+                // The restarted runner has another jitter.
+                let due = |now_s| OrderClock::new(0, clock.failures()).poll_timeout(None, &names(&["a"]), now_s);
+                assert_eq!(due(NOW_S), NOW_S + pause.as_secs(), "{failures:?}");
+                for behind_s in [least.as_secs() / 4 + 2, DAY_S.max(least.as_secs()), 365 * DAY_S] {
+                    let next_s = due(NOW_S - behind_s);
+                    assert!(
+                        next_s <= NOW_S - behind_s + least.as_secs() * 5 / 4,
+                        "{failures:?} {behind_s}"
+                    );
+                }
+            }
+        }
     }
 
     /// Each error of the directory names what to do; text of the directory stays on one line.
