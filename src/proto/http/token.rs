@@ -82,7 +82,10 @@ pub enum TokenError {
     /// It was issued for the other endpoint, which is given here.
     WrongEndpoint(SocketKind),
     Expired,
-    /// Another replica issued it, whose clock is far ahead of this one.
+    /// It is a replica's, and has expired by the clock of this one.
+    ExpiredByClock,
+    /// It is of a later time: another replica issued it, whose clock is far ahead of this one, or
+    /// this one did, and its clock was set back since.
     ClockSkew,
     Used,
 }
@@ -98,7 +101,13 @@ impl fmt::Display for TokenError {
             TokenError::WrongEndpoint(SocketKind::Client) => f.write_str("the token was made for /ws-client"),
             TokenError::WrongEndpoint(SocketKind::Moq) => f.write_str("the token was made for /moq"),
             TokenError::Expired => write!(f, "the token has expired; it is good for {life_s} s at most"),
-            TokenError::ClockSkew => f.write_str("the token is of a later time: the clocks of the replicas differ"),
+            TokenError::ExpiredByClock => write!(
+                f,
+                "the token has expired by the clock of this replica; it is good for {life_s} s at most"
+            ),
+            TokenError::ClockSkew => {
+                f.write_str("the token is of a later time: the clocks of the replicas differ, or one was set back")
+            }
             TokenError::Used => f.write_str("the token was used before; each opens one connection"),
         }
     }
@@ -286,7 +295,10 @@ impl SocketTokens {
         }
         let second = self.second(at);
         if second >= payload.exp {
-            return Err(TokenError::Expired);
+            return Err(match self.scope {
+                TokenScope::Process { .. } => TokenError::Expired,
+                TokenScope::Cluster(_) => TokenError::ExpiredByClock,
+            });
         }
         let number = self.number(&payload, second)?;
         match self.uses.state(number) {
@@ -312,11 +324,11 @@ impl SocketTokens {
         };
         let run = payload.run.as_deref().and_then(ProcessId::parse);
         let run = run.ok_or(TokenError::Unrecognized)?;
-        if run == process {
-            return Ok(TokenNumber::Own(payload.seq));
-        }
         if payload.exp > second + (TOKEN_LIFE + CLUSTER_CLOCK_SKEW).as_secs() {
             return Err(TokenError::ClockSkew);
+        }
+        if run == process {
+            return Ok(TokenNumber::Own(payload.seq));
         }
         let mut key = [0; 16];
         key[..8].copy_from_slice(&run.as_bytes());
@@ -425,6 +437,10 @@ mod tests {
             (TokenError::WrongEndpoint(SocketKind::Client), "made for /ws-client"),
             (TokenError::WrongEndpoint(SocketKind::Moq), "made for /moq"),
             (TokenError::Expired, "good for 300 s"),
+            (
+                TokenError::ExpiredByClock,
+                "by the clock of this replica; it is good for 300 s",
+            ),
             (TokenError::ClockSkew, "clocks of the replicas differ"),
             (TokenError::Used, "used before"),
         ] {
@@ -672,7 +688,7 @@ mod tests {
         let token = a.mint(SocketKind::Client, ID, Issuer::Anyone, now);
         let mut c = replica("key", 3);
         let expired = c.take(&token, SocketKind::Client, now + TOKEN_LIFE);
-        assert_eq!(expired, Err(TokenError::Expired));
+        assert_eq!(expired, Err(TokenError::ExpiredByClock));
         assert!(c.take(&token, SocketKind::Client, now + TOKEN_LIFE / 2).is_ok());
         assert!(replica("key", 4).take(&token, SocketKind::Client, now).is_ok());
         let behind = RequestTime {
@@ -701,6 +717,28 @@ mod tests {
             Err(TokenError::ClockSkew)
         );
         assert_eq!(b.take(&token, SocketKind::Client, behind(skew_s)), id(ID));
+    }
+
+    /// A replica whose clock is set back does not keep its tokens for longer than they live. Those
+    /// of a process alone live by the monotonic clock.
+    #[test]
+    fn a_replica_s_own_token_does_not_outlive_a_clock_that_is_set_back() {
+        let now = start();
+        let behind = |seconds: u64| RequestTime {
+            unix_s: now.unix_s - seconds,
+            ..now
+        };
+        let skew_s = CLUSTER_CLOCK_SKEW.as_secs();
+        let mut a = replica("key", 1);
+        let token = a.mint(SocketKind::Client, ID, Issuer::Anyone, now);
+        for seconds in [skew_s + 1, 86_400] {
+            let taken = a.take(&token, SocketKind::Client, behind(seconds));
+            assert_eq!(taken, Err(TokenError::ClockSkew));
+        }
+        assert_eq!(a.take(&token, SocketKind::Client, behind(skew_s)), id(ID));
+        let mut alone = SocketTokens::new([7; 32], now.now);
+        let token = alone.mint(SocketKind::Client, ID, Issuer::Anyone, now);
+        assert_eq!(alone.take(&token, SocketKind::Client, behind(86_400)), id(ID));
     }
 
     /// The token proper and the seal behind it have a limit each; both at their limits are taken.
