@@ -149,7 +149,8 @@ impl UploadForm {
             ApiError::new(
                 403,
                 "InvalidAccessKeyId",
-                "the key of X-Store-Credential is not one that signs grants now",
+                "the key of X-Store-Credential does not sign grants now: ask for another grant; the keys change each day, by the \
+                 clock of this service",
             )
         })?;
         if !STORE.verifies(
