@@ -254,6 +254,33 @@ fn job(id: &str, room: &str) -> JobInfo {
     }
 }
 
+/// A machine that slept for an hour, whose monotonic clock stood still or went on: the server has
+/// closed the connection without a word that arrived. It is noticed, at the latest after the usual
+/// silence, and the next dial is signed by the clock of its moment, not by that of the sleep.
+#[test]
+fn a_worker_on_a_machine_that_slept_registers_again() {
+    const HOUR: Duration = Duration::from_hours(1);
+    for slept_by_monotonic in [Duration::ZERO, HOUR] {
+        let mut bench = Bench::registered();
+        bench.pass_with_pings(Duration::from_mins(1));
+        bench.dials.clear();
+        bench.now += slept_by_monotonic;
+        let (woke, sent) = (bench.now, bench.sent.len());
+        let unix = Duration::from_secs(1_795_252_753) + Duration::from_mins(1) + HOUR;
+        bench.worker.set_clock(unix, woke);
+        bench.pass(WORKER_SILENCE_MAX + SECOND);
+        let (at, request) = bench.dials.first().expect("a dial");
+        let after = bench.start + *at - woke;
+        assert!(after <= WORKER_SILENCE_MAX + SECOND, "{after:?}");
+        let expected = tokens::worker_token("devkey", &Secret::new("secret"), (unix + after).as_secs());
+        assert_eq!(request.token.expose(), expected.expose());
+        // The reports of the hour are not made up for: one each 2.5 s, and a ping each 10 s.
+        assert!(bench.sent.len() - sent <= 16, "{:?}", bench.sent);
+        bench.register();
+        assert_eq!(bench.worker.report().counts.registrations, 2);
+    }
+}
+
 /// A board without a clock of its own starts with that of its last shutdown, and is set right once
 /// there is a network. Each dial is signed by the clock of its moment.
 #[test]

@@ -159,6 +159,34 @@ fn a_longer_outage_ends_the_session_at_the_limit() {
     }
 }
 
+/// A machine that slept for an hour in a call, whose monotonic clock went on: nothing is made up
+/// for, and the device, which has gone long ago, counts as gone within the usual limit. To a
+/// session whose clock stood still, the sleep is an outage as above.
+#[test]
+fn a_call_of_a_machine_that_slept_ends_without_a_burst() {
+    for talks in [true, false] {
+        let mut pair = call(talks);
+        pair.bot.speech.extend(Tone::new(1_000.0, 16_000).take(5 * 16_000));
+        pair.run(secs(1));
+        cut(&mut pair, true);
+        pair.now += secs(3_600);
+        let (sent, frames, woke) = (pair.sent.len(), pair.bot.frames, pair.time());
+        // No longer: the client of the test makes up for its own hour.
+        pair.run_until(PEER_FREED_AFTER + secs(1), |pair| pair.left().is_some());
+        let (reason, at) = pair.left().expect("the end");
+        assert_eq!(reason, LeaveReason::Vanished);
+        assert!(at - woke <= PEER_FREED_AFTER + ms(20), "{:?}", at - woke);
+        // A packet of sound each 20 ms, and some for checks and reports.
+        let most = usize::try_from(PEER_FREED_AFTER.as_secs()).expect("few") * 60;
+        assert!(pair.sent.len() - sent <= most, "{} datagrams", pair.sent.len() - sent);
+        assert!(
+            pair.bot.frames - frames <= most as u64,
+            "{} frames",
+            pair.bot.frames - frames
+        );
+    }
+}
+
 /// A silent device is checked once per second while it answers, and twice otherwise.
 #[test]
 fn checks_are_few() {
