@@ -178,3 +178,12 @@ peer_cloud() {
     $python tests/peers/cloud/run.py --binary $binary
 }
 
+
+# Programs whose clock is wrong. Without Pebble the row of ACME is skipped.
+peer_clock() {
+    needs 'apt-get install faketime openssl' faketime openssl || return 0
+    local pebble
+    pebble=$(tests/check/pebble.sh) || { lacks 'Pebble, for a certificate under a wrong clock. It needs Go 1.25 of https://go.dev/dl'; pebble=; }
+    release
+    python3 tests/peers/clock/run.py --binary $binary ${pebble:+--pebble "$pebble"}
+}
