@@ -224,3 +224,8 @@ fn audio_of_voices() {
 fn events_of_a_speech_to_speech_service() {
     replay("corpus/realtime_event", entries::assistants::realtime_event);
 }
+
+#[test]
+fn bodies_of_start() {
+    replay("corpus/start_body", entries::start::body);
+}

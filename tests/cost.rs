@@ -10,6 +10,8 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use edge_runner_proto::limits;
+
 use crate::allocations;
 use crate::corpus::entries;
 
@@ -38,7 +40,7 @@ const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
 }
 
 /// Every entry but those of a connected call, whose cost is that of their handshake.
-const ENTRIES: [Entry; 24] = [
+const ENTRIES: [Entry; 26] = [
     entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
     entry("sdp_offer", entries::sdp_offer, TEXT),
     entry("sdp_answer", entries::sdp_answer, TEXT),
@@ -46,6 +48,9 @@ const ENTRIES: [Entry; 24] = [
     entry("offer_body", entries::offer_body, TEXT),
     entry("whip_fragment", entries::whip::fragment, TEXT),
     entry("request", entries::http::request, TEXT),
+    entry("start_body", entries::start::body, limits::HTTP_BODY_BYTES_MAX),
+    // What the functions of a body may have.
+    entry("start_body", entries::start::body, limits::TOOLS_FUNCTIONS_BYTES_MAX),
     entry("configuration", entries::configuration::configuration, EVENTS),
     entry("frames", entries::frames, TEXT),
     entry("token", entries::token, TEXT),

@@ -22,6 +22,8 @@ pub mod moq;
 pub mod offers;
 #[path = "entries/sctp.rs"]
 mod sctp;
+#[path = "entries/start.rs"]
+pub mod start;
 #[path = "entries/whatsapp.rs"]
 pub mod whatsapp;
 #[path = "entries/whip.rs"]
