@@ -49,7 +49,7 @@ const ENTRIES: [Entry; 26] = [
     entry("whip_fragment", entries::whip::fragment, TEXT),
     entry("request", entries::http::request, TEXT),
     entry("start_body", entries::start::body, limits::HTTP_BODY_BYTES_MAX),
-    // What the functions of a body may have.
+    // What the functions of a body may have. Files of units of 8 bytes stay valid when stretched.
     entry("start_body", entries::start::body, limits::TOOLS_FUNCTIONS_BYTES_MAX),
     entry("configuration", entries::configuration::configuration, EVENTS),
     entry("frames", entries::frames, TEXT),
