@@ -71,8 +71,8 @@ pub enum SessionEvent {
     ParticipantLeft(Participant),
     /// The name, the kind or the attributes of a participant changed.
     ParticipantChanged(Participant),
-    /// The caller hears nothing of the bot, or hears it again: an administrator of the room has muted
-    /// it, or the caller holds the call.
+    /// The caller hears nothing of the bot, or hears it again: an administrator of the room has
+    /// muted it, or the caller holds the call.
     Muted(bool),
     Speaking {
         identity: Arc<str>,

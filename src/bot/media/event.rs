@@ -42,8 +42,8 @@ pub enum Event {
     /// The name or the attributes of a participant have changed, such as the state of a telephone's
     /// call. See [`Participant::call_status`].
     ParticipantChanged(Participant),
-    /// The caller hears nothing of the bot (`true`), or hears it again: an administrator of the room
-    /// has muted it, or the caller of a WebRTC call holds the call.
+    /// The caller hears nothing of the bot (`true`), or hears it again: an administrator of the
+    /// room has muted it, or the caller of a WebRTC call holds the call.
     Muted(bool),
     /// A participant of the room began or stopped to speak, according to the room's server.
     Speaking {
