@@ -339,7 +339,7 @@ fn calls(watched: &mut Watched) {
         caller.press("5");
         caller.say(&vec![0; caller.line.rate_hz as usize / 5]);
         caller.send(&json!({"event": SAID, "from": FROM, "token": BODY_KEY}));
-        caller.socket.binary(vec![0]);
+        caller.send_garbage();
         caller.end();
         if let Some(token) = token {
             refused(watched, &format!("/ws/{token}"), &[]);
@@ -557,7 +557,7 @@ fn no_canary_leaks_when_bots_fail() {
         offer(&watched);
         for provider in ALL {
             let mut caller = Caller::dial(watched.addr(), provider);
-            caller.socket.binary(vec![0]);
+            caller.send_garbage();
             caller.end();
         }
         let _ = watched.token("websocket");
