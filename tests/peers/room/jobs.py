@@ -293,7 +293,9 @@ async def job_restart(world):
         assert time.monotonic() - start < 30, statuses
         await asyncio.sleep(0.1)
     workers = time.monotonic() - start
-    # A caller of its own, since the published one may give up. Its token asks for the bot again.
+    # A client of its own, since the first may give up. Its token asks for the bot again. The first client leaves: both have
+    # the identity of the token, and the server removes the older participant when the first joins again.
+    await caller.leave()
     back = await world.caller(answer["url"], answer["token"], 1000)
     await back.until(lambda: bots(back), "a bot is back")
     returned = time.monotonic() - start
