@@ -21,6 +21,18 @@ pub enum Area {
     Path,
 }
 
+/// Names of the fields of a Daily room in the response of `/start`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartNames {
+    /// The canonical names.
+    Canonical,
+    /// The names that existing clients use.
+    Alias,
+    /// Both.
+    #[default]
+    Both,
+}
+
 /// A canonical name and its aliases.
 #[derive(Clone, Copy, Debug)]
 pub struct AliasRow {

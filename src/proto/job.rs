@@ -5,8 +5,38 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::config::JobType;
 use crate::participant::Participant;
+
+/// What a job of a LiveKit server is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobType {
+    /// A room, from its creation on.
+    #[default]
+    Room,
+    /// One participant that publishes a track.
+    Publisher,
+    /// One participant.
+    Participant,
+}
+
+impl JobType {
+    /// All types, in the order of the help.
+    pub const ALL: [JobType; 3] = [JobType::Room, JobType::Participant, JobType::Publisher];
+
+    /// Returns the name of the type.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobType::Room => "room",
+            JobType::Publisher => "publisher",
+            JobType::Participant => "participant",
+        }
+    }
+
+    /// Returns the type with this name.
+    pub fn from_name(name: &str) -> Option<JobType> {
+        JobType::ALL.into_iter().find(|of| of.name() == name)
+    }
+}
 
 /// A job that a LiveKit server has assigned to this runner.
 #[derive(Clone, Default, PartialEq, Eq)]

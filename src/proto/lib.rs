@@ -35,6 +35,7 @@ mod allocations;
 pub mod assistant;
 pub mod audio;
 pub(crate) mod base64;
+pub mod built_in_bot;
 pub mod config;
 pub mod counts;
 pub mod daily;
@@ -64,6 +65,7 @@ pub mod telephony;
 #[cfg(all(any(test, feature = "testing"), feature = "webrtc"))]
 pub mod testing;
 pub mod time;
+pub mod transport;
 pub mod uuid;
 pub mod webrtc;
 pub mod whatsapp;

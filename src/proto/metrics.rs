@@ -22,16 +22,28 @@ use std::time::Duration;
 
 #[cfg(feature = "assistants")]
 use crate::assistant::report::AssistantCount;
-use crate::config::{MetricsAccess, Transport};
 use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
 #[cfg(feature = "moq")]
 use crate::moq::accepted::ArrivalError;
+use crate::transport::Transport;
 use crate::webrtc::gather::ServerState;
 use crate::webrtc::offer::OfferError;
 use process::ProcessStats;
 pub use session::SessionMetrics;
 use text::{MetricKind, MetricsText};
+
+/// Clients that may read `/metrics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetricsAccess {
+    /// None.
+    Off,
+    /// Clients on this machine that connect without a proxy.
+    #[default]
+    Local,
+    /// Every client.
+    Any,
+}
 
 /// Labels of outcomes, indexed by [`outcome_index`].
 const OUTCOMES: [&str; 11] = [

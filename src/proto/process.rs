@@ -27,6 +27,19 @@ use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 use crate::participant::Participant;
 use crate::secret::Secret;
 
+/// How a bot that is a program exchanges audio with the runner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BotAudio {
+    /// Protobuf frames over the WebSocket at `media_url`, with texts, keys and marks.
+    #[default]
+    Protobuf,
+    /// 16-bit signed little-endian mono PCM on the program's standard input and output.
+    Pcm {
+        /// The sample rate of both directions, in Hz.
+        rate_hz: u32,
+    },
+}
+
 /// Arguments of every kind of session.
 pub struct CommonArguments<'a> {
     pub session_id: &'a str,

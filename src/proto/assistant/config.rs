@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::reasoning_marks::SharedMarks;
-use super::service_url::ServiceUrl;
+use super::service_url::{Dialect, ServiceUrl};
 use super::services::endpoint::ServiceAccess;
 use crate::kit::Wav;
 use crate::secret::Secret;
@@ -278,33 +278,6 @@ impl fmt::Debug for CascadeConfig {
             .field("end_of_turn", &self.end_of_turn)
             .field("detector", &self.detector)
             .finish_non_exhaustive()
-    }
-}
-
-/// The form of the protocol that a service speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// The generally available form.
-    #[default]
-    Ga,
-    /// The older form, which compatible servers still use.
-    Beta,
-    Azure,
-    Xai,
-}
-
-impl Dialect {
-    /// All dialects.
-    pub const ALL: [Dialect; 4] = [Dialect::Ga, Dialect::Beta, Dialect::Azure, Dialect::Xai];
-
-    /// Returns the name in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dialect::Ga => "ga",
-            Dialect::Beta => "beta",
-            Dialect::Azure => "azure",
-            Dialect::Xai => "xai",
-        }
     }
 }
 

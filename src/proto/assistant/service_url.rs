@@ -9,7 +9,6 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::config::Dialect;
 use crate::address_scope::AddressScope;
 use crate::options::hosts;
 
@@ -46,6 +45,33 @@ impl fmt::Display for ServiceUrlError {
                 "a URL without `api-version`: Azure has retired the protocol that it selects; use /openai/v1/realtime"
             }
         })
+    }
+}
+
+/// The form of the protocol that a service speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// The generally available form.
+    #[default]
+    Ga,
+    /// The older form, which compatible servers still use.
+    Beta,
+    Azure,
+    Xai,
+}
+
+impl Dialect {
+    /// All dialects.
+    pub const ALL: [Dialect; 4] = [Dialect::Ga, Dialect::Beta, Dialect::Azure, Dialect::Xai];
+
+    /// Returns the name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Ga => "ga",
+            Dialect::Beta => "beta",
+            Dialect::Azure => "azure",
+            Dialect::Xai => "xai",
+        }
     }
 }
 

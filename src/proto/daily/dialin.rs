@@ -16,8 +16,9 @@ use sha2::Sha256;
 
 use super::error::{self, ApiStep, DailyError};
 use crate::aliases::{self, Area};
-use crate::config::{Secret, Videoroom};
+use crate::daily::config::Videoroom;
 use crate::limits::{DIALIN_FIELD_BYTES_MAX, DIALIN_HEADERS_BYTES_MAX, SIGNATURE_AGE_MAX_S};
+use crate::secret::Secret;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 
 pub const SIGNATURE: &str = "x-pinless-signature";

@@ -8,6 +8,7 @@
 //! replies to clients, [`recent_calls`] remembers calls, and [`error`] describes failures. Source:
 //! `docs/spec/daily.md` 1 and 2.
 
+pub mod config;
 pub mod dialin;
 pub mod error;
 pub mod properties;
@@ -18,8 +19,9 @@ use serde_json::{Map, Value, json};
 
 pub use self::error::{ApiStep, DailyError};
 use self::properties::{DroppedProperty, ROOM, TOKEN};
-use crate::config::{Secret, Videoroom};
+use crate::daily::config::Videoroom;
 use crate::limits::{VIDEOROOM_LIFE, VIDEOROOM_TOKEN_BYTES_MAX, VIDEOROOM_URL_BYTES_MAX};
+use crate::secret::Secret;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, encode_path_segment};
 
 /// The room and token properties of a `/start` request, unvalidated.

@@ -8,8 +8,9 @@
 use serde_json::{Map, Value};
 
 use super::DailyRoom;
+use crate::aliases::StartNames;
 use crate::aliases::{self, Area};
-use crate::config::{Secret, StartNames};
+use crate::secret::Secret;
 use crate::server::rest::encode_path_segment;
 
 /// Returns the JSON reply for a session in a room.

@@ -2,7 +2,7 @@
 
 use super::reply::{join_url, roomless_reply, start_reply};
 use super::*;
-use crate::config::StartNames;
+use crate::aliases::StartNames;
 
 const NOW_S: u64 = 1_795_252_753;
 const RANDOM: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];

@@ -4,8 +4,6 @@
 //! device has its own list of authorities.
 
 use super::Finding;
-#[cfg(feature = "acme")]
-use crate::config::AcmeConfig;
 use crate::config::Config;
 use crate::http::host::AllowedHosts;
 use crate::limits::CERTIFICATE_LEFT_MIN;
@@ -13,6 +11,8 @@ use crate::limits::CERTIFICATE_LEFT_MIN;
 use crate::server::acme::covers;
 use crate::server::tls::parsed::Certificate;
 use crate::server::tls::{CertificateName, RenewalReason, renewal_reason};
+#[cfg(feature = "acme")]
+use crate::server::tls_config::AcmeConfig;
 
 /// Name of the check.
 pub const WHAT: &str = "https";

@@ -5,11 +5,13 @@
 //! "Retrieve user balance", "Retrieve an account").
 
 use super::Finding;
-use crate::config::{Config, Settings, Transport};
+use crate::config::Config;
 use crate::server::rest::RestRequest;
 use crate::telephony::Provider;
 use crate::telephony::proof::is_protected;
 use crate::telephony::settings::Holds;
+use crate::telephony::settings::Settings;
+use crate::transport::Transport;
 
 /// Returns the name of a provider's check.
 pub fn what(provider: &Provider) -> &'static str {
@@ -93,10 +95,11 @@ const OPEN: &str = "/ws is open to anyone who knows the address";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Settings, Telephony, Transport};
     use crate::doctor::FindingLevel;
     use crate::server::rest::RestMethod;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::telephony::settings::{Settings, Telephony};
+    use crate::transport::Transport;
 
     fn telephony() -> Telephony {
         Telephony {

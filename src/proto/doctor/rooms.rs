@@ -5,12 +5,13 @@
 //! repeated. Source: `docs/spec/daily.md`, `docs/spec/livekit.md`.
 
 use super::Finding;
-use crate::config::{Config, Transport};
+use crate::config::Config;
 use crate::daily::room_name;
 use crate::limits::ROOM_CLOCK_LEEWAY;
 use crate::livekit::token::{TokenParams, agent_identity, mint};
 use crate::livekit::{agent_name, http_base, missing_variables};
 use crate::server::rest::{RestMethod, RestRequest, bearer, encode_path_segment};
+use crate::transport::Transport;
 
 /// A request to a provider of rooms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,8 +215,10 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Mediaroom, Secret, SecretBytes, Videoroom};
+    use crate::daily::config::Videoroom;
     use crate::doctor::FindingLevel;
+    use crate::livekit::config::Mediaroom;
+    use crate::secret::{Secret, SecretBytes};
 
     const NOW_S: u64 = 1_795_252_753;
 

@@ -11,7 +11,7 @@ pub mod sealed_id;
 pub mod spent;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
@@ -22,6 +22,16 @@ use crate::secret::Secret;
 
 /// The signature of a connection's id. The 64 random bits beside it cannot be guessed either.
 const TAG_BYTES: usize = 8;
+
+/// The settings of a replica behind a balancer.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    pub key: ClusterKey,
+    /// The file of the key, for `doctor`.
+    pub key_file: PathBuf,
+    /// The name of this replica; `None` means a random one.
+    pub replica_name: Option<String>,
+}
 
 /// The key that all replicas have.
 #[derive(Clone, Debug, PartialEq, Eq)]

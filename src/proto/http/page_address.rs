@@ -6,8 +6,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::address_scope::AddressScope;
-use crate::config::{Config, Host, ListenAddresses, Tls, Transport};
+use crate::config::{Config, ListenAddresses};
 use crate::features::Feature;
+use crate::options::host::Host;
+use crate::server::tls_config::Tls;
+use crate::transport::Transport;
 
 /// Returns the URL to open: HTTPS if TLS is on, with the public name, or the address that other
 /// machines can reach. The port of HTTPS at a public name leads to the runner.

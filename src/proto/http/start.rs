@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::config::{Config, IceServer, ListenAddresses, Transport};
+use crate::config::{Config, ListenAddresses};
 use crate::daily::RoomRequest;
 use crate::features::MissingFeature;
 use crate::http::cluster::Replica;
@@ -25,7 +25,9 @@ use crate::limits;
 use crate::livekit::{self, missing_variables};
 use crate::moq::config::{NAMESPACE_RULE, is_namespace};
 use crate::server::body::{self, ObjectReader, ValidationError};
+use crate::transport::Transport;
 use crate::webrtc::ice;
+use crate::webrtc::ice::IceServer;
 pub use moq::{MoqReply, MoqStartError, caller_url, random_namespace};
 
 /// The public STUN server that `enableDefaultIceServers` adds, as in Pipecat.
@@ -384,8 +386,11 @@ impl StatusReplies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Host, MoqUdpPort, ServiceUrl, Tls};
+    use crate::assistant::service_url::ServiceUrl;
     use crate::http::cluster::ClusterKey;
+    use crate::moq::config::MoqUdpPort;
+    use crate::options::host::Host;
+    use crate::server::tls_config::Tls;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn config(transport: Option<Transport>) -> Config {
@@ -839,7 +844,7 @@ mod tests {
             "and all are served"
         );
         let calls = Config {
-            messaging: Some(crate::config::Messaging::for_tests("http://127.0.0.1:9")),
+            messaging: Some(crate::whatsapp::config::Messaging::for_tests("http://127.0.0.1:9")),
             ..Config::default()
         };
         let mut calls: Value =
@@ -847,7 +852,7 @@ mod tests {
         let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
         assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
         let mut far = Config {
-            bot: crate::config::BuiltInBot::Realtime,
+            bot: crate::built_in_bot::BuiltInBot::Realtime,
             ..Config::default()
         };
         far.assistant.realtime.url = ServiceUrl::parse("wss://api.openai.com/v1?key=k").expect("a URL");

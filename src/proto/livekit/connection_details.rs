@@ -12,7 +12,9 @@ use serde_json::json;
 use super::room_service::RoomService;
 use super::token::{self, TokenParams};
 use super::{agent_name, missing_variables};
-use crate::config::{Mediaroom, Secret, StartNames};
+use crate::aliases::StartNames;
+use crate::livekit::config::Mediaroom;
+use crate::secret::Secret;
 
 /// The required variables that are not set.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@
 pub mod agent_state;
 #[cfg(feature = "mediaroom")]
 pub mod bot_message;
+pub mod config;
 pub mod connection_details;
 #[cfg(feature = "mediaroom")]
 pub mod packet_queue;
@@ -37,7 +38,7 @@ pub mod wire;
 #[cfg(feature = "mediaroom")]
 pub mod worker;
 
-use crate::config::{Mediaroom, MediaroomWorker};
+use crate::livekit::config::{Mediaroom, MediaroomWorker};
 
 /// The attribute with the name of an agent.
 const NAME_ATTRIBUTE: &str = "lk.agent.name";

@@ -33,7 +33,6 @@ use bytes::Bytes;
 
 use crate::audio::codec::Codec;
 use crate::audio::sender::AudioSender;
-use crate::config::{Secret, Transport};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{ROOM_FIRST_CALLER_WITHIN, ROOM_REGATHER_WITHIN};
@@ -46,7 +45,9 @@ use crate::livekit::roster::RosterChange;
 use crate::livekit::text_stream::TextStreams;
 use crate::livekit::transcripts::Transcripts;
 use crate::livekit::wire::SignalTarget;
+use crate::secret::Secret;
 use crate::session::{Deadline, Session, SessionOutput};
+use crate::transport::Transport;
 use crate::webrtc::connection::{ConnectionContext, ReceivedPacket, Transmit};
 use connection::{RoomConnection, RoomOutput};
 use job::JobState;

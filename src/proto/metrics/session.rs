@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{BUCKETS, LATENESS, RunnerMetrics, bucket_index, outcome_index};
-use crate::config::Transport;
 use crate::counts::{Counts, QueueLevels};
 use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;
+use crate::transport::Transport;
 
 /// The metrics of one live session. Dropping it counts as an end too: a task that panics has
 /// failed.

@@ -52,6 +52,14 @@ impl MoqConfig {
     }
 }
 
+/// The bound UDP port of Media over QUIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MoqUdpPort {
+    pub number: u16,
+    /// Whether callers on this machine reach it by IPv6.
+    pub has_ipv6: bool,
+}
+
 /// Who opens the QUIC connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoqMode {

@@ -35,11 +35,11 @@ use super::peer::MoqPeer;
 use crate::audio::codec::Codec;
 use crate::audio::receiver::AudioReceiver;
 use crate::audio::sender::AudioSender;
-use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{FINISH_WITHIN, PEER_LOST_AFTER};
 use crate::session::{Deadline, Session, SessionOutput};
+use crate::transport::Transport;
 
 /// Audio packets per group towards a relay: half a second. For a browser, which subscribes with a
 /// latency of 0, a relay drops a group once the next has begun; then the player waits for it.

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Env, UsageError};
-use crate::config::Host;
+use crate::options::host::Host;
 
 /// Maximum length of a DNS name, in bytes.
 const NAME_BYTES_MAX: usize = 253;

@@ -9,6 +9,7 @@
 pub mod env;
 pub mod env_options;
 pub mod help;
+pub mod host;
 pub mod hosts;
 mod parse;
 pub mod suggest;

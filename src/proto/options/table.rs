@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 
 use super::suggest::nearest;
-use crate::config::Tls;
+use crate::server::tls_config::Tls;
 
 /// Collects the values of one command.
 pub trait OptionStore {

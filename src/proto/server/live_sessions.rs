@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::config::Transport;
 use crate::counts::{Count, Counts, QueueLevels};
+use crate::transport::Transport;
 
 /// The sessions that have a bot, by id.
 #[derive(Debug)]

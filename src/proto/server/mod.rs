@@ -25,3 +25,4 @@ pub mod sniff;
 pub mod source;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod tls_config;

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::audio::playout_pacer::{self, ChunkFormat};
-use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
@@ -29,6 +28,7 @@ use crate::limits::{
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
 use crate::telephony::TelephonyCall;
+use crate::transport::Transport;
 use audio_input::AudioInput;
 use audio_output::AudioOutput;
 use ending::{EVICTED, close_frame};

@@ -138,8 +138,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::Settings;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::telephony::settings::Settings;
     use crate::telephony::{PROVIDERS, detect};
 
     fn with<const N: usize>(settings: [(&'static str, &str); N]) -> Telephony {

@@ -13,10 +13,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::config::Host;
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END, TCP_ADDRESSES_MAX,
 };
+use crate::options::host::Host;
 
 /// How the runner's own candidates restrict the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

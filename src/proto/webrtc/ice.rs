@@ -12,8 +12,27 @@ use std::net::Ipv6Addr;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::IceServer;
 use crate::limits::{ICE_SERVERS_MAX, ICE_URLS_MAX};
+
+/// One STUN or TURN server entry, as clients receive it in `iceConfig`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IceServer {
+    /// `stun:`, `stuns:`, `turn:` or `turns:` URLs.
+    pub urls: Vec<String>,
+    /// User name, which TURN servers require.
+    pub username: Option<String>,
+    /// Password of the user name.
+    pub credential: Option<String>,
+}
+
+impl fmt::Debug for IceServer {
+    /// Omits user name and credential, which must not reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IceServer")
+            .field("urls", &self.urls)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Why a list of ICE servers is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -363,5 +382,16 @@ mod tests {
             to_json(&servers),
             json!([{"urls": ["stun:a"]}, {"urls": ["turn:b"], "username": "u", "credential": "c"}])
         );
+    }
+
+    #[test]
+    fn the_debug_form_omits_credentials() {
+        let server = IceServer {
+            urls: vec!["turn:a".into()],
+            username: Some("ann".into()),
+            credential: Some("hunter2".into()),
+        };
+        let shown = format!("{server:?}");
+        assert!(shown.contains("turn:a") && !shown.contains("hunter2") && !shown.contains("ann"));
     }
 }

@@ -26,11 +26,11 @@ use self::rtvi_gate::RtviGate;
 use crate::audio::codec::Codec;
 use crate::audio::receiver::AudioReceiver;
 use crate::audio::sender::AudioSender;
-use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, OUTAGE_AFTER, PEER_LOST_AFTER, PROBE_CHECKS};
 use crate::session::{Deadline, Session, SessionOutput};
+use crate::transport::Transport;
 use crate::webrtc::connection::{
     self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
 };

@@ -8,8 +8,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::config::Messaging;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, redact_reason};
+use crate::whatsapp::config::Messaging;
 
 /// Characters of `fbtrace_id` that are logged.
 const TRACE_CHARS_MAX: usize = 64;

@@ -8,6 +8,7 @@
 
 pub mod call;
 pub mod call_table;
+pub mod config;
 pub mod graph;
 pub mod signature;
 pub mod webhook;

@@ -7,9 +7,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::assistant::body::BodyOptions;
-use crate::assistant::config::{AssistantConfig, Dialect, NoiseReduction, TurnDetection};
+use crate::assistant::config::{AssistantConfig, NoiseReduction, TurnDetection};
 use crate::assistant::playback::Truncation;
 use crate::assistant::report::Line;
+use crate::assistant::service_url::Dialect;
 use crate::audio::g711::Law;
 
 /// Tokens of one answer: two minutes of speech, which bounds the memory that an answer takes.

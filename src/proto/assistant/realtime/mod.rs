@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::body::BodyOptions;
-use super::config::{AssistantConfig, Dialect, Greeting, RealtimeConfig};
+use super::config::{AssistantConfig, Greeting, RealtimeConfig};
 use super::functions::{self, Answers, FunctionHost, Functions, KeyPresses};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
@@ -33,6 +33,7 @@ use super::report::{
     AssistantCount, CallProfile, ClientReport, ConnectionOutcome, EndReason, RealtimeOutput, ServiceConnect,
     ServiceLog, SpeechMark,
 };
+use super::service_url::Dialect;
 use super::sound::{self, ThinkingTicks};
 use crate::kit::{self, Speaker, Transcript};
 use crate::rtvi::TextOptions;

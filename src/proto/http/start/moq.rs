@@ -9,8 +9,9 @@ use std::net::IpAddr;
 
 use serde_json::json;
 
-use crate::config::{Config, MoqCertificate, MoqConfig, MoqMode, MoqUdpPort};
+use crate::config::Config;
 use crate::limits::MOQ_READY;
+use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode, MoqUdpPort};
 use crate::moq::relay_url::PATH;
 use crate::options::hosts;
 

@@ -12,7 +12,6 @@ use log::debug;
 use serde_json::json;
 
 use super::{ServerOffers, SignalClient, SignalOutput, SignalPhase};
-use crate::config::IceServer;
 use crate::limits::ROOM_HELD_REQUESTS_MAX;
 use crate::livekit::roster::{Roster, RosterUpdate};
 use crate::livekit::wire::{
@@ -20,6 +19,7 @@ use crate::livekit::wire::{
     SyncState, TrackInfo, TrackPublishedResponse, TrickleRequest, UpdateSubscription,
 };
 use crate::webrtc::gather::server::{ServerUse, parse_servers};
+use crate::webrtc::ice::IceServer;
 
 /// `ClientConfiguration.force_relay` of a server that wants media to go through a relay.
 const ENABLED: i32 = 2;

@@ -13,7 +13,7 @@ use super::requester;
 use super::room_api::SESSION_ID_ATTRIBUTE;
 use super::wire::{AvailabilityAnswer, JobAssignment, JobInfo, JobOffer, UpdateJob, WorkerRequestKind};
 use super::{AgentWorker, AssignedJob, JobOutcome, Places, WorkerCommand, plain, wire_type};
-use crate::config::{JobType, Secret};
+use crate::job::JobType;
 use crate::job::{Job, JobParticipant};
 use crate::limits::{
     JOB_ATTRIBUTES_BYTES_MAX, JOB_DEPARTURE_TIMEOUT, JOB_EMPTY_TIMEOUT, JOB_ID_BYTES_MAX, JOB_OFFERS_MAX,
@@ -22,6 +22,7 @@ use crate::limits::{
 use crate::livekit::roster::{is_valid_id, truncated};
 use crate::livekit::session::JobRules;
 use crate::livekit::wire::ParticipantInfo;
+use crate::secret::Secret;
 use crate::uuid::Uuid;
 
 /// The statuses of a job on the wire.

@@ -29,16 +29,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::config::{JobType, MediaroomWorker, Secret};
 use crate::job::Job;
+use crate::job::JobType;
 use crate::limits::{
     WORKER_JITTER, WORKER_PAUSES, WORKER_PING_INTERVAL, WORKER_REGISTER_WITHIN, WORKER_SETTLED, WORKER_SILENCE_MAX,
     WORKER_STATUS_INTERVAL, WORKER_TICK,
 };
+use crate::livekit::config::MediaroomWorker;
 use crate::livekit::http_base;
 use crate::livekit::roster::truncated;
 use crate::livekit::session::{DialRequest, JobRules};
 use crate::livekit::wire::ParticipantPermission;
+use crate::secret::Secret;
 use crate::server::source::SourceKey;
 use jobs::{Promise, PromiseKey, ServedJob};
 use load::LoadMeter;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::JobType;
+use crate::job::JobType;
 
 /// Where the registration stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::tokens::service_token;
-use crate::config::{Mediaroom, Secret};
+use crate::livekit::config::Mediaroom;
 use crate::livekit::http_base;
+use crate::secret::Secret;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 
 /// A method of the API.

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::room_api::{AgentDispatch, ListedDispatch, ListedParticipant, RoomApi, RoomMethod};
 use super::room_api::{dispatch_id, dispatches, participants};
-use crate::config::{JobType, Mediaroom, MediaroomWorker};
+use crate::job::JobType;
 use crate::limits::{WATCH_CONFIRM_AFTER, WATCH_DISPATCHES_MAX, WATCH_PAUSES, WATCH_WAIT_MAX};
+use crate::livekit::config::{Mediaroom, MediaroomWorker};
 use crate::server::rest::RestRequest;
 
 /// What the driver does next.
@@ -238,7 +239,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::config::{JobType, Secret};
+    use crate::job::JobType;
+    use crate::secret::Secret;
 
     const NOW_S: u64 = 1_795_252_753;
 

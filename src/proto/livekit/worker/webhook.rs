@@ -13,9 +13,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::room_api::{ListedParticipant, or_default};
-use crate::config::Secret;
 use crate::limits::ROOM_CLOCK_LEEWAY;
 use crate::livekit::roster::is_valid_id;
+use crate::secret::Secret;
 
 /// Why a webhook is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,15 +7,17 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::{PROVIDERS, SCRIPTS};
-use crate::config::{Config, Settings, Telephony, Transport};
+use crate::config::Config;
 use crate::doctor::{FindingLevel as Judged, providers};
 use crate::server::rest::RestMethod;
 use crate::telephony::hangup::{self, HangUpOutcome};
 use crate::telephony::invented::{FIVE, INVENTED};
 use crate::telephony::proof::{CallKey, Proof, ProofError, is_protected, protects_any};
+use crate::telephony::settings::{Settings, Telephony};
 use crate::telephony::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use crate::telephony::verify;
 use crate::telephony::{Malformed, ProviderInput, TelephonyCall, TelephonyCodec, detect};
+use crate::transport::Transport;
 
 const START: &str = r#"{"event":"begin","line":"L-1","leg":"leg 7","codec":"alaw16"}"#;
 

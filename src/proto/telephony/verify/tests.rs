@@ -8,11 +8,11 @@ use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::config::Settings;
 use crate::limits::{SIGNATURE_AGE_MAX_S, SIGNATURES_MAX};
 use crate::telephony::PROVIDERS;
 use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use crate::telephony::plivo::{MAIN_SIGNATURE as C_MAIN_SIGNATURE, NONCE as C_NONCE, SIGNATURE as C_SIGNATURE, signed};
+use crate::telephony::settings::Settings;
 use crate::telephony::signature::Fingerprint;
 use crate::telephony::telnyx::{SIGNATURE as B_SIGNATURE, TIMESTAMP as B_TIMESTAMP};
 use crate::telephony::twilio::{SIGNATURE as A_SIGNATURE, SIGNATURE_SETTINGS as A_SETTINGS, with_and_without_port};

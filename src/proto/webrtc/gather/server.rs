@@ -7,8 +7,9 @@
 
 use std::net::Ipv6Addr;
 
-use crate::config::{IceServer, Secret};
 use crate::limits::{RELAYS_MAX, STUN_SERVERS_MAX};
+use crate::secret::Secret;
+use crate::webrtc::ice::IceServer;
 
 /// The transport to a TURN server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

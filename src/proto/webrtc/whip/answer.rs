@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::path::WhipEndpoint;
 use crate::address_scope::AddressScope;
-use crate::config::IceServer;
 use crate::limits::USER_AGENT_CHARS_MAX;
 use crate::server::form;
+use crate::webrtc::ice::IceServer;
 
 /// Returns the entity tag of a fragment, which consists of letters and digits.
 pub fn etag(ufrag: &str) -> String {

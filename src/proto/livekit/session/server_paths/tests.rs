@@ -1,8 +1,8 @@
 //! The order and the number of the paths of one peer connection, by a test clock.
 
 use super::*;
-use crate::config::IceServer;
 use crate::webrtc::gather::server::parse_servers;
+use crate::webrtc::ice::IceServer;
 
 fn offers(urls: &[&str], force_relay: bool) -> ServerOffers {
     let list = urls.iter().map(|url| IceServer {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::*;
-use crate::config::Secret;
+use crate::secret::Secret;
 
 const SESSION_ID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
 

@@ -1,0 +1,124 @@
+//! The transports of a session, by the names of `/start`, `-t` and `/status`.
+
+use crate::aliases::{self, Area};
+use crate::features::Feature;
+use crate::telephony::{PROVIDERS, Provider};
+
+/// A transport, as `/start` and `-t` select it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Transport {
+    /// WebRTC connections of browsers, microcontrollers and WHIP or WHEP clients.
+    WebRtc,
+    /// Daily rooms.
+    Videoroom,
+    /// LiveKit rooms.
+    Mediaroom,
+    /// Calls of a telephony provider.
+    Telephony(&'static Provider),
+    /// Plain clients on a WebSocket.
+    WebSocket,
+    /// Media over QUIC, served by the runner or through a relay.
+    Moq,
+}
+
+/// Number of transports other than those of the telephony providers.
+const OTHERS: usize = 5;
+
+impl Transport {
+    /// All transports, in the order of help texts and pages.
+    pub const ALL: [Transport; OTHERS + PROVIDERS.len()] = Transport::all(PROVIDERS);
+
+    /// Returns all transports, with those of these telephony providers.
+    pub const fn all<const P: usize, const N: usize>(providers: [&'static Provider; P]) -> [Transport; N] {
+        assert!(N == OTHERS + P);
+        let mut all = [Transport::WebRtc; N];
+        all[1] = Transport::Videoroom;
+        all[2] = Transport::Mediaroom;
+        let mut at = 0;
+        while at < P {
+            all[3 + at] = Transport::Telephony(providers[at]);
+            at += 1;
+        }
+        all[3 + P] = Transport::WebSocket;
+        all[4 + P] = Transport::Moq;
+        all
+    }
+
+    /// Returns the canonical name, as in `/start`, `-t` and `/status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::WebRtc => "webrtc",
+            Transport::Videoroom => "videoroom",
+            Transport::Mediaroom => "mediaroom",
+            Transport::Telephony(provider) => provider.wire_name(),
+            Transport::WebSocket => "websocket",
+            Transport::Moq => "moq",
+        }
+    }
+
+    /// Returns the transport with this canonical name or alias.
+    pub fn from_name(name: &str) -> Option<Transport> {
+        Transport::named(&Transport::ALL, name)
+    }
+
+    /// Returns the transport of this list with this canonical name or alias.
+    pub fn named(transports: &[Transport], name: &str) -> Option<Transport> {
+        let canonical = aliases::canonical(Area::Transport, name);
+        let mut transports = transports.iter().copied();
+        transports.find(|transport| transport.name() == canonical)
+    }
+
+    /// Returns the cargo feature of the transport.
+    pub const fn feature(self) -> Feature {
+        match self {
+            Transport::WebRtc => Feature::WebRtc,
+            Transport::Videoroom => Feature::Videoroom,
+            Transport::Mediaroom => Feature::Mediaroom,
+            Transport::Telephony(_) => Feature::Telephony,
+            Transport::WebSocket => Feature::WebSocket,
+            Transport::Moq => Feature::Moq,
+        }
+    }
+
+    /// Returns whether this build can run sessions of the transport.
+    pub fn in_this_build(self) -> bool {
+        self.feature().in_this_build()
+    }
+
+    /// Returns the telephony provider of the transport.
+    pub fn provider(self) -> Option<&'static Provider> {
+        match self {
+            Transport::Telephony(provider) => Some(provider),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a browser on a page of the runner can use it.
+    pub fn is_for_pages(self) -> bool {
+        !self.is_telephony()
+    }
+
+    /// Returns whether it carries calls of a telephony provider.
+    pub fn is_telephony(self) -> bool {
+        self.provider().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_every_transport_by_its_name_and_its_aliases() {
+        for transport in Transport::ALL {
+            assert_eq!(Transport::from_name(transport.name()), Some(transport));
+            for alias in aliases::aliases(Area::Transport, transport.name()) {
+                assert_eq!(Transport::from_name(alias), Some(transport));
+            }
+        }
+        assert_eq!(Transport::from_name("twilio"), Some(Transport::Telephony(PROVIDERS[0])));
+        assert_eq!(Transport::from_name("WebRTC"), None);
+        assert_eq!(Transport::from_name(""), None);
+    }
+}
