@@ -27,6 +27,7 @@ mod fairness;
 mod faults;
 mod folders;
 mod hangup;
+mod imports;
 mod live_sessions;
 mod livekit;
 mod livekit_worker;

@@ -90,7 +90,7 @@ pub(super) fn mediaroom(
         worker: None,
     };
     let missing = missing_variables(&config);
-    if let Some(worker) = worker::worker(args, transport, warnings)? {
+    if let Some(worker) = worker::worker(&args.worker, &args.given, transport, args.direct, warnings)? {
         if !missing.is_empty() {
             let names: Vec<String> = missing.into_iter().map(all_names).collect();
             return Err(UsageError::Combination(format!(

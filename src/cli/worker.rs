@@ -5,7 +5,6 @@
 //! no jobs. Source: `docs/spec/livekit.md` 6.1.
 
 use super::UsageError;
-use super::flags::LowArgs;
 use crate::config::{JobType, MediaroomWorker, Transport};
 use crate::limits::{DEPLOYMENT_BYTES_MAX, ROOM_NAME_BYTES_MAX};
 use crate::proto::options::Expected;
@@ -34,28 +33,30 @@ pub(super) fn target_load(text: &str) -> Result<u8, Expected> {
     }
 }
 
-/// Resolves the options; `None` without `--register`.
+/// Resolves the options; `None` without `--register`. `typed` has the long names of all options
+/// that were typed.
 ///
 /// # Errors
 /// [`UsageError`] for an invalid name or combination.
 pub(super) fn worker(
-    args: &LowArgs,
+    options: &WorkerOptions,
+    typed: &[&str],
     transport: Option<Transport>,
+    is_direct: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Option<MediaroomWorker>, UsageError> {
-    let options = &args.worker;
     let Some(job_type) = options.job_type else {
         // Variables of these names may belong to other software.
-        let typed = ["--agent-name", "--deployment", "--target-load"]
+        let alone = ["--agent-name", "--deployment", "--target-load"]
             .into_iter()
-            .find(|option| args.given.contains(option));
-        return match typed {
+            .find(|option| typed.contains(option));
+        return match alone {
             Some(option) => Err(UsageError::Combination(format!("`{option}` needs `--register`"))),
             None => Ok(None),
         };
     };
     match transport {
-        _ if args.direct => {
+        _ if is_direct => {
             return Err(UsageError::Combination(
                 "`--direct` runs one bot in a Daily room and cannot be used with `--register`".into(),
             ));
@@ -101,11 +102,7 @@ mod tests {
     use super::*;
 
     fn resolve(options: WorkerOptions, transport: Option<Transport>) -> Result<Option<MediaroomWorker>, String> {
-        let args = LowArgs {
-            worker: options,
-            ..LowArgs::default()
-        };
-        worker(&args, transport, &mut Vec::new()).map_err(|error| error.to_string())
+        worker(&options, &[], transport, false, &mut Vec::new()).map_err(|error| error.to_string())
     }
 
     fn registered() -> WorkerOptions {
@@ -124,12 +121,7 @@ mod tests {
             ..WorkerOptions::default()
         };
         assert_eq!(resolve(named(), None), Ok(None));
-        let args = LowArgs {
-            worker: named(),
-            given: vec!["--agent-name"],
-            ..LowArgs::default()
-        };
-        let error = worker(&args, None, &mut Vec::new())
+        let error = worker(&named(), &["--agent-name"], None, false, &mut Vec::new())
             .expect_err("a usage error")
             .to_string();
         assert!(error.contains("`--agent-name` needs `--register`"), "{error}");
@@ -178,15 +170,12 @@ mod tests {
 
     #[test]
     fn an_empty_name_is_a_choice_with_a_warning() {
-        let args = LowArgs {
-            worker: WorkerOptions {
-                agent_name: Some(String::new()),
-                ..registered()
-            },
-            ..LowArgs::default()
+        let options = WorkerOptions {
+            agent_name: Some(String::new()),
+            ..registered()
         };
         let mut warnings = Vec::new();
-        let worker = worker(&args, None, &mut warnings)
+        let worker = worker(&options, &[], None, false, &mut warnings)
             .expect("valid options")
             .expect("a worker");
         assert_eq!(worker.agent_name, "");

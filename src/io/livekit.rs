@@ -6,6 +6,7 @@
 
 pub mod dial;
 pub mod job;
+mod path_link;
 mod paths;
 #[cfg_attr(not(feature = "turn"), path = "livekit/relay/absent.rs")]
 mod relay;
@@ -39,13 +40,13 @@ use crate::io::websocket_client::ClientSocket;
 use crate::io::{rest, tasks};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::counts::Count;
+use crate::proto::hang_up::HangUpApi;
 use crate::proto::job::Job;
 use crate::proto::livekit::connection_details::ConnectionDetails;
 use crate::proto::livekit::room_service::RoomService;
 use crate::proto::livekit::session::{DialRequest, JobRules, LocalAddresses, RoomCommand, RoomSession, RoomSetup};
 use crate::proto::livekit::socket_base;
 use crate::proto::livekit::wire::SignalTarget;
-use crate::proto::telephony::hangup::HangUpApi;
 use crate::proto::webrtc::connection::{ConnectionContext, Transmit};
 use crate::proto::webrtc::packet_router::RemotePath;
 use dial::{DialError, dial};

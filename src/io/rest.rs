@@ -7,8 +7,8 @@ use tokio::time::sleep;
 pub use edge_runner_http::client::*;
 
 use crate::limits::HANG_UP_PAUSES;
+use crate::proto::hang_up::{HangUpApi, HangUpAttempts, HangUpStep};
 use crate::proto::server::rest::RestRequest;
-use crate::proto::telephony::hangup::{HangUpApi, HangUpAttempts, HangUpStep};
 
 /// Hangs up a call: up to three attempts and one log line. Takes little more than half a minute.
 ///

@@ -21,9 +21,9 @@
 mod phone_call;
 mod player;
 
-pub use edge_runner_proto::kit::*;
 #[cfg(feature = "telephony")]
-pub use edge_runner_proto::telephony::control::CallControlError;
+pub use edge_runner_proto::call_control::CallControlError;
+pub use edge_runner_proto::kit::*;
 #[cfg(feature = "telephony")]
 pub(crate) use phone_call::CallAccess;
 #[cfg(feature = "telephony")]

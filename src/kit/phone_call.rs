@@ -11,10 +11,11 @@ use crate::bot::{Kind, Output, RunnerArguments};
 use crate::config::{Settings, Transport};
 use crate::io::rest::{self, ResponseLimits};
 use crate::limits::{REST_BODY_BYTES_MAX, ROOM_TRANSFER_WITHIN, TRANSFER_SPEECH_WITHIN};
+use crate::proto::call_control::{HangUpOutcome, TransferTarget};
+use crate::proto::hang_up::HangUpApi;
 use crate::proto::livekit::room_service::RoomService;
 use crate::proto::server::rest::RestRequest;
-use crate::proto::telephony::control::{self, TransferTarget};
-use crate::proto::telephony::hangup::{HangUpApi, HangUpOutcome};
+use crate::proto::telephony::control;
 use crate::proto::telephony::provider::Provider;
 
 /// The telephone call of a session, as its provider can control it.

@@ -5,7 +5,8 @@
 //! it, and `poll_timeout` for the next deadline. After each input, the outputs are drained.
 //!
 //! - [`webrtc`]: offers, peer connections, their sessions, and the network below them
-//! - [`telephony`] and [`sockets`]: telephone calls and plain clients on WebSockets
+//! - [`telephony`] and [`sockets`]: telephone calls and plain clients on WebSockets;
+//!   [`call_control`], [`hang_up`]: what telephone calls and calls in rooms have in common
 //! - [`livekit`] and [`daily`]: media rooms; [`whatsapp`]: calls of a messaging app
 //! - [`moq`]: Media over QUIC
 //! - [`assistant`]: bots that talk by the services of others
@@ -13,7 +14,8 @@
 //!   bot
 //! - [`audio`], [`rtvi`], [`process`] (bots that are programs)
 //! - [`http`]: routes, access control, `/start`; [`server`]: what any HTTP server needs
-//! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`features`]
+//! - [`options`]: arguments and variables; [`config`], [`transport`], [`built_in_bot`], [`limits`],
+//!   [`aliases`], [`features`]
 //! - [`job`] and [`participant`]: what bots learn about a room
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
 //! - `setup`: the setup page of a board, in a build with that feature
@@ -36,12 +38,14 @@ pub mod assistant;
 pub mod audio;
 pub(crate) mod base64;
 pub mod built_in_bot;
+pub mod call_control;
 pub mod config;
 pub mod counts;
 pub mod daily;
 pub mod doctor;
 pub mod event;
 pub mod features;
+pub mod hang_up;
 pub mod http;
 pub mod job;
 pub mod kit;

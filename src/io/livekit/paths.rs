@@ -13,9 +13,11 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+pub use crate::io::livekit::path_link::PathInput;
+use crate::io::livekit::path_link::PathLink;
 use crate::io::livekit::relay;
 use crate::io::tasks;
-use crate::io::udp::{Datagram, OutgoingPacket};
+use crate::io::udp::OutgoingPacket;
 use crate::limits::{
     ICE_TCP_SEND_BUFFER_BYTES, RELAY_STREAM_BYTES_MAX, ROOM_PATH_PACKETS_MAX, ROOM_TCP_CONNECT_WITHIN,
 };
@@ -23,12 +25,6 @@ use crate::proto::livekit::session::{PathEvent, PathId, PathRequest};
 use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::{IceProtocol, Transmit};
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
-
-/// An input of the session.
-pub enum PathInput {
-    Event(PathId, PathEvent),
-    Datagram(SignalTarget, Datagram),
-}
 
 /// The paths of one session.
 pub struct RoomPaths {
@@ -45,38 +41,6 @@ struct OpenPath {
     local: Vec<SocketAddr>,
     over: IceProtocol,
     outgoing: mpsc::Sender<OutgoingPacket>,
-}
-
-/// The task's end of a path.
-pub(super) struct PathLink {
-    id: PathId,
-    target: SignalTarget,
-    sender: mpsc::Sender<PathInput>,
-    outgoing: mpsc::Receiver<OutgoingPacket>,
-}
-
-impl PathLink {
-    /// Waits for the next packet to send; `None` when the session has closed the path.
-    pub(super) async fn next(&mut self) -> Option<OutgoingPacket> {
-        self.outgoing.recv().await
-    }
-
-    pub(super) async fn report(&self, event: PathEvent) {
-        // A session that has ended needs no report.
-        let _ = self.sender.send(PathInput::Event(self.id, event)).await;
-    }
-
-    /// Delivers a packet, or drops it if the session has too many already.
-    pub(super) fn deliver(&self, over: IceProtocol, source: SocketAddr, destination: SocketAddr, contents: Bytes) {
-        let datagram = Datagram {
-            over,
-            source,
-            destination,
-            contents,
-            arrived: tasks::now(),
-        };
-        let _ = self.sender.try_send(PathInput::Datagram(self.target, datagram));
-    }
 }
 
 impl Default for RoomPaths {
@@ -123,12 +87,7 @@ impl RoomPaths {
     /// Opens a path. The session bounds their number.
     pub fn open(&mut self, target: SignalTarget, id: PathId, request: PathRequest) {
         let (outgoing, packets) = mpsc::channel(ROOM_PATH_PACKETS_MAX);
-        let link = PathLink {
-            id,
-            target,
-            sender: self.sender.clone(),
-            outgoing: packets,
-        };
+        let link = PathLink::new(id, target, self.sender.clone(), packets);
         let over = match &request {
             PathRequest::Tcp(_) => IceProtocol::Tcp,
             PathRequest::Relay(_) => IceProtocol::Udp,

@@ -11,7 +11,7 @@ use tokio::time::{sleep_until, timeout};
 use crate::io::gather::error::GatherError;
 use crate::io::gather::resolve;
 use crate::io::gather::turn_connection::TurnConnection;
-use crate::io::livekit::paths::PathLink;
+use crate::io::livekit::path_link::PathLink;
 use crate::io::tasks;
 use crate::limits::RELAY_END;
 use crate::proto::livekit::session::PathEvent;

@@ -10,10 +10,9 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{http_base, token};
+use crate::call_control::{CallControlError, HangUpOutcome, TransferTarget};
 use crate::secret::Secret;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, redact_reason};
-use crate::telephony::control::{CallControlError, TransferTarget};
-use crate::telephony::hangup::HangUpOutcome;
 
 /// The API of the server of one room.
 #[derive(Clone, PartialEq, Eq)]

@@ -4,107 +4,12 @@
 //! the reason why there is none. Its response has the meaning of
 //! [`hangup::outcome`]. Source: `docs/spec/telephony.md` 12.
 
-use std::fmt;
-
 use super::hangup;
 use super::provider::Provider;
 use super::settings::Settings;
-use crate::limits::{HANG_UP_ID_BYTES_MAX, KEYS_SENT_MAX, TRANSFER_TARGET_BYTES_MAX};
+use crate::call_control::{CallControlError, TransferTarget};
+use crate::limits::{HANG_UP_ID_BYTES_MAX, KEYS_SENT_MAX};
 use crate::server::rest::RestRequest;
-
-/// Where a call goes.
-#[derive(Clone, PartialEq, Eq)]
-pub enum TransferTarget {
-    /// A telephone number: an optional `+` and 3 to 15 digits.
-    Number(String),
-    /// A SIP address, from `sip:` or `sips:` on.
-    Sip(String),
-    /// The URL of markup that the provider fetches and executes.
-    Markup(String),
-}
-
-impl TransferTarget {
-    /// Reads a number, a SIP address, or an `http` or `https` URL.
-    ///
-    /// # Errors
-    /// [`CallControlError::Target`] for anything else.
-    pub fn parse(text: &str) -> Result<Self, CallControlError> {
-        let is_plain = text.len() <= TRANSFER_TARGET_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
-        let follows = |scheme: &str| text.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty());
-        if !is_plain {
-            return Err(CallControlError::Target);
-        }
-        if follows("sip:") || follows("sips:") {
-            return Ok(TransferTarget::Sip(text.to_owned()));
-        }
-        if follows("https://") || follows("http://") {
-            return Ok(TransferTarget::Markup(text.to_owned()));
-        }
-        let digits = text.strip_prefix('+').unwrap_or(text);
-        match (3..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => Ok(TransferTarget::Number(text.to_owned())),
-            false => Err(CallControlError::Target),
-        }
-    }
-}
-
-impl fmt::Debug for TransferTarget {
-    /// Omits the address, which can be a telephone number.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TransferTarget::Number(_) => "Number",
-            TransferTarget::Sip(_) => "Sip",
-            TransferTarget::Markup(_) => "Markup",
-        })
-    }
-}
-
-/// Why a call cannot be transferred, or why no keys are sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CallControlError {
-    /// The session is not a telephone call.
-    NoCall,
-    /// The target is no number, SIP address or URL.
-    Target,
-    /// The keys are none, too many, or not `0`-`9`, `*`, `#`, `A`-`D`.
-    Keys,
-    /// The provider has no API for it.
-    NotOffered {
-        /// The name of the provider.
-        provider: &'static str,
-        /// What is possible instead.
-        instead: &'static str,
-    },
-    /// Variables with credentials of the provider are not set.
-    Credentials(&'static [&'static str]),
-    /// The call has no valid id.
-    CallId,
-    /// The provider refused, or did not answer.
-    Failed(String),
-}
-
-impl fmt::Display for CallControlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CallControlError::NoCall => f.write_str("the session is not a telephone call"),
-            CallControlError::Target => {
-                f.write_str("a call goes to a number such as +15550001111, a sip: address or an https URL")
-            }
-            CallControlError::Keys => {
-                write!(f, "keys are 1 to {KEYS_SENT_MAX} of 0-9, *, # and A-D")
-            }
-            CallControlError::NotOffered { provider, instead } => {
-                write!(f, "{provider} has no API for this; {instead}")
-            }
-            CallControlError::Credentials(names) => write!(f, "it needs {}", names.join(" and ")),
-            CallControlError::CallId => f.write_str("the call has no valid id"),
-            CallControlError::Failed(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for CallControlError {}
 
 /// What a provider offers instead of keys by its API.
 const TONES_INSTEAD: &str = "play the tones of the keys as audio";
@@ -354,43 +259,6 @@ mod tests {
             assert_eq!(send_keys(PLIVO, id, "1", &settings()), Err(CallControlError::CallId));
         }
         assert!(send_keys(PLIVO, &long[1..], "1", &settings()).is_ok());
-    }
-
-    #[test]
-    fn targets_are_numbers_sip_addresses_and_urls() {
-        let longest = format!("sip:{}", "x".repeat(TRANSFER_TARGET_BYTES_MAX - 4));
-        for good in [
-            NUMBER,
-            "110",
-            "123456789012345",
-            SIP,
-            "sips:a",
-            MARKUP,
-            "http://x",
-            &longest,
-        ] {
-            assert!(TransferTarget::parse(good).is_ok(), "{good}");
-        }
-        let longer = format!("{longest}x");
-        for bad in [
-            "",
-            "+",
-            "12",
-            "+1234567890123456",
-            "+1 555 000",
-            "1-2-3",
-            "sip:",
-            "https://",
-            "ftp://x",
-            "tel:+1555",
-            "sip:a b",
-            "sip:a\r\nb",
-            "\u{661}\u{662}\u{663}",
-            &longer,
-        ] {
-            assert_eq!(TransferTarget::parse(bad), Err(CallControlError::Target), "{bad}");
-        }
-        assert_eq!(format!("{:?}", target(NUMBER)), "Number");
     }
 
     #[test]

@@ -11,11 +11,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
-use super::control::TransferTarget;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::webhook::WebhookReply;
 use super::{ChunkLimits, MediaFormat, StreamError, TelephonyCall, TelephonyCodec};
+use crate::call_control::TransferTarget;
 
 const STEP_BYTES: u32 = 320;
 const CHUNK_BYTES_MIN: u32 = 3_200;

@@ -9,7 +9,6 @@
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
-use super::control::TransferTarget;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::settings::Setting;
@@ -19,6 +18,7 @@ use super::signature::{
 };
 use super::webhook::{WebhookReply, escaped, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec, hangup};
+use crate::call_control::TransferTarget;
 use crate::limits::SIGNATURES_MAX;
 use crate::secret::Secret;
 use crate::server::form;

@@ -9,12 +9,12 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value};
 
-use super::control::TransferTarget;
 use super::settings::{Holds, Setting, Settings};
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use super::webhook::WebhookReply;
 use super::{ChunkLimits, MediaFormat, StreamError, TelephonyCall};
 use crate::aliases::{self, Area};
+use crate::call_control::TransferTarget;
 use crate::features::Feature;
 use crate::server::form;
 use crate::server::rest::RestRequest;

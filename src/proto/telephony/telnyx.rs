@@ -12,7 +12,6 @@ use log::{debug, warn};
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
-use super::control::TransferTarget;
 use super::message;
 use super::provider::{Object, Protocol, Provider, Report, built};
 use super::settings::Settings;
@@ -21,6 +20,7 @@ use super::signature::keyed::is_ed25519;
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest, base64, verified};
 use super::webhook::{WebhookReply, escaped, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec};
+use crate::call_control::TransferTarget;
 use crate::limits::{RATES_HZ, SIGNATURE_AGE_MAX_S, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_WORD_CHARS_MAX};
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 

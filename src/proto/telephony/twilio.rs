@@ -11,7 +11,6 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::call::StreamStart;
-use super::control::TransferTarget;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::settings::Setting;
@@ -22,6 +21,7 @@ use super::signature::{
 };
 use super::webhook::{WebhookReply, escaped, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, hangup};
+use crate::call_control::TransferTarget;
 use crate::limits::CALLER_BYTES_MAX;
 use crate::secret::Secret;
 use crate::server::form;

@@ -13,8 +13,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::agent_dispatch::AgentDispatch;
 use super::requester;
-use super::room_api::{AgentDispatch, ListedDispatch, RoomApi, RoomMethod};
+use super::room_api::{ListedDispatch, RoomApi, RoomMethod};
 use super::room_api::{dispatches, participants};
 use super::tokens::caller_token;
 use crate::aliases::StartNames;

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::agent_dispatch::SESSION_ID_ATTRIBUTE;
 use super::report::OfferCounts;
 use super::requester;
-use super::room_api::SESSION_ID_ATTRIBUTE;
 use super::wire::{AvailabilityAnswer, JobAssignment, JobInfo, JobOffer, UpdateJob, WorkerRequestKind};
 use super::{AgentWorker, AssignedJob, JobOutcome, Places, WorkerCommand, plain, wire_type};
 use crate::job::JobType;

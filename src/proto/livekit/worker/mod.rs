@@ -12,6 +12,7 @@
 //! [`watcher`] replaces them, [`cpu`] reads processor time, and [`report`] is the state for
 //! `/status` and `/metrics`. Source: `docs/spec/livekit.md` 6.
 
+mod agent_dispatch;
 pub mod cpu;
 pub mod dispatch;
 mod jobs;

@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::agent_dispatch::{AgentDispatch, SESSION_ID_ATTRIBUTE};
 use super::tokens::service_token;
 use crate::livekit::config::Mediaroom;
 use crate::livekit::http_base;
@@ -44,32 +45,6 @@ impl RoomMethod {
         match self {
             RoomMethod::CreateRoom | RoomMethod::DeleteRoom | RoomMethod::ListParticipants => "RoomService",
             RoomMethod::CreateDispatch | RoomMethod::ListDispatch => "AgentDispatchService",
-        }
-    }
-}
-
-/// The attribute of a dispatch that names its session.
-pub(super) const SESSION_ID_ATTRIBUTE: &str = "edge.session_id";
-
-/// The request for a bot: in the configuration of a room, or for a room that exists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentDispatch {
-    pub(super) agent_name: String,
-    pub(super) metadata: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) deployment: String,
-    pub(super) attributes: BTreeMap<String, String>,
-}
-
-impl AgentDispatch {
-    /// Returns the request for a session with this body.
-    pub(super) fn new(agent_name: &str, deployment: &str, body: &Value, session_id: &str) -> Self {
-        AgentDispatch {
-            agent_name: agent_name.to_owned(),
-            metadata: body.to_string(),
-            deployment: deployment.to_owned(),
-            attributes: [(SESSION_ID_ATTRIBUTE.to_owned(), session_id.to_owned())].into(),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::room_api::AgentDispatch;
+use super::agent_dispatch::AgentDispatch;
 use crate::limits::{ROOM_TOKEN_LIFE, SERVICE_TOKEN_LIFE, WORKER_TOKEN_LIFE};
 use crate::livekit::token::sign;
 use crate::secret::Secret;

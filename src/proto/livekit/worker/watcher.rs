@@ -10,7 +10,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::room_api::{AgentDispatch, ListedDispatch, ListedParticipant, RoomApi, RoomMethod};
+use super::agent_dispatch::AgentDispatch;
+use super::room_api::{ListedDispatch, ListedParticipant, RoomApi, RoomMethod};
 use super::room_api::{dispatch_id, dispatches, participants};
 use crate::job::JobType;
 use crate::limits::{WATCH_CONFIRM_AFTER, WATCH_DISPATCHES_MAX, WATCH_PAUSES, WATCH_WAIT_MAX};

@@ -2,9 +2,7 @@
 //! its request and response as field sections, and the sub-protocol as structured fields.
 
 use super::qpack::{FieldWriter, QpackError, decode_fields};
-
-/// The version of MoQ that is spoken, as WebTransport sub-protocol.
-pub const MOQ_PROTOCOL: &str = "moq-lite-04";
+use crate::moq::link::event::MOQ_PROTOCOL;
 
 /// The most sub-protocols of a request that are kept. Browsers with MoQ send 8.
 const PROTOCOLS_MAX: usize = 32;

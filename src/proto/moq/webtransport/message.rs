@@ -10,11 +10,11 @@ use super::code::{
     H3_EXCESSIVE_LOAD, H3_FRAME_ERROR, H3_FRAME_UNEXPECTED, H3_MESSAGE_ERROR, H3_MISSING_SETTINGS, H3_NO_ERROR,
     H3_SETTINGS_ERROR, QPACK_DECOMPRESSION_FAILED,
 };
-use super::connect::{MOQ_PROTOCOL, RequestError, parse_request, parse_response, response_section};
+use super::connect::{RequestError, parse_request, parse_response, response_section};
 use super::frame::{Http3Frame, Http3FrameReader, WEBTRANSPORT_STREAM, is_reserved_frame};
 use super::settings::Http3Settings;
 use super::{Http3Violation, SessionState, WebTransport, WebTransportRole, raw, violation};
-use crate::moq::link::{LinkClosed, LinkEvent, LinkRequest};
+use crate::moq::link::event::{LinkClosed, LinkEvent, LinkRequest, MOQ_PROTOCOL};
 
 /// Requests other than the session's that are answered on one connection, before it is closed.
 const ANSWERED_REQUESTS_MAX: u32 = 16;

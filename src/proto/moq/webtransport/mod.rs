@@ -27,7 +27,6 @@ use self::code::{
     WT_BUFFERED_STREAM_REJECTED,
 };
 pub use self::code::{H3_NO_ERROR, code_from_http3, code_to_http3};
-pub use self::connect::MOQ_PROTOCOL;
 use self::connect::{request_section, response_section};
 use self::frame::{HEADERS, Http3FrameReader, VarintReader, WEBTRANSPORT_STREAM, put_frame, put_varint};
 use self::message::{Http3Message, Http3MessagePart};
@@ -35,7 +34,7 @@ use self::message::{Http3Message, Http3MessagePart};
 pub use self::parsers::check_parsers;
 use self::raw::RawRead;
 use self::settings::{Http3Settings, put_settings};
-use super::link::{LinkClosed, LinkEvent};
+use super::link::event::{LinkClosed, LinkEvent};
 
 /// Types of unidirectional streams (RFC 9114, section 6.2; RFC 9204, section 4.2).
 const CONTROL_STREAM: u64 = 0x00;

@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use super::capsule::{CapsuleReader, InvalidCapsule, SessionClose, put_close};
 use super::connect::{
-    ConnectRequest, ConnectResponse, MOQ_PROTOCOL, RequestError, parse_request, parse_response, request_section,
-    response_section,
+    ConnectRequest, ConnectResponse, RequestError, parse_request, parse_response, request_section, response_section,
 };
 use super::frame::{DATA, HEADERS, Http3Frame, Http3FrameReader, SETTINGS, VarintReader, put_frame, put_varint};
 use super::qpack::{FIELD_SECTION_MAX, FieldWriter, QpackError, decode_fields};
 use super::settings::{Http3Settings, InvalidSettings, put_settings};
+use crate::moq::link::event::MOQ_PROTOCOL;
 
 /// A reserved type of frames, settings and streams (RFC 9114, section 7.2.8).
 const RESERVED: u64 = 0x1f * 7 + 0x21;

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::{PROVIDERS, SCRIPTS};
+use crate::call_control::HangUpOutcome;
 use crate::config::Config;
 use crate::doctor::{FindingLevel as Judged, providers};
 use crate::server::rest::RestMethod;
-use crate::telephony::hangup::{self, HangUpOutcome};
+use crate::telephony::hangup;
 use crate::telephony::invented::{FIVE, INVENTED};
 use crate::telephony::proof::{CallKey, Proof, ProofError, is_protected, protects_any};
 use crate::telephony::settings::{Settings, Telephony};
