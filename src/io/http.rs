@@ -6,6 +6,7 @@
 //! `refusal_log` logs it.
 
 mod access;
+pub mod app;
 mod body;
 pub mod custom_routes;
 #[cfg(feature = "videoroom")]
@@ -14,13 +15,13 @@ mod error;
 #[cfg(feature = "page")]
 pub mod folder;
 mod lease;
-mod live;
 #[cfg(feature = "mediaroom")]
 mod livekit;
 #[cfg(feature = "moq")]
 mod moq;
 #[cfg(feature = "webrtc")]
 mod offer;
+mod operator;
 #[cfg(feature = "page")]
 pub mod page;
 mod refusal_log;
@@ -35,221 +36,36 @@ mod whip;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpStream;
 
 use self::access::{admit, authorizations, put, values};
+use self::app::{RunnerApp, methods, mint_token, register};
 use self::body::{AcceptedBody, read};
-pub use self::error::HttpError;
+use self::error::HttpError;
+use self::operator::METRICS_TYPE;
 use self::refusal_log::log_refusal;
-use crate::bot::SessionId;
-use crate::config::{Config, ListenAddresses, MetricsAccess};
 use crate::features::{Feature, MissingFeature};
-use crate::io::admission::SessionPermit;
-#[cfg(feature = "mediaroom")]
-use crate::io::livekit::worker::WorkerHandle;
-use crate::io::metrics;
 use crate::io::moq::Moq;
-#[cfg(feature = "moq")]
-use crate::io::moq::arrivals::ConnectionRules;
 use crate::io::server::{ConnState, HttpService};
-use crate::io::sessions::Sessions;
-#[cfg(feature = "mediaroom")]
-use crate::io::tasks::SlotPool;
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
-use crate::io::webrtc::WebRtc;
-use crate::limits::PROCESS_BODY_BYTES_MAX;
-#[cfg(feature = "mediaroom")]
-use crate::limits::WATCHES_MAX;
-use crate::proto::daily::recent_calls::RecentCalls;
-use crate::proto::http::access::AccessPolicy;
 #[cfg(feature = "page")]
 use crate::proto::http::folder::FolderUse;
-use crate::proto::http::host;
-#[cfg(feature = "moq")]
-use crate::proto::http::origin::AllowedOrigins;
 use crate::proto::http::origin::{self, CorsDecision};
-use crate::proto::http::registry;
 use crate::proto::http::route::{self, Route};
-use crate::proto::http::start::{self, RequestBase, StartPlan, StatusReplies, WorkerMember};
-use crate::proto::http::started::{CreateError, StartedSessions};
-use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
-use crate::proto::metrics::{MetricsDenied, check_access, is_forwarding};
-use crate::proto::server::admission::{PendingKind, Requester};
-use crate::proto::server::forwarded::TrustedProxies;
-use crate::proto::server::log_limit::LogLimit;
+use crate::proto::http::start::{self, RequestBase, StartPlan};
+use crate::proto::http::token::SocketKind;
+use crate::proto::metrics::is_forwarding;
 use crate::proto::server::request_framing;
-use crate::proto::telephony::{PROVIDERS, proof};
-use crate::proto::webrtc::offer::OfferError;
-use edge_runner_http::common::{
-    ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, random, request_base, whole,
-};
-
-/// The content type of Prometheus' text format.
-const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-
-/// The state behind every request: the sessions of one runner, the transports, and access control.
-pub struct RunnerApp {
-    config: Arc<Config>,
-    sessions: Sessions,
-    /// `None` in a build without it.
-    webrtc: Option<WebRtc>,
-    /// `None` unless `-t moq` is given.
-    moq: Option<Moq>,
-    /// `None` without `--register`.
-    #[cfg(feature = "mediaroom")]
-    worker: Option<WorkerHandle>,
-    /// Lost bots that are looked for.
-    #[cfg(feature = "mediaroom")]
-    watches: SlotPool,
-    /// Bots that the server was asked for.
-    #[cfg(feature = "mediaroom")]
-    awaited_bots: SlotPool,
-    access: AccessPolicy,
-    status: StatusReplies,
-    table: Arc<Mutex<StartedSessions>>,
-    /// Tokens of WebSockets and of Media over QUIC.
-    tokens: Arc<Mutex<SocketTokens>>,
-    /// Dial-in calls that have a bot.
-    calls: Mutex<RecentCalls>,
-    #[cfg(feature = "messaging")]
-    messaging: crate::io::whatsapp::WhatsAppCalls,
-    /// The log lines caused by clients.
-    log_limit: Arc<Mutex<LogLimit>>,
-    proxies: TrustedProxies,
-    pub(super) conn_limits: ConnLimits,
-    /// `None` when TLS is off.
-    tls: Option<Arc<ServerTls>>,
-    /// Routes of the embedding program.
-    routes: custom_routes::CustomRoutes,
-}
-
-impl RunnerApp {
-    /// Creates the service for the runner of these sessions.
-    pub fn new(
-        sessions: Sessions,
-        webrtc: Option<WebRtc>,
-        tls: Option<Arc<ServerTls>>,
-        routes: custom_routes::CustomRoutes,
-    ) -> Self {
-        let config = sessions.config().clone();
-        let key = config.cluster.as_ref().map(|cluster| &cluster.key);
-        let tokens = match (key, sessions.replica()) {
-            (Some(key), Some(replica)) => SocketTokens::of_replica(key, replica.process()),
-            _ => SocketTokens::new(random(), Instant::now()),
-        };
-        RunnerApp {
-            access: AccessPolicy::new(&config, random()),
-            status: StatusReplies::new(&config, sessions.replica()),
-            table: Arc::new(Mutex::new(StartedSessions::new(key))),
-            tokens: Arc::new(Mutex::new(tokens)),
-            calls: Mutex::default(),
-            #[cfg(feature = "messaging")]
-            messaging: crate::io::whatsapp::WhatsAppCalls::default(),
-            log_limit: Arc::default(),
-            conn_limits: ConnLimits::default(),
-            proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
-            tls,
-            routes,
-            sessions,
-            webrtc,
-            moq: None,
-            #[cfg(feature = "mediaroom")]
-            worker: None,
-            #[cfg(feature = "mediaroom")]
-            watches: SlotPool::new(WATCHES_MAX),
-            #[cfg(feature = "mediaroom")]
-            awaited_bots: SlotPool::new(WATCHES_MAX),
-            config,
-        }
-    }
-
-    /// Serves Media over QUIC, too.
-    #[cfg(feature = "moq")]
-    pub fn with_moq(self, moq: Option<Moq>) -> Self {
-        RunnerApp { moq, ..self }
-    }
-
-    /// Serves the URL that phones can open, too.
-    pub fn with_addresses(mut self, listening: &ListenAddresses) -> Self {
-        self.status.set_addresses(&self.config, listening);
-        self
-    }
-
-    /// Serves the state of the worker, too.
-    #[cfg(feature = "mediaroom")]
-    pub fn with_worker(self, worker: Option<WorkerHandle>) -> Self {
-        RunnerApp { worker, ..self }
-    }
-
-    /// Returns the rules for connections of Media over QUIC: those of WebSockets.
-    #[cfg(feature = "moq")]
-    pub fn connection_rules(&self) -> ConnectionRules {
-        ConnectionRules {
-            origins: AllowedOrigins::new(&self.config.allowed_origins),
-            needs_token: self.config.ws_tokens,
-            tokens: self.tokens.clone(),
-            log_limit: self.log_limit.clone(),
-        }
-    }
-
-    /// Returns the counters of the log lines that clients cause.
-    pub fn log_limit(&self) -> Arc<Mutex<LogLimit>> {
-        self.log_limit.clone()
-    }
-
-    /// Returns the WebRTC driver.
-    fn webrtc(&self) -> Result<&WebRtc, HttpError> {
-        self.webrtc
-            .as_ref()
-            .ok_or(HttpError::MissingFeature(MissingFeature(Feature::WebRtc)))
-    }
-
-    /// Rejects a new session while the runner drains or stops.
-    fn check_open(&self) -> Result<(), HttpError> {
-        match self.sessions.is_closed() {
-            true => Err(HttpError::Offer(OfferError::Stopping)),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns the state of the worker; `None` without `--register`.
-    fn worker_member(&self) -> Option<WorkerMember> {
-        #[cfg(feature = "mediaroom")]
-        if let Some(worker) = &self.worker {
-            let report = worker.report();
-            return Some(WorkerMember {
-                is_ready: report.is_ready(),
-                word: report.word(),
-                json: report.status_json(),
-            });
-        }
-        None
-    }
-
-    /// Admits a session.
-    fn permit(&self, requester: Requester, kind: PendingKind) -> Result<SessionPermit, HttpError> {
-        self.check_open()?;
-        let permit = self.sessions.admission().session(requester, kind);
-        permit.map_err(|refused| HttpError::Offer(refused.into()))
-    }
-
-    /// Returns the address of a client, behind any trusted proxies.
-    fn client(&self, headers: &HeaderMap, peer: PeerInfo) -> IpAddr {
-        let x_forwarded_for = values(headers, HeaderName::from_static("x-forwarded-for"));
-        self.proxies
-            .client_address(peer.ip(), x_forwarded_for, values(headers, header::FORWARDED))
-    }
-}
+use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, request_base, whole};
 
 impl HttpService for RunnerApp {
     fn conn_limits(&self) -> ConnLimits {
@@ -375,9 +191,9 @@ async fn dispatch(
         }
         Route::Methods(allowed) => Ok(methods(allowed)),
         Route::CaCertificate => authority(app),
-        Route::Metrics => metrics_reply(app, headers, peer),
-        Route::Sessions => live::list(app, headers, peer),
-        Route::EndSession(id) => live::end(app, &id, headers, peer),
+        Route::Metrics => operator::metrics_reply(app, headers, peer),
+        Route::Sessions => operator::list(app, headers, peer),
+        Route::EndSession(id) => operator::end(app, &id, headers, peer),
         #[cfg(feature = "page")]
         Route::PageRedirect => {
             #[cfg(feature = "telephony")]
@@ -429,16 +245,6 @@ fn robots() -> Reply {
     reply
 }
 
-/// Answers OPTIONS with the methods of a path.
-fn methods(allowed: &'static str) -> Reply {
-    let mut reply = Reply::default();
-    *reply.status_mut() = StatusCode::NO_CONTENT;
-    reply
-        .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static(allowed));
-    reply
-}
-
 async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerInfo) -> Result<Reply, HttpError> {
     let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
         start::StartRequestError::Invalid(invalid) => HttpError::Invalid {
@@ -473,78 +279,6 @@ async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerI
         _ => return Err(HttpError::Route(route::RouteError::NotFound)),
     };
     Ok(json_reply(StatusCode::OK, reply))
-}
-
-/// Rejects a body that is too large for a program's arguments, before anything is started.
-fn check_program_body(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
-    let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
-    fits.then_some(()).ok_or(HttpError::BodyTooLargeForProgram)
-}
-
-/// Registers a body for a later connection, and returns the session id for the client.
-fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<Arc<str>, HttpError> {
-    let created = lock(&app.table).create(random(), body, peer.requester(), request_time());
-    created.map_err(|refused| match refused {
-        CreateError::Full(full) => HttpError::Full(full),
-        CreateError::TooLong(too_long) => HttpError::BodyTooLargeForId(too_long),
-    })
-}
-
-/// Makes a WebSocket token, if one is required. The token of a registered session contains its id.
-/// A client with the API key also gets tokens for calls that would otherwise need proof.
-fn mint_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_authorised: bool) -> Option<String> {
-    let proves = family == SocketKind::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
-    if !app.config.ws_tokens && !proves {
-        return None;
-    }
-    let id = session.map_or_else(new_session_id, SessionId::from);
-    let issuer = if is_authorised { Issuer::ApiKey } else { Issuer::Anyone };
-    Some(lock(&app.tokens).mint(family, &id, issuer, request_time()))
-}
-
-/// Checks whether a client may read the metrics.
-fn check_metrics_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
-    let on_this_machine = peer.ip().to_canonical().is_loopback();
-    // Most proxies add a header or pass the name that they were asked for. One that does neither,
-    // as nginx without `proxy_set_header`, looks like a client of this machine.
-    let named_otherwise = headers
-        .get(header::HOST)
-        .is_some_and(|host| !host::is_loopback(host.as_bytes()));
-    let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
-    check_access(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)
-}
-
-/// Checks whether a client, whose key was checked where there is one, may list and end sessions.
-fn check_sessions_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
-    check_metrics_access(app, headers, peer)?;
-    let config = &app.config;
-    let is_public = |name: &String| !host::is_loopback(name.as_bytes());
-    let is_proxied = config.proxy.as_ref().is_some_and(is_public) || !config.trusted_proxies.is_empty();
-    let is_shared = config.metrics == MetricsAccess::Any || is_proxied;
-    match is_shared && config.api_key.is_none() {
-        true => Err(HttpError::Metrics(MetricsDenied::NoKey)),
-        false => Ok(()),
-    }
-}
-
-/// Answers with the metrics, if the client may read them.
-fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, HttpError> {
-    check_metrics_access(app, headers, peer)?;
-    let mut reply = Reply::new(whole(metrics::text(
-        &app.sessions,
-        app.webrtc.as_ref(),
-        app.moq.as_ref(),
-        #[cfg(feature = "mediaroom")]
-        app.worker.as_ref(),
-    )));
-    let put = reply.headers_mut();
-    put.insert(header::CONTENT_TYPE, METRICS_TYPE);
-    put.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(reply)
-}
-
-fn new_session_id() -> SessionId {
-    registry::session_id(random())
 }
 
 /// Serves the authority certificate to devices. Without a file name, phones offer to install it.

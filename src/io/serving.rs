@@ -17,7 +17,7 @@ use super::check_tools;
 use super::{RunError, bot_of, check_sandbox};
 use crate::bot::{Bot, Shutdown, ShutdownTrigger};
 use crate::config::{Config, ListenAddresses};
-use crate::io::http::RunnerApp;
+use crate::io::http::app::RunnerApp;
 use crate::io::http::custom_routes::CustomRoutes;
 #[cfg(feature = "mediaroom")]
 use crate::io::livekit::worker::{self, WorkerHandle};

@@ -3,7 +3,7 @@
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::HttpError;
+use super::error::HttpError;
 use crate::proto::http::access::{AccessPolicy, AllowedRequest, RequestHead};
 use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};

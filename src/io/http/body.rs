@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-use super::HttpError;
+use super::error::HttpError;
 use crate::limits;
 use edge_runner_http::common::{BodyLimits, ConnLimits, collect};
 

@@ -14,8 +14,9 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 
+use super::app::RunnerApp;
 use super::body::{AcceptedBody, read};
-use super::{HttpError, RunnerApp};
+use super::error::HttpError;
 use crate::proto::http::route;
 use edge_runner_http::common::{PeerInfo, Reply, whole};
 

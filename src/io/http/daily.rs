@@ -12,9 +12,10 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::app::{RunnerApp, check_program_body, methods, new_session_id};
 use super::body::{AcceptedBody, read};
+use super::error::HttpError;
 use super::refusal_log::log_client;
-use super::{HttpError, RunnerApp, check_program_body, methods, new_session_id};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::daily::{PreparedRoom, prepare_room};

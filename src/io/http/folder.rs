@@ -17,7 +17,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::HttpError;
+use super::error::HttpError;
 use crate::config::Config;
 use crate::io::RunError;
 use crate::proto::http::folder::{self, FileHeaders, FileReply, FileVersion, FolderUse};

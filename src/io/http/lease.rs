@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use super::new_session_id;
+use super::app::new_session_id;
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::request_time;
 use crate::logging;

@@ -11,9 +11,10 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 use tokio::time::{sleep_until, timeout_at};
 
+use super::app::{RunnerApp, check_program_body, methods, new_session_id};
 use super::body::{AcceptedBody, read};
+use super::error::HttpError;
 use super::refusal_log::log_client;
-use super::{HttpError, RunnerApp, check_program_body, methods, new_session_id};
 use crate::config::MediaroomWorker;
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::{Slot, SlotPool};

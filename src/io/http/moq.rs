@@ -7,8 +7,9 @@
 
 use serde_json::Value;
 
+use super::app::{RunnerApp, check_program_body, mint_token, new_session_id};
+use super::error::HttpError;
 use super::refusal_log::log_client;
-use super::{HttpError, RunnerApp, check_program_body, mint_token, new_session_id};
 use crate::features::{Feature, MissingFeature};
 use crate::io::moq::MoqBeginning;
 use crate::io::sessions::SessionStart;

@@ -10,10 +10,11 @@ use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use serde_json::json;
 
+use super::app::RunnerApp;
 use super::body::{AcceptedBody, read};
+use super::error::HttpError;
 use super::lease::{RegistrationLease, requester, session_start};
 use super::refusal_log::log_client;
-use super::{HttpError, RunnerApp};
 use crate::io::tasks::request_time;
 use crate::logging;
 use crate::proto::http::registry;

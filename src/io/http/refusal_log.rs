@@ -10,11 +10,13 @@ use hyper::header::UPGRADE;
 use hyper::http::request::Parts;
 use log::{Level, debug, info, log, warn};
 
-use super::{HttpError, PeerInfo, RunnerApp};
+use super::app::RunnerApp;
+use super::error::HttpError;
 use crate::logging::LogClient;
 use crate::proto::http::route;
 use crate::proto::server::body;
 use crate::proto::webrtc::offer::OfferError;
+use edge_runner_http::common::PeerInfo;
 
 /// Logs an error, and counts it. `takes_offer` says whether the endpoint takes offers.
 pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_offer: bool, peer: PeerInfo) {

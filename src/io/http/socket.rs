@@ -10,9 +10,10 @@ use hyper::{Request, Response};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
+use super::app::RunnerApp;
+use super::error::HttpError;
 use super::lease::{RegistrationLease, requester, session_start};
 use super::refusal_log::log_client;
-use super::{HttpError, RunnerApp};
 use crate::io::socket::{SocketEndpoint, SocketPermit, upgrade};
 use crate::io::tasks::request_time;
 use crate::proto::http::route;

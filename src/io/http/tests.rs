@@ -22,10 +22,12 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::bot::{self, Audio, BotError, Event, RunnerArguments, Shutdown, ShutdownTrigger};
-use crate::config::Host;
+use crate::config::{Config, Host};
 use crate::io::server::{ConnPhase, bind, serve};
 use crate::io::services::Services;
+use crate::io::sessions::Sessions;
 use crate::io::tasks::{Slot, SlotPool};
+use crate::io::webrtc::WebRtc;
 use crate::limits;
 use edge_runner_http::common::ConnLimits;
 

@@ -7,8 +7,9 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
+use super::app::{RunnerApp, mint_token};
 use super::body::{AcceptedBody, read};
-use super::{HttpError, RunnerApp, mint_token};
+use super::error::HttpError;
 use crate::config::Transport;
 use crate::io::tasks::request_time;
 use crate::proto::http::route;

@@ -11,9 +11,10 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
+use super::app::{RunnerApp, methods, new_session_id};
 use super::body::{AcceptedBody, read};
+use super::error::HttpError;
 use super::refusal_log::log_client;
-use super::{HttpError, RunnerApp, methods, new_session_id};
 use crate::config::Messaging;
 use crate::io::sessions::SessionStart;
 use crate::proto::http::route::{self, Query};

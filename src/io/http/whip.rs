@@ -15,10 +15,11 @@ use hyper::http::request::Parts;
 use serde_json::Value;
 
 use super::access::authorizations;
+use super::app::{RunnerApp, register};
 use super::body::{AcceptedBody, read};
+use super::error::HttpError;
 use super::lease::{RegistrationLease, requester, session_start};
 use super::refusal_log::log_client;
-use super::{HttpError, PeerInfo, Reply, RunnerApp, register};
 use crate::io::tasks::request_time;
 use crate::logging;
 use crate::proto::http::access::KeyError;
@@ -28,6 +29,7 @@ use crate::proto::webrtc::offer::AnswerBody;
 use crate::proto::webrtc::whip::call::{self, CallsRequest, PresentedKey};
 use crate::proto::webrtc::whip::path::{ResourceMethod, WhipEndpoint, WhipRoute};
 use crate::proto::webrtc::whip::{self, ResourceRequest, ResourceResponse, WhipOffer, answer, offer};
+use edge_runner_http::common::{PeerInfo, Reply};
 use edge_runner_http::common::{json_reply, lock, unix_time_s, whole};
 
 pub(super) async fn serve(

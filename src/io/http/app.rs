@@ -1,0 +1,235 @@
+//! The state behind every request, and what the handlers of several modules need.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hyper::StatusCode;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::access::values;
+use super::custom_routes::CustomRoutes;
+use super::error::HttpError;
+use crate::bot::SessionId;
+use crate::config::{Config, ListenAddresses};
+use crate::features::{Feature, MissingFeature};
+use crate::io::admission::SessionPermit;
+#[cfg(feature = "mediaroom")]
+use crate::io::livekit::worker::WorkerHandle;
+use crate::io::moq::Moq;
+#[cfg(feature = "moq")]
+use crate::io::moq::arrivals::ConnectionRules;
+use crate::io::sessions::Sessions;
+#[cfg(feature = "mediaroom")]
+use crate::io::tasks::SlotPool;
+use crate::io::tasks::request_time;
+use crate::io::tls::ServerTls;
+use crate::io::webrtc::WebRtc;
+use crate::limits::PROCESS_BODY_BYTES_MAX;
+#[cfg(feature = "mediaroom")]
+use crate::limits::WATCHES_MAX;
+use crate::proto::daily::recent_calls::RecentCalls;
+use crate::proto::http::access::AccessPolicy;
+#[cfg(feature = "moq")]
+use crate::proto::http::origin::AllowedOrigins;
+use crate::proto::http::registry;
+use crate::proto::http::start::{StatusReplies, WorkerMember};
+use crate::proto::http::started::{CreateError, StartedSessions};
+use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
+use crate::proto::server::admission::{PendingKind, Requester};
+use crate::proto::server::forwarded::TrustedProxies;
+use crate::proto::server::log_limit::LogLimit;
+use crate::proto::telephony::{PROVIDERS, proof};
+use crate::proto::webrtc::offer::OfferError;
+use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, lock, random};
+
+/// The state behind every request: the sessions of one runner, the transports, and access control.
+pub struct RunnerApp {
+    pub config: Arc<Config>,
+    pub sessions: Sessions,
+    /// `None` in a build without it.
+    pub webrtc: Option<WebRtc>,
+    /// `None` unless `-t moq` is given.
+    pub moq: Option<Moq>,
+    /// `None` without `--register`.
+    #[cfg(feature = "mediaroom")]
+    pub worker: Option<WorkerHandle>,
+    /// Lost bots that are looked for.
+    #[cfg(feature = "mediaroom")]
+    pub watches: SlotPool,
+    /// Bots that the server was asked for.
+    #[cfg(feature = "mediaroom")]
+    pub awaited_bots: SlotPool,
+    pub access: AccessPolicy,
+    pub status: StatusReplies,
+    pub table: Arc<Mutex<StartedSessions>>,
+    /// Tokens of WebSockets and of Media over QUIC.
+    pub tokens: Arc<Mutex<SocketTokens>>,
+    /// Dial-in calls that have a bot.
+    pub calls: Mutex<RecentCalls>,
+    #[cfg(feature = "messaging")]
+    pub messaging: crate::io::whatsapp::WhatsAppCalls,
+    /// The log lines caused by clients.
+    pub log_limit: Arc<Mutex<LogLimit>>,
+    pub proxies: TrustedProxies,
+    pub conn_limits: ConnLimits,
+    /// `None` when TLS is off.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Routes of the embedding program.
+    pub routes: CustomRoutes,
+}
+
+impl RunnerApp {
+    /// Creates the service for the runner of these sessions.
+    pub fn new(sessions: Sessions, webrtc: Option<WebRtc>, tls: Option<Arc<ServerTls>>, routes: CustomRoutes) -> Self {
+        let config = sessions.config().clone();
+        let key = config.cluster.as_ref().map(|cluster| &cluster.key);
+        let tokens = match (key, sessions.replica()) {
+            (Some(key), Some(replica)) => SocketTokens::of_replica(key, replica.process()),
+            _ => SocketTokens::new(random(), Instant::now()),
+        };
+        RunnerApp {
+            access: AccessPolicy::new(&config, random()),
+            status: StatusReplies::new(&config, sessions.replica()),
+            table: Arc::new(Mutex::new(StartedSessions::new(key))),
+            tokens: Arc::new(Mutex::new(tokens)),
+            calls: Mutex::default(),
+            #[cfg(feature = "messaging")]
+            messaging: crate::io::whatsapp::WhatsAppCalls::default(),
+            log_limit: Arc::default(),
+            conn_limits: ConnLimits::default(),
+            proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
+            tls,
+            routes,
+            sessions,
+            webrtc,
+            moq: None,
+            #[cfg(feature = "mediaroom")]
+            worker: None,
+            #[cfg(feature = "mediaroom")]
+            watches: SlotPool::new(WATCHES_MAX),
+            #[cfg(feature = "mediaroom")]
+            awaited_bots: SlotPool::new(WATCHES_MAX),
+            config,
+        }
+    }
+
+    /// Serves Media over QUIC, too.
+    #[cfg(feature = "moq")]
+    pub fn with_moq(self, moq: Option<Moq>) -> Self {
+        RunnerApp { moq, ..self }
+    }
+
+    /// Serves the URL that phones can open, too.
+    pub fn with_addresses(mut self, listening: &ListenAddresses) -> Self {
+        self.status.set_addresses(&self.config, listening);
+        self
+    }
+
+    /// Serves the state of the worker, too.
+    #[cfg(feature = "mediaroom")]
+    pub fn with_worker(self, worker: Option<WorkerHandle>) -> Self {
+        RunnerApp { worker, ..self }
+    }
+
+    /// Returns the rules for connections of Media over QUIC: those of WebSockets.
+    #[cfg(feature = "moq")]
+    pub fn connection_rules(&self) -> ConnectionRules {
+        ConnectionRules {
+            origins: AllowedOrigins::new(&self.config.allowed_origins),
+            needs_token: self.config.ws_tokens,
+            tokens: self.tokens.clone(),
+            log_limit: self.log_limit.clone(),
+        }
+    }
+
+    /// Returns the counters of the log lines that clients cause.
+    pub fn log_limit(&self) -> Arc<Mutex<LogLimit>> {
+        self.log_limit.clone()
+    }
+
+    /// Returns the WebRTC driver.
+    pub fn webrtc(&self) -> Result<&WebRtc, HttpError> {
+        self.webrtc
+            .as_ref()
+            .ok_or(HttpError::MissingFeature(MissingFeature(Feature::WebRtc)))
+    }
+
+    /// Rejects a new session while the runner drains or stops.
+    pub fn check_open(&self) -> Result<(), HttpError> {
+        match self.sessions.is_closed() {
+            true => Err(HttpError::Offer(OfferError::Stopping)),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the state of the worker; `None` without `--register`.
+    pub fn worker_member(&self) -> Option<WorkerMember> {
+        #[cfg(feature = "mediaroom")]
+        if let Some(worker) = &self.worker {
+            let report = worker.report();
+            return Some(WorkerMember {
+                is_ready: report.is_ready(),
+                word: report.word(),
+                json: report.status_json(),
+            });
+        }
+        None
+    }
+
+    /// Admits a session.
+    pub fn permit(&self, requester: Requester, kind: PendingKind) -> Result<SessionPermit, HttpError> {
+        self.check_open()?;
+        let permit = self.sessions.admission().session(requester, kind);
+        permit.map_err(|refused| HttpError::Offer(refused.into()))
+    }
+
+    /// Returns the address of a client, behind any trusted proxies.
+    pub fn client(&self, headers: &HeaderMap, peer: PeerInfo) -> IpAddr {
+        let x_forwarded_for = values(headers, HeaderName::from_static("x-forwarded-for"));
+        self.proxies
+            .client_address(peer.ip(), x_forwarded_for, values(headers, header::FORWARDED))
+    }
+}
+
+/// Rejects a body that is too large for a program's arguments, before anything is started.
+pub fn check_program_body(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
+    let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
+    fits.then_some(()).ok_or(HttpError::BodyTooLargeForProgram)
+}
+
+/// Registers a body for a later connection, and returns the session id for the client.
+pub fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<Arc<str>, HttpError> {
+    let created = lock(&app.table).create(random(), body, peer.requester(), request_time());
+    created.map_err(|refused| match refused {
+        CreateError::Full(full) => HttpError::Full(full),
+        CreateError::TooLong(too_long) => HttpError::BodyTooLargeForId(too_long),
+    })
+}
+
+/// Makes a WebSocket token, if one is required. The token of a registered session contains its id.
+/// A client with the API key also gets tokens for calls that would otherwise need proof.
+pub fn mint_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_authorised: bool) -> Option<String> {
+    let proves = family == SocketKind::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
+    if !app.config.ws_tokens && !proves {
+        return None;
+    }
+    let id = session.map_or_else(new_session_id, SessionId::from);
+    let issuer = if is_authorised { Issuer::ApiKey } else { Issuer::Anyone };
+    Some(lock(&app.tokens).mint(family, &id, issuer, request_time()))
+}
+
+pub fn new_session_id() -> SessionId {
+    registry::session_id(random())
+}
+
+/// Answers OPTIONS with the methods of a path.
+pub fn methods(allowed: &'static str) -> Reply {
+    let mut reply = Reply::default();
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    reply
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static(allowed));
+    reply
+}
