@@ -168,6 +168,6 @@ pub mod inside {
     pub use crate::cli::start::built_in;
     pub use crate::cli::{CliCommand, Env, UsageError, parse};
     #[cfg(any(feature = "telephony", feature = "websocket"))]
-    pub use crate::io::socket::config as socket_config;
+    pub use crate::io::websocket::config as socket_config;
     pub use crate::io::{run, run_with};
 }

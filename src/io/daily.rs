@@ -4,6 +4,8 @@
 //! within [`VIDEOROOM_WITHIN`]. `proto::daily` defines the requests, reads the answers, and decides
 //! which to retry. Source: `docs/spec/daily.md` 1.
 
+pub mod routes;
+
 use std::time::SystemTime;
 
 use edge_runner_http::common::random;

@@ -5,34 +5,18 @@
 //! meaning of bodies. `body` collects bodies, `error` gives every error its status, and
 //! `refusal_log` logs it.
 
-mod access;
+pub mod access;
 pub mod app;
-mod body;
+pub mod body;
 pub mod custom_routes;
-#[cfg(feature = "videoroom")]
-mod daily;
-mod error;
+pub mod error;
 #[cfg(feature = "page")]
 pub mod folder;
-mod lease;
-#[cfg(feature = "mediaroom")]
-mod livekit;
-#[cfg(feature = "moq")]
-mod moq;
-#[cfg(feature = "webrtc")]
-mod offer;
+pub mod lease;
 mod operator;
 #[cfg(feature = "page")]
 pub mod page;
-mod refusal_log;
-#[cfg(any(feature = "telephony", feature = "websocket"))]
-mod socket;
-#[cfg(feature = "telephony")]
-mod webhook;
-#[cfg(feature = "messaging")]
-mod whatsapp;
-#[cfg(feature = "webrtc")]
-mod whip;
+pub mod refusal_log;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -179,9 +163,9 @@ async fn dispatch(
             Ok(json_reply(code, status))
         }
         #[cfg(feature = "mediaroom")]
-        Route::Worker => livekit::worker(app),
+        Route::Worker => crate::io::livekit::routes::worker(app),
         #[cfg(feature = "mediaroom")]
-        Route::RoomEvents => livekit::handle_webhook(app, head, body, peer).await,
+        Route::RoomEvents => crate::io::livekit::routes::handle_webhook(app, head, body, peer).await,
         Route::Robots => Ok(robots()),
         Route::Start => {
             let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
@@ -197,7 +181,7 @@ async fn dispatch(
         #[cfg(feature = "page")]
         Route::PageRedirect => {
             #[cfg(feature = "telephony")]
-            webhook::reject_get(app, head)?;
+            crate::io::websocket::webhook::reject_get(app, head)?;
             Ok(page::to_page())
         }
         #[cfg(feature = "page")]
@@ -214,21 +198,25 @@ async fn dispatch(
             page::file(&name, headers, source.as_deref()).ok_or(HttpError::Route(route::RouteError::NotFound))
         }
         #[cfg(feature = "webrtc")]
-        Route::Offer(session) => offer::take_offer(app, session.as_deref(), headers, body, peer).await,
+        Route::Offer(session) => {
+            crate::io::webrtc::offer::take_offer(app, session.as_deref(), headers, body, peer).await
+        }
         #[cfg(feature = "webrtc")]
-        Route::Candidates(session) => offer::take_candidates(app, session.as_deref(), headers, body).await,
+        Route::Candidates(session) => {
+            crate::io::webrtc::offer::take_candidates(app, session.as_deref(), headers, body).await
+        }
         #[cfg(feature = "webrtc")]
-        Route::Whip(request) => whip::serve(app, request, head, body, peer).await,
+        Route::Whip(request) => crate::io::webrtc::whip::serve(app, request, head, body, peer).await,
         #[cfg(any(feature = "telephony", feature = "websocket"))]
-        Route::Socket(family, token) => socket::socket(app, family, token, head, peer, _becomes),
+        Route::Socket(family, token) => crate::io::websocket::routes::socket(app, family, token, head, peer, _becomes),
         #[cfg(feature = "telephony")]
-        Route::Webhook => webhook::webhook(app, head, body).await,
+        Route::Webhook => crate::io::websocket::webhook::webhook(app, head, body).await,
         #[cfg(feature = "videoroom")]
-        Route::Videoroom => daily::redirect(app, head, peer).await,
+        Route::Videoroom => crate::io::daily::routes::redirect(app, head, peer).await,
         #[cfg(feature = "videoroom")]
-        Route::DialIn => daily::handle_dialin(app, head, body, peer).await,
+        Route::DialIn => crate::io::daily::routes::handle_dialin(app, head, body, peer).await,
         #[cfg(feature = "messaging")]
-        Route::Messaging => whatsapp::handle_webhook(app, head, body, peer).await,
+        Route::Messaging => crate::io::whatsapp::routes::handle_webhook(app, head, body, peer).await,
         #[allow(
             unreachable_patterns,
             reason = "a build of every feature has an arm for each endpoint"
@@ -269,11 +257,11 @@ async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerI
             start::socket_reply(&url, id.as_deref(), token.as_deref())
         }
         #[cfg(feature = "videoroom")]
-        StartPlan::Videoroom { room, body } => daily::start(app, room, body, peer).await?,
+        StartPlan::Videoroom { room, body } => crate::io::daily::routes::start(app, room, body, peer).await?,
         #[cfg(feature = "mediaroom")]
-        StartPlan::Mediaroom { body } => livekit::start(app, body, peer).await?,
+        StartPlan::Mediaroom { body } => crate::io::livekit::routes::start(app, body, peer).await?,
         #[cfg(feature = "moq")]
-        StartPlan::Moq { namespace, body } => moq::start(app, namespace, body, base, peer).await?,
+        StartPlan::Moq { namespace, body } => crate::io::moq::routes::start(app, namespace, body, base, peer).await?,
         // A plan only uses transports of this build.
         #[cfg(not(all(feature = "videoroom", feature = "mediaroom", feature = "moq")))]
         _ => return Err(HttpError::Route(route::RouteError::NotFound)),

@@ -10,6 +10,7 @@ mod path_link;
 mod paths;
 #[cfg_attr(not(feature = "turn"), path = "livekit/relay/absent.rs")]
 mod relay;
+pub mod routes;
 pub mod worker;
 
 use std::future::{Future, poll_fn};

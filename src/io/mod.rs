@@ -41,12 +41,12 @@ pub mod session;
 pub mod sessions;
 #[cfg(feature = "setup")]
 pub mod setup;
-#[cfg(any(feature = "telephony", feature = "websocket"))]
-pub mod socket;
 #[cfg(feature = "webrtc")]
 pub mod udp;
 #[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
 pub mod webrtc;
+#[cfg(any(feature = "telephony", feature = "websocket"))]
+pub mod websocket;
 #[cfg(any(feature = "mediaroom", feature = "assistants"))]
 pub mod websocket_client;
 #[cfg(feature = "messaging")]

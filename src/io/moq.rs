@@ -9,6 +9,7 @@ pub mod arrivals;
 pub mod certificate;
 pub mod dial;
 pub mod port;
+pub mod routes;
 mod session_io;
 
 use std::net::{Ipv6Addr, SocketAddr};

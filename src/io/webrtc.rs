@@ -6,10 +6,12 @@
 //! session's ufrag, never earlier.
 
 mod call;
+pub mod offer;
 mod progress;
 mod session_io;
 mod shared;
 mod startup;
+pub mod whip;
 
 use std::io;
 use std::net::SocketAddr;

@@ -5,6 +5,8 @@
 //! lines contain the call id and the masked number, but no name, secret or SDP. Source:
 //! `docs/spec/whatsapp.md` 6.
 
+pub mod routes;
+
 use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;

@@ -10,7 +10,7 @@ use crate::proto::http::route::{self, Route};
 use edge_runner_http::common::{Reply, has_host};
 
 /// Admits a request with `None`, or answers a preflight.
-pub(super) fn admit(
+pub fn admit(
     access: &AccessPolicy,
     head: &Parts,
     route: &Result<Route<'_>, route::RouteError>,
@@ -35,17 +35,17 @@ pub(super) fn admit(
 }
 
 /// Returns the values of a header, in order.
-pub(super) fn values(headers: &HeaderMap, name: HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub fn values(headers: &HeaderMap, name: HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
     headers.get_all(name).iter().map(HeaderValue::as_bytes)
 }
 
 /// Returns the values of `Authorization`.
-pub(super) fn authorizations(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+pub fn authorizations(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     values(headers, header::AUTHORIZATION)
 }
 
 /// Adds headers.
-pub(super) fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::CorsHeader<'h>>) {
+pub fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::CorsHeader<'h>>) {
     for (name, value) in more {
         // hyper has accepted these values in a request, so they are valid.
         if let Ok(value) = HeaderValue::from_bytes(value) {

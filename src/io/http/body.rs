@@ -13,7 +13,7 @@ use edge_runner_http::common::{BodyLimits, ConnLimits, collect};
 
 /// The content types that an endpoint accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AcceptedBody {
+pub enum AcceptedBody {
     /// Anything but forms. Existing clients often omit the JSON content type.
     Json,
     /// Like `Json`, and also JSON declared as a form, which is the default of ESP-IDF's HTTP
@@ -25,7 +25,7 @@ pub(super) enum AcceptedBody {
 }
 
 /// Reads a body within its limits of size and time.
-pub(super) async fn read(
+pub async fn read(
     conn_limits: ConnLimits,
     headers: &HeaderMap,
     takes: AcceptedBody,

@@ -17,7 +17,7 @@ use crate::proto::server::admission::Requester;
 use edge_runner_http::common::{PeerInfo, lock};
 
 /// Returns a function that makes the session's start; `body` gets the registered body.
-pub(super) fn session_start(
+pub fn session_start(
     lease: Option<RegistrationLease>,
     log_client: logging::LogClient,
     body: impl FnOnce(Option<Value>) -> Value + Send,
@@ -45,7 +45,7 @@ pub(super) fn session_start(
 }
 
 /// A claim on a registered session. Dropping it returns it to the registry.
-pub(super) struct RegistrationLease {
+pub struct RegistrationLease {
     registry: Arc<Mutex<StartedSessions>>,
     claim: SessionClaim,
     /// Whether a session was started from it.
@@ -54,7 +54,7 @@ pub(super) struct RegistrationLease {
 
 impl RegistrationLease {
     /// Claims an id that is valid for one session.
-    pub(super) fn claim_once(
+    pub fn claim_once(
         sessions: &Arc<Mutex<StartedSessions>>,
         id: &str,
         peer: PeerInfo,
@@ -67,7 +67,7 @@ impl RegistrationLease {
         })
     }
 
-    pub(super) fn claim(
+    pub fn claim(
         sessions: &Arc<Mutex<StartedSessions>>,
         id: &str,
         id_use: IdUse,
@@ -84,7 +84,7 @@ impl RegistrationLease {
 
 /// Returns the requester of a session. The id of a session that an authorised request registered
 /// authorises too.
-pub(super) fn requester(peer: PeerInfo, lease: Option<&RegistrationLease>) -> Requester {
+pub fn requester(peer: PeerInfo, lease: Option<&RegistrationLease>) -> Requester {
     let requester = peer.requester();
     Requester {
         is_authorised: requester.is_authorised || lease.is_some_and(|lease| lease.claim.is_authorised),

@@ -19,7 +19,7 @@ use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::PeerInfo;
 
 /// Logs an error, and counts it. `takes_offer` says whether the endpoint takes offers.
-pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_offer: bool, peer: PeerInfo) {
+pub fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_offer: bool, peer: PeerInfo) {
     if let HttpError::Offer(why) = refusal {
         app.sessions.metrics().offer_refused(why);
     }
@@ -79,7 +79,7 @@ fn level(refusal: &HttpError) -> Level {
 }
 
 /// Returns the client to which the request's log lines are attributed.
-pub(super) fn log_client(app: &RunnerApp, peer: PeerInfo) -> LogClient {
+pub fn log_client(app: &RunnerApp, peer: PeerInfo) -> LogClient {
     LogClient::new(app.log_limit.clone(), peer.source, peer.is_authorised)
 }
 

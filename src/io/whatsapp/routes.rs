@@ -11,11 +11,11 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::app::{RunnerApp, methods, new_session_id};
-use super::body::{AcceptedBody, read};
-use super::error::HttpError;
-use super::refusal_log::log_client;
 use crate::config::Messaging;
+use crate::io::http::app::{RunnerApp, methods, new_session_id};
+use crate::io::http::body::{AcceptedBody, read};
+use crate::io::http::error::HttpError;
+use crate::io::http::refusal_log::log_client;
 use crate::io::sessions::SessionStart;
 use crate::proto::http::route::{self, Query};
 use crate::proto::whatsapp::signature::{self, WebhookSignatureError};
@@ -23,12 +23,7 @@ use crate::proto::whatsapp::webhook;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 
 /// Answers the provider.
-pub(super) async fn handle_webhook(
-    app: &RunnerApp,
-    head: &Parts,
-    body: Incoming,
-    peer: PeerInfo,
-) -> Result<Reply, HttpError> {
+pub async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let Some(config) = &app.config.messaging else {
         return Err(HttpError::Route(route::RouteError::NotFound));
     };

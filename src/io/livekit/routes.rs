@@ -11,11 +11,11 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 use tokio::time::{sleep_until, timeout_at};
 
-use super::app::{RunnerApp, check_program_body, methods, new_session_id};
-use super::body::{AcceptedBody, read};
-use super::error::HttpError;
-use super::refusal_log::log_client;
 use crate::config::MediaroomWorker;
+use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
+use crate::io::http::body::{AcceptedBody, read};
+use crate::io::http::error::HttpError;
+use crate::io::http::refusal_log::log_client;
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::{Slot, SlotPool};
 use crate::io::{livekit, rest, tasks};
@@ -30,7 +30,7 @@ use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, random, unix_time_s};
 
 /// Starts a session in a room. Returns the JSON of the reply.
-pub(super) async fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+pub async fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     match &app.config.mediaroom.worker {
         Some(worker) => dispatch(app, worker, &body, peer).await,
         None => start_here(app, body, peer),
@@ -38,7 +38,7 @@ pub(super) async fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Resul
 }
 
 /// Answers with the state of the worker: status 503 unless the server may send jobs.
-pub(super) fn worker(app: &RunnerApp) -> Result<Reply, HttpError> {
+pub fn worker(app: &RunnerApp) -> Result<Reply, HttpError> {
     let worker = app.worker.as_ref().ok_or(HttpError::Route(RouteError::NotFound))?;
     let report = worker.report();
     let status = match report.is_ready() {
@@ -51,12 +51,7 @@ pub(super) fn worker(app: &RunnerApp) -> Result<Reply, HttpError> {
 /// Handles an event of the server: a bot that was lost is looked for. The answer does not wait for
 /// that, since the server repeats what is not answered soon. It also repeats what is refused while
 /// too many are looked for.
-pub(super) async fn handle_webhook(
-    app: &RunnerApp,
-    head: &Parts,
-    body: Incoming,
-    peer: PeerInfo,
-) -> Result<Reply, HttpError> {
+pub async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let mediaroom = &app.config.mediaroom;
     let (Some(worker), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
         return Err(HttpError::Route(RouteError::NotFound));

@@ -12,13 +12,13 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::app::{RunnerApp, check_program_body, methods, new_session_id};
-use super::body::{AcceptedBody, read};
-use super::error::HttpError;
-use super::refusal_log::log_client;
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::daily::{PreparedRoom, prepare_room};
+use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
+use crate::io::http::body::{AcceptedBody, read};
+use crate::io::http::error::HttpError;
+use crate::io::http::refusal_log::log_client;
 use crate::io::room;
 use crate::io::sessions::SessionStart;
 use crate::limits::DIALIN_HEADERS_BYTES_MAX;
@@ -29,7 +29,7 @@ use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock, unix_time_s};
 
 /// Prepares a room and starts the bot. Returns the JSON of the reply.
-pub(super) async fn start(
+pub async fn start(
     app: &RunnerApp,
     wanted: Option<RoomRequest>,
     body: Value,
@@ -50,7 +50,7 @@ pub(super) async fn start(
 }
 
 /// Prepares a room, starts the bot, and redirects the browser to the room.
-pub(super) async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply, HttpError> {
+pub async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply, HttpError> {
     let mut answer = Reply::default();
     // A repeated visit needs a new room.
     let no_store = HeaderValue::from_static("no-store");
@@ -72,12 +72,7 @@ pub(super) async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> R
 }
 
 /// Prepares a room for a held call, and starts the bot that connects it.
-pub(super) async fn handle_dialin(
-    app: &RunnerApp,
-    head: &Parts,
-    body: Incoming,
-    peer: PeerInfo,
-) -> Result<Reply, HttpError> {
+pub async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let config = &app.config.videoroom;
     if !config.dialin {
         return Err(HttpError::Route(route::RouteError::NotFound));

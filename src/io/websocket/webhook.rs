@@ -7,10 +7,10 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::app::{RunnerApp, mint_token};
-use super::body::{AcceptedBody, read};
-use super::error::HttpError;
 use crate::config::Transport;
+use crate::io::http::app::{RunnerApp, mint_token};
+use crate::io::http::body::{AcceptedBody, read};
+use crate::io::http::error::HttpError;
 use crate::io::tasks::request_time;
 use crate::proto::http::route;
 use crate::proto::http::token::SocketKind;
@@ -22,7 +22,7 @@ use edge_runner_http::common::{Reply, lock, unix_time_s, whole};
 
 /// Verifies the upgrade of a call if its provider signs upgrades, and returns the provider. Where
 /// the signed URL is not known for sure, a mismatch counts as no signature.
-pub(super) fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'static Provider>, HttpError> {
+pub fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'static Provider>, HttpError> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
     let url = format!("wss://{host}{}", head.uri.path());
@@ -33,7 +33,7 @@ pub(super) fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'s
 
 /// Rejects a webhook that a provider sends as GET, which would be answered with the page.
 #[cfg(feature = "page")]
-pub(super) fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
+pub fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
     let provider = app.config.transport.and_then(Transport::provider);
     let query = head.uri.query().unwrap_or_default().as_bytes();
     match provider.filter(|provider| provider.takes_markup && !provider.call_id(query).is_empty()) {
@@ -43,7 +43,7 @@ pub(super) fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError>
 }
 
 /// Answers a provider with the address for a call's audio.
-pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Reply, HttpError> {
+pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     let Some(provider) = app.config.transport.and_then(Transport::provider) else {
         return Err(HttpError::Route(route::RouteError::Method(route::ROOT_METHODS)));

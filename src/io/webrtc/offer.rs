@@ -10,11 +10,11 @@ use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use serde_json::json;
 
-use super::app::RunnerApp;
-use super::body::{AcceptedBody, read};
-use super::error::HttpError;
-use super::lease::{RegistrationLease, requester, session_start};
-use super::refusal_log::log_client;
+use crate::io::http::app::RunnerApp;
+use crate::io::http::body::{AcceptedBody, read};
+use crate::io::http::error::HttpError;
+use crate::io::http::lease::{RegistrationLease, requester, session_start};
+use crate::io::http::refusal_log::log_client;
 use crate::io::tasks::request_time;
 use crate::logging;
 use crate::proto::http::registry;
@@ -23,7 +23,7 @@ use crate::proto::webrtc::offer::{CandidatesBody, OfferBody};
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 
 /// Answers an offer: for the session that `/start` registered, or for a new one.
-pub(super) async fn take_offer(
+pub async fn take_offer(
     app: &RunnerApp,
     session: Option<&str>,
     headers: &HeaderMap,
@@ -55,7 +55,7 @@ pub(super) async fn take_offer(
 }
 
 /// Hands candidates to their connection.
-pub(super) async fn take_candidates(
+pub async fn take_candidates(
     app: &RunnerApp,
     session: Option<&str>,
     headers: &HeaderMap,

@@ -4,6 +4,10 @@
 //! Out: the commands of [`SocketSession`]. The bot starts when the session knows its call, if a
 //! permit is available.
 
+pub mod routes;
+#[cfg(feature = "telephony")]
+pub mod webhook;
+
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -10,12 +10,12 @@ use hyper::{Request, Response};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
-use super::app::RunnerApp;
-use super::error::HttpError;
-use super::lease::{RegistrationLease, requester, session_start};
-use super::refusal_log::log_client;
-use crate::io::socket::{SocketEndpoint, SocketPermit, upgrade};
+use crate::io::http::app::RunnerApp;
+use crate::io::http::error::HttpError;
+use crate::io::http::lease::{RegistrationLease, requester, session_start};
+use crate::io::http::refusal_log::log_client;
 use crate::io::tasks::request_time;
+use crate::io::websocket::{SocketEndpoint, SocketPermit, upgrade};
 use crate::proto::http::route;
 use crate::proto::http::started::IdUse;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
@@ -26,7 +26,7 @@ use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock};
 
 /// Answers an upgrade, and fills the upgrade slot of the connection.
-pub(super) fn socket(
+pub fn socket(
     app: &RunnerApp,
     family: SocketKind,
     in_path: Option<String>,
@@ -37,7 +37,7 @@ pub(super) fn socket(
     let switching = switching(head)?;
     let signed = match family {
         #[cfg(feature = "telephony")]
-        SocketKind::Call => super::webhook::verify_upgrade(app, head)?,
+        SocketKind::Call => crate::io::websocket::webhook::verify_upgrade(app, head)?,
         _ => None,
     };
     let query = route::Query::new(head.uri.query().unwrap_or_default());

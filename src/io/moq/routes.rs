@@ -7,10 +7,10 @@
 
 use serde_json::Value;
 
-use super::app::{RunnerApp, check_program_body, mint_token, new_session_id};
-use super::error::HttpError;
-use super::refusal_log::log_client;
 use crate::features::{Feature, MissingFeature};
+use crate::io::http::app::{RunnerApp, check_program_body, mint_token, new_session_id};
+use crate::io::http::error::HttpError;
+use crate::io::http::refusal_log::log_client;
 use crate::io::moq::MoqBeginning;
 use crate::io::sessions::SessionStart;
 use crate::proto::http::start::{MoqReply, RequestBase, caller_url, random_namespace};
@@ -19,7 +19,7 @@ use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, random};
 
 /// Starts the bot, and returns the JSON of the reply.
-pub(super) async fn start(
+pub async fn start(
     app: &RunnerApp,
     namespace: Option<String>,
     body: Value,

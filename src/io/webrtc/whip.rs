@@ -14,12 +14,12 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use serde_json::Value;
 
-use super::access::authorizations;
-use super::app::{RunnerApp, register};
-use super::body::{AcceptedBody, read};
-use super::error::HttpError;
-use super::lease::{RegistrationLease, requester, session_start};
-use super::refusal_log::log_client;
+use crate::io::http::access::authorizations;
+use crate::io::http::app::{RunnerApp, register};
+use crate::io::http::body::{AcceptedBody, read};
+use crate::io::http::error::HttpError;
+use crate::io::http::lease::{RegistrationLease, requester, session_start};
+use crate::io::http::refusal_log::log_client;
 use crate::io::tasks::request_time;
 use crate::logging;
 use crate::proto::http::access::KeyError;
@@ -32,7 +32,7 @@ use crate::proto::webrtc::whip::{self, ResourceRequest, ResourceResponse, WhipOf
 use edge_runner_http::common::{PeerInfo, Reply};
 use edge_runner_http::common::{json_reply, lock, unix_time_s, whole};
 
-pub(super) async fn serve(
+pub async fn serve(
     app: &RunnerApp,
     request: WhipRoute,
     head: &Parts,
