@@ -123,8 +123,11 @@ impl Runner {
         let parts = parts.map_err(RunnerError)?;
         let status = parts.status.clone();
         parts.warm_up();
-        let watcher =
-            CertificateWatcher::without_signals().run(tls, parts.moq_certificate(), parts.sessions.shutdown().clone());
+        let watcher = CertificateWatcher::without_signals().run(
+            tls,
+            parts.module_certificate(),
+            parts.sessions.shutdown().clone(),
+        );
         tasks::spawn(watcher);
         let run = async move {
             let lost = tokio::select! {

@@ -32,7 +32,7 @@ use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
 use crate::config::Config;
 use crate::features::Feature;
-use crate::io::{RunError, webrtc};
+use crate::io::{RunError, modules};
 use crate::limits::{ENV_FILE_BYTES_MAX, OPTION_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 use crate::proto::http::cluster::key_file_warning;
@@ -171,7 +171,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         forbid_debuggers();
     }
     let config = Arc::new(*config);
-    let runtime = runtime(config.workers, webrtc::seed_thread)?;
+    let runtime = runtime(config.workers, modules::begin_thread)?;
     if doctor {
         return run_doctor(runtime, config);
     }

@@ -8,7 +8,7 @@
 mod connection;
 mod inspect;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -179,9 +179,14 @@ pub trait HttpService: Send + Sync + 'static {
     fn is_trusted_proxy(&self, _address: IpAddr) -> bool {
         false
     }
-    /// Takes a connection that carries session packets (RFC 4571) instead of requests, once its
-    /// first packet has arrived.
-    fn serve_ice_tcp(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
+    /// Serves a connection that carries packets (RFC 4571) instead of requests, once its first one
+    /// has arrived.
+    ///
+    /// # Errors
+    /// An I/O error, or why the packets are not taken.
+    fn serve_framed(&self, _: TcpStream, _: SocketAddr) -> impl Future<Output = io::Result<()>> + Send {
+        ready(Err(io::Error::other("no framed packets are taken here")))
+    }
     /// Makes the response to a request of ambiguous length. The connection is closed after it.
     fn reject_framing(&self, refusal: FramingError) -> Reply;
     /// Answers one request. A handler of a long body sets the phase in `state` before the first

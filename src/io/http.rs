@@ -11,7 +11,7 @@ pub mod body;
 pub mod custom_routes;
 pub mod error;
 #[cfg(feature = "page")]
-pub mod folder;
+mod folder;
 pub mod lease;
 mod operator;
 #[cfg(feature = "page")]
@@ -37,12 +37,12 @@ use self::error::HttpError;
 use self::operator::METRICS_TYPE;
 use self::refusal_log::log_refusal;
 use crate::features::{Feature, MissingFeature};
-use crate::io::moq::Moq;
+use crate::io::module::{RouteRequest, StartRequest};
+use crate::io::modules;
+use crate::io::running::RunningModule;
 use crate::io::server::{ConnState, HttpService};
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
-#[cfg(feature = "page")]
-use crate::proto::http::folder::FolderUse;
 use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan};
@@ -64,11 +64,14 @@ impl HttpService for RunnerApp {
         self.tls.as_deref()
     }
 
-    async fn serve_ice_tcp(&self, tcp: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        match &self.webrtc {
-            Some(webrtc) => webrtc.serve_ice_tcp(tcp, peer).await,
-            None => Err(io::Error::other(format!("WebRTC {}", MissingFeature(Feature::WebRtc)))),
+    async fn serve_framed(&self, mut stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        for module in self.modules.iter() {
+            stream = match module.serve_framed(stream, peer) {
+                Ok(served) => return served.await,
+                Err(stream) => stream,
+            };
         }
+        Err(io::Error::other(format!("WebRTC {}", MissingFeature(Feature::WebRtc))))
     }
 
     fn reject_framing(&self, refusal: request_framing::FramingError) -> Reply {
@@ -114,7 +117,7 @@ async fn answer(
                 is_call = matches!(&route, Route::Whip(request) if request.is_call());
                 dispatch(app, route, &head, body, peer, (conn_state, upgrade_slot)).await
             }
-            Err(refusal) => custom_routes::answer(app, refusal, &head, body, peer).await,
+            Err(refusal) => app.routes.answer(app.conn_limits, refusal, &head, body, peer).await,
         },
         Err(refusal) => Err(refusal),
     };
@@ -145,7 +148,7 @@ async fn dispatch(
     head: &Parts,
     body: Incoming,
     peer: PeerInfo,
-    (_conn_state, _becomes): (&Arc<ConnState>, &UpgradeSlot),
+    (conn_state, upgrade_slot): (&Arc<ConnState>, &UpgradeSlot),
 ) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     if let Some(absent) = route.feature().and_then(Feature::missing) {
@@ -157,15 +160,11 @@ async fn dispatch(
     match route {
         Route::Status => {
             let is_draining = app.sessions.is_closed();
-            let worker = app.worker_member();
+            let worker = app.modules.iter().find_map(RunningModule::worker_member);
             let status = app.status.reply(app.sessions.count(), is_draining, worker.as_ref());
             let code = StatusCode::from_u16(app.status.code(is_draining)).unwrap_or(StatusCode::OK);
             Ok(json_reply(code, status))
         }
-        #[cfg(feature = "mediaroom")]
-        Route::Worker => crate::io::livekit::routes::worker(app),
-        #[cfg(feature = "mediaroom")]
-        Route::RoomEvents => crate::io::livekit::routes::handle_webhook(app, head, body, peer).await,
         Route::Robots => Ok(robots()),
         Route::Start => {
             let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
@@ -178,50 +177,21 @@ async fn dispatch(
         Route::Metrics => operator::metrics_reply(app, headers, peer),
         Route::Sessions => operator::list(app, headers, peer),
         Route::EndSession(id) => operator::end(app, &id, headers, peer),
-        #[cfg(feature = "page")]
-        Route::PageRedirect => {
-            #[cfg(feature = "telephony")]
-            crate::io::websocket::webhook::reject_get(app, head)?;
-            Ok(page::to_page())
-        }
-        #[cfg(feature = "page")]
-        Route::Download(name) => match &app.config.downloads_dir {
-            Some(folder) => folder::serve(folder, &name, FolderUse::Downloads, head, _conn_state).await,
-            None => Err(HttpError::Route(route::RouteError::NotFound)),
-        },
-        #[cfg(feature = "page")]
-        Route::Page(name) => {
-            if let Some(folder) = &app.config.page_dir {
-                return folder::serve(folder, &name, FolderUse::Page, head, _conn_state).await;
+        route => {
+            if route == Route::PageRedirect {
+                modules::check_page(app, head)?;
             }
-            let source = app.moq.as_ref().map(Moq::page_source);
-            page::file(&name, headers, source.as_deref()).ok_or(HttpError::Route(route::RouteError::NotFound))
+            modules::answer(RouteRequest {
+                app,
+                route,
+                head,
+                body,
+                peer,
+                conn_state,
+                upgrade_slot,
+            })
+            .await
         }
-        #[cfg(feature = "webrtc")]
-        Route::Offer(session) => {
-            crate::io::webrtc::offer::take_offer(app, session.as_deref(), headers, body, peer).await
-        }
-        #[cfg(feature = "webrtc")]
-        Route::Candidates(session) => {
-            crate::io::webrtc::offer::take_candidates(app, session.as_deref(), headers, body).await
-        }
-        #[cfg(feature = "webrtc")]
-        Route::Whip(request) => crate::io::webrtc::whip::serve(app, request, head, body, peer).await,
-        #[cfg(any(feature = "telephony", feature = "websocket"))]
-        Route::Socket(family, token) => crate::io::websocket::routes::socket(app, family, token, head, peer, _becomes),
-        #[cfg(feature = "telephony")]
-        Route::Webhook => crate::io::websocket::webhook::webhook(app, head, body).await,
-        #[cfg(feature = "videoroom")]
-        Route::Videoroom => crate::io::daily::routes::redirect(app, head, peer).await,
-        #[cfg(feature = "videoroom")]
-        Route::DialIn => crate::io::daily::routes::handle_dialin(app, head, body, peer).await,
-        #[cfg(feature = "messaging")]
-        Route::Messaging => crate::io::whatsapp::routes::handle_webhook(app, head, body, peer).await,
-        #[allow(
-            unreachable_patterns,
-            reason = "a build of every feature has an arm for each endpoint"
-        )]
-        _ => Err(HttpError::Route(route::RouteError::NotFound)),
     }
 }
 
@@ -256,15 +226,7 @@ async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerI
             let token = mint_token(app, family, id.as_deref(), peer.is_authorised);
             start::socket_reply(&url, id.as_deref(), token.as_deref())
         }
-        #[cfg(feature = "videoroom")]
-        StartPlan::Videoroom { room, body } => crate::io::daily::routes::start(app, room, body, peer).await?,
-        #[cfg(feature = "mediaroom")]
-        StartPlan::Mediaroom { body } => crate::io::livekit::routes::start(app, body, peer).await?,
-        #[cfg(feature = "moq")]
-        StartPlan::Moq { namespace, body } => crate::io::moq::routes::start(app, namespace, body, base, peer).await?,
-        // A plan only uses transports of this build.
-        #[cfg(not(all(feature = "videoroom", feature = "mediaroom", feature = "moq")))]
-        _ => return Err(HttpError::Route(route::RouteError::NotFound)),
+        plan => modules::start(StartRequest { app, plan, base, peer }).await?,
     };
     Ok(json_reply(StatusCode::OK, reply))
 }

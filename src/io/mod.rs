@@ -27,7 +27,9 @@ pub mod ice_tcp;
 #[cfg(feature = "mediaroom")]
 pub mod livekit;
 pub mod metrics;
-#[cfg_attr(not(feature = "moq"), path = "moq/absent.rs")]
+pub mod module;
+pub mod modules;
+#[cfg(feature = "moq")]
 pub mod moq;
 pub mod process;
 pub mod procfs;
@@ -35,6 +37,7 @@ pub mod procfs;
 #[cfg_attr(not(feature = "_rest"), path = "rest/absent.rs")]
 pub mod rest;
 pub mod room;
+pub mod running;
 pub mod serving;
 #[cfg(any(feature = "webrtc", feature = "telephony", feature = "websocket"))]
 pub mod session;
@@ -43,7 +46,7 @@ pub mod sessions;
 pub mod setup;
 #[cfg(feature = "webrtc")]
 pub mod udp;
-#[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
+#[cfg(feature = "webrtc")]
 pub mod webrtc;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod websocket;
@@ -161,7 +164,7 @@ pub async fn run_with(
     watch.map_err(RunError::Watch)?;
     services.spawn(
         "the certificate watcher",
-        watcher.run(tls, serving.moq_certificate(), sessions.shutdown().clone()),
+        watcher.run(tls, serving.module_certificate(), sessions.shutdown().clone()),
     );
     announce(&serving.listening);
     sessions.watchdog().ready();
@@ -196,26 +199,6 @@ fn check_sandbox(config: &Config) -> Result<(), RunError> {
         Some(sandbox) => Ok(sandbox.check()?),
         None => Ok(()),
     }
-}
-
-/// Checks the functions of the operator before the first session. An endpoint that does not answer
-/// may do so later.
-#[cfg(feature = "assistants")]
-async fn check_tools(config: &Config) -> Result<(), RunError> {
-    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.runs_built_in_bot()) else {
-        return Ok(());
-    };
-    match crate::bots::assistant::tools::examine(config, tools).await {
-        Ok(names) => log::info!("functions of {}: {}", tools.name(), names.join(", ")),
-        Err(why) if why.is_permanent() => {
-            return Err(RunError::Tools {
-                name: tools.name().to_owned(),
-                why: why.to_string(),
-            });
-        }
-        Err(why) => log::warn!("functions of {}: {why}", tools.name()),
-    }
-    Ok(())
 }
 
 /// Returns the bot of every session: the configured program, if there is one.

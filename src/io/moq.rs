@@ -143,7 +143,7 @@ impl Moq {
     }
 
     /// Returns the source to which the page connects, for its content security policy.
-    pub fn page_source(&self) -> String {
+    pub fn source_expression(&self) -> String {
         match &self.0.sessions.config().moq.mode {
             // The policy has no syntax for IPv6 addresses.
             MoqMode::Dial { url, .. } if !url.host().contains(':') => format!("https://{}", url.authority()),
@@ -155,7 +155,7 @@ impl Moq {
     }
 
     /// Returns the certificate in serve mode, to be reloaded and renewed.
-    pub fn certificate(&self) -> Option<Arc<dyn WatchedCertificate>> {
+    pub fn served_certificate(&self) -> Option<Arc<dyn WatchedCertificate>> {
         match &self.0.role {
             MoqRole::Serve { certificate, .. } => Some(certificate.clone()),
             MoqRole::Dial { .. } => None,
@@ -273,7 +273,7 @@ impl Moq {
     }
 
     /// Closes the port, after the sessions' goodbyes.
-    pub fn end(&self) {
+    pub fn close(&self) {
         self.0.reader.abort();
     }
 }

@@ -12,22 +12,18 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-#[cfg(feature = "assistants")]
-use super::check_tools;
 use super::{RunError, bot_of, check_sandbox};
 use crate::bot::{Bot, Shutdown, ShutdownTrigger};
-use crate::config::{Config, ListenAddresses};
+use crate::config::{Config, ListenAddresses, MoqUdpPort};
 use crate::io::http::app::RunnerApp;
 use crate::io::http::custom_routes::CustomRoutes;
-#[cfg(feature = "mediaroom")]
-use crate::io::livekit::worker::{self, WorkerHandle};
-use crate::io::moq::Moq;
+use crate::io::modules;
+use crate::io::running::{RunningModule, RunningModules};
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
 use crate::io::tasks::SlotPool;
 use crate::io::tls::{ServerTls, WatchedCertificate};
-use crate::io::webrtc::WebRtc;
 use crate::io::{addresses, drain, metrics, server};
 use crate::limits::SHUTDOWN_GRACE;
 use crate::logging;
@@ -52,10 +48,7 @@ pub struct RunnerStatus {
     pub addresses: Arc<[SocketAddr]>,
     pub rtc_port: u16,
     sessions: Sessions,
-    webrtc: Option<WebRtc>,
-    moq: Option<Moq>,
-    #[cfg(feature = "mediaroom")]
-    worker: Option<WorkerHandle>,
+    modules: RunningModules,
     runtime: Handle,
 }
 
@@ -68,13 +61,7 @@ impl RunnerStatus {
     /// Returns the text of `/metrics`.
     pub fn metrics(&self) -> String {
         let _inside = self.runtime.enter();
-        metrics::text(
-            &self.sessions,
-            self.webrtc.as_ref(),
-            self.moq.as_ref(),
-            #[cfg(feature = "mediaroom")]
-            self.worker.as_ref(),
-        )
+        metrics::text(&self.sessions, &self.modules)
     }
 }
 
@@ -92,10 +79,7 @@ impl RunnerInstance {
     ) -> Result<RunnerInstance, RunError> {
         check_sandbox(&config)?;
         let bot = bot_of(&config, bot)?;
-        #[cfg(feature = "assistants")]
-        check_tools(&config).await?;
-        #[cfg(feature = "page")]
-        crate::io::http::folder::check(&config)?;
+        modules::check(&config).await?;
         let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
         let (stop, shutdown) = Shutdown::channel();
         let live = SlotPool::new(config.sessions_max);
@@ -103,36 +87,23 @@ impl RunnerInstance {
         if let Some(replica) = sessions.replica() {
             log::info!("this runner is the replica `{}`", replica.name());
         }
-        let webrtc = WebRtc::start(&sessions, listeners.addresses(), listeners.port(), services)?;
-        let app = RunnerApp::new(sessions.clone(), webrtc.clone(), tls, routes);
-        #[cfg(feature = "moq")]
-        let (app, moq) = {
-            let moq = Moq::start(&sessions, app.connection_rules(), services)?;
-            (app.with_moq(moq.clone()), moq)
-        };
-        #[cfg(not(feature = "moq"))]
-        let moq: Option<Moq> = None;
-        #[cfg(feature = "mediaroom")]
-        let worker = webrtc
-            .as_ref()
-            .and_then(|webrtc| worker::start(&sessions, webrtc.common().clone(), app.log_limit(), services));
-        #[cfg(feature = "mediaroom")]
-        let app = app.with_worker(worker.clone());
-        let listening = ListenAddresses {
+        let mut app = RunnerApp::new(sessions.clone(), tls, routes);
+        modules::run(&mut app, &listeners, services)?;
+        let mut listening = ListenAddresses {
             port: listeners.port(),
-            rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
-            moq_port: moq.as_ref().map(Moq::udp_port).unwrap_or_default(),
+            rtc_port: 0,
+            moq_port: MoqUdpPort::default(),
             addresses: addresses::local_addresses(&config),
         };
+        for module in app.modules.iter() {
+            module.add_addresses(&mut listening);
+        }
         let app = app.with_addresses(&listening);
         let status = RunnerStatus {
             addresses: listeners.addresses().into(),
             rtc_port: listening.rtc_port,
             sessions: sessions.clone(),
-            webrtc,
-            moq,
-            #[cfg(feature = "mediaroom")]
-            worker,
+            modules: app.modules.clone(),
             runtime: Handle::current(),
         };
         let log_limit = app.log_limit();
@@ -148,15 +119,15 @@ impl RunnerInstance {
         })
     }
 
-    /// Returns the certificate of Media over QUIC, to be reloaded and renewed.
-    pub fn moq_certificate(&self) -> Option<Arc<dyn WatchedCertificate>> {
-        self.status.moq.as_ref().and_then(Moq::certificate)
+    /// Returns the certificate of a module, to be reloaded and renewed.
+    pub fn module_certificate(&self) -> Option<Arc<dyn WatchedCertificate>> {
+        self.status.modules.iter().find_map(RunningModule::certificate)
     }
 
     /// Computes what is made once per process, so that the first caller need not wait for it.
     pub fn warm_up(&self) {
-        if let Some(webrtc) = &self.status.webrtc {
-            webrtc.warm_up();
+        for module in self.status.modules.iter() {
+            module.warm_up();
         }
     }
 
@@ -172,7 +143,9 @@ impl RunnerInstance {
         notified: impl Future<Output = ()>,
     ) -> Result<(), RunError> {
         self.sessions.close();
-        self.drain_worker().await;
+        for module in self.status.modules.iter() {
+            module.drain().await;
+        }
         let live = &self.live;
         if !drain.is_zero() {
             let over = drain::drain(drain, live, self.sessions.wait_empty(), next(&mut signals)).await;
@@ -186,10 +159,9 @@ impl RunnerInstance {
         let mut last = None;
         let ended = async {
             self.sessions.wait_empty().await;
-            #[cfg(feature = "mediaroom")]
-            if let Some(worker) = &self.status.worker {
-                last = Some("the connection to the LiveKit server");
-                worker.stop().await;
+            for (name, stopped) in self.status.modules.iter().filter_map(RunningModule::stop) {
+                last = Some(name);
+                stopped.await;
             }
             last = Some("an HTTP connection");
             // An error is a panic, which the server has logged.
@@ -205,24 +177,11 @@ impl RunnerInstance {
             }
             _ = next(&mut signals) => Err(RunError::Forced),
         };
-        if let Some(webrtc) = &self.status.webrtc {
-            webrtc.end().await;
-        }
-        if let Some(moq) = &self.status.moq {
-            moq.end();
+        for module in self.status.modules.iter() {
+            module.end().await;
         }
         logging::log_left_out(&self.log_limit);
         outcome
-    }
-}
-
-impl RunnerInstance {
-    /// Reports to a LiveKit server that this runner takes no further job.
-    async fn drain_worker(&self) {
-        #[cfg(feature = "mediaroom")]
-        if let Some(worker) = &self.status.worker {
-            worker.drain().await;
-        }
     }
 }
 

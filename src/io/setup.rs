@@ -18,7 +18,6 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use if_addrs::IfAddr;
 use serde_json::json;
-use tokio::net::TcpStream;
 
 use edge_runner_http::common::{self, BodyLimits, ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, whole};
 use edge_runner_http::host_name::host_name;
@@ -124,10 +123,6 @@ impl HttpService for SetupPage {
 
     fn tls(&self) -> Option<&ServerTls> {
         None
-    }
-
-    async fn serve_ice_tcp(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn reject_framing(&self, refusal: FramingError) -> Reply {

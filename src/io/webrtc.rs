@@ -8,6 +8,7 @@
 mod call;
 pub mod offer;
 mod progress;
+pub mod routes;
 mod session_io;
 mod shared;
 mod startup;
@@ -72,17 +73,14 @@ impl WebRtc {
         &self.shared.common
     }
 
-    /// Returns values for the metrics that are counted here: dropped datagrams, and the state of
+    /// Adds the values for the metrics that are counted here: dropped datagrams, and the state of
     /// the ICE servers.
-    pub fn metrics_snapshot(&self) -> MetricsSnapshot {
+    pub fn add_to(&self, snapshot: &mut MetricsSnapshot) {
         let dropped = self.shared.sockets.port.dropped();
         let status = self.shared.sockets.gatherer.status();
-        MetricsSnapshot {
-            unmatched_datagrams: dropped.unrouted.load(Relaxed),
-            inbox_full: dropped.inbox_full.load(Relaxed),
-            ice_servers: status.into_iter().map(|server| server.state).collect(),
-            ..MetricsSnapshot::default()
-        }
+        snapshot.unmatched_datagrams = dropped.unrouted.load(Relaxed);
+        snapshot.inbox_full = dropped.inbox_full.load(Relaxed);
+        snapshot.ice_servers = status.into_iter().map(|server| server.state).collect();
     }
 
     /// Takes an ICE-TCP connection, once its first packet has arrived.

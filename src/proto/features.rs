@@ -1,9 +1,9 @@
 //! The features of this build: one [`Feature`] per cargo feature, and the only place that queries
 //! them.
 //!
-//! A module that is not built has a replacement, `absent.rs` in its folder, chosen where the module
-//! is declared. Options, routes and `/start` report a missing feature with the text of
-//! [`MissingFeature`].
+//! A module that is not built has no row in the table of modules, or a replacement, `absent.rs` in
+//! its folder, chosen where the module is declared. Options, routes and `/start` report a missing
+//! feature with the text of [`MissingFeature`].
 
 use std::fmt;
 

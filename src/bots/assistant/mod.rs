@@ -12,3 +12,32 @@ pub mod realtime;
 pub mod service_socket;
 mod session_reports;
 pub mod tools;
+
+use crate::config::Config;
+use crate::features::Feature;
+use crate::io::RunError;
+use crate::io::module::Module;
+
+pub const MODULE: Module = Module {
+    check: Some(|config| Box::pin(check_tools(config))),
+    ..Module::new(Feature::Assistants)
+};
+
+/// Checks the functions of the operator before the first session. An endpoint that does not answer
+/// may do so later.
+async fn check_tools(config: &Config) -> Result<(), RunError> {
+    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.runs_built_in_bot()) else {
+        return Ok(());
+    };
+    match tools::examine(config, tools).await {
+        Ok(names) => log::info!("functions of {}: {}", tools.name(), names.join(", ")),
+        Err(why) if why.is_permanent() => {
+            return Err(RunError::Tools {
+                name: tools.name().to_owned(),
+                why: why.to_string(),
+            });
+        }
+        Err(why) => log::warn!("functions of {}: {why}", tools.name()),
+    }
+    Ok(())
+}

@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +24,6 @@ use hyper::http::uri::Authority;
 use hyper::{Request, StatusCode};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
 use super::build_log::BuildLog;
 use super::build_service::{BuildService, CreateResult};
@@ -99,10 +97,6 @@ impl HttpService for CloudApp {
 
     fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_deref()
-    }
-
-    async fn serve_ice_tcp(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn reject_framing(&self, refusal: request_framing::FramingError) -> Reply {

@@ -196,7 +196,7 @@ async fn open<S: HttpService>(tcp: TcpStream, peer: SocketAddr, server: &S) -> R
     match SniffedProtocol::from_first_byte(first[0]) {
         SniffedProtocol::Http => Ok(Some(MaybeTlsStream::Plain(tcp))),
         SniffedProtocol::Framed => {
-            let taken = Box::pin(server.serve_ice_tcp(tcp, peer)).await;
+            let taken = Box::pin(server.serve_framed(tcp, peer)).await;
             taken.map(|()| None).map_err(|error| error.to_string())
         }
         SniffedProtocol::Tls => {

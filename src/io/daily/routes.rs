@@ -4,6 +4,7 @@
 //! so that no room is created without a bot for it. The bot starts before the reply is sent.
 //! Source: `docs/spec/daily.md` 3, 4 and 6.
 
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use hyper::body::Incoming;
@@ -14,22 +15,59 @@ use serde_json::{Value, json};
 
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
+use crate::features::Feature;
 use crate::io::daily::{PreparedRoom, prepare_room};
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::HttpError;
 use crate::io::http::refusal_log::log_client;
+use crate::io::module::{Module, RouteRequest, StartRequest};
 use crate::io::room;
+use crate::io::running::RunningModule;
 use crate::io::sessions::SessionStart;
 use crate::limits::DIALIN_HEADERS_BYTES_MAX;
 use crate::logging;
+use crate::proto::daily::recent_calls::RecentCalls;
 use crate::proto::daily::{DailyError, RoomPurpose, RoomRequest, dialin, reply};
+use crate::proto::http::route::{Route, RouteError};
+use crate::proto::http::start::StartPlan;
 use crate::proto::http::{route, start};
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock, unix_time_s};
 
+pub const MODULE: Module = Module {
+    run: Some(|_| Ok(Some(Arc::new(DialInCalls::default())))),
+    answer: Some(|request| Box::pin(answer(request))),
+    start: Some(|request| Box::pin(begin_session(request))),
+    ..Module::new(Feature::Videoroom)
+};
+
+/// Dial-in calls that have a bot.
+#[derive(Default)]
+struct DialInCalls(Mutex<RecentCalls>);
+
+impl RunningModule for DialInCalls {}
+
+async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    let RouteRequest {
+        app, head, body, peer, ..
+    } = request;
+    match request.route {
+        Route::Videoroom => redirect(app, head, peer).await,
+        Route::DialIn => handle_dialin(app, head, body, peer).await,
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
+async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
+    match request.plan {
+        StartPlan::Videoroom { room, body } => start(request.app, room, body, request.peer).await,
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
 /// Prepares a room and starts the bot. Returns the JSON of the reply.
-pub async fn start(
+async fn start(
     app: &RunnerApp,
     wanted: Option<RoomRequest>,
     body: Value,
@@ -50,7 +88,7 @@ pub async fn start(
 }
 
 /// Prepares a room, starts the bot, and redirects the browser to the room.
-pub async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply, HttpError> {
+async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply, HttpError> {
     let mut answer = Reply::default();
     // A repeated visit needs a new room.
     let no_store = HeaderValue::from_static("no-store");
@@ -72,7 +110,7 @@ pub async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<R
 }
 
 /// Prepares a room for a held call, and starts the bot that connects it.
-pub async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
+async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let config = &app.config.videoroom;
     if !config.dialin {
         return Err(HttpError::Route(route::RouteError::NotFound));
@@ -102,12 +140,13 @@ pub async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: 
             log::warn!("the SIP headers of a call are left out: they have more than {DIALIN_HEADERS_BYTES_MAX} bytes");
         });
     }
-    if !lock(&app.calls).insert(&call.call_id, Instant::now()) {
+    let calls = &app.module::<DialInCalls>(Feature::Videoroom)?.0;
+    if !lock(calls).insert(&call.call_id, Instant::now()) {
         return Err(HttpError::DuplicateCall);
     }
     let begun = begin(app, RoomPurpose::Call { from: &call.from }, call.bot_body(config), peer).await;
     let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
-        lock(&app.calls).remove(&call.call_id);
+        lock(calls).remove(&call.call_id);
         refused.into(HttpError::CallRoom)
     })?;
     let answer = reply::start_reply(app.config.start_names, &room, &token, &session_id);

@@ -15,26 +15,14 @@ use crate::bot::SessionId;
 use crate::config::{Config, ListenAddresses};
 use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
-#[cfg(feature = "mediaroom")]
-use crate::io::livekit::worker::WorkerHandle;
-use crate::io::moq::Moq;
-#[cfg(feature = "moq")]
-use crate::io::moq::arrivals::ConnectionRules;
+use crate::io::running::{RunningModule, RunningModules};
 use crate::io::sessions::Sessions;
-#[cfg(feature = "mediaroom")]
-use crate::io::tasks::SlotPool;
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
-use crate::io::webrtc::WebRtc;
 use crate::limits::PROCESS_BODY_BYTES_MAX;
-#[cfg(feature = "mediaroom")]
-use crate::limits::WATCHES_MAX;
-use crate::proto::daily::recent_calls::RecentCalls;
 use crate::proto::http::access::AccessPolicy;
-#[cfg(feature = "moq")]
-use crate::proto::http::origin::AllowedOrigins;
 use crate::proto::http::registry;
-use crate::proto::http::start::{StatusReplies, WorkerMember};
+use crate::proto::http::start::StatusReplies;
 use crate::proto::http::started::{CreateError, StartedSessions};
 use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
 use crate::proto::server::admission::{PendingKind, Requester};
@@ -48,28 +36,13 @@ use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, lock, random};
 pub struct RunnerApp {
     pub config: Arc<Config>,
     pub sessions: Sessions,
-    /// `None` in a build without it.
-    pub webrtc: Option<WebRtc>,
-    /// `None` unless `-t moq` is given.
-    pub moq: Option<Moq>,
-    /// `None` without `--register`.
-    #[cfg(feature = "mediaroom")]
-    pub worker: Option<WorkerHandle>,
-    /// Lost bots that are looked for.
-    #[cfg(feature = "mediaroom")]
-    pub watches: SlotPool,
-    /// Bots that the server was asked for.
-    #[cfg(feature = "mediaroom")]
-    pub awaited_bots: SlotPool,
+    /// What the modules keep while this runner runs.
+    pub modules: RunningModules,
     pub access: AccessPolicy,
     pub status: StatusReplies,
     pub table: Arc<Mutex<StartedSessions>>,
     /// Tokens of WebSockets and of Media over QUIC.
     pub tokens: Arc<Mutex<SocketTokens>>,
-    /// Dial-in calls that have a bot.
-    pub calls: Mutex<RecentCalls>,
-    #[cfg(feature = "messaging")]
-    pub messaging: crate::io::whatsapp::WhatsAppCalls,
     /// The log lines caused by clients.
     pub log_limit: Arc<Mutex<LogLimit>>,
     pub proxies: TrustedProxies,
@@ -82,7 +55,7 @@ pub struct RunnerApp {
 
 impl RunnerApp {
     /// Creates the service for the runner of these sessions.
-    pub fn new(sessions: Sessions, webrtc: Option<WebRtc>, tls: Option<Arc<ServerTls>>, routes: CustomRoutes) -> Self {
+    pub fn new(sessions: Sessions, tls: Option<Arc<ServerTls>>, routes: CustomRoutes) -> Self {
         let config = sessions.config().clone();
         let key = config.cluster.as_ref().map(|cluster| &cluster.key);
         let tokens = match (key, sessions.replica()) {
@@ -94,31 +67,15 @@ impl RunnerApp {
             status: StatusReplies::new(&config, sessions.replica()),
             table: Arc::new(Mutex::new(StartedSessions::new(key))),
             tokens: Arc::new(Mutex::new(tokens)),
-            calls: Mutex::default(),
-            #[cfg(feature = "messaging")]
-            messaging: crate::io::whatsapp::WhatsAppCalls::default(),
             log_limit: Arc::default(),
             conn_limits: ConnLimits::default(),
             proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
             tls,
             routes,
             sessions,
-            webrtc,
-            moq: None,
-            #[cfg(feature = "mediaroom")]
-            worker: None,
-            #[cfg(feature = "mediaroom")]
-            watches: SlotPool::new(WATCHES_MAX),
-            #[cfg(feature = "mediaroom")]
-            awaited_bots: SlotPool::new(WATCHES_MAX),
+            modules: RunningModules::default(),
             config,
         }
-    }
-
-    /// Serves Media over QUIC, too.
-    #[cfg(feature = "moq")]
-    pub fn with_moq(self, moq: Option<Moq>) -> Self {
-        RunnerApp { moq, ..self }
     }
 
     /// Serves the URL that phones can open, too.
@@ -127,33 +84,18 @@ impl RunnerApp {
         self
     }
 
-    /// Serves the state of the worker, too.
-    #[cfg(feature = "mediaroom")]
-    pub fn with_worker(self, worker: Option<WorkerHandle>) -> Self {
-        RunnerApp { worker, ..self }
-    }
-
-    /// Returns the rules for connections of Media over QUIC: those of WebSockets.
-    #[cfg(feature = "moq")]
-    pub fn connection_rules(&self) -> ConnectionRules {
-        ConnectionRules {
-            origins: AllowedOrigins::new(&self.config.allowed_origins),
-            needs_token: self.config.ws_tokens,
-            tokens: self.tokens.clone(),
-            log_limit: self.log_limit.clone(),
-        }
-    }
-
     /// Returns the counters of the log lines that clients cause.
     pub fn log_limit(&self) -> Arc<Mutex<LogLimit>> {
         self.log_limit.clone()
     }
 
-    /// Returns the WebRTC driver.
-    pub fn webrtc(&self) -> Result<&WebRtc, HttpError> {
-        self.webrtc
-            .as_ref()
-            .ok_or(HttpError::MissingFeature(MissingFeature(Feature::WebRtc)))
+    /// Returns the running module of this type.
+    ///
+    /// # Errors
+    /// [`HttpError::MissingFeature`] if it does not run.
+    pub fn module<M: RunningModule>(&self, feature: Feature) -> Result<&M, HttpError> {
+        let missing = HttpError::MissingFeature(MissingFeature(feature));
+        self.modules.get().ok_or(missing)
     }
 
     /// Rejects a new session while the runner drains or stops.
@@ -162,20 +104,6 @@ impl RunnerApp {
             true => Err(HttpError::Offer(OfferError::Stopping)),
             false => Ok(()),
         }
-    }
-
-    /// Returns the state of the worker; `None` without `--register`.
-    pub fn worker_member(&self) -> Option<WorkerMember> {
-        #[cfg(feature = "mediaroom")]
-        if let Some(worker) = &self.worker {
-            let report = worker.report();
-            return Some(WorkerMember {
-                is_ready: report.is_ready(),
-                word: report.word(),
-                json: report.status_json(),
-            });
-        }
-        None
     }
 
     /// Admits a session.

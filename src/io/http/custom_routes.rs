@@ -14,11 +14,10 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 
-use super::app::RunnerApp;
 use super::body::{AcceptedBody, read};
 use super::error::HttpError;
 use crate::proto::http::route;
-use edge_runner_http::common::{PeerInfo, Reply, whole};
+use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, whole};
 
 type HandlerFuture = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 type Handler = Arc<dyn Fn(Request<Bytes>) -> HandlerFuture + Send + Sync>;
@@ -61,26 +60,27 @@ impl CustomRoutes {
         let mut routes = self.0.iter();
         routes.find(|(known, _)| known == path).map(|(_, handler)| handler)
     }
-}
 
-/// Answers a request whose path is no endpoint of the runner.
-pub(super) async fn answer(
-    app: &RunnerApp,
-    refusal: route::RouteError,
-    head: &Parts,
-    body: Incoming,
-    peer: PeerInfo,
-) -> Result<Reply, HttpError> {
-    let Some(handler) = app.routes.find(head.uri.path()) else {
-        return Err(HttpError::Route(refusal));
-    };
-    let body = read(app.conn_limits, &head.headers, AcceptedBody::Anything, body).await?;
-    let mut request = Request::new(body);
-    *request.method_mut() = head.method.clone();
-    *request.uri_mut() = head.uri.clone();
-    *request.version_mut() = head.version;
-    *request.headers_mut() = head.headers.clone();
-    request.extensions_mut().insert(peer.source);
-    let (head, body) = handler(request).await.into_parts();
-    Ok(Response::from_parts(head, whole(body)))
+    /// Answers a request whose path is no endpoint of the runner.
+    pub async fn answer(
+        &self,
+        conn_limits: ConnLimits,
+        refusal: route::RouteError,
+        head: &Parts,
+        body: Incoming,
+        peer: PeerInfo,
+    ) -> Result<Reply, HttpError> {
+        let Some(handler) = self.find(head.uri.path()) else {
+            return Err(HttpError::Route(refusal));
+        };
+        let body = read(conn_limits, &head.headers, AcceptedBody::Anything, body).await?;
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = head.uri.clone();
+        *request.version_mut() = head.version;
+        *request.headers_mut() = head.headers.clone();
+        request.extensions_mut().insert(peer.source);
+        let (head, body) = handler(request).await.into_parts();
+        Ok(Response::from_parts(head, whole(body)))
+    }
 }

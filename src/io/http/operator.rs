@@ -1,8 +1,8 @@
 //! What the operator sees: the metrics, the list of live sessions, and the end of one.
 //!
-//! In: requests that passed the API key and are not of a foreign page. Out: the text of the metrics,
-//! or JSON. The routes of sessions are for those that may read the metrics, and need a key where
-//! other machines may.
+//! In: requests that passed the API key and are not of a foreign page. Out: the text of the
+//! metrics, or JSON. The routes of sessions are for those that may read the metrics, and need a key
+//! where other machines may.
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -47,13 +47,7 @@ fn check_sessions_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -
 /// Answers with the metrics, if the client may read them.
 pub(super) fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, HttpError> {
     check_metrics_access(app, headers, peer)?;
-    let mut reply = Reply::new(whole(metrics::text(
-        &app.sessions,
-        app.webrtc.as_ref(),
-        app.moq.as_ref(),
-        #[cfg(feature = "mediaroom")]
-        app.worker.as_ref(),
-    )));
+    let mut reply = Reply::new(whole(metrics::text(&app.sessions, &app.modules)));
     let put = reply.headers_mut();
     put.insert(header::CONTENT_TYPE, METRICS_TYPE);
     put.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

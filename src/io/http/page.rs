@@ -4,14 +4,49 @@
 //! to. Out: the file with its security headers,
 //! a 304, or nothing for an unknown name.
 
+use std::future::ready;
+
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
+use super::error::HttpError;
+use super::folder;
+use crate::features::Feature;
+use crate::io::module::{Module, RouteRequest};
+use crate::io::running::RunningModule;
 use crate::page;
+use crate::proto::http::folder::FolderUse;
+use crate::proto::http::route::{Route, RouteError};
 use edge_runner_http::common::{Reply, whole};
 
+pub const MODULE: Module = Module {
+    check: Some(|config| Box::pin(ready(folder::check(config)))),
+    answer: Some(|request| Box::pin(answer(request))),
+    ..Module::new(Feature::Page)
+};
+
+async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    const NOT_FOUND: HttpError = HttpError::Route(RouteError::NotFound);
+    let (app, head) = (request.app, request.head);
+    match request.route {
+        Route::PageRedirect => Ok(to_page()),
+        Route::Download(name) => {
+            let folder = app.config.downloads_dir.as_ref().ok_or(NOT_FOUND)?;
+            folder::serve(folder, &name, FolderUse::Downloads, head, request.conn_state).await
+        }
+        Route::Page(name) => {
+            if let Some(folder) = &app.config.page_dir {
+                return folder::serve(folder, &name, FolderUse::Page, head, request.conn_state).await;
+            }
+            let source = app.modules.iter().find_map(RunningModule::page_source);
+            file(&name, &head.headers, source.as_deref()).ok_or(NOT_FOUND)
+        }
+        _ => Err(NOT_FOUND),
+    }
+}
+
 /// Redirects a browser to the page.
-pub(super) fn to_page() -> Reply {
+fn to_page() -> Reply {
     let mut reply = Reply::default();
     *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     reply
@@ -22,7 +57,7 @@ pub(super) fn to_page() -> Reply {
 
 /// Serves a file of the page, or a 304 to a client that has it. `server` is for the policy of the
 /// page, [`page::content_security_policy`].
-pub(super) fn file(name: &str, headers: &HeaderMap, server: Option<&str>) -> Option<Reply> {
+fn file(name: &str, headers: &HeaderMap, server: Option<&str>) -> Option<Reply> {
     of_asset(page::asset(name)?, headers, server)
 }
 

@@ -27,7 +27,6 @@ use crate::io::server::{ConnPhase, bind, serve};
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
 use crate::io::tasks::{Slot, SlotPool};
-use crate::io::webrtc::WebRtc;
 use crate::limits;
 use edge_runner_http::common::ConnLimits;
 
@@ -86,6 +85,7 @@ fn config() -> Config {
     Config {
         host: Host::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         port: 0,
+        rtc_port: Some(0),
         host_names: vec!["h".into(), "a".into()],
         ..Config::default()
     }
@@ -118,13 +118,8 @@ impl Runner {
         // Only the server stops: requests in progress are answered as before.
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), Shutdown::default());
         let services = Services::default();
-        let webrtc = WebRtc::start(&sessions, listeners.addresses(), 0, &services).expect("a free port");
-        let mut app = RunnerApp::new(
-            sessions.clone(),
-            webrtc,
-            tls.clone(),
-            custom_routes::CustomRoutes::default(),
-        );
+        let mut app = RunnerApp::new(sessions.clone(), tls.clone(), custom_routes::CustomRoutes::default());
+        modules::run(&mut app, &listeners, &services).expect("a free port");
         app.conn_limits = conn_limits;
         let served = tokio::spawn(serve(listeners, Arc::new(app), shutdown));
         Runner {

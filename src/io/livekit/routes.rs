@@ -4,6 +4,8 @@
 //! without a free session. Tokens are created only for a session that has its permit. On a
 //! registered runner, the server chooses the runner, so this one needs no free session.
 
+use std::sync::Arc;
+
 use hyper::body::Incoming;
 use hyper::header;
 use hyper::http::request::Parts;
@@ -12,25 +14,116 @@ use serde_json::Value;
 use tokio::time::{sleep_until, timeout_at};
 
 use crate::config::MediaroomWorker;
+use crate::features::Feature;
+use crate::io::RunError;
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::HttpError;
 use crate::io::http::refusal_log::log_client;
+use crate::io::livekit::worker::{self, WorkerHandle};
+use crate::io::module::{Module, ModuleStartup, RouteRequest, StartRequest};
+use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::{Slot, SlotPool};
+use crate::io::webrtc::WebRtc;
 use crate::io::{livekit, rest, tasks};
 use crate::limits::DISPATCH_POLL;
+use crate::limits::WATCHES_MAX;
 use crate::logging;
+use crate::proto::http::route::Route;
 use crate::proto::http::route::{POST_METHODS, RouteError};
+use crate::proto::http::start::{StartPlan, WorkerMember};
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchError, DispatchStep};
 use crate::proto::livekit::worker::watcher::{Watch, WatchStep};
 use crate::proto::livekit::worker::webhook;
+use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, random, unix_time_s};
 
+pub const MODULE: Module = Module {
+    run: Some(run),
+    answer: Some(|request| Box::pin(answer(request))),
+    start: Some(|request| Box::pin(begin_session(request))),
+    ..Module::new(Feature::Mediaroom)
+};
+
+/// The registration at a LiveKit server, and bots that it has lost.
+struct LiveKit {
+    /// `None` without `--register`.
+    worker: Option<WorkerHandle>,
+    /// Lost bots that are looked for.
+    watches: SlotPool,
+    /// Bots that the server was asked for.
+    awaited_bots: SlotPool,
+}
+
+fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
+    let app = startup.app;
+    let webrtc = app.modules.get::<WebRtc>();
+    let start = |webrtc: &WebRtc| {
+        let common = webrtc.common().clone();
+        worker::start(&app.sessions, common, app.log_limit(), startup.services)
+    };
+    Ok(Some(Arc::new(LiveKit {
+        worker: webrtc.and_then(start),
+        watches: SlotPool::new(WATCHES_MAX),
+        awaited_bots: SlotPool::new(WATCHES_MAX),
+    })))
+}
+
+impl RunningModule for LiveKit {
+    fn add_metrics(&self, snapshot: &mut MetricsSnapshot) {
+        snapshot.worker = self.worker.as_ref().map(WorkerHandle::report);
+    }
+
+    fn worker_member(&self) -> Option<WorkerMember> {
+        let report = self.worker.as_ref()?.report();
+        Some(WorkerMember {
+            is_ready: report.is_ready(),
+            word: report.word(),
+            json: report.status_json(),
+        })
+    }
+
+    fn drain(&self) -> ModuleFuture<'_, ()> {
+        Box::pin(async {
+            if let Some(worker) = &self.worker {
+                worker.drain().await;
+            }
+        })
+    }
+
+    fn stop(&self) -> Option<(&'static str, ModuleFuture<'_, ()>)> {
+        let worker = self.worker.as_ref()?;
+        Some(("the connection to the LiveKit server", Box::pin(worker.stop())))
+    }
+}
+
+async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    let RouteRequest {
+        app, head, body, peer, ..
+    } = request;
+    match request.route {
+        Route::Worker => worker_state(app),
+        Route::RoomEvents => handle_webhook(app, head, body, peer).await,
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
+fn livekit(app: &RunnerApp) -> Result<&LiveKit, HttpError> {
+    app.module(Feature::Mediaroom)
+}
+
+async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
+    match request.plan {
+        StartPlan::Mediaroom { body } => start(request.app, body, request.peer).await,
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
 /// Starts a session in a room. Returns the JSON of the reply.
-pub async fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+async fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     match &app.config.mediaroom.worker {
         Some(worker) => dispatch(app, worker, &body, peer).await,
         None => start_here(app, body, peer),
@@ -38,9 +131,9 @@ pub async fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u
 }
 
 /// Answers with the state of the worker: status 503 unless the server may send jobs.
-pub fn worker(app: &RunnerApp) -> Result<Reply, HttpError> {
-    let worker = app.worker.as_ref().ok_or(HttpError::Route(RouteError::NotFound))?;
-    let report = worker.report();
+fn worker_state(app: &RunnerApp) -> Result<Reply, HttpError> {
+    let worker = livekit(app)?.worker.as_ref();
+    let report = worker.ok_or(HttpError::Route(RouteError::NotFound))?.report();
     let status = match report.is_ready() {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
@@ -51,7 +144,7 @@ pub fn worker(app: &RunnerApp) -> Result<Reply, HttpError> {
 /// Handles an event of the server: a bot that was lost is looked for. The answer does not wait for
 /// that, since the server repeats what is not answered soon. It also repeats what is refused while
 /// too many are looked for.
-pub async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
+async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let mediaroom = &app.config.mediaroom;
     let (Some(worker), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
         return Err(HttpError::Route(RouteError::NotFound));
@@ -70,8 +163,9 @@ pub async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer:
     let lost = webhook::lost_bot(&body, &worker.agent_name).map_err(HttpError::RoomEvent)?;
     if let Some(room) = lost {
         // The server repeats an event that was not taken.
-        let slot = app.watches.try_acquire().ok_or(HttpError::WatchesFull)?;
-        let url = app
+        let livekit = livekit(app)?;
+        let slot = livekit.watches.try_acquire().ok_or(HttpError::WatchesFull)?;
+        let url = livekit
             .worker
             .as_ref()
             .map(|worker| worker.report().url)
@@ -82,7 +176,7 @@ pub async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer:
             let client = log_client(app, peer);
             tasks::spawn(logging::for_client(
                 client,
-                watch_room(watch, slot, app.awaited_bots.clone()),
+                watch_room(watch, slot, livekit.awaited_bots.clone()),
             ));
         }
     }
@@ -116,7 +210,7 @@ async fn watch_room(mut watch: Watch, slot: Slot, awaited_bots: SlotPool) {
 /// Creates the tokens of a room and starts the bot.
 fn start_here(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(HttpError::Mediaroom)?;
-    let common = app.webrtc()?.common().clone();
+    let common = app.module::<WebRtc>(Feature::WebRtc)?.common().clone();
     let permit = app.permit(peer.requester(), PendingKind::Silent)?;
     let session_id = new_session_id();
     let details = credentials.connection_details(&session_id, random(), unix_time_s());
@@ -142,7 +236,7 @@ async fn dispatch(
     let waiting = app.sessions.admission().dispatch(peer.requester());
     let _waiting = waiting.map_err(|refused| HttpError::Dispatch(DispatchError::TooMany(refused)))?;
     let session_id = new_session_id();
-    let preferred = app.worker.as_ref().map(|worker| worker.report().url);
+    let preferred = livekit(app)?.worker.as_ref().map(|worker| worker.report().url);
     let mut attempt = DispatchAttempt::new(
         &app.config.mediaroom,
         worker,

@@ -5,29 +5,91 @@
 //! session in time. The bot starts at once; in serve mode its caller has the time of a session to
 //! arrive.
 
+use std::future::ready;
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use crate::features::{Feature, MissingFeature};
+use crate::config::ListenAddresses;
+use crate::features::Feature;
+use crate::io::RunError;
 use crate::io::http::app::{RunnerApp, check_program_body, mint_token, new_session_id};
 use crate::io::http::error::HttpError;
 use crate::io::http::refusal_log::log_client;
+use crate::io::module::{Module, ModuleStartup, StartRequest};
+use crate::io::moq::Moq;
 use crate::io::moq::MoqBeginning;
+use crate::io::moq::arrivals::ConnectionRules;
+use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::sessions::SessionStart;
+use crate::proto::http::origin::AllowedOrigins;
+use crate::proto::http::route::RouteError;
+use crate::proto::http::start::StartPlan;
 use crate::proto::http::start::{MoqReply, RequestBase, caller_url, random_namespace};
 use crate::proto::http::token::SocketKind;
+use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, random};
+use edge_runner_http::tls::WatchedCertificate;
+
+pub const MODULE: Module = Module {
+    run: Some(run),
+    start: Some(|request| Box::pin(begin_session(request))),
+    ..Module::new(Feature::Moq)
+};
+
+fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
+    let app = startup.app;
+    // The rules of WebSockets.
+    let rules = ConnectionRules {
+        origins: AllowedOrigins::new(&app.config.allowed_origins),
+        needs_token: app.config.ws_tokens,
+        tokens: app.tokens.clone(),
+        log_limit: app.log_limit(),
+    };
+    let moq = Moq::start(&app.sessions, rules, startup.services)?;
+    Ok(moq.map(|moq| Arc::new(moq) as Arc<dyn RunningModule>))
+}
+
+impl RunningModule for Moq {
+    fn add_metrics(&self, snapshot: &mut MetricsSnapshot) {
+        self.add_to(snapshot);
+    }
+
+    fn add_addresses(&self, listening: &mut ListenAddresses) {
+        listening.moq_port = self.udp_port();
+    }
+
+    fn page_source(&self) -> Option<String> {
+        Some(self.source_expression())
+    }
+
+    fn certificate(&self) -> Option<Arc<dyn WatchedCertificate>> {
+        self.served_certificate()
+    }
+
+    fn end(&self) -> ModuleFuture<'_, ()> {
+        self.close();
+        Box::pin(ready(()))
+    }
+}
+
+async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
+    match request.plan {
+        StartPlan::Moq { namespace, body } => start(request.app, namespace, body, request.base, request.peer).await,
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
 
 /// Starts the bot, and returns the JSON of the reply.
-pub async fn start(
+async fn start(
     app: &RunnerApp,
     namespace: Option<String>,
     body: Value,
     base: RequestBase<'_>,
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {
-    let moq = app.moq.as_ref();
-    let moq = moq.ok_or(HttpError::MissingFeature(MissingFeature(Feature::Moq)))?;
+    let moq = app.module::<Moq>(Feature::Moq)?;
     check_program_body(app, &body)?;
     let permit = app.permit(peer.requester(), PendingKind::Silent)?;
     let session_id = new_session_id();

@@ -10,12 +10,14 @@ use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use serde_json::json;
 
+use crate::features::Feature;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::HttpError;
 use crate::io::http::lease::{RegistrationLease, requester, session_start};
 use crate::io::http::refusal_log::log_client;
 use crate::io::tasks::request_time;
+use crate::io::webrtc::WebRtc;
 use crate::logging;
 use crate::proto::http::registry;
 use crate::proto::http::started::IdUse;
@@ -48,7 +50,11 @@ pub async fn take_offer(
         sent.or(registered).unwrap_or_else(|| json!({}))
     });
     let began = Instant::now();
-    let answer = logging::for_client(client, app.webrtc()?.offer(offer, requester, begin)).await;
+    let answer = logging::for_client(
+        client,
+        app.module::<WebRtc>(Feature::WebRtc)?.offer(offer, requester, begin),
+    )
+    .await;
     let answer = answer.map_err(HttpError::Offer)?;
     app.sessions.metrics().offer_answered(began.elapsed());
     Ok(json_reply(StatusCode::OK, answer.to_json()))
@@ -68,6 +74,9 @@ pub async fn take_candidates(
     {
         return Err(HttpError::Unknown(registry::UnknownSession));
     }
-    app.webrtc()?.candidates(candidates).await.map_err(HttpError::Offer)?;
+    app.module::<WebRtc>(Feature::WebRtc)?
+        .candidates(candidates)
+        .await
+        .map_err(HttpError::Offer)?;
     Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
 }

@@ -50,7 +50,7 @@ impl WebRtc {
         http: &[SocketAddr],
         http_port: u16,
         services: &Services,
-    ) -> Result<Option<Self>, RunError> {
+    ) -> Result<Self, RunError> {
         // Made once per process, before the first caller.
         crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;
         let config = sessions.config();
@@ -70,7 +70,7 @@ impl WebRtc {
             gatherer,
             http: http.to_vec(),
         };
-        Ok(Some(WebRtc::new(sessions.clone(), Arc::new(common), sockets)))
+        Ok(WebRtc::new(sessions.clone(), Arc::new(common), sockets))
     }
 
     /// Returns the number of the UDP port.
@@ -79,12 +79,12 @@ impl WebRtc {
     }
 
     /// Computes the remaining values that are made once.
-    pub fn warm_up(&self) {
+    pub fn compute_shared(&self) {
         self.common().warm_up(tasks::now());
     }
 
     /// Releases the TURN allocations, after the sessions' last packets, and closes the port.
-    pub async fn end(&self) {
+    pub async fn close(&self) {
         self.shared.sockets.gatherer.end().await;
         self.shared.sockets.reader.abort();
     }

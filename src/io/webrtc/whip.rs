@@ -14,6 +14,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use serde_json::Value;
 
+use crate::features::Feature;
 use crate::io::http::access::authorizations;
 use crate::io::http::app::{RunnerApp, register};
 use crate::io::http::body::{AcceptedBody, read};
@@ -21,6 +22,7 @@ use crate::io::http::error::HttpError;
 use crate::io::http::lease::{RegistrationLease, requester, session_start};
 use crate::io::http::refusal_log::log_client;
 use crate::io::tasks::request_time;
+use crate::io::webrtc::WebRtc;
 use crate::logging;
 use crate::proto::http::access::KeyError;
 use crate::proto::http::origin;
@@ -52,7 +54,10 @@ pub async fn serve(
                 ResourceMethod::Patch => patch(app, headers, body).await?,
             };
             let changes = verb == ResourceMethod::Patch;
-            let done = app.webrtc()?.resource(&id, resource_request).await?;
+            let done = app
+                .module::<WebRtc>(Feature::WebRtc)?
+                .resource(&id, resource_request)
+                .await?;
             Ok(match done {
                 ResourceResponse::Restarted { fragment, etag } => {
                     let mut reply = text(StatusCode::OK, whip::FRAGMENT, fragment);
@@ -124,7 +129,11 @@ async fn open(
         })
     });
     let began = Instant::now();
-    let answered = logging::for_client(client, app.webrtc()?.open(opening, requester, begin)).await;
+    let answered = logging::for_client(
+        client,
+        app.module::<WebRtc>(Feature::WebRtc)?.open(opening, requester, begin),
+    )
+    .await;
     let answered = answered.map_err(HttpError::Offer)?;
     app.sessions.metrics().offer_answered(began.elapsed());
     Ok(created(app, via, answered))

@@ -10,13 +10,17 @@ use hyper::{Request, Response};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
+use crate::features::Feature;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::error::HttpError;
 use crate::io::http::lease::{RegistrationLease, requester, session_start};
 use crate::io::http::refusal_log::log_client;
+use crate::io::module::{Module, RouteRequest};
 use crate::io::tasks::request_time;
+#[cfg(feature = "telephony")]
+use crate::io::websocket::webhook;
 use crate::io::websocket::{SocketEndpoint, SocketPermit, upgrade};
-use crate::proto::http::route;
+use crate::proto::http::route::{self, Route, RouteError};
 use crate::proto::http::started::IdUse;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
 use crate::proto::server::admission::{PendingKind, Requester};
@@ -25,8 +29,39 @@ use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock};
 
+/// Calls of telephony providers.
+#[cfg(feature = "telephony")]
+pub const TELEPHONY: Module = Module {
+    answer: Some(|request| Box::pin(answer(request))),
+    check_page: Some(webhook::reject_get),
+    ..Module::new(Feature::Telephony)
+};
+
+/// Plain clients.
+#[cfg(feature = "websocket")]
+pub const CLIENTS: Module = Module {
+    answer: Some(|request| Box::pin(answer(request))),
+    ..Module::new(Feature::WebSocket)
+};
+
+async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    let RouteRequest {
+        app,
+        head,
+        peer,
+        upgrade_slot,
+        ..
+    } = request;
+    match request.route {
+        #[cfg(feature = "telephony")]
+        Route::Webhook => webhook::webhook(app, head, request.body).await,
+        Route::Socket(family, token) => socket(app, family, token, head, peer, upgrade_slot),
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
 /// Answers an upgrade, and fills the upgrade slot of the connection.
-pub fn socket(
+fn socket(
     app: &RunnerApp,
     family: SocketKind,
     in_path: Option<String>,
@@ -37,7 +72,7 @@ pub fn socket(
     let switching = switching(head)?;
     let signed = match family {
         #[cfg(feature = "telephony")]
-        SocketKind::Call => crate::io::websocket::webhook::verify_upgrade(app, head)?,
+        SocketKind::Call => webhook::verify_upgrade(app, head)?,
         _ => None,
     };
     let query = route::Query::new(head.uri.query().unwrap_or_default());

@@ -32,7 +32,6 @@ pub fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'static P
 }
 
 /// Rejects a webhook that a provider sends as GET, which would be answered with the page.
-#[cfg(feature = "page")]
 pub fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
     let provider = app.config.transport.and_then(Transport::provider);
     let query = head.uri.query().unwrap_or_default().as_bytes();

@@ -5,6 +5,8 @@
 //! before parsing. Without `--messaging` the path is not found. Source: `docs/spec/whatsapp.md` 2
 //! and 6.2.
 
+use std::sync::Arc;
+
 use hyper::Method;
 use hyper::StatusCode;
 use hyper::body::Incoming;
@@ -12,18 +14,38 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use crate::config::Messaging;
+use crate::features::Feature;
 use crate::io::http::app::{RunnerApp, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::HttpError;
 use crate::io::http::refusal_log::log_client;
+use crate::io::module::{Module, RouteRequest};
+use crate::io::running::RunningModule;
 use crate::io::sessions::SessionStart;
-use crate::proto::http::route::{self, Query};
+use crate::io::webrtc::WebRtc;
+use crate::io::whatsapp::{WhatsAppCalls, handle_events};
+use crate::proto::http::route::{self, Query, Route, RouteError};
 use crate::proto::whatsapp::signature::{self, WebhookSignatureError};
 use crate::proto::whatsapp::webhook;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 
+pub const MODULE: Module = Module {
+    run: Some(|_| Ok(Some(Arc::new(WhatsAppCalls::default())))),
+    answer: Some(|request| Box::pin(answer(request))),
+    ..Module::new(Feature::Messaging)
+};
+
+impl RunningModule for WhatsAppCalls {}
+
+async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    match request.route {
+        Route::Messaging => handle_webhook(request.app, request.head, request.body, request.peer).await,
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
 /// Answers the provider.
-pub async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
+async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let Some(config) = &app.config.messaging else {
         return Err(HttpError::Route(route::RouteError::NotFound));
     };
@@ -44,7 +66,9 @@ pub async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer:
                 log_client: log_client(app, requester),
                 lease: None,
             };
-            crate::io::whatsapp::handle_events(app.webrtc()?, &app.messaging, events, requester.requester(), &start);
+            let engine = app.module::<WebRtc>(Feature::WebRtc)?;
+            let calls = app.module::<WhatsAppCalls>(Feature::Messaging)?;
+            handle_events(engine, calls, events, requester.requester(), &start);
             Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
         }
         Method::OPTIONS => Ok(methods(route::WEBHOOK_METHODS)),

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::config::{Config, ListenAddresses};
 use crate::daily::RoomRequest;
+use crate::features::Feature;
 use crate::features::MissingFeature;
 use crate::http::cluster::Replica;
 use crate::http::page_address::phone_url;
@@ -52,6 +53,19 @@ pub enum StartPlan<'c> {
     /// Media over QUIC: the bot starts, and the client receives the URL of the runner or of the
     /// relay. Without a namespace, the session gets a random one.
     Moq { namespace: Option<String>, body: Value },
+}
+
+impl StartPlan<'_> {
+    /// Returns the cargo feature of the module that follows the plan.
+    pub fn feature(&self) -> Feature {
+        match self {
+            StartPlan::Register { .. } => Feature::WebRtc,
+            StartPlan::Socket { family, .. } => family.feature(),
+            StartPlan::Videoroom { .. } => Feature::Videoroom,
+            StartPlan::Mediaroom { .. } => Feature::Mediaroom,
+            StartPlan::Moq { .. } => Feature::Moq,
+        }
+    }
 }
 
 /// A rejected `/start` request.

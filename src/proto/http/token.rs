@@ -31,6 +31,7 @@ use sha2::Sha256;
 
 use self::calls::CallTokens;
 use self::serials::{SerialState, Serials};
+use crate::features::Feature;
 use crate::http::cluster::spent::{SpentKey, SpentRecord};
 use crate::http::cluster::{ClusterKey, ProcessId};
 use crate::limits::{CLUSTER_CLOCK_SKEW, CLUSTER_TOKEN_BYTES_MAX, SEALED_ID_BYTES_MAX, TOKEN_BYTES_MAX, TOKEN_LIFE};
@@ -49,6 +50,17 @@ pub enum SocketKind {
     /// `/moq` on the UDP port of Media over QUIC; the id is that of a session.
     #[serde(rename = "moq")]
     Moq,
+}
+
+impl SocketKind {
+    /// Returns the cargo feature that serves it.
+    pub fn feature(self) -> Feature {
+        match self {
+            SocketKind::Call => Feature::Telephony,
+            SocketKind::Client => Feature::WebSocket,
+            SocketKind::Moq => Feature::Moq,
+        }
+    }
 }
 
 /// The authority on which a token was issued.

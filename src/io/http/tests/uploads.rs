@@ -23,10 +23,6 @@ impl HttpService for Taker {
         None
     }
 
-    async fn serve_ice_tcp(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     fn reject_framing(&self, refusal: request_framing::FramingError) -> common::Reply {
         json_reply(StatusCode::BAD_REQUEST, refusal.to_string())
     }

@@ -1,7 +1,7 @@
 //! Replaces `io::livekit::relay` in a build without `turn`: a room is reached without relays.
 
 use crate::features::{Feature, MissingFeature};
-use crate::io::livekit::paths::PathLink;
+use crate::io::livekit::path_link::PathLink;
 use crate::proto::livekit::session::PathEvent;
 use crate::proto::webrtc::gather::server::GatherServer;
 

@@ -1,0 +1,87 @@
+//! What a module of the runner adds: routes, replies of `/start`, and state. A row of
+//! [`MODULES`](super::modules::MODULES) is a [`Module`].
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+
+use crate::config::Config;
+use crate::features::Feature;
+use crate::io::RunError;
+use crate::io::http::app::RunnerApp;
+use crate::io::http::error::HttpError;
+use crate::io::running::{ModuleFuture, RunningModule};
+use crate::io::services::Services;
+use crate::proto::http::route::Route;
+use crate::proto::http::start::{RequestBase, StartPlan};
+use edge_runner_http::common::{PeerInfo, Reply, UpgradeSlot};
+use edge_runner_http::server::ConnState;
+
+type CheckFn = for<'a> fn(&'a Config) -> ModuleFuture<'a, Result<(), RunError>>;
+type RunFn = fn(&ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError>;
+type AnswerFn = for<'a> fn(RouteRequest<'a>) -> ModuleFuture<'a, Result<Reply, HttpError>>;
+type StartFn = for<'a> fn(StartRequest<'a>) -> ModuleFuture<'a, Result<Vec<u8>, HttpError>>;
+type CheckPageFn = fn(&RunnerApp, &Parts) -> Result<(), HttpError>;
+
+/// One module of the runner: what a cargo feature adds.
+pub struct Module {
+    /// The feature that the routes and plans of the module need.
+    pub feature: Feature,
+    /// Prepares a thread of the runtime.
+    pub begin_thread: Option<fn()>,
+    /// Checks the configuration, and what it names outside the runner, before anything is bound.
+    pub check: Option<CheckFn>,
+    /// Begins what the module keeps while the runner runs; modules of earlier rows run already.
+    pub run: Option<RunFn>,
+    /// Answers a request of one of its routes.
+    pub answer: Option<AnswerFn>,
+    /// Begins a session for `/start`, and returns the JSON of the reply.
+    pub start: Option<StartFn>,
+    /// Rejects a request for the page that was meant for the module.
+    pub check_page: Option<CheckPageFn>,
+}
+
+impl Module {
+    /// Returns a module that adds nothing yet.
+    pub const fn new(feature: Feature) -> Self {
+        Module {
+            feature,
+            begin_thread: None,
+            check: None,
+            run: None,
+            answer: None,
+            start: None,
+            check_page: None,
+        }
+    }
+}
+
+/// A runner that starts.
+pub struct ModuleStartup<'a> {
+    pub app: &'a RunnerApp,
+    /// The addresses of the HTTP server, and its port.
+    pub addresses: &'a [SocketAddr],
+    pub port: u16,
+    pub services: &'a Services,
+}
+
+/// A request of a route, from a client that may use it.
+pub struct RouteRequest<'a> {
+    pub app: &'a RunnerApp,
+    pub route: Route<'a>,
+    pub head: &'a Parts,
+    pub body: Incoming,
+    pub peer: PeerInfo,
+    pub conn_state: &'a Arc<ConnState>,
+    pub upgrade_slot: &'a UpgradeSlot,
+}
+
+/// A request of `/start`, from a client that may start a session.
+pub struct StartRequest<'a> {
+    pub app: &'a RunnerApp,
+    pub plan: StartPlan<'a>,
+    pub base: RequestBase<'a>,
+    pub peer: PeerInfo,
+}

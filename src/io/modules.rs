@@ -1,0 +1,106 @@
+//! The modules of this build, one row each. A feature that is off has no row: its routes and plans
+//! are rejected by its name.
+
+use hyper::http::request::Parts;
+
+use crate::config::Config;
+use crate::features::{Feature, MissingFeature};
+use crate::io::RunError;
+use crate::io::http::app::RunnerApp;
+use crate::io::http::error::HttpError;
+use crate::io::module::{Module, ModuleStartup, RouteRequest, StartRequest};
+use crate::io::server::Listeners;
+use crate::io::services::Services;
+use crate::proto::http::route::RouteError;
+use edge_runner_http::common::Reply;
+
+/// The modules of this build. A module finds those of earlier rows running.
+pub const MODULES: &[Module] = &[
+    #[cfg(feature = "page")]
+    crate::io::http::page::MODULE,
+    #[cfg(feature = "webrtc")]
+    crate::io::webrtc::routes::MODULE,
+    #[cfg(feature = "telephony")]
+    crate::io::websocket::routes::TELEPHONY,
+    #[cfg(feature = "websocket")]
+    crate::io::websocket::routes::CLIENTS,
+    #[cfg(feature = "mediaroom")]
+    crate::io::livekit::routes::MODULE,
+    #[cfg(feature = "videoroom")]
+    crate::io::daily::routes::MODULE,
+    #[cfg(feature = "moq")]
+    crate::io::moq::routes::MODULE,
+    #[cfg(feature = "messaging")]
+    crate::io::whatsapp::routes::MODULE,
+    #[cfg(feature = "assistants")]
+    crate::bots::assistant::MODULE,
+];
+
+/// Prepares a thread of the runtime.
+pub fn begin_thread() {
+    for begin in MODULES.iter().filter_map(|module| module.begin_thread) {
+        begin();
+    }
+}
+
+/// Checks the configuration, and what it names outside the runner, before anything is bound.
+///
+/// # Errors
+/// Returns the [`RunError`] of the first module that cannot serve.
+pub async fn check(config: &Config) -> Result<(), RunError> {
+    for check in MODULES.iter().filter_map(|module| module.check) {
+        check(config).await?;
+    }
+    Ok(())
+}
+
+/// Begins what the modules keep while the runner runs.
+///
+/// # Errors
+/// Returns the [`RunError`] of the first module that cannot serve.
+pub fn run(app: &mut RunnerApp, listeners: &Listeners, services: &Services) -> Result<(), RunError> {
+    for run in MODULES.iter().filter_map(|module| module.run) {
+        let startup = ModuleStartup {
+            app,
+            addresses: listeners.addresses(),
+            port: listeners.port(),
+            services,
+        };
+        if let Some(running) = run(&startup)? {
+            app.modules.push(running);
+        }
+    }
+    Ok(())
+}
+
+/// Rejects a request for the page that was meant for a module.
+pub fn check_page(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
+    MODULES
+        .iter()
+        .filter_map(|module| module.check_page)
+        .try_for_each(|check| check(app, head))
+}
+
+/// Answers a request of a module's route.
+pub async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    let module = request.route.feature().map(of).transpose()?;
+    match module.and_then(|module| module.answer) {
+        Some(answer) => answer(request).await,
+        None => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
+/// Begins a session of a module for `/start`, and returns the JSON of the reply.
+pub async fn start(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
+    match of(request.plan.feature())?.start {
+        Some(start) => start(request).await,
+        None => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
+fn of(feature: Feature) -> Result<&'static Module, HttpError> {
+    MODULES
+        .iter()
+        .find(|module| module.feature == feature)
+        .ok_or(HttpError::MissingFeature(MissingFeature(feature)))
+}

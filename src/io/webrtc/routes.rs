@@ -1,0 +1,62 @@
+//! The row of WebRTC: its routes, and the driver that runs beside the sessions.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+
+use super::{WebRtc, offer, seed_thread, whip};
+use crate::config::ListenAddresses;
+use crate::features::Feature;
+use crate::io::http::error::HttpError;
+use crate::io::module::{Module, RouteRequest};
+use crate::io::running::{ModuleFuture, RunningModule};
+use crate::proto::http::route::{Route, RouteError};
+use crate::proto::metrics::MetricsSnapshot;
+use edge_runner_http::common::Reply;
+
+pub const MODULE: Module = Module {
+    begin_thread: Some(seed_thread),
+    run: Some(|startup| {
+        let sessions = &startup.app.sessions;
+        let webrtc = WebRtc::start(sessions, startup.addresses, startup.port, startup.services)?;
+        Ok(Some(Arc::new(webrtc)))
+    }),
+    answer: Some(|request| Box::pin(answer(request))),
+    ..Module::new(Feature::WebRtc)
+};
+
+async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    let RouteRequest {
+        app, head, body, peer, ..
+    } = request;
+    match request.route {
+        Route::Offer(session) => offer::take_offer(app, session.as_deref(), &head.headers, body, peer).await,
+        Route::Candidates(session) => offer::take_candidates(app, session.as_deref(), &head.headers, body).await,
+        Route::Whip(request) => whip::serve(app, request, head, body, peer).await,
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
+impl RunningModule for WebRtc {
+    fn add_metrics(&self, snapshot: &mut MetricsSnapshot) {
+        self.add_to(snapshot);
+    }
+
+    fn add_addresses(&self, listening: &mut ListenAddresses) {
+        listening.rtc_port = self.port_number();
+    }
+
+    fn warm_up(&self) {
+        self.compute_shared();
+    }
+
+    fn serve_framed(&self, stream: TcpStream, peer: SocketAddr) -> Result<ModuleFuture<'_, io::Result<()>>, TcpStream> {
+        Ok(Box::pin(self.serve_ice_tcp(stream, peer)))
+    }
+
+    fn end(&self) -> ModuleFuture<'_, ()> {
+        Box::pin(self.close())
+    }
+}
