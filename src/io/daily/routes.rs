@@ -19,7 +19,7 @@ use crate::features::Feature;
 use crate::io::daily::{PreparedRoom, prepare_room};
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
-use crate::io::http::error::HttpError;
+use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
 use crate::io::module::{Module, RouteRequest, StartRequest};
 use crate::io::room;
@@ -83,7 +83,7 @@ async fn start(
     };
     let (PreparedRoom { room, token, .. }, session_id) = begin(app, RoomPurpose::Client(&wanted), body, peer)
         .await
-        .map_err(|refused| refused.into(HttpError::Videoroom))?;
+        .map_err(|refused| refused.into(no_room))?;
     Ok(reply::start_reply(app.config.start_names, &room, &token, &session_id))
 }
 
@@ -94,7 +94,8 @@ async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply
     let no_store = HeaderValue::from_static("no-store");
     answer.headers_mut().insert(header::CACHE_CONTROL, no_store);
     if let Some(only) = app.config.transport.filter(|only| *only != Transport::Videoroom) {
-        return Err(HttpError::OtherTransport(only));
+        let detail = format!("no video rooms here: this runner serves {} alone", only.name());
+        return Err(ModuleRefusal::new(StatusCode::NOT_FOUND, detail).into());
     }
     if head.method == Method::HEAD {
         return Ok(answer);
@@ -102,7 +103,7 @@ async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply
     let (PreparedRoom { room, token, .. }, _) =
         begin(app, RoomPurpose::Client(&RoomRequest::default()), json!({}), peer)
             .await
-            .map_err(|refused| refused.into(HttpError::Videoroom))?;
+            .map_err(|refused| refused.into(no_room))?;
     *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     let location = HeaderValue::try_from(reply::join_url(&room, &token)).expect("a URL was read as fit for a header");
     answer.headers_mut().insert(header::LOCATION, location);
@@ -121,19 +122,22 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
         _ => return Err(HttpError::Route(route::RouteError::Method(route::POST_METHODS))),
     }
     let body = read(app.conn_limits, &head.headers, AcceptedBody::Anything, body).await?;
-    let map = dialin::parse_object(&body).map_err(HttpError::DialIn)?;
+    let map = dialin::parse_object(&body).map_err(|invalid| ModuleRefusal::new(StatusCode::BAD_REQUEST, invalid))?;
     if dialin::is_test(&map) {
         return Ok(json_reply(StatusCode::OK, r#"{"status":"OK"}"#));
     }
     if let Some(key) = &config.dialin_hmac {
         let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-        dialin::verify(key.expose(), &text, &body, unix_time_s()).map_err(HttpError::Caller)?;
+        dialin::verify(key.expose(), &text, &body, unix_time_s()).map_err(|wrong| ModuleRefusal {
+            detail: "invalid signature".to_owned(),
+            ..ModuleRefusal::logged(StatusCode::FORBIDDEN, wrong)
+        })?;
     }
     let peer = PeerInfo {
         is_authorised: peer.is_authorised || config.dialin_hmac.is_some(),
         ..peer
     };
-    let call = dialin::parse_call(map).map_err(HttpError::DialIn)?;
+    let call = dialin::parse_call(map).map_err(|invalid| ModuleRefusal::new(StatusCode::BAD_REQUEST, invalid))?;
     app.check_open()?;
     if call.headers_left_out {
         log_client(app, peer).attribute(|| {
@@ -142,12 +146,12 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
     }
     let calls = &app.module::<DialInCalls>(Feature::Videoroom)?.0;
     if !lock(calls).insert(&call.call_id, Instant::now()) {
-        return Err(HttpError::DuplicateCall);
+        return Err(ModuleRefusal::new(StatusCode::CONFLICT, "this call has a bot already").into());
     }
     let begun = begin(app, RoomPurpose::Call { from: &call.from }, call.bot_body(config), peer).await;
     let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
         lock(calls).remove(&call.call_id);
-        refused.into(HttpError::CallRoom)
+        refused.into(no_room_for_call)
     })?;
     let answer = reply::start_reply(app.config.start_names, &room, &token, &session_id);
     Ok(json_reply(StatusCode::OK, answer))
@@ -166,6 +170,20 @@ impl StartError {
             StartError::Failed(failure) => failed(failure),
         }
     }
+}
+
+/// The room or its token could not be made.
+fn no_room(failure: DailyError) -> HttpError {
+    ModuleRefusal::logged(StatusCode::INTERNAL_SERVER_ERROR, failure).into()
+}
+
+/// The room of a dial-in call could not be made.
+fn no_room_for_call(failure: DailyError) -> HttpError {
+    ModuleRefusal {
+        detail: format!("Failed to create room: {failure}"),
+        ..ModuleRefusal::logged(StatusCode::INTERNAL_SERVER_ERROR, failure)
+    }
+    .into()
 }
 
 /// Takes a permit, prepares a room and starts the bot.

@@ -1,31 +1,24 @@
-//! The errors of HTTP requests: each gets its status and its `detail` here, and nowhere else.
+//! The errors of HTTP requests: each gets its status and its `detail` here, or in the module that
+//! rejects the request.
 //!
 //! In: errors of `proto`, and of reading a request. Out: JSON responses, `{"detail": ...}`, the
 //! form that existing clients display. Source: R-099.
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use serde_json::json;
 
-use crate::config::Transport;
 use crate::features::{Feature, MissingFeature};
 use crate::limits;
-use crate::proto::daily::{self, dialin};
 use crate::proto::http::access::{self, AccessError, KeyError};
 use crate::proto::http::cluster::sealed_id::BodyTooLong;
 use crate::proto::http::{registry, route, start, token};
-use crate::proto::livekit::connection_details::MissingVariables;
-#[cfg(feature = "mediaroom")]
-use crate::proto::livekit::worker::dispatch::DispatchError;
-#[cfg(feature = "mediaroom")]
-use crate::proto::livekit::worker::webhook::WebhookDenied;
+use crate::proto::metrics;
 use crate::proto::server::body::ValidationError;
-use crate::proto::telephony::signature;
 use crate::proto::webrtc::offer::OfferError;
 use crate::proto::webrtc::whip;
 use crate::proto::webrtc::whip::call;
-use crate::proto::{metrics, whatsapp};
 use edge_runner_http::common::{BodyError, Reply, json_reply};
 
 /// Why a request is rejected.
@@ -82,60 +75,9 @@ pub enum HttpError {
     /// The client may not read `/metrics`.
     #[error("{0}")]
     Metrics(metrics::MetricsDenied),
-    /// The signature of a telephony webhook is invalid.
-    #[error("invalid signature")]
-    Signature(signature::SignatureError),
-    /// The webhook of this telephony provider came as GET.
-    #[error("the webhook of {0} came as GET: choose POST for it in the settings of the number")]
-    WebhookByGet(&'static str),
-    /// No media-room server is configured.
-    #[error("{0}")]
-    Mediaroom(MissingVariables),
-    /// No runner has taken the job of a room.
-    #[cfg(feature = "mediaroom")]
-    #[error("{0}")]
-    Dispatch(DispatchError),
-    /// The webhook of a LiveKit server is not genuine.
-    #[cfg(feature = "mediaroom")]
-    #[error("{0}")]
-    RoomEvent(WebhookDenied),
-    /// Another lost bot was reported while [`limits::WATCHES_MAX`] are looked for.
-    #[cfg(feature = "mediaroom")]
-    #[error(
-        "{} lost bots are looked for already; the server should report this one again",
-        limits::WATCHES_MAX
-    )]
-    WatchesFull,
-    /// The signature of a dial-in webhook is invalid.
-    #[error("invalid signature")]
-    Caller(dialin::DialinSignatureError),
-    /// The body of a dial-in webhook is invalid.
-    #[error("{0}")]
-    DialIn(dialin::DialinError),
-    /// The signature of a WhatsApp webhook is invalid.
-    #[error("invalid signature")]
-    Messaging(whatsapp::signature::WebhookSignatureError),
-    /// The verification token of a WhatsApp challenge is wrong.
-    #[error("{0}")]
-    NotVerified(whatsapp::signature::ChallengeError),
-    /// The body of a WhatsApp webhook is invalid.
-    #[error("{0}")]
-    Webhook(whatsapp::webhook::WhatsAppWebhookError),
-    /// The dial-in call already has a bot.
-    #[error("this call has a bot already")]
-    DuplicateCall,
-    /// The video room or its token could not be made.
-    #[error("{0}")]
-    Videoroom(daily::DailyError),
-    /// The video room of a dial-in call could not be made.
-    #[error("Failed to create room: {0}")]
-    CallRoom(daily::DailyError),
-    /// A session of Media over QUIC did not start.
-    #[error("{0}")]
-    Moq(start::MoqStartError),
-    /// The runner serves another transport alone.
-    #[error("no video rooms here: this runner serves {} alone", .0.name())]
-    OtherTransport(Transport),
+    /// A module rejects the request.
+    #[error("{}", .0.detail)]
+    Module(Box<ModuleRefusal>),
 }
 
 impl HttpError {
@@ -145,17 +87,10 @@ impl HttpError {
             HttpError::Route(route::RouteError::NotFound) => StatusCode::NOT_FOUND,
             HttpError::MissingFeature(MissingFeature(Feature::Page | Feature::Tls)) => StatusCode::NOT_FOUND,
             HttpError::MissingFeature(_) => StatusCode::NOT_IMPLEMENTED,
-            HttpError::NoAuthority | HttpError::OtherTransport(_) => StatusCode::NOT_FOUND,
-            HttpError::Route(route::RouteError::Method(_)) | HttpError::WebhookByGet(_) => {
-                StatusCode::METHOD_NOT_ALLOWED
-            }
+            HttpError::NoAuthority => StatusCode::NOT_FOUND,
+            HttpError::Route(route::RouteError::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             HttpError::Metrics(metrics::MetricsDenied::Off) => StatusCode::NOT_FOUND,
-            HttpError::Caller(_)
-            | HttpError::NotVerified(_)
-            | HttpError::TokenRequired
-            | HttpError::Token(_)
-            | HttpError::Signature(_)
-            | HttpError::Metrics(_) => StatusCode::FORBIDDEN,
+            HttpError::TokenRequired | HttpError::Token(_) | HttpError::Metrics(_) => StatusCode::FORBIDDEN,
             HttpError::Denied(denied) => match denied {
                 AccessError::Host | AccessError::Preflight => StatusCode::BAD_REQUEST,
                 AccessError::Misdirected => StatusCode::MISDIRECTED_REQUEST,
@@ -166,10 +101,9 @@ impl HttpError {
                 | AccessError::NotUserInitiated
                 | AccessError::OperatorPage => StatusCode::FORBIDDEN,
             },
-            HttpError::Key(_) | HttpError::Messaging(_) => StatusCode::UNAUTHORIZED,
+            HttpError::Key(_) => StatusCode::UNAUTHORIZED,
             HttpError::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             HttpError::Body(BodyError::Broken) => StatusCode::BAD_REQUEST,
-            HttpError::DuplicateCall => StatusCode::CONFLICT,
             HttpError::Form | HttpError::Body(BodyError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             HttpError::Body(BodyError::TooLarge { .. })
             | HttpError::BodyTooLargeForProgram
@@ -181,28 +115,7 @@ impl HttpError {
             HttpError::Start(_) => StatusCode::BAD_REQUEST,
             HttpError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
             HttpError::Unknown(_) => StatusCode::NOT_FOUND,
-            HttpError::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            #[cfg(feature = "mediaroom")]
-            HttpError::RoomEvent(WebhookDenied::NoEvent) => StatusCode::BAD_REQUEST,
-            #[cfg(feature = "mediaroom")]
-            HttpError::RoomEvent(_) => StatusCode::UNAUTHORIZED,
-            #[cfg(feature = "mediaroom")]
-            HttpError::WatchesFull => StatusCode::SERVICE_UNAVAILABLE,
-            #[cfg(feature = "mediaroom")]
-            HttpError::Dispatch(error) => match error {
-                DispatchError::Missing(_) => StatusCode::INTERNAL_SERVER_ERROR,
-                DispatchError::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
-                DispatchError::NotTaken { .. } | DispatchError::TooMany(_) => StatusCode::SERVICE_UNAVAILABLE,
-                DispatchError::Refused(_)
-                | DispatchError::Status { .. }
-                | DispatchError::Malformed(_)
-                | DispatchError::Unreachable(_) => StatusCode::BAD_GATEWAY,
-            },
-            HttpError::Moq(start::MoqStartError::NotReady) => StatusCode::GATEWAY_TIMEOUT,
-            HttpError::Moq(start::MoqStartError::Ended(_)) => StatusCode::BAD_GATEWAY,
-            HttpError::Moq(start::MoqStartError::Certificate(_)) => StatusCode::INTERNAL_SERVER_ERROR,
-            HttpError::DialIn(_) | HttpError::Webhook(_) => StatusCode::BAD_REQUEST,
-            HttpError::Videoroom(_) | HttpError::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            HttpError::Module(refusal) => refusal.status,
             HttpError::Whip(refusal) => match refusal {
                 whip::WhipError::UnsupportedType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 whip::WhipError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
@@ -235,10 +148,10 @@ impl HttpError {
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            HttpError::WebhookByGet(_) => {
-                reply
-                    .headers_mut()
-                    .insert(header::ALLOW, HeaderValue::from_static(route::POST_METHODS));
+            HttpError::Module(refusal) => {
+                if let Some((name, value)) = refusal.header.clone() {
+                    reply.headers_mut().insert(name, value);
+                }
             }
             HttpError::Key(_) | HttpError::Whip(whip::WhipError::SpentKey) => {
                 reply
@@ -251,11 +164,6 @@ impl HttpError {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            #[cfg(feature = "mediaroom")]
-            HttpError::Dispatch(DispatchError::NotTaken { .. } | DispatchError::TooMany(_))
-            | HttpError::WatchesFull => {
-                retry_later(&mut reply);
-            }
             HttpError::Full(_)
             | HttpError::Offer(OfferError::Full | OfferError::SourceQuota | OfferError::Stopping) => {
                 retry_later(&mut reply);
@@ -267,8 +175,55 @@ impl HttpError {
 }
 
 fn retry_later(reply: &mut Reply) {
-    let seconds = HeaderValue::from(limits::RETRY_AFTER_S);
-    reply.headers_mut().insert(header::RETRY_AFTER, seconds);
+    reply
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));
+}
+
+/// Why a module rejects a request.
+#[derive(Debug)]
+pub struct ModuleRefusal {
+    pub status: StatusCode,
+    /// The `detail` of the response.
+    pub detail: String,
+    /// What the operator sees at the default level; `None` logs at DEBUG alone.
+    pub warning: Option<String>,
+    pub header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl ModuleRefusal {
+    /// Returns a rejection that is not logged above DEBUG.
+    pub fn new(status: StatusCode, detail: impl ToString) -> Self {
+        ModuleRefusal {
+            status,
+            detail: detail.to_string(),
+            warning: None,
+            header: None,
+        }
+    }
+
+    /// Returns a rejection whose `detail` is logged.
+    pub fn logged(status: StatusCode, detail: impl ToString) -> Self {
+        let detail = detail.to_string();
+        ModuleRefusal {
+            warning: Some(detail.clone()),
+            ..ModuleRefusal::new(status, detail)
+        }
+    }
+
+    /// Asks the client to try again later.
+    pub fn with_retry(self) -> Self {
+        ModuleRefusal {
+            header: Some((header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S))),
+            ..self
+        }
+    }
+}
+
+impl From<ModuleRefusal> for HttpError {
+    fn from(refusal: ModuleRefusal) -> Self {
+        HttpError::Module(Box::new(refusal))
+    }
 }
 
 impl From<whip::WhipError> for HttpError {

@@ -27,24 +27,10 @@ pub fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_off
     let (method, status) = (&head.method, refusal.status().as_u16());
     let client = log_client(app, peer);
     match refusal {
-        HttpError::Signature(wrong) => client.attribute(|| warn!("{status} {method} {path}: {wrong}")),
-        HttpError::Caller(wrong) => client.attribute(|| warn!("{status} {method} {path}: {wrong}")),
-        HttpError::Messaging(wrong) => client.attribute(|| warn!("{status} {method} {path}: {wrong}")),
-        HttpError::NotVerified(_) => client.attribute(|| {
-            warn!(
-                "{status} {method} {path}: the check of the webhook does not have MESSAGING_WEBHOOK_VERIFICATION_TOKEN"
-            );
-        }),
-        HttpError::WebhookByGet(_) => client.attribute(|| warn!("{status} {method} {path}: {refusal}")),
-        HttpError::Webhook(refusal) => client.attribute(|| warn!("{status} {method} {path}: {refusal}")),
-        #[cfg(feature = "mediaroom")]
-        HttpError::RoomEvent(denied) => client.attribute(|| warn!("{status} {method} {path}: {denied}")),
-        #[cfg(feature = "mediaroom")]
-        HttpError::WatchesFull => client.attribute(|| warn!("{status} {method} {path}: {refusal}")),
-        #[cfg(feature = "mediaroom")]
-        HttpError::Dispatch(failure) => client.attribute(|| warn!("{status} {method} {path}: {failure}")),
-        HttpError::Videoroom(failure) | HttpError::CallRoom(failure) => {
-            client.attribute(|| warn!("{status} {method} {path}: {failure}"));
+        HttpError::Module(refusal) => {
+            if let Some(warning) = &refusal.warning {
+                client.attribute(|| warn!("{status} {method} {path}: {warning}"));
+            }
         }
         HttpError::Invalid { invalid, body } if client.may_log_body() => {
             let body = String::from_utf8_lossy(body);

@@ -18,7 +18,7 @@ use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
-use crate::io::http::error::HttpError;
+use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
 use crate::io::livekit::worker::{self, WorkerHandle};
 use crate::io::module::{Module, ModuleStartup, RouteRequest, StartRequest};
@@ -36,7 +36,7 @@ use crate::proto::http::start::{StartPlan, WorkerMember};
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchError, DispatchStep};
 use crate::proto::livekit::worker::watcher::{Watch, WatchStep};
-use crate::proto::livekit::worker::webhook;
+use crate::proto::livekit::worker::webhook::{self, WebhookDenied};
 use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, random, unix_time_s};
@@ -159,12 +159,12 @@ async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: Pee
         .headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
-    webhook::verify(token.unwrap_or_default(), &body, key, secret, unix_time_s()).map_err(HttpError::RoomEvent)?;
-    let lost = webhook::lost_bot(&body, &worker.agent_name).map_err(HttpError::RoomEvent)?;
+    webhook::verify(token.unwrap_or_default(), &body, key, secret, unix_time_s()).map_err(refuse_event)?;
+    let lost = webhook::lost_bot(&body, &worker.agent_name).map_err(refuse_event)?;
     if let Some(room) = lost {
         // The server repeats an event that was not taken.
         let livekit = livekit(app)?;
-        let slot = livekit.watches.try_acquire().ok_or(HttpError::WatchesFull)?;
+        let slot = livekit.watches.try_acquire().ok_or_else(too_many_watches)?;
         let url = livekit
             .worker
             .as_ref()
@@ -209,7 +209,8 @@ async fn watch_room(mut watch: Watch, slot: Slot, awaited_bots: SlotPool) {
 
 /// Creates the tokens of a room and starts the bot.
 fn start_here(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
-    let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(HttpError::Mediaroom)?;
+    let credentials = LiveKitCredentials::new(&app.config.mediaroom)
+        .map_err(|missing| ModuleRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, missing))?;
     let common = app.module::<WebRtc>(Feature::WebRtc)?.common().clone();
     let permit = app.permit(peer.requester(), PendingKind::Silent)?;
     let session_id = new_session_id();
@@ -234,7 +235,7 @@ async fn dispatch(
 ) -> Result<Vec<u8>, HttpError> {
     check_program_body(app, body)?;
     let waiting = app.sessions.admission().dispatch(peer.requester());
-    let _waiting = waiting.map_err(|refused| HttpError::Dispatch(DispatchError::TooMany(refused)))?;
+    let _waiting = waiting.map_err(|refused| refuse_dispatch(DispatchError::TooMany(refused)))?;
     let session_id = new_session_id();
     let preferred = livekit(app)?.worker.as_ref().map(|worker| worker.report().url);
     let mut attempt = DispatchAttempt::new(
@@ -245,7 +246,7 @@ async fn dispatch(
         random(),
         (tasks::now(), unix_time_s()),
     )
-    .map_err(HttpError::Dispatch)?
+    .map_err(refuse_dispatch)?
     .with_names(app.config.start_names)
     .with_requester(peer.requester());
     loop {
@@ -254,7 +255,7 @@ async fn dispatch(
         }
         match attempt.poll(tasks::now()) {
             DispatchStep::Reply(reply) => return Ok(reply),
-            DispatchStep::Failed(error) => return Err(HttpError::Dispatch(error)),
+            DispatchStep::Failed(error) => return Err(refuse_dispatch(error)),
             DispatchStep::Wait(until) => sleep_until(until.into()).await,
             DispatchStep::Send(request) => {
                 // The last request may take a little longer, such as the one that deletes the room.
@@ -266,5 +267,40 @@ async fn dispatch(
                 }
             }
         }
+    }
+}
+
+/// Rejects a webhook that is not of the server.
+fn refuse_event(denied: WebhookDenied) -> HttpError {
+    let status = match denied {
+        WebhookDenied::NoEvent => StatusCode::BAD_REQUEST,
+        _ => StatusCode::UNAUTHORIZED,
+    };
+    ModuleRefusal::logged(status, denied).into()
+}
+
+/// Rejects the report of another lost bot while [`WATCHES_MAX`] are looked for.
+fn too_many_watches() -> HttpError {
+    let detail = format!("{WATCHES_MAX} lost bots are looked for already; the server should report this one again");
+    ModuleRefusal::logged(StatusCode::SERVICE_UNAVAILABLE, detail)
+        .with_retry()
+        .into()
+}
+
+/// Rejects a `/start` whose job no runner has taken.
+fn refuse_dispatch(error: DispatchError) -> HttpError {
+    let (status, is_brief) = match error {
+        DispatchError::Missing(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
+        DispatchError::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, false),
+        DispatchError::NotTaken { .. } | DispatchError::TooMany(_) => (StatusCode::SERVICE_UNAVAILABLE, true),
+        DispatchError::Refused(_)
+        | DispatchError::Status { .. }
+        | DispatchError::Malformed(_)
+        | DispatchError::Unreachable(_) => (StatusCode::BAD_GATEWAY, false),
+    };
+    let refusal = ModuleRefusal::logged(status, error);
+    match is_brief {
+        true => refusal.with_retry().into(),
+        false => refusal.into(),
     }
 }

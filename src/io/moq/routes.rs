@@ -8,13 +8,14 @@
 use std::future::ready;
 use std::sync::Arc;
 
+use hyper::StatusCode;
 use serde_json::Value;
 
 use crate::config::ListenAddresses;
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::http::app::{RunnerApp, check_program_body, mint_token, new_session_id};
-use crate::io::http::error::HttpError;
+use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
 use crate::io::module::{Module, ModuleStartup, StartRequest};
 use crate::io::moq::Moq;
@@ -25,7 +26,7 @@ use crate::io::sessions::SessionStart;
 use crate::proto::http::origin::AllowedOrigins;
 use crate::proto::http::route::RouteError;
 use crate::proto::http::start::StartPlan;
-use crate::proto::http::start::{MoqReply, RequestBase, caller_url, random_namespace};
+use crate::proto::http::start::{MoqReply, MoqStartError, RequestBase, caller_url, random_namespace};
 use crate::proto::http::token::SocketKind;
 use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::server::admission::PendingKind;
@@ -107,7 +108,7 @@ async fn start(
         // The query of a relay may hold a token, which is for callers.
         relay_url: url(None).split('?').next().unwrap_or_default().to_owned(),
     };
-    let started = moq.begin(beginning).await.map_err(HttpError::Moq)?;
+    let started = moq.begin(beginning).await.map_err(refuse)?;
     let token = match app.config.moq.is_serving() {
         true => mint_token(app, SocketKind::Moq, Some(&session_id), peer.is_authorised),
         false => None,
@@ -119,4 +120,14 @@ async fn start(
         namespace: &namespace,
     };
     Ok(reply.to_json(&app.config.moq))
+}
+
+/// Rejects a `/start` whose session did not begin.
+fn refuse(error: MoqStartError) -> HttpError {
+    let status = match error {
+        MoqStartError::NotReady => StatusCode::GATEWAY_TIMEOUT,
+        MoqStartError::Ended(_) => StatusCode::BAD_GATEWAY,
+        MoqStartError::Certificate(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    ModuleRefusal::new(status, error).into()
 }

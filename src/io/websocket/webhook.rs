@@ -3,6 +3,7 @@
 //!
 //! In: providers' requests. Out: markup, or the provider that signed. Rejects: invalid signatures.
 
+use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
@@ -10,12 +11,12 @@ use hyper::http::request::Parts;
 use crate::config::Transport;
 use crate::io::http::app::{RunnerApp, mint_token};
 use crate::io::http::body::{AcceptedBody, read};
-use crate::io::http::error::HttpError;
+use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::tasks::request_time;
 use crate::proto::http::route;
 use crate::proto::http::token::SocketKind;
 use crate::proto::telephony::proof::{self, CallKey};
-use crate::proto::telephony::signature::{SignatureStatus, WebhookRequest};
+use crate::proto::telephony::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use crate::proto::telephony::verify;
 use crate::proto::telephony::{PROVIDERS, Provider, webhook};
 use edge_runner_http::common::{Reply, lock, unix_time_s, whole};
@@ -28,7 +29,7 @@ pub fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'static P
     let url = format!("wss://{host}{}", head.uri.path());
     let only = app.config.transport.and_then(Transport::provider);
     let known = only.filter(|_| app.config.proxy.is_some());
-    verify::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(HttpError::Signature)
+    verify::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(unsigned)
 }
 
 /// Rejects a webhook that a provider sends as GET, which would be answered with the page.
@@ -36,7 +37,17 @@ pub fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
     let provider = app.config.transport.and_then(Transport::provider);
     let query = head.uri.query().unwrap_or_default().as_bytes();
     match provider.filter(|provider| provider.takes_markup && !provider.call_id(query).is_empty()) {
-        Some(provider) => Err(HttpError::WebhookByGet(provider.name)),
+        Some(provider) => {
+            let detail = format!(
+                "the webhook of {} came as GET: choose POST for it in the settings of the number",
+                provider.name
+            );
+            Err(ModuleRefusal {
+                header: Some((header::ALLOW, HeaderValue::from_static(route::POST_METHODS))),
+                ..ModuleRefusal::logged(StatusCode::METHOD_NOT_ALLOWED, detail)
+            }
+            .into())
+        }
         None => Ok(()),
     }
 }
@@ -60,7 +71,7 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Re
         body: &body,
     };
     let telephony = &app.config.telephony;
-    let standing = verify::verify(provider, telephony, &called, unix_time_s()).map_err(HttpError::Signature)?;
+    let standing = verify::verify(provider, telephony, &called, unix_time_s()).map_err(unsigned)?;
     let token = match standing {
         SignatureStatus::Verified(fingerprint) if proof::is_protected(provider, telephony) => {
             let call = CallKey::of(provider, &provider.call_id(&body));
@@ -75,4 +86,13 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Re
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     Ok(reply)
+}
+
+/// Rejects a request that the provider has not signed.
+fn unsigned(wrong: SignatureError) -> HttpError {
+    ModuleRefusal {
+        detail: "invalid signature".to_owned(),
+        ..ModuleRefusal::logged(StatusCode::FORBIDDEN, wrong)
+    }
+    .into()
 }

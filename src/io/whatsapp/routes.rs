@@ -17,7 +17,7 @@ use crate::config::Messaging;
 use crate::features::Feature;
 use crate::io::http::app::{RunnerApp, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
-use crate::io::http::error::HttpError;
+use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
 use crate::io::module::{Module, RouteRequest};
 use crate::io::running::RunningModule;
@@ -53,8 +53,9 @@ async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: Pee
         Method::GET | Method::HEAD => challenge(config, head),
         Method::POST => {
             let body = read(app.conn_limits, &head.headers, AcceptedBody::Anything, body).await?;
-            signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(HttpError::Messaging)?;
-            let events = webhook::parse(&body, &config.phone_number_id).map_err(HttpError::Webhook)?;
+            signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(unsigned)?;
+            let events = webhook::parse(&body, &config.phone_number_id)
+                .map_err(|invalid| ModuleRefusal::logged(StatusCode::BAD_REQUEST, invalid))?;
             // The signature authorizes the provider, whatever its address.
             let requester = PeerInfo {
                 is_authorised: true,
@@ -81,14 +82,17 @@ fn signature_of(headers: &HeaderMap) -> Result<Option<&[u8]>, HttpError> {
     let mut values = headers.get_all(signature::HEADER).iter();
     match (values.next(), values.next()) {
         (first, None) => Ok(first.map(HeaderValue::as_bytes)),
-        (_, Some(_)) => Err(HttpError::Messaging(WebhookSignatureError::Malformed)),
+        (_, Some(_)) => Err(unsigned(WebhookSignatureError::Malformed)),
     }
 }
 
 /// Echoes the challenge as plain text, which no browser renders as a page.
 fn challenge(config: &Messaging, head: &Parts) -> Result<Reply, HttpError> {
     let query = Query::new(head.uri.query().unwrap_or_default());
-    let challenge = signature::challenge(&config.verification_token, query).map_err(HttpError::NotVerified)?;
+    let challenge = signature::challenge(&config.verification_token, query).map_err(|wrong| ModuleRefusal {
+        warning: Some("the check of the webhook does not have MESSAGING_WEBHOOK_VERIFICATION_TOKEN".to_owned()),
+        ..ModuleRefusal::new(StatusCode::FORBIDDEN, wrong)
+    })?;
     log::info!("WhatsApp has verified the address of the webhook");
     let mut reply = Reply::new(whole(challenge));
     let headers = reply.headers_mut();
@@ -101,4 +105,13 @@ fn challenge(config: &Messaging, head: &Parts) -> Result<Reply, HttpError> {
         HeaderValue::from_static("nosniff"),
     );
     Ok(reply)
+}
+
+/// Rejects a body that the app has not signed.
+fn unsigned(wrong: WebhookSignatureError) -> HttpError {
+    ModuleRefusal {
+        detail: "invalid signature".to_owned(),
+        ..ModuleRefusal::logged(StatusCode::UNAUTHORIZED, wrong)
+    }
+    .into()
 }
