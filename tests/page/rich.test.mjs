@@ -107,6 +107,95 @@ test('no character of a bot is lost, but those of marks', () => {
 	}
 });
 
+/** What an element has that a new one of its tag has not. */
+function changed(element) {
+	const plain = new Element(element.tagName);
+	const isSame = (name) => Object.is(element[name], plain[name]) || ['dataset', 'style', 'classList', 'childNodes'].includes(name);
+	return Object.keys(element).filter((name) => !isSame(name) && name !== 'attributes').concat([...element.attributes.keys()]);
+}
+
+/** Checks what the page makes of any text: its parts in order, in elements that do nothing but lead to a web page. */
+function check(text) {
+	const shown = JSON.stringify(text.slice(0, 200));
+	const nodes = rich(text);
+	let [at, bytes] = [0, 0];
+	for (const node of nodes) {
+		const part = node.textContent ?? node;
+		const found = text.indexOf(part, at);
+		assert.ok(found >= at, `out of order: ${shown}`);
+		at = found + part.length;
+		bytes += part.length;
+		if (typeof node === 'string') continue;
+		assert.ok(['STRONG', 'CODE', 'A'].includes(node.tagName), `${node.tagName}: ${shown}`);
+		assert.deepEqual(node.children, [], shown);
+		assert.deepEqual([...node.dataset ? Object.keys(node.dataset) : []], [], shown);
+		const known = node.tagName === 'A' ? ['href', 'rel', 'target', 'title'] : [];
+		assert.deepEqual(changed(node).filter((name) => !known.includes(name) && name !== 'className'), [], shown);
+		assert.equal(node.className, '', shown);
+		if (node.tagName !== 'A') continue;
+		assert.ok(['http:', 'https:'].includes(new URL(node.href).protocol), `${node.href}: ${shown}`);
+		assert.deepEqual([node.target, node.rel], ['_blank', 'noopener noreferrer'], shown);
+		// A name of other letters is longer in the form that the link shows, by a factor.
+		assert.ok(text.includes(node.href) && node.title.length <= 8 * node.href.length + 16, shown);
+		bytes += node.href.length + node.title.length;
+	}
+	assert.ok(nodes.length <= text.length + 1 && bytes <= 10 * text.length + 16, `${nodes.length} nodes, ${bytes} characters: ${shown}`);
+}
+
+const SEEDS = [
+	'Hello **Ann**, run `ls -l`, see [the page](https://a.example/x?y=1#z) or http://b.example.',
+	'[x](javascript:alert(1)) **[y](https://a.example)** `**z**` [**b**](https://a.example/`c`)',
+	'<img src=x onerror=alert(1)> &lt;b&gt; <script>alert(1)</script> <a href="https://a.example" onclick=x>y</a>',
+	'[a" onclick="x](https://a.example/"onmouseover="y) https://a.example/\'><svg/onload=x>',
+	'[a](https://user:word@evil.example@good.example/) [b](https://ü.example/ü) https://[::1]:8080/ [c](http:\\\\a.example)',
+	'* one\n* **two\n* `three\n> [four](\n# https://a.example/a_b_(c)\n![five](https://a.example/5.png)',
+	'\u202e[\u0000](https://a.example)\u2028**\u2029** ｈttps://a.example java\tscript:x data:text/html,x vbscript:x',
+];
+const PIECES = [
+	'*', '**', '`', '[', ']', '(', ')', '](', '](https://', '](javascript:', 'https://', 'http://a.example', 'javascript:alert(1)', 'data:', 'on',
+	'onerror=', '<', '>', '<script>', '"', "'", '&', '=', ' ', '\n', '\t', '\0', '\\', 'x', 'ü', '.', '/', '@', '%', '\u202e', '\ud800', '😀',
+];
+
+test('whatever a bot writes, its text has no active content', () => {
+	const next = random(34);
+	const any = (list) => list[next(list.length)];
+	for (const seed of SEEDS) check(seed);
+	for (let round = 0; round < 20000; round++) {
+		let text = next(3) ? any(SEEDS) : '';
+		for (let change = next(6); change >= 0; change--) {
+			const [from, to] = [next(text.length + 1), next(text.length + 1)];
+			text = [
+				() => text.slice(0, from) + any(PIECES) + text.slice(from),
+				() => text.slice(0, from) + text.slice(to),
+				() => text.slice(0, from) + any(PIECES).repeat(next(12)) + text.slice(from),
+				() => any(SEEDS).slice(0, from) + text.slice(to),
+			][next(4)]();
+		}
+		check(text.slice(0, 400));
+	}
+});
+
+test('the cost of a text grows with its length alone', () => {
+	// Growth beyond linear would take minutes at this length.
+	const LENGTH = 64 * 1024;
+	const stretched = SEEDS.flatMap((seed) => [
+		seed.repeat(LENGTH / seed.length),
+		...PIECES.map((piece, nth) => {
+			const at = (seed.length * (nth % 8)) >> 3;
+			return seed.slice(0, at) + piece.repeat(LENGTH / piece.length) + seed.slice(at);
+		}),
+	]);
+	// The longest label, with an address that never ends, again and again.
+	const label = `${'['.repeat(200)}](https://${'b'.repeat(2000)}`;
+	for (const text of [...stretched, label.repeat(LENGTH / label.length), `[a](https://${'b'.repeat(LENGTH)}`, `https://${'.'.repeat(LENGTH)}`]) {
+		const began = process.cpuUsage().user;
+		const nodes = rich(text);
+		const ms = (process.cpuUsage().user - began) / 1000;
+		assert.ok(ms < 2000, `${JSON.stringify(text.slice(0, 40))}: ${ms} ms`);
+		assert.ok(nodes.length <= text.length + 1);
+	}
+});
+
 test('long hostile texts take no long time', () => {
 	// The transcript hands over up to 4000 characters.
 	for (const piece of ['*', '**a', '`a', '[', '[a](', 'https://.', 'https://a.', '[a](https://', '**`[', 'http://]]]']) {
