@@ -10,6 +10,10 @@ use serde_json::{Value, json};
 
 use crate::limits::{FUNCTION_CALLS_MAX, FUNCTION_OUTPUT_BYTES_MAX};
 
+/// Calls that are known at a time, answered or not, until their message is done: of more, those that
+/// were answered first are forgotten.
+const KNOWN_MAX: usize = 4 * FUNCTION_CALLS_MAX;
+
 /// The calls of a conversation. `T` is a note of the bot's own on each call.
 ///
 /// ```
@@ -155,6 +159,12 @@ impl<T: Copy> FunctionCalls<T> {
     }
 
     fn push(&mut self, message_id: &str, call_id: &str, name: &str, note: T, until: Option<Instant>) {
+        // At most `FUNCTION_CALLS_MAX` wait, so an answered one is there.
+        if self.calls.len() == KNOWN_MAX
+            && let Some(at) = self.calls.iter().position(|call| call.until.is_none())
+        {
+            self.calls.remove(at);
+        }
         self.calls.push(WaitingCall {
             call_id: call_id.to_owned(),
             message_id: message_id.to_owned(),
@@ -203,7 +213,8 @@ impl<T: Copy> FunctionCalls<T> {
 
     /// A message of the model is done: no further call of it follows.
     pub fn message_done(&mut self, message_id: &str) -> FunctionOutputs<T> {
-        if self.calls.iter().any(|call| call.message_id == message_id) {
+        let is_known = self.done.iter().any(|done| done == message_id);
+        if !is_known && self.calls.iter().any(|call| call.message_id == message_id) {
             self.done.push(message_id.to_owned());
         }
         self.answered(Vec::new())
@@ -332,6 +343,21 @@ mod tests {
         assert!(refused(calls.start("n", "one more", "f", "", 0, start)).contains("too many"));
         calls.clear();
         assert!(!calls.contains("0"));
+    }
+
+    /// A model that ends no message, or one message again and again, makes nothing grow.
+    #[test]
+    fn what_is_kept_of_calls_is_bounded() {
+        let (mut calls, until) = (FunctionCalls::new(), now() + WITHIN);
+        calls.start("m", "first", "f", "", (), until);
+        for number in 0..10 * KNOWN_MAX {
+            assert!(calls.refuse("m", &number.to_string(), "f", (), "no").is_error);
+            calls.message_done("m");
+            assert!(calls.calls.len() <= KNOWN_MAX && calls.done.len() == 1);
+        }
+        assert!(calls.contains("first"), "one that waits is kept");
+        assert!(calls.finish("first", &json!(1)).wants_answer);
+        assert!(calls.calls.is_empty() && calls.done.is_empty());
     }
 
     #[test]
