@@ -345,7 +345,7 @@ impl TurnAllocation {
         }
         if !self.relayed.is_empty() && !self.is_closing {
             while let Some(message) = self.keep_alive.poll(now) {
-                self.outputs.push_back(RelayOutput::Transmit(message));
+                self.push_output(RelayOutput::Transmit(message));
             }
             if self.keep_alive.is_silent() {
                 return self.end(AllocationEnd::NoAnswer);
@@ -372,7 +372,7 @@ impl TurnAllocation {
                 self.pending_requests.push_back(request);
             }
         }
-        self.outputs.push_back(RelayOutput::Transmit(message));
+        self.push_output(RelayOutput::Transmit(message));
     }
 
     fn handle_event(&mut self, event: TurnEvent, now: Instant) {
@@ -386,7 +386,7 @@ impl TurnAllocation {
                 }
                 // The address of the second family is in the same response.
                 self.outputs.retain(|output| !matches!(output, RelayOutput::Up(_)));
-                self.outputs.push_back(RelayOutput::Up(self.relayed.clone()));
+                self.push_output(RelayOutput::Up(self.relayed.clone()));
                 self.keep_alive.start(now);
             }
             TurnEvent::PermissionCreateFailed(_, address) => self.peers.handle_permission_failure(address, now),
@@ -401,9 +401,15 @@ impl TurnAllocation {
     }
 
     fn end(&mut self, loss: AllocationEnd) {
+        self.push_output(RelayOutput::Ended(loss));
+        self.has_ended = true;
+    }
+
+    /// Adds an output, unless the allocation has ended: one event of the client library can end it
+    /// while others, and messages, are still to come.
+    fn push_output(&mut self, output: RelayOutput) {
         if !self.has_ended {
-            self.has_ended = true;
-            self.outputs.push_back(RelayOutput::Ended(loss));
+            self.outputs.push_back(output);
         }
     }
 
