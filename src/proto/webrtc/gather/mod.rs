@@ -103,7 +103,8 @@ pub fn describe_error_code(code: u16, reason: &str) -> String {
     if !known.is_empty() {
         return format!("{code}: {known}");
     }
-    let reason: String = reason.chars().take(GATHER_REASON_CHARS_MAX).collect();
+    let shown = |each: char| if each.is_control() { ' ' } else { each };
+    let reason: String = reason.chars().map(shown).take(GATHER_REASON_CHARS_MAX).collect();
     format!("{code}: the server says \"{reason}\"")
 }
 
@@ -131,5 +132,6 @@ mod tests {
         let long = "x".repeat(GATHER_REASON_CHARS_MAX + 1);
         let words = describe_error_code(599, &long);
         assert!(words.contains(&long[1..]) && !words.contains(&long), "{words}");
+        assert_eq!(describe_error_code(599, "a\u{1b}b\n"), "599: the server says \"a b \"");
     }
 }
