@@ -34,7 +34,8 @@ pub async fn cascade(mut args: RunnerArguments) -> Result<(), BotError> {
         return Err("the bot `cascade` has no services".into());
     };
     let profile = profile(&args, true);
-    let body = BodyOptions::new(&args.body, &assistant, &assistant.cascade.instructions);
+    // The parsed body may take a hundred times its bytes, and is not kept for the session.
+    let body = BodyOptions::new(&args.body.take(), &assistant, &assistant.cascade.instructions);
     let metrics = args.metrics.clone();
     let tools = SessionTools::start(&config, &args);
     let rtvi = Rtvi::open(&mut args, Audio::new(RECOGNIZER_RATE_HZ, profile.line.rate_hz()))?;

@@ -32,7 +32,12 @@ use crate::rtvi::{Request, Rtvi, RtviEvent};
 pub async fn realtime(mut args: RunnerArguments) -> Result<(), BotError> {
     let config = args.cli_args.clone();
     let profile = profile(&args, config.assistant.realtime.line_codec);
-    let body = BodyOptions::new(&args.body, &config.assistant, &config.assistant.realtime.instructions);
+    // The parsed body may take a hundred times its bytes, and is not kept for the session.
+    let body = BodyOptions::new(
+        &args.body.take(),
+        &config.assistant,
+        &config.assistant.realtime.instructions,
+    );
     let metrics = args.metrics.clone();
     let tools = SessionTools::start(&config, &args);
     let rtvi = Rtvi::open(&mut args, Audio::at(profile.line.rate_hz()))?;
