@@ -8,6 +8,8 @@
 
 mod http;
 mod order;
+#[cfg(any(test, feature = "testing"))]
+pub mod scripted;
 mod state;
 
 use std::collections::HashMap;
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 use log::{debug, info, warn};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::crypto::CryptoProvider;
@@ -219,20 +222,33 @@ impl AcmeTls {
             return;
         }
         info!("ordering a certificate for {names}");
-        let ordered = tokio::time::timeout(ACME_ORDER_WITHIN, order::perform(self)).await;
+        let ordered = self.bounded(|acme| async move { order::perform(&acme).await }).await;
         lock(&self.validations).clear();
-        let ordered = ordered.unwrap_or_else(|_| {
-            let text = format!(
-                "the directory did not finish the order within {} s",
-                ACME_ORDER_WITHIN.as_secs()
-            );
-            Err(OrderFailure::unreachable(text))
-        });
         match ordered {
             Ok(text) => self.accept(text).await,
             Err(failure) => self.fail(&failure).await,
         }
         drop(locked);
+    }
+
+    /// Runs an order as a task: a library that panics at an answer of the directory must not end the
+    /// runner. Ends it when its time is over.
+    async fn bounded<F>(self: &Arc<Self>, order: impl FnOnce(Arc<Self>) -> F) -> Result<String, OrderFailure>
+    where
+        F: Future<Output = Result<String, OrderFailure>> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(order(self.clone()));
+        match tokio::time::timeout(ACME_ORDER_WITHIN, tasks.join_next()).await {
+            Ok(Some(Ok(ordered))) => ordered,
+            Ok(_) => Err(OrderFailure::unreachable(
+                "an answer of the directory stopped the order; choose another directory with --acme-directory",
+            )),
+            Err(_) => Err(OrderFailure::unreachable(format!(
+                "the directory did not finish the order within {} s",
+                ACME_ORDER_WITHIN.as_secs()
+            ))),
+        }
     }
 
     /// Stores and serves a new certificate.

@@ -121,6 +121,8 @@ pub const ACME_UNREACHABLE_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// The longest pause that a directory can ask for: the limits of Let's Encrypt refill within a
 /// week.
 pub const ACME_RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 86_400);
+/// The shortest pause between two questions about an order, whatever the directory asks for.
+pub const ACME_POLL_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Time for one order, which directories answer in seconds.
 pub const ACME_ORDER_WITHIN: Duration = Duration::from_secs(300);
 /// Longest sleep before the clock is read again, which may have been set meanwhile.
@@ -129,6 +131,9 @@ pub const ACME_LOOK_AGAIN: Duration = Duration::from_secs(600);
 pub const ACME_NAMES_MAX: usize = 100;
 /// Characters of an error of the directory in the log.
 pub const ACME_DETAIL_CHARS_MAX: usize = 400;
+/// Characters of the description of a failed order: such a text, three times the longest name, and
+/// advice.
+pub const ACME_FAILURE_CHARS_MAX: usize = 1_600;
 /// Bytes per direction that TLS buffers for a peer that reads slowly: one record.
 pub const TLS_BUFFER_BYTES_MAX: usize = 16 * 1024;
 

@@ -13,14 +13,18 @@ use std::time::Duration;
 use super::tls::parsed::Certificate;
 use super::tls::{CertificateName, Validity};
 use crate::limits::{
-    ACME_DETAIL_CHARS_MAX, ACME_REFUSED_PAUSE_FIRST, ACME_REFUSED_PAUSE_MAX, ACME_RETRY_AFTER_MAX,
-    ACME_UNREACHABLE_PAUSE_FIRST, ACME_UNREACHABLE_PAUSE_MAX,
+    ACME_DETAIL_CHARS_MAX, ACME_FAILURE_CHARS_MAX, ACME_REFUSED_PAUSE_FIRST, ACME_REFUSED_PAUSE_MAX,
+    ACME_RETRY_AFTER_MAX, ACME_UNREACHABLE_PAUSE_FIRST, ACME_UNREACHABLE_PAUSE_MAX,
 };
 
 /// The port at which directories validate names (RFC 8737 section 3).
 pub const VALIDATION_PORT: u16 = 443;
 /// Prefix of the error types of RFC 8555.
 const ERRORS: &str = "urn:ietf:params:acme:error:";
+/// Characters of a name in a description: the longest name of DNS.
+const NAME_CHARS_MAX: usize = 253;
+/// Characters of the type of an error in a description.
+const KIND_CHARS_MAX: usize = 60;
 
 /// What kind of failure ended an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +78,7 @@ impl OrderFailure {
     pub fn unreachable(text: impl Into<String>) -> OrderFailure {
         OrderFailure {
             kind: FailureKind::Unreachable,
-            text: text.into(),
+            text: one_line(&text.into(), ACME_FAILURE_CHARS_MAX),
             retry_after: None,
         }
     }
@@ -83,7 +87,7 @@ impl OrderFailure {
     pub fn refused(text: String) -> OrderFailure {
         OrderFailure {
             kind: FailureKind::Refused,
-            text,
+            text: one_line(&text, ACME_FAILURE_CHARS_MAX),
             retry_after: None,
         }
     }
@@ -91,7 +95,8 @@ impl OrderFailure {
     /// Describes an error of the directory. `port` is that of HTTPS.
     pub fn of_problem(problem: &Problem<'_>, port: u16) -> OrderFailure {
         let kind = problem.kind.strip_prefix(ERRORS).unwrap_or(problem.kind);
-        let name = problem.name.unwrap_or("the name");
+        let named = problem.name.map(|name| one_line(name, NAME_CHARS_MAX));
+        let name = named.as_deref().unwrap_or("the name");
         let expected = format!(
             "the directory must reach {name} at TCP port {VALIDATION_PORT} from the internet: forward that port of the \
              router to port {port} of this machine, and let no proxy end TLS before it"
@@ -117,25 +122,29 @@ impl OrderFailure {
             _ => "see the documents of the directory".into(),
         };
         let own_fault = matches!(kind, "badNonce" | "serverInternal" | "accountDoesNotExist") || problem.status >= 500;
-        let about = problem.name.map(|name| format!("{name}: ")).unwrap_or_default();
+        let about = named.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+        let (detail, kind) = (
+            one_line(problem.detail, ACME_DETAIL_CHARS_MAX),
+            one_line(kind, KIND_CHARS_MAX),
+        );
         OrderFailure {
             kind: if own_fault {
                 FailureKind::Unreachable
             } else {
                 FailureKind::Refused
             },
-            text: format!("{about}{} ({}); {advice}", one_line(problem.detail), one_line(kind)),
+            text: one_line(&format!("{about}{detail} ({kind}); {advice}"), ACME_FAILURE_CHARS_MAX),
             retry_after: None,
         }
     }
 }
 
-/// Returns text of a peer for one line of the log.
-fn one_line(text: &str) -> String {
+/// Returns text of a peer for one line of the log, with at most so many characters.
+fn one_line(text: &str, chars_max: usize) -> String {
     let shown: String = text
         .chars()
         .map(|each| if each.is_control() { ' ' } else { each })
-        .take(ACME_DETAIL_CHARS_MAX)
+        .take(chars_max)
         .collect();
     shown.trim().to_owned()
 }
@@ -283,6 +292,38 @@ mod tests {
 
     fn refused() -> OrderFailure {
         OrderFailure::refused("no".into())
+    }
+
+    /// A directory chooses every text of an error: none breaks a line of the log or is repeated at
+    /// length.
+    #[test]
+    fn the_text_of_a_failure_is_one_bounded_line() {
+        let long = "a\u{1b}[2J\n".repeat(20_000);
+        for kind in ["dns", "tls", "caa", "rejectedIdentifier", "malformed", &*long] {
+            let problem = Problem {
+                kind,
+                detail: &long,
+                status: 400,
+                name: Some(&long),
+            };
+            let failures = [
+                OrderFailure::of_problem(&problem, 443),
+                OrderFailure::unreachable(long.clone()),
+                OrderFailure::refused(long.clone()),
+            ];
+            for OrderFailure { text, .. } in failures {
+                assert!(text.chars().count() <= ACME_FAILURE_CHARS_MAX && !text.contains(char::is_control));
+            }
+        }
+        // The advice has room behind the longest of everything else.
+        let problem = Problem {
+            kind: "dns",
+            detail: &long,
+            status: 400,
+            name: Some(&long),
+        };
+        let text = OrderFailure::of_problem(&problem, 443).text;
+        assert!(text.ends_with("whose address does not answer"), "{text}");
     }
 
     /// Without a certificate, or with one that lacks a name, an order is due at once; else after

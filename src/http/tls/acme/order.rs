@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use instant_acme::{
-    Account, AccountCredentials, AuthorizationStatus, ChallengeType, Error, Identifier, NewAccount, NewOrder, Order,
-    OrderStatus, RetryPolicy,
+    Account, AccountCredentials, AuthorizationStatus, ChallengeType, Error, HttpClient, Identifier, NewAccount,
+    NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use log::debug;
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
@@ -34,15 +34,24 @@ pub async fn perform(acme: &Arc<AcmeTls>) -> Result<String, OrderFailure> {
         trust: acme.trust.clone(),
         retry_after: retry_after.clone(),
     };
-    let ordered = order(acme, client).await;
+    perform_with(acme, client, &retry_after).await
+}
+
+/// Orders one certificate with a client that keeps the pause of the last refusal in `retry_after`.
+pub async fn perform_with(
+    acme: &Arc<AcmeTls>,
+    client: impl HttpClient,
+    retry_after: &Mutex<Option<Duration>>,
+) -> Result<String, OrderFailure> {
+    let ordered = order(acme, Box::new(client)).await;
     ordered.map_err(|mut failure| {
         // Only a refusal that ended the order counts; nonces are refused in between.
-        failure.retry_after = *lock(&retry_after);
+        failure.retry_after = *lock(retry_after);
         failure
     })
 }
 
-async fn order(acme: &Arc<AcmeTls>, client: DirectoryClient) -> Result<String, OrderFailure> {
+async fn order(acme: &Arc<AcmeTls>, client: Box<dyn HttpClient>) -> Result<String, OrderFailure> {
     let failed = |error| failure(acme, error, None);
     let account = account(acme, client).await?;
     let names: Vec<Identifier> = acme.config.names.iter().cloned().map(Identifier::Dns).collect();
@@ -61,6 +70,12 @@ async fn order(acme: &Arc<AcmeTls>, client: DirectoryClient) -> Result<String, O
             continue;
         }
         let name = authorization.identifier().to_string();
+        // Each answer has a key of its own, and the TLS listener serves it to anybody.
+        if !acme.config.names.iter().any(|own| own.eq_ignore_ascii_case(&name)) {
+            return Err(OrderFailure::refused(format!(
+                "{name}: the directory validates a name that was not ordered: choose another with --acme-directory"
+            )));
+        }
         let Some(mut challenge) = authorization.challenge(ChallengeType::TlsAlpn01) else {
             return Err(OrderFailure::refused(format!(
                 "{name}: the directory offers no validation by `tls-alpn-01`, and the runner knows no other: choose another \
@@ -94,7 +109,7 @@ async fn order(acme: &Arc<AcmeTls>, client: DirectoryClient) -> Result<String, O
 }
 
 /// Returns the stored account, or makes one and stores it.
-async fn account(acme: &Arc<AcmeTls>, client: DirectoryClient) -> Result<Account, OrderFailure> {
+async fn account(acme: &Arc<AcmeTls>, client: Box<dyn HttpClient>) -> Result<Account, OrderFailure> {
     let failed = |error| failure(acme, error, None);
     let (stored, email) = {
         let account = lock(&acme.account);
@@ -104,7 +119,7 @@ async fn account(acme: &Arc<AcmeTls>, client: DirectoryClient) -> Result<Account
     let contact: Vec<String> = wanted.iter().map(|email| format!("mailto:{email}")).collect();
     let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
     let stored = stored.and_then(|stored| serde_json::from_value::<AccountCredentials>(stored).ok());
-    let builder = Account::builder_with_http(Box::new(client));
+    let builder = Account::builder_with_http(client);
     let (account, credentials) = match stored {
         Some(credentials) => {
             let account = builder.from_credentials(credentials).await.map_err(failed)?;

@@ -227,3 +227,85 @@ async fn answers_without_a_body_are_accepted_or_named() {
         task.abort();
     }
 }
+
+fn answers(bodies: &[&str]) -> Vec<scripted::DirectoryAnswer> {
+    let answer = |body: &&str| scripted::DirectoryAnswer {
+        status: 200,
+        retry_after: String::new(),
+        body: body.as_bytes().to_vec(),
+    };
+    bodies.iter().map(answer).collect()
+}
+
+const URLS: &str = r#"{"newNonce": "https://ca.example.net/n", "newAccount": "https://ca.example.net/a",
+    "newOrder": "https://ca.example.net/o"}"#;
+const ACCOUNT: &str = r#"{"status": "valid"}"#;
+const ORDER: &str = r#"{"status": "pending", "identifiers": [], "authorizations": ["https://ca.example.net/z"],
+    "finalize": "https://ca.example.net/f"}"#;
+
+fn authorization(name: &str) -> String {
+    format!(
+        r#"{{"identifier": {{"type": "dns", "value": "{name}"}}, "status": "pending", "challenges":
+        [{{"type": "tls-alpn-01", "url": "https://ca.example.net/c", "token": "t", "status": "pending"}}]}}"#
+    )
+}
+
+/// `instant-acme` adds any pause to the clock, which panics for the longest, and polls in a loop
+/// without any for the shortest.
+#[test]
+fn no_pause_that_a_directory_asks_for_stops_or_busies_the_runner() {
+    for retry_after in ["18446744073709551615", "0", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+        let own = authorization("bot.example.net");
+        let mut answers = answers(&[URLS, ACCOUNT, ORDER, &own, r#"{"type": "tls-alpn-01"}"#]);
+        let pending = scripted::DirectoryAnswer {
+            status: 200,
+            retry_after: retry_after.to_owned(),
+            body: ORDER.into(),
+        };
+        answers.extend(vec![pending; 1000]);
+        let ordered = scripted::order(&["bot.example.net"], answers);
+        assert!(!matches!(ordered.result, Some(Ok(_))), "{ordered:?}");
+        assert!(ordered.asked < 400, "{retry_after}: {} questions", ordered.asked);
+    }
+}
+
+/// A validation of a name that was not ordered gets no answer: its certificate would be made and
+/// served for whoever asks.
+#[test]
+fn names_that_were_not_ordered_are_not_validated() {
+    for (name, validated) in [("bot.example.net", 1), ("other.example.net", 0)] {
+        let ordered = scripted::order(
+            &["bot.example.net"],
+            answers(&[URLS, ACCOUNT, ORDER, &authorization(name)]),
+        );
+        assert_eq!(ordered.validated.len(), validated, "{ordered:?}");
+        assert!(ordered.has_account && !ordered.serves);
+    }
+}
+
+/// `instant-acme` panics at a URL that it cannot request.
+#[test]
+fn an_answer_with_a_wrong_url_fails_the_order() {
+    let wrong_order = ORDER.replace("https://ca.example.net/z", "https://ca example");
+    let wrong_challenge = authorization("bot.example.net").replace("https://ca.example.net/c", "/c");
+    for (field, bodies) in [
+        ("newNonce", &[&*URLS.replace("https://ca.example.net/n", "")][..]),
+        ("authorizations", &[URLS, ACCOUNT, &wrong_order]),
+        ("url", &[URLS, ACCOUNT, ORDER, &wrong_challenge]),
+    ] {
+        let ordered = scripted::order(&["bot.example.net"], answers(bodies));
+        let failure = ordered.result.expect("at once").expect_err("no URL");
+        assert!(failure.text.contains(&format!("`{field}`")), "{failure}");
+    }
+}
+
+/// A panic in an order ends the order and not the runner.
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_an_order_is_a_failure() {
+    let folder = TempDir::new();
+    let acme = open(&settings(&folder)).expect("the folder can be used");
+    let ordered = acme.bounded(|_| async { panic!("a test of panics") }).await;
+    assert!(ordered.expect_err("no certificate").text.contains("stopped the order"));
+    let ordered = acme.bounded(|_| std::future::pending()).await;
+    assert!(ordered.expect_err("no certificate").text.contains("within 300 s"));
+}
