@@ -229,3 +229,25 @@ fn events_of_a_speech_to_speech_service() {
 fn bodies_of_start() {
     replay("corpus/start_body", entries::start::body);
 }
+
+/// Programs and endpoints of `--tools`.
+#[test]
+fn functions_of_the_operator() {
+    replay("corpus/tools", entries::tools::tools);
+}
+
+/// Forms of the setup page, of several devices.
+#[test]
+fn forms_of_the_setup_page() {
+    replay("corpus/setup", entries::setup::setup);
+}
+
+#[test]
+fn answers_of_acme_directories() {
+    replay("corpus/acme", entries::acme::acme);
+}
+
+#[test]
+fn messages_of_turn_servers() {
+    replay("corpus/turn", entries::turn::turn);
+}

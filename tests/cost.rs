@@ -3,7 +3,7 @@
 //!
 //! Each entry function of the fuzz targets gets inputs of shapes that are known to be expensive:
 //! one byte or word again and again, nesting, one line or many, and the files of its corpus with a
-//! part repeated. Growth beyond linear would exceed both limits by far at these lengths; a factor
+//! part repeated, so that they stay what they are: an element, a member, a line, a word. Growth beyond linear would exceed both limits by far at these lengths; a factor
 //! would not.
 
 use std::fs;
@@ -11,14 +11,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use edge_runner_proto::limits;
+use edge_runner_proto::setup::BODY_BYTES_MAX;
 
 use crate::allocations;
 use crate::corpus::entries;
+use oracle::{CPU_NS_MAX, HELD_BYTES_MAX, cost_of, cpu_ns};
 
-/// Bytes that an input may make a thread hold at a time.
-const HELD_BYTES_MAX: u64 = 64 << 20;
-/// Time of the processor that an input may take, where the build is optimised, in nanoseconds.
-const CPU_NS_MAX: u64 = 1_000_000_000;
+#[path = "fuzz/oracle.rs"]
+mod oracle;
+#[path = "support/stretch.rs"]
+mod stretch;
+
 /// How much slower the code without optimisation is, by `cargo test --release --test main cost::`.
 const SLOWER: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
@@ -40,7 +43,7 @@ const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
 }
 
 /// Every entry but those of a connected call, whose cost is that of their handshake.
-const ENTRIES: [Entry; 26] = [
+const ENTRIES: [Entry; 30] = [
     entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
     entry("sdp_offer", entries::sdp_offer, TEXT),
     entry("sdp_answer", entries::sdp_answer, TEXT),
@@ -49,7 +52,7 @@ const ENTRIES: [Entry; 26] = [
     entry("whip_fragment", entries::whip::fragment, TEXT),
     entry("request", entries::http::request, TEXT),
     entry("start_body", entries::start::body, limits::HTTP_BODY_BYTES_MAX),
-    // What the functions of a body may have. Files of units of 8 bytes stay valid when stretched.
+    // What the functions of a body may have.
     entry("start_body", entries::start::body, limits::TOOLS_FUNCTIONS_BYTES_MAX),
     entry("configuration", entries::configuration::configuration, EVENTS),
     entry("frames", entries::frames, TEXT),
@@ -68,6 +71,10 @@ const ENTRIES: [Entry; 26] = [
     entry("sse", entries::assistants::sse, TEXT),
     entry("wav_header", entries::assistants::wav_header, TEXT),
     entry("realtime_event", entries::assistants::realtime_event, EVENTS),
+    entry("tools", entries::tools::tools, limits::TOOLS_FUNCTIONS_BYTES_MAX),
+    entry("setup", entries::setup::setup, BODY_BYTES_MAX),
+    entry("acme", entries::acme::acme, TEXT),
+    entry("turn", entries::turn::turn, EVENTS),
 ];
 
 /// Words whose repetition is expensive for some parsers: nesting, empty elements, escapes, marks
@@ -124,14 +131,9 @@ fn inputs(files: &[(String, Vec<u8>)], length: usize) -> Vec<(String, Vec<u8>)> 
     }
     for (name, file) in files.iter().filter(|(_, file)| !file.is_empty()) {
         inputs.push((format!("{name} again and again"), repeated(file, length)));
-        // A part of the file is repeated at its place, so that what is around it stays valid.
-        for at in [1, 3, 5, 7] {
-            let begin = file.len() * at / 8;
-            let part = &file[begin..file.len().min(begin + 8)];
-            let mut stretched = file[..begin].to_vec();
-            stretched.extend(repeated(part, length.saturating_sub(file.len())));
-            stretched.extend(&file[begin..]);
-            inputs.push((format!("{name} with {part:?} repeated"), stretched));
+        let turn = name.bytes().map(usize::from).sum();
+        for (what, stretched) in stretch::stretched(file, length, turn) {
+            inputs.push((format!("{name} with {what} repeated"), stretched));
         }
     }
     inputs
@@ -149,21 +151,6 @@ fn files(corpus: &str) -> Vec<(String, Vec<u8>)> {
         .collect();
     files.sort();
     files
-}
-
-/// Returns the time that the processor has spent on this thread, in nanoseconds; `None` where the
-/// system does not tell it.
-fn cpu_ns() -> Option<u64> {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_whitespace().next()?.parse().ok()
-}
-
-/// Returns what an input made the thread hold and take, in bytes and nanoseconds.
-fn cost_of(run: impl FnOnce()) -> (u64, u64) {
-    let began = cpu_ns();
-    let ((), held) = allocations::peak_of(run);
-    let took = began.zip(cpu_ns()).map_or(0, |(began, ended)| ended - began);
-    (held, took)
 }
 
 /// Checks an entry with all its inputs. Returns what exceeds the limits.
@@ -250,6 +237,9 @@ fn growth_beyond_linear_is_seen() {
     let multiplied = |input: &[u8]| drop(input.repeat(input.len()));
     let (held, _) = cost_of(|| multiplied(&[0; 16 << 10]));
     assert!(held > HELD_BYTES_MAX, "{held}");
+    let judged = |entry| catch_unwind(|| oracle::run(entry, &[0; 16 << 10]));
+    assert!(judged(|input| drop(input.repeat(input.len()))).is_err());
+    assert!(judged(|input| drop(input.to_vec())).is_ok());
     let quadratic = |input: &[u8]| {
         let found: usize = (0..input.len())
             .map(|at| {

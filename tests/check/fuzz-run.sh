@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for MINUTES (10), or those in TARGETS; then 100,000 generated offers.
-# `tests/fuzz/rustc` says what is measured. New inputs stay in target/fuzz-corpus, crashes in target/fuzz-run/artifacts.
+# `tests/fuzz/rustc` says what is measured, `tests/fuzz/oracle.rs` what an input may cost; the limits here end what hangs. New
+# inputs stay in target/fuzz-corpus, crashes in target/fuzz-run/artifacts.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/check/common.sh

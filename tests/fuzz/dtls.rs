@@ -2,7 +2,8 @@
 
 #![no_main]
 
-#[allow(dead_code, reason = "each target uses one entry")]
-mod entries;
+mod harness;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::media::dtls(bytes));
+use harness::{entries, oracle};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| oracle::run(entries::media::dtls, bytes));

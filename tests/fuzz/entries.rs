@@ -4,6 +4,8 @@
 //! In: bytes of a peer. A function panics when a property fails: a parser panics, the next parser
 //! rejects an output, a second pass changes an output again, or a limit is exceeded.
 
+#[path = "entries/acme.rs"]
+pub mod acme;
 #[path = "entries/assistants.rs"]
 pub mod assistants;
 #[path = "entries/call.rs"]
@@ -22,8 +24,14 @@ pub mod moq;
 pub mod offers;
 #[path = "entries/sctp.rs"]
 mod sctp;
+#[path = "entries/setup.rs"]
+pub mod setup;
 #[path = "entries/start.rs"]
 pub mod start;
+#[path = "entries/tools.rs"]
+pub mod tools;
+#[path = "entries/turn.rs"]
+pub mod turn;
 #[path = "entries/whatsapp.rs"]
 pub mod whatsapp;
 #[path = "entries/whip.rs"]
@@ -80,9 +88,13 @@ pub fn sdp_offer(bytes: &[u8]) {
     let Ok(prepared) = prepare_offer(&String::from_utf8_lossy(bytes)) else {
         return;
     };
-    let again = prepare_offer(&prepared.sdp).expect("a prepared offer is valid");
-    assert_eq!(again.sdp, prepared.sdp);
-    assert!(again.candidates.is_empty());
+    // Whole line ends make it longer, by a byte for each line.
+    assert!(prepared.sdp.len() <= 2 * limits::OFFER_SDP_BYTES_MAX);
+    if prepared.sdp.len() <= limits::OFFER_SDP_BYTES_MAX {
+        let again = prepare_offer(&prepared.sdp).expect("a prepared offer is valid");
+        assert_eq!(again.sdp, prepared.sdp);
+        assert!(again.candidates.is_empty());
+    }
     assert!(prepared.candidates.len() <= limits::OFFER_CANDIDATES_MAX);
     for text in &prepared.candidates {
         candidate(text.as_bytes());

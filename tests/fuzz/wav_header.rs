@@ -3,7 +3,8 @@
 
 #![no_main]
 
-#[allow(dead_code, reason = "each target uses one entry")]
-mod entries;
+mod harness;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::assistants::wav_header(bytes));
+use harness::{entries, oracle};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| oracle::run(entries::assistants::wav_header, bytes));

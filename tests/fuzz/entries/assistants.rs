@@ -26,7 +26,7 @@ use serde_json::Value;
 const OUTPUTS_MAX: usize = 1_000;
 
 /// Returns pieces of the input, whose lengths are its own bytes.
-fn pieces(bytes: &[u8]) -> Vec<&[u8]> {
+pub fn pieces(bytes: &[u8]) -> Vec<&[u8]> {
     let (mut left, mut pieces) = (bytes, Vec::new());
     while !left.is_empty() {
         let (piece, rest) = left.split_at(left.len().min(1 + usize::from(left[0] % 31)));
