@@ -10,9 +10,9 @@ mod queues;
 mod transport_side;
 
 use std::fmt;
-use std::sync::Arc;
 
 use edge_runner_http::common::lock;
+use edge_runner_http::sync::Arc;
 
 use crate::limits::{HANG_UP_REASON_CHARS_MAX, KEYS_WAITING_MAX, MARK_BYTES_MAX, MARKS_MAX, RATES_HZ};
 pub use crate::proto::event::LeaveReason;

@@ -9,6 +9,7 @@
 //!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor),
 //!   [`memory`], [`children`] and [`group`] (processes), [`store`] (files of state),
 //!   [`search_path`] (programs in `PATH`), [`host_name`]
+//! - [`lock`] and [`sync`]: locks and wake-ups
 
 #![allow(
     clippy::disallowed_methods,
@@ -42,6 +43,7 @@ mod skip;
 pub mod startup;
 pub mod store;
 pub mod stream;
+pub mod sync;
 pub mod tasks;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

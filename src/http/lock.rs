@@ -1,6 +1,6 @@
 //! Mutexes that ignore poisoning.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks a mutex. The value stays consistent when a holder panics, because no change under these
 /// locks takes two steps.

@@ -9,8 +9,6 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use edge_runner_proto::limits::LOG_WAITING_BYTES_MAX;
@@ -18,11 +16,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::lock::lock;
+use crate::sync::{Arc, Condvar, Mutex, PoisonError, thread};
 
 /// Bytes that a pipe which is ready takes without waiting: `PIPE_BUF` of Linux.
 const WRITE_BYTES_MAX: usize = 4_096;
 
-/// An output for log lines on the descriptor `W`.
+/// What takes the bytes of log lines.
+pub trait LogTarget {
+    /// Writes as much as the target takes without waiting.
+    ///
+    /// # Errors
+    /// `AGAIN` if it takes nothing now, `INTR` after a signal, others if it never will.
+    fn write_at_once(&self, bytes: &[u8]) -> rustix::io::Result<usize>;
+
+    /// Writes all bytes and waits for the reader as long as it takes. A closed target swallows
+    /// them.
+    fn write_whole(&self, bytes: &[u8]);
+}
+
+/// An output for log lines on the target `W`.
 pub struct LogOutput<W> {
     shared: Arc<Shared<W>>,
 }
@@ -59,7 +71,7 @@ impl State {
     }
 }
 
-impl<W: AsFd + Send + Sync + 'static> LogOutput<W> {
+impl<W: LogTarget + Send + Sync + 'static> LogOutput<W> {
     /// Makes an output. `report_dropped` logs one line about a number of dropped lines.
     pub fn new(target: W, report_dropped: fn(u64)) -> Self {
         let shared = Shared {
@@ -80,7 +92,7 @@ impl<W: AsFd + Send + Sync + 'static> LogOutput<W> {
         let mut state = lock(&self.shared.state);
         let mut rest = line;
         while !state.is_behind() && !rest.is_empty() {
-            match write_at_once(&self.shared.target, rest) {
+            match self.shared.target.write_at_once(rest) {
                 Ok(count) => rest = rest.get(count..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -115,7 +127,7 @@ impl<W: AsFd + Send + Sync + 'static> LogOutput<W> {
     }
 }
 
-impl<W: AsFd> Shared<W> {
+impl<W: LogTarget> Shared<W> {
     /// Writes the lines that wait, for the rest of the process's life.
     fn write_waiting(&self) {
         let mut state = lock(&self.state);
@@ -123,7 +135,7 @@ impl<W: AsFd> Shared<W> {
             if let Some(line) = state.waiting.pop_front() {
                 state.is_writing = true;
                 drop(state);
-                write_whole(&self.target, &line);
+                self.target.write_whole(&line);
                 state = lock(&self.state);
                 state.is_writing = false;
                 state.waiting_bytes -= line.len();
@@ -142,41 +154,38 @@ impl<W: AsFd> Shared<W> {
     }
 }
 
-/// Writes as much as the descriptor takes without waiting.
-///
-/// # Errors
-/// `AGAIN` if it takes nothing now, `INTR` after a signal, others if it never will.
-fn write_at_once(target: &impl AsFd, bytes: &[u8]) -> rustix::io::Result<usize> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::io::{ReadWriteFlags, pwritev2};
-        // The maximum is the current position. Named pipes, terminals, old kernels and filters of
-        // system calls refuse it, each with an error of its own.
-        let buffers = [std::io::IoSlice::new(bytes)];
-        let result = pwritev2(target, &buffers, u64::MAX, ReadWriteFlags::NOWAIT);
-        if matches!(result, Ok(_) | Err(Errno::AGAIN | Errno::INTR)) {
-            return result;
+/// A descriptor.
+impl<W: AsFd> LogTarget for W {
+    fn write_at_once(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::io::{ReadWriteFlags, pwritev2};
+            // The maximum is the current position. Named pipes, terminals, old kernels and filters
+            // of system calls refuse it, each with an error of its own.
+            let buffers = [std::io::IoSlice::new(bytes)];
+            let result = pwritev2(self, &buffers, u64::MAX, ReadWriteFlags::NOWAIT);
+            if matches!(result, Ok(_) | Err(Errno::AGAIN | Errno::INTR)) {
+                return result;
+            }
+        }
+        let mut ready = [PollFd::new(self, PollFlags::OUT)];
+        match poll(&mut ready, Some(&Timespec::default()))? {
+            0 => Err(Errno::AGAIN),
+            _ => rustix::io::write(self, bytes.get(..WRITE_BYTES_MAX).unwrap_or(bytes)),
         }
     }
-    let mut ready = [PollFd::new(target, PollFlags::OUT)];
-    match poll(&mut ready, Some(&Timespec::default()))? {
-        0 => Err(Errno::AGAIN),
-        _ => rustix::io::write(target, bytes.get(..WRITE_BYTES_MAX).unwrap_or(bytes)),
-    }
-}
 
-/// Writes all bytes and waits for the reader as long as it takes. A closed descriptor swallows
-/// them.
-fn write_whole(target: &impl AsFd, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        match rustix::io::write(target, bytes) {
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            // Another process that shares it has made it non-blocking.
-            Err(Errno::AGAIN) => {
-                let _ = poll(&mut [PollFd::new(target, PollFlags::OUT)], None);
+    fn write_whole(&self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match rustix::io::write(self, bytes) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                // Another process that shares it has made it non-blocking.
+                Err(Errno::AGAIN) => {
+                    let _ = poll(&mut [PollFd::new(self, PollFlags::OUT)], None);
+                }
+                Err(_) => return,
             }
-            Err(_) => return,
         }
     }
 }
@@ -195,7 +204,7 @@ mod tests {
     fn output(is_full: bool, report_dropped: fn(u64)) -> (LogOutput<PipeWriter>, PipeReader, usize) {
         let (reader, writer) = pipe().expect("a pipe");
         let mut filled = 0;
-        while is_full && let Ok(count) = write_at_once(&writer, b"x") {
+        while is_full && let Ok(count) = writer.write_at_once(b"x") {
             filled += count;
         }
         (LogOutput::new(writer, report_dropped), reader, filled)

@@ -12,14 +12,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
-
-use tokio::sync::Notify;
 
 use edge_runner_proto::server::admission::source_share;
 use edge_runner_proto::server::source::SourceKey;
 
 use crate::lock::lock;
+use crate::sync::{Arc, Mutex, MutexGuard, Notify};
 
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

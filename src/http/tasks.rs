@@ -7,15 +7,13 @@
 //! is held.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use edge_runner_proto::time::RequestTime;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::common::unix_time_s;
+use crate::sync::{Arc, AtomicUsize, Notify, Ordering};
 
 /// The future of a task without a result.
 pub type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;

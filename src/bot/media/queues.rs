@@ -6,10 +6,10 @@
 //! for longer than one operation.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 
+use edge_runner_http::sync::{Arc, Mutex, Notify};
 use serde_json::Value;
-use tokio::sync::Notify;
 
 use super::{Audio, Event};
 use crate::limits::{AUDIO_OUT_QUEUE, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX};
