@@ -46,6 +46,8 @@ pub fn request_time() -> RequestTime {
 pub struct SlotPool(Arc<SlotCounter>);
 
 struct SlotCounter {
+    /// In one order with the flags that close an admission, since a drain sets its flag and then
+    /// reads the count, while a newcomer counts and then reads the flag.
     count: AtomicUsize,
     sessions_max: usize,
     left: Notify,
@@ -66,14 +68,14 @@ impl SlotPool {
     }
 
     pub fn count(&self) -> usize {
-        self.0.count.load(Ordering::Relaxed)
+        self.0.count.load(Ordering::SeqCst)
     }
 
     /// Takes a slot; returns `None` when all are held.
     pub fn try_acquire(&self) -> Option<Slot> {
         self.0
             .count
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
                 (count < self.0.sessions_max).then_some(count + 1)
             })
             .ok()
@@ -112,7 +114,7 @@ pub struct Slot(Arc<SlotCounter>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        self.0.count.fetch_sub(1, Ordering::SeqCst);
         self.0.left.notify_waiters();
     }
 }

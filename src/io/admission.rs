@@ -5,11 +5,10 @@
 //! and the evicted session ends in a slot beside the cap. `proto::server::admission` decides who is
 //! evicted and when.
 
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use edge_runner_http::common::lock;
-use tokio::sync::Notify;
+use edge_runner_http::sync::{Arc, AtomicBool, Mutex, MutexGuard, Notify, Ordering};
 
 use crate::io::tasks::{self, Slot, SlotPool};
 use crate::limits::{
@@ -20,9 +19,12 @@ use crate::limits::{
 use crate::proto::server::admission::{
     AdmissionError, AdmissionLimits, PendingKind, PermitLedger, Requester, Ticket, source_share,
 };
+use crate::proto::webrtc::offer::OfferError;
 
 /// The admission control of one runner.
 pub struct Admission {
+    /// No one new is admitted.
+    closed: AtomicBool,
     sessions: SharedLedger,
     live: SlotPool,
     /// Evicted sessions whose bots have not ended.
@@ -149,6 +151,7 @@ impl Admission {
             grace: MOQ_UNBOUND_YIELD_AFTER,
         });
         Admission {
+            closed: AtomicBool::new(false),
             sessions: Arc::new(Mutex::new(sessions)),
             live,
             leaving: SlotPool::new(EVICTED_SESSIONS_MAX),
@@ -158,6 +161,40 @@ impl Admission {
             unbound: SlotPool::new(MOQ_UNBOUND_MAX + MOQ_UNBOUND_ENDING_MAX),
             offers: WaitingRequests::new(WAITING_OFFERS_MAX),
             dispatches: WaitingRequests::new(DISPATCHES_MAX),
+        }
+    }
+
+    /// Admits no one new from here on. The holder of a permit may exchange it for another one.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Tells whether no one new is admitted.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Admits a newcomer by `admit`, unless the admission is closed. If it closes meanwhile, either
+    /// [`Admission::wait_empty`] waits for the permit, or there is none.
+    ///
+    /// # Errors
+    /// Returns why there is no permit.
+    pub fn newcomer(
+        &self,
+        admit: impl FnOnce(&Self) -> Result<SessionPermit, AdmissionError>,
+    ) -> Result<SessionPermit, OfferError> {
+        // A refused newcomer must evict no one.
+        self.check_open()?;
+        let permit = admit(self)?;
+        // It may have closed and been found empty in between.
+        self.check_open()?;
+        Ok(permit)
+    }
+
+    fn check_open(&self) -> Result<(), OfferError> {
+        match self.is_closed() {
+            true => Err(OfferError::Stopping),
+            false => Ok(()),
         }
     }
 
@@ -355,6 +392,19 @@ mod tests {
         assert!(empty.await.is_err(), "the second has not ended");
         drop(second);
         admission.wait_empty().await;
+    }
+
+    /// A closed admission takes no newcomer, for whom no one is evicted. Who is in may go on.
+    #[tokio::test(start_paused = true)]
+    async fn a_closed_admission_takes_no_newcomer() {
+        let admission = Admission::new(SlotPool::new(1));
+        let offer = admission.session(A, PendingKind::Offer).expect("a free slot");
+        pass(PENDING_OFFERS_YIELD_AFTER).await;
+        let caller = |admission: &Admission| admission.session(B, PendingKind::Caller);
+        admission.close();
+        assert_eq!(admission.newcomer(caller).err(), Some(OfferError::Stopping));
+        assert!(!is_evicted(&offer).await);
+        assert!(caller(&admission).is_ok());
     }
 
     /// Pending offers are capped below the session cap; above it another source evicts the oldest.

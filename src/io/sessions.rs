@@ -3,7 +3,6 @@
 //! In: id, body and kind of a session. Out: a [`BotTask`], and the result of the bot. A panic of a
 //! bot ends its own session only; a bot that does not end in time is aborted.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use edge_runner_http::common::{lock, random};
@@ -47,8 +46,6 @@ struct SessionsInner {
     live: SlotPool,
     admission: Admission,
     hang_ups: SlotPool,
-    /// No new session may begin.
-    closed: AtomicBool,
     metrics: Arc<RunnerMetrics>,
     /// The sessions with a bot, each with the signal that ends it.
     table: Mutex<LiveSessions<Arc<Notify>>>,
@@ -66,7 +63,6 @@ impl Sessions {
             admission: Admission::new(live.clone()),
             live,
             hang_ups: SlotPool::new(HANG_UPS_MAX),
-            closed: AtomicBool::new(false),
             metrics: Arc::default(),
             table: Mutex::default(),
             shutdown,
@@ -89,12 +85,12 @@ impl Sessions {
 
     /// Rejects new sessions from here on; live ones continue.
     pub fn close(&self) {
-        self.0.closed.store(true, Ordering::Relaxed);
+        self.0.admission.close();
     }
 
     /// Tells whether new sessions are rejected because the runner drains or stops.
     pub fn is_closed(&self) -> bool {
-        self.0.closed.load(Ordering::Relaxed) || self.0.shutdown.is_set()
+        self.0.admission.is_closed() || self.0.shutdown.is_set()
     }
 
     /// Returns the watchdog of the session tasks.

@@ -27,6 +27,7 @@ use crate::io::tasks::{self, Slot};
 use crate::io::webrtc::{AnsweredCall, CallEvent, RunningCall, WebRtc};
 use crate::logging;
 use crate::proto::server::admission::{PendingKind, Requester};
+use crate::proto::webrtc::offer::OfferError;
 use crate::proto::whatsapp::call::{CallOutput, WhatsAppCall};
 use crate::proto::whatsapp::call_table::CallTable;
 use crate::proto::whatsapp::graph::{self, CallAction, GraphError, GraphOutcome};
@@ -161,8 +162,13 @@ fn accept_offer(
     if sessions.is_closed() {
         return Err((Level::Info, "the runner is stopping".to_owned()));
     }
-    let permit = sessions.admission().session(requester, PendingKind::Caller);
-    let permit = permit.map_err(|_| (Level::Info, "every session of this runner is taken".to_owned()))?;
+    let permit = sessions
+        .admission()
+        .newcomer(|admission| admission.session(requester, PendingKind::Caller));
+    let permit = permit.map_err(|refused| match refused {
+        OfferError::Stopping => (Level::Info, "the runner is stopping".to_owned()),
+        _ => (Level::Info, "every session of this runner is taken".to_owned()),
+    })?;
     let offer = offer.ok_or((Level::Warn, "the webhook has no SDP offer".to_owned()))?;
     let answered = engine.answer_call(offer);
     let answered = answered.map_err(|error| (Level::Warn, error.to_string()))?;

@@ -109,8 +109,11 @@ impl RunnerApp {
     /// Admits a session.
     pub fn permit(&self, requester: Requester, kind: PendingKind) -> Result<SessionPermit, HttpError> {
         self.check_open()?;
-        let permit = self.sessions.admission().session(requester, kind);
-        permit.map_err(|refused| HttpError::Offer(refused.into()))
+        let permit = self
+            .sessions
+            .admission()
+            .newcomer(|admission| admission.session(requester, kind));
+        permit.map_err(HttpError::Offer)
     }
 
     /// Returns the address of a client, behind any trusted proxies.

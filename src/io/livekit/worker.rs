@@ -175,7 +175,11 @@ impl Places for RunnerPlaces {
             Some(_) => PendingKind::Silent,
             None => PendingKind::Caller,
         };
-        self.0.admission().session(requester, kind).ok()
+        let permit = self
+            .0
+            .admission()
+            .newcomer(|admission| admission.session(requester, kind));
+        permit.ok()
     }
 
     fn used(&self) -> usize {

@@ -110,11 +110,13 @@ fn socket(
     let admission = app.sessions.admission();
     let entry = match endpoint {
         SocketEndpoint::Client => admission
-            .session(requester, PendingKind::Silent)
+            .newcomer(|admission| admission.session(requester, PendingKind::Silent))
             .map(SocketPermit::Session),
-        SocketEndpoint::Call(_) => admission.handshake(requester).map(SocketPermit::Handshake),
+        SocketEndpoint::Call(_) => admission
+            .newcomer(|admission| admission.handshake(requester))
+            .map(SocketPermit::Handshake),
     };
-    let entry = entry.map_err(|refused| HttpError::Offer(refused.into()))?;
+    let entry = entry.map_err(HttpError::Offer)?;
     if let Some(token) = token {
         token.redeem();
     }
