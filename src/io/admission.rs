@@ -212,6 +212,25 @@ impl Admission {
         Ok(self.admit(ledger, requester, kind, slot, now))
     }
 
+    /// Admits a session that evicts no other.
+    ///
+    /// # Errors
+    /// Returns why there is no permit.
+    #[cfg(feature = "mediaroom")]
+    pub fn session_in_free_slot(
+        &self,
+        requester: Requester,
+        kind: PendingKind,
+    ) -> Result<SessionPermit, AdmissionError> {
+        let now = tasks::now();
+        let ledger = lock(&self.sessions);
+        if ledger.plan(requester, kind, now)?.is_some() {
+            return Err(AdmissionError::Full);
+        }
+        let slot = self.live.try_acquire().ok_or(AdmissionError::Full)?;
+        Ok(self.admit(ledger, requester, kind, slot, now))
+    }
+
     /// Gives an offer the slot of a session whose caller is gone, pending or not.
     ///
     /// # Errors
@@ -405,6 +424,26 @@ mod tests {
         assert_eq!(admission.newcomer(caller).err(), Some(OfferError::Stopping));
         assert!(!is_evicted(&offer).await);
         assert!(caller(&admission).is_ok());
+    }
+
+    /// A job takes a free slot and no other, though an offer would give way to a caller.
+    #[cfg(feature = "mediaroom")]
+    #[tokio::test(start_paused = true)]
+    async fn a_job_takes_a_free_slot_alone() {
+        let admission = Admission::new(SlotPool::new(1));
+        let operator = Requester {
+            is_authorised: true,
+            ..B
+        };
+        let offer = admission.session(A, PendingKind::Offer).expect("a free slot");
+        pass(PENDING_OFFERS_YIELD_AFTER).await;
+        let job = || admission.session_in_free_slot(operator, PendingKind::Caller);
+        assert_eq!(job().err(), Some(AdmissionError::Full));
+        assert!(!is_evicted(&offer).await);
+        drop(offer);
+        let job = job().expect("a free slot");
+        assert!(admission.session(operator, PendingKind::Caller).is_err());
+        drop(job);
     }
 
     /// Pending offers are capped below the session cap; above it another source evicts the oldest.

@@ -161,7 +161,6 @@ impl Places for RunnerPlaces {
     type Place = SessionPermit;
 
     fn reserve(&mut self, source: Option<SourceKey>) -> Option<SessionPermit> {
-        // A job that this runner declines may go to another one, so it evicts no waiting caller.
         if self.0.is_closed() || self.used() >= self.max() {
             return None;
         }
@@ -175,10 +174,11 @@ impl Places for RunnerPlaces {
             Some(_) => PendingKind::Silent,
             None => PendingKind::Caller,
         };
+        // A job that this runner declines may go to another one, so it evicts no waiting caller.
         let permit = self
             .0
             .admission()
-            .newcomer(|admission| admission.session(requester, kind));
+            .newcomer(|admission| admission.session_in_free_slot(requester, kind));
         permit.ok()
     }
 
