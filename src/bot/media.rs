@@ -290,7 +290,8 @@ impl Output {
             if outbound.ended {
                 return Err(MediaError);
             }
-            if outbound.marks.len() < MARKS_MAX && name.len() <= MARK_BYTES_MAX {
+            let is_full = outbound.marks.len() >= MARKS_MAX || outbound.unplayed.len() >= MARKS_MAX;
+            if !is_full && name.len() <= MARK_BYTES_MAX {
                 let behind = outbound.samples.len();
                 outbound.marks.push_back((behind, name));
             } else if outbound.unplayed.len() < MARKS_MAX {
