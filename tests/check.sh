@@ -31,6 +31,7 @@
 #       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for that long, and 100,000 generated offers
 #       mutants                                         changes the protocol core in 1,555 places: its tests notice each
 #       miri asan                                       undefined behaviour: pure modules, and code that calls the system
+#       models (SEED=1)                                 what threads share, under a scheduler that tries their interleavings; a minute
 # A stage whose tools are missing is skipped and says how to install them; with CI=true it fails. Logs: target/check/STAGE.log
 # tests/README.md says where a test goes.
 set -euo pipefail
@@ -88,7 +89,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan sizes speed pictures image release'
+    together 'advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -133,6 +134,7 @@ stage() {
     soak | churn | floods | footprint | reboots) figures "$1" ;;
     mutants) cargo run --release --quiet --locked --manifest-path tests/mutants/Cargo.toml --target-dir target/mutants ;;
     miri | asan) "$1" ;;
+    models) cargo run --quiet --locked --manifest-path tests/models/Cargo.toml --target-dir target/models ;;
     *) printf 'unknown stage: %s\n' "$1" >&2; exit 2 ;;
     esac
 }
