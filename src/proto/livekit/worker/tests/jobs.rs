@@ -414,3 +414,64 @@ fn a_worker_without_a_name_serves_unnamed_jobs() {
         Some(("edge.agent", "automatic".to_owned()))
     );
 }
+
+/// Calls `with` with every order of the numbers below `count`.
+fn every_order(count: usize, with: &mut impl FnMut(&[usize])) {
+    fn extend(order: &mut Vec<usize>, count: usize, with: &mut impl FnMut(&[usize])) {
+        if order.len() == count {
+            return with(order);
+        }
+        for next in 0..count {
+            if !order.contains(&next) {
+                order.push(next);
+                extend(order, count, with);
+                order.pop();
+            }
+        }
+    }
+    extend(&mut Vec::new(), count, with);
+}
+
+/// What can happen to a promised job, in every order: its place belongs to the promise, to the one
+/// session of the job, or is free.
+#[test]
+fn a_promised_place_is_used_or_returned_in_every_order() {
+    type Step = fn(&mut Bench, &mut usize);
+    const STEPS: [(&str, Step); 7] = [
+        ("assigned", |bench, _| bench.assign("AJ_1", "r")),
+        ("assigned again", |bench, _| bench.assign("AJ_1", "r")),
+        ("time up", |bench, _| bench.pass(JOB_PROMISE_KEPT)),
+        ("taken back", |bench, _| bench.terminate("AJ_1")),
+        ("connection lost", |bench, _| {
+            bench.worker.handle_socket_closed(bench.now);
+            bench.drain();
+            bench.pass(2 * SECOND);
+            bench.register();
+        }),
+        ("draining", |bench, _| {
+            bench.worker.handle_drain(bench.now);
+            bench.drain();
+        }),
+        ("session ended", |bench, ended| {
+            *ended += bench.started.len();
+            bench.started.clear();
+            bench.worker.handle_session_gone("AJ_1", bench.now);
+            bench.drain();
+        }),
+    ];
+    every_order(STEPS.len(), &mut |order| {
+        let mut bench = Bench::registered();
+        let mut ended = 0;
+        assert!(bench.offer("AJ_1", "r").available);
+        for step in order {
+            STEPS[*step].1(&mut bench, &mut ended);
+            let named = || order.iter().map(|step| STEPS[*step].0).collect::<Vec<_>>();
+            let owned = bench.worker.promises.len() + bench.started.len();
+            assert_eq!(bench.places.used(), owned, "{:?}", named());
+            assert!(bench.started.len() + ended <= 1, "a second session: {:?}", named());
+        }
+        bench.started.clear();
+        bench.pass(JOB_PROMISE_KEPT);
+        assert_eq!(bench.places.used(), 0);
+    });
+}
