@@ -20,6 +20,9 @@ pub const HANDSHAKES_YIELD_AFTER: Duration = Duration::ZERO;
 pub const HANDSHAKES_ENDING_MAX: usize = 64;
 /// Time from the upgrade to a recognised telephony provider.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// Time from the start of a telephone call, without any audio of the caller, to the line that says
+/// why. Providers send silence as audio, on hold too.
+pub const CALL_DEAF_AFTER: Duration = Duration::from_secs(5);
 /// Interval of pings from the runner.
 pub const SOCKET_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Time without a message or pong after which the session of a WebSocket is freed.

@@ -22,8 +22,9 @@ use crate::audio::playout_pacer::{self, ChunkFormat};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
-    CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX,
-    MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
+    CALL_DEAF_AFTER, CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX,
+    MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL,
+    SOCKET_STALL,
 };
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
@@ -119,6 +120,8 @@ pub struct SocketSession {
     cleared: VecDeque<String>,
     /// Messages of a provider that is not yet recognised.
     early: Vec<String>,
+    /// When the bot counts as deaf; `None` once audio has come or that was said.
+    deaf_at: Option<Instant>,
     /// Messages of the provider in a row that could not be read.
     unreadable: u32,
     /// PCM of one message; a field to reuse the memory.
@@ -181,6 +184,7 @@ impl SocketSession {
             marks: VecDeque::new(),
             cleared: VecDeque::new(),
             early: Vec::new(),
+            deaf_at: None,
             unreadable: 0,
             pcm: Vec::new(),
             dropped: 0,
@@ -248,6 +252,22 @@ impl SocketSession {
         if self.dropped.is_power_of_two() {
             log::warn!("message dropped: {why}");
         }
+    }
+
+    /// Says once why nothing of the caller has come since the call began.
+    fn report_deaf(&mut self) {
+        self.deaf_at = None;
+        if let Some(warning) = self.deaf_warning() {
+            log::warn!("{warning}");
+        }
+    }
+
+    fn deaf_warning(&self) -> Option<String> {
+        let call = self.telephone()?;
+        let (why, name, seconds) = (call.deaf_cause()?, call.provider.name, CALL_DEAF_AFTER.as_secs());
+        Some(format!(
+            "the bot is deaf: {name} has sent no audio of the caller in {seconds} s; {why}"
+        ))
     }
 
     /// Handles the end of the hang-up request, or its absence.
@@ -323,7 +343,8 @@ impl SocketSession {
             SocketPhase::Handshake { until, .. } | SocketPhase::HangingUp { until, .. } => Some(until),
             SocketPhase::Closing { until } => return Deadline::new(until, "close"),
             SocketPhase::Finishing { until, .. } => Some(self.playout_end().map_or(until, |said| said.min(until))),
-            SocketPhase::Live | SocketPhase::Closed => None,
+            SocketPhase::Live => self.deaf_at,
+            SocketPhase::Closed => None,
         };
         let alive = (self.pinged + SOCKET_PING_INTERVAL).min(self.last_received + SOCKET_FREED_AFTER);
         let next = Deadline::new(alive, "keep-alive").earlier_of(phase, "phase timeout");
@@ -465,6 +486,7 @@ impl Session for SocketSession {
             }
             SocketPhase::HangingUp { until, code, why } if now >= until => self.close(code, why, now),
             SocketPhase::Closing { until } if now >= until => self.phase = SocketPhase::Closed,
+            SocketPhase::Live if self.deaf_at.is_some_and(|at| now >= at) => self.report_deaf(),
             _ => {}
         }
         if matches!(self.phase, SocketPhase::Closing { .. } | SocketPhase::Closed) {

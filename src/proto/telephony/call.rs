@@ -67,6 +67,8 @@ struct StreamState {
     reports: u64,
     /// Those of [`TelephonyCall::malformed`] that are faults of the peer.
     flaws: u64,
+    /// Whether audio was invalid, which is logged.
+    has_invalid_audio: bool,
 }
 
 /// The end of a message that starts with [`StreamStart::media_head`].
@@ -101,6 +103,7 @@ impl TelephonyCall {
                 decoded: Vec::new(),
                 reports: 0,
                 flaws: 0,
+                has_invalid_audio: false,
             },
         }
     }
@@ -180,6 +183,19 @@ impl TelephonyCall {
         text
     }
 
+    /// Returns why no audio of the caller has come; `None` if the log says it already.
+    pub fn deaf_cause(&self) -> Option<&'static str> {
+        if self.state.has_invalid_audio {
+            return None;
+        }
+        Some(match self.malformed > self.state.flaws {
+            true => "all audio of its stream is the bot's own: the stream must have the inbound track",
+            false => {
+                "its stream has had no `media` message: it must be started in both directions, with the inbound track"
+            }
+        })
+    }
+
     /// Returns whether the provider returns the marks that a clear discards, before later ones.
     pub fn returns_cleared(&self) -> bool {
         self.provider.returns_cleared
@@ -216,6 +232,7 @@ impl TelephonyCall {
         }
         let before = pcm.len();
         if let Err(flaw) = self.decode(media.payload.as_str(), pcm) {
+            self.state.has_invalid_audio = true;
             self.skip(flaw);
         }
         // An invalid frame keeps its place in the order, so that no frame waits for it.

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use super::audio_output::AudioOutput;
 use super::{SocketPhase, SocketSession, UNRECOGNISED, WireProtocol, call_cut};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ, TELEPHONY_UNREADABLE_MAX};
+use crate::limits::{
+    CALL_DEAF_AFTER, EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ, TELEPHONY_UNREADABLE_MAX,
+};
 use crate::sockets::frames::{self, ProtobufFrame};
 use crate::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall};
 
@@ -75,6 +77,7 @@ impl SocketSession {
                 self.audio_output = AudioOutput::new(cut);
                 self.wire = WireProtocol::Call(Some(Box::new(call)));
                 self.phase = SocketPhase::Live;
+                self.deaf_at = Some(now + CALL_DEAF_AFTER);
                 self.begin();
                 // An unordered provider may send its first audio before the handshake.
                 for text in std::mem::take(&mut self.early) {
@@ -109,6 +112,7 @@ impl SocketSession {
             return false;
         };
         if !self.pcm.is_empty() {
+            self.deaf_at = None;
             self.audio_input.hear(&self.pcm, call.rx.rate_hz);
         }
         match heard {

@@ -345,3 +345,18 @@ fn keeps_the_order_of_other_providers() {
     }
     assert_eq!(pcm, [3, 1, 2, 2]);
 }
+
+/// A call without audio of the caller names the cause, unless the log has it: invalid audio is
+/// logged as it comes.
+#[test]
+fn a_deaf_call_names_its_cause() {
+    let mut pcm = Vec::new();
+    let mut call = script_call(TWILIO);
+    call.read(r#"{"event":"mark"}"#, &mut pcm).expect("an object");
+    assert!(call.deaf_cause().is_some_and(|why| why.contains("no `media` message")));
+    let own = json!({"event": "media", "media": {"track": "outbound", "payload": "AAAA"}}).to_string();
+    call.read(&own, &mut pcm).expect("an object");
+    assert!(call.deaf_cause().is_some_and(|why| why.contains("the bot's own")));
+    call.read(&media("?"), &mut pcm).expect("an object");
+    assert_eq!((call.deaf_cause(), pcm.len()), (None, 0));
+}

@@ -461,3 +461,24 @@ fn audio_of_a_running_call_allocates_little() {
     }
     assert!((590..=620).contains(&sent), "{sent} sent");
 }
+
+/// A provider that sends none of the caller's audio has one line after 5 s. A call that was heard
+/// once has none, whatever pause follows, nor has one that ended before.
+#[test]
+fn a_call_without_audio_of_the_caller_is_reported_once() {
+    let mut deaf = call();
+    deaf.pass(CALL_DEAF_AFTER - Duration::from_millis(1));
+    assert!(deaf.session.deaf_at.is_some());
+    let warning = deaf.session.deaf_warning().expect("it is deaf");
+    assert!(warning.contains("sent no audio of the caller"), "{warning}");
+    deaf.pass(Duration::from_millis(1));
+    assert_eq!(deaf.session.deaf_at, None);
+    deaf.pass(CALL_DEAF_AFTER);
+
+    let mut heard = call();
+    heard.pass(Duration::from_secs(4));
+    heard.json(media(&[0xff; 160]));
+    assert_eq!(heard.session.deaf_at, None);
+    heard.pass(2 * CALL_DEAF_AFTER);
+    assert_eq!(heard.session.deaf_at, None);
+}
