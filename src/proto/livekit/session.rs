@@ -42,6 +42,7 @@ use crate::livekit::receiver::RoomAudioReceiver;
 use crate::livekit::remote_calls::RemoteCalls;
 use crate::livekit::room_service::RoomService;
 use crate::livekit::roster::RosterChange;
+use crate::livekit::signal::UnheardCause;
 use crate::livekit::text_stream::TextStreams;
 use crate::livekit::transcripts::Transcripts;
 use crate::livekit::wire::SignalTarget;
@@ -191,7 +192,8 @@ pub struct RoomSession {
     is_transferred: bool,
     /// The telephone to hang up when the session has ended.
     hang_up: Option<Arc<str>>,
-    encryption_reported: bool,
+    /// Why callers are not heard, as far as it was logged.
+    unheard: Vec<UnheardCause>,
     /// Messages of callers from before the bot was told that it has joined.
     early_messages: EarlyMessages,
     unannounced: UnannouncedData,
@@ -236,7 +238,7 @@ impl RoomSession {
             service: setup.service,
             is_transferred: false,
             hang_up: None,
-            encryption_reported: false,
+            unheard: Vec::new(),
             early_messages: EarlyMessages::default(),
             unannounced: UnannouncedData::default(),
             oversized_messages: 0,
@@ -389,7 +391,7 @@ impl RoomSession {
                 );
                 self.events.push_back(SessionEvent::Muted(muted));
             }
-            RoomOutput::Encrypted => self.report_encryption(),
+            RoomOutput::Unheard(cause) => self.report_unheard(cause),
             RoomOutput::Subscribed => self.update_callers(now),
             RoomOutput::Token(token) => self.token = token,
             RoomOutput::Ended(cause) => {

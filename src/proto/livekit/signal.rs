@@ -45,6 +45,37 @@ const QUEUED: i32 = 4;
 /// `RequestResponse.reason` of a request that the token does not allow.
 const NOT_ALLOWED: i32 = 2;
 
+/// `SubscriptionResponse.err`: the bot does not take the codec of the track.
+const CODEC_UNSUPPORTED: i32 = 1;
+
+/// Why audio of the room cannot be heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnheardCause {
+    /// A track or a message is encrypted end to end; such tracks are not subscribed to.
+    Encrypted,
+    /// A participant does not let the bot subscribe to its track.
+    NotAllowed,
+    /// The server does not forward the codec of a track to the bot.
+    Codec,
+    /// The access token lacks the permission to subscribe.
+    Token,
+}
+
+impl fmt::Display for UnheardCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UnheardCause::Encrypted => "the room is end-to-end encrypted: nothing can be heard",
+            UnheardCause::NotAllowed => {
+                "a participant cannot be heard: it does not allow the bot to subscribe to its audio"
+            }
+            UnheardCause::Codec => {
+                "a participant cannot be heard: the server does not forward the codec of its audio to the bot, which takes Opus"
+            }
+            UnheardCause::Token => "the access token does not allow the bot to hear the room: it needs canSubscribe",
+        })
+    }
+}
+
 /// An output of the signalling client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SignalOutput {
@@ -72,8 +103,8 @@ pub enum SignalOutput {
     PublishRefused(String),
     /// An administrator has muted our track, or lifted that. A muted track is not forwarded.
     Muted(bool),
-    /// A track is encrypted end to end, and therefore not subscribed to.
-    Encrypted,
+    /// A track is not heard.
+    Unheard(UnheardCause),
     /// A change in the room, which may change [`SignalClient::callers`].
     Change(RosterChange),
     /// The server has accepted a resume. The state of every participant follows.
@@ -395,6 +426,9 @@ impl SignalClient {
             server_version: truncated(&join.server_version).to_owned(),
             offers: ServerOffers::new(&join.ice_servers, join.client_configuration),
         }));
+        if own.permission.as_ref().is_some_and(|may| !may.can_subscribe) {
+            self.outputs.push_back(SignalOutput::Unheard(UnheardCause::Token));
+        }
         let mut roster = Roster::new(own);
         let mut update = RosterUpdate::default();
         for info in &join.other_participants {
@@ -451,6 +485,16 @@ impl SignalClient {
                     self.outputs.push_back(SignalOutput::Muted(mute.muted));
                 }
             }
+            ServerMessage::SubscriptionPermission(update) => {
+                if !update.allowed && roster.track_owner(&update.track_sid).is_some() {
+                    self.outputs.push_back(SignalOutput::Unheard(UnheardCause::NotAllowed));
+                }
+            }
+            ServerMessage::Subscription(response) => {
+                if response.err == CODEC_UNSUPPORTED && roster.track_owner(&response.track_sid).is_some() {
+                    self.outputs.push_back(SignalOutput::Unheard(UnheardCause::Codec));
+                }
+            }
             // Room metadata and replies to a resume have no effect here.
             ServerMessage::RoomUpdate(_) | ServerMessage::Reconnect(_) => {}
             ServerMessage::Join(_) | ServerMessage::Leave(_) | ServerMessage::RefreshToken(_) => {}
@@ -463,7 +507,7 @@ impl SignalClient {
         self.outputs
             .extend(update.changes.into_iter().map(SignalOutput::Change));
         if update.has_encrypted {
-            self.outputs.push_back(SignalOutput::Encrypted);
+            self.outputs.push_back(SignalOutput::Unheard(UnheardCause::Encrypted));
         }
         let mut track_sids = update.new_tracks;
         // A participant may join and leave in the same message.

@@ -54,7 +54,7 @@ pub enum SignalRequestKind {
 pub struct SignalResponse {
     #[prost(
         oneof = "ServerMessage",
-        tags = "1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 16, 17, 19, 20, 22, 23"
+        tags = "1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 15, 16, 17, 19, 20, 21, 22, 23"
     )]
     pub message: Option<ServerMessage>,
 }
@@ -83,6 +83,9 @@ pub enum ServerMessage {
     SpeakersChanged(SpeakersChanged),
     #[prost(message, tag = "11")]
     RoomUpdate(RoomUpdate),
+    /// A participant lets the bot hear its track, or no longer.
+    #[prost(message, tag = "15")]
+    SubscriptionPermission(SubscriptionPermissionUpdate),
     #[prost(string, tag = "16")]
     RefreshToken(String),
     #[prost(message, tag = "17")]
@@ -91,11 +94,31 @@ pub enum ServerMessage {
     Reconnect(ReconnectResponse),
     #[prost(message, tag = "20")]
     Pong(Pong),
+    /// Why a track is not forwarded.
+    #[prost(message, tag = "21")]
+    Subscription(SubscriptionResponse),
     #[prost(message, tag = "22")]
     Request(RequestResponse),
     /// The first participant has subscribed to one of our tracks.
     #[prost(message, tag = "23")]
     TrackSubscribed(TrackSubscribed),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SubscriptionPermissionUpdate {
+    #[prost(string, tag = "2")]
+    pub track_sid: String,
+    #[prost(bool, tag = "3")]
+    pub allowed: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SubscriptionResponse {
+    #[prost(string, tag = "1")]
+    pub track_sid: String,
+    /// 1: the subscriber does not take the codec; 2: there is no such track.
+    #[prost(int32, tag = "2")]
+    pub err: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

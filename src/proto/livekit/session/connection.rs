@@ -22,7 +22,7 @@ use crate::audio::packet::AudioPacket;
 use crate::audio::sender;
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN, ROOM_SUBSCRIBED_WITHIN};
 use crate::livekit::roster::RosterChange;
-use crate::livekit::signal::{JoinInfo, ServerOffers, SignalClient, SignalError, SignalOutput};
+use crate::livekit::signal::{JoinInfo, ServerOffers, SignalClient, SignalError, SignalOutput, UnheardCause};
 use crate::livekit::wire::SignalTarget;
 use crate::secret::Secret;
 use crate::webrtc::connection::{
@@ -61,8 +61,8 @@ pub(super) enum RoomOutput {
     Change(RosterChange),
     /// An administrator has muted our track, or lifted that.
     Muted(bool),
-    /// A track is encrypted end to end.
-    Encrypted,
+    /// A track is not heard.
+    Unheard(UnheardCause),
     Token(Secret),
     Ended(DisconnectCause),
 }
@@ -462,7 +462,7 @@ impl RoomConnection {
             SignalOutput::PublishRefused(why) => return self.end(DisconnectCause::PublishRefused(why)),
             SignalOutput::Change(change) => RoomOutput::Change(change),
             SignalOutput::Muted(muted) => RoomOutput::Muted(muted),
-            SignalOutput::Encrypted => RoomOutput::Encrypted,
+            SignalOutput::Unheard(cause) => RoomOutput::Unheard(cause),
             SignalOutput::Token(token) => RoomOutput::Token(token),
             SignalOutput::Leave { reason, action } => return self.end(DisconnectCause::Ended { reason, action }),
             SignalOutput::PingTimeout => return self.end(DisconnectCause::PingTimeout),

@@ -19,6 +19,7 @@ use crate::event::SessionEvent;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::livekit::bot_message::{self, BotMessage, KEYS};
 use crate::livekit::roster::{Participant, is_valid_id};
+use crate::livekit::signal::UnheardCause;
 use crate::livekit::transcripts::TranscriptSpeaker;
 use crate::livekit::wire::{DataPacket, DataValue, RpcRequest, SipDtmf, UserPacket};
 use crate::livekit::{NAME_ATTRIBUTE, STATE_ATTRIBUTE};
@@ -263,7 +264,7 @@ impl RoomSession {
                     self.deliver(typed_text(&trailer.stream_id, &text));
                 }
             }
-            Some(DataValue::Encrypted(_)) => self.report_encryption(),
+            Some(DataValue::Encrypted(_)) => self.report_unheard(UnheardCause::Encrypted),
             Some(DataValue::RpcAck(_) | DataValue::RpcResponse(_)) | None => {
                 log::debug!("data ignored: its type is not supported");
             }
@@ -305,10 +306,11 @@ impl RoomSession {
         }
     }
 
-    /// Says once that nothing can be heard.
-    pub(super) fn report_encryption(&mut self) {
-        if !std::mem::replace(&mut self.encryption_reported, true) {
-            log::warn!("the room is end-to-end encrypted: nothing can be heard");
+    /// Says once per cause that callers cannot be heard.
+    pub(super) fn report_unheard(&mut self, cause: UnheardCause) {
+        if !self.unheard.contains(&cause) {
+            self.unheard.push(cause);
+            log::warn!("{cause}");
         }
     }
 

@@ -12,7 +12,8 @@ use crate::limits::{ROOM_STATE_INTERVAL, ROOM_TRANSCRIPT_PAUSE};
 use crate::livekit::text_stream::CHAT_TOPIC;
 use crate::livekit::wire::{
     DataPacket, DataValue, EncryptedPacket, MuteTrackRequest, RequestResponse, RpcRequest, RpcResult, ServerMessage,
-    SignalRequestKind, StreamChunk, StreamHeader, StreamTrailer, UserPacket,
+    SignalRequestKind, StreamChunk, StreamHeader, StreamTrailer, SubscriptionPermissionUpdate, SubscriptionResponse,
+    UserPacket,
 };
 use crate::rtvi::{Segment, ToClient};
 use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, ms};
@@ -157,15 +158,45 @@ fn does_not_subscribe_to_encrypted_tracks() {
         })
         .collect();
     assert_eq!(subscribed, [["TR_bob1"]]);
-    assert!(sim.has(&SessionEvent::Joined) && sim.session.encryption_reported);
+    assert!(sim.has(&SessionEvent::Joined));
+    assert_eq!(sim.session.unheard, [UnheardCause::Encrypted]);
     sim.update_participant("ann", |ann| ann.encryption = 0);
     assert!(sim.requests.iter().any(|(_, request)| matches!(request,
         SignalRequestKind::Subscription(subscription) if subscription.track_sids == ["TR_ann1"])));
 
     let mut sim = Simulation::with_caller();
-    assert!(!sim.session.encryption_reported);
+    assert!(sim.session.unheard.is_empty());
     sim.data(&packet("ann", DataValue::Encrypted(EncryptedPacket { encryption: 1 })));
-    assert!(sim.session.encryption_reported);
+    assert_eq!(sim.session.unheard, [UnheardCause::Encrypted]);
+}
+
+/// A track that the server does not forward has one line per cause. What concerns no audio of a
+/// caller has none.
+#[test]
+fn says_once_why_a_track_is_not_heard() {
+    let mut sim = Simulation::with_caller();
+    let permission = |track_sid: &str, allowed| {
+        let track_sid = track_sid.to_owned();
+        ServerMessage::SubscriptionPermission(SubscriptionPermissionUpdate { track_sid, allowed })
+    };
+    let response = |track_sid: &str, err| {
+        let track_sid = track_sid.to_owned();
+        ServerMessage::Subscription(SubscriptionResponse { track_sid, err })
+    };
+    for harmless in [
+        permission("TR_ann1", true),
+        permission("TR_video", false),
+        response("TR_ann1", 2),
+        response("TR_video", 1),
+    ] {
+        sim.send_and_drain(harmless);
+    }
+    assert!(sim.session.unheard.is_empty());
+    for _ in 0..2 {
+        sim.send_and_drain(permission("TR_ann1", false));
+        sim.send_and_drain(response("TR_ann1", 1));
+    }
+    assert_eq!(sim.session.unheard, [UnheardCause::NotAllowed, UnheardCause::Codec]);
 }
 
 /// Typed text reaches the bot as it does on other transports: once, whether a front-end sends it as

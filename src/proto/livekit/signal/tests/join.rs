@@ -105,3 +105,23 @@ fn only_leave_and_token_count_before_the_join() {
 }
 
 // ---- liveness
+
+/// A token without the permission to subscribe is reported. A server that names no permissions
+/// says nothing of them.
+#[test]
+fn a_token_that_does_not_let_the_bot_hear_is_reported() {
+    let permission = |can_subscribe| {
+        Some(ParticipantPermission {
+            can_subscribe,
+            ..ParticipantPermission::default()
+        })
+    };
+    for (permission, is_reported) in [(None, false), (permission(true), false), (permission(false), true)] {
+        let mut message = join([]);
+        let own = message.participant.get_or_insert_default();
+        own.permission.clone_from(&permission);
+        let outputs = Client::new().receive(ServerMessage::Join(Box::new(message)));
+        let unheard = SignalOutput::Unheard(UnheardCause::Token);
+        assert_eq!(outputs.contains(&unheard), is_reported, "{permission:?}");
+    }
+}
