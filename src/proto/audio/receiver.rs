@@ -26,6 +26,35 @@ const SILENCE: Duration = Duration::from_millis(20);
 /// The peak of the samples of a packet that continues a pause: -30 dBFS.
 const QUIET: u16 = 1_036;
 
+/// How long packets that cannot be decoded arrive before the warning, and the least number of them:
+/// half of what a caller sends in that time.
+const UNDECODABLE_FOR: Duration = Duration::from_secs(3);
+const UNDECODABLE_PACKETS_MIN: u32 = 75;
+
+/// The packets since the last one that could be decoded.
+#[derive(Debug, Default)]
+struct UndecodableAudio {
+    since: Option<Instant>,
+    packets: u32,
+    is_reported: bool,
+}
+
+impl UndecodableAudio {
+    /// Handles a packet that cannot be decoded. Returns the number of all since the last one that
+    /// could be, when the warning is due, which is once.
+    fn handle_failure(&mut self, now: Option<Instant>) -> Option<u32> {
+        let since = *self.since.get_or_insert(now?);
+        self.packets = self.packets.saturating_add(1);
+        let is_due = now? >= since + UNDECODABLE_FOR && self.packets >= UNDECODABLE_PACKETS_MIN;
+        (is_due && !std::mem::replace(&mut self.is_reported, true)).then_some(self.packets)
+    }
+
+    fn handle_success(&mut self) {
+        self.since = None;
+        self.packets = 0;
+    }
+}
+
 /// The receiving half of a session's audio.
 pub struct AudioReceiver {
     codec: Codec,
@@ -34,6 +63,7 @@ pub struct AudioReceiver {
     pcm: Vec<i16>,
     ready: bool,
     unreadable: u64,
+    undecodable: UndecodableAudio,
     now: Option<Instant>,
     elapsed: ElapsedAudio,
     /// Silence of a pause that has not been passed on.
@@ -57,6 +87,7 @@ impl AudioReceiver {
             pcm: Vec::new(),
             ready: false,
             unreadable: 0,
+            undecodable: UndecodableAudio::default(),
             now: None,
             elapsed: ElapsedAudio::default(),
             owed: Duration::ZERO,
@@ -161,6 +192,13 @@ impl AudioReceiver {
                 Err(error) => {
                     log::debug!("audio packet: {error}");
                     self.unreadable += 1;
+                    if is_packet && let Some(packets) = self.undecodable.handle_failure(self.now) {
+                        log::warn!(
+                            "the bot is deaf: {packets} packets of sound came in {} s and none could be decoded as {}: {error}",
+                            UNDECODABLE_FOR.as_secs(),
+                            self.codec
+                        );
+                    }
                     continue;
                 }
             };
@@ -168,6 +206,7 @@ impl AudioReceiver {
             self.pcm.extend_from_slice(pcm);
             let length = Duration::from_secs(self.pcm.len() as u64) / decoder.rate_hz();
             if is_packet {
+                self.undecodable.handle_success();
                 if self.pcm.iter().any(|sample| sample.unsigned_abs() > QUIET) {
                     self.owed = Duration::ZERO;
                 }

@@ -155,3 +155,49 @@ fn nothing_is_filled_before_the_first_packet() {
     line.packet(10_000, 10_000);
     assert_eq!(line.heard, ms(20));
 }
+
+/// Packets that cannot be decoded are reported once, after 3 s of them in a row; a few are none,
+/// and neither are packets with some between them that can be decoded.
+#[test]
+fn audio_that_cannot_be_decoded_is_reported_once() {
+    for (packets, decodable, reports) in [(149, 0, 0), (151, 0, 1), (1_000, 0, 1), (1_000, 100, 0)] {
+        let (mut undecodable, start) = (UndecodableAudio::default(), Instant::now());
+        let mut reported = Vec::new();
+        for nth in 0..packets {
+            if decodable > 0 && nth % decodable == 0 {
+                undecodable.handle_success();
+            } else {
+                reported.extend(undecodable.handle_failure(Some(start + nth * ms(20))));
+            }
+        }
+        assert_eq!(reported.len(), reports, "{packets} packets, {decodable}");
+    }
+    // One packet each 400 ms, as in a pause of discontinuous transmission, proves nothing yet.
+    let (mut undecodable, start) = (UndecodableAudio::default(), Instant::now());
+    assert!(
+        (0..UNDECODABLE_PACKETS_MIN - 1).all(|nth| undecodable.handle_failure(Some(start + nth * ms(400))).is_none())
+    );
+}
+
+/// The receiver counts what the decoder refuses, and starts again with what it decodes.
+#[test]
+fn refused_packets_are_counted_in_a_row() {
+    let mut receiver = AudioReceiver::new(Codec::Opus);
+    receiver.set_rate(RATE_HZ);
+    let start = Instant::now();
+    let drain = |receiver: &mut AudioReceiver| {
+        while receiver.poll_frame() {
+            receiver.take_frame();
+        }
+    };
+    for nth in 0..200_u64 {
+        let now = start + ms(20 * nth);
+        receiver.handle_timeout(now);
+        // A packet of several frames without their number (RFC 6716 section 3.2.5).
+        receiver.handle_payload(nth, 960 * nth, &[0x03], now);
+        drain(&mut receiver);
+    }
+    let refused = receiver.tally().unreadable + receiver.tally().counters.refused;
+    assert!(refused >= 190, "{refused}");
+    assert!(receiver.undecodable.is_reported);
+}
