@@ -247,6 +247,22 @@ fn rejects_an_offer_of_other_codecs_with_a_reason() {
     );
 }
 
+/// Header extensions of both forms of RFC 8285 and of others (0xabac is ONVIF's) are ignored, and
+/// the sound behind them is heard.
+#[test]
+fn a_device_with_a_header_extension_of_any_profile_is_heard() {
+    let runner = embedded("echo");
+    for profile in [0xbede_u16, 0x1000, 0xabac, 0x9999, 0] {
+        let options = Options {
+            extension: [&profile.to_be_bytes()[..], &[0, 3], &[0; 12]].concat(),
+            ..full_duplex(Speech::Tone { hz: A4 })
+        };
+        let mut device = Device::join(runner.addr, options);
+        hears(&device, A4);
+        device.vanish().assert_clean();
+    }
+}
+
 /// G.711 firmware hears its echo, correctly paced and labelled, and has a data channel.
 #[test]
 fn a_device_with_g711_firmware_talks() {

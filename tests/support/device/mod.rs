@@ -48,6 +48,8 @@ pub struct Options {
     pub loses: Vec<Lost>,
     /// The network loses the last packets of the handshake, which are repeated only on request.
     pub loses_finished: bool,
+    /// The header extension of its RTP packets, from the profile on; empty: none.
+    pub extension: Vec<u8>,
     /// Push-to-talk without a pressed button: no audio is sent.
     pub mute: bool,
     /// How long after its first answered check it ignores its socket, whose queue is short.
@@ -103,6 +105,7 @@ impl Options {
             says: Vec::new(),
             loses: Vec::new(),
             loses_finished: false,
+            extension: Vec::new(),
             mute: false,
             busy: Duration::ZERO,
             rebooted: false,

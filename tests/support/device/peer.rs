@@ -401,7 +401,7 @@ impl Peer {
             } else {
                 self.options.speech.frame(live.frames as usize * FRAME)
             };
-            packets.push(live.packet(&frame));
+            packets.push(live.packet(&frame, &self.options.extension));
         }
         report.sent_packets += packets.len();
         for packet in packets {
@@ -433,19 +433,21 @@ impl Live {
     }
 
     /// Encodes the next packet of the microphone.
-    fn packet(&mut self, frame: &[i16; FRAME]) -> Vec<u8> {
+    fn packet(&mut self, frame: &[i16; FRAME], extension: &[u8]) -> Vec<u8> {
+        let first = if extension.is_empty() { 0x80 } else { 0x90 };
         let sequence = u16::try_from(self.frames & 0xffff).expect("16 bits").to_be_bytes();
         let timestamp = self.frames.wrapping_mul(self.codec.ticks()).to_be_bytes();
         self.frames += 1;
         let mut packet = [
-            &[0x80, self.codec.payload_type()][..],
+            &[first, self.codec.payload_type()][..],
             &sequence,
             &timestamp,
             &self.codec.ssrc().to_be_bytes(),
+            extension,
             &self.voice.encode(frame),
         ]
         .concat();
-        self.outgoing.protect(&mut packet);
+        self.outgoing.protect(&mut packet, extension.len());
         packet
     }
 

@@ -42,11 +42,11 @@ impl Context {
         }
     }
 
-    /// Encrypts and tags an RTP packet without extension or CSRC.
-    pub fn protect(&mut self, packet: &mut Vec<u8>) {
+    /// Encrypts and tags an RTP packet without CSRC, whose header extension has so many bytes.
+    pub fn protect(&mut self, packet: &mut Vec<u8>, extension_bytes: usize) {
         let index = self.next_index(packet);
         self.index = self.index.max(Some(index));
-        self.key_stream(packet, RTP_HEADER_BYTES, index);
+        self.key_stream(packet, RTP_HEADER_BYTES + extension_bytes, index);
         let tag = self.tag(packet, index);
         packet.extend_from_slice(&tag);
     }

@@ -153,53 +153,10 @@ pub enum PacketTrust {
     Authenticated,
 }
 
-/// Returns the profile of an RTP header extension that is of neither form of RFC 8285, which str0m
-/// cannot read.
-pub fn foreign_extension(contents: &[u8]) -> Option<u16> {
-    const ONE_BYTE: u16 = 0xbede;
-    const TWO_BYTES: u16 = 0x100;
-    let first = contents.first().filter(|first| **first & 0x10 != 0)?;
-    let at = 12 + 4 * usize::from(first & 0x0f);
-    let profile = u16::from_be_bytes(contents.get(at..at + 2)?.try_into().ok()?);
-    (profile != ONE_BYTE && profile >> 4 != TWO_BYTES).then_some(profile)
-}
-
 /// Returns the SSRC and the payload type of an RTP packet, RFC 3550 section 5.1.
 pub fn rtp_header(kind: PacketKind, contents: &[u8]) -> Option<(Ssrc, u8)> {
     let &[_, second, _, _, _, _, _, _, a, b, c, d, ..] = contents else {
         return None;
     };
     (kind == PacketKind::Rtp).then(|| (u32::from_be_bytes([a, b, c, d]).into(), second & 0x7f))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn foreign_extensions_are_recognised() {
-        let packet = |first: u8, profile: u16| {
-            let contributors = 4 * usize::from(first & 0x0f);
-            let mut bytes = vec![first, 111];
-            bytes.resize(12 + contributors, 0xee);
-            bytes.extend(profile.to_be_bytes());
-            bytes
-        };
-        for (first, profile, foreign) in [
-            (0x90, 0xabac, true),
-            (0x92, 0xabac, true),
-            (0x90, 0, true),
-            (0x90, 0xbede, false),
-            (0x93, 0xbede, false),
-            (0x90, 0x1000, false),
-            (0x90, 0x100f, false),
-            (0x90, 0x1010, true),
-            (0x80, 0xabac, false),
-        ] {
-            let found = foreign_extension(&packet(first, profile));
-            assert_eq!(found, foreign.then_some(profile), "{first:#x} {profile:#x}");
-        }
-        assert_eq!(foreign_extension(&[]), None);
-        assert_eq!(foreign_extension(&packet(0x90, 0xabac)[..13]), None);
-    }
 }

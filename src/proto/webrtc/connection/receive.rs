@@ -11,7 +11,7 @@ use str0m::media::Pt;
 use str0m::net::Receive;
 
 use super::PeerConnection;
-use super::packet::{PacketTrust, ReceivedPacket, foreign_extension, rtp_header};
+use super::packet::{PacketTrust, ReceivedPacket, rtp_header};
 use crate::webrtc::crypto;
 use crate::webrtc::packet_kind::PacketKind;
 
@@ -68,12 +68,19 @@ impl PeerConnection {
         if !kind.is_stun() {
             self.paths.moved.handle_packet(over, source, now);
         }
-        if let Err(error) = self.rtc.handle_input(input) {
+        let handled = match crypto::BarePacket::new(contents) {
+            Some(bare) => bare.handle(|contents| {
+                let receive = Receive::new(over.into(), source, destination, contents)?;
+                self.rtc.handle_input(Input::Receive(now, receive))
+            }),
+            None => self.rtc.handle_input(input),
+        };
+        if let Err(error) = handled {
             log::debug!("datagram refused: {error}");
         }
         if let Some((_, payload_type)) = header.filter(|_| self.rtc.is_connected()) {
             self.unusable_audio
-                .handle_packet(payload_type, foreign_extension(contents), now);
+                .handle_packet(payload_type, crypto::is_cut_off(contents), now);
         }
         self.record_handshake_error();
         if signed {

@@ -8,14 +8,17 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use str0m::crypto::{Sha1HmacProvider, Sha1Provider, Sha256Provider};
 
+use super::foreign_extension;
+
 #[derive(Debug)]
 pub(super) struct Digests;
 
 impl Sha1HmacProvider for Digests {
     fn sha1_hmac(&self, key: &[u8], payloads: &[&[u8]]) -> [u8; 20] {
         let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("HMAC takes a key of any length");
-        for payload in payloads {
-            mac.update(payload);
+        if let Some((packet, rest)) = payloads.split_first() {
+            mac.update(&foreign_extension::as_received(packet));
+            rest.iter().for_each(|payload| mac.update(payload));
         }
         mac.finalize().into_bytes().into()
     }

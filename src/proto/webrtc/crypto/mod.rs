@@ -11,6 +11,7 @@ mod certificate;
 mod device_dtls;
 mod digest;
 mod dtls;
+mod foreign_extension;
 mod forward;
 mod header_extension;
 mod srtp;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use certificate::{CertificateError, certificate};
 pub use dtls::{HandshakeError, take_handshake_error};
+pub use foreign_extension::{BarePacket, is_cut_off};
 pub use header_extension::{bare_provider, embedded_provider, strip_empty_extension};
 
 use str0m::crypto::CryptoProvider;

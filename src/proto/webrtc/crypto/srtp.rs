@@ -20,6 +20,8 @@ use str0m::crypto::{
     SupportedAeadAes256Gcm, SupportedAes128CmSha1_80,
 };
 
+use super::foreign_extension;
+
 const TAG_BYTES: usize = 16;
 const BLOCK_BYTES: usize = 16;
 
@@ -123,16 +125,12 @@ impl<C: AeadInOut<NonceSize = U12, TagSize = U16>> Gcm<C> {
         let output = output.get_mut(..sealed.len()).ok_or_else(buffer_too_short)?;
         let buffer = InOutBuf::new(sealed, output).map_err(|_| buffer_too_short())?;
         // Two parts occur only for unencrypted SRTCP, which is rare, so they may be copied.
-        let joined;
         let aad = match aads {
-            [aad] | [aad, []] => aad,
-            parts => {
-                joined = parts.concat();
-                joined.as_slice()
-            }
+            [aad] | [aad, []] => foreign_extension::as_received(aad),
+            parts => parts.concat().into(),
         };
         self.0
-            .decrypt_inout_detached(iv.into(), aad, buffer, tag.into())
+            .decrypt_inout_detached(iv.into(), &aad, buffer, tag.into())
             .map_err(|_| error("the authentication tag does not fit"))?;
         Ok(sealed.len())
     }

@@ -108,7 +108,13 @@ pub(super) struct Call {
     pub peers: [Peer; 2],
     now: Instant,
     wire: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
+    /// Replaces a datagram on its way by others. The first argument is whether it is the caller's.
+    pub rewrite: Option<Box<Rewrite>>,
+    /// Hides header extensions that str0m cannot read.
+    pub hides_extensions: bool,
 }
+
+pub(super) type Rewrite = dyn FnMut(bool, Vec<u8>) -> Vec<Vec<u8>>;
 
 impl Call {
     pub fn new(caller: RtcConfig, answerer: RtcConfig) -> Self {
@@ -133,12 +139,15 @@ impl Call {
             peers,
             now,
             wire: VecDeque::new(),
+            rewrite: None,
+            hides_extensions: true,
         }
     }
 
     /// Advances the time and carries datagrams until `done` or `limit`.
     pub fn run(&mut self, limit: Duration, done: impl Fn(&[Peer; 2]) -> bool) -> bool {
         let end = self.now + limit;
+        let caller = self.peers[0].address;
         for peer in &mut self.peers {
             peer.rtc.handle_input(Input::Timeout(self.now)).expect("time passes");
             peer.drain(&mut self.wire);
@@ -148,11 +157,24 @@ impl Call {
                 let Some(peer) = self.peers.iter_mut().find(|peer| peer.address == destination) else {
                     continue;
                 };
-                let received = Receive::new(Protocol::Udp, source, destination, &datagram).expect("a known protocol");
-                peer.rtc
-                    .handle_input(Input::Receive(self.now, received))
-                    .expect("a datagram is no fault");
-                peer.drain(&mut self.wire);
+                let datagrams = match &mut self.rewrite {
+                    Some(rewrite) => rewrite(source == caller, datagram),
+                    None => vec![datagram],
+                };
+                for datagram in datagrams {
+                    let mut handle = |contents: &[u8]| {
+                        let received =
+                            Receive::new(Protocol::Udp, source, destination, contents).expect("a known protocol");
+                        peer.rtc
+                            .handle_input(Input::Receive(self.now, received))
+                            .expect("a datagram is no fault");
+                    };
+                    match BarePacket::new(&datagram).filter(|_| self.hides_extensions) {
+                        Some(bare) => bare.handle(handle),
+                        None => handle(&datagram),
+                    }
+                    peer.drain(&mut self.wire);
+                }
                 continue;
             }
             self.now = self
