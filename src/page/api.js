@@ -3,22 +3,41 @@
 
 export const BASE = new URL('../', import.meta.url);
 
-// The key of --api-key, typed or from the fragment of the URL, which browsers do not send to servers.
+// The key of --api-key, typed or from the fragment of the URL, which browsers do not send to servers. Over plain HTTP from another
+// machine others can read it, so one that was not typed there waits until the user agrees.
 let key = '';
-try { key = sessionStorage.apiKey ?? ''; } catch { /* A browser that keeps nothing asks anew on each visit. */ }
+let agreed = '';
+try {
+	key = sessionStorage.apiKey ?? '';
+	agreed = sessionStorage.agreedKey ?? '';
+} catch { /* A browser that keeps nothing asks anew on each visit. */ }
 
 export const apiKey = () => key;
 
-export function keepKey(next) {
-	key = next;
-	try { sessionStorage.apiKey = key; } catch { /* As above. */ }
+/** Whether others on the way to the runner can read what is sent. */
+export const isExposed = () => !globalThis.isSecureContext;
+
+/** Whether the key is not sent before the user agrees. */
+export const keyWaits = () => key !== '' && isExposed() && agreed !== key;
+
+function store() {
+	try { Object.assign(sessionStorage, { apiKey: key, agreedKey: agreed }); } catch { /* As above. */ }
 }
+
+/** Takes a key that the user typed, or agreed to send. */
+export function keepKey(next) {
+	key = agreed = next;
+	store();
+}
+
+const bearer = () => (key && !keyWaits() ? { Authorization: `Bearer ${key}` } : {});
 
 function takeKey() {
 	const parts = new URLSearchParams(location.hash.slice(1).replaceAll('+', '%2B'));
 	const given = parts.get('key');
 	if (!given) return;
-	keepKey(given);
+	key = given;
+	store();
 	history.replaceState(null, '', location.pathname + location.search + (parts.has('sessions') ? '#sessions' : ''));
 }
 takeKey();
@@ -26,7 +45,7 @@ addEventListener('hashchange', takeKey);
 
 /** An answer that is not JSON; empty if there is none. */
 export const text = (path) => fetch(new URL(path, BASE), {
-	cache: 'no-store', signal: AbortSignal.timeout(5000), headers: key ? { Authorization: `Bearer ${key}` } : {},
+	cache: 'no-store', signal: AbortSignal.timeout(5000), headers: bearer(),
 }).then((response) => (response.ok ? response.text() : ''), () => '');
 
 /** `status` is that of the response; 0 without a response, -1 if it is unusable. */
@@ -52,7 +71,7 @@ export async function request(method, path, body, signal, timeoutMs = 15000) {
 			...(body && { body: JSON.stringify(body) }),
 			headers: {
 				...(body && { 'Content-Type': 'application/json' }),
-				...(key && { Authorization: `Bearer ${key}` }),
+				...bearer(),
 			},
 		});
 		json = await response.json();

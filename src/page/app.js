@@ -1,6 +1,6 @@
 // Connects the elements of the page to a session. Contains no protocol.
 
-import { keepKey, status } from './api.js';
+import { apiKey, keepKey, keyWaits, status } from './api.js';
 import { charts, firstOf } from './charts.js';
 import { $, keep, kept, make, on, save, setIcon, stamped } from './dom.js';
 import { keypad } from './keypad.js';
@@ -382,6 +382,8 @@ function problem({ title, text: why, steps = [], more, note = '', go, good = fal
 	$('problem-more').lastElementChild.replaceChildren(...list(more?.steps ?? []));
 	$('problem-go').hidden = !go;
 	$('problem-go').href = go ?? '';
+	// To agree is one click.
+	$('key').value = offers.key && keyWaits() ? apiKey() : '';
 	for (const offer of ['play', 'retry', 'listen', 'key', 'reset']) $(`problem-${offer}`).hidden = !offers[offer];
 	$('problem').hidden = false;
 	$('problem').scrollTop = 0;

@@ -43,6 +43,13 @@ const probe = (url, options) => fetch(url, { ...options, cache: 'no-store', sign
 /** Where a phone opens this page with its microphone: over HTTPS if the runner speaks it. */
 export let phoneAddress = null;
 
+/** The same with the key of this page, which another origin does not know. */
+export function overHttps() {
+	const url = phoneAddress && new URL(phoneAddress);
+	if (url && apiKey()) url.hash = `key=${encodeURIComponent(apiKey())}`;
+	return url;
+}
+
 export async function noMicrophone() {
 	if (globalThis.isSecureContext) {
 		return {

@@ -1,10 +1,11 @@
 // Live sessions for the operator: what `GET /sessions` tells, a button that ends one, and figures of `/metrics`. Shown at
 // `#sessions`, loaded when it is. The runner answers only those that may read the metrics.
 
-import { apiKey, keepKey, request, text } from './api.js';
+import { apiKey, keepKey, keyWaits, request, text } from './api.js';
 import { plot, redrawn } from './charts.js';
 import { make } from './dom.js';
 import { labelOf } from './transports.js';
+import { keyWanted } from './words.js';
 
 const REFRESH_MS = 2000;
 const [POINTS_MIN, POINTS_MAX] = [15, 90];
@@ -52,7 +53,7 @@ function figure([name, digits, unit, read]) {
 /** Why the list is not shown, and whether a key may help. */
 function refusal({ status, message }) {
 	if (!status) return ['The runner does not answer', `Is it still running? (${message})`];
-	if (status === 401) return ['The list of sessions needs the key', apiKey() ? 'The runner rejected the key of this page.' : 'Enter the key that the runner was started with (--api-key).', true];
+	if (status === 401) return ['The list of sessions needs the key', keyWanted(), true];
 	if (status === 404) return ['This runner lists no sessions', 'It is of another version than this page.'];
 	return ['The list of sessions is not for this browser', `The runner says “${message}”. It answers those that may read its metrics.`];
 }
@@ -85,6 +86,8 @@ export function sessionsView(view) {
 		list.replaceChildren();
 		none.hidden = true;
 		const had = document.activeElement === key;
+		// To agree is one click.
+		if (asks && keyWaits() && !key.value) key.value = apiKey();
 		problem.replaceChildren(make('h2', '', title), make('p', '', why), ...asks ? [form] : []);
 		if (had) key.focus();
 	}

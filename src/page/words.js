@@ -2,7 +2,8 @@
 // app.js: { title, text, steps: [[text, code, text, code...]], more: { title, steps }, note, go, listen, retry, play, key, reset }. A URL in
 // place of code is a link; `go` is a URL for the first button; the last five offer a button.
 
-import { apiKey } from './api.js';
+import { apiKey, isExposed, keyWaits } from './api.js';
+import { overHttps } from './secure.js';
 
 /** What was said, inside a sentence. */
 const quoted = (said) => `“${String(said).replace(/\.$/, '')}”`;
@@ -17,6 +18,13 @@ export function microphone({ name, message }) {
 		NotReadableError: ['The microphone is busy', 'Another program or tab may use it: close that one, or choose another microphone.'],
 	}[name === 'AbortError' ? 'NotReadableError' : name] ?? ['The microphone does not open', `The browser says ${quoted(message || name)}.`];
 	return { title, text, listen: true, retry: true };
+}
+
+/** Why a key is asked for. */
+export function keyWanted() {
+	if (apiKey() && !keyWaits()) return 'The runner rejected the key of this page.';
+	const why = keyWaits() ? 'The key of this page was not sent yet.' : 'Enter the key that the runner was started with (--api-key).';
+	return isExposed() ? `${why} This page came over plain HTTP, where others in the network can read the key: use HTTPS if you can.` : why;
 }
 
 /** A failed request; `what` starts the title. */
@@ -34,8 +42,9 @@ export function runner(what, { status, message, retryAfter }) {
 	if (status === 401) {
 		return {
 			title: 'The runner requires a key',
-			text: apiKey() ? 'The runner rejected the key of this page.' : 'Enter the key that the runner was started with (--api-key).',
+			text: keyWanted(),
 			key: true,
+			go: isExposed() ? overHttps() : null,
 			// To sign in is no failure.
 			good: !apiKey(),
 		};

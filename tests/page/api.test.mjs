@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import test, { beforeEach } from 'node:test';
 import { makeDocument } from './support/dom.mjs';
-import { page, setGlobal } from './support/page.mjs';
+import { anew, page, setGlobal } from './support/page.mjs';
 
 makeDocument('http://192.168.1.5:7860/client/?transport=moq#key=from-the-url');
-const { apiKey, Failure, keepKey, request, status, text } = await page('api.js');
+const { apiKey, Failure, isExposed, keepKey, keyWaits, request, status, text } = await page('api.js');
 
 let asked;
 
@@ -32,6 +32,36 @@ test('the key comes from the fragment of the URL, and leaves it', async () => {
 	globalThis.location = new URL('http://h/client/#log');
 	dispatchEvent(new Event('hashchange'));
 	assert.equal(apiKey(), 'a+b/c&d', 'another fragment changes nothing');
+});
+
+test('over plain HTTP from another machine, a key of a link is sent when the user agrees, and not before', async () => {
+	answer(200, '{}');
+	const open = (key) => {
+		globalThis.location = new URL(`http://192.168.1.5:7860/client/#key=${key}`);
+		dispatchEvent(new Event('hashchange'));
+	};
+	const sent = async () => {
+		asked = [];
+		await request('POST', 'start', {});
+		await text('metrics');
+		return asked.map(({ headers }) => headers.Authorization);
+	};
+	open('k1');
+	assert.deepEqual([isExposed(), keyWaits(), apiKey()], [true, true, 'k1']);
+	assert.deepEqual(await sent(), [undefined, undefined]);
+	keepKey('k1');
+	assert.equal(keyWaits(), false);
+	assert.deepEqual(await sent(), ['Bearer k1', 'Bearer k1']);
+	const { keyWaits: waitsAnew } = await anew('api.js');
+	assert.equal(waitsAnew(), false, 'loaded anew, it is not asked again');
+	open('k2');
+	assert.deepEqual([keyWaits(), await sent()], [true, [undefined, undefined]], 'another key is another question');
+	const { keyWaits: stillWaits } = await anew('api.js');
+	assert.equal(stillWaits(), true, 'loading the page anew is no consent');
+	// HTTPS, or this machine.
+	globalThis.isSecureContext = true;
+	assert.deepEqual([isExposed(), keyWaits(), await sent()], [false, false, ['Bearer k2', 'Bearer k2']]);
+	delete globalThis.isSecureContext;
 });
 
 test('requests go below the folder of the page, with the key as a bearer', async () => {

@@ -153,6 +153,22 @@ test('without a key the list is asked for once, and again with one', async () =>
 	keepKey('');
 });
 
+test('a key of a link is put into the field, and sent over plain HTTP when the user agrees', async () => {
+	location.hash = '#key=of-the-link';
+	dispatchEvent(new Event('hashchange'));
+	const own = list({ sessions: [401, { detail: 'x' }] });
+	await own.show();
+	const form = own.problem().querySelector('form');
+	assert.match(own.problem().textContent, /not sent yet.*plain HTTP/);
+	assert.equal(form.querySelector('input').value, 'of-the-link');
+	assert.ok(own.requests.every(([, , sent]) => sent === ''), 'nothing was sent');
+	form.fire('submit');
+	await settle();
+	assert.equal(own.requests.at(-1)[2], 'Bearer of-the-link');
+	keepKey('');
+	own.shown.show(false);
+});
+
 test('a key that is typed is used, kept and not shown again; typing is not disturbed', async () => {
 	const own = list({ sessions: [401, { detail: 'x' }] });
 	own.view.isRoot = true;

@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { makeDocument } from './support/dom.mjs';
-import { page } from './support/page.mjs';
+import { page, setGlobal } from './support/page.mjs';
 
 makeDocument();
 const { keepKey } = await page('api.js');
+const { noMicrophone } = await page('secure.js');
 const words = await page('words.js');
 
 const KNOWN = ['title', 'text', 'steps', 'more', 'note', 'go', 'listen', 'retry', 'play', 'key', 'reset', 'good'];
@@ -19,7 +20,7 @@ const problems = {
 };
 
 test('each problem has words, and nothing that app.js does not show', () => {
-	const made = Object.keys(words).filter((name) => name !== 'json').sort();
+	const made = Object.keys(words).filter((name) => !['json', 'keyWanted'].includes(name)).sort();
 	assert.deepEqual(made, Object.keys(problems).sort());
 	for (const [name, args] of Object.entries(problems)) {
 		const problem = words[name](...args);
@@ -87,6 +88,23 @@ test('a key is asked for, and a wrong one is called wrong', () => {
 	assert.equal(of().good, false);
 	assert.equal(of().key, true);
 	keepKey('');
+});
+
+test('who asks for a key over plain HTTP says who can read it, and leads to HTTPS', async () => {
+	const of = () => words.runner('The start', { status: 401, message: 'unauthorised' });
+	assert.match(of().text, /plain HTTP.*others in the network can read the key/);
+	location.hash = '#key=of-the-link';
+	dispatchEvent(new Event('hashchange'));
+	assert.match(of().text, /was not sent yet.*plain HTTP/);
+	assert.deepEqual([of().key, of().good, of().go], [true, false, null], 'the runner speaks no HTTPS, as far as is known');
+	setGlobal('fetch', async () => ({ ok: true, type: 'opaque' }));
+	await noMicrophone();
+	assert.equal(of().go.href, 'https://192.168.1.5:7860/client/#key=of-the-link');
+	globalThis.isSecureContext = true;
+	assert.match(of().text, /rejected the key/, 'it was sent');
+	keepKey('');
+	assert.doesNotMatch(of().text, /plain HTTP/);
+	delete globalThis.isSecureContext;
 });
 
 test('a failed path tells which addresses were tried, and the ports to open', () => {
