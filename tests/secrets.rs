@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::support::client::Client;
+use crate::support::http::request;
 use crate::support::rest::Rest;
 use crate::support::runner::{TestRunner, folder, wait_for_file};
 use crate::support::skip;
@@ -22,6 +24,40 @@ fn environment(file: &str, options: &[&str], variables: &[(&str, &str)]) -> (BTr
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let own = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     (own, runner)
+}
+
+/// The container image makes a key at its first start, as the package does, keeps it, and tells
+/// where it is, but not what it is.
+#[test]
+fn the_container_image_makes_a_key_and_keeps_it() {
+    let image = include_str!("../boards/release.d/oci.py");
+    assert!(image.contains(r#""RUNNER_API_KEY_FILE=auto", "RUNNER_WS_AUTH=token""#));
+    let state = folder();
+    let file = state.join("api-key");
+    let variables = [
+        ("STATE_DIRECTORY", state.to_str().expect("a plain path")),
+        ("RUNNER_API_KEY_FILE", "auto"),
+        ("RUNNER_WS_AUTH", "token"),
+    ];
+    let mut made = None;
+    for _ in 0..2 {
+        let runner = TestRunner::start_with(&[], &variables);
+        let key = fs::read_to_string(&file).expect("a key").trim().to_owned();
+        assert_eq!(key.len(), 48, "{key}");
+        let mode = fs::metadata(&file).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let start = |headers: &[&str]| {
+            let json = [&["Content-Type: application/json"], headers].concat();
+            request(runner.addr, "POST", "/start", &json, b"{}")
+                .expect("an answer")
+                .status
+        };
+        assert_eq!(start(&[]), 401);
+        assert_eq!(start(&[&format!("Authorization: Bearer {key}")]), 200);
+        runner.wait_for_logs(&format!("the key of callers is in {}", file.display()), 1);
+        assert!(!runner.log().contains(&key), "{}", runner.log());
+        assert_eq!(*made.get_or_insert(key.clone()), key, "it is kept");
+    }
 }
 
 /// A bot gets the keys of its own services, and of the runner's only those that are passed by name.

@@ -106,7 +106,10 @@ def image(layout, platform, binary, labels, asked):
         "config": {
             "User": f"{USER}:{USER}",
             # A container has a network of its own, so callers come from outside.
-            "Env": ["PATH=/", "RUNNER_HOST=0.0.0.0", f"STATE_DIRECTORY=/{STATE}"],
+            # Without a key everybody who reaches it could call, so it makes one in its volume, as the package does.
+            "Env": [
+                "PATH=/", "RUNNER_HOST=0.0.0.0", f"STATE_DIRECTORY=/{STATE}", "RUNNER_API_KEY_FILE=auto", "RUNNER_WS_AUTH=token",
+            ],  # fmt: skip
             "Entrypoint": ["/edge-runner"],
             "WorkingDir": "/",
             "ExposedPorts": {"7860/tcp": {}, "7860/udp": {}},

@@ -385,6 +385,7 @@ mod tests {
         let env = Env {
             variables: Variables::new(own, []),
             addresses: Vec::new(),
+            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
             names: Vec::new(),
             read: &|path| match path {
                 "key" => Ok("hunter2\nmore\n".into()),

@@ -376,6 +376,7 @@ mod tests {
         let env = Env {
             variables: Variables::new(own, []),
             addresses: addresses.clone(),
+            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
             names: vec!["Board".into()],
             read: &|_| Err(std::io::Error::other("no file")),
             lookup_host: &|_| Vec::new(),

@@ -413,7 +413,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--api-key-file",
         FlagKind::Value("FILE", |args, text| put(&mut args.api_key_file, text)),
         ACCESS,
-        "Like `--api-key`, with the key on the first line of a file.",
+        "Like `--api-key`, with the key on the first line of a file. `auto` makes a key at the first start and keeps it as `api-key` in the folder of --state-dir.",
     ),
     flag(
         None,

@@ -227,6 +227,7 @@ mod tests {
         let env = Env {
             variables: Variables::default(),
             addresses: Vec::new(),
+            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
             names: Vec::new(),
             read: &|_| Err(std::io::Error::other("no file")),
             lookup_host: &|name| match name {

@@ -6,7 +6,7 @@
 //! another error.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::flags::{LowArgs, WsAuth, common_name};
 use super::{Env, UsageError, assistants, cluster, env_trust, features, messaging, rooms, telephony};
@@ -21,6 +21,10 @@ use crate::proto::webrtc::ice;
 
 /// The default of `--port`.
 const PORT_DEFAULT: u16 = 7860;
+/// The value of `--api-key-file` for a key that the runner makes.
+const MADE_KEY: &str = "auto";
+/// Its file in the state folder.
+pub(super) const MADE_KEY_FILE: &str = "api-key";
 
 /// Builds the configuration, and adds messages for the log to `warnings`.
 ///
@@ -34,9 +38,9 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let transport = transport(&args)?;
     let ws_auth = args.ws_auth.unwrap_or(WsAuth::None);
     let mut host_names = hosts::host_names(&args.allowed_hosts, env)?;
-    let api_key = api_key(&args, env)?;
-    let cluster = cluster::cluster(&args, env)?;
     let state_dir = state_dir(&args, env);
+    let api_key = api_key(&args, env, state_dir.as_deref())?;
+    let cluster = cluster::cluster(&args, env)?;
     let tls = tls(&args, state_dir.is_some())?;
     let acme = args.acme.resolve(&tls, warnings)?;
     let proxy = proxy(&args, transport, &acme.names, warnings)?;
@@ -398,15 +402,29 @@ fn ice_servers(args: &LowArgs) -> Result<Vec<IceServer>, UsageError> {
         .map_err(|error| UsageError::Combination(format!("`--ice-servers`: {error}")))
 }
 
-/// Resolves the API key, from the option or the file. No error contains the key.
-fn api_key(args: &LowArgs, env: &Env<'_>) -> Result<Option<Secret>, UsageError> {
-    let (source, key) = match (&args.api_key, &args.api_key_file) {
+/// Resolves the API key, from the option, the file, or the state folder. No error contains the key.
+fn api_key(args: &LowArgs, env: &Env<'_>, state_dir: Option<&Path>) -> Result<Option<Secret>, UsageError> {
+    let (source, key) = match (&args.api_key, args.api_key_file.as_deref()) {
+        // A container image says `auto` for those who say nothing.
+        (Some(key), None | Some(MADE_KEY)) => ("--api-key", key.clone()),
+        (None, Some(MADE_KEY)) => {
+            let folder = state_dir.ok_or_else(|| {
+                UsageError::Combination(
+                    "`--api-key-file auto` keeps the key in the state folder, and there is none: set --state-dir"
+                        .into(),
+                )
+            })?;
+            let failed = |error| {
+                let at = folder.join(MADE_KEY_FILE);
+                UsageError::Combination(format!("`--api-key-file auto`: {}: {error}", at.display()))
+            };
+            ("--api-key-file", (env.make_key)(folder).map_err(failed)?)
+        }
         (Some(_), Some(_)) => {
             return Err(UsageError::Combination(
                 "`--api-key` and `--api-key-file` both name the key; give one of them".into(),
             ));
         }
-        (Some(key), None) => ("--api-key", key.clone()),
         (None, Some(file)) => {
             let text = env
                 .read_text(file)

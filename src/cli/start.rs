@@ -10,6 +10,7 @@
     reason = "the process's environment and files are read here, so that all other modules receive values"
 )]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,16 +18,20 @@ use std::future::Future;
 use std::io::{self, IsTerminal as _, Read, Write};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
+use edge_runner_http::common::random;
 use edge_runner_http::host_name::host_name;
 use edge_runner_http::startup::{
     EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, is_single_threaded, runtime,
 };
+use edge_runner_http::store::Store;
 use tokio::runtime::Runtime;
 
+use super::resolve::MADE_KEY_FILE;
 use super::{CliCommand, Env, ProgramIdentity, banner, env_trust};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
@@ -37,6 +42,9 @@ use crate::limits::{ENV_FILE_BYTES_MAX, OPTION_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 use crate::proto::http::cluster::key_file_warning;
 use crate::proto::options::env::{self, Variables};
+
+/// Random bytes of a key that the runner makes.
+const MADE_KEY_BYTES: usize = 24;
 
 /// Runs `bot` for every caller until the process is asked to stop.
 ///
@@ -114,11 +122,16 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
             process.entry(name).or_insert(value);
         }
     }
+    let made_key = Cell::new(None);
     let env = Env {
         variables: Variables::new(process, of_file),
         addresses: interface_addresses(),
         names: machine_names(),
         read: &|path| read_bytes(File::open(path)?, OPTION_FILE_BYTES_MAX),
+        make_key: &|folder| {
+            made_key.set(Some(folder.join(MADE_KEY_FILE)));
+            make_key(folder)
+        },
         lookup_host: &resolve,
     };
     let help = super::help_of(program, &arguments);
@@ -162,6 +175,9 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
     for warning in file.warnings.iter().chain(&warnings) {
         log::warn!("{warning}");
     }
+    if let Some(file) = made_key.take() {
+        log::info!("the key of callers is in {}", file.display());
+    }
     if !alone {
         log::warn!(
             "ENV=local and the variables of the file are not set for bots: threads were started before edge_runner::main"
@@ -176,6 +192,25 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         return run_doctor(runtime, config);
     }
     serve(runtime, config, bot)
+}
+
+/// Returns the key of `--api-key-file auto`, and makes it at the first start.
+fn make_key(folder: &Path) -> io::Result<String> {
+    let store = Store::open(folder)?;
+    let _turn = store.lock_named("api-key.lock")?;
+    // A power cut can leave an empty file, which counts as no key.
+    let kept = store
+        .read(MADE_KEY_FILE)?
+        .filter(|file| !file.text.trim_ascii().is_empty());
+    if let Some(file) = kept {
+        if file.exposed_mode.is_some() {
+            store.restrict_to_owner(MADE_KEY_FILE)?;
+        }
+        return String::from_utf8(file.text).map_err(|_| io::Error::other("it is no text in UTF-8"));
+    }
+    let key = HEXLOWER.encode(&random::<MADE_KEY_BYTES>());
+    store.write(MADE_KEY_FILE, format!("{key}\n").as_bytes())?;
+    Ok(key)
 }
 
 /// Returns a warning if others may read the cluster key.

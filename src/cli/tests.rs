@@ -25,6 +25,10 @@ fn parse_as(
             .iter()
             .map(|address| address.parse().expect("an address"))
             .collect(),
+        make_key: &|folder| match folder.to_str() {
+            Some("/state") => Ok("kept-in-the-folder".into()),
+            _ => Err(std::io::ErrorKind::PermissionDenied.into()),
+        },
         names: vec!["Board".into(), "Board.lan.".into()],
         read: &|path| match path {
             "key" => Ok("0123456789abcdef\nsecond line\n".into()),
@@ -771,6 +775,22 @@ fn reads_the_api_key_from_one_place() {
     assert_eq!(key(&["--api-key", &long], &[]).expose(), long);
     assert_eq!(key(&["--api-key-file", "key"], &variable).expose(), "0123456789abcdef");
     assert!(config(&[]).api_key.is_none());
+    // One that the runner made gives way to one that somebody gave.
+    let made = [("RUNNER_API_KEY_FILE", "auto"), ("STATE_DIRECTORY", "/state")];
+    assert_eq!(key(&[], &made).expose(), "kept-in-the-folder");
+    assert_eq!(
+        key(&[], &[made[0], made[1], variable[0]]).expose(),
+        "variable-is-this-one"
+    );
+    assert_eq!(key(&["--api-key-file", "key"], &made).expose(), "0123456789abcdef");
+    assert!(
+        served(&[], &[("RUNNER_API_KEY_FILE", " "), made[1]])
+            .0
+            .api_key
+            .is_none()
+    );
+    assert!(refused(&["--api-key-file", "auto"]).contains("set --state-dir"));
+    assert!(refused(&["--api-key-file", "auto", "--state-dir", "/full"]).contains("/full/api-key"));
     // The key does not protect WebSockets, which is easy to overlook.
     let warnings = |more: &[&str]| served(&[&["--api-key", "sixteen-letters!"], more].concat(), &[]).1;
     assert!(warnings(&[])[0].contains("--ws-auth token"));
@@ -955,6 +975,7 @@ fn rejects_an_argument_that_is_not_unicode() {
     let env = Env {
         variables: Variables::default(),
         addresses: Vec::new(),
+        make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
         names: vec!["Board".into()],
         read: &|_| Err(std::io::Error::other("no file")),
         lookup_host: &|_| Vec::new(),

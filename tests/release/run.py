@@ -221,6 +221,9 @@ def run_container(bundle, folder):
             users = re.search(r"(?m)^Uid:\s+(.*)$", status)[1].split()
             if set(users) != {str(USER)} or not re.search(r"(?m)^CapEff:\s+0+$", status):
                 failed(f"the runner in the container has more rights than it needs:\n{status}")
+            key = Path(f"/proc/{process}/root/var/lib/edge-runner/api-key")
+            if len(key.read_text().strip()) != 48 or key.stat().st_mode & 0o777 != 0o600:
+                failed("the container did not make a key of callers for its owner")
             # SIGTERM reaches the runner as process 1 of the container.
             served.stop(lambda: run(*runc, "kill", "edge-runner-release", "TERM"))
         finally:

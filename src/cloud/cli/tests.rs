@@ -16,6 +16,7 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(CloudTa
     let env = Env {
         variables: Variables::new(own, []),
         addresses: Vec::new(),
+        make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
         names: vec!["Board".into()],
         read: &|path| match path {
             "regions.json" => Ok(r#"{"regions":[{"code":"a","display_name":"A"}]}"#.into()),
@@ -493,6 +494,7 @@ fn help(arguments: &[&str]) -> String {
     let env = Env {
         variables: Variables::default(),
         addresses: Vec::new(),
+        make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
         names: Vec::new(),
         read: &|_| Err(std::io::ErrorKind::NotFound.into()),
         lookup_host: &|_| Vec::new(),

@@ -19,6 +19,7 @@ pub mod values;
 
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 
 use env::Variables;
 
@@ -38,6 +39,8 @@ pub struct Env<'a> {
     pub names: Vec<String>,
     /// Reads a file of at most [`OPTION_FILE_BYTES_MAX`](crate::limits::OPTION_FILE_BYTES_MAX).
     pub read: &'a dyn Fn(&str) -> io::Result<Vec<u8>>,
+    /// Returns the key of callers that is kept in a folder, and makes one if there is none.
+    pub make_key: &'a dyn Fn(&Path) -> io::Result<String>,
     /// Resolves a host name; returns no address for an unknown name.
     pub lookup_host: &'a dyn Fn(&str) -> Vec<IpAddr>,
 }
