@@ -51,6 +51,17 @@ fn option(variable: &str) -> String {
     format!("--{}", name.to_ascii_lowercase().replace('_', "-"))
 }
 
+/// A password of the setup page may be short, so few of them can be tried on one connection, and
+/// root logs in by none.
+#[test]
+fn the_image_limits_guesses_of_a_password() {
+    let settings = include_str!("../boards/image.d/files/etc/ssh/sshd_config.d/board.conf");
+    for line in ["MaxAuthTries 3", "PermitRootLogin no", "PasswordAuthentication no"] {
+        assert_eq!(settings.lines().filter(|own| *own == line).count(), 1, "{line}");
+    }
+    assert!(!settings.contains("\nPerSourcePenalties"), "the default limits guesses");
+}
+
 /// Each value is valid for its option, and the runner starts with all of them, from the command
 /// line and from the environment.
 #[test]
