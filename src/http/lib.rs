@@ -8,7 +8,7 @@
 //! - The process: [`logging`], [`services`] (tasks whose loss ends the process), [`signal`],
 //!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor),
 //!   [`memory`], [`children`] and [`group`] (processes), [`store`] (files of state),
-//!   [`search_path`] (programs in `PATH`), [`host_name`]
+//!   [`search_path`] (programs in `PATH`), [`script`] (their interpreters), [`host_name`]
 //! - [`lock`] and [`sync`]: locks and wake-ups
 
 #![allow(
@@ -31,6 +31,7 @@ pub mod memory;
 pub mod notify;
 pub mod payload;
 pub mod permits;
+pub mod script;
 pub mod search_path;
 pub mod server;
 pub mod services;

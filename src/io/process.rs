@@ -17,9 +17,8 @@ pub mod program;
 pub mod protobuf;
 pub mod sandbox;
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -37,9 +36,9 @@ use crate::limits::{
     PROCESS_KILL_MARGIN, PROCESS_REST,
 };
 use crate::proto::process;
-use crate::proto::process::first_line::{self, FIRST_LINE_BYTES_MAX, FirstLineError};
 use crate::rtvi::Rtvi;
 use call_control::CallControl;
+use edge_runner_http::script::{ScriptError, check_script, is_executable};
 use edge_runner_http::search_path::files_in_path;
 use listener::MediaListener;
 use pcm::{ClosingPipes, Pipes};
@@ -79,17 +78,8 @@ pub enum CommandError {
         "the bot `{0}` cannot be run: it is not executable; `chmod +x` makes it so, or put its interpreter before it"
     )]
     NotExecutable(String),
-    #[error(
-        "the bot `{name}` cannot be run: its first line names the interpreter `{interpreter}`, which {fault}; correct that \
-         line, or put an interpreter before the script"
-    )]
-    Interpreter {
-        name: String,
-        interpreter: String,
-        fault: &'static str,
-    },
     #[error("the bot `{name}` cannot be run: {source}")]
-    FirstLine { name: String, source: FirstLineError },
+    Script { name: String, source: ScriptError },
     #[error("the bot cannot be run: `{script}` does not exist in {folder}")]
     NoScript { script: String, folder: String },
     #[error("the bot `{name}` cannot be run: no program of that name is in PATH{hint}")]
@@ -103,17 +93,21 @@ pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), CommandE
     let program = command.first().filter(|program| !program.is_empty());
     let program = program.ok_or(CommandError::Empty)?;
     let name = program.display().to_string();
+    let check_first_line = |program: &Path, name: String| {
+        check_script(program, Some(folder.unwrap_or(Path::new(""))), &path)
+            .map_err(|source| CommandError::Script { name, source })
+    };
     if program.as_bytes().contains(&b'/') {
         let program = folder.unwrap_or(Path::new("")).join(program);
         return match program.metadata() {
             Err(source) => Err(CommandError::Missing { name, source }),
             Ok(found) if found.is_dir() => Err(CommandError::Folder(name)),
-            Ok(_) if !is_executable(program.as_os_str()) => Err(CommandError::NotExecutable(name)),
-            Ok(_) => check_first_line(&program, name, folder, &path),
+            Ok(_) if !is_executable(&program) => Err(CommandError::NotExecutable(name)),
+            Ok(_) => check_first_line(&program, name),
         };
     }
-    if let Some(found) = files_in_path(program, &path).find(|candidate| is_executable(candidate.as_os_str())) {
-        return check_first_line(&found, name, folder, &path);
+    if let Some(found) = files_in_path(program, &path).find(|candidate| is_executable(candidate)) {
+        return check_first_line(&found, name);
     }
     let here = folder.unwrap_or(Path::new("")).join(program).exists();
     let hint = if here {
@@ -139,44 +133,6 @@ pub fn check_bot(command: &[OsString], folder: Option<&Path>) -> Result<(), Comm
         }),
         _ => Ok(()),
     }
-}
-
-/// Checks that the interpreter of `program` is there, if it is a script: the system's error would
-/// name the script. `path` is the search path.
-fn check_first_line(program: &Path, name: String, folder: Option<&Path>, path: &OsStr) -> Result<(), CommandError> {
-    let mut head = Vec::new();
-    let read = File::open(program).and_then(|file| file.take(FIRST_LINE_BYTES_MAX as u64).read_to_end(&mut head));
-    if read.is_err() {
-        // A program that cannot be read may still be executed.
-        return Ok(());
-    }
-    let interpreter = match first_line::interpreter(&head) {
-        Ok(Some(interpreter)) => interpreter,
-        Ok(None) => return Ok(()),
-        Err(source) => return Err(CommandError::FirstLine { name, source }),
-    };
-    let fault = |interpreter: &OsStr, fault| CommandError::Interpreter {
-        name: name.clone(),
-        interpreter: interpreter.display().to_string(),
-        fault,
-    };
-    let file = folder.unwrap_or(Path::new("")).join(interpreter.path);
-    if !file.exists() {
-        return Err(fault(interpreter.path, "does not exist"));
-    }
-    if file.is_dir() || !is_executable(file.as_os_str()) {
-        return Err(fault(interpreter.path, "is not executable"));
-    }
-    match interpreter.in_path.filter(|name| !name.as_bytes().contains(&b'/')) {
-        Some(searched) if !files_in_path(searched, path).any(|file| is_executable(file.as_os_str())) => {
-            Err(fault(searched, "is not in PATH"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn is_executable(path: &OsStr) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 /// The reason for which a program failed its session.

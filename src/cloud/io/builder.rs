@@ -34,6 +34,7 @@ use crate::proto::outcome::{self, BuildPhase, CommandExit, ImageError, OutEntry,
 use crate::proto::unpack::UnpackLimits;
 use edge_runner_http::common;
 use edge_runner_http::group::ProcessGroup;
+use edge_runner_http::script::{ScriptError, check_script};
 use edge_runner_http::search_path::files_in_path;
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
@@ -97,14 +98,16 @@ pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), BuilderCo
     let first = command.first().filter(|first| !first.is_empty());
     let first = first.ok_or(BuilderCommandError::Empty)?;
     let check = || {
-        let found = program(first, path)?.metadata()?;
+        let program = program(first, path)?;
+        let found = program.metadata()?;
         if found.is_dir() {
             return Err(BuilderProgramError::IsFolder);
         }
         if found.permissions().mode() & 0o111 == 0 {
             return Err(BuilderProgramError::NotExecutable);
         }
-        Ok(())
+        // It runs in the context of a build, which is not there yet.
+        Ok(check_script(&program, None, path)?)
     };
     check().map_err(|source| BuilderCommandError::Unusable {
         name: first.display().to_string(),
@@ -132,6 +135,8 @@ pub enum BuilderProgramError {
     IsFolder,
     #[error("it is not executable; `chmod +x` makes it so")]
     NotExecutable,
+    #[error(transparent)]
+    Script(#[from] ScriptError),
     #[error(transparent)]
     Io(#[from] io::Error),
 }

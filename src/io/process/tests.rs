@@ -571,8 +571,8 @@ fn a_command_is_checked_at_the_start() {
     let working_dir = Folder::new();
     let script = working_dir.path("bot.sh");
     fs::write(&script, "#!/bin/sh\n").expect("a file");
-    let checked = |command: &OsStr| check(&[command.to_owned(), "--option".into()], None);
-    let refused = |command: &OsStr| {
+    let checked = |command: &std::ffi::OsStr| check(&[command.to_owned(), "--option".into()], None);
+    let refused = |command: &std::ffi::OsStr| {
         let words = checked(command).expect_err("it cannot be run").to_string();
         assert!(words.contains(&*command.to_string_lossy()), "{words} names it");
         words

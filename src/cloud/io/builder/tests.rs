@@ -397,6 +397,32 @@ async fn programs_in_the_context_are_not_found() {
         assert!(reason.contains(expected), "{reason}");
     }
     assert!(check_command(&[], path).is_err());
+    // The system's error for a script whose interpreter is missing names the script.
+    let script = fixture.data.path().join("build.sh");
+    for (text, expected) in [
+        (
+            "#!/usr/bin/pyton\n",
+            Some("interpreter `/usr/bin/pyton`, which does not exist"),
+        ),
+        (
+            "#!/usr/bin/env pyton\n",
+            Some("interpreter `pyton`, which is not in PATH"),
+        ),
+        ("#!/bin/sh\r\n", Some("carriage return")),
+        ("#!/bin/sh\n", None),
+        ("#!of-the-context\n", None),
+    ] {
+        fs::write(&script, text).expect("written");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its own");
+        let reason = checked(script.to_str().expect("a plain path")).err();
+        match expected {
+            Some(expected) => assert!(
+                reason.as_ref().is_some_and(|reason| reason.contains(expected)),
+                "{reason:?}"
+            ),
+            None => assert_eq!(reason, None),
+        }
+    }
 }
 
 /// Waits for a line in the log.
