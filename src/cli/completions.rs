@@ -1,11 +1,12 @@
 //! Completions for bash, zsh and fish, generated from the table of options.
 //!
-//! In: the name of a shell. Out: a script for that shell, which completes commands, options and
+//! In: the name of a shell, and that of the program. Out: a script for that shell, which completes commands, options and
 //! option values (words of closed lists, files and folders). Source: the manuals bash(1)
 //! "Programmable Completion", zshcompsys(1) `_arguments`, and complete(1) of fish.
 
 use std::fmt::Write as _;
 
+use super::ProgramIdentity;
 use super::flags::{self, FLAGS, RunnerFlag};
 use crate::aliases::{self, Area};
 use crate::config::{BuiltInBot, Transport};
@@ -15,16 +16,26 @@ use crate::proto::options::FlagKind;
 /// The supported shells.
 pub(super) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// The text of `completions --help`.
-pub(super) const HELP: &str = "\
-Usage: edge-runner completions bash|zsh|fish
+/// Returns the text of `completions --help` of a program.
+pub(super) fn help(program: &ProgramIdentity) -> String {
+    let name = &program.name;
+    let packaged = if program.has_own_bot {
+        "Prints completions for a shell. To install them:"
+    } else {
+        "Prints completions for a shell. The Debian package installs them. Without it:"
+    };
+    format!(
+        "\
+Usage: {name} completions bash|zsh|fish
 
-Prints completions for a shell. The Debian package installs them. Without it:
+{packaged}
 
-  bash: edge-runner completions bash > ~/.local/share/bash-completion/completions/edge-runner
-  zsh:  edge-runner completions zsh > DIR/_edge-runner, where DIR is a folder of $fpath
-  fish: edge-runner completions fish > ~/.config/fish/completions/edge-runner.fish
-";
+  bash: {name} completions bash > ~/.local/share/bash-completion/completions/{name}
+  zsh:  {name} completions zsh > DIR/_{name}, where DIR is a folder of $fpath
+  fish: {name} completions fish > ~/.config/fish/completions/{name}.fish
+"
+    )
+}
 
 /// Returns the commands of this build, each with its description.
 fn commands() -> Vec<(&'static str, &'static str)> {
@@ -111,12 +122,18 @@ fn values(long: &str, word: &'static str) -> Values {
     }
 }
 
-/// Returns the script for a shell; `None` for an unknown one.
-pub(super) fn script(shell: &str) -> Option<String> {
+/// Returns whether a script can have the name of a program: without what a shell reads otherwise.
+pub(super) fn can_complete(name: &str) -> bool {
+    let usable = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    !name.is_empty() && !name.starts_with('-') && name.bytes().all(usable)
+}
+
+/// Returns the script for a shell and a program of this name; `None` for an unknown shell.
+pub(super) fn script(shell: &str, name: &str) -> Option<String> {
     match shell {
-        "bash" => Some(bash()),
-        "zsh" => Some(zsh()),
-        "fish" => Some(fish()),
+        "bash" => Some(bash(name)),
+        "zsh" => Some(zsh(name)),
+        "fish" => Some(fish(name)),
         _ => None,
     }
 }
@@ -126,7 +143,9 @@ fn names_of(list: &[(&'static str, &'static str)]) -> String {
     names.join(" ")
 }
 
-fn bash() -> String {
+fn bash(name: &str) -> String {
+    // Functions of two programs must not be one.
+    let function = name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     let entries = entries();
     let mut cases = String::new();
     let mut free = Vec::new();
@@ -138,9 +157,9 @@ fn bash() -> String {
                 free.push(names);
                 continue;
             }
-            Values::Words(words) => format!("_edge_runner_reply -W '{}'", words.join(" ")),
-            Values::File => "compopt -o filenames 2>/dev/null; _edge_runner_reply -f".to_owned(),
-            Values::Folder => "compopt -o filenames 2>/dev/null; _edge_runner_reply -d".to_owned(),
+            Values::Words(words) => format!("_{function}_reply -W '{}'", words.join(" ")),
+            Values::File => format!("compopt -o filenames 2>/dev/null; _{function}_reply -f"),
+            Values::Folder => format!("compopt -o filenames 2>/dev/null; _{function}_reply -d"),
         };
         let _ = writeln!(cases, "    {names}) {action}; return ;;");
     }
@@ -151,11 +170,11 @@ fn bash() -> String {
         .map(String::as_str)
         .collect();
     format!(
-        r#"# Completions of bash for edge-runner, printed by `edge-runner completions bash`.
-_edge_runner_reply() {{
+        r#"# Completions of bash for {name}, printed by `{name} completions bash`.
+_{function}_reply() {{
     mapfile -t COMPREPLY < <(compgen "$@" -- "$cur")
 }}
-_edge_runner() {{
+_{function}() {{
     local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} word
     COMPREPLY=()
     # bash splits `--option=value` into three words.
@@ -167,26 +186,26 @@ _edge_runner() {{
     for word in "${{COMP_WORDS[@]:1:COMP_CWORD - 1}}"; do
         if [[ $word == -- ]]; then
             compopt -o filenames 2>/dev/null
-            _edge_runner_reply -c -f
+            _{function}_reply -c -f
             return
         fi
     done
     if ((COMP_CWORD > 1)); then
         case ${{COMP_WORDS[1]}} in
-        completions) _edge_runner_reply -W '{shells}'; return ;;
-        cloud) _edge_runner_reply -W '{cloud}'; return ;;
-        help) _edge_runner_reply -W '{commands}'; return ;;
+        completions) _{function}_reply -W '{shells}'; return ;;
+        cloud) _{function}_reply -W '{cloud}'; return ;;
+        help) _{function}_reply -W '{commands}'; return ;;
         esac
     fi
     case $prev in
 {cases}    esac
     if ((COMP_CWORD == 1)) && [[ $cur != -* ]]; then
-        _edge_runner_reply -W '{commands}'
+        _{function}_reply -W '{commands}'
     else
-        _edge_runner_reply -W '{options} --'
+        _{function}_reply -W '{options} --'
     fi
 }}
-complete -F _edge_runner edge-runner
+complete -F _{function} {name}
 "#,
         shells = SHELLS.join(" "),
         cloud = CLOUD.join(" "),
@@ -209,7 +228,7 @@ fn zsh_text(text: &str) -> String {
     escaped
 }
 
-fn zsh() -> String {
+fn zsh(name: &str) -> String {
     let mut arguments = String::new();
     for entry in entries() {
         let help = zsh_text(entry.help);
@@ -235,9 +254,9 @@ fn zsh() -> String {
         .map(|(name, help)| format!("{name}\\:\"{}\"", zsh_text(help)))
         .collect();
     format!(
-        r#"#compdef edge-runner
-# Completions of zsh for edge-runner, printed by `edge-runner completions zsh`.
-_edge-runner() {{
+        r#"#compdef {name}
+# Completions of zsh for {name}, printed by `{name} completions zsh`.
+_{name}() {{
     case ${{words[2]}} in
     completions) (( CURRENT > 2 )) && {{ compadd -- {shells}; return }} ;;
     cloud) (( CURRENT > 2 )) && {{ compadd -- {cloud}; return }} ;;
@@ -251,10 +270,10 @@ _edge-runner() {{
     _arguments \
 {arguments}        '1:command:(({commands}))'
 }}
-if [[ ${{funcstack[1]}} == _edge-runner ]]; then
-    _edge-runner "$@"
+if [[ ${{funcstack[1]}} == _{name} ]]; then
+    _{name} "$@"
 else
-    compdef _edge-runner edge-runner
+    compdef _{name} {name}
 fi
 "#,
         shells = SHELLS.join(" "),
@@ -268,24 +287,24 @@ fn fish_text(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\'', "\\'")
 }
 
-fn fish() -> String {
-    let mut text = String::from(
-        "# Completions of fish for edge-runner, printed by `edge-runner completions fish`.\n\
-         complete -c edge-runner -f\n",
+fn fish(name: &str) -> String {
+    let mut text = format!(
+        "# Completions of fish for {name}, printed by `{name} completions fish`.\n\
+         complete -c {name} -f\n",
     );
-    for (name, help) in commands() {
+    for (command, help) in commands() {
         let help = fish_text(help);
         let _ = writeln!(
             text,
-            "complete -c edge-runner -n __fish_use_subcommand -a {name} -d '{help}'"
+            "complete -c {name} -n __fish_use_subcommand -a {command} -d '{help}'"
         );
     }
     for (command, words) in [("completions", SHELLS.join(" ")), ("cloud", CLOUD.join(" "))] {
         let seen = format!("'__fish_seen_subcommand_from {command}'");
-        let _ = writeln!(text, "complete -c edge-runner -n {seen} -a '{words}'");
+        let _ = writeln!(text, "complete -c {name} -n {seen} -a '{words}'");
     }
     for entry in entries() {
-        let mut line = String::from("complete -c edge-runner");
+        let mut line = format!("complete -c {name}");
         for name in &entry.names {
             let _ = match name.strip_prefix("--") {
                 Some(long) => write!(line, " -l {long}"),
@@ -313,7 +332,7 @@ mod tests {
     #[test]
     fn every_script_has_every_option() {
         for shell in SHELLS {
-            let script = script(shell).expect("a known shell");
+            let script = script(shell, "edge-runner").expect("a known shell");
             for flag in FLAGS {
                 let name = match shell {
                     "fish" => format!("-l {} ", flag.long.trim_start_matches('-')),
@@ -325,7 +344,27 @@ mod tests {
                 assert!(script.contains(word), "{shell} {word}");
             }
         }
-        assert_eq!(script("tcsh"), None);
+        assert_eq!(script("tcsh", "edge-runner"), None);
+    }
+
+    /// A bot of somebody's own is completed under its own name.
+    #[test]
+    fn scripts_are_for_the_program_that_prints_them() {
+        for shell in SHELLS {
+            let script = script(shell, "my-bot.2").expect("a known shell");
+            let head: Vec<&str> = script.lines().filter(|line| !line.contains("--")).collect();
+            assert!(script.contains("my-bot.2 completions"), "{shell}");
+            assert!(!head.join("\n").contains("edge"), "{shell}: {head:?}");
+        }
+        let own = ProgramIdentity {
+            name: "my-bot.2".into(),
+            has_own_bot: true,
+        };
+        assert!(!help(&own).contains("edge-runner") && help(&own).contains("/my-bot.2.fish"));
+        assert!(can_complete("my-bot.2") && can_complete("edge-runner"));
+        for name in ["", "-x", "my bot", "a;b", "a$b", "a/b", "\u{e9}"] {
+            assert!(!can_complete(name), "{name}");
+        }
     }
 
     #[test]

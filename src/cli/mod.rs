@@ -106,11 +106,11 @@ pub fn parse_for(
     }
     if options.first().is_some_and(|argument| argument == "cloud") {
         options.remove(0);
-        return cloud(options, env);
+        return cloud(program, options, env);
     }
     if options.first().is_some_and(|argument| argument == "setup") {
         options.remove(0);
-        return setup(options);
+        return setup(program, options);
     }
     if let Some(text) = information(program, &options)? {
         return Ok(CliCommand::Help(text));
@@ -125,7 +125,7 @@ pub fn parse_for(
         has_own_bot: program.has_own_bot,
         ..LowArgs::default()
     });
-    match parse_options(&mut *args, &RUNNER, options).map_err(suggest_command)? {
+    match parse_options(&mut *args, &RUNNER, options).map_err(|error| suggest_command(program, error))? {
         Some(SpecialMode::Help | SpecialMode::ShortHelp) if is_doctor => {
             return Ok(CliCommand::Help(help::doctor(program)));
         }
@@ -135,7 +135,7 @@ pub fn parse_for(
         None => {}
     }
     if is_doctor {
-        need("`edge-runner doctor`", Feature::Doctor)?;
+        need(&format!("`{} doctor`", program.name), Feature::Doctor)?;
     }
     let mut warnings = Vec::new();
     env_options::warn_typos(&env.variables, &mut warnings);
@@ -165,9 +165,9 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
         (Some("help"), None) => help::text(program),
         (Some("help"), Some("doctor")) => help::doctor(program),
         #[cfg(feature = "setup")]
-        (Some("help"), Some("setup")) => setup::help(),
+        (Some("help"), Some("setup")) => setup::help(program),
         (Some("help"), Some("completions")) | (Some("completions"), Some("--help" | "-h")) => {
-            completions::HELP.to_owned()
+            completions::help(program)
         }
         (Some("help"), Some(other)) => {
             return Err(UsageError::value(
@@ -179,7 +179,14 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
         (Some("completions"), shell) => {
             let shell = shell.unwrap_or_default();
             let expected = || Expected::one_of(shell, &completions::SHELLS, &[]);
-            completions::script(shell).ok_or_else(|| UsageError::value("completions", shell, expected()))?
+            if !completions::can_complete(&program.name) {
+                return Err(UsageError::Combination(
+                    "`completions` needs a program whose name has only letters of ASCII, digits, `-`, `_`, `.` and `+`"
+                        .into(),
+                ));
+            }
+            completions::script(shell, &program.name)
+                .ok_or_else(|| UsageError::value("completions", shell, expected()))?
         }
         _ => return Ok(None),
     };
@@ -187,7 +194,7 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
 }
 
 /// Adds the nearest command to the error about an unknown argument or option.
-fn suggest_command(error: UsageError) -> UsageError {
+fn suggest_command(program: &ProgramIdentity, error: UsageError) -> UsageError {
     match error {
         UsageError::UnexpectedArgument(given) if COMMANDS.contains(&&*given) => {
             UsageError::Combination(format!("`{given}` must be the first argument"))
@@ -201,7 +208,7 @@ fn suggest_command(error: UsageError) -> UsageError {
         },
         UsageError::UnknownOption { given, nearest: None } => {
             let command = nearest(given.trim_start_matches('-'), COMMANDS);
-            let nearest = command.map(|command| format!("`edge-runner {command}`"));
+            let nearest = command.map(|command| format!("`{} {command}`", program.name));
             UsageError::UnknownOption { given, nearest }
         }
         other => other,
@@ -227,27 +234,27 @@ fn version(program: &ProgramIdentity) -> CliCommand {
 
 /// Parses the arguments after `setup`.
 #[cfg(feature = "setup")]
-fn setup(options: Vec<OsString>) -> Result<CliCommand, UsageError> {
-    setup::command(options)
+fn setup(program: &ProgramIdentity, options: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    setup::command(program, options)
 }
 
 /// Rejects the arguments after `setup`.
 #[cfg(not(feature = "setup"))]
-fn setup(_: Vec<OsString>) -> Result<CliCommand, UsageError> {
-    need("`edge-runner setup`", Feature::Setup)?;
+fn setup(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    need(&format!("`{} setup`", program.name), Feature::Setup)?;
     unreachable!("`need` fails in a build without the feature")
 }
 
 /// Parses the arguments after `cloud`.
 #[cfg(feature = "cloud")]
-fn cloud(options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
+fn cloud(_: &ProgramIdentity, options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
     edge_runner_cloud::cli::parse(options, env).map(CliCommand::Cloud)
 }
 
 /// Rejects the arguments after `cloud`.
 #[cfg(not(feature = "cloud"))]
-fn cloud(_: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
-    need("`edge-runner cloud`", Feature::Cloud)?;
+fn cloud(program: &ProgramIdentity, _: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
+    need(&format!("`{} cloud`", program.name), Feature::Cloud)?;
     unreachable!("`need` fails in a build without the feature")
 }
 

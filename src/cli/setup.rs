@@ -95,11 +95,11 @@ static SETUP: OptionTable<SetupArgs> = OptionTable {
 };
 
 /// Parses the arguments after `setup`.
-pub(super) fn command(arguments: Vec<OsString>) -> Result<CliCommand, UsageError> {
+pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Result<CliCommand, UsageError> {
     let mut args = SetupArgs::default();
     match parse(&mut args, &SETUP, arguments)? {
-        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help())),
-        Some(SpecialMode::Version) => return Ok(version(&ProgramIdentity::stock())),
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help(program))),
+        Some(SpecialMode::Version) => return Ok(version(program)),
         None => {}
     }
     let spool = args
@@ -133,8 +133,8 @@ fn check(variables: &[(String, String)]) -> Result<(), String> {
 }
 
 /// Returns the text of `setup --help`.
-pub(super) fn help() -> String {
-    let mut text = String::from("Usage: edge-runner setup --spool DIR [OPTIONS]\n\n");
+pub(super) fn help(program: &ProgramIdentity) -> String {
+    let mut text = format!("Usage: {} setup --spool DIR [OPTIONS]\n\n", program.name);
     paragraph(
         &mut text,
         "Serves the setup page of a board over plain HTTP, to devices in the board's own private networks, until \
@@ -159,7 +159,10 @@ mod tests {
     use super::*;
 
     fn parsed(arguments: &[&str]) -> Result<CliCommand, UsageError> {
-        command(arguments.iter().map(OsString::from).collect())
+        command(
+            &ProgramIdentity::stock(),
+            arguments.iter().map(OsString::from).collect(),
+        )
     }
 
     #[test]
@@ -186,6 +189,20 @@ mod tests {
         for flag in SETUP.flags {
             assert!(help.contains(flag.long), "{}", flag.long);
         }
+        let own = ProgramIdentity {
+            name: "my-bot".into(),
+            has_own_bot: true,
+        };
+        let Ok(CliCommand::Help(help)) = command(&own, vec!["--help".into()]) else {
+            panic!("a help");
+        };
+        assert!(
+            help.starts_with("Usage: my-bot setup") && !help.contains("edge-runner"),
+            "{help}"
+        );
+        assert!(
+            matches!(command(&own, vec!["-V".into()]), Ok(CliCommand::Version(text)) if text.starts_with("my-bot"))
+        );
     }
 
     /// The page shows what the runner would say at its start.

@@ -231,7 +231,10 @@ fn commands_print_their_own_help() {
     }
     assert_eq!(text(&["help"]), text(&["--help"]));
     assert!(text(&["--help"]).contains(env!("CARGO_PKG_REPOSITORY")));
-    assert_eq!(text(&["completions", "--help"]), completions::HELP);
+    assert_eq!(
+        text(&["completions", "--help"]),
+        completions::help(&ProgramIdentity::stock())
+    );
     assert!(text(&["completions", "zsh"]).starts_with("#compdef edge-runner"));
     assert_eq!(
         help_of(&ProgramIdentity::stock(), &["doctor".into()]),
