@@ -469,6 +469,7 @@ mod tests {
         for list in [
             &[("REALTIME_API_KEY_FILE", "empty")][..],
             &[("REALTIME_API_KEY_FILE", "absent")],
+            &[("REALTIME_API_KEY_FILE", "https://vault.example/key")],
             &[("REALTIME_API_KEY_FILE", "key"), ("REALTIME_API_KEY", "sk-1")],
         ] {
             let error = read_with(list).expect_err("a usage error");

@@ -12,12 +12,15 @@
 //! every child process. The second changes whom programs trust or where their connections go:
 //! authorities of certificates, proxies, logs of TLS keys. The third names a host while the process
 //! sets a secret: both must come from the same place. For the runner's own variables it is known
-//! which secret goes where. For those of bots it is not, so any secret of the process counts.
-//! Everything else passes: the runner's options, keys, and names that are unknown. Source:
+//! which secret goes where. For those of bots it is not, so any secret of the process counts. This
+//! machine is no host to guard against. Of the runner's options, a fourth kind hands out what is not
+//! the file's: secrets of the environment to bots, and files outside of the working directory to
+//! services and clients. Everything else passes: other options, keys, and names that are unknown. Source:
 //! `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters and libraries.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::{Component, Path};
 
 use super::UsageError;
 use crate::aliases::{self, Area};
@@ -148,6 +151,20 @@ const TRUST: &[(Part, &str)] = &[
     (Part::Start("CURL_"), "changes how curl connects"),
     (Part::Start("WGETRC"), "changes how wget connects"),
     (Part::End("PROXY"), "redirects connections"),
+];
+
+/// Variables of the runner that change whom it trusts, by canonical names.
+const OWN_TRUST: &[&str] = &["RUNNER_MOQ_TLS_INSECURE", "RUNNER_ACME_ROOT"];
+
+/// Ends of names, and names, of the runner's variables whose files are sent to services or served
+/// to clients.
+const GIVEN_AWAY: &[&str] = &[
+    "_API_KEY_FILE",
+    "_INSTRUCTIONS_FILE",
+    "_SESSION_FILE",
+    "_FUNCTIONS_FILE",
+    "RUNNER_PAGE",
+    "RUNNER_DOWNLOADS_FOLDER",
 ];
 
 /// Where a text stands in a name.
@@ -399,7 +416,54 @@ fn names_a_host(name: &str, value: &str) -> bool {
     let has = |words: &[&str]| name.split('_').any(|word| words.contains(&word));
     // Each of these ends the name of a host, or begins another one.
     let ends_host = |value: &str| value.contains(['/', '\\', '?', '#', '@', ':']);
-    value.contains("://") || has(HOST_WORDS) || name.ends_with("_BASE") || has(HOST_PARTS) && ends_host(value)
+    !is_this_machine(value)
+        && (value.contains("://") || has(HOST_WORDS) || name.ends_with("_BASE") || has(HOST_PARTS) && ends_host(value))
+}
+
+/// Returns whether a value is a URL of this machine, or its name.
+fn is_this_machine(value: &str) -> bool {
+    let value = value.trim();
+    let (scheme, rest) = value.split_once("://").unwrap_or(("", value));
+    let after = ["localhost", "127.0.0.1", "[::1]"]
+        .iter()
+        .find_map(|host| rest.strip_prefix(host));
+    let (port, path) = after.map_or((None, ""), |after| {
+        let at = after.find('/').unwrap_or(after.len());
+        (Some(&after[..at]), &after[at..])
+    });
+    let is_port = |port: &str| {
+        port.strip_prefix(':')
+            .unwrap_or(port)
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+    };
+    let is_plain = |text: &str, more: &[u8]| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
+    };
+    is_plain(scheme, b"+") && port.is_some_and(is_port) && is_plain(path, b"/-_.")
+}
+
+/// Returns why a line of the runner's own variables is rejected. `canonical` is its name.
+fn own_rejection_reason(canonical: &str, value: &str, process: &BTreeMap<String, String>) -> Option<String> {
+    let is_set = |name: &str| process.get(name).is_some_and(|value| !value.trim().is_empty());
+    // With a relay, it is the certificate that the relay may have.
+    let is_relay_trust = canonical == "RUNNER_MOQ_TLS_CERT" && is_set("RUNNER_MOQ_CONNECT");
+    if OWN_TRUST.contains(&canonical) || is_relay_trust {
+        return Some("changes whom the runner trusts".to_owned());
+    }
+    if canonical == "RUNNER_PASS_ENV" {
+        let passed = value.split([',', ' ']).map(str::trim).find(|name| is_set(name));
+        return passed.map(|name| format!("gives {name}, which the environment of the runner sets, to bots"));
+    }
+    let is_outside = || {
+        let path = Path::new(value.trim());
+        path.is_absolute() || path.components().any(|part| part == Component::ParentDir)
+    };
+    let is_given_away = canonical != "RUNNER_API_KEY_FILE" && GIVEN_AWAY.iter().any(|end| canonical.ends_with(end));
+    (is_given_away && is_outside()).then(|| {
+        "names a file or folder outside of the working directory, whose content leaves this machine".to_owned()
+    })
 }
 
 /// Returns why a line is rejected, as the end of a sentence that begins with its name. `secret` is
@@ -420,6 +484,9 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>, secret: 
         OWN.iter().any(|prefix| canonical.starts_with(prefix)) || of_providers.any(|setting| setting.name == canonical);
     if canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value) {
         return Some("determines which programs run".to_owned());
+    }
+    if let Some(why) = own_rejection_reason(canonical, &line.value, process).filter(|_| is_own) {
+        return Some(why);
     }
     let trust = TRUST.iter().find(|(part, _)| part.is_of(&capital));
     if let Some((_, what)) = trust.filter(|_| !is_own) {
@@ -577,7 +644,7 @@ mod tests {
             "RUNNER_PORT",
             "RUNNER_HOST",
             "RUNNER_PROXY",
-            "RUNNER_MOQ_TLS_INSECURE",
+            "RUNNER_MOQ_TLS_CERT",
             "VIDEOROOM_ROOM_URL",
         ];
         let text: String = names.iter().map(|name| format!("{name}=1\n")).collect();
@@ -641,6 +708,86 @@ mod tests {
             assert_eq!(read(&line, &[(secret, "/etc/key")]).0, [""; 0], "{url}");
             assert_eq!(read(&line, &[("ANTHROPIC_API_KEY", "x")]).0, [url], "{url}");
         }
+    }
+
+    /// The runner's own options neither change whom it trusts, nor hand out what is not the file's.
+    #[test]
+    fn rejects_options_that_trust_others_or_hand_out_what_is_not_of_the_file() {
+        for line in [
+            "RUNNER_MOQ_TLS_INSECURE=true",
+            "RUNNER_ACME_ROOT=evil.pem",
+            "REALTIME_API_KEY_FILE=/root/.netrc",
+            "TOOLS_API_KEY_FILE=../key",
+            "CASCADE_LLM_API_KEY_FILE=a/../../key",
+            "REALTIME_INSTRUCTIONS_FILE=/etc/passwd",
+            "CASCADE_FUNCTIONS_FILE= /etc/x",
+            "REALTIME_SESSION_FILE=/etc/x",
+            "RUNNER_PAGE=/",
+            "RUNNER_DOWNLOADS_FOLDER=/root",
+        ] {
+            let (names, warnings) = read(line, &[]);
+            assert_eq!(names, [""; 0], "{line}");
+            let (name, value) = line.split_once('=').expect("a line");
+            assert!(
+                warnings[0].contains(name) && !warnings[0].contains(value.trim()),
+                "{warnings:?}"
+            );
+        }
+        let relay = [("RUNNER_MOQ_CONNECT", "https://relay.example")];
+        for (line, process) in [
+            ("RUNNER_MOQ_TLS_CERT=relay.pem", &relay[..]),
+            (
+                "RUNNER_PASS_ENV=X,VIDEOROOM_API_KEY",
+                &[("VIDEOROOM_API_KEY", "hunter2")],
+            ),
+            (
+                "RUNNER_PASS_ENV=X TWILIO_AUTH_TOKEN",
+                &[("TWILIO_AUTH_TOKEN", "hunter2")],
+            ),
+        ] {
+            assert_eq!(read(line, process).0, [""; 0], "{line}");
+        }
+        for line in [
+            "RUNNER_MOQ_TLS_CERT=own.pem",
+            "RUNNER_PASS_ENV=VIDEOROOM_API_KEY",
+            "REALTIME_API_KEY_FILE=keys/realtime..key",
+            "RUNNER_API_KEY_FILE=/run/key",
+            "DEEPGRAM_API_KEY_FILE=/run/key",
+            "RUNNER_PAGE=./page",
+        ] {
+            let name = line.split_once('=').expect("a line").0.to_owned();
+            assert_eq!(read(line, &[]), (vec![name], vec![]), "{line}");
+        }
+    }
+
+    /// A service on this machine gets no secret that the machine does not have.
+    #[test]
+    fn hosts_of_this_machine_pass_beside_a_secret() {
+        let secret = [("GITHUB_TOKEN", "hunter2")];
+        for (value, passes) in [
+            ("http://localhost:11434/v1", true),
+            ("redis://127.0.0.1:6379/0", true),
+            ("http://[::1]", true),
+            ("localhost", true),
+            ("postgresql+psycopg://localhost/bots", true),
+            ("http://localhost.evil.example", false),
+            ("http://localhost:1@evil.example", false),
+            ("http://localhost/\\@evil.example", false),
+            ("http://localhost:80evil", false),
+            ("http://localhost,evil.example", false),
+            ("http://evil.example/http://localhost", false),
+            ("http://user@localhost", false),
+            ("127.0.0.1.evil.example", false),
+            ("http://[::1]evil", false),
+        ] {
+            for name in ["OLLAMA_URL", "REDIS_HOST"] {
+                let found = read(&format!("{name}={value}\n"), &secret).0;
+                assert_eq!(found.len(), usize::from(passes), "{name}={value}");
+            }
+        }
+        // The runner's own pairs hold for this machine too: the secret is known.
+        let line = "REALTIME_URL=http://localhost:1\n";
+        assert_eq!(read(line, &[("REALTIME_API_KEY", "hunter2")]).0, [""; 0]);
     }
 
     /// The option and its variable name the file, in this order; words after `--` do not.

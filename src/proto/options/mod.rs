@@ -51,6 +51,9 @@ impl Env<'_> {
     /// # Errors
     /// The system's error, or one about the length or the encoding.
     pub fn read_text(&self, path: &str) -> io::Result<String> {
+        if path.contains("://") {
+            return Err(io::Error::other("it is a URL, and the name of a file is expected"));
+        }
         let bytes = (self.read)(path)?;
         if bytes.len() as u64 > KEY_FILE_BYTES_MAX {
             return Err(io::Error::other(format!(
