@@ -127,7 +127,10 @@ fn a_bot_cannot_read_the_environment_of_the_runner() {
 const LOOKS: &str = r#"
 trap 'echo bye > bye; exit 0' TERM
 {
-    cat .env key && echo read keys
+    for file in .env key cluster service state/authority.pem state/acme/account.pem state/api-key /proc/*/environ
+    do
+        grep -l hunter2 "$file"
+    done
     ls state
     ls -d /proc/[0-9]* | wc -l
     touch /usr/written && echo written in /usr
@@ -150,21 +153,8 @@ fn a_program_in_a_sandbox_sees_and_writes_less() {
     if !probe.is_ok_and(|status| status.success()) {
         return skip::lacks_ability("the sandbox of programs", "this machine forbids user namespaces");
     }
-    let files = [
-        (".env", "TWILIO_AUTH_TOKEN=hunter2\n"),
-        ("key", "hunter2-hunter2-hunter2\n"),
-    ];
-    let options = [
-        "--sandbox",
-        "--api-key-file",
-        "key",
-        "--tls",
-        "auto",
-        "--state-dir",
-        "state",
-    ];
-    let arguments = [&options[..], &["--", "/bin/sh", "-c", LOOKS]].concat();
-    let runner = TestRunner::start_among(&files, &arguments, &[]);
+    let arguments = [&["--sandbox"], SECRET_FILES, &["--", "/bin/sh", "-c", LOOKS]].concat();
+    let runner = with_secret_files(&arguments);
     let client = Client::connect(runner.addr, "/ws-client");
     let user = rustix::process::geteuid().as_raw();
     // Those of the program and of bubblewrap.
@@ -179,6 +169,49 @@ fn a_program_in_a_sandbox_sees_and_writes_less() {
     drop(client);
     assert_eq!(wait_for_file(&runner.path("bye")), "bye\n");
     runner.wait_for_sessions(0);
+}
+
+/// What `SECURITY.md` says that a program without a sandbox can do: it reads each of these files as
+/// the runner's user. The runner's environment is closed to it nevertheless.
+#[test]
+fn a_program_without_a_sandbox_reads_the_files_of_the_runner_s_user() {
+    let arguments = [SECRET_FILES, &["--", "/bin/sh", "-c", LOOKS]].concat();
+    let runner = with_secret_files(&arguments);
+    let _client = Client::connect(runner.addr, "/ws-client");
+    let seen = wait_for_file(&runner.path("seen"));
+    for file in [".env", "key", "cluster", "state/acme/account.pem", "state/api-key"] {
+        assert!(seen.lines().any(|line| line == file), "{file}: {seen}");
+    }
+    assert!(seen.contains("authority.pem"), "{seen}");
+    if !is_root() {
+        assert!(!seen.contains("/environ"), "{seen}");
+    }
+}
+
+/// Options that name files with secrets.
+const SECRET_FILES: &[&str] = &[
+    "--api-key-file",
+    "key",
+    "--cluster-key-file",
+    "cluster",
+    "--tls",
+    "auto",
+    "--state-dir",
+    "state",
+];
+
+/// Starts a runner in a folder with secrets in all files that may have some.
+fn with_secret_files(arguments: &[&str]) -> TestRunner {
+    let secret = "hunter2-hunter2-hunter2-hunter2-hunter2-hunter2\n";
+    let files = [
+        (".env", "TWILIO_AUTH_TOKEN=hunter2\nTOOLS_API_KEY_FILE=service\n"),
+        ("key", secret),
+        ("cluster", secret),
+        ("service", secret),
+        ("state/acme/account.pem", secret),
+        ("state/api-key", secret),
+    ];
+    TestRunner::start_among(&files, arguments, &[("VIDEOROOM_API_KEY", "hunter2")])
 }
 
 /// A sandbox that cannot be made stops the start, and one without a program is a warning.

@@ -472,7 +472,9 @@ fn clean(program: impl AsRef<OsStr>, folder: &PathBuf) -> Command {
 
 fn put(folder: &Path, files: &[(&str, &str)]) {
     for (name, text) in files {
-        std::fs::write(folder.join(name), text).expect("the folder is writable");
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("the folder is writable");
+        std::fs::write(path, text).expect("the folder is writable");
     }
 }
 
