@@ -41,6 +41,13 @@ const INSTRUCTIONS_DEFAULT: &str = "You are a friendly assistant in a voice call
 
 const URL: &str = "REALTIME_URL";
 const KEY: &str = "REALTIME_API_KEY";
+/// Variables that cap the calls of the assistants alone.
+const CAPS: [&str; 4] = [
+    "RUNNER_BOT_MINUTES",
+    "RUNNER_BOT_SESSIONS",
+    "RUNNER_BOT_IDLE",
+    "RUNNER_BOT_PATIENCE",
+];
 const TOOLS: &str = "--tools";
 
 /// Reads the settings of the bot.
@@ -58,6 +65,17 @@ pub(super) fn assistants(
             warnings.push(format!(
                 "`{TOOLS}` has no effect without `--bot realtime` or `--bot cascade`"
             ));
+        }
+        let unused: Vec<&str> = CAPS
+            .into_iter()
+            .filter(|name| env.variables.get(name).is_some())
+            .collect();
+        if !unused.is_empty() {
+            let why = match args.has_own_bot {
+                true => ": this program has its own bot, which ends its calls itself",
+                false => " without `--bot realtime` or `--bot cascade`; other bots end their calls themselves",
+            };
+            warnings.push(format!("{}: no effect{why}", unused.join(", ")));
         }
         return Ok(AssistantConfig::default());
     }

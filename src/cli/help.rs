@@ -272,7 +272,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "RUNNER_BOT_IDLE",
-        "Silence that ends a session, in seconds. [default: 300, telephone 30]",
+        "Silence that ends one of their sessions, in seconds. [default: 300, telephone 30]",
     ),
     (
         "RUNNER_BOT_PATIENCE",

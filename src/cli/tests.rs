@@ -279,7 +279,14 @@ fn a_program_with_its_own_bot_refuses_options_of_the_built_in_ones() {
     match parse_as(&program, &[], &variables) {
         Ok(CliCommand::Serve { config, warnings }) => {
             assert_eq!(config.bot, BuiltInBot::Parrot);
-            assert_eq!(warnings, ["RUNNER_BOT has no effect: this program has its own bot"]);
+            let [bot, caps] = &warnings[..] else {
+                panic!("two warnings: {warnings:?}")
+            };
+            assert_eq!(bot, "RUNNER_BOT has no effect: this program has its own bot");
+            assert!(
+                caps.starts_with("RUNNER_BOT_MINUTES: no effect: this program has its own bot"),
+                "{caps}"
+            );
         }
         other => panic!("it does not serve: {other:?}"),
     }
@@ -762,6 +769,21 @@ fn trusted_proxies_are_networks() {
     let most = crate::limits::TRUSTED_PROXIES_MAX;
     assert_eq!(config(&["--trusted-proxies", &of(most)]).trusted_proxies.len(), most);
     assert!(refused(&["--trusted-proxies", &of(most + 1)]).contains("at most 64 networks"));
+}
+
+/// Caps that no bot reads give a false sense of safety.
+#[cfg(feature = "assistants")]
+#[test]
+fn caps_of_the_assistants_beside_another_bot_are_a_warning() {
+    let caps = [("RUNNER_BOT_IDLE", "60"), ("RUNNER_BOT_MINUTES", "5")];
+    for arguments in [&[][..], &["--bot", "echo"], &["--", "sh"]] {
+        let (_, warnings) = served(arguments, &caps);
+        let told = warnings
+            .iter()
+            .filter(|line| line.contains("RUNNER_BOT_MINUTES, RUNNER_BOT_IDLE: no effect"));
+        assert_eq!(told.count(), 1, "{arguments:?}: {warnings:?}");
+    }
+    assert!(served(&[], &[("RUNNER_BOT_IDLE", " ")]).1.is_empty());
 }
 
 /// the key comes from the option, a file or a variable. No error contains it.

@@ -526,6 +526,23 @@ async fn a_media_slot_is_opened_when_the_program_connects() {
     assert_eq!(rig.hear().await, ProtobufFrame::Message("hello".into()));
 }
 
+/// A program that joins its LiveKit room by itself opens no media, so its exit alone ends the
+/// session, at once.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_joined_by_itself_ends_its_session_as_it_exits() {
+    let (_transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let listener = MediaListener::bind().expect("a free port");
+    let signals = Arc::<ProgramSignals>::default();
+    let told = signals.clone();
+    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_call(), &told).await });
+    sleep(Duration::from_secs(3600)).await;
+    assert!(!talk.is_finished(), "its call has no limit");
+    let exited_at = Instant::now();
+    signals.exited.notify_one();
+    assert!(matches!(talk.await.expect("no panic"), MediaEnd::HungUp));
+    assert!(exited_at.elapsed() <= PROCESS_REST + Duration::from_millis(1));
+}
+
 /// Room events reach the program in order, also the reason for a failed join, which ends the
 /// session.
 #[tokio::test]
