@@ -1,0 +1,134 @@
+//! Bots: the command after `--`, the built-in ones, and a program's own.
+
+use super::*;
+
+/// Profiles of boards set RUNNER_MAX_SESSIONS by what their processor can do, and calls of a
+/// service cost money.
+#[cfg(feature = "assistants")]
+#[test]
+fn a_variable_only_lowers_the_sessions_of_a_service() {
+    let key = ("OPENAI_API_KEY", "k");
+    for (options, variables, max) in [
+        (&[][..], &[key][..], 4),
+        (&[], &[key, ("RUNNER_MAX_SESSIONS", "48")], 4),
+        (&[], &[key, ("RUNNER_MAX_SESSIONS", "2")], 2),
+        (
+            &[],
+            &[key, ("RUNNER_MAX_SESSIONS", "48"), ("RUNNER_BOT_SESSIONS", "9")],
+            9,
+        ),
+        (&["--max-sessions", "48"], &[key], 48),
+    ] {
+        let (config, _) = served(&[&["--bot", "realtime"], options].concat(), variables);
+        assert_eq!(config.sessions_max, max, "{options:?} {variables:?}");
+    }
+}
+
+/// A program with a bot of its own has its own name, and refuses the options that choose and
+/// equip a built-in bot; their variables may be meant for another program.
+#[test]
+fn a_program_with_its_own_bot_refuses_options_of_the_built_in_ones() {
+    let program = ProgramIdentity {
+        name: "kitchen-bot".into(),
+        has_own_bot: true,
+    };
+    for (arguments, option) in [
+        (&["--bot", "echo"][..], "`--bot`"),
+        (&["doctor", "--bot", "realtime"], "`--bot`"),
+        (&["--tools", "python3 tools.py"], "`--tools`"),
+    ] {
+        let refused = parse_as(&program, arguments, &[])
+            .expect_err("it has a bot")
+            .to_string();
+        assert!(
+            refused.starts_with(option) && refused.contains("has its own"),
+            "{refused}"
+        );
+    }
+    // The key of the service is not needed, and nothing else of it is read.
+    let variables = [("RUNNER_BOT", "realtime"), ("RUNNER_BOT_MINUTES", "never")];
+    match parse_as(&program, &[], &variables) {
+        Ok(CliCommand::Serve { config, warnings }) => {
+            assert_eq!(config.bot, BuiltInBot::Parrot);
+            let [bot, caps] = &warnings[..] else {
+                panic!("two warnings: {warnings:?}")
+            };
+            assert_eq!(bot, "RUNNER_BOT has no effect: this program has its own bot");
+            assert!(
+                caps.starts_with("RUNNER_BOT_MINUTES: no effect: this program has its own bot"),
+                "{caps}"
+            );
+        }
+        other => panic!("it does not serve: {other:?}"),
+    }
+    match parse_as(&program, &["-V"], &[]) {
+        Ok(CliCommand::Version(text)) => assert!(text.starts_with("kitchen-bot, a bot on edge-runner "), "{text}"),
+        other => panic!("no version: {other:?}"),
+    }
+    assert_eq!(help_of(&program, &[]), "kitchen-bot --help");
+    assert!(
+        parse_as(&program, &["--", "python3", "bot.py"], &[]).is_ok(),
+        "a command replaces its bot"
+    );
+}
+
+/// All arguments after `--` belong to the bot, also those that look like options.
+#[test]
+fn a_command_replaces_the_built_in_bot() {
+    let config = config(&["--port", "80", "--", "python3", "bot.py", "--port", "1", "--"]);
+    let words = ["python3", "bot.py", "--port", "1", "--"];
+    assert_eq!(config.command, Some(words.map(OsString::from).to_vec()));
+    assert_eq!(config.port, 80);
+    assert_eq!(served(&[], &[]).0.command, None);
+    let message = refused(&["--bot", "echo", "--", "./bot"]);
+    assert!(
+        message.contains("`--bot`") && message.contains("`-- COMMAND`"),
+        "{message}"
+    );
+}
+
+#[test]
+fn bot_audio_sets_the_format_of_a_program() {
+    let audio = |arguments: &[&str]| config(arguments).bot_audio;
+    assert_eq!(audio(&["--", "bot"]), BotAudio::Protobuf);
+    assert_eq!(audio(&["--bot-audio", "protobuf", "--", "bot"]), BotAudio::Protobuf);
+    let pcm = |rate_hz| BotAudio::Pcm { rate_hz };
+    assert_eq!(audio(&["--bot-audio", "pcm", "--", "bot"]), pcm(16_000));
+    let rate = ["--bot-rate", "48000", "--bot-audio", "pcm", "--", "bot"];
+    assert_eq!(audio(&rate), pcm(48_000));
+    let variables = [("RUNNER_BOT_AUDIO", "pcm"), ("RUNNER_BOT_RATE", "8000")];
+    assert_eq!(served(&["--", "bot"], &variables).0.bot_audio, pcm(8_000));
+    let (config, warnings) = served(&["--bot-rate", "8000", "--", "bot"], &[]);
+    assert_eq!(config.bot_audio, BotAudio::Protobuf);
+    assert!(
+        warnings.iter().any(|warning| warning.contains("`--bot-rate`")),
+        "{warnings:?}"
+    );
+    for (arguments, named) in [
+        (&["--bot-audio", "opus", "--", "bot"][..], "`protobuf` or `pcm`"),
+        (&["--bot-audio", "pcm"], "-- COMMAND"),
+        (
+            &["--bot-audio", "pcm", "--bot-rate", "7999", "--", "bot"],
+            "8000 to 48000",
+        ),
+        (&["--bot-audio", "pcm", "-t", "videoroom", "--", "bot"], "Daily"),
+    ] {
+        let message = refused(arguments);
+        assert!(message.contains(named), "{message}");
+    }
+}
+
+/// Caps that no bot reads give a false sense of safety.
+#[cfg(feature = "assistants")]
+#[test]
+fn caps_of_the_assistants_beside_another_bot_are_a_warning() {
+    let caps = [("RUNNER_BOT_IDLE", "60"), ("RUNNER_BOT_MINUTES", "5")];
+    for arguments in [&[][..], &["--bot", "echo"], &["--", "sh"]] {
+        let (_, warnings) = served(arguments, &caps);
+        let told = warnings
+            .iter()
+            .filter(|line| line.contains("RUNNER_BOT_MINUTES, RUNNER_BOT_IDLE: no effect"));
+        assert_eq!(told.count(), 1, "{arguments:?}: {warnings:?}");
+    }
+    assert!(served(&[], &[("RUNNER_BOT_IDLE", " ")]).1.is_empty());
+}
