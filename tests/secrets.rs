@@ -125,7 +125,7 @@ fn a_bot_cannot_read_the_environment_of_the_runner() {
 
 /// Tells what it sees and where it can write, then waits for its end.
 const LOOKS: &str = r#"
-trap 'echo bye > bye; exit 0' TERM
+trap 'echo bye > bye.new; mv bye.new bye; exit 0' TERM
 {
     for file in .env key cluster service state/authority.pem state/acme/account.pem state/api-key /proc/*/environ
     do

@@ -6,17 +6,18 @@
 //! of the runner.
 //!
 //! In: the variables of the file and those of the process. Out: the file without the rejected
-//! lines, and one warning that has the number and the name of each, never its value. Three kinds of
+//! lines, and one warning that has the number and the name of each, never its value. Four kinds of
 //! lines are rejected. The first sets a variable that changes how programs are loaded or started:
 //! anything that can write to the working directory (a bot, a cloned repository) could run code in
 //! every child process. The second changes whom programs trust or where their connections go:
 //! authorities of certificates, proxies, logs of TLS keys. The third names a host while the process
 //! sets a secret: both must come from the same place. For the runner's own variables it is known
 //! which secret goes where. For those of bots it is not, so any secret of the process counts. This
-//! machine is no host to guard against. Of the runner's options, a fourth kind hands out what is not
-//! the file's: secrets of the environment to bots, and files outside of the working directory to
-//! services and clients. Everything else passes: other options, keys, and names that are unknown. Source:
-//! `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters and libraries.
+//! machine is no host to guard against. Of the runner's options, a fourth kind hands out what is
+//! not the file's: secrets of the environment to bots, and files outside of the working directory
+//! to services and clients. Everything else passes: other options, keys, and names that are
+//! unknown. Source: `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters and
+//! libraries.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

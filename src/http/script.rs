@@ -26,8 +26,8 @@ pub enum ScriptError {
     Interpreter { interpreter: String, fault: &'static str },
 }
 
-/// Checks the interpreter of `program`, which will run in `folder`. Without a folder, an interpreter
-/// that is named relative to it passes. `path` is the search path.
+/// Checks the interpreter of `program`, which will run in `folder`. Without a folder, an
+/// interpreter that is named relative to it passes. `path` is the search path.
 ///
 /// # Errors
 /// [`ScriptError`] if it cannot be run.

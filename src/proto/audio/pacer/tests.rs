@@ -431,8 +431,8 @@ fn timestamps_jump_only_in_silence() {
     );
 }
 
-/// Ten minutes of speech of a bot whose clock is 0.05 or 0.1 % fast, in pieces of 20 to 80 ms, or as
-/// much slow, in pieces of 20 ms: no delay builds up, and no speech is interrupted by silence.
+/// Ten minutes of speech of a bot whose clock is 0.05 or 0.1 % fast, in pieces of 20 to 80 ms, or
+/// as much slow, in pieces of 20 ms: no delay builds up, and no speech is interrupted by silence.
 #[test]
 fn a_bot_with_a_fast_or_slow_clock_does_not_build_up_delay() {
     let fast = [19_980_u64, 19_990]

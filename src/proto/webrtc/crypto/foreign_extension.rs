@@ -1,12 +1,12 @@
 //! Hides header extensions that str0m cannot read.
 //!
 //! str0m drops an RTP packet whose header extension has neither profile of RFC 8285, such as
-//! ONVIF's (0xabac). A receiver may ignore any extension (RFC 3550 section 5.3.1), so str0m gets the
-//! packet without it. SRTP authenticates the extension and does not encrypt it. So the received
-//! header is kept while str0m handles the packet, and [`as_received`] puts it back into what the tag
-//! is computed over: what is verified is what came. In: received datagrams. Out: RTP packets without
-//! such an extension; everything else is unchanged. Delete this file once str0m ignores these
-//! extensions; the test `str0m_still_drops_foreign_extensions` fails then.
+//! ONVIF's (0xabac). A receiver may ignore any extension (RFC 3550 section 5.3.1), so str0m gets
+//! the packet without it. SRTP authenticates the extension and does not encrypt it. So the received
+//! header is kept while str0m handles the packet, and [`as_received`] puts it back into what the
+//! tag is computed over: what is verified is what came. In: received datagrams. Out: RTP packets
+//! without such an extension; everything else is unchanged. Delete this file once str0m ignores
+//! these extensions; the test `str0m_still_drops_foreign_extensions` fails then.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
