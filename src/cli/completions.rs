@@ -1,8 +1,8 @@
 //! Completions for bash, zsh and fish, generated from the table of options.
 //!
 //! In: the name of a shell, and that of the program. Out: a script for that shell, which completes
-//! commands, options and option values (words of closed lists, files and folders). Source: the manuals bash(1)
-//! "Programmable Completion", zshcompsys(1) `_arguments`, and complete(1) of fish.
+//! commands, options and option values (words of closed lists, files and folders). Source: the
+//! manuals bash(1) "Programmable Completion", zshcompsys(1) `_arguments`, and complete(1) of fish.
 
 use std::fmt::Write as _;
 

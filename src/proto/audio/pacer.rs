@@ -26,8 +26,9 @@ use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
 const PTIME: Duration = Duration::from_millis(20);
 /// The same in ticks of the RTP clock.
 pub const PTIME_TICKS: u64 = 960;
-/// How much earlier the next slot is scheduled for each frame of a piece that had to wait, to follow
-/// a source whose clock runs fast. 20 us per 20 ms is 1000 ppm, more than any real clock error.
+/// How much earlier the next slot is scheduled for each frame of a piece that had to wait, to
+/// follow a source whose clock runs fast. 20 us per 20 ms is 1000 ppm, more than any real clock
+/// error.
 const PULL: Duration = Duration::from_micros(20);
 /// Frames of the longest piece of a source in real time. A queue that one piece fills is a burst.
 const PIECE_FRAMES_MAX: u32 = 4;
