@@ -10,10 +10,9 @@
 //! silence. It skips slots that a late wake-up missed: at most two frames leave within 20 ms. A
 //! full queue accepts nothing; [`Pacer::free_capacity`] returns its free capacity.
 //!
-//! The slots follow a source with a faster clock, if it delivers pieces of up to
-//! [`PIECE_FRAMES_MAX`] frames in real time. Longer pieces, and those that come while a frame is
-//! queued, wait by design and do not move the slots: their backlog stays until the speech pauses.
-//! The RTP timestamps then run ahead of the wall clock, as the source's samples do.
+//! The slots follow a source with a faster clock, if it delivers single frames. Pieces of more than
+//! 20 ms and queued frames wait by design and do not move the slots: their backlog stays until the
+//! speech pauses. The RTP timestamps then run ahead of the wall clock, as the source's samples do.
 //! Source: `docs/spec/signalling.md` 6.
 
 use std::collections::VecDeque;
@@ -26,12 +25,9 @@ use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
 const PTIME: Duration = Duration::from_millis(20);
 /// The same in ticks of the RTP clock.
 pub const PTIME_TICKS: u64 = 960;
-/// How much earlier the next slot is scheduled for each frame of a piece that had to wait, to
-/// follow a source whose clock runs fast. 20 us per 20 ms is 1000 ppm, more than any real clock
-/// error.
+/// How much earlier the next slot is scheduled for each frame that had to wait, to follow a source
+/// whose clock runs fast. 20 us per 20 ms is 1000 ppm, more than any real clock error.
 const PULL: Duration = Duration::from_micros(20);
-/// Frames of the longest piece of a source in real time. A queue that one piece fills is a burst.
-const PIECE_FRAMES_MAX: u32 = 4;
 
 /// Output of the pacer.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,8 +92,6 @@ pub struct Pacer {
     last_input_at: Option<Instant>,
     /// When the queue last came to hold a full frame.
     frame_ready_at: Option<Instant>,
-    /// The full frames that it held then.
-    ready_frames: u32,
     ticks: u64,
     /// Slot delay not yet applied to the RTP timestamps.
     timestamp_lag: Duration,
@@ -120,7 +114,6 @@ impl Pacer {
             in_speech: false,
             last_input_at: None,
             frame_ready_at: None,
-            ready_frames: 0,
             ticks: 0,
             timestamp_lag: Duration::ZERO,
             speaking: None,
@@ -173,7 +166,6 @@ impl Pacer {
             self.last_input_at = Some(now);
             if !was_full {
                 self.frame_ready_at = Some(now);
-                self.ready_frames = self.full_frames();
             }
         }
         taken
@@ -241,10 +233,6 @@ impl Pacer {
         self.rate_hz as usize / 50
     }
 
-    fn full_frames(&self) -> u32 {
-        u32::try_from(self.queue.len() / self.frame_samples()).unwrap_or(u32::MAX)
-    }
-
     /// Returns the number of queued samples for the next frame: a full frame, or the rest of speech
     /// that has ended.
     fn samples_for_next_frame(&self) -> usize {
@@ -301,14 +289,12 @@ impl Pacer {
         self.frame.clear();
         self.frame.extend(self.queue.drain(..filled));
         self.frame.resize(samples, 0);
-        let is_first = self.frame_ready_at > self.last_departures[1] && self.full_frames() < self.ready_frames;
-        let came_alone = is_first && self.ready_frames <= PIECE_FRAMES_MAX;
+        let came_alone = self.frame_ready_at > self.last_departures[1] && self.queue.len() < samples;
         if self.in_speech && came_alone && self.frame_ready_at < Some(now) {
-            // The source delivers its pieces in real time, but this one had to wait for its slot:
-            // the source's clock is fast, so schedule the slots earlier.
-            let pull = PULL * self.ready_frames;
-            self.slot = self.slot.and_then(|slot| slot.checked_sub(pull));
-            self.timestamp_lag = self.timestamp_lag.saturating_sub(pull);
+            // The source delivers single frames in real time, but this one had to wait for its
+            // slot: the source's clock is fast, so schedule the slots earlier.
+            self.slot = self.slot.and_then(|slot| slot.checked_sub(PULL));
+            self.timestamp_lag = self.timestamp_lag.saturating_sub(PULL);
         }
         // What is still queued counts as ready from now on.
         self.frame_ready_at = Some(now);

@@ -431,22 +431,19 @@ fn timestamps_jump_only_in_silence() {
     );
 }
 
-/// Ten minutes of speech of a bot whose clock is 0.05 or 0.1 % fast, in pieces of 20 to 80 ms, or
-/// as much slow, in pieces of 20 ms: no delay builds up, and no speech is interrupted by silence.
+/// Ten minutes of speech of a bot whose clock is 500 ppm off: no delay builds up, and no speech is
+/// interrupted by silence.
 #[test]
 fn a_bot_with_a_fast_or_slow_clock_does_not_build_up_delay() {
-    let fast = [19_980_u64, 19_990]
-        .iter()
-        .flat_map(|period| [1, 2, 3, 4].map(|piece| (*period, piece)));
-    for (period_us, piece) in fast.chain([(20_010, 1), (20_020, 1)]) {
+    for period_us in [19_990, 20_010] {
         let mut line = Line::new();
         let (mut delayed, mut worst) = (Duration::ZERO, Duration::ZERO);
-        let count: u32 = 600 * 50 / piece;
+        let count: u32 = 600 * 50;
         for n in 0..count {
-            let at = Duration::from_micros(3_000 + u64::from(n * piece) * period_us);
+            let at = Duration::from_micros(3_000 + u64::from(n) * period_us);
             line.run(at, || Duration::ZERO);
-            line.audio(&sound(1 + (n % 30_000) as i16, piece as usize * FRAME), at);
-            let waits = line.pacer.full_frames() >= piece;
+            line.audio(&sound(1 + (n % 30_000) as i16, FRAME), at);
+            let waits = line.pacer.queue.len() >= FRAME;
             let wait = if waits {
                 line.pacer.poll_timeout().unwrap().0 - (line.start + at)
             } else {
@@ -457,14 +454,13 @@ fn a_bot_with_a_fast_or_slow_clock_does_not_build_up_delay() {
             line.pcm.clear();
         }
         let silent = line.log.iter().skip(2).filter(|(_, left)| *left == Silence).count();
-        assert_eq!(silent, 0, "period {period_us} us, pieces of {piece}");
+        assert_eq!(silent, 0, "period {period_us} us");
         assert!(
             delayed / count < ms(1) && worst < ms(2),
-            "period {period_us} us, pieces of {piece}: worst queueing delay {worst:?}, limit 2 ms; mean {:?}, limit 1 ms",
+            "period {period_us} us: worst queueing delay {worst:?}, limit 2 ms; mean {:?}, limit 1 ms",
             delayed / count
         );
-        // The first piece comes 3 ms after a silent frame.
-        line.assert_cadence(if piece == 1 { ms(21) } else { ms(23) });
+        line.assert_cadence(ms(21));
     }
 }
 
@@ -492,9 +488,8 @@ fn a_frame_that_waited_moves_the_slots() {
     assert_eq!(next_slot(20, false), ms(40), "it did not wait");
 }
 
-/// Frames that were queued wait by design: neither the last of a burst, nor pieces that come while
-/// a frame is queued, move the slots; nor does a piece that fills the queue. The first
-/// frame of a shorter one does, for all frames of the piece.
+/// Frames that were queued wait by design: neither the last of a burst nor the first of two moves
+/// the slots.
 #[test]
 fn queued_frames_do_not_move_the_slots() {
     let next = |line: &Line| line.pacer.poll_timeout().expect("it runs").0 - line.start;
@@ -511,19 +506,7 @@ fn queued_frames_do_not_move_the_slots() {
     line.audio(&sound(2, 2 * FRAME), ms(10));
     line.run_to(21);
     assert_eq!(line.since(4), [(20, Sound(2))]);
-    assert_eq!(next(&line), ms(40) - 2 * PULL);
-
-    let after = |first: usize, second: usize| {
-        let mut line = Line::new();
-        line.audio(&sound(1, first * FRAME), ms(3));
-        line.audio(&sound(2, second * FRAME), ms(10));
-        line.run_to(21);
-        line.audio(&sound(3, FRAME), ms(22));
-        next(&line)
-    };
-    assert_eq!(after(2, 2), ms(40));
-    assert_eq!(after(1, 4), ms(40) - 4 * PULL);
-    assert_eq!(after(1, 5), ms(40));
+    assert_eq!(next(&line), ms(40));
 }
 
 /// The slot that ends as the wake-up comes has passed: one frame leaves, and not two.
