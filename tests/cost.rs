@@ -2,9 +2,9 @@
 //! most 64 MiB and a second of the processor for them.
 //!
 //! Each entry function of the fuzz targets gets inputs of shapes that are known to be expensive:
-//! one byte or word again and again, nesting, one line or many, and the files of its corpus with a
-//! part repeated, so that they stay what they are: an element, a member, a line, a word. Growth beyond linear would exceed both limits by far at these lengths; a factor
-//! would not.
+//! one byte or word again and again, nesting, one line or many, and the files of its corpus with
+//! an element, a member, a line or a word repeated, so that they stay what they are. Growth beyond
+//! linear would exceed both limits by far at these lengths; a factor would not.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -231,8 +231,8 @@ impl AcmeTls {
         drop(locked);
     }
 
-    /// Runs an order as a task: a library that panics at an answer of the directory must not end the
-    /// runner. Ends it when its time is over.
+    /// Runs an order as a task: a library that panics at an answer of the directory must not end
+    /// the runner. Ends it when its time is over.
     async fn bounded<F>(self: &Arc<Self>, order: impl FnOnce(Arc<Self>) -> F) -> Result<String, OrderFailure>
     where
         F: Future<Output = Result<String, OrderFailure>> + Send + 'static,

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::limits::{FUNCTION_CALLS_MAX, FUNCTION_OUTPUT_BYTES_MAX};
 
-/// Calls that are known at a time, answered or not, until their message is done: of more, those that
-/// were answered first are forgotten.
+/// Calls that are known at a time, answered or not, until their message is done: of more, those
+/// that were answered first are forgotten.
 const KNOWN_MAX: usize = 4 * FUNCTION_CALLS_MAX;
 
 /// The calls of a conversation. `T` is a note of the bot's own on each call.

@@ -121,8 +121,6 @@ pub const ACME_UNREACHABLE_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// The longest pause that a directory can ask for: the limits of Let's Encrypt refill within a
 /// week.
 pub const ACME_RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 86_400);
-/// The shortest pause between two questions about an order, whatever the directory asks for.
-pub const ACME_POLL_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Time for one order, which directories answer in seconds.
 pub const ACME_ORDER_WITHIN: Duration = Duration::from_secs(300);
 /// Longest sleep before the clock is read again, which may have been set meanwhile.

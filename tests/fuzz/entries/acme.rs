@@ -1,9 +1,9 @@
 //! Properties of an order at an ACME directory.
 //!
 //! In: the answers of the directory, separated by lines `%%`: of each the first line is the status
-//! and, after a space, `Retry-After`; the rest is the body. Whatever it answers: the order ends, the
-//! text of a failure is one bounded line, the pause after it is within limits, only ordered names
-//! are validated, and a certificate is served only with a chain for all of them.
+//! and, after a space, `Retry-After`; the rest is the body. Whatever it answers: the order ends,
+//! the text of a failure is one bounded line, the pause after it is within limits, only ordered
+//! names are validated, and a certificate is served only with a chain for all of them.
 
 use edge_runner_http::tls::acme::scripted::{DirectoryAnswer, order};
 use edge_runner_proto::limits;

@@ -1,10 +1,10 @@
 //! Properties of what the setup page of a board takes.
 //!
-//! In: requests, separated by lines `%%`: of each the first line names the address that sends it (a
-//! digit), the seconds since the last one, and `f` for a form, `c` for a confirmation, or `t` for
-//! the confirmation of the last draft; the rest is the body. A reference model keeps the last draft:
-//! whatever is rejected leaves it as it was, only its token and its address confirm it, and its
-//! settings are lines that the board can read.
+//! In: requests, separated by lines `%%`: of each the first line names the address that sends it
+//! (a digit), the seconds since the last one, and `f` for a form, `c` for a confirmation, or `t`
+//! for the confirmation of the last draft; the rest is the body. A reference model keeps the last
+//! draft: whatever is rejected leaves it as it was, only its token and its address confirm it, and
+//! its settings are lines that the board can read.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,9 +1,9 @@
 //! Properties of the operator's functions: what a program or an endpoint of `--tools` answers.
 //!
 //! In: lines as a program writes them, the first JSON object of which is the declaration; the rest
-//! are answers to calls. A declaration that is accepted is accepted again as it is written, and both
-//! kinds of assistants can declare its functions within their limits. A call gets one output, which
-//! is bounded; an answer to no call changes nothing.
+//! are answers to calls. A declaration that is accepted is accepted again as it is written, and
+//! both kinds of assistants can declare its functions within their limits. A call gets one output,
+//! which is bounded; an answer to no call changes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //!
 //! In: a byte of options, then operations: a kind, a length, and that many bytes. The kinds are in
 //! [`Bench::step`]. The server knows the credentials, so it can sign; what it does not sign, and
-//! what is no answer, brings no address and no data of a stranger. Each operation has a bounded number of
-//! outputs, each message to the server is TURN, and nothing follows the end.
+//! what is no answer, brings no address and no data of a stranger. Each operation has a bounded
+//! number of outputs, each message to the server is TURN, and nothing follows the end.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -273,7 +273,7 @@ impl Bench {
                     }
                 }
                 RelayOutput::Up(addresses) => {
-                    assert!(self.has_granted, "an address that nobody signed");
+                    assert!(self.has_granted, "an address without a signature");
                     assert!(!addresses.is_empty() && addresses.len() <= 2, "{addresses:?}");
                     self.is_up = true;
                 }

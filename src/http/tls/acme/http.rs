@@ -2,8 +2,8 @@
 //!
 //! In: requests to the directory. Out: responses, within the limits for providers; `Retry-After` of
 //! a refusal is kept, since the errors of `instant-acme` do not have it, and that of any response
-//! is within limits, since `instant-acme` adds it to the clock as it is. Rejected: a URL that cannot
-//! be requested. Source: RFC 9110 section 10.2.3.
+//! is within limits, since `instant-acme` adds it to the clock as it is. Rejected: a URL that
+//! cannot be requested. Source: RFC 9110 section 10.2.3.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::client;
 use crate::common::lock;
-use edge_runner_proto::limits::{ACME_POLL_PAUSE_MIN, ACME_RETRY_AFTER_MAX};
+use edge_runner_proto::limits::ACME_RETRY_AFTER_MAX;
 
 /// Requests to one directory.
 #[derive(Clone)]
@@ -106,7 +106,7 @@ pub fn check_urls(response: &Response<Bytes>) -> Result<(), String> {
 }
 
 /// Bounds the pause that a response asks for: `instant-acme` panics where the clock cannot hold
-/// its end, and asks again at once after a pause of 0. Keeps the pause of a refusal.
+/// its end. Without a pause it takes its own. Keeps the pause of a refusal.
 pub fn bound_pause<B>(response: &mut Response<B>, refused: &Mutex<Option<Duration>>, now: SystemTime) {
     let asked = response.headers_mut().remove(RETRY_AFTER);
     let asked = asked.as_ref().and_then(|value| value.to_str().ok());
@@ -115,10 +115,8 @@ pub fn bound_pause<B>(response: &mut Response<B>, refused: &Mutex<Option<Duratio
         *lock(refused) = asked;
     }
     if let Some(asked) = asked {
-        let bounded = asked.clamp(ACME_POLL_PAUSE_MIN, ACME_RETRY_AFTER_MAX);
-        response
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from(bounded.as_secs()));
+        let bounded_s = asked.min(ACME_RETRY_AFTER_MAX).as_secs();
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(bounded_s));
     }
 }
 
