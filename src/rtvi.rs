@@ -205,7 +205,7 @@ impl Rtvi {
 
     /// Sets whether metrics, interim transcripts, audio levels, model text and spoken words are
     /// sent. They are by default, except to microcontrollers.
-    pub fn detailed(&mut self, detailed: bool) {
+    pub fn set_detailed(&mut self, detailed: bool) {
         self.detailed = detailed;
         self.is_detail_chosen = true;
     }

@@ -109,7 +109,7 @@ impl Runner {
             let why = "`direct` runs a bot without a server; call the bot instead";
             return Err(RunnerError(RunError::Misuse(why.to_owned())));
         }
-        if let Some(path) = self.routes.unfit() {
+        if let Some(path) = self.routes.invalid_path() {
             let why = format!("`{path}` cannot be a route: it is no path, or there is a route already");
             return Err(RunnerError(RunError::Misuse(why)));
         }

@@ -11,7 +11,7 @@ use crate::config::BuiltInBot;
 pub async fn built_in_bot(args: RunnerArguments) -> Result<(), BotError> {
     if let Kind::Videoroom(_) = args.kind {
         return Err(format!(
-            "the built-in bot `{}` stays outside: {NO_VIDEO_ROOMS}",
+            "the built-in bot `{}` cannot join Daily rooms: {NO_VIDEO_ROOMS}",
             args.cli_args.bot.name()
         )
         .into());

@@ -113,7 +113,7 @@ pub(super) fn assistants(
         interrupt: switch(variables, "RUNNER_BOT_INTERRUPT")?.unwrap_or(true),
         transcripts: switch(variables, "RUNNER_BOT_TRANSCRIPTS")?.unwrap_or(true),
         failure_sound: failure_sound(env)?,
-        body_may: body_may(variables)?,
+        body_permissions: body_permissions(variables)?,
         languages: languages(variables)?,
         tools: args.tools.as_deref().map(|text| tools(text, env)).transpose()?,
         realtime: match args.bot {
@@ -332,7 +332,7 @@ fn failure_sound(env: &Env<'_>) -> Result<Option<Arc<Wav>>, UsageError> {
 }
 
 /// Reads what the `body` of `/start` may set.
-fn body_may(variables: &Variables) -> Result<BodyPermissions, UsageError> {
+fn body_permissions(variables: &Variables) -> Result<BodyPermissions, UsageError> {
     let mut may = BodyPermissions::default();
     for word in list(variables, "RUNNER_BOT_BODY_MAY") {
         match word {
@@ -551,7 +551,9 @@ mod tests {
         assert_eq!(config.idle, Some(Duration::from_secs(60)));
         assert_eq!(config.patience, Duration::from_secs(90));
         assert!(!config.interrupt && !config.transcripts);
-        assert!(config.body_may.voice && config.body_may.tools && !config.body_may.instructions);
+        assert!(
+            config.body_permissions.voice && config.body_permissions.tools && !config.body_permissions.instructions
+        );
         assert_eq!(config.languages, ["en", "de-AT"]);
         assert_eq!(config.realtime.instructions, "Be brief.");
         assert!(config.realtime.session.contains_key("tracing"));

@@ -236,7 +236,7 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
                 .into(),
         );
     }
-    if config.pays_for_strangers() {
+    if config.anyone_can_spend() {
         warnings.push(format!(
             "`--bot {}` without `--allowed-origins` and `--api-key`: any web page in a browser that reaches this runner \
              can talk to the service, which costs money",

@@ -187,7 +187,7 @@ mod tests {
     /// documented in the help, withheld from bots, and its URL is tied to its key.
     #[test]
     fn a_provider_is_configured_by_its_table() {
-        use crate::proto::telephony::invented::FIVE;
+        use crate::proto::telephony::invented::WITH_EXAMPLE;
         let variables = [
             ("QUINTEL_KEY", "hunter2"),
             ("QUINTEL_API_URL", "http://127.0.0.1:8080/"),
@@ -202,7 +202,7 @@ mod tests {
                 &mut Vec::new(),
             )
         };
-        let settings = read(&FIVE, &own).expect("valid variables").settings;
+        let settings = read(&WITH_EXAMPLE, &own).expect("valid variables").settings;
         let expected = [("QUINTEL_KEY", "hunter2"), ("QUINTEL_API_URL", "http://127.0.0.1:8080")];
         assert_eq!(settings, Settings::from(expected));
         assert_eq!(
@@ -210,7 +210,7 @@ mod tests {
             Ok(Telephony::default()),
             "the product has four providers"
         );
-        let message = read(&FIVE, &[("QUINTEL_KEY".into(), "hunter2 x".into())])
+        let message = read(&WITH_EXAMPLE, &[("QUINTEL_KEY".into(), "hunter2 x".into())])
             .expect_err("a usage error")
             .to_string();
         assert!(
@@ -218,7 +218,7 @@ mod tests {
             "{message}"
         );
 
-        let help = help::environment(&FIVE);
+        let help = help::environment(&WITH_EXAMPLE);
         let of = |name| {
             help.iter()
                 .find(|(known, _)| *known == name)
@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(help.len(), help::environment(&PROVIDERS).len() + 2);
 
         let withheld = |providers| env_trust::withheld(providers, &[], &mut Vec::new()).expect("nothing wrong");
-        assert!(withheld(&FIVE).contains(&"QUINTEL_KEY".to_owned()));
-        assert_eq!(env_trust::sent_to(&FIVE, "QUINTEL_API_URL"), ["QUINTEL_KEY"]);
+        assert!(withheld(&WITH_EXAMPLE).contains(&"QUINTEL_KEY".to_owned()));
+        assert_eq!(env_trust::sent_to(&WITH_EXAMPLE, "QUINTEL_API_URL"), ["QUINTEL_KEY"]);
     }
 
     #[test]

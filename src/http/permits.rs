@@ -247,16 +247,17 @@ impl PermitTable {
     fn make_room(&mut self, source: Option<SourceKey>, max: usize) -> Result<(), Busy> {
         let own = self.held(source);
         let victim = if source.is_some() && own >= source_share(max) {
-            self.spare(|entry, _| entry.source == source).ok_or(Busy::Refused)?
+            self.eviction_candidate(|entry, _| entry.source == source)
+                .ok_or(Busy::Refused)?
         } else if self.entries.len() < max {
             return Ok(());
-        } else if let Some(victim) = self.spare(|_, held| held >= own) {
+        } else if let Some(victim) = self.eviction_candidate(|_, held| held >= own) {
             victim
         } else {
             // Waiting blocks the connections behind it in the accept queue. A source may wait only
             // if others hold more permits and none of them can be evicted.
             let is_heaviest = own > 0 && self.held.values().all(|held| *held <= own);
-            let is_refused = is_heaviest || self.spare(|_, _| true).is_some();
+            let is_refused = is_heaviest || self.eviction_candidate(|_, _| true).is_some();
             return Err(if is_refused { Busy::Refused } else { Busy::Wait });
         };
         if let Some(evicted) = self.remove(victim) {
@@ -267,12 +268,12 @@ impl PermitTable {
 
     /// Finds the connection to evict among those for which `may` returns true. `may` gets the
     /// number of permits that the connection's source holds.
-    fn spare(&self, may: impl Fn(&PermitEntry, usize) -> bool) -> Option<u64> {
+    fn eviction_candidate(&self, allowed: impl Fn(&PermitEntry, usize) -> bool) -> Option<u64> {
         let candidates = self.entries.iter().filter_map(|(id, entry)| {
             let (held, rank) = (self.held(entry.source), rank(entry.phase)?);
             // Ids grow, so the smallest is the oldest.
             let order = if rank == IDLE { entry.idle_turn } else { *id };
-            may(entry, held).then_some(((Reverse(held), rank, order), *id))
+            allowed(entry, held).then_some(((Reverse(held), rank, order), *id))
         });
         candidates.min().map(|(_, id)| id)
     }

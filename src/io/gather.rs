@@ -136,13 +136,13 @@ impl Gatherer {
         let _ = timeout(RELAY_END, self.0.relays.wait_empty()).await;
     }
 
-    fn set_standing(&self, index: usize, standing: ServerState) {
+    fn set_standing(&self, index: usize, server_state: ServerState) {
         let mut list = self.list();
         let status = &mut list[index];
-        if status.state == standing {
+        if status.state == server_state {
             return;
         }
-        status.state = standing;
+        status.state = server_state;
         let current = status.clone();
         // Without the lock: a slow log must not delay an answer.
         drop(list);

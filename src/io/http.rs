@@ -106,11 +106,11 @@ async fn answer(
         is_forwarded: head.headers.keys().any(|name| is_forwarding(name.as_str())),
         ..peer
     };
-    let standing = app.access.check_origin(values(&head.headers, header::ORIGIN));
+    let cors = app.access.check_origin(values(&head.headers, header::ORIGIN));
     let route = route::route(head.method.as_str(), head.uri.path());
     let takes_offer = route.as_ref().is_ok_and(Route::accepts_offer);
     let mut is_call = false;
-    let answered = match admit(&app.access, &head, &route, standing) {
+    let answered = match admit(&app.access, &head, &route, cors) {
         Ok(Some(preflight)) => Ok(preflight),
         Ok(None) => match route {
             Ok(route) => {
@@ -128,7 +128,7 @@ async fn answer(
     // Access to the metrics is granted per machine, so a page in a browser there must not read
     // them.
     let is_metrics = reply.headers().get(header::CONTENT_TYPE) == Some(&METRICS_TYPE);
-    if let CorsDecision::Allowed(origin) = standing
+    if let CorsDecision::Allowed(origin) = cors
         && !is_metrics
     {
         put(

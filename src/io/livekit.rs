@@ -115,7 +115,7 @@ fn begin_in(
         job: rules,
     };
     let session = Box::new(RoomSession::new(setup, tasks::now()));
-    let carrier = RoomTransport {
+    let io = RoomTransport {
         socket: SignalSocket::Closed,
         ports: None,
         paths: RoomPaths::default(),
@@ -127,7 +127,7 @@ fn begin_in(
         let arguments = MediaroomArguments::new(room.room_name, room.url, room.token, room.service, slot);
         Kind::Mediaroom(arguments.with_job(job))
     };
-    if carrier.job.is_some() {
+    if io.job.is_some() {
         task.allow_restart(BotRestart {
             session_id: id.clone(),
             body: start.body.clone(),
@@ -146,7 +146,7 @@ fn begin_in(
         &sessions,
         id,
         start.log_client,
-        seeding(session::run(session, carrier, task)),
+        seeding(session::run(session, io, task)),
     );
 }
 

@@ -66,7 +66,7 @@ pub struct UdpPort {
     relays: OutgoingQueues,
     /// Queues of peers that are connected over TCP.
     connected: OutgoingQueues,
-    /// Configured addresses that no interface has: those of a router in front.
+    /// Public addresses of a NAT, from `--ice-address`.
     external: OnceLock<Vec<IpAddr>>,
     dropped: DroppedDatagrams,
 }

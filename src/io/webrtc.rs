@@ -280,7 +280,7 @@ impl WebRtc {
         task.start_bot(id.clone(), body, Transport::WebRtc, AUDIO_IN_FRAMES_MAX, |slot| {
             bot::Kind::WebRtc(WebRtcArguments::new(connection, slot).with_call_data(call_data))
         });
-        let carrier = WebRtcIo {
+        let io = WebRtcIo {
             resource: has_resource.then(|| WhipResource::new(offer, &sdp)),
             inbox,
             used: None,
@@ -290,7 +290,7 @@ impl WebRtc {
             registered,
             call: None,
         };
-        let task = seeding(session::run(Box::new(session), carrier, task));
+        let task = seeding(session::run(Box::new(session), io, task));
         session::spawn(&inner.sessions, id, start.log_client, task);
         Ok(AnswerBody { sdp, pc_id })
     }

@@ -90,7 +90,7 @@ async fn run(
         SocketPermit::Handshake(permit) => (permit, true),
     };
     let task = SessionTask::new(sessions, permit, start.lease.take());
-    let carrier = WebSocketIo {
+    let io = WebSocketIo {
         socket,
         path,
         is_handshake,
@@ -103,7 +103,7 @@ async fn run(
         is_readable: true,
         discard: HTTP_DISCARD_BYTES_MAX,
     };
-    session::run(Box::new(session), carrier, task).await;
+    session::run(Box::new(session), io, task).await;
 }
 
 /// Returns the library's limits: messages up to the cap, and small buffers.

@@ -224,7 +224,7 @@ impl Config {
 
     /// Returns whether anyone who reaches this runner can spend the money of its operator: the bot
     /// uses a service with a key, and neither allowed origins nor an API key is set.
-    pub fn pays_for_strangers(&self) -> bool {
+    pub fn anyone_can_spend(&self) -> bool {
         let has_key = match self.bot {
             BuiltInBot::Parrot | BuiltInBot::Echo => false,
             BuiltInBot::Realtime => self.assistant.realtime.key.is_some(),

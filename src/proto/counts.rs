@@ -77,7 +77,7 @@ pub const COUNTERS: [(Count, &str, &str, CounterScope); 17] = [
     (
         Count::FramesIn,
         "edge_runner_audio_frames_received_total",
-        "Audio frames of callers that were handed to bots, those made up included.",
+        "Audio frames of callers that were passed to bots, including concealed ones.",
         CounterScope::All,
     ),
     (
@@ -101,7 +101,7 @@ pub const COUNTERS: [(Count, &str, &str, CounterScope); 17] = [
     (
         Count::PacketsLost,
         "edge_runner_audio_packets_lost_total",
-        "Audio packets of callers that were given up.",
+        "Audio packets of callers that were counted as lost.",
         CounterScope::Rtp,
     ),
     (

@@ -471,16 +471,16 @@ fn render_ice_servers(text: &mut MetricsText, servers: &[ServerState]) {
     text.family(
         "edge_runner_ice_servers",
         MetricKind::Gauge,
-        "STUN and TURN servers of the configuration by how they stand.",
+        "STUN and TURN servers of the configuration, by state.",
     );
-    let state = |standing: &ServerState| match standing {
+    let state = |server: &ServerState| match server {
         ServerState::Working => "up",
         ServerState::Failed(_) => "down",
         ServerState::Trying => "trying",
         ServerState::Unused(_) => "unused",
     };
     for name in ["up", "down", "trying", "unused"] {
-        let count = servers.iter().filter(|standing| state(standing) == name).count();
+        let count = servers.iter().filter(|server| state(server) == name).count();
         text.sample(&[("state", name)], count);
     }
 }

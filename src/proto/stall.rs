@@ -48,14 +48,14 @@ impl StallTimer {
 /// The heartbeat of the runtime, which must answer each query in time.
 #[derive(Debug)]
 pub struct Heartbeat {
-    standing: StallTimer,
+    timer: StallTimer,
     stalled: bool,
 }
 
 impl Heartbeat {
     pub fn new(now: Instant) -> Self {
         Heartbeat {
-            standing: StallTimer::new(now),
+            timer: StallTimer::new(now),
             stalled: false,
         }
     }
@@ -63,9 +63,9 @@ impl Heartbeat {
     /// Handles a check; `answered` is the state of the last query. If true, the next one is sent at
     /// `now`.
     pub fn handle_look(&mut self, answered: bool, now: Instant) -> Option<StallEvent> {
-        let silent = self.standing.elapsed(now);
+        let silent = self.timer.elapsed(now);
         if answered {
-            self.standing = StallTimer::new(now);
+            self.timer = StallTimer::new(now);
             return std::mem::take(&mut self.stalled).then_some(StallEvent::Recovered(silent));
         }
         let news = !self.stalled && silent >= RUNTIME_STALL;
@@ -82,7 +82,7 @@ impl Heartbeat {
 /// The polls of one task: entered when woken, left when pending.
 #[derive(Debug)]
 pub struct TaskWatch {
-    standing: StallTimer,
+    timer: StallTimer,
     moves: u32,
     stalled: bool,
     told: u32,
@@ -91,7 +91,7 @@ pub struct TaskWatch {
 impl TaskWatch {
     pub fn new(now: Instant) -> Self {
         TaskWatch {
-            standing: StallTimer::new(now),
+            timer: StallTimer::new(now),
             moves: 0,
             stalled: false,
             told: 0,
@@ -101,10 +101,10 @@ impl TaskWatch {
     /// Handles a check; `moves` counts entries and exits, so an odd number means that the task
     /// runs.
     pub fn handle_look(&mut self, moves: u32, now: Instant) -> Option<StallEvent> {
-        let busy = self.standing.elapsed(now);
+        let busy = self.timer.elapsed(now);
         if moves != self.moves || moves.is_multiple_of(2) {
             self.moves = moves;
-            self.standing = StallTimer::new(now);
+            self.timer = StallTimer::new(now);
             let over = std::mem::take(&mut self.stalled) && self.told <= TURN_WARNINGS_MAX;
             return over.then_some(StallEvent::Recovered(busy));
         }
@@ -252,8 +252,8 @@ mod tests {
         assert_eq!(told, 2);
         // The longest gap between two checks that counts, and the first that does not.
         for (gap, counts) in [(WATCH_GAP_MAX, true), (WATCH_GAP_MAX + MS, false)] {
-            let mut standing = StallTimer::new(start);
-            assert_eq!(standing.elapsed(start + gap) == gap, counts);
+            let mut timer = StallTimer::new(start);
+            assert_eq!(timer.elapsed(start + gap) == gap, counts);
         }
     }
 

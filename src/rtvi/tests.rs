@@ -555,7 +555,7 @@ fn a_microcontroller_gets_details_only_on_request() {
     rtvi.error("oh", false);
     assert_eq!(caller.types(), ["bot-tts-text", "user-transcription", "error"]);
 
-    rtvi.detailed(true);
+    rtvi.set_detailed(true);
     details(&mut rtvi);
     assert_eq!(
         caller.types(),

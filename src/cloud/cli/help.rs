@@ -77,7 +77,7 @@ const EXIT: &[(&str, &str)] = &[
         "1",
         "Failed, such as a port in use, a request that the service refused, or a build that failed.",
     ),
-    ("2", "Misused: the message on stderr says what would be right."),
+    ("2", "Usage error; stderr says what was expected."),
 ];
 
 const EXIT_WAIT: (&str, &str) = ("3", "--timeout has passed; the build goes on.");

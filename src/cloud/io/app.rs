@@ -112,7 +112,7 @@ impl HttpService for CloudApp {
         request: Request<Incoming>,
         peer: PeerInfo,
         conn_state: &Arc<ConnState>,
-        _becomes: &UpgradeSlot,
+        _upgrade_slot: &UpgradeSlot,
     ) -> impl Future<Output = Reply> + Send {
         // Boxed, so that idle connections do not reserve space for the largest request.
         Box::pin(answer(self, request, peer, conn_state))

@@ -130,7 +130,7 @@ pub async fn rooms(config: &Config) -> Vec<Finding> {
         }
     });
     let answers = join_all(checks).await.into_iter().flatten();
-    answers.chain(rooms::wanting(config)).collect()
+    answers.chain(rooms::missing_settings(config)).collect()
 }
 
 /// Asks WhatsApp for the call settings of the number, if `--messaging` is configured.

@@ -14,7 +14,7 @@ pub fn admit(
     access: &AccessPolicy,
     head: &Parts,
     route: &Result<Route<'_>, route::RouteError>,
-    standing: CorsDecision<'_>,
+    cors: CorsDecision<'_>,
 ) -> Result<Option<Reply>, HttpError> {
     let judged = RequestHead {
         method: head.method.as_str(),
@@ -24,7 +24,7 @@ pub fn admit(
         has_host: has_host(head),
         header: &|name| head.headers.get(name).map(HeaderValue::as_bytes),
     };
-    match access.check(&judged, standing).map_err(HttpError::Denied)? {
+    match access.check(&judged, cors).map_err(HttpError::Denied)? {
         AllowedRequest::Request => Ok(None),
         AllowedRequest::Preflight(preflight) => {
             let mut reply = Reply::default();

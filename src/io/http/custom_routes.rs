@@ -43,9 +43,9 @@ impl CustomRoutes {
     }
 
     /// Returns a path that cannot be served: one of the runner's, a duplicate, or an invalid one.
-    pub fn unfit(&self) -> Option<&str> {
+    pub fn invalid_path(&self) -> Option<&str> {
         let is_free = |path: &str| route::route("GET", path) == Err(route::RouteError::NotFound);
-        let unfit = |(nth, (path, _)): &(usize, &(String, Handler))| {
+        let invalid_path = |(nth, (path, _)): &(usize, &(String, Handler))| {
             let is_path = path.starts_with('/')
                 && path
                     .bytes()
@@ -53,7 +53,7 @@ impl CustomRoutes {
             !is_path || !is_free(path) || self.0[..*nth].iter().any(|(known, _)| known == path)
         };
         let mut routes = self.0.iter().enumerate();
-        routes.find(unfit).map(|(_, (path, _))| path.as_str())
+        routes.find(invalid_path).map(|(_, (path, _))| path.as_str())
     }
 
     fn find(&self, path: &str) -> Option<&Handler> {

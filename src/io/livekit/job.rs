@@ -5,7 +5,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::proto::livekit::session::JobNews;
+use crate::proto::livekit::session::JobEvent;
 
 /// Orders that wait for a session: one termination is enough.
 const ORDERS_MAX: usize = 4;
@@ -20,9 +20,9 @@ pub enum JobOrder {
 }
 
 /// News of a session, with the id of its job.
-pub struct SessionNews {
+pub struct SessionJobEvent {
     pub job_id: String,
-    pub news: JobNews,
+    pub news: JobEvent,
     /// Completed once the worker has sent what follows from the news, or has no connection.
     pub reported: Option<oneshot::Sender<()>>,
 }
@@ -30,14 +30,14 @@ pub struct SessionNews {
 /// The session's end.
 pub struct JobLink {
     job_id: String,
-    news: mpsc::Sender<SessionNews>,
+    news: mpsc::Sender<SessionJobEvent>,
     orders: mpsc::Receiver<JobOrder>,
     reported: Option<oneshot::Receiver<()>>,
 }
 
 /// Returns a session's end and the sender of its orders. The sender is closed when the session has
 /// ended.
-pub fn link(job_id: String, news: mpsc::Sender<SessionNews>) -> (JobLink, mpsc::Sender<JobOrder>) {
+pub fn link(job_id: String, news: mpsc::Sender<SessionJobEvent>) -> (JobLink, mpsc::Sender<JobOrder>) {
     let (sender, orders) = mpsc::channel(ORDERS_MAX);
     let link = JobLink {
         job_id,
@@ -50,13 +50,13 @@ pub fn link(job_id: String, news: mpsc::Sender<SessionNews>) -> (JobLink, mpsc::
 
 impl JobLink {
     /// Passes news to the worker.
-    pub(super) fn tell(&mut self, news: JobNews) {
-        let reported = matches!(news, JobNews::Ended(_)).then(|| {
+    pub(super) fn tell(&mut self, news: JobEvent) {
+        let reported = matches!(news, JobEvent::Ended(_)).then(|| {
             let (sender, receiver) = oneshot::channel();
             self.reported = Some(receiver);
             sender
         });
-        let news = SessionNews {
+        let news = SessionJobEvent {
             job_id: self.job_id.clone(),
             news,
             reported,

@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 use super::dial::open;
-use super::job::{JobOrder, SessionNews, link};
+use super::job::{JobOrder, SessionJobEvent, link};
 use super::{RoomEntry, begin_in};
 use crate::bot::SessionId;
 use crate::config::Config;
@@ -42,10 +42,10 @@ use crate::logging::LogClient;
 use crate::proto::http::registry;
 use crate::proto::livekit::agent_name;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
-use crate::proto::livekit::session::JobNews;
+use crate::proto::livekit::session::JobEvent;
 use crate::proto::livekit::socket_base;
 use crate::proto::livekit::worker::report::WorkerReport;
-use crate::proto::livekit::worker::{AgentWorker, AssignedJob, Places, WorkerCommand, WorkerSettings};
+use crate::proto::livekit::worker::{AgentWorker, AssignedJob, SessionSlots, WorkerCommand, WorkerSettings};
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::log_limit::LogLimit;
 use crate::proto::server::source::SourceKey;
@@ -103,7 +103,7 @@ pub fn start(
 ) -> Option<WorkerHandle> {
     let config = sessions.config();
     let settings = settings(config)?;
-    let places = RunnerPlaces(sessions.clone());
+    let places = RunnerSlots(sessions.clone());
     let mut worker = AgentWorker::new(
         settings,
         places,
@@ -155,9 +155,9 @@ fn settings(config: &Config) -> Option<WorkerSettings> {
 }
 
 /// The places of a runner, shared with its sessions of other transports.
-struct RunnerPlaces(Sessions);
+struct RunnerSlots(Sessions);
 
-impl Places for RunnerPlaces {
+impl SessionSlots for RunnerSlots {
     type Place = SessionPermit;
 
     fn reserve(&mut self, source: Option<SourceKey>) -> Option<SessionPermit> {
@@ -217,14 +217,14 @@ impl WorkerSocket {
 
 /// The task of a worker.
 struct WorkerDriver {
-    worker: AgentWorker<RunnerPlaces>,
+    worker: AgentWorker<RunnerSlots>,
     socket: WorkerSocket,
     sessions: Sessions,
     common: Arc<ConnectionContext>,
     log_client: LogClient,
     /// The orders of each live session, by job.
     jobs: HashMap<String, mpsc::Sender<JobOrder>>,
-    news: mpsc::Sender<SessionNews>,
+    news: mpsc::Sender<SessionJobEvent>,
     report: Arc<Mutex<WorkerReport>>,
     /// Whether bots are processes, whose processor time counts too.
     has_programs: bool,
@@ -233,7 +233,7 @@ struct WorkerDriver {
 }
 
 impl WorkerDriver {
-    async fn run(mut self, mut orders: mpsc::Receiver<WorkerOrder>, mut news: mpsc::Receiver<SessionNews>) {
+    async fn run(mut self, mut orders: mpsc::Receiver<WorkerOrder>, mut news: mpsc::Receiver<SessionJobEvent>) {
         let sessions = self.sessions.clone();
         loop {
             let freed = sessions.next_end();
@@ -299,14 +299,14 @@ impl WorkerDriver {
         self.worker.handle_socket_closed(now);
     }
 
-    async fn handle_news(&mut self, news: SessionNews) {
-        let SessionNews {
+    async fn handle_news(&mut self, news: SessionJobEvent) {
+        let SessionJobEvent {
             job_id, news, reported, ..
         } = news;
         match news {
-            JobNews::Joined => self.worker.handle_joined(&job_id, tasks::now()),
-            JobNews::Ended(outcome) => self.worker.handle_job_end(&job_id, outcome, tasks::now()),
-            JobNews::Terminated { was_live } => self.worker.handle_terminated(was_live),
+            JobEvent::Joined => self.worker.handle_joined(&job_id, tasks::now()),
+            JobEvent::Ended(outcome) => self.worker.handle_job_end(&job_id, outcome, tasks::now()),
+            JobEvent::Terminated { was_live } => self.worker.handle_terminated(was_live),
         }
         if let Some(reported) = reported {
             self.perform_all().await;
@@ -316,7 +316,7 @@ impl WorkerDriver {
     }
 
     /// Reports the jobs whose sessions have ended. What a session told before its end comes first.
-    async fn reap(&mut self, news: &mut mpsc::Receiver<SessionNews>) {
+    async fn reap(&mut self, news: &mut mpsc::Receiver<SessionJobEvent>) {
         let gone: Vec<_> = self.jobs.extract_if(|_, orders| orders.is_closed()).collect();
         while let Ok(news) = news.try_recv() {
             self.handle_news(news).await;

@@ -157,7 +157,12 @@ impl Arrivals {
     }
 
     /// Attends a connection until a session takes it or it ends.
-    async fn attend(self: Arc<Self>, permit: SessionPermit, connection: Connection, mut inbox: ConnectionInbox) {
+    async fn drive_until_claimed(
+        self: Arc<Self>,
+        permit: SessionPermit,
+        connection: Connection,
+        mut inbox: ConnectionInbox,
+    ) {
         let metrics = self.sessions.metrics();
         let mut accepted = AcceptedConnection::new(connection, u64::from_be_bytes(random()), tasks::now());
         let mut token = None;
@@ -278,7 +283,7 @@ impl AcceptConnections for Arrivals {
         let client = self.log_client(connection.remote_address());
         tasks::spawn(logging::for_client(
             client,
-            self.clone().attend(permit, connection, inbox),
+            self.clone().drive_until_claimed(permit, connection, inbox),
         ));
     }
 }

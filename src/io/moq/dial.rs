@@ -105,7 +105,7 @@ impl Dialer {
         let found = found.map_err(|_| format!("looking up {host} took too long"))?;
         let found: Vec<SocketAddr> = found.map_err(|error| format!("looking up {host}: {error}"))?.collect();
         let answered = *lock(&self.answered);
-        let reachable: Vec<SocketAddr> = in_turn(&found, answered)
+        let reachable: Vec<SocketAddr> = interleave_families(&found, answered)
             .filter(|address| self.port.serves(address.ip()) && local_address_towards(*address).is_some())
             .take(REST_ADDRESSES_MAX)
             .collect();
@@ -168,21 +168,26 @@ impl Dialer {
 
 /// Returns the address that answered, then the others with the families in turn, beginning with the
 /// first one.
-fn in_turn(found: &[SocketAddr], answered: Option<IpAddr>) -> impl Iterator<Item = SocketAddr> {
+fn interleave_families(found: &[SocketAddr], answered: Option<IpAddr>) -> impl Iterator<Item = SocketAddr> {
     let has_answered = move |address: &&SocketAddr| Some(address.ip()) == answered;
     let others = move || found.iter().filter(move |address| !has_answered(address));
     let is_v4 = others().next().is_some_and(SocketAddr::is_ipv4);
     let mut first = others().filter(move |address| address.is_ipv4() == is_v4);
     let mut second = others().filter(move |address| address.is_ipv4() != is_v4);
     let mut takes_first = false;
-    let in_turn = std::iter::from_fn(move || {
+    let interleave_families = std::iter::from_fn(move || {
         takes_first = !takes_first;
         match takes_first {
             true => first.next().or_else(|| second.next()),
             false => second.next().or_else(|| first.next()),
         }
     });
-    found.iter().filter(has_answered).take(1).chain(in_turn).copied()
+    found
+        .iter()
+        .filter(has_answered)
+        .take(1)
+        .chain(interleave_families)
+        .copied()
 }
 
 async fn load_roots() -> Result<Arc<RootCertStore>, String> {
@@ -254,7 +259,7 @@ mod tests {
         let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
         let (a, b, c) = (address("[::1]:1"), address("[::2]:1"), address("192.0.2.1:1"));
         let order = |found: &[SocketAddr], answered: Option<SocketAddr>| -> Vec<SocketAddr> {
-            in_turn(found, answered.map(|address| address.ip())).collect()
+            interleave_families(found, answered.map(|address| address.ip())).collect()
         };
         assert_eq!(order(&[a, b, c], None), [a, c, b]);
         assert_eq!(order(&[c, a, b], None), [c, a, b]);

@@ -122,7 +122,7 @@ impl WebRtc {
             let arguments = WebRtcArguments::new(connection, slot);
             bot::Kind::WebRtc(arguments.with_call_data(Some(json!({"via": "messaging"}))))
         });
-        let carrier = WebRtcIo {
+        let io = WebRtcIo {
             inbox: answered.inbox,
             used: None,
             requests: requests_rx,
@@ -132,7 +132,7 @@ impl WebRtc {
             resource: None,
             call: Some(ProgressSender(progress)),
         };
-        let task = seeding(session::run(Box::new(answered.session), carrier, task));
+        let task = seeding(session::run(Box::new(answered.session), io, task));
         session::spawn(&inner.sessions, id, start.log_client, task);
         RunningCall {
             progress: progress_rx,

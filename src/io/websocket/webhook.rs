@@ -71,8 +71,8 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Re
         body: &body,
     };
     let telephony = &app.config.telephony;
-    let standing = verify::verify(provider, telephony, &called, unix_time_s()).map_err(unsigned)?;
-    let token = match standing {
+    let signature = verify::verify(provider, telephony, &called, unix_time_s()).map_err(unsigned)?;
+    let token = match signature {
         SignatureStatus::Verified(fingerprint) if proof::is_protected(provider, telephony) => {
             let call = CallKey::of(provider, &provider.call_id(&body));
             Some(lock(&app.tokens).mint_for_call(call, fingerprint, request_time()))

@@ -44,7 +44,7 @@ pub struct BodyOptions {
 impl BodyOptions {
     /// Reads a body. `instructions` are those of the bot.
     pub fn new(body: &Value, config: &AssistantConfig, instructions: &str) -> Self {
-        let may = config.body_may;
+        let may = config.body_permissions;
         let text = |name: &str| body.get(name).and_then(Value::as_str);
         let language = text("language").filter(|asked| may.language || config.languages.iter().any(|l| l == asked));
         let minutes = body
@@ -136,7 +136,7 @@ mod tests {
 
     fn all() -> AssistantConfig {
         AssistantConfig {
-            body_may: BodyPermissions {
+            body_permissions: BodyPermissions {
                 instructions: true,
                 voice: true,
                 tools: true,

@@ -32,7 +32,7 @@ pub struct AssistantConfig {
     pub transcripts: bool,
     /// What a caller hears behind the two notes of a failure.
     pub failure_sound: Option<Arc<Wav>>,
-    pub body_may: BodyPermissions,
+    pub body_permissions: BodyPermissions,
     /// Languages that the `body` may name.
     pub languages: Vec<String>,
     /// What runs functions of the operator, beside the pages of callers.
@@ -52,7 +52,7 @@ impl Default for AssistantConfig {
             interrupt: true,
             transcripts: true,
             failure_sound: None,
-            body_may: BodyPermissions::default(),
+            body_permissions: BodyPermissions::default(),
             languages: Vec::new(),
             tools: None,
             realtime: RealtimeConfig::default(),

@@ -74,20 +74,20 @@ pub struct FunctionAnswer {
 
 /// What follows from an input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answers {
+pub struct FunctionReplies {
     pub outputs: Vec<FunctionAnswer>,
     pub wants_response: bool,
 }
 
 /// What follows from a call.
 #[derive(Debug, Default)]
-pub struct Called {
+pub struct CallEffects {
     /// The call, for what runs it.
     pub started: Option<(FunctionCall, FunctionHost)>,
     pub ends_call: bool,
     /// Keys to press. The call is answered once they were heard.
     pub presses: Option<KeyPresses>,
-    pub answers: Answers,
+    pub answers: FunctionReplies,
 }
 
 /// Keys of the telephone to press.
@@ -138,7 +138,7 @@ impl Functions {
         arguments: &str,
         has_page: bool,
         now: Instant,
-    ) -> Option<Called> {
+    ) -> Option<CallEffects> {
         if self.calls.contains(&call_id) {
             return None;
         }
@@ -151,7 +151,7 @@ impl Functions {
         };
         if let Some(error) = error {
             let refused = self.calls.refuse(response_id, &call_id, &name, host, error);
-            return Some(Called::refused(refused));
+            return Some(CallEffects::refused(refused));
         }
         let within = match host {
             FunctionHost::BuiltIn => KEYS_WITHIN,
@@ -162,16 +162,16 @@ impl Functions {
             .start(response_id, &call_id, &name, arguments, host, now + within)?;
         let arguments = match started {
             Ok(arguments) => arguments,
-            Err(refused) => return Some(Called::refused(refused)),
+            Err(refused) => return Some(CallEffects::refused(refused)),
         };
         Some(match host {
             FunctionHost::BuiltIn if name == PRESS_KEYS => self.press_keys(call_id, &arguments),
-            FunctionHost::BuiltIn => Called {
+            FunctionHost::BuiltIn => CallEffects {
                 ends_call: true,
-                answers: Answers::of(self.calls.finish(&call_id, &json!({"ok": true}))),
-                ..Called::default()
+                answers: FunctionReplies::of(self.calls.finish(&call_id, &json!({"ok": true}))),
+                ..CallEffects::default()
             },
-            host => Called {
+            host => CallEffects {
                 started: Some((
                     FunctionCall {
                         call_id,
@@ -180,49 +180,49 @@ impl Functions {
                     },
                     host,
                 )),
-                ..Called::default()
+                ..CallEffects::default()
             },
         })
     }
 
-    fn press_keys(&mut self, call_id: String, arguments: &Value) -> Called {
+    fn press_keys(&mut self, call_id: String, arguments: &Value) -> CallEffects {
         match press_keys::tones_of(arguments) {
-            Ok(tones) => Called {
+            Ok(tones) => CallEffects {
                 presses: Some(KeyPresses { call_id, tones }),
-                ..Called::default()
+                ..CallEffects::default()
             },
-            Err(error) => Called {
-                answers: Answers::of(self.calls.finish(&call_id, &json!({"error": error}))),
-                ..Called::default()
+            Err(error) => CallEffects {
+                answers: FunctionReplies::of(self.calls.finish(&call_id, &json!({"error": error}))),
+                ..CallEffects::default()
             },
         }
     }
 
     /// Handles the result of what runs the function: an object or a string.
-    pub fn handle_result(&mut self, host: FunctionHost, call_id: &str, result: &Value) -> Answers {
-        Answers::of(self.calls.finish_if(call_id, result, |of| of == host))
+    pub fn handle_result(&mut self, host: FunctionHost, call_id: &str, result: &Value) -> FunctionReplies {
+        FunctionReplies::of(self.calls.finish_if(call_id, result, |of| of == host))
     }
 
     /// The keys of a call were heard.
-    pub fn handle_keys_pressed(&mut self, call_id: &str) -> Answers {
+    pub fn handle_keys_pressed(&mut self, call_id: &str) -> FunctionReplies {
         self.handle_result(FunctionHost::BuiltIn, call_id, &json!({"ok": true}))
     }
 
     /// The keys that were to be pressed are dropped.
-    pub fn handle_keys_dropped(&mut self) -> Answers {
+    pub fn handle_keys_dropped(&mut self) -> FunctionReplies {
         let is_key = |host| host == FunctionHost::BuiltIn;
-        Answers::of(self.calls.fail("the keys were not all pressed", is_key))
+        FunctionReplies::of(self.calls.fail("the keys were not all pressed", is_key))
     }
 
     /// A response is done.
-    pub fn handle_response_done(&mut self, response_id: &str) -> Answers {
-        Answers::of(self.calls.message_done(response_id))
+    pub fn handle_response_done(&mut self, response_id: &str) -> FunctionReplies {
+        FunctionReplies::of(self.calls.message_done(response_id))
     }
 
     /// Gives up all calls for this reason: the answer that they belong to is dropped, or what runs
     /// them is gone.
     pub fn abort(&mut self, error: &str) -> Vec<FunctionAnswer> {
-        let given = Answers::of(self.calls.fail(error, |_| true));
+        let given = FunctionReplies::of(self.calls.fail(error, |_| true));
         self.clear();
         given.outputs
     }
@@ -243,12 +243,12 @@ impl Functions {
     }
 
     /// Gives up calls that have waited too long.
-    pub fn handle_timeout(&mut self, now: Instant) -> Answers {
-        Answers::of(self.calls.handle_timeout(now))
+    pub fn handle_timeout(&mut self, now: Instant) -> FunctionReplies {
+        FunctionReplies::of(self.calls.handle_timeout(now))
     }
 }
 
-impl Answers {
+impl FunctionReplies {
     /// Converts the outputs of calls that waited; clients were told of all but the built-in ones.
     fn of(given: FunctionOutputs<FunctionHost>) -> Self {
         let answer = |output: FunctionOutput<FunctionHost>| FunctionAnswer {
@@ -258,14 +258,14 @@ impl Answers {
             output: output.output,
             is_cancelled: output.is_error,
         };
-        Answers {
+        FunctionReplies {
             outputs: given.outputs.into_iter().map(answer).collect(),
             wants_response: given.wants_answer,
         }
     }
 }
 
-impl Called {
+impl CallEffects {
     /// A call that is not run, of which no client was told.
     fn refused(output: FunctionOutput<FunctionHost>) -> Self {
         let answer = FunctionAnswer {
@@ -275,12 +275,12 @@ impl Called {
             is_told: false,
             is_cancelled: false,
         };
-        Called {
-            answers: Answers {
+        CallEffects {
+            answers: FunctionReplies {
                 outputs: vec![answer],
                 wants_response: false,
             },
-            ..Called::default()
+            ..CallEffects::default()
         }
     }
 }
@@ -296,7 +296,7 @@ mod tests {
         Functions::new(&declared(&[], &of_tools, &of_body, &CallProfile::TELEPHONE), &of_tools)
     }
 
-    fn call(functions: &mut Functions, call_id: &str, name: &str, arguments: &str, now: Instant) -> Called {
+    fn call(functions: &mut Functions, call_id: &str, name: &str, arguments: &str, now: Instant) -> CallEffects {
         functions
             .handle_call("r", call_id.into(), name.into(), arguments, true, now)
             .expect("it is new")
@@ -325,7 +325,7 @@ mod tests {
         );
         assert_eq!(
             functions.handle_result(FunctionHost::Page, "b", &json!("again")),
-            Answers::default()
+            FunctionReplies::default()
         );
     }
 
@@ -367,7 +367,7 @@ mod tests {
         let (_, host) = called.expect("new").started.expect("it runs");
         assert_eq!(host, FunctionHost::Tools);
         let of_client = functions.handle_result(FunctionHost::Page, "a", &json!("forged"));
-        assert_eq!(of_client, Answers::default());
+        assert_eq!(of_client, FunctionReplies::default());
         let answers = functions.handle_result(FunctionHost::Tools, "a", &json!({"y": 1}));
         assert_eq!(answers.outputs[0].output, r#"{"y":1}"#);
         assert!(functions.handle_response_done("r").wants_response);

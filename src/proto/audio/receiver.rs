@@ -253,7 +253,7 @@ impl AudioReceiver {
     }
 
     /// Returns the statistics of the caller's packets.
-    pub fn tally(&self) -> InboundStats {
+    pub fn stats(&self) -> InboundStats {
         InboundStats {
             counters: *self.jitter.counters(),
             unreadable: self.unreadable,

@@ -24,7 +24,7 @@ pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: 
                 WHAT,
                 format!(
                     "devices would be offered {address}, which no interface of this machine has; {}",
-                    those(interfaces)
+                    interface_list(interfaces)
                 ),
             )
         };
@@ -57,7 +57,7 @@ pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: 
     }
 }
 
-fn those(interfaces: &[InterfaceAddress]) -> String {
+fn interface_list(interfaces: &[InterfaceAddress]) -> String {
     let others: Vec<String> = interfaces
         .iter()
         .filter(|interface| interface.addr.is_ipv4() && !interface.addr.is_loopback())

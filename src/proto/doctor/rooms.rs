@@ -107,7 +107,7 @@ fn key(what: &'static str, status: u16, reads: bool) -> Finding {
         ),
         404 => Finding::error(what, "no Daily API at this URL (404): VIDEOROOM_API_URL is wrong"),
         300..=399 => Finding::error(what, format!("status {status}, a redirect: VIDEOROOM_API_URL is wrong")),
-        _ => stumbles(what, status, "the key"),
+        _ => unverified(what, status, "the key"),
     }
 }
 
@@ -153,11 +153,11 @@ fn server(what: &'static str, status: u16, body: &[u8]) -> Finding {
              MEDIAROOM_ROOM_NAME must name an existing room",
         ),
         300..=399 => Finding::error(what, format!("status {status}, a redirect: MEDIAROOM_URL is wrong")),
-        _ => stumbles(what, status, "the key"),
+        _ => unverified(what, status, "the key"),
     }
 }
 
-fn stumbles(what: &'static str, status: u16, of: &str) -> Finding {
+fn unverified(what: &'static str, status: u16, of: &str) -> Finding {
     match status {
         429 | 500..=599 => Finding::warning(
             what,
@@ -169,7 +169,7 @@ fn stumbles(what: &'static str, status: u16, of: &str) -> Finding {
 
 /// Returns findings on missing variables and names, and on webhooks without a secret. Empty if
 /// rooms are not configured.
-pub fn wanting(config: &Config) -> Vec<Finding> {
+pub fn missing_settings(config: &Config) -> Vec<Finding> {
     let finding = |transport: Transport, text: String| match config.transport == Some(transport) {
         true => Finding::error(transport.name(), text),
         false => Finding::warning(transport.name(), text),
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn names_missing_configuration() {
         let told = |config: &Config| -> Vec<(FindingLevel, &str, String)> {
-            wanting(config)
+            missing_settings(config)
                 .into_iter()
                 .map(|finding| (finding.level, finding.what, finding.text))
                 .collect()

@@ -146,11 +146,7 @@ impl AccessPolicy {
     ///
     /// # Errors
     /// Returns the first [`AccessError`] that applies.
-    pub fn check<'r>(
-        &self,
-        head: &RequestHead<'r>,
-        standing: CorsDecision<'_>,
-    ) -> Result<AllowedRequest<'r>, AccessError> {
+    pub fn check<'r>(&self, head: &RequestHead<'r>, cors: CorsDecision<'_>) -> Result<AllowedRequest<'r>, AccessError> {
         if !head.has_host {
             return Err(AccessError::Host);
         }
@@ -158,9 +154,9 @@ impl AccessPolicy {
             return Err(AccessError::Misdirected);
         }
         if head.is_preflight() {
-            return self.preflight(head, standing).map(AllowedRequest::Preflight);
+            return self.preflight(head, cors).map(AllowedRequest::Preflight);
         }
-        if standing == CorsDecision::Refused
+        if cors == CorsDecision::Refused
             && !route::is_navigation(head.method, head.path)
             && !head.is_exempt_from_origin_list()
         {
@@ -248,8 +244,8 @@ impl AccessPolicy {
                 .all(|name| self.hosts.accepts(name))
     }
 
-    fn preflight<'r>(&self, head: &RequestHead<'r>, standing: CorsDecision<'_>) -> Result<Preflight<'r>, AccessError> {
-        let granted = match standing {
+    fn preflight<'r>(&self, head: &RequestHead<'r>, cors: CorsDecision<'_>) -> Result<Preflight<'r>, AccessError> {
+        let granted = match cors {
             CorsDecision::Refused => return Err(AccessError::Preflight),
             CorsDecision::NotCors => false,
             CorsDecision::Allowed(origin) => self.origins.grants_private_network(origin, head.value("host")),
@@ -364,8 +360,8 @@ mod tests {
             has_host: true,
             header: &header,
         };
-        let standing = access.check_origin(found("origin").into_iter());
-        let admitted = access.check(&head, standing);
+        let cors = access.check_origin(found("origin").into_iter());
+        let admitted = access.check(&head, cors);
         admitted.map(|admitted| admitted != AllowedRequest::Request)
     }
 

@@ -64,9 +64,9 @@ pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
 /// Silence of a peer after which its next packet ends an outage: fifteen audio packets, and longer
 /// than a round trip.
 pub const OUTAGE_AFTER: Duration = Duration::from_millis(300);
-/// Silence of a peer at whose end a check is sent immediately: devices with a keep-alive close 10 s
-/// after the last check, and the next scheduled one may be 3 s away. A peer that is checked each
-/// second is never silent for so long.
+/// After this silence of a peer, its next packet triggers a check at once: devices with a
+/// keep-alive close 10 s after the last check, and the next scheduled one may be 3 s away. A peer
+/// that is checked each second is never silent for so long.
 pub const CHECK_AT_ONCE_AFTER: Duration = Duration::from_secs(2);
 /// Silence of a peer after which it is checked; a peer that sends audio is never silent for so
 /// long.

@@ -49,13 +49,13 @@ pub struct MixStats {
 
 #[derive(Clone, Copy, Default)]
 struct ReceiverStats {
-    tally: InboundStats,
+    stats: InboundStats,
     mix: MixStats,
 }
 
 impl ReceiverStats {
     fn add(&mut self, track: &Track) {
-        self.tally = self.tally.with(&track.listener.tally());
+        self.stats = self.stats.with(&track.listener.stats());
         self.mix.inserted += track.mix_stats.inserted;
         self.mix.dropped += track.mix_stats.dropped;
     }
@@ -183,20 +183,20 @@ impl RoomAudioReceiver {
         }
     }
 
-    fn stats(&self) -> ReceiverStats {
+    fn receiver_stats(&self) -> ReceiverStats {
         let mut stats = self.ended_tracks;
         self.tracks().for_each(|track| stats.add(track));
         stats
     }
 
     /// Returns the packet statistics of all tracks. The jitter is the maximum.
-    pub fn tally(&self) -> InboundStats {
-        self.stats().tally
+    pub fn stats(&self) -> InboundStats {
+        self.receiver_stats().stats
     }
 
     /// Returns the statistics of mixing.
     pub fn mix_stats(&self) -> MixStats {
-        self.stats().mix
+        self.receiver_stats().mix
     }
 }
 

@@ -52,7 +52,7 @@ use crate::transport::Transport;
 use crate::webrtc::connection::{ConnectionContext, ReceivedPacket, Transmit};
 use connection::{RoomConnection, RoomOutput};
 use job::JobState;
-pub use job::{JobNews, JobRules};
+pub use job::{JobEvent, JobRules};
 use messages::EarlyMessages;
 use participants::Participants;
 use resume::{LastResume, Resume};
@@ -87,7 +87,7 @@ pub enum RoomCommand {
     ClosePaths,
     Transmit(SignalTarget, Transmit),
     /// Reports to the worker that has the job.
-    Job(JobNews),
+    Job(JobEvent),
 }
 
 /// The phase of a session.
@@ -202,7 +202,7 @@ pub struct RoomSession {
     events: VecDeque<SessionEvent>,
     commands: VecDeque<RoomCommand>,
     /// Whether the bot had no more speech when last asked.
-    speech_ended: bool,
+    bot_queue_empty: bool,
     job: Option<JobState>,
 }
 
@@ -244,7 +244,7 @@ impl RoomSession {
             oversized_messages: 0,
             events: VecDeque::new(),
             commands: VecDeque::new(),
-            speech_ended: true,
+            bot_queue_empty: true,
             job: setup.job.map(JobState::new),
         }
     }
@@ -529,7 +529,7 @@ impl Session for RoomSession {
 
     fn handle_bot_audio(&mut self, pcm: &[i16], now: Instant) {
         if self.accepts_speech() {
-            self.speech_ended = pcm.is_empty();
+            self.bot_queue_empty = pcm.is_empty();
             self.audio_sender.handle_audio(pcm, now);
             self.send_speech(now);
         }
@@ -574,7 +574,7 @@ impl Session for RoomSession {
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
             RoomPhase::Finishing { until, reason } => {
-                let playout_done = self.speech_ended && self.audio_sender.is_finished();
+                let playout_done = self.bot_queue_empty && self.audio_sender.is_finished();
                 if now >= until || playout_done {
                     self.end(reason, now);
                 }
@@ -645,13 +645,13 @@ impl Session for RoomSession {
     }
 
     fn update_counts(&self, counts: &mut Counts) {
-        self.receiver.tally().write_to(counts);
+        self.receiver.stats().write_to(counts);
         self.audio_sender.counters().write_to(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped() + self.oversized_messages);
     }
 
     fn summary(&self, counts: &Counts) -> String {
-        self.receiver.tally().summary(counts)
+        self.receiver.stats().summary(counts)
     }
 }
 

@@ -13,17 +13,17 @@ pub(super) fn render(text: &mut MetricsText, report: &WorkerReport) {
         ),
         (
             "edge_runner_worker_load",
-            "The load of which the LiveKit server is told while there are places.",
+            "Load reported to the LiveKit server while sessions are free.",
             report.load.to_string(),
         ),
         (
             "edge_runner_worker_places_used",
-            "Places of live sessions and of accepted jobs.",
+            "Live sessions and accepted jobs.",
             report.used.to_string(),
         ),
         (
             "edge_runner_worker_places",
-            "All places: the limit of live sessions.",
+            "Limit of live sessions.",
             report.places.to_string(),
         ),
     ];

@@ -453,13 +453,13 @@ impl Session for MoqSession {
     }
 
     fn update_counts(&self, counts: &mut Counts) {
-        self.audio_receiver.tally().write_to(counts);
+        self.audio_receiver.stats().write_to(counts);
         self.audio_sender.counters().write_to(counts);
         counts.set(Count::MessagesDropped, self.bot.messages_dropped());
     }
 
     fn summary(&self, counts: &Counts) -> String {
-        self.audio_receiver.tally().summary(counts)
+        self.audio_receiver.stats().summary(counts)
     }
 
     fn log_diagnosis(&self, reason: LeaveReason) {

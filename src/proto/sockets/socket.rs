@@ -7,8 +7,8 @@
 //! audio is encoded when the socket accepts it, so nothing accumulates for a peer that does not
 //! read. Source: `docs/spec/telephony.md` 2 and 10, `docs/spec/protobuf.md` 2.
 
-mod audio_input;
-mod audio_output;
+mod audio_receiver;
+mod audio_sender;
 mod ending;
 mod peer;
 
@@ -30,8 +30,8 @@ use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
 use crate::telephony::TelephonyCall;
 use crate::transport::Transport;
-use audio_input::AudioInput;
-use audio_output::AudioOutput;
+use audio_receiver::SocketAudioReceiver;
+use audio_sender::SocketAudioSender;
 use ending::{EVICTED, close_frame};
 pub use ending::{SocketReadError, SocketRefusal, UNRECOGNISED};
 
@@ -98,8 +98,8 @@ enum WireProtocol {
 pub struct SocketSession {
     wire: WireProtocol,
     phase: SocketPhase,
-    audio_input: AudioInput,
-    audio_output: AudioOutput,
+    audio_receiver: SocketAudioReceiver,
+    audio_sender: SocketAudioSender,
     /// Messages queued until the socket accepts them.
     outgoing: VecDeque<SocketMessage>,
     outgoing_bytes: usize,
@@ -114,7 +114,7 @@ pub struct SocketSession {
     /// Time since which the socket accepts nothing.
     blocked: Option<Instant>,
     /// Whether the bot last reported that it has no more speech.
-    speech_ended: bool,
+    bot_queue_empty: bool,
     /// Marks that the provider has not returned, and those of them that it cleared.
     marks: VecDeque<String>,
     cleared: VecDeque<String>,
@@ -138,13 +138,13 @@ pub struct SocketSession {
 impl SocketSession {
     /// Creates the session of a plain client, which is live at once.
     pub fn client(now: Instant) -> Self {
-        let cut = ChunkFormat {
+        let chunk_format = ChunkFormat {
             rate_hz: CLIENT_HZ,
             chunk: CLIENT_HZ as usize / 50,
             multiple: CLIENT_HZ as usize / 50,
             lead: CLIENT_LEAD,
         };
-        let mut session = SocketSession::new(WireProtocol::Client, SocketPhase::Live, cut, now);
+        let mut session = SocketSession::new(WireProtocol::Client, SocketPhase::Live, chunk_format, now);
         session.begin();
         session
     }
@@ -156,21 +156,21 @@ impl SocketSession {
             messages: 0,
         };
         // Nothing is sent before the handshake, which sets the chunk size.
-        let cut = ChunkFormat {
+        let chunk_format = ChunkFormat {
             rate_hz: 8_000,
             chunk: 160,
             multiple: 1,
             lead: CALL_LEAD,
         };
-        SocketSession::new(WireProtocol::Call(None), phase, cut, now)
+        SocketSession::new(WireProtocol::Call(None), phase, chunk_format, now)
     }
 
-    fn new(wire: WireProtocol, phase: SocketPhase, cut: ChunkFormat, now: Instant) -> Self {
+    fn new(wire: WireProtocol, phase: SocketPhase, chunk_format: ChunkFormat, now: Instant) -> Self {
         SocketSession {
             wire,
             phase,
-            audio_input: AudioInput::default(),
-            audio_output: AudioOutput::new(cut),
+            audio_receiver: SocketAudioReceiver::default(),
+            audio_sender: SocketAudioSender::new(chunk_format),
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
             events: VecDeque::new(),
@@ -180,7 +180,7 @@ impl SocketSession {
             last_received: now,
             pinged: now,
             blocked: None,
-            speech_ended: true,
+            bot_queue_empty: true,
             marks: VecDeque::new(),
             cleared: VecDeque::new(),
             early: Vec::new(),
@@ -221,10 +221,10 @@ impl SocketSession {
     }
 
     /// Returns the statistics for the log.
-    pub fn tally(&self) -> SocketStats {
+    pub fn stats(&self) -> SocketStats {
         SocketStats {
-            heard: self.audio_input.heard(),
-            spoken: self.audio_output.sent(),
+            heard: self.audio_receiver.heard(),
+            spoken: self.audio_sender.sent(),
             messages_dropped: self.dropped,
             malformed: self.telephone().map_or(0, |call| call.malformed),
         }
@@ -283,15 +283,15 @@ impl SocketSession {
             WireProtocol::Client => Duration::ZERO,
             WireProtocol::Call(_) => CALL_PLAYOUT_MARGIN,
         };
-        let sent = self.speech_ended && self.audio_output.is_sent();
+        let sent = self.bot_queue_empty && self.audio_sender.is_sent();
         sent.then(|| {
-            self.audio_output
+            self.audio_sender
                 .played()
                 .map_or(self.last_received, |played| played + margin)
         })
     }
 
-    fn speaks(&self) -> bool {
+    fn can_send_audio(&self) -> bool {
         matches!(self.phase, SocketPhase::Live | SocketPhase::Finishing { .. })
     }
 
@@ -308,10 +308,10 @@ impl SocketSession {
 
     /// Returns the next output of the bot's speech that is due.
     fn poll_speech(&mut self, now: Instant) -> Option<SessionOutput<'static, SocketCommand>> {
-        if !self.speaks() {
+        if !self.can_send_audio() {
             return None;
         }
-        let message = match (self.audio_output.poll_output(now)?, &self.wire) {
+        let message = match (self.audio_sender.poll_output(now)?, &self.wire) {
             (playout_pacer::PlayoutOutput::SpeechStarted, _) => {
                 return Some(SessionOutput::Event(SessionEvent::SpeechStarted));
             }
@@ -350,7 +350,7 @@ impl SocketSession {
         let next = Deadline::new(alive, "keep-alive").earlier_of(phase, "phase timeout");
         match self.blocked {
             Some(since) => next.earlier_of(Some(since + SOCKET_STALL), "stall"),
-            None if self.speaks() => next.earlier_of(self.audio_output.poll_timeout(), "pacer"),
+            None if self.can_send_audio() => next.earlier_of(self.audio_sender.poll_timeout(), "pacer"),
             None => next,
         }
     }
@@ -367,39 +367,39 @@ impl Session for SocketSession {
     }
 
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
-        self.audio_input.set_rate(in_rate_hz);
-        self.audio_output.set_rate(out_rate_hz);
+        self.audio_receiver.set_rate(in_rate_hz);
+        self.audio_sender.set_rate(out_rate_hz);
     }
 
     fn bot_audio_capacity(&self) -> Option<usize> {
-        Some(if self.speaks() {
-            self.audio_output.free_capacity()
+        Some(if self.can_send_audio() {
+            self.audio_sender.free_capacity()
         } else {
             0
         })
     }
 
     fn handle_bot_audio(&mut self, pcm: &[i16], now: Instant) {
-        if self.speaks() {
-            self.speech_ended = pcm.is_empty();
-            self.audio_output.handle_audio(pcm, now);
+        if self.can_send_audio() {
+            self.bot_queue_empty = pcm.is_empty();
+            self.audio_sender.handle_audio(pcm, now);
         }
     }
 
     /// A provider reports playback; for a plain client, speech counts as played when it has left.
     fn handle_mark(&mut self, name: String) -> Option<SessionEvent> {
-        self.audio_output.handle_mark(name);
+        self.audio_sender.handle_mark(name);
         None
     }
 
     fn handle_interruption(&mut self, _now: Instant) {
-        let unsent = self.audio_output.handle_interruption();
+        let unsent = self.audio_sender.handle_interruption();
         let message = match &self.wire {
             WireProtocol::Call(Some(call)) => SocketMessage::Text(call.clear()),
             WireProtocol::Call(None) => return,
             WireProtocol::Client => SocketMessage::Binary(frames::interruption()),
         };
-        if self.speaks() {
+        if self.can_send_audio() {
             self.send(message);
         }
         for name in unsent {
@@ -416,7 +416,7 @@ impl Session for SocketSession {
 
     /// Telephony providers only get JSON objects, and no RTVI messages.
     fn handle_message(&mut self, text: String) {
-        if !self.speaks() {
+        if !self.can_send_audio() {
             // Nothing may be sent after a close frame; an attempt would interrupt the closing
             // handshake.
             return;
@@ -445,7 +445,7 @@ impl Session for SocketSession {
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
         if self.phase == SocketPhase::Live {
             // Asks for the rest of the speech, so that the session ends as soon as there is none.
-            self.speech_ended = false;
+            self.bot_queue_empty = false;
             self.has_room = true;
             self.phase = SocketPhase::Finishing {
                 until: now + FINISH_WITHIN,
@@ -507,8 +507,8 @@ impl Session for SocketSession {
             return SessionOutput::Command(SocketCommand::StartBot);
         }
         // The audio of a message precedes its events, including the end.
-        if self.audio_input.poll_frame() {
-            return SessionOutput::Audio(self.audio_input.take_frame().into());
+        if self.audio_receiver.poll_frame() {
+            return SessionOutput::Audio(self.audio_receiver.take_frame().into());
         }
         if let Some(event) = self.events.pop_front() {
             return SessionOutput::Event(event);
@@ -541,13 +541,13 @@ impl Session for SocketSession {
     }
 
     fn update_counts(&self, counts: &mut Counts) {
-        counts.set(Count::FramesOut, self.audio_output.chunks());
+        counts.set(Count::FramesOut, self.audio_sender.chunks());
         counts.set(Count::MessagesDropped, self.dropped);
     }
 
     fn summary(&self, counts: &Counts) -> String {
         let (to_bot, to_caller) = (counts.get(Count::MessagesIn), counts.get(Count::MessagesOut));
-        format!("{}; texts: {to_bot} in, {to_caller} out", self.tally())
+        format!("{}; texts: {to_bot} in, {to_caller} out", self.stats())
     }
 }
 
@@ -580,7 +580,7 @@ impl fmt::Display for SocketStats {
     }
 }
 
-fn call_cut(call: &TelephonyCall) -> ChunkFormat {
+fn call_chunk_format(call: &TelephonyCall) -> ChunkFormat {
     let rate_hz = call.tx.rate_hz;
     let chunk = call.chunk();
     let samples = |time: Duration| (time.as_micros() as u64 * u64::from(rate_hz) / 1_000_000) as usize;

@@ -130,7 +130,7 @@ impl TelephonyCall {
             return Ok(self.skip(MessageFlaw::Event));
         };
         let heard = match event {
-            "media" => self.hear(&message.media.0, pcm),
+            "media" => self.handle_media(&message.media.0, pcm),
             "dtmf" => match message.dtmf.0.digit.as_str().map(str::as_bytes) {
                 Some([key @ (b'0'..=b'9' | b'*' | b'#')]) => ProviderInput::Dtmf(char::from(*key)),
                 Some(_) => ProviderInput::Nothing,
@@ -226,7 +226,7 @@ impl TelephonyCall {
         }
     }
 
-    fn hear(&mut self, media: &MediaMessage, pcm: &mut Vec<i16>) -> ProviderInput {
+    fn handle_media(&mut self, media: &MediaMessage, pcm: &mut Vec<i16>) -> ProviderInput {
         if media.track.as_str().is_some_and(|track| track.starts_with("outbound")) {
             return self.skip_other_track();
         }

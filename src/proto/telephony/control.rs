@@ -35,7 +35,7 @@ pub fn transfer(
 /// # Errors
 /// [`CallControlError::NotOffered`] if it does not.
 pub fn check_transfer(provider: &Provider, target: &TransferTarget) -> Result<(), CallControlError> {
-    match provider.protocol.refuses_transfer(target) {
+    match provider.protocol.transfer_alternative(target) {
         Some(instead) => Err(CallControlError::NotOffered {
             provider: provider.name,
             instead,

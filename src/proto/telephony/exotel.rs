@@ -31,7 +31,7 @@ pub static EXOTEL: Provider = Provider {
     call_field: "CallSid",
     mark_events: &["mark"],
     returns_cleared: false,
-    over: &[],
+    call_over_codes: &[],
     protocol: built(&Exotel),
 };
 
@@ -49,7 +49,7 @@ impl Protocol for Exotel {
         ) else {
             return Ok(None);
         };
-        let format = spoken(start)?;
+        let format = inbound_format(start)?;
         Ok(Some(TelephonyCall::new(
             &EXOTEL,
             StreamStart {
@@ -93,7 +93,7 @@ impl Protocol for Exotel {
         }
     }
 
-    fn refuses_transfer(&self, _target: &TransferTarget) -> Option<&'static str> {
+    fn transfer_alternative(&self, _target: &TransferTarget) -> Option<&'static str> {
         Some("end the session, and its flow goes on")
     }
 
@@ -121,7 +121,7 @@ impl Protocol for Exotel {
     }
 }
 
-fn spoken(start: &Object) -> Result<MediaFormat, StreamError> {
+fn inbound_format(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "media_format", "sample_rate", "audio/x-raw");
     // The provider has several names for PCM.
     let codec = match encoding.as_str() {

@@ -40,7 +40,7 @@ pub fn outcome(provider: &Provider, status: u16, body: &[u8]) -> HangUpOutcome {
     match status {
         200..=299 => HangUpOutcome::Done,
         404 => HangUpOutcome::AlreadyOver,
-        _ if provider.over.iter().any(is_over) => HangUpOutcome::AlreadyOver,
+        _ if provider.call_over_codes.iter().any(is_over) => HangUpOutcome::AlreadyOver,
         408 | 429 | 500..=599 => HangUpOutcome::Retry(problem.words(status)),
         _ => HangUpOutcome::Refused(problem.words(status)),
     }

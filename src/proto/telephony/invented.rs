@@ -1,7 +1,7 @@
 //! An invented provider, for tests that show how a provider is added.
 //!
-//! It is one file with one [`Provider`], and one line in a list, [`FIVE`]. It differs from the
-//! others in its handshake, its codec (A-law at 16000 Hz both ways), its messages, its API, its
+//! It is one file with one [`Provider`], and one line in a list, [`WITH_EXAMPLE`]. It differs from
+//! the others in its handshake, its codec (A-law at 16000 Hz both ways), its messages, its API, its
 //! signature (HMAC-SHA256 of the body) and its settings.
 
 use serde_json::json;
@@ -17,7 +17,7 @@ use super::{ChunkLimits, MediaFormat, PROVIDERS, StreamError, TelephonyCall, Tel
 use crate::server::rest::{RestMethod, RestRequest, bearer};
 
 /// The providers of a build that includes it.
-pub const FIVE: [&Provider; 5] = [PROVIDERS[0], PROVIDERS[1], PROVIDERS[2], PROVIDERS[3], &INVENTED];
+pub const WITH_EXAMPLE: [&Provider; 5] = [PROVIDERS[0], PROVIDERS[1], PROVIDERS[2], PROVIDERS[3], &INVENTED];
 
 const KEY: &str = "QUINTEL_KEY";
 const API: Setting = Setting::base("QUINTEL_API_URL", "https://api.quintel.example");
@@ -44,7 +44,7 @@ pub static INVENTED: Provider = Provider {
     call_field: "leg",
     mark_events: &["echo"],
     returns_cleared: true,
-    over: &[(410, "7")],
+    call_over_codes: &[(410, "7")],
     protocol: built(&Quintel),
 };
 

@@ -19,7 +19,7 @@ use super::provider::Object;
 use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
 
 /// Parses a message that may start a call.
-pub(super) fn opening(text: &str) -> Option<Object> {
+pub(super) fn parse_object(text: &str) -> Option<Object> {
     if text.len() > TELEPHONY_START_BYTES_MAX {
         return None;
     }

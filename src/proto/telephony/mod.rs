@@ -46,7 +46,7 @@ pub const PROVIDERS: [&Provider; 4] = [&twilio::TWILIO, &telnyx::TELNYX, &plivo:
 /// # Errors
 /// Returns a [`StreamError`] for a handshake of a stream that is not supported.
 pub fn detect(providers: &[&'static Provider], text: &str) -> Result<Option<TelephonyCall>, StreamError> {
-    let Some(opening) = message::opening(text) else {
+    let Some(opening) = message::parse_object(text) else {
         return Ok(None);
     };
     // Messages before a handshake do not identify a provider: those of several start alike.

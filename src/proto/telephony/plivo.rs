@@ -42,7 +42,7 @@ pub static PLIVO: Provider = Provider {
     call_field: "CallUUID",
     mark_events: &["playedStream", "played"],
     returns_cleared: false,
-    over: &[],
+    call_over_codes: &[],
     protocol: built(&Plivo),
 };
 
@@ -59,7 +59,7 @@ impl Protocol for Plivo {
         Ok(Some(TelephonyCall::new(
             &PLIVO,
             StreamStart {
-                rx: heard(start)?,
+                rx: inbound_format(start)?,
                 tx: MediaFormat::ULAW_8000,
                 data: json!({
                     "stream_id": stream_id,
@@ -95,7 +95,7 @@ impl Protocol for Plivo {
         })
     }
 
-    fn refuses_transfer(&self, target: &TransferTarget) -> Option<&'static str> {
+    fn transfer_alternative(&self, target: &TransferTarget) -> Option<&'static str> {
         let is_markup = matches!(target, TransferTarget::Markup(_));
         (!is_markup).then_some("it takes the URL of markup that dials")
     }
@@ -166,7 +166,7 @@ impl Protocol for Plivo {
     }
 }
 
-fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
+fn inbound_format(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "mediaFormat", "sampleRate", "audio/x-mulaw");
     let l16 = |rate_hz| MediaFormat {
         codec: TelephonyCodec::L16,

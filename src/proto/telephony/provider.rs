@@ -43,7 +43,7 @@ pub struct Provider {
     /// Whether it returns the marks that a clear discards, before later ones.
     pub returns_cleared: bool,
     /// Statuses and codes of responses for a call that is over; 404 means so at every provider.
-    pub over: &'static [(u16, &'static str)],
+    pub call_over_codes: &'static [(u16, &'static str)],
     pub protocol: &'static dyn Protocol,
 }
 
@@ -77,7 +77,7 @@ pub trait Protocol: Sync {
 
     /// Returns what the provider takes in place of a transfer to this target; `None` if it
     /// transfers the call.
-    fn refuses_transfer(&self, _target: &TransferTarget) -> Option<&'static str> {
+    fn transfer_alternative(&self, _target: &TransferTarget) -> Option<&'static str> {
         Some("end the session")
     }
 

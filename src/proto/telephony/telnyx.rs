@@ -54,7 +54,7 @@ pub static TELNYX: Provider = Provider {
     call_field: "CallSid",
     mark_events: &["mark"],
     returns_cleared: true,
-    over: &[(422, "90018")],
+    call_over_codes: &[(422, "90018")],
     protocol: built(&Telnyx),
 };
 
@@ -74,7 +74,7 @@ impl Protocol for Telnyx {
         Ok(Some(TelephonyCall::new(
             &TELNYX,
             StreamStart {
-                rx: heard(start)?,
+                rx: inbound_format(start)?,
                 tx: MediaFormat::ULAW_8000,
                 data: json!({
                     "stream_id": stream_id,
@@ -118,7 +118,7 @@ impl Protocol for Telnyx {
         action(call, "hangup", &json!({}), settings)
     }
 
-    fn refuses_transfer(&self, target: &TransferTarget) -> Option<&'static str> {
+    fn transfer_alternative(&self, target: &TransferTarget) -> Option<&'static str> {
         matches!(target, TransferTarget::Markup(_)).then_some("it takes a number or a sip: address")
     }
 
@@ -195,7 +195,7 @@ fn action(call: &str, name: &str, parameters: &Value, settings: &Settings) -> Op
     })
 }
 
-fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
+fn inbound_format(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "media_format", "sample_rate", "pcmu");
     let codec = match encoding.as_str() {
         "pcmu" => TelephonyCodec::Ulaw,

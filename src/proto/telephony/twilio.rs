@@ -44,7 +44,7 @@ pub static TWILIO: Provider = Provider {
     call_field: "CallSid",
     mark_events: &["mark"],
     returns_cleared: true,
-    over: &[(400, "21220")],
+    call_over_codes: &[(400, "21220")],
     protocol: built(&Twilio),
 };
 
@@ -63,7 +63,7 @@ impl Protocol for Twilio {
         Ok(Some(TelephonyCall::new(
             &TWILIO,
             StreamStart {
-                rx: heard(start)?,
+                rx: inbound_format(start)?,
                 tx: MediaFormat::ULAW_8000,
                 data: json!({
                     "stream_id": stream_id,
@@ -99,7 +99,7 @@ impl Protocol for Twilio {
         })
     }
 
-    fn refuses_transfer(&self, _target: &TransferTarget) -> Option<&'static str> {
+    fn transfer_alternative(&self, _target: &TransferTarget) -> Option<&'static str> {
         None
     }
 
@@ -182,7 +182,7 @@ impl Protocol for Twilio {
     }
 }
 
-fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
+fn inbound_format(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "mediaFormat", "sampleRate", "audio/x-mulaw");
     match (encoding.as_str(), rate_hz) {
         ("audio/x-mulaw", 8_000) => Ok(MediaFormat::ULAW_8000),

@@ -584,13 +584,13 @@ impl Session for WebRtcSession {
     }
 
     fn update_counts(&self, counts: &mut Counts) {
-        self.audio_receiver.tally().write_to(counts);
+        self.audio_receiver.stats().write_to(counts);
         self.audio_sender.counters().write_to(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped());
     }
 
     fn summary(&self, counts: &Counts) -> String {
-        self.audio_receiver.tally().summary(counts)
+        self.audio_receiver.stats().summary(counts)
     }
 
     /// Logs why a connection was not established.

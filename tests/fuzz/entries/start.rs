@@ -67,7 +67,7 @@ pub fn body(bytes: &[u8]) {
     assert!(asked_without.tools.is_empty() && asked_without.voice.is_none());
     assert!(asked_without.temperature.is_none() && asked_without.language.is_none());
 
-    config.body_may = BodyPermissions {
+    config.body_permissions = BodyPermissions {
         instructions: true,
         voice: true,
         tools: true,

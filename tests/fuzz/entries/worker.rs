@@ -15,7 +15,9 @@ use edge_runner_proto::limits;
 use edge_runner_proto::livekit::worker::wire::{
     self, WorkerRequest, WorkerRequestKind, WorkerResponse, WorkerResponseKind,
 };
-use edge_runner_proto::livekit::worker::{AgentWorker, AssignedJob, JobOutcome, Places, WorkerCommand, WorkerSettings};
+use edge_runner_proto::livekit::worker::{
+    AgentWorker, AssignedJob, JobOutcome, SessionSlots, WorkerCommand, WorkerSettings,
+};
 use edge_runner_proto::secret::Secret;
 use edge_runner_proto::server::source::SourceKey;
 use prost::Message as _;
@@ -34,7 +36,7 @@ impl Drop for FuzzPlace {
     }
 }
 
-impl Places for FuzzPlaces {
+impl SessionSlots for FuzzPlaces {
     type Place = FuzzPlace;
 
     fn reserve(&mut self, _source: Option<SourceKey>) -> Option<FuzzPlace> {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::http_exchange::{HttpPost, post};
 use super::wyoming_stream::WyomingStream;
-use super::{AnswerClock, ServiceSession, Warmth, cut_off};
+use super::{AnswerClock, FirstByteTimeout, ServiceSession, cut_off};
 use crate::limits::{CHAT_TEXT_BYTES_MAX, SSE_STREAM_BYTES_MAX};
 use crate::proto::assistant::cascade::{ChatEnd, ChatRequest};
 use crate::proto::assistant::report::TokenUsage;
@@ -29,7 +29,7 @@ pub struct ChatModel {
     settings: Arc<ChatSettings>,
     /// For Wyoming servers.
     language: Option<String>,
-    warmth: Warmth,
+    first_byte_timeout: FirstByteTimeout,
 }
 
 /// What a model says.
@@ -46,7 +46,7 @@ impl ChatModel {
             access,
             settings: Arc::new(settings),
             language,
-            warmth: Warmth::default(),
+            first_byte_timeout: FirstByteTimeout::default(),
         }
     }
 
@@ -77,7 +77,7 @@ impl ChatModel {
             path: "chat/completions",
             content_type: "application/json".to_owned(),
             body,
-            warmth: self.warmth,
+            first_byte_timeout: self.first_byte_timeout,
         })
         .await?;
         if answer.content_type != "text/event-stream" {
@@ -103,7 +103,7 @@ impl ChatModel {
                 }
             }
             if !text.is_empty() {
-                answer.clock.tell(&events, ChatEvent::Text(text)).await;
+                answer.clock.send(&events, ChatEvent::Text(text)).await;
             }
             if let Some(failure) = failure {
                 return Err(failure);
@@ -129,7 +129,7 @@ impl ChatModel {
     ) -> Result<ChatEvent, ServiceFailure> {
         let mut stream = WyomingStream::connect(&server).await?;
         write_handle(&mut stream.unsent, &text, self.language.as_deref());
-        let mut clock = AnswerClock::start(self.warmth);
+        let mut clock = AnswerClock::start(self.first_byte_timeout);
         let (mut is_streamed, mut text_bytes) = (false, 0);
         loop {
             let event = clock.within(stream.next_event()).await??;
@@ -146,7 +146,7 @@ impl ChatModel {
                     if text_bytes > CHAT_TEXT_BYTES_MAX {
                         return Ok(done(String::new(), ChatEnd::CutOff));
                     }
-                    clock.tell(&events, ChatEvent::Text(text.to_owned())).await;
+                    clock.send(&events, ChatEvent::Text(text.to_owned())).await;
                 }
                 "handled-stop" => return Ok(done(String::new(), ChatEnd::Complete)),
                 // It repeats what was streamed.

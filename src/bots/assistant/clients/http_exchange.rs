@@ -16,7 +16,7 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::{AnswerClock, Warmth, connect_failure};
+use super::{AnswerClock, FirstByteTimeout, connect_failure};
 use crate::io::rest::{self, RequestUrl};
 use crate::limits::{ASSISTANT_REFUSAL_BYTES_MAX, REST_HEAD_BYTES_MAX, SERVICE_CONNECT_WITHIN};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess};
@@ -31,7 +31,7 @@ pub(super) struct HttpPost {
     pub path: &'static str,
     pub content_type: String,
     pub body: Vec<u8>,
-    pub warmth: Warmth,
+    pub first_byte_timeout: FirstByteTimeout,
 }
 
 /// An answer with a status of success.
@@ -57,7 +57,7 @@ pub(super) async fn post(mut request: HttpPost) -> Result<HttpAnswer, ServiceFai
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| broken(&error))?;
-    let clock = AnswerClock::start(request.warmth);
+    let clock = AnswerClock::start(request.first_byte_timeout);
     let mut connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> = Box::pin(connection);
     let mut is_over = false;
     let answer = {

@@ -31,12 +31,12 @@ use crate::proto::assistant::services::progress::ServiceProgress;
 /// Events that wait for their owner. Beyond them the service is not read.
 const EVENTS_MAX: usize = 32;
 
-type Work<E> = Pin<Box<dyn Future<Output = Result<E, ServiceFailure>> + Send>>;
+type RequestFuture<E> = Pin<Box<dyn Future<Output = Result<E, ServiceFailure>> + Send>>;
 
 /// One request to a service.
 pub struct ServiceSession<E> {
     /// Until the request is over. Its result is the last event.
-    work: Option<Work<E>>,
+    work: Option<RequestFuture<E>>,
     last: Option<Result<E, ServiceFailure>>,
     events: mpsc::Receiver<E>,
 }
@@ -82,15 +82,15 @@ impl<E: Send + 'static> ServiceSession<E> {
 }
 
 /// Sends an event. A session without an owner is dropped, and this future with it.
-async fn tell<E>(events: &mpsc::Sender<E>, event: E) {
+async fn send<E>(events: &mpsc::Sender<E>, event: E) {
     let _ = events.send(event).await;
 }
 
 /// Whether a service has answered before: the first time it may load its model.
 #[derive(Clone, Debug, Default)]
-struct Warmth(Arc<AtomicBool>);
+struct FirstByteTimeout(Arc<AtomicBool>);
 
-impl Warmth {
+impl FirstByteTimeout {
     fn limit(&self) -> Duration {
         match self.0.load(Ordering::Relaxed) {
             true => SERVICE_FIRST_BYTE_WARM,
@@ -101,7 +101,7 @@ impl Warmth {
 
 /// The time limits of one answer.
 struct AnswerClock {
-    warmth: Warmth,
+    first_byte_timeout: FirstByteTimeout,
     started: Instant,
     /// For the next progress.
     deadline: Instant,
@@ -112,13 +112,13 @@ struct AnswerClock {
 
 impl AnswerClock {
     /// Starts when the request is sent.
-    fn start(warmth: Warmth) -> Self {
+    fn start(first_byte_timeout: FirstByteTimeout) -> Self {
         let started = Instant::now();
         AnswerClock {
             started,
-            deadline: started + warmth.limit(),
+            deadline: started + first_byte_timeout.limit(),
             output_deadline: started + SERVICE_OUTPUT_WITHIN,
-            warmth,
+            first_byte_timeout,
             has_begun: false,
         }
     }
@@ -128,7 +128,7 @@ impl AnswerClock {
         timeout_at(self.deadline.min(self.output_deadline), step)
             .await
             .map_err(|_| {
-                self.warmth.0.store(true, Ordering::Relaxed);
+                self.first_byte_timeout.0.store(true, Ordering::Relaxed);
                 ServiceFailure::TimedOut(match self.has_begun {
                     true => ServiceStep::Continue,
                     false => ServiceStep::Begin,
@@ -153,15 +153,15 @@ impl AnswerClock {
             ServiceProgress::Working => {}
             ServiceProgress::Output => self.output_deadline = now + SERVICE_OUTPUT_WITHIN,
         }
-        self.warmth.0.store(true, Ordering::Relaxed);
+        self.first_byte_timeout.0.store(true, Ordering::Relaxed);
         self.has_begun = true;
         self.deadline = now + SERVICE_SILENCE;
     }
 
     /// Sends an event. The time that the owner of the session takes does not count.
-    async fn tell<E>(&mut self, events: &mpsc::Sender<E>, event: E) {
+    async fn send<E>(&mut self, events: &mpsc::Sender<E>, event: E) {
         let asked = Instant::now();
-        tell(events, event).await;
+        send(events, event).await;
         let waited = asked.elapsed();
         self.deadline += waited;
         self.output_deadline += waited;

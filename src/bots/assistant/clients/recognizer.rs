@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::http_exchange::{HttpPost, post};
 use super::wyoming_stream::WyomingStream;
-use super::{AnswerClock, ServiceSession, Warmth, cut_off, tell};
+use super::{AnswerClock, FirstByteTimeout, ServiceSession, cut_off, send};
 use crate::limits::{SSE_STREAM_BYTES_MAX, TRANSCRIPT_BYTES_MAX, UTTERANCE_SAMPLES_MAX};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess, ServiceAuthority, ServiceEndpoint};
 use crate::proto::assistant::services::failure::ServiceFailure;
@@ -30,7 +30,7 @@ const ANSWER_BYTES_MAX: usize = 32 * TRANSCRIPT_BYTES_MAX;
 pub struct SpeechRecognizer {
     access: ServiceAccess,
     settings: Arc<RecognizerSettings>,
-    warmth: Warmth,
+    first_byte_timeout: FirstByteTimeout,
 }
 
 /// What a recogniser says.
@@ -55,7 +55,7 @@ impl SpeechRecognizer {
         SpeechRecognizer {
             access,
             settings: Arc::new(settings),
-            warmth: Warmth::default(),
+            first_byte_timeout: FirstByteTimeout::default(),
         }
     }
 
@@ -100,7 +100,7 @@ impl SpeechRecognizer {
                         Some(pcm) => write_audio(&mut stream.unsent, &pcm),
                         None => {
                             write_audio_stop(&mut stream.unsent);
-                            clock = Some(AnswerClock::start(self.warmth.clone()));
+                            clock = Some(AnswerClock::start(self.first_byte_timeout.clone()));
                         }
                     }
                     continue;
@@ -117,10 +117,10 @@ impl SpeechRecognizer {
                 partial.truncate(bounded(&partial).len());
             }
             match (&mut clock, progress) {
-                (None, ServiceProgress::Output) => tell(&events, TranscriptEvent::Partial(partial.clone())).await,
+                (None, ServiceProgress::Output) => send(&events, TranscriptEvent::Partial(partial.clone())).await,
                 (Some(clock), ServiceProgress::Output) => {
                     clock.handle_progress(progress);
-                    clock.tell(&events, TranscriptEvent::Partial(partial.clone())).await;
+                    clock.send(&events, TranscriptEvent::Partial(partial.clone())).await;
                 }
                 (Some(clock), _) => clock.handle_progress(progress),
                 (None, _) => {}
@@ -145,7 +145,7 @@ impl SpeechRecognizer {
             path: "audio/transcriptions",
             content_type: format!("multipart/form-data; boundary={boundary}"),
             body: form(&self.settings, &boundary, &pcm),
-            warmth: self.warmth,
+            first_byte_timeout: self.first_byte_timeout,
         })
         .await?;
         drop(pcm);
@@ -165,7 +165,7 @@ impl SpeechRecognizer {
                 answer.clock.handle_progress(progress);
                 if progress == ServiceProgress::Output {
                     let partial = TranscriptEvent::Partial(reader.text().to_owned());
-                    answer.clock.tell(&events, partial).await;
+                    answer.clock.send(&events, partial).await;
                 }
             }
             if reader.is_done() {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::http_exchange::{HttpPost, post};
 use super::wyoming_stream::WyomingStream;
-use super::{AnswerClock, ServiceSession, Warmth};
+use super::{AnswerClock, FirstByteTimeout, ServiceSession};
 use crate::limits::{RATES_HZ, SPEECH_MAX};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess, ServiceAuthority, ServiceEndpoint};
 use crate::proto::assistant::services::failure::ServiceFailure;
@@ -23,7 +23,7 @@ use crate::proto::assistant::services::wyoming::{WyomingEvent, write_synthesize}
 pub struct SpeechSynthesizer {
     access: ServiceAccess,
     settings: Arc<VoiceSettings>,
-    warmth: Warmth,
+    first_byte_timeout: FirstByteTimeout,
 }
 
 /// What a voice says.
@@ -40,7 +40,7 @@ impl SpeechSynthesizer {
         SpeechSynthesizer {
             access,
             settings: Arc::new(settings),
-            warmth: Warmth::default(),
+            first_byte_timeout: FirstByteTimeout::default(),
         }
     }
 
@@ -71,7 +71,7 @@ impl SpeechSynthesizer {
             path: "audio/speech",
             content_type: "application/json".to_owned(),
             body,
-            warmth: self.warmth,
+            first_byte_timeout: self.first_byte_timeout,
         })
         .await?;
         match &*answer.content_type {
@@ -93,7 +93,7 @@ impl SpeechSynthesizer {
             match rate_hz {
                 Some(rate_hz) => {
                     answer.clock.handle_progress(ServiceProgress::Output);
-                    answer.clock.tell(&events, VoiceEvent::Audio { pcm, rate_hz }).await;
+                    answer.clock.send(&events, VoiceEvent::Audio { pcm, rate_hz }).await;
                 }
                 None => answer.clock.handle_progress(match &piece {
                     Some(header) if !header.is_empty() => ServiceProgress::Working,
@@ -115,7 +115,7 @@ impl SpeechSynthesizer {
         let mut stream = WyomingStream::connect(&server).await?;
         let (voice, language) = (self.settings.voice.as_deref(), self.settings.language.as_deref());
         write_synthesize(&mut stream.unsent, &text, voice, language);
-        let mut clock = AnswerClock::start(self.warmth);
+        let mut clock = AnswerClock::start(self.first_byte_timeout);
         let (mut format, mut length) = (None, SpeechLength::default());
         loop {
             let event = clock.within(stream.next_event()).await??;
@@ -137,7 +137,7 @@ impl SpeechSynthesizer {
                     }
                     let is_over = length.add(pcm.len(), rate_hz);
                     clock.handle_progress(ServiceProgress::Output);
-                    clock.tell(&events, VoiceEvent::Audio { pcm, rate_hz }).await;
+                    clock.send(&events, VoiceEvent::Audio { pcm, rate_hz }).await;
                     if is_over {
                         return Ok(VoiceEvent::Done);
                     }

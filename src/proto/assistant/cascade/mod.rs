@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Greeting};
-use super::functions::{self, Answers, FunctionAnswer, FunctionHost, Functions, KeyPresses};
+use super::functions::{self, FunctionAnswer, FunctionHost, FunctionReplies, Functions, KeyPresses};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
 use super::playback::SpeechPlayback;
@@ -708,7 +708,7 @@ impl Cascade {
         }
     }
 
-    fn answer_functions(&mut self, answers: Answers) {
+    fn answer_functions(&mut self, answers: FunctionReplies) {
         self.add_outputs(answers.outputs);
         if !answers.wants_response || self.hangs_up {
             return;

@@ -57,7 +57,7 @@ impl World {
             ..AssistantConfig::default()
         };
         config.cascade.instructions = "Be brief.".to_owned();
-        config.body_may.tools = true;
+        config.body_permissions.tools = true;
         configure(&mut config);
         let mut world = World::new(BROWSER, config, body);
         world.session.handle_joined(world.now);

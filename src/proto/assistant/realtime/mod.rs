@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Greeting, RealtimeConfig};
-use super::functions::{self, Answers, FunctionHost, Functions, KeyPresses};
+use super::functions::{self, FunctionHost, FunctionReplies, Functions, KeyPresses};
 use super::keypad::Keypad;
 use super::lifetime::{Lifetime, LifetimeEvent};
 use super::outage::{Outage, OutageStep};
@@ -563,7 +563,7 @@ impl Realtime {
         self.answer_functions(answers);
     }
 
-    fn answer_functions(&mut self, answers: Answers) {
+    fn answer_functions(&mut self, answers: FunctionReplies) {
         for answer in answers.outputs {
             self.send(client_event::function_output(&answer.call_id, &answer.output));
             if answer.is_told {

@@ -197,7 +197,7 @@ fn refused_packets_are_counted_in_a_row() {
         receiver.handle_payload(nth, 960 * nth, &[0x03], now);
         drain(&mut receiver);
     }
-    let refused = receiver.tally().unreadable + receiver.tally().counters.refused;
+    let refused = receiver.stats().unreadable + receiver.stats().counters.refused;
     assert!(refused >= 190, "{refused}");
     assert!(receiver.undecodable.is_reported);
 }

@@ -218,7 +218,7 @@ fn passes_a_single_speaker_through_unchanged() {
             let whose = (!mixed).then(|| "ann".to_owned());
             assert!(playout.heard.iter().all(|heard| heard.whose == whose));
             assert_eq!(playout.receiver.mix_stats(), MixStats::default());
-            assert_eq!(playout.receiver.tally().counters.received, arrivals.len() as u64);
+            assert_eq!(playout.receiver.stats().counters.received, arrivals.len() as u64);
         }
     }
 }
@@ -318,8 +318,8 @@ fn conceals_losses_of_one_speaker_without_delaying_the_other() {
     let mut lossy = steady("bob", ms(7), &tone(1_000.0, 8_000.0, 500));
     lossy.retain(|arrival| arrival.sequence % 10 != 5);
     playout.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 500)), lossy]);
-    let tally = playout.receiver.tally();
-    assert_eq!(tally.counters.lost, 50);
+    let stats = playout.receiver.stats();
+    assert_eq!(stats.counters.lost, 50);
     assert!((500..=503).contains(&playout.heard.len()), "{}", playout.heard.len());
     let gaps = playout.heard.windows(2).map(|two| two[1].at - two[0].at);
     assert!(gaps.max().is_some_and(|gap| gap <= ms(30)));
@@ -458,7 +458,7 @@ fn changes_rate_and_mixing_at_run_time() {
     ]);
     assert!(playout.heard.iter().all(|heard| heard.whose.is_none()));
     assert!((50..=52).contains(&playout.heard.len()));
-    assert_eq!(playout.receiver.tally().counters.received, 200, "the counts go on");
+    assert_eq!(playout.receiver.stats().counters.received, 200, "the counts go on");
 
     let now = playout.start + ms(20_000);
     playout.receiver.configure(24_000, false, now);
@@ -518,7 +518,7 @@ fn caps_tracks_and_reuses_ended_ones() {
     assert_eq!(receiver.tracks().count(), ROOM_VOICES_MAX - 1);
     assert!(say(&mut receiver, ROOM_VOICES_MAX));
     assert_eq!(
-        receiver.tally().counters.received,
+        receiver.stats().counters.received,
         ROOM_VOICES_MAX as u64 + 1,
         "the gone ones count"
     );

@@ -25,7 +25,7 @@ pub struct JobRules {
 
 /// What a session reports about its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobNews {
+pub enum JobEvent {
     /// The bot is in the room.
     Joined,
     /// [`RoomSession::handle_job_reported`] follows once the server has it.
@@ -77,7 +77,7 @@ impl RoomSession {
         if let Some(job) = &mut self.job
             && !std::mem::replace(&mut job.has_joined, true)
         {
-            self.commands.push_back(RoomCommand::Job(JobNews::Joined));
+            self.commands.push_back(RoomCommand::Job(JobEvent::Joined));
         }
     }
 
@@ -105,7 +105,7 @@ impl RoomSession {
         }
         job.leave_at = Some(now + JOB_REPORT_WITHIN);
         let outcome = job_outcome(reason, has_entered);
-        self.commands.push_back(RoomCommand::Job(JobNews::Ended(outcome)));
+        self.commands.push_back(RoomCommand::Job(JobEvent::Ended(outcome)));
     }
 
     /// Returns until when the leave waits for the report.
@@ -136,7 +136,7 @@ impl RoomSession {
         let is_away = self.resume.is_some() || matches!(self.phase, RoomPhase::Reconnecting(_));
         let was_live = !self.is_ending() && !is_away;
         self.commands
-            .push_back(RoomCommand::Job(JobNews::Terminated { was_live }));
+            .push_back(RoomCommand::Job(JobEvent::Terminated { was_live }));
         if was_live {
             log::info!("the server took the job back: leaving the room");
             self.end(LeaveReason::Left, now);
@@ -160,7 +160,7 @@ impl RoomSession {
             return false;
         }
         self.audio_sender.handle_interruption(now);
-        self.speech_ended = true;
+        self.bot_queue_empty = true;
         self.participants.report_all(&mut self.events);
         if self.joined {
             self.events.push_back(SessionEvent::Joined);

@@ -14,7 +14,7 @@ impl RoomSession {
     pub(super) fn finish(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {
             RoomPhase::Live { .. } if self.joined && !self.lost => {
-                self.speech_ended = false;
+                self.bot_queue_empty = false;
                 self.phase = RoomPhase::Finishing {
                     until: now + FINISH_WITHIN,
                     reason,

@@ -12,7 +12,7 @@ use super::agent_dispatch::SESSION_ID_ATTRIBUTE;
 use super::report::OfferCounts;
 use super::requester;
 use super::wire::{AvailabilityAnswer, JobAssignment, JobInfo, JobOffer, UpdateJob, WorkerRequestKind};
-use super::{AgentWorker, AssignedJob, JobOutcome, Places, WorkerCommand, plain, wire_type};
+use super::{AgentWorker, AssignedJob, JobOutcome, SessionSlots, WorkerCommand, plain, wire_type};
 use crate::job::JobType;
 use crate::job::{Job, JobParticipant};
 use crate::limits::{
@@ -84,7 +84,7 @@ impl OfferAnswer {
     }
 }
 
-impl<P: Places> AgentWorker<P> {
+impl<P: SessionSlots> AgentWorker<P> {
     /// Answers an offer, at once: the server waits 3 s for all workers together.
     pub(super) fn handle_offer(&mut self, offer: JobOffer, now: Instant) {
         let job = offer.job.unwrap_or_default();

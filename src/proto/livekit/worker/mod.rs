@@ -51,7 +51,7 @@ use wire::{
 };
 
 /// The places of the runner, which all of its sessions share.
-pub trait Places {
+pub trait SessionSlots {
     /// A reserved place. Dropping it releases it.
     type Place;
 
@@ -136,7 +136,7 @@ struct WorkerRegistration {
 }
 
 /// The worker of one runner.
-pub struct AgentWorker<P: Places> {
+pub struct AgentWorker<P: SessionSlots> {
     settings: WorkerSettings,
     places: P,
     link: WorkerLink,
@@ -166,7 +166,7 @@ pub struct AgentWorker<P: Places> {
     clock: (Instant, Duration),
 }
 
-impl<P: Places> AgentWorker<P> {
+impl<P: SessionSlots> AgentWorker<P> {
     /// Creates a worker that dials at once. `seed` is random, `unix` is `now` as Unix time.
     pub fn new(settings: WorkerSettings, places: P, seed: u64, unix: Duration, now: Instant) -> Self {
         let report = WorkerReport {

@@ -22,16 +22,16 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Places that are counted, and for whom each was asked.
 #[derive(Clone)]
-struct TestPlaces(Rc<RefCell<[usize; 2]>>, Rc<RefCell<Vec<Option<SourceKey>>>>);
+struct TestSlots(Rc<RefCell<[usize; 2]>>, Rc<RefCell<Vec<Option<SourceKey>>>>);
 
-impl TestPlaces {
+impl TestSlots {
     fn new(max: usize) -> Self {
-        TestPlaces(Rc::new(RefCell::new([0, max])), Rc::default())
+        TestSlots(Rc::new(RefCell::new([0, max])), Rc::default())
     }
 }
 
 /// One place, released when dropped.
-struct TestPlace(TestPlaces);
+struct TestPlace(TestSlots);
 
 impl Drop for TestPlace {
     fn drop(&mut self) {
@@ -39,7 +39,7 @@ impl Drop for TestPlace {
     }
 }
 
-impl Places for TestPlaces {
+impl SessionSlots for TestSlots {
     type Place = TestPlace;
 
     fn reserve(&mut self, source: Option<SourceKey>) -> Option<TestPlace> {
@@ -62,8 +62,8 @@ impl Places for TestPlaces {
 
 /// A worker, its clock, and what it did.
 struct Bench {
-    worker: AgentWorker<TestPlaces>,
-    places: TestPlaces,
+    worker: AgentWorker<TestSlots>,
+    places: TestSlots,
     now: Instant,
     dials: Vec<(Duration, DialRequest)>,
     sent: Vec<WorkerRequestKind>,
@@ -96,7 +96,7 @@ impl Bench {
             metadata_bytes_max: JOB_METADATA_BYTES_MAX,
         };
         change(&mut settings);
-        let places = TestPlaces::new(8);
+        let places = TestSlots::new(8);
         let start = Instant::now();
         let unix = Duration::from_secs(1_795_252_753);
         let mut bench = Bench {

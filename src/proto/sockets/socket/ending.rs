@@ -110,7 +110,7 @@ impl SocketSession {
             log::warn!("closing with code {code}: {why}");
         }
         self.leave(reason);
-        if self.telephone().is_some() && self.speaks() && !self.is_transferred {
+        if self.telephone().is_some() && self.can_send_audio() && !self.is_transferred {
             self.hang_up = true;
             self.phase = SocketPhase::HangingUp {
                 until: now + HANG_UP_BEFORE_CLOSE,
@@ -124,7 +124,7 @@ impl SocketSession {
 
     /// Notifies the bot of the end, once.
     pub(super) fn leave(&mut self, reason: LeaveReason) {
-        if self.speaks() {
+        if self.can_send_audio() {
             self.events.push_back(SessionEvent::Left(reason));
         }
     }

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::audio_output::AudioOutput;
-use super::{SocketPhase, SocketSession, UNRECOGNISED, WireProtocol, call_cut};
+use super::audio_sender::SocketAudioSender;
+use super::{SocketPhase, SocketSession, UNRECOGNISED, WireProtocol, call_chunk_format};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
     CALL_DEAF_AFTER, EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ, TELEPHONY_UNREADABLE_MAX,
@@ -73,8 +73,8 @@ impl SocketSession {
     fn detect(&mut self, text: Option<&str>, now: Instant) {
         match text.map_or(Ok(None), |text| telephony::detect(&PROVIDERS, text)) {
             Ok(Some(call)) => {
-                let cut = call_cut(&call);
-                self.audio_output = AudioOutput::new(cut);
+                let chunk_format = call_chunk_format(&call);
+                self.audio_sender = SocketAudioSender::new(chunk_format);
                 self.wire = WireProtocol::Call(Some(Box::new(call)));
                 self.phase = SocketPhase::Live;
                 self.deaf_at = Some(now + CALL_DEAF_AFTER);
@@ -113,7 +113,7 @@ impl SocketSession {
         };
         if !self.pcm.is_empty() {
             self.deaf_at = None;
-            self.audio_input.hear(&self.pcm, call.rx.rate_hz);
+            self.audio_receiver.push(&self.pcm, call.rx.rate_hz);
         }
         match heard {
             ProviderInput::Audio | ProviderInput::Nothing => {}
@@ -151,7 +151,7 @@ impl SocketSession {
                 if !RATES_HZ.contains(&rate_hz) || frames::samples(&pcm, channels, &mut self.pcm).is_err() {
                     let due = "audio is 16-bit PCM at 8000 to 48000 Hz";
                     self.end(LeaveReason::Protocol, 1003, due, now);
-                } else if !self.audio_input.hear(&self.pcm, rate_hz) {
+                } else if !self.audio_receiver.push(&self.pcm, rate_hz) {
                     self.end(LeaveReason::Protocol, 1008, "the rate changed too often", now);
                 }
             }

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::doctor::{FindingLevel as Judged, providers};
 use crate::server::rest::RestMethod;
 use crate::telephony::hangup;
-use crate::telephony::invented::{FIVE, INVENTED};
+use crate::telephony::invented::{INVENTED, WITH_EXAMPLE};
 use crate::telephony::proof::{CallKey, Proof, ProofError, is_protected, protects_any};
 use crate::telephony::settings::{Settings, Telephony};
 use crate::telephony::signature::{SignatureError, SignatureStatus, WebhookRequest};
@@ -23,7 +23,7 @@ use crate::transport::Transport;
 const START: &str = r#"{"event":"begin","line":"L-1","leg":"leg 7","codec":"alaw16"}"#;
 
 fn call() -> TelephonyCall {
-    detect(&FIVE, START).expect("served").expect("a handshake")
+    detect(&WITH_EXAMPLE, START).expect("served").expect("a handshake")
 }
 
 fn configured() -> Telephony {
@@ -40,11 +40,11 @@ fn its_handshake_is_recognised_if_the_list_contains_it() {
     let call = call();
     assert_eq!((call.provider, call.call_id.as_str()), (&INVENTED, "leg 7"));
     assert!(detect(&PROVIDERS, START).expect("no refusal").is_none());
-    assert!(detect(&FIVE, &START.replace("alaw16", "opus")).is_err());
+    assert!(detect(&WITH_EXAMPLE, &START.replace("alaw16", "opus")).is_err());
     for (provider, script) in SCRIPTS {
         let claimed = script
             .lines()
-            .find_map(|line| detect(&FIVE, line).expect("served"))
+            .find_map(|line| detect(&WITH_EXAMPLE, line).expect("served"))
             .expect("a handshake");
         assert_eq!(claimed.provider, provider);
     }
@@ -140,7 +140,7 @@ fn its_webhook_is_verified_and_protects_its_calls() {
         reply.body
     );
 
-    assert!(is_protected(&INVENTED, &telephony) && protects_any(&FIVE, &telephony));
+    assert!(is_protected(&INVENTED, &telephony) && protects_any(&WITH_EXAMPLE, &telephony));
     assert!(!protects_any(&PROVIDERS, &telephony));
     let (call, key) = (call(), CallKey::of(&INVENTED, "leg 7").to_string());
     assert_eq!(
@@ -152,7 +152,7 @@ fn its_webhook_is_verified_and_protects_its_calls() {
 
 #[test]
 fn it_is_a_transport_with_its_name() {
-    let all: [Transport; Transport::ALL.len() + 1] = Transport::all(FIVE);
+    let all: [Transport; Transport::ALL.len() + 1] = Transport::all(WITH_EXAMPLE);
     let found = Transport::named(&all, "quintel");
     assert_eq!(found, Some(Transport::Telephony(&INVENTED)));
     assert_eq!(found.map(Transport::name), Some("quintel"));

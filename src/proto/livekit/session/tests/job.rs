@@ -31,14 +31,14 @@ fn ann() -> FakeParticipant {
 
 fn outcome(sim: &Simulation) -> Option<&JobOutcome> {
     sim.news.iter().find_map(|(_, news)| match news {
-        JobNews::Ended(outcome) => Some(outcome),
+        JobEvent::Ended(outcome) => Some(outcome),
         _ => None,
     })
 }
 
 /// The number of requests before the outcome was reported, and before the leave.
 fn order(sim: &Simulation) -> [Option<usize>; 2] {
-    let ended = sim.news.iter().find(|(_, news)| matches!(news, JobNews::Ended(_)));
+    let ended = sim.news.iter().find(|(_, news)| matches!(news, JobEvent::Ended(_)));
     let is_leave = |request: &(Duration, SignalRequestKind)| matches!(request.1, SignalRequestKind::Leave(_));
     [ended.map(|(at, _)| *at), sim.requests.iter().position(is_leave)]
 }
@@ -46,7 +46,7 @@ fn order(sim: &Simulation) -> [Option<usize>; 2] {
 #[test]
 fn the_outcome_is_reported_before_the_leave() {
     let mut sim = job_with(&[ann()]);
-    assert_eq!(sim.news, [(sim.news[0].0, JobNews::Joined)]);
+    assert_eq!(sim.news, [(sim.news[0].0, JobEvent::Joined)]);
     sim.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
     sim.run(secs(2));
     assert_eq!(outcome(&sim), Some(&JobOutcome::Success));
@@ -118,7 +118,7 @@ fn a_termination_is_ignored_while_the_bot_is_away() {
     sim.with(|session, now| session.handle_job_terminated(now));
     assert_eq!(
         sim.news.last().map(|(_, news)| news),
-        Some(&JobNews::Terminated { was_live: false })
+        Some(&JobEvent::Terminated { was_live: false })
     );
     sim.dial_result = DialResult::Open;
     assert!(sim.run_until(secs(20), |sim| sim.has(&SessionEvent::Resumed)));
@@ -126,8 +126,8 @@ fn a_termination_is_ignored_while_the_bot_is_away() {
     sim.with(|session, now| session.handle_job_terminated(now));
     sim.run(secs(2));
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
-    let told: Vec<&JobNews> = sim.news.iter().map(|(_, news)| news).collect();
-    assert!(told.contains(&&JobNews::Terminated { was_live: true }), "{told:?}");
+    let told: Vec<&JobEvent> = sim.news.iter().map(|(_, news)| news).collect();
+    assert!(told.contains(&&JobEvent::Terminated { was_live: true }), "{told:?}");
 }
 
 /// Of two bots of one name, the one that joined first stays; the identity decides a tie. Bots of

@@ -92,7 +92,7 @@ pub struct Simulation {
     /// The messages and the audio that the bot sent.
     pub texts: Vec<String>,
     /// News about the job, and the number of requests before each.
-    pub news: Vec<(usize, JobNews)>,
+    pub news: Vec<(usize, JobEvent)>,
     /// Whether the worker reports outcomes at once.
     pub reports: bool,
     /// All packets of the bot, these messages included.
@@ -488,7 +488,7 @@ impl Simulation {
             RoomCommand::ClosePath(id) => self.paths.retain(|(_, _, open, _)| *open != id),
             RoomCommand::ClosePaths => self.paths.clear(),
             RoomCommand::Job(news) => {
-                let is_end = matches!(news, JobNews::Ended(_));
+                let is_end = matches!(news, JobEvent::Ended(_));
                 self.news.push((self.requests.len(), news));
                 if is_end && self.reports {
                     self.session.handle_job_reported(self.now);

@@ -66,7 +66,7 @@ fn both_ends_hear_each_other() {
         assert_eq!(world.times(&SessionEvent::Joined).len(), 1);
         assert_eq!(world.times(&SessionEvent::SpeechStarted).len(), 1);
         assert_eq!(world.is_ready, mode == MoqSessionMode::Dial);
-        let counters = world.session.audio_receiver.tally().counters;
+        let counters = world.session.audio_receiver.stats().counters;
         assert_eq!((counters.lost, counters.late), (0, 0));
     }
 }
@@ -180,7 +180,7 @@ fn groups_of_several_frames_are_played_in_order() {
     assert!((99..=101).contains(&world.bot.frames), "{} frames", world.bot.frames);
     let received = &world.bot.pcm;
     assert!(share(&received[received.len() / 4..], 440.0, 16_000) > 0.9);
-    assert_eq!(world.session.audio_receiver.tally().counters.lost, 0);
+    assert_eq!(world.session.audio_receiver.stats().counters.lost, 0);
 }
 
 #[test]

@@ -183,8 +183,8 @@ fn an_unreadable_message_costs_itself_alone_and_many_in_a_row_end_the_call() {
             assert_eq!(rig.closed(), None);
             rig.json(media(&[0x10; 160]));
         }
-        let tally = rig.session.tally();
-        assert_eq!((tally.heard, tally.malformed), (MS * 60, 27));
+        let stats = rig.session.stats();
+        assert_eq!((stats.heard, stats.malformed), (MS * 60, 27));
         for _ in 1..TELEPHONY_UNREADABLE_MAX {
             garbage(&mut rig, 0);
         }
@@ -340,7 +340,7 @@ fn sends_a_provider_only_messages_that_it_can_read() {
     }
     let sent: Vec<&SocketMessage> = rig.sent.iter().map(|(_, message)| message).collect();
     assert_eq!(sent, [&SocketMessage::Text(own.into())]);
-    assert_eq!(rig.session.tally().messages_dropped, 2);
+    assert_eq!(rig.session.stats().messages_dropped, 2);
 }
 
 /// every end by the runner hangs up once, before the socket closes; a response or the

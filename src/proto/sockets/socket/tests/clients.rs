@@ -112,7 +112,7 @@ fn messages_are_limited_in_length() {
     rig.with(|session, _| session.handle_message("m".repeat(MESSAGE_BYTES_MAX)));
     assert_eq!(frames_sent(&rig).len(), 1);
     rig.with(|session, _| session.handle_message("m".repeat(MESSAGE_BYTES_MAX + 1)));
-    assert_eq!((frames_sent(&rig).len(), rig.session.tally().messages_dropped), (1, 1));
+    assert_eq!((frames_sent(&rig).len(), rig.session.stats().messages_dropped), (1, 1));
 }
 
 /// A client does not report playback, so a mark is passed when the speech before it has left.
@@ -181,7 +181,7 @@ fn closes_a_client_that_does_not_read() {
     rig.pass(SOCKET_STALL - MS);
     assert_eq!((rig.sent.len(), rig.left()), (0, None));
     assert!(rig.speech.len() > 24_000 * 59, "the bot waits");
-    assert_eq!(rig.session.tally().messages_dropped, 5);
+    assert_eq!(rig.session.stats().messages_dropped, 5);
     rig.pass(MS);
     assert_eq!(rig.left(), Some(LeaveReason::Stalled));
     rig.pass(SOCKET_CLOSE_WITHIN);

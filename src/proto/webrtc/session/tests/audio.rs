@@ -53,8 +53,8 @@ fn the_bot_hears_the_caller_at_the_rate_it_asked_for() {
         assert_eq!(pair.bot.pcm.len() as u64, pair.bot.frames * u64::from(rate_hz / 50));
         let tail = &pair.bot.pcm[pair.bot.pcm.len() / 2..];
         assert!(share(tail, A4, rate_hz) > 0.9, "{}", share(tail, A4, rate_hz));
-        let tally = pair.session.audio_receiver.tally();
-        assert_eq!((tally.counters.lost, tally.unreadable), (0, 0));
+        let stats = pair.session.audio_receiver.stats();
+        assert_eq!((stats.counters.lost, stats.unreadable), (0, 0));
     }
 }
 
@@ -133,7 +133,7 @@ fn a_call_survives_a_bad_network() {
     );
     let frames = pair.bot.frames - frames;
     assert!((450..=500).contains(&frames), "{frames} of 500 frames reached the bot");
-    let counters = pair.session.audio_receiver.tally().counters;
+    let counters = pair.session.audio_receiver.stats().counters;
     assert!((50..=150).contains(&counters.lost), "{counters:?}");
     assert!(counters.concealed + counters.recovered > 0, "{counters:?}");
     assert!(share(&pair.bot.pcm, A4, 16_000) > 0.5);

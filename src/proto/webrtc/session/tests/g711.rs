@@ -62,8 +62,8 @@ fn a_caller_without_opus_is_served() {
             let tail = &pair.bot.pcm[pair.bot.pcm.len() / 2..];
             let got = share(tail, A4, rate_hz);
             assert!(got > 0.95, "{law:?} at {rate_hz} Hz: {got}");
-            let tally = pair.session.audio_receiver.tally();
-            assert_eq!((tally.counters.lost, tally.unreadable), (0, 0));
+            let stats = pair.session.audio_receiver.stats();
+            assert_eq!((stats.counters.lost, stats.unreadable), (0, 0));
             assert!(
                 pair.client
                     .heard
@@ -110,8 +110,8 @@ fn packets_may_have_any_duration() {
         );
         let got = share(&pair.bot.pcm[heard / 2..], A4, 16_000);
         assert!(got > 0.95, "{ptime} ms: {got}");
-        assert_eq!(pair.session.audio_receiver.tally().counters.lost, 0);
-        assert!(pair.session.audio_receiver.tally().counters.jitter < ms(2));
+        assert_eq!(pair.session.audio_receiver.stats().counters.lost, 0);
+        assert!(pair.session.audio_receiver.stats().counters.jitter < ms(2));
     }
 }
 
@@ -126,7 +126,7 @@ fn lost_packets_are_concealed() {
         way.spread = ms(25);
     }
     pair.run(secs(10));
-    let counters = pair.session.audio_receiver.tally().counters;
+    let counters = pair.session.audio_receiver.stats().counters;
     assert!((50..=150).contains(&counters.lost), "{counters:?}");
     assert!(counters.concealed > 0 && counters.recovered == 0, "{counters:?}");
     assert!(
@@ -157,7 +157,7 @@ fn odd_payload_lengths_are_harmless() {
         sequence += 1;
         ticks += bytes as u32;
     }
-    assert_eq!((pair.left(), pair.session.audio_receiver.tally().unreadable), (None, 0));
+    assert_eq!((pair.left(), pair.session.audio_receiver.stats().unreadable), (None, 0));
 }
 
 /// Opus is preferred in any order, and is the only codec in the answer.

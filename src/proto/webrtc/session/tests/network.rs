@@ -72,7 +72,7 @@ impl Call {
         let link = self.pair.up.carried;
         let lost = link.audio_lost - self.before.audio_lost;
         let under_way = (self.pair.up.delay + JITTER_WAIT_MAX + ms(100)).as_millis() as u64 / 20;
-        let heard = self.pair.session.audio_receiver.tally().counters;
+        let heard = self.pair.session.audio_receiver.stats().counters;
         let possible = lost.saturating_sub(under_way)..=lost;
         assert!(
             possible.contains(&(heard.lost - heard.late)),

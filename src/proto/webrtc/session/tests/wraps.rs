@@ -32,11 +32,11 @@ fn call(seed: u64) -> Pair {
 /// Asserts that the bot hears a tone for a second without a gap.
 fn assert_heard(pair: &mut Pair, what: &str) {
     let (frames, samples) = (pair.bot.frames, pair.bot.pcm.len());
-    let before = pair.session.audio_receiver.tally().counters;
+    let before = pair.session.audio_receiver.stats().counters;
     pair.run(secs(1));
     let heard = pair.bot.frames - frames;
     assert!((49..=51).contains(&heard), "{what}: {heard} frames");
-    let after = pair.session.audio_receiver.tally().counters;
+    let after = pair.session.audio_receiver.stats().counters;
     assert_eq!((after.lost, after.late), (before.lost, before.late), "{what}");
     let part = share(&pair.bot.pcm[samples + 1_600..], HZ, 16_000);
     assert!(part > 0.9, "{what}: {part}");
@@ -59,7 +59,7 @@ fn the_callers_rtp_numbers_wrap() {
         for second in 1..=3 {
             assert_heard(&mut pair, &format!("from {sequence} and {ticks}, second {second}"));
         }
-        assert_eq!(pair.session.audio_receiver.tally().counters.received, pair.bot.frames);
+        assert_eq!(pair.session.audio_receiver.stats().counters.received, pair.bot.frames);
     }
 }
 

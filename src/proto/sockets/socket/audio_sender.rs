@@ -9,7 +9,7 @@ use crate::audio::playout_pacer::{ChunkFormat, PlayoutOutput, PlayoutPacer};
 use crate::audio::rate_converter::RateConverter;
 
 /// The sending half of the audio.
-pub struct AudioOutput {
+pub struct SocketAudioSender {
     wire_hz: u32,
     converter: RateConverter,
     pacer: PlayoutPacer,
@@ -17,9 +17,9 @@ pub struct AudioOutput {
     sent_samples: u64,
 }
 
-impl AudioOutput {
+impl SocketAudioSender {
     pub fn new(format: ChunkFormat) -> Self {
-        AudioOutput {
+        SocketAudioSender {
             wire_hz: format.rate_hz,
             converter: RateConverter::new(format.rate_hz, format.rate_hz),
             pacer: PlayoutPacer::new(format),
@@ -39,7 +39,7 @@ impl AudioOutput {
         self.converter.input_samples(self.pacer.free_capacity())
     }
 
-    /// Queues speech at the bot's rate, at most [`AudioOutput::free_capacity`] samples.
+    /// Queues speech at the bot's rate, at most [`SocketAudioSender::free_capacity`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         self.pacer.handle_audio(self.converter.convert(pcm), now);
     }

@@ -11,7 +11,7 @@ use crate::limits::{EARLY_AUDIO, RATE_CHANGES_MAX};
 
 /// The receiving half of the audio.
 #[derive(Default)]
-pub struct AudioInput {
+pub struct SocketAudioReceiver {
     wire_hz: u32,
     /// The rate that the bot requested; `None` before.
     rate_hz: Option<u32>,
@@ -25,7 +25,7 @@ pub struct AudioInput {
     heard: Duration,
 }
 
-impl AudioInput {
+impl SocketAudioReceiver {
     /// Sets the rate that the bot requests, in Hz.
     pub fn set_rate(&mut self, rate_hz: u32) {
         if self.rate_hz == Some(rate_hz) {
@@ -38,7 +38,7 @@ impl AudioInput {
     }
 
     /// Processes speech at the rate of the wire; returns false if the rate changed too often.
-    pub fn hear(&mut self, pcm: &[i16], wire_hz: u32) -> bool {
+    pub fn push(&mut self, pcm: &[i16], wire_hz: u32) -> bool {
         if self.wire_hz != wire_hz {
             if self.wire_hz != 0 {
                 self.rate_changes += 1;
@@ -70,7 +70,7 @@ impl AudioInput {
         }
     }
 
-    /// Prepares the next frame, if there is one; [`AudioInput::take_frame`] returns it.
+    /// Prepares the next frame, if there is one; [`SocketAudioReceiver::take_frame`] returns it.
     pub fn poll_frame(&mut self) -> bool {
         if self.taken == self.pcm.len() {
             self.pcm.clear();
