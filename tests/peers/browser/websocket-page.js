@@ -31,7 +31,10 @@ globalThis.talk = {
 	async start(url) {
 		const client = fresh(new ProtobufFrameSerializer(), 16_000, 24_000);
 		const answer = await client.startBot(ask(url, 'websocket'));
-		return { answer, ready: await client.connect(pick(answer)) };
+		// As docs/callers.md says.
+		const { wsUrl, token, sessionId } = answer;
+		const ready = await client.connect({ wsUrl: `${wsUrl}?sessionId=${sessionId}`, ...(token && { token }) });
+		return { answer, ready };
 	},
 	/** Connects without asking first. */
 	connect(params) {
