@@ -1,6 +1,7 @@
 //! Rules of the source that the linter cannot check: which names `proto` may use, and that every
 //! file has a header.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -100,4 +101,51 @@ fn provider_names_stay_in_their_files_the_list_and_the_aliases() {
             assert!(!text.contains(name), "{} names {name}", path.display());
         }
     }
+}
+
+/// Every public item of an inner crate is used outside tests. The compiler finds dead code in the
+/// root crate alone. `proto/kit` is re-exported for bots as a whole.
+#[test]
+fn public_items_of_inner_crates_are_used() {
+    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+    let mut items = Vec::new();
+    for path in sources(&src()) {
+        let name = path.strip_prefix(src()).expect("a path below").display().to_string();
+        let helps_tests = ["tests", "testing", "simulation", "invented"];
+        if helps_tests.iter().any(|word| name.contains(word)) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file is text");
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let is_inner = ["proto/", "http/", "cloud/"]
+            .iter()
+            .any(|inner| name.starts_with(inner));
+        let mut is_for_tests = false;
+        for line in text.lines().map(|line| line.split("//").next().unwrap_or_default()) {
+            let mut words = line
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .filter(|word| !word.is_empty());
+            for word in words.clone() {
+                *uses.entry(word.to_owned()).or_default() += 1;
+            }
+            let is_public = line.trim_start().starts_with("pub ");
+            if is_public && is_inner && !is_for_tests && !name.starts_with("proto/kit") {
+                let kinds = ["fn", "const", "static", "struct", "enum", "type", "trait"];
+                let kind = words.by_ref().skip(1).find(|word| !["async", "unsafe"].contains(word));
+                let item = words.find(|word| *word != "fn");
+                if let (Some(kind), Some(item)) = (kind, item)
+                    && kinds.contains(&kind)
+                {
+                    items.push((item.to_owned(), name.clone()));
+                }
+            }
+            is_for_tests = line.trim().starts_with("#[cfg(") && line.contains("test");
+        }
+    }
+    assert!(items.len() > 3000, "only {} items were found", items.len());
+    let unused: Vec<_> = items.iter().filter(|(item, _)| uses[item] == 1).collect();
+    assert!(
+        unused.is_empty(),
+        "used nowhere but in tests; remove them, or mark them #[cfg(test)]: {unused:?}"
+    );
 }

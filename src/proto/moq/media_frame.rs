@@ -57,11 +57,6 @@ pub fn write_media_frame(timestamp_us: u64, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// Returns a time in ticks of 48 kHz as microseconds, rounded down.
-pub fn ticks_to_us(ticks: u64) -> u64 {
-    ticks / TICKS_PER_MS * 1_000 + ticks % TICKS_PER_MS * 1_000 / TICKS_PER_MS
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,14 +100,5 @@ mod tests {
         ] {
             assert_eq!(MediaFrame::read(&Bytes::copy_from_slice(bytes)), None, "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn packets_are_20_000_us_apart() {
-        assert_eq!(
-            [0, 960, 1_920, 960 * 50].map(ticks_to_us),
-            [0, 20_000, 40_000, 1_000_000]
-        );
-        assert_eq!(ticks_to_us(u64::MAX / 1_000) / 1_000, u64::MAX / 1_000 / 48);
     }
 }

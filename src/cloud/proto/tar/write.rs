@@ -13,10 +13,8 @@ pub const BLOCK: usize = 512;
 const RECORD: u64 = 10_240;
 /// Size of the name field.
 const NAME: usize = 100;
-/// Largest size in eleven octal digits.
-pub const SIZE_MAX: u64 = 0o77_777_777_777;
 
-/// Returns the header of a regular file. `size` is at most [`SIZE_MAX`].
+/// Returns the header of a regular file. `size` has at most eleven octal digits.
 pub fn header(name: &[u8], size: u64, mode: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(BLOCK);
     if !name.is_ascii() || name.len() > NAME {
@@ -154,6 +152,6 @@ mod tests {
     fn sizes_are_padded_to_blocks_and_archives_to_records() {
         assert_eq!([0, 1, 511, 512, 513].map(padding), [0, 511, 1, 0, 511]);
         assert_eq!([0, 9216, 9217, 10_240].map(end), [10_240, 1024, 11_263, 10_240]);
-        assert_eq!(&header(b"x", SIZE_MAX, 0)[124..136], b"77777777777\0");
+        assert_eq!(&header(b"x", 0o77_777_777_777, 0)[124..136], b"77777777777\0");
     }
 }

@@ -25,9 +25,6 @@ use crate::uuid::Uuid;
 /// The bytes of a seal beside the body: flags, expiry, and the tag of GCM.
 pub const OVERHEAD_BYTES: usize = 1 + 8 + TAG_BYTES;
 
-/// The bytes of the UUID and the dot.
-pub const NAME_BYTES: usize = 37;
-
 const TAG_BYTES: usize = 16;
 
 /// The flag of a body that an authorised request registered.

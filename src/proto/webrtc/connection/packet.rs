@@ -46,6 +46,7 @@ pub struct ReceivedPacket<'a> {
 
 impl<'a> ReceivedPacket<'a> {
     /// Creates a packet received as a datagram.
+    #[cfg(any(test, feature = "testing"))]
     pub fn from_datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
         ReceivedPacket {
             over: IceProtocol::Udp,
