@@ -4,7 +4,7 @@
 //! is not for the bot, reports when the bot's speech starts and stops, and passes the rest to the
 //! bot as [`RtviEvent`]s. Methods send messages without waiting; after the session they do nothing.
 //! A microcontroller is ready when it joins, gets no messages that only a screen needs (see
-//! [`Rtvi::detailed`]), and no message longer than one chunk.
+//! [`Rtvi::set_detailed`]), and no message longer than one chunk.
 //!
 //! ```no_run
 //! # use edge_runner::{bot::{Audio, BotError, RunnerArguments}, rtvi::{Rtvi, RtviEvent}};
