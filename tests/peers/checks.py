@@ -102,17 +102,23 @@ class Report:
 
     def passed(self, name, about, said, seconds):
         if isinstance(said, str) and said.startswith("SKIPPED"):
-            print(f"{said} ({name})", flush=True)
+            show(f"{said} ({name})")
         else:
-            print(f"PASS {name}: {about}" + (f" ({said})" if said else "") + f" [{seconds:.1f} s]", flush=True)
+            show(f"PASS {name}: {about}" + (f" ({said})" if said else "") + f" [{seconds:.1f} s]")
 
     def failed(self, name, about, error, began):
         starved = self.busy.share(began).starved()
         self.code = NOT_JUDGED if starved and self.code in (0, NOT_JUDGED) else 1
         if starved:
-            print(f"FAIL {name}: not judged: machine too busy to judge: {starved} (first failure: {error!r})", flush=True)
+            show(f"FAIL {name}: not judged: machine too busy to judge: {starved} (first failure: {error!r})")
         else:
-            print(f"FAIL {name}: {about}: {error!r}", flush=True)
+            show(f"FAIL {name}: {about}: {error!r}")
+
+
+def show(line):
+    """Prints a line in one piece, since checks of several threads share the output."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def give_up(what, start, limit_s, told):
