@@ -32,14 +32,18 @@ use serde_json::Value;
 
 use crate::bot::media::{Audio, AudioFrame, Event, Events, LeaveReason, MediaError, Output, Participant};
 use crate::bot::{MissingField, RunnerArguments, SessionId, Shutdown};
-use crate::limits::{
-    AUDIO_IN_FRAMES_MAX, DEVICE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, RTVI_EVENTS_WAITING_MAX, RTVI_SEGMENTS_MAX,
-};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, DEVICE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX};
 pub use crate::proto::rtvi::{
     About, BotOutput, ClientFile, ClientMessage, FileSource, FunctionResult, Measure, Metrics, RawAudio, Request,
     TextOptions, ToClient, Tokens,
 };
 use crate::proto::rtvi::{Handshake, Segment, parse, pieces, timestamp};
+
+/// Sentences queued until their audio plays: a long paragraph.
+const RTVI_SEGMENTS_MAX: usize = 32;
+/// Events queued while the bot waits to send: more than arrive in the half second in which its
+/// queue drains.
+const RTVI_EVENTS_WAITING_MAX: usize = 32;
 
 /// Bytes of a message around the text in it.
 const ENVELOPE_BYTES: usize = 200;

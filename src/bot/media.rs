@@ -14,13 +14,19 @@ use std::fmt;
 use edge_runner_http::common::lock;
 use edge_runner_http::sync::Arc;
 
-use crate::limits::{HANG_UP_REASON_CHARS_MAX, KEYS_WAITING_MAX, MARK_BYTES_MAX, MARKS_MAX, RATES_HZ};
+use crate::limits::KEYS_SENT_MAX;
+use crate::limits::{MARK_BYTES_MAX, MARKS_MAX, RATES_HZ};
 pub use crate::proto::event::LeaveReason;
 pub use crate::proto::participant::Participant;
 pub use event::{AudioFrame, Event};
 use queues::MediaQueues;
 pub(crate) use queues::RoomCallData;
 pub(crate) use transport_side::{MediaDrops, MediaSlot, TransportSide, pair};
+
+/// Characters of a bot's reason to hang up that are logged: one sentence.
+const HANG_UP_REASON_CHARS_MAX: usize = 100;
+/// Keys that wait for the telephones in a room.
+const KEYS_WAITING_MAX: usize = 4 * KEYS_SENT_MAX;
 
 /// The audio format that a bot asks for. Rates outside 8000 to 48000 Hz become the nearest end of
 /// that range.

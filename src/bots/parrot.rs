@@ -19,10 +19,14 @@ use tokio::time::sleep_until;
 use crate::bot::{Audio, BotError, RunnerArguments};
 use crate::config::Transport;
 use crate::kit::SpeechDetector;
-use crate::limits::{PARROT_LEVEL_INTERVAL, PARROT_SPOKEN_MIN};
 use crate::proto::audio::vad::Vad;
 use crate::rtvi::{ClientMessage, Measure, Metrics, Rtvi, RtviEvent};
 use utterance_detector::{Utterance, UtteranceDetector, UtteranceEvent};
+
+/// Shortest speech that is repeated; a cough is shorter.
+const PARROT_SPOKEN_MIN: Duration = Duration::from_millis(120);
+/// Interval of audio levels.
+const PARROT_LEVEL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// 16 kHz suffices for speech, and is the caller's rate in RTVI clients.
 const RATE_HZ: u32 = 16_000;

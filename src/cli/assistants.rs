@@ -20,14 +20,17 @@ use crate::config::{
     Secret, ServiceUrl, ServiceVendor, ToolsConfig, ToolsEndpoint, TurnDetection,
 };
 use crate::limits::{
-    ASSISTANT_FAILURE_SOUND_MAX, ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_LANGUAGES_MAX,
-    ASSISTANT_MINUTES, ASSISTANT_PATIENCE_S, SESSIONS_MAX_HIGHEST,
+    ASSISTANT_FAILURE_SOUND_MAX, ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_MINUTES,
+    ASSISTANT_PATIENCE_S, SESSIONS_MAX_HIGHEST,
 };
 use crate::proto::assistant::tools::{check_names, split_command};
 use crate::proto::kit::Wav;
 use crate::proto::options::env::Variables;
 use crate::proto::options::number;
 use crate::proto::options::values::{all_names, credential, found, wrong};
+
+/// Languages that the body of `/start` may name.
+const ASSISTANT_LANGUAGES_MAX: usize = 32;
 
 /// The service without `REALTIME_URL`.
 const URL_DEFAULT: &str = "https://api.openai.com/v1";

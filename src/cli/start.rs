@@ -38,11 +38,13 @@ use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
 use crate::config::Config;
 use crate::features::Feature;
 use crate::io::{RunError, modules};
-use crate::limits::{ENV_FILE_BYTES_MAX, OPTION_FILE_BYTES_MAX, RUNTIME_END};
+use crate::limits::{OPTION_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 use crate::proto::http::cluster::key_file_warning;
 use crate::proto::options::env::{self, Variables};
 
+/// Bytes of a `.env` file: hundreds of variables and a few keys in PEM form.
+const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Random bytes of a key that the runner makes.
 const MADE_KEY_BYTES: usize = 24;
 

@@ -24,6 +24,18 @@ use edge_runner_proto::http::start::RequestBase;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::admission::Requester;
 
+/// Time from the first byte of a request to the end of its head.
+const HTTP_HEAD: Duration = Duration::from_secs(10);
+/// Time from a new connection to the end of the head of its first request, including TLS: three
+/// round trips over the worst network.
+const HTTP_FIRST_HEAD: Duration = Duration::from_secs(8);
+/// Time that a client may leave a response unread.
+const HTTP_STALL: Duration = Duration::from_secs(10);
+/// Time that a client has to close its side after the runner closed its own.
+const HTTP_LINGER: Duration = Duration::from_secs(1);
+/// Time that requests in progress have to complete when the runner shuts down.
+const HTTP_GRACE: Duration = Duration::from_secs(1);
+
 /// An HTTP response.
 pub type Reply = Response<ResponseBody>;
 
@@ -108,16 +120,16 @@ impl Default for ConnLimits {
     /// The runner's limits.
     fn default() -> Self {
         ConnLimits {
-            first_head: limits::HTTP_FIRST_HEAD,
+            first_head: HTTP_FIRST_HEAD,
             idle: limits::HTTP_IDLE,
-            head: limits::HTTP_HEAD,
+            head: HTTP_HEAD,
             body: limits::HTTP_BODY,
             answer: limits::HTTP_ANSWER,
             stall_body: limits::HTTP_BODY,
-            stall: limits::HTTP_STALL,
-            linger: limits::HTTP_LINGER,
+            stall: HTTP_STALL,
+            linger: HTTP_LINGER,
             linger_bytes: limits::HTTP_DISCARD_BYTES_MAX,
-            grace: limits::HTTP_GRACE,
+            grace: HTTP_GRACE,
         }
     }
 }

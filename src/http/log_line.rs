@@ -9,7 +9,9 @@ use std::fmt::{self, Write as _};
 use log::{Level, Record};
 
 use edge_runner_proto::SessionId;
-use edge_runner_proto::limits::LOG_MESSAGE_CHARS_MAX;
+
+/// Characters of one log message: the 5000 of a rejected body and its errors.
+const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
 
 /// Characters of a session id in a line of text: enough to tell sessions apart.
 const ID_CHARS: usize = 8;

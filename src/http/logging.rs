@@ -12,7 +12,7 @@ use std::future::Future;
 use std::io::{self, IsTerminal as _, Write};
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use env_logger::fmt::Formatter;
 use env_logger::{Target, WriteStyle};
@@ -20,12 +20,15 @@ use log::{Level, LevelFilter, Record};
 
 use edge_runner_proto::SessionId;
 use edge_runner_proto::config::LogFormat;
-use edge_runner_proto::limits::{LINES_AUTHORISED_MAX, LINES_MAX, LINES_PER_CALLER_MAX, LOG_FLUSH};
+use edge_runner_proto::limits::{LINES_AUTHORISED_MAX, LINES_MAX, LINES_PER_CALLER_MAX};
 use edge_runner_proto::server::log_limit::LogLimit;
 
 use crate::common::lock;
 use crate::log_line::{JsonLine, RecordLine};
 use crate::log_output::LogOutput;
+
+/// Time that the end of the process waits for the reader of stderr.
+const LOG_FLUSH: Duration = Duration::from_secs(1);
 
 /// All that this process writes to stderr.
 static STDERR: LazyLock<LogOutput<io::Stderr>> = LazyLock::new(|| {

@@ -13,7 +13,11 @@ mod heap;
 mod heap;
 
 use crate::tasks::SlotPool;
-use edge_runner_proto::limits::MEMORY_TRIM_AFTER;
+use std::time::Duration;
+
+/// Time from the end of the last session until unused memory is returned to the system: longer than
+/// a client takes to reconnect.
+const MEMORY_TRIM_AFTER: Duration = Duration::from_secs(2);
 
 /// Makes all threads share one arena. Call it before the second thread starts, because existing
 /// arenas stay.

@@ -15,7 +15,13 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 
 use edge_runner_proto::counts::SessionCount;
-use edge_runner_proto::limits::{NOTIFY_SEND, STATUS_INTERVAL, WATCH_INTERVAL};
+use edge_runner_proto::limits::WATCH_INTERVAL;
+
+/// Interval of the status messages to the supervisor, which contain the number of live sessions.
+const STATUS_INTERVAL: Duration = Duration::from_secs(2);
+/// Time that one message to a supervisor that does not read may block; the watchdog does not check
+/// meanwhile.
+const NOTIFY_SEND: Duration = Duration::from_millis(100);
 
 /// The supervisor, if there is one.
 pub struct Supervisor {

@@ -32,6 +32,9 @@ use edge_runner_proto::config::Host;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::request_framing::FramingError;
 
+/// First pause after a failed accept; it doubles with each consecutive failure.
+const ACCEPT_PAUSE_FIRST: Duration = Duration::from_millis(10);
+
 /// Attempts to find a port that is free on both loopback addresses.
 const FREE_PORT_ATTEMPTS: usize = 16;
 /// Connections that the system queues before they are accepted.
@@ -228,7 +231,7 @@ pub async fn serve<S: HttpService>(listeners: Listeners, service: Arc<S>, shutdo
 /// Accepts on one socket, and owns the resulting connections.
 async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: Permits, mut shutdown: Shutdown) {
     let mut connections = JoinSet::new();
-    let mut pause = limits::ACCEPT_PAUSE_FIRST;
+    let mut pause = ACCEPT_PAUSE_FIRST;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -241,7 +244,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
         };
         match accepted {
             Ok((stream, peer)) => {
-                pause = limits::ACCEPT_PAUSE_FIRST;
+                pause = ACCEPT_PAUSE_FIRST;
                 let source = (!service.is_trusted_proxy(peer.ip())).then(|| peer.ip().into());
                 // While every connection is being answered this one waits, and those behind it stay
                 // in the system's queue.
@@ -397,7 +400,7 @@ mod tests {
     /// A process without free file descriptors must not spin.
     #[test]
     fn pauses_between_failed_accepts_double_up_to_a_limit() {
-        let mut pause = limits::ACCEPT_PAUSE_FIRST;
+        let mut pause = ACCEPT_PAUSE_FIRST;
         let mut pauses = vec![pause.as_millis()];
         for _ in 0..8 {
             pause = next_pause(pause);

@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::limits::{KEY_FILE_BYTES_MAX, STATE_LOCK_WITHIN};
+use edge_runner_proto::limits::KEY_FILE_BYTES_MAX;
+
+/// Time that another runner may lock the state folder; it needs milliseconds.
+const STATE_LOCK_WITHIN: Duration = Duration::from_secs(5);
 
 /// The permission bits of group and others.
 const OTHERS: u32 = 0o077;

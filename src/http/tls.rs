@@ -43,7 +43,12 @@ use crate::shutdown::Shutdown;
 use crate::store;
 use crate::stream::MaybeTlsStream;
 use edge_runner_proto::config::{self, TlsSettings};
-use edge_runner_proto::limits::{CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_LEFT_MIN, TLS_BUFFER_BYTES_MAX};
+use edge_runner_proto::limits::CERTIFICATE_LEFT_MIN;
+
+/// Interval of checks for new addresses of the machine and for the end of the certificate.
+const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// Bytes per direction that TLS buffers for a peer that reads slowly: one record.
+const TLS_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 /// Why there is no HTTPS.
 #[derive(Debug, thiserror::Error)]

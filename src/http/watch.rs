@@ -28,8 +28,10 @@ use crate::notify::Supervisor;
 use crate::services::Services;
 use crate::tasks::SlotPool;
 use edge_runner_proto::SessionId;
-use edge_runner_proto::limits::NOTIFY_WITHIN;
 use edge_runner_proto::stall::{Heartbeat, RuntimeStallMessage, StallEvent, TaskRole, TaskStallMessage, TaskWatch};
+
+/// Time that the shutdown waits until the supervisor is notified of it.
+const NOTIFY_WITHIN: Duration = Duration::from_millis(200);
 
 /// The stall detector of one runner. Clones share it.
 #[derive(Clone, Default)]

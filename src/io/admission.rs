@@ -5,21 +5,34 @@
 //! and the evicted session ends in a slot beside the cap. `proto::server::admission` decides who is
 //! evicted and when.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use edge_runner_http::common::lock;
 use edge_runner_http::sync::{Arc, AtomicBool, Mutex, MutexGuard, Notify, Ordering};
 
 use crate::io::tasks::{self, Slot, SlotPool};
 use crate::limits::{
-    DISPATCHES_MAX, EVICTED_SESSIONS_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER,
-    MOQ_UNBOUND_ENDING_MAX, MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE, MOQ_UNBOUND_YIELD_AFTER, PENDING_OFFERS_MAX,
+    DISPATCHES_MAX, HANDSHAKES_MAX, MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE, PENDING_OFFERS_MAX,
     PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
 };
 use crate::proto::server::admission::{
     AdmissionError, AdmissionLimits, PendingKind, PermitLedger, Requester, Ticket, source_share,
 };
 use crate::proto::webrtc::offer::OfferError;
+
+/// Age at which such a connection may be evicted: a caller names its session within a second on
+/// most networks.
+const MOQ_UNBOUND_YIELD_AFTER: Duration = Duration::from_secs(3);
+/// Evicted connections that are still closing.
+const MOQ_UNBOUND_ENDING_MAX: usize = 64;
+/// Evicted sessions whose bots have not returned; at this number the runner evicts no further
+/// session.
+const EVICTED_SESSIONS_MAX: usize = 32;
+/// Age at which such a WebSocket may be evicted: a provider identifies itself within milliseconds,
+/// so the oldest of 64 is none.
+const HANDSHAKES_YIELD_AFTER: Duration = Duration::ZERO;
+/// Evicted WebSockets that are still closing.
+const HANDSHAKES_ENDING_MAX: usize = 64;
 
 /// The admission control of one runner.
 pub struct Admission {

@@ -12,8 +12,10 @@ use std::time::Duration;
 use tokio::time::{Instant, interval_at, sleep};
 
 use crate::io::tasks::SlotPool;
-use crate::limits::DRAIN_REPORT;
 use crate::proto::counts::SessionCount;
+
+/// Interval of the log lines that count the sessions a drain still waits for.
+const DRAIN_REPORT: Duration = Duration::from_secs(10);
 
 /// Why a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,11 +26,19 @@ use crate::config::Config;
 use crate::io::services::Services;
 use crate::io::tasks::SlotPool;
 use crate::io::udp::UdpPort;
-use crate::limits::{
-    GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
-};
+use crate::limits::{RELAY_END, RELAYS_MAX};
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, parse_servers};
 use crate::proto::webrtc::gather::{GatheredAddresses, ServerState, ServerStatus};
+use std::time::Duration;
+
+/// Server-reflexive addresses in one answer: several only behind several networks.
+const REFLEXIVE_OFFERED_MAX: usize = 4;
+/// Relayed addresses in one answer: one per family of each relay.
+const RELAYED_OFFERED_MAX: usize = 2 * RELAYS_MAX;
+/// Time to resolve the name of one server; a resolver tries each of its own servers for about 5 s.
+const GATHER_RESOLVE: Duration = Duration::from_secs(5);
+/// Addresses of one server that are tried before it counts as failed.
+const GATHER_ADDRESSES_MAX: usize = 4;
 
 /// The gathered candidates. Clones share them.
 #[derive(Clone)]

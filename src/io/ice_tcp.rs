@@ -21,10 +21,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::io::udp::{OutgoingQueue, UdpPort};
-use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PROVEN_WITHIN, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
+use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
 use crate::proto::webrtc::packet_kind::PacketKind;
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
 use crate::proto::webrtc::tcp_connections::TcpConnections;
+use std::time::Duration;
+
+/// Time from the first packet of an ICE-TCP connection to the answer of its session, which follows
+/// a valid check within milliseconds.
+const ICE_TCP_PROVEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The slots of all connections.
 #[derive(Clone, Default)]

@@ -32,8 +32,7 @@ use tokio::time::{sleep, timeout};
 use crate::bot::{self, Audio, Bot, BotError, Kind, RunnerArguments, Shutdown};
 use crate::config::BotAudio;
 use crate::limits::{
-    BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_CLOSE_WITHIN, PROCESS_DRAIN_WITHIN, PROCESS_HANG_UP_GRACE,
-    PROCESS_KILL_MARGIN, PROCESS_REST,
+    BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_CLOSE_WITHIN, PROCESS_DRAIN_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_REST,
 };
 use crate::proto::process;
 use crate::rtvi::Rtvi;
@@ -46,6 +45,10 @@ use program::Program;
 pub use program::ProgramSpec;
 use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia, ProgramSignals};
 use sandbox::Sandbox;
+
+/// Time by which the kill of a program precedes the end of its task, so that the task can report
+/// it.
+const PROCESS_KILL_MARGIN: Duration = Duration::from_millis(250);
 
 /// The time from SIGTERM to SIGKILL.
 const STOP_GRACE: Duration = BOT_GRACE.saturating_sub(PROCESS_KILL_MARGIN);

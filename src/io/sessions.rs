@@ -16,13 +16,17 @@ use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
 use crate::io::tasks::{self, SlotPool};
 use crate::io::watch::Watchdog;
-use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
+use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN};
 use crate::logging::{self, LogClient};
 use crate::proto::event::LeaveReason;
 use crate::proto::http::cluster::Replica;
 use crate::proto::metrics::RunnerMetrics;
 use crate::proto::server::live_sessions::{LiveSessions, SessionProgress};
 use crate::proto::stall::TaskRole;
+
+/// Hang-up requests in progress beside the live sessions; further ones keep the permit of their
+/// session.
+const HANG_UPS_MAX: usize = 32;
 
 /// The start of a new session.
 pub struct SessionStart {

@@ -22,7 +22,6 @@ use tokio::sync::mpsc;
 
 use crate::config::Host;
 use crate::io::tasks;
-use crate::limits::{DATAGRAM_ARENA_BYTES, SESSION_INBOX_DATAGRAMS};
 use crate::proto::webrtc::connection::{IceProtocol, ReceivedPacket};
 use crate::proto::webrtc::packet_router::{PacketRouter, RemotePath};
 use family::{DatagramBatch, UdpFamilySocket};
@@ -32,6 +31,11 @@ pub use queues::{OutgoingPacket, OutgoingQueue};
 
 pub mod family;
 mod queues;
+
+/// Datagrams queued for one session: 200 packets a second for a third of a second.
+const SESSION_INBOX_DATAGRAMS: usize = 64;
+/// Bytes of the block into which datagrams are copied for their sessions.
+const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
 
 /// A received packet on its way to a session.
 pub struct Datagram {

@@ -30,7 +30,7 @@ use crate::io::ice_tcp::{IceTcpConnection, TcpSlots};
 use crate::io::session::{self, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
-use crate::limits::{AUDIO_IN_FRAMES_MAX, PROBE_WITHIN, SESSION_REQUESTS};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::server::admission::{PendingKind, Requester};
 pub use crate::proto::webrtc::connection::ConnectionContext;
@@ -46,6 +46,11 @@ use session_io::WebRtcIo;
 pub use shared::Sockets;
 use shared::{SessionRequest, WebRtcShared, refusal};
 pub use startup::{seed_thread, seeding};
+use std::time::Duration;
+
+/// Time that an offer waits for the result of probes: all their checks, and the scheduling delay
+/// of a busy machine. Devices wait 10 s for an answer.
+const PROBE_WITHIN: Duration = Duration::from_millis(2_500);
 
 /// The WebRTC connections of one runner. Clones share them.
 #[derive(Clone)]

@@ -30,10 +30,7 @@ use crate::io::session::{self, CloseOutcome, SessionIo, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::stream::MaybeTlsStream;
 use crate::io::tasks;
-use crate::limits::{
-    HANG_UP_AT_SHUTDOWN, HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES_MAX, SOCKET_IN_FRAMES_MAX,
-    SOCKET_SEND_BUFFER_BYTES,
-};
+use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::proto::counts::Count;
 use crate::proto::server::admission::PendingKind;
 use crate::proto::session::Session as _;
@@ -43,6 +40,19 @@ use crate::proto::sockets::socket::{
 use crate::proto::telephony::hangup;
 use crate::proto::telephony::proof::{Proof, ProofError};
 use edge_runner_http::common::Upgrade;
+use std::time::Duration;
+
+/// Audio frames of a WebSocket caller queued for a slow bot: 10 s, while the bot loads its models.
+/// The transport is reliable, so no frame is stale because of the network.
+const SOCKET_IN_FRAMES_MAX: usize = 500;
+/// Send buffer of a WebSocket in the kernel, in bytes. The default of 4 MiB holds minutes of
+/// speech, so that a caller that stopped reading would be noticed too late.
+const SOCKET_SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// Time that a hang-up request has after its socket closed while the runner shuts down; then a
+/// warning is logged.
+const HANG_UP_AT_SHUTDOWN: Duration = Duration::from_millis(500);
+/// Bytes that a WebSocket buffers for the network: four of the longest messages, and their framing.
+const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX + 4 * 1024;
 
 /// The permit of a WebSocket.
 pub enum SocketPermit {

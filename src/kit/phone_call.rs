@@ -10,13 +10,20 @@ use crate::bot::media::{PLAYED_MARK, RoomCallData};
 use crate::bot::{Kind, Output, RunnerArguments};
 use crate::config::{Settings, Transport};
 use crate::io::rest::{self, ResponseLimits};
-use crate::limits::{REST_BODY_BYTES_MAX, ROOM_TRANSFER_WITHIN, TRANSFER_SPEECH_WITHIN};
+use crate::limits::REST_BODY_BYTES_MAX;
 use crate::proto::call_control::{HangUpOutcome, TransferTarget};
 use crate::proto::hang_up::HangUpApi;
 use crate::proto::livekit::room_service::RoomService;
 use crate::proto::server::rest::RestRequest;
 use crate::proto::telephony::control;
 use crate::proto::telephony::provider::Provider;
+use std::time::Duration;
+
+/// Time to transfer a telephone call in a room: the server waits for the other end for 30 s.
+const ROOM_TRANSFER_WITHIN: Duration = Duration::from_secs(40);
+/// Time that a transfer waits for the queued speech to be heard: longer than the 40 s that a
+/// program may queue.
+const TRANSFER_SPEECH_WITHIN: Duration = Duration::from_secs(60);
 
 /// The telephone call of a session, as its provider can control it.
 ///

@@ -3,7 +3,10 @@
 
 use std::fmt;
 
-use crate::limits::{KEYS_SENT_MAX, TRANSFER_TARGET_BYTES_MAX};
+use crate::limits::KEYS_SENT_MAX;
+
+/// Bytes of the target of a transfer: a long URL.
+const TRANSFER_TARGET_BYTES_MAX: usize = 512;
 
 /// Where a call goes.
 #[derive(Clone, PartialEq, Eq)]

@@ -8,7 +8,16 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::limits::{RUNTIME_STALL, TURN_STALL, TURN_WARNINGS_MAX, WATCH_GAP_MAX};
+/// Longest interval between two checks that counts as observed: after a longer one, the process was
+/// stopped or the machine was suspended.
+const WATCH_GAP_MAX: Duration = Duration::from_secs(1);
+/// Time without an answer after which the runtime counts as stalled: callers hear the gap, and
+/// their connections time out soon.
+const RUNTIME_STALL: Duration = Duration::from_secs(3);
+/// Time in one poll after which a task counts as stalled; polls take milliseconds.
+const TURN_STALL: Duration = Duration::from_secs(2);
+/// Stalls of one task that are logged; further stalls are only counted.
+const TURN_WARNINGS_MAX: u32 = 5;
 
 /// A change that a check detects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

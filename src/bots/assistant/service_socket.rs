@@ -16,10 +16,17 @@ use tokio_tungstenite::tungstenite::{Bytes, Error, Message as Frame, Utf8Bytes};
 
 use crate::config::Secret;
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
-use crate::limits::{
-    ASSISTANT_CLOSE_WITHIN, ASSISTANT_CONNECT_WITHIN, ASSISTANT_MESSAGE_BYTES_MAX, ASSISTANT_PING_INTERVAL,
-    ASSISTANT_PONG_WITHIN, ASSISTANT_REFUSAL_BYTES_MAX, ASSISTANT_SEND_BYTES_MAX,
-};
+use crate::limits::{ASSISTANT_MESSAGE_BYTES_MAX, ASSISTANT_REFUSAL_BYTES_MAX, ASSISTANT_SEND_BYTES_MAX};
+use std::time::Duration;
+
+/// Time from the name lookup to the open connection of a service.
+const ASSISTANT_CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Interval of pings to a service that is silent.
+const ASSISTANT_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Time that a service has to answer a ping.
+const ASSISTANT_PONG_WITHIN: Duration = Duration::from_secs(20);
+/// Time of the closing handshake with a service.
+const ASSISTANT_CLOSE_WITHIN: Duration = Duration::from_millis(400);
 
 /// The limits of a connection to a service.
 pub const LIMITS: SocketLimits = SocketLimits {

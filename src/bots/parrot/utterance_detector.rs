@@ -7,9 +7,21 @@
 use std::time::{Duration, Instant};
 
 use crate::kit::{EndedTurn, SpeechDetector, TurnBoundary, TurnDetector, TurnRules};
-use crate::limits::{
-    PARROT_BARGE_IN, PARROT_GAP, PARROT_LEAD, PARROT_ONSET, PARROT_PAUSE, PARROT_TAIL, PARROT_UTTERANCE_MAX,
-};
+use crate::limits::PARROT_UTTERANCE_MAX;
+
+/// Audio before the onset that the parrot includes, so that the first syllable is complete.
+const PARROT_LEAD: Duration = Duration::from_millis(300);
+/// Consecutive speech that starts an utterance; a click is shorter.
+const PARROT_ONSET: Duration = Duration::from_millis(60);
+/// Consecutive speech that interrupts the parrot; the echo of its own speech is shorter.
+const PARROT_BARGE_IN: Duration = Duration::from_millis(240);
+/// Pause that ends an utterance: longer than a pause between words, short enough for a
+/// conversation.
+const PARROT_PAUSE: Duration = Duration::from_millis(700);
+/// Part of that pause that is repeated, so that the last sound fades out.
+const PARROT_TAIL: Duration = Duration::from_millis(200);
+/// Time without audio that ends an utterance: the caller muted or left.
+const PARROT_GAP: Duration = Duration::from_secs(1);
 
 /// The start or end of the caller's utterance.
 #[derive(Debug, PartialEq, Eq)]

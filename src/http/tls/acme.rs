@@ -38,9 +38,12 @@ use crate::client;
 use crate::common::{self, lock, unix_time_s};
 use crate::store::{self, Store};
 use edge_runner_proto::config::{AcmeConfig, TlsSettings};
-use edge_runner_proto::limits::{ACME_LOOK_AGAIN, ACME_ORDER_WITHIN};
+use edge_runner_proto::limits::ACME_ORDER_WITHIN;
 use edge_runner_proto::server::acme::{OrderClock, OrderFailure, VALIDATION_PORT, covers, is_for};
 use edge_runner_proto::server::tls::parsed::Certificate;
+
+/// Longest sleep before the clock is read again, which may have been set meanwhile.
+const ACME_LOOK_AGAIN: Duration = Duration::from_secs(600);
 
 /// The protocol of a validation (RFC 8737 section 6.2).
 pub const VALIDATION_ALPN: &[u8] = b"acme-tls/1";

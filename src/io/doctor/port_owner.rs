@@ -5,8 +5,10 @@
 use std::fs;
 
 use super::{Finding, FindingLevel};
-use crate::limits::DOCTOR_PROCESSES_MAX;
 use crate::proto::doctor::network::holders;
+
+/// Processes that are inspected to find the owner of a port; a board has some hundreds.
+const DOCTOR_PROCESSES_MAX: usize = 16_384;
 
 /// Makes the finding of a port in use. A port held by a runner is probably the running service.
 pub(super) fn port_in_use(what: &'static str, text: &str, holder: Option<(u32, String)>) -> Finding {

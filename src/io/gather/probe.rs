@@ -12,10 +12,14 @@ use crate::io::gather::turn_connection::TurnConnection;
 use crate::io::gather::{Gatherer, describe_addresses, resolve, status, stun};
 use crate::io::tasks::{self, SlotPool};
 use crate::io::udp::UdpPort;
-use crate::limits::{GATHER_PROBE, RELAY_END};
+use crate::limits::RELAY_END;
 use crate::proto::webrtc::gather::ServerState;
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
 use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
+use std::time::Duration;
+
+/// Time that `doctor` waits for one server.
+const GATHER_PROBE: Duration = Duration::from_secs(3);
 
 /// Asks one server.
 ///

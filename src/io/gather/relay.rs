@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tokio::time::{sleep, sleep_until};
@@ -17,10 +17,12 @@ use crate::io::gather::turn_connection::TurnConnection;
 use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks::{self, Slot};
 use crate::io::udp::{OutgoingPacket, OutgoingQueue, UdpPort};
-use crate::limits::GATHER_SETTLED;
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
 use crate::proto::webrtc::gather::{RetryDelays, ServerState};
 use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
+
+/// Time that a server must have worked for its next failure to start again at the first pause.
+const GATHER_SETTLED: Duration = Duration::from_secs(60);
 
 /// One TURN server, its index in the list, and what its task needs.
 pub(super) struct RelayTask {

@@ -14,9 +14,15 @@ use tokio::time::timeout;
 
 use crate::io::gather::error::GatherError;
 use crate::io::rest;
-use crate::limits::{RELAY_CONNECT, RELAY_READ_BYTES, RELAY_STREAM_BYTES_MAX};
+use crate::limits::RELAY_STREAM_BYTES_MAX;
 use crate::proto::webrtc::gather::server::{GatherServer, TurnTransport};
 use crate::proto::webrtc::relay::stream::{TurnFramingError, TurnStreamReader};
+use std::time::Duration;
+
+/// Bytes of one read from a relay: the longest datagram.
+const RELAY_READ_BYTES: usize = 64 * 1024;
+/// Time to connect to one address of a relay, and for TLS after it.
+const RELAY_CONNECT: Duration = Duration::from_secs(5);
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 

@@ -5,8 +5,15 @@
 
 use crate::config::Secret;
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
-use crate::limits::{ROOM_DIAL_WITHIN, ROOM_MESSAGE_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, ROOM_SEND_BYTES_MAX};
+use crate::limits::{ROOM_MESSAGE_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX};
 use crate::proto::livekit::session::DialRequest;
+use std::time::Duration;
+
+/// Time from the URL of a room to an open WebSocket, including name resolution and TLS: a server
+/// waits for the node of the room for up to 3, 6 and 9 s before it answers.
+const ROOM_DIAL_WITHIN: Duration = Duration::from_secs(20);
+/// Bytes queued for a LiveKit server: several offers, which are long in a full room.
+const ROOM_SEND_BYTES_MAX: usize = 512 * 1024;
 
 const LIMITS: SocketLimits = SocketLimits {
     within: ROOM_DIAL_WITHIN,

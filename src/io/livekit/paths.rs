@@ -18,13 +18,17 @@ use crate::io::livekit::path_link::PathLink;
 use crate::io::livekit::relay;
 use crate::io::tasks;
 use crate::io::udp::OutgoingPacket;
-use crate::limits::{
-    ICE_TCP_SEND_BUFFER_BYTES, RELAY_STREAM_BYTES_MAX, ROOM_PATH_PACKETS_MAX, ROOM_TCP_CONNECT_WITHIN,
-};
+use crate::limits::{ICE_TCP_SEND_BUFFER_BYTES, RELAY_STREAM_BYTES_MAX};
 use crate::proto::livekit::session::{PathEvent, PathId, PathRequest};
 use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::{IceProtocol, Transmit};
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
+use std::time::Duration;
+
+/// Time for a TCP connection to a candidate of the server.
+const ROOM_TCP_CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Packets queued for a path of a room: half a second of audio, and data.
+const ROOM_PATH_PACKETS_MAX: usize = 64;
 
 /// The paths of one session.
 pub struct RoomPaths {

@@ -35,8 +35,8 @@ use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits};
 use crate::limits::{
-    JOB_METADATA_BYTES_MAX, JOB_OFFERS_MAX, PROCESS_BODY_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, WORKER_DIAL_WITHIN,
-    WORKER_MESSAGE_BYTES_MAX, WORKER_SEND_BYTES_MAX, WORKER_SEND_WITHIN,
+    JOB_METADATA_BYTES_MAX, JOB_OFFERS_MAX, PROCESS_BODY_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, WORKER_MESSAGE_BYTES_MAX,
+    WORKER_SEND_BYTES_MAX,
 };
 use crate::logging::LogClient;
 use crate::proto::http::registry;
@@ -50,6 +50,11 @@ use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::log_limit::LogLimit;
 use crate::proto::server::source::SourceKey;
 use crate::proto::webrtc::connection::ConnectionContext;
+
+/// Time from the URL of the server to an open WebSocket.
+const WORKER_DIAL_WITHIN: Duration = Duration::from_secs(10);
+/// Time for the server to take a message.
+const WORKER_SEND_WITHIN: Duration = Duration::from_secs(5);
 
 const LIMITS: SocketLimits = SocketLimits {
     within: WORKER_DIAL_WITHIN,

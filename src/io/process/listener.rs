@@ -20,10 +20,17 @@ use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
-use crate::limits::{
-    ACCEPT_PAUSE_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_HANDSHAKE, PROCESS_HANDSHAKES_MAX, PROCESS_MESSAGE_BYTES_MAX,
-    PROCESS_SOCKET_BUFFER_BYTES,
-};
+use crate::limits::{ACCEPT_PAUSE_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_MESSAGE_BYTES_MAX};
+use std::time::Duration;
+
+/// Connections to one `media_url` in their handshake before the oldest is evicted: to keep the
+/// program out, other connections have to arrive faster than it sends its request.
+const PROCESS_HANDSHAKES_MAX: usize = 32;
+/// Time of such a handshake.
+const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);
+/// Bytes per direction that the kernel buffers for the socket of a program: little, to keep the
+/// audio recent.
+const PROCESS_SOCKET_BUFFER_BYTES: u32 = 64 * 1024;
 
 /// The program's WebSocket, from the runner's side.
 pub type MediaSocket = WebSocketStream<TcpStream>;

@@ -11,8 +11,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::sleep;
 
 use crate::io::tasks;
-use crate::limits::{PROCESS_FLOOD_PAUSE, PROCESS_LOG_BYTES_PER_S};
+use crate::limits::PROCESS_LOG_BYTES_PER_S;
 use crate::proto::process::output_lines::{LineDecision, LineSplitter, LogAllowance};
+use std::time::Duration;
+
+/// Pause after each read from a program whose lines are dropped, which may still write megabytes
+/// per second.
+const PROCESS_FLOOD_PAUSE: Duration = Duration::from_millis(1);
 
 /// The log targets of the two streams.
 const STDOUT: &str = "edge_runner::bot::stdout";

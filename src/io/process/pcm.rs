@@ -15,9 +15,12 @@ use tokio::process::{ChildStdin, ChildStdout};
 use super::MediaEnd;
 use super::protobuf::ProgramSignals;
 use crate::bot::Output;
-use crate::limits::PROCESS_PIPE_BYTES;
 use crate::proto::process::inbound_queue::InboundQueue;
 use crate::rtvi::{Rtvi, RtviEvent};
+
+/// Bytes that the pipe of a program holds per direction with `--bot-audio pcm`: one page, 128 ms at
+/// 16 kHz, to keep the audio recent.
+const PROCESS_PIPE_BYTES: usize = 4096;
 
 /// The standard streams of a program that carry its audio.
 pub struct Pipes {

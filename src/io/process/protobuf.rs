@@ -29,14 +29,17 @@ use super::call_control::CallControl;
 use super::listener::{MediaListener, MediaSocket};
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
 use crate::bot::{Kind, RunnerArguments};
-use crate::limits::{
-    PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE,
-};
+use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST};
 use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
 use crate::proto::process::{self, CallRequest, ProgramRequest};
 use crate::proto::rtvi::ToClient;
 use crate::proto::sockets::frames::{self, ProtobufError, ProtobufFrame};
+use std::time::Duration;
+
+/// Time from the connection of a program to the first frame to it: the client of Pipecat connects
+/// before its pipeline runs.
+const PROCESS_SETTLE: Duration = Duration::from_millis(250);
 
 /// A program's violation of the media protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

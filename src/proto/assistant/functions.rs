@@ -4,7 +4,7 @@
 //! In: calls, results, the ends of responses, and the time. Out: what runs each call, and what
 //! [`FunctionCalls`] makes of the results.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,10 @@ use super::press_keys;
 use super::tools::{BUILT_IN, END_CALL, PRESS_KEYS};
 use crate::assistant::report::{CallProfile, FunctionCall};
 use crate::kit::{FunctionCalls, FunctionOutput, FunctionOutputs, ToneSegment};
-use crate::limits::{FUNCTION_WITHIN, KEYS_WITHIN};
+use crate::limits::FUNCTION_WITHIN;
+
+/// Time until the keys that a model presses were heard: a minute of speech before them, and pauses.
+const KEYS_WITHIN: Duration = Duration::from_secs(120);
 
 /// Returns the declared functions: those of the page in the configuration, of the operator's
 /// program or endpoint, of the body, and the built-in ones. Of two with one name the first counts.

@@ -9,7 +9,11 @@
 use crate::audio::codec::{Codec, G711_HZ};
 use crate::audio::g711::Law;
 use crate::audio::opus::{Encoder, EncoderSettings, OpusError};
-use crate::limits::{OPUS_PACKET_BYTES_MAX, SILENT_FRAMES_ENCODED};
+use crate::limits::OPUS_PACKET_BYTES_MAX;
+
+/// Silent frames that are encoded before the last packet is repeated: by then, the decoder of a
+/// device has settled.
+const SILENT_FRAMES_ENCODED: u32 = 35;
 
 /// Bytes of 20 ms of G.711.
 const G711_FRAME: usize = G711_HZ as usize / 50;

@@ -13,9 +13,16 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::audio::codec::Codec;
-use crate::limits::{
-    CONCEALED_FRAMES_MAX, JITTER_HELD_MAX, JITTER_WAIT_MAX, JITTER_WAIT_MIN, OPUS_RECEIVED_BYTES_MAX, RTP_MISORDER_MAX,
-};
+use crate::limits::{CONCEALED_FRAMES_MAX, JITTER_WAIT_MAX, OPUS_RECEIVED_BYTES_MAX};
+
+/// Packets held while an earlier one is missing; more in one gap are a burst, not a reordering.
+const JITTER_HELD_MAX: usize = 16;
+/// Shortest wait for a missing packet: the duration of one packet, so that swapped neighbours are
+/// put in order.
+const JITTER_WAIT_MIN: Duration = Duration::from_millis(20);
+/// Distance by which a sequence number may lag before it indicates a restarted sender (RFC 3550
+/// appendix A.1).
+const RTP_MISORDER_MAX: u64 = 100;
 
 /// The next step of the decoder.
 #[derive(Debug, PartialEq, Eq)]

@@ -12,7 +12,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER, UTTERANCE_REST_WAIT};
+use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
+
+/// Time that an incomplete last frame waits for more speech before it is padded with silence:
+/// longer than the 100 ms of the longest provider frame, which a bot may echo as it arrives.
+const UTTERANCE_REST_WAIT: Duration = Duration::from_millis(150);
 
 /// The chunk size, and the lead of sending over playout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,11 @@ use crate::audio::elapsed::ElapsedAudio;
 use crate::audio::jitter::{self, JitterBuffer};
 use crate::audio::packet::AudioPacket;
 use crate::counts::{Count, Counts};
-use crate::limits::{AUDIO_PAUSE_FILLED_MAX, CONCEALED_FRAMES_MAX};
+use crate::limits::CONCEALED_FRAMES_MAX;
+
+/// Most silence that fills one pause between two packets: an Opus encoder that detects silence
+/// sends a packet each 400 ms, and one may be lost. It fits into the queue of a bot.
+const AUDIO_PAUSE_FILLED_MAX: Duration = Duration::from_millis(800);
 
 /// The length of a frame of silence.
 const SILENCE: Duration = Duration::from_millis(20);

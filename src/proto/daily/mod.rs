@@ -20,9 +20,14 @@ use serde_json::{Map, Value, json};
 pub use self::error::{ApiStep, DailyError};
 use self::properties::{DroppedProperty, ROOM, TOKEN};
 use crate::daily::config::Videoroom;
-use crate::limits::{VIDEOROOM_LIFE, VIDEOROOM_TOKEN_BYTES_MAX, VIDEOROOM_URL_BYTES_MAX};
+use crate::limits::VIDEOROOM_LIFE;
 use crate::secret::Secret;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, encode_path_segment};
+
+/// Bytes of a video room's URL; names have at most 128.
+const VIDEOROOM_URL_BYTES_MAX: usize = 2_048;
+/// Bytes of a meeting token; with a few properties in it, it has some hundreds.
+const VIDEOROOM_TOKEN_BYTES_MAX: usize = 8 * 1024;
 
 /// The room and token properties of a `/start` request, unvalidated.
 #[derive(Clone, Debug, Default, PartialEq)]

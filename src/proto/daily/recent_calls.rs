@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use crate::limits::{DIALIN_CALLS_MAX, SIGNATURE_AGE_MAX_S};
+use crate::limits::SIGNATURE_AGE_MAX_S;
+
+/// Dial-in calls that are remembered, so that a repeated webhook starts no second bot: more than a
+/// board answers in that time.
+const DIALIN_CALLS_MAX: usize = 256;
 
 /// The calls of the last minutes, oldest first.
 #[derive(Debug, Default)]

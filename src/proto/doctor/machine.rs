@@ -5,10 +5,13 @@
 
 use super::Finding;
 use crate::limits::{
-    CLOCK_LATEST_S, HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE, OPEN_FILES_PROGRAM,
+    HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE, OPEN_FILES_PROGRAM,
     OPEN_FILES_ROOM, OPEN_FILES_SESSION, RELEASED_S,
 };
 use crate::metrics::process::number_after;
+
+/// Latest plausible time of the clock, in seconds since 1970: the year 2100.
+const CLOCK_LATEST_S: u64 = 4_102_444_800;
 
 const SYNC: &str = match cfg!(target_os = "macos") {
     true => "let the system set the time (System Settings, Date & Time)",

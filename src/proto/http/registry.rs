@@ -16,14 +16,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::limits;
+use crate::limits::REGISTERED_BYTES_MAX;
 use crate::server::admission::Requester;
 use crate::server::source::SourceKey;
 use crate::uuid::Uuid;
+
+/// Bytes of stored bodies of one source address: a quarter as well.
+const REGISTERED_SHARE_BYTES_MAX: usize = REGISTERED_BYTES_MAX / 4;
+/// Age at which an unused registered session may be evicted for a source that holds no more:
+/// clients connect within a second, or within several if the browser first asks for the microphone.
+const REGISTERED_YIELDS_AFTER: Duration = Duration::from_secs(30);
 
 /// The registered sessions.
 #[derive(Debug, Default)]
@@ -85,7 +92,7 @@ impl RegistryEntry {
 
     /// Returns whether the entry is old enough to be evicted for a source of equal usage.
     fn is_past_grace_period(&self, now: Instant) -> bool {
-        now >= self.expires - limits::REGISTERED_UNUSED + limits::REGISTERED_YIELDS_AFTER
+        now >= self.expires - limits::REGISTERED_UNUSED + REGISTERED_YIELDS_AFTER
     }
 }
 
@@ -189,8 +196,8 @@ impl SessionRegistry {
     /// Evicts the oldest unused entries of a source while it exceeds its share.
     fn evict_for(&mut self, source: SourceKey, bytes: usize) -> Result<(), RegistryFull> {
         while let Some(holding) = self.sources.get(&source) {
-            let has_share = holding.entries >= limits::REGISTERED_SHARE_MAX
-                || holding.bytes + bytes > limits::REGISTERED_SHARE_BYTES_MAX;
+            let has_share =
+                holding.entries >= limits::REGISTERED_SHARE_MAX || holding.bytes + bytes > REGISTERED_SHARE_BYTES_MAX;
             if !has_share {
                 break;
             }
@@ -546,7 +553,7 @@ mod tests {
         let newcomer = from(100);
         let asks = |table: &mut SessionRegistry, name: &str, at| table.register(id(name), &json!({}), newcomer, at);
         assert_eq!(asks(&mut table, "one more", now + TICK), Err(RegistryFull::Capacity));
-        let yields = now + limits::REGISTERED_YIELDS_AFTER;
+        let yields = now + REGISTERED_YIELDS_AFTER;
         assert_eq!(asks(&mut table, "one more", yields - TICK), Err(RegistryFull::Capacity));
         assert_eq!(asks(&mut table, "one more", yields), Ok(()));
         assert!(!table.contains("1", yields) && table.contains("0", yields) && table.contains("2", yields));
@@ -634,7 +641,7 @@ mod tests {
                 Err(RegistryFull::Capacity)
             );
         }
-        let yields = now + limits::REGISTERED_YIELDS_AFTER;
+        let yields = now + REGISTERED_YIELDS_AFTER;
         let name = id("authorised");
         assert_eq!(
             table.register(name.clone(), &json!({}), authorised(B), yields - TICK),
@@ -655,7 +662,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_source_are_limited() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
-        let half = limits::REGISTERED_SHARE_BYTES_MAX / 2;
+        let half = REGISTERED_SHARE_BYTES_MAX / 2;
         table.register(id("used"), &body(half), A, now).expect("room");
         let claim = table.claim("used", id("F"), now).expect("known");
         for name in ["a", "b"] {
@@ -677,7 +684,7 @@ mod tests {
     #[test]
     fn the_total_of_bytes_is_limited() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
-        let share = limits::REGISTERED_SHARE_BYTES_MAX;
+        let share = REGISTERED_SHARE_BYTES_MAX;
         let all = limits::REGISTERED_BYTES_MAX / share;
         for nth in 0..all {
             let requester = from(10 + nth as u8);

@@ -31,6 +31,9 @@ use crate::webrtc::ice;
 use crate::webrtc::ice::IceServer;
 pub use moq::{MoqReply, MoqStartError, caller_url, random_namespace};
 
+/// Bytes of the name of a transport in `/start`; the longest name has eleven.
+const TRANSPORT_BYTES_MAX: usize = 64;
+
 /// The public STUN server that `enableDefaultIceServers` adds, as in Pipecat.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
 
@@ -139,7 +142,7 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
         body::parse_object(request)?
     };
     let mut fields = ObjectReader::new(map, Vec::new());
-    let asked = fields.string("transport", limits::TRANSPORT_BYTES_MAX);
+    let asked = fields.string("transport", TRANSPORT_BYTES_MAX);
     let create_room = fields.flag("createVideoroomRoom").unwrap_or(false);
     let default_ice = fields.flag("enableDefaultIceServers").unwrap_or(false);
     let room = fields.object("videoroomRoomProperties");
@@ -495,7 +498,7 @@ mod tests {
         for text in ["[]", "null", "{", "transport=webrtc", "\u{feff}{}", "{} {}"] {
             assert!(matches!(start(text), Err(StartRequestError::Invalid(_))), "{text}");
         }
-        let longest = "x".repeat(limits::TRANSPORT_BYTES_MAX);
+        let longest = "x".repeat(TRANSPORT_BYTES_MAX);
         let one = |name: &str| start(&json!({"transport": name}).to_string());
         assert!(matches!(one(&longest), Err(StartRequestError::Unknown { .. })));
         assert!(matches!(one(&(longest + "x")), Err(StartRequestError::Invalid(_))));

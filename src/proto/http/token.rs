@@ -34,9 +34,15 @@ use self::serials::{SerialState, Serials};
 use crate::features::Feature;
 use crate::http::cluster::spent::{SpentKey, SpentRecord};
 use crate::http::cluster::{ClusterKey, ProcessId};
-use crate::limits::{CLUSTER_CLOCK_SKEW, CLUSTER_TOKEN_BYTES_MAX, SEALED_ID_BYTES_MAX, TOKEN_BYTES_MAX, TOKEN_LIFE};
+use crate::limits::{CLUSTER_CLOCK_SKEW, SEALED_ID_BYTES_MAX, TOKEN_LIFE};
 use crate::telephony::proof::CallKey;
 use crate::time::RequestTime;
+
+/// Bytes of a token; those of sessions have about 190.
+const TOKEN_BYTES_MAX: usize = 256;
+/// Bytes of a token of replicas, without the body in it: such tokens also name the process that
+/// issued them.
+const CLUSTER_TOKEN_BYTES_MAX: usize = 320;
 
 /// The endpoints of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

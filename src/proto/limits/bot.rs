@@ -11,25 +11,49 @@ use super::{MESSAGE_BYTES_MAX, ROOM_PARTICIPANTS_MAX};
 pub const BOT_IDLE: Duration = Duration::from_secs(300);
 /// Time that a bot has to return after its session ended, before the runner aborts it.
 pub const BOT_GRACE: Duration = Duration::from_secs(10);
-/// Time that a bot has to return after its session ended while the runner shuts down.
-pub const BOT_GRACE_AT_SHUTDOWN: Duration = Duration::from_secs(1);
 /// Time that sessions have to end once the runner stops, after the drain if there is one;
 /// supervisors kill slow processes.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(2500);
 /// Longest drain that `--drain` accepts: a long call, and within the stop timeouts that supervisors
 /// accept.
 pub const DRAIN_MAX: Duration = Duration::from_secs(3600);
-/// Interval of the log lines that count the sessions a drain still waits for.
-pub const DRAIN_REPORT: Duration = Duration::from_secs(10);
-/// Time that tasks have to be dropped when the runtime shuts down.
-pub const RUNTIME_END: Duration = Duration::from_millis(200);
 /// PCM rates that a bot may request, in Hz: the range of Opus.
 pub const RATES_HZ: RangeInclusive<u32> = 8_000..=48_000;
 /// Audio frames queued for a slow bot: one second; older speech is useless.
 pub const AUDIO_IN_FRAMES_MAX: usize = 50;
-/// Audio frames of a WebSocket caller queued for a slow bot: 10 s, while the bot loads its models.
-/// The transport is reliable, so no frame is stale because of the network.
-pub const SOCKET_IN_FRAMES_MAX: usize = 500;
+/// Speech queued for sending: enough to cover pauses of the bot, little enough to bound memory and
+/// latency.
+pub const AUDIO_OUT_QUEUE: Duration = Duration::from_millis(500);
+/// Messages queued for the caller: a burst of a bot that reports a long answer word by word. It
+/// bounds the cost of a client that never opens its data channel.
+pub const MESSAGES_OUT_MAX: usize = 256;
+
+// ---- bots as processes
+
+/// Bytes of `RUNNER_ARGUMENTS`: Linux limits one variable, including its name, to 128 KiB.
+pub const PROCESS_ARGUMENTS_BYTES_MAX: usize = 128 * 1024 - 32;
+/// Time without a connection to `media_url` after which the log and the client are told: most
+/// programs start faster.
+pub const PROCESS_MEDIA_EXPECTED: Duration = Duration::from_secs(5);
+/// Bytes of one message of a program: the limit of client libraries, and 20 s of speech.
+pub const PROCESS_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Rate of `--bot-audio pcm`, in Hz, without `--bot-rate`: enough for speech.
+pub const PROCESS_PCM_RATE_HZ: u32 = 16_000;
+/// Speech of a program queued for its session, in samples: 40 s at 24 kHz, a long answer that is
+/// synthesised faster than it plays and can still be interrupted.
+pub const PROCESS_OUT_SAMPLES_MAX: usize = 1024 * 1024;
+/// Bytes of one log line of a program.
+pub const PROCESS_LINE_BYTES_MAX: usize = 2_000;
+/// Bytes per second that a program may log permanently: a few dozen lines, which a memory card
+/// endures for years.
+pub const PROCESS_LOG_BYTES_PER_S: usize = 8 * 1024;
+
+// ---- internal
+
+/// Time that a bot has to return after its session ended while the runner shuts down.
+pub const BOT_GRACE_AT_SHUTDOWN: Duration = Duration::from_secs(1);
+/// Time that tasks have to be dropped when the runtime shuts down.
+pub const RUNTIME_END: Duration = Duration::from_millis(200);
 /// Marks that a bot may have pending: one per sentence of a long speech.
 pub const MARKS_MAX: usize = 64;
 /// Bytes of the name of a mark: some providers truncate longer ones.
@@ -39,98 +63,26 @@ pub const MARK_BYTES_MAX: usize = 256;
 pub const EVENTS_IN_MAX: usize = 256 + ROOM_PARTICIPANTS_MAX;
 /// Bytes of messages queued for a slow bot: four of the longest.
 pub const MESSAGES_IN_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
-/// Speech queued for sending: enough to cover pauses of the bot, little enough to bound memory and
-/// latency.
-pub const AUDIO_OUT_QUEUE: Duration = Duration::from_millis(500);
-/// Messages queued for the caller: a burst of a bot that reports a long answer word by word. It
-/// bounds the cost of a client that never opens its data channel.
-pub const MESSAGES_OUT_MAX: usize = 256;
 /// Bytes of messages queued for the caller: four of the longest.
 pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
-/// Characters of a bot's reason to hang up that are logged: one sentence.
-pub const HANG_UP_REASON_CHARS_MAX: usize = 100;
-
-// ---- bots
-
 /// One utterance of the parrot: 960 kB at 16 kHz, the largest buffer of a session.
 pub const PARROT_UTTERANCE_MAX: Duration = Duration::from_secs(30);
-/// Audio before the onset that the parrot includes, so that the first syllable is complete.
-pub const PARROT_LEAD: Duration = Duration::from_millis(300);
-/// Consecutive speech that starts an utterance; a click is shorter.
-pub const PARROT_ONSET: Duration = Duration::from_millis(60);
-/// Consecutive speech that interrupts the parrot; the echo of its own speech is shorter.
-pub const PARROT_BARGE_IN: Duration = Duration::from_millis(240);
-/// Pause that ends an utterance: longer than a pause between words, short enough for a
-/// conversation.
-pub const PARROT_PAUSE: Duration = Duration::from_millis(700);
-/// Part of that pause that is repeated, so that the last sound fades out.
-pub const PARROT_TAIL: Duration = Duration::from_millis(200);
-/// Shortest speech that is repeated; a cough is shorter.
-pub const PARROT_SPOKEN_MIN: Duration = Duration::from_millis(120);
-/// Time without audio that ends an utterance: the caller muted or left.
-pub const PARROT_GAP: Duration = Duration::from_secs(1);
-/// Interval of audio levels.
-pub const PARROT_LEVEL_INTERVAL: Duration = Duration::from_millis(200);
-
-// ---- bots as processes
-
-/// Bytes of `RUNNER_ARGUMENTS`: Linux limits one variable, including its name, to 128 KiB.
-pub const PROCESS_ARGUMENTS_BYTES_MAX: usize = 128 * 1024 - 32;
 /// Bytes of the `body` among them in a video room: it is checked before the room exists, and room,
 /// token and ids need the rest.
 pub const PROCESS_BODY_BYTES_MAX: usize = PROCESS_ARGUMENTS_BYTES_MAX - 20 * 1024;
-/// Connections to one `media_url` in their handshake before the oldest is evicted: to keep the
-/// program out, other connections have to arrive faster than it sends its request.
-pub const PROCESS_HANDSHAKES_MAX: usize = 32;
-/// Time of such a handshake.
-pub const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);
-/// Time without a connection to `media_url` after which the log and the client are told: most
-/// programs start faster.
-pub const PROCESS_MEDIA_EXPECTED: Duration = Duration::from_secs(5);
-/// Time from the connection of a program to the first frame to it: the client of Pipecat connects
-/// before its pipeline runs.
-pub const PROCESS_SETTLE: Duration = Duration::from_millis(250);
-/// Bytes of one message of a program: the limit of client libraries, and 20 s of speech.
-pub const PROCESS_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes per direction that the kernel buffers for the socket of a program: little, to keep the
-/// audio recent.
-pub const PROCESS_SOCKET_BUFFER_BYTES: u32 = 64 * 1024;
-/// Rate of `--bot-audio pcm`, in Hz, without `--bot-rate`: enough for speech.
-pub const PROCESS_PCM_RATE_HZ: u32 = 16_000;
-/// Bytes that the pipe of a program holds per direction with `--bot-audio pcm`: one page, 128 ms at
-/// 16 kHz, to keep the audio recent.
-pub const PROCESS_PIPE_BYTES: usize = 4096;
 /// Speech of the caller queued for a program, in samples: 10 s at 16 kHz, while the program loads
 /// its models.
 pub const PROCESS_IN_SAMPLES_MAX: usize = 160_000;
-/// Speech of a program queued for its session, in samples: 40 s at 24 kHz, a long answer that is
-/// synthesised faster than it plays and can still be interrupted.
-pub const PROCESS_OUT_SAMPLES_MAX: usize = 1024 * 1024;
-/// Samples into which small frames are merged: 200 ms at 24 kHz.
-pub const PROCESS_CHUNK_SAMPLES: usize = 4_800;
-/// Marks in that queue: one per sentence.
-pub const PROCESS_MARKS_OUT_MAX: usize = 256;
 /// Time that a program has to exit after it closed its media.
 pub const PROCESS_HANG_UP_GRACE: Duration = Duration::from_secs(2);
 /// Time to hand over the queued speech of a program that has exited: the full queue, with a
 /// reserve.
 pub const PROCESS_DRAIN_WITHIN: Duration = Duration::from_secs(60);
-/// Time by which the kill of a program precedes the end of its task, so that the task can report
-/// it.
-pub const PROCESS_KILL_MARGIN: Duration = Duration::from_millis(250);
 /// Time for a killed program to be reaped and its pipes to be read to their end.
 pub const PROCESS_REST: Duration = Duration::from_millis(200);
 /// Time of the closing handshake with a program.
 pub const PROCESS_CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// Interval of checks for the end of a process group, of which the system sends no notification.
 pub const PROCESS_GROUP_INTERVAL: Duration = Duration::from_millis(20);
-/// Bytes of one log line of a program.
-pub const PROCESS_LINE_BYTES_MAX: usize = 2_000;
 /// Bytes that a program may log in one burst: a stack trace, and a verbose start.
 pub const PROCESS_LOG_BURST_BYTES: usize = 128 * 1024;
-/// Bytes per second that a program may log permanently: a few dozen lines, which a memory card
-/// endures for years.
-pub const PROCESS_LOG_BYTES_PER_S: usize = 8 * 1024;
-/// Pause after each read from a program whose lines are dropped, which may still write megabytes
-/// per second.
-pub const PROCESS_FLOOD_PAUSE: Duration = Duration::from_millis(1);

@@ -1,8 +1,8 @@
 //! Caps and time limits of the runner, each with its unit and its reason.
 //!
-//! A number is here if it bounds memory, time, a queue or the log and an operator may want to know
-//! it, or if several files use it. A number that one file uses is in that file. The code that uses
-//! a limit has a test at the limit and one past it.
+//! A number is here if an operator can meet it, or if several files use it: those are in the
+//! sections `internal`, which the reference leaves out. A number that one file uses is in that
+//! file. The code that uses a limit has a test at the limit and one past it.
 
 mod assistants;
 mod audio;

@@ -9,20 +9,14 @@ use std::time::Duration;
 pub const MOQ_READY: Duration = Duration::from_secs(15);
 /// Bytes of a namespace of Media over QUIC, in `/start` and options; random ones have 24.
 pub const MOQ_NAMESPACE_BYTES_MAX: usize = 128;
-/// Bytes of the id of a participant of Media over QUIC.
-pub const MOQ_PARTICIPANT_BYTES_MAX: usize = 64;
-/// Bytes of the URL of a relay, which may hold a token.
-pub const MOQ_URL_BYTES_MAX: usize = 2_048;
+
+// ---- internal
+
 /// Connections of Media over QUIC that have not named their session: twice the calls of a full
 /// runner.
 pub const MOQ_UNBOUND_MAX: usize = 64;
 /// Those of one source: the callers of an office behind one address.
 pub const MOQ_UNBOUND_PER_SOURCE: usize = 16;
-/// Age at which such a connection may be evicted: a caller names its session within a second on
-/// most networks.
-pub const MOQ_UNBOUND_YIELD_AFTER: Duration = Duration::from_secs(3);
-/// Evicted connections that are still closing.
-pub const MOQ_UNBOUND_ENDING_MAX: usize = 64;
 /// Such connections at which new ones have to prove their address first: a flood with forged
 /// addresses then costs one datagram each, and callers of an idle runner save a round trip.
 pub const MOQ_RETRY_FROM: usize = 8;

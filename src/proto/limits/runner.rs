@@ -10,12 +10,6 @@ pub const SESSIONS_MAX_DEFAULT: usize = 32;
 /// WebRTC sessions that were answered and are not yet connected: half of the default session limit.
 /// All devices of a home that reconnect after a power cut fit.
 pub const PENDING_OFFERS_MAX: usize = 16;
-/// Age at which a pending session may be evicted for an offer whose address holds as many permits:
-/// a phone that connects through relays takes 4 s.
-pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
-/// Evicted sessions whose bots have not returned; at this number the runner evicts no further
-/// session.
-pub const EVICTED_SESSIONS_MAX: usize = 32;
 
 // ---- registered sessions
 
@@ -26,11 +20,6 @@ pub const REGISTERED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Registered sessions of one source address: a quarter, so that one address cannot lock out the
 /// others.
 pub const REGISTERED_SHARE_MAX: usize = REGISTERED_MAX / 4;
-/// Bytes of stored bodies of one source address: a quarter as well.
-pub const REGISTERED_SHARE_BYTES_MAX: usize = REGISTERED_BYTES_MAX / 4;
-/// Age at which an unused registered session may be evicted for a source that holds no more:
-/// clients connect within a second, or within several if the browser first asks for the microphone.
-pub const REGISTERED_YIELDS_AFTER: Duration = Duration::from_secs(30);
 /// Lifetime of a registered session that is never used.
 pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
 
@@ -38,25 +27,12 @@ pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
 
 /// Lifetime of a token: that of the session to which it may belong.
 pub const TOKEN_LIFE: Duration = REGISTERED_UNUSED;
-/// Bytes of a token; those of sessions have about 190.
-pub const TOKEN_BYTES_MAX: usize = 256;
-/// Tokens whose use is recorded, one bit each; past it, the oldest expire early. It takes 1 MiB and
-/// lasts for 28,000 tokens a second over [`TOKEN_LIFE`], more than `/start` answers.
-pub const RECORDED_TOKENS_MAX: usize = 8 * 1024 * 1024;
-/// Calls and signed webhooks whose token is remembered: some 4,000 calls, a day of three a minute,
-/// in 1 MB. Only signed webhooks are remembered, so that others cannot fill it.
-pub const REMEMBERED_CALLS_MAX: usize = 8 * 1024;
 
 // ---- replicas
 
 /// Bytes of a `body` of `/start` that travels inside the session id: the id is in the path of a
 /// request, whose head has 32 KiB.
 pub const SEALED_BODY_BYTES_MAX: usize = 8 * 1024;
-/// Bytes of such an id: a UUID, a dot, and the body with 25 bytes more in base64.
-pub const SEALED_ID_BYTES_MAX: usize = 37 + (SEALED_BODY_BYTES_MAX + 25).div_ceil(3) * 4;
-/// Bytes of a token of replicas, without the body in it: such tokens also name the process that
-/// issued them.
-pub const CLUSTER_TOKEN_BYTES_MAX: usize = 320;
 /// Difference between the clocks of two replicas. An id that expires later than its lifetime and
 /// this difference from now is refused.
 pub const CLUSTER_CLOCK_SKEW: Duration = Duration::from_secs(60);
@@ -64,9 +40,6 @@ pub const CLUSTER_CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// longer than nearly all calls. Without it, only calls of five minutes would survive a dead
 /// replica.
 pub const CLUSTER_RESTART_WITHIN: Duration = Duration::from_secs(3_600);
-/// Ids and tokens of replicas whose use is recorded until they expire, in 8 MB: 200 connections a
-/// second for the lifetime of an id. Past it, those that expire first are refused early.
-pub const SPENT_IDS_MAX: usize = 64 * 1024;
 /// Bytes of the name of a replica, which is part of the ids of its connections.
 pub const REPLICA_NAME_BYTES_MAX: usize = 32;
 /// Bytes of the key of a cluster: a shorter one is no key of 128 bits in hexadecimal digits, a
@@ -95,13 +68,9 @@ pub const API_KEY_BYTES: RangeInclusive<usize> = 16..=512;
 pub const KEY_FILE_BYTES_MAX: u64 = 256 * 1024;
 /// Bytes of any file that an option names: 20 s of stereo sound in 16 bits at 24 kHz.
 pub const OPTION_FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
-/// Bytes of a `.env` file: hundreds of variables and a few keys in PEM form.
-pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 // ---- log
 
-/// Characters of one log message: the 5000 of a rejected body and its errors.
-pub const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
 /// Window in which log lines that callers cause are counted.
 pub const LINES_WINDOW: Duration = Duration::from_secs(60);
 /// Log lines that one address may cause per window: those of forty sessions.
@@ -112,28 +81,11 @@ pub const LINES_MAX: u32 = 480;
 /// Log lines that callers with the API key may cause per window, apart from all others: those of
 /// 160 sessions.
 pub const LINES_AUTHORISED_MAX: u32 = 480;
-/// Addresses that have log counters of their own; further addresses in a window share one counter.
-pub const LOGGED_CALLERS_MAX: usize = 64;
-/// Bytes of log lines that wait while stderr is not read: some 2,000 lines.
-pub const LOG_WAITING_BYTES_MAX: usize = 256 * 1024;
-/// Time that the end of the process waits for the reader of stderr.
-pub const LOG_FLUSH: Duration = Duration::from_secs(1);
-
-// ---- metrics
-
-/// Interval at which a live session publishes its counters; scrapers come every few seconds.
-pub const METRICS_INTERVAL: Duration = Duration::from_secs(1);
 
 // ---- doctor
 
 /// Time of one check; a provider that has not answered by then fails it.
 pub const DOCTOR_CHECK: Duration = Duration::from_secs(15);
-/// Time of one name resolution; a resolver answers within a second or not at all.
-pub const DOCTOR_RESOLVE: Duration = Duration::from_secs(5);
-/// Processes that are inspected to find the owner of a port; a board has some hundreds.
-pub const DOCTOR_PROCESSES_MAX: usize = 16_384;
-/// Latest plausible time of the clock, in seconds since 1970: the year 2100.
-pub const CLOCK_LATEST_S: u64 = 4_102_444_800;
 /// Open files of a runner without callers, with a reserve.
 pub const OPEN_FILES_BASE: u64 = 64;
 /// Open files of a session: its socket, if it does not share one.
@@ -148,28 +100,19 @@ pub const MEMORY_BASE_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory of a session: 0.5 MiB while both sides speak, with a reserve of the same size.
 pub const MEMORY_SESSION_BYTES: u64 = 1024 * 1024;
 
-// ---- watch: stalls, supervisor
+// ---- internal
 
+/// Age at which a pending session may be evicted for an offer whose address holds as many permits:
+/// a phone that connects through relays takes 4 s.
+pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
+/// Bytes of such an id: a UUID, a dot, and the body with 25 bytes more in base64.
+pub const SEALED_ID_BYTES_MAX: usize = 37 + (SEALED_BODY_BYTES_MAX + 25).div_ceil(3) * 4;
+/// Bytes of log lines that wait while stderr is not read: some 2,000 lines.
+pub const LOG_WAITING_BYTES_MAX: usize = 256 * 1024;
+/// Interval at which a live session publishes its counters; scrapers come every few seconds.
+pub const METRICS_INTERVAL: Duration = Duration::from_secs(1);
+/// Time of one name resolution; a resolver answers within a second or not at all.
+pub const DOCTOR_RESOLVE: Duration = Duration::from_secs(5);
 /// Interval at which the watchdog thread checks the runtime; a supervisor with a short watchdog
 /// timeout shortens it.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest interval between two checks that counts as observed: after a longer one, the process was
-/// stopped or the machine was suspended.
-pub const WATCH_GAP_MAX: Duration = Duration::from_secs(1);
-/// Time without an answer after which the runtime counts as stalled: callers hear the gap, and
-/// their connections time out soon.
-pub const RUNTIME_STALL: Duration = Duration::from_secs(3);
-/// Time in one poll after which a task counts as stalled; polls take milliseconds.
-pub const TURN_STALL: Duration = Duration::from_secs(2);
-/// Stalls of one task that are logged; further stalls are only counted.
-pub const TURN_WARNINGS_MAX: u32 = 5;
-/// Interval of the status messages to the supervisor, which contain the number of live sessions.
-pub const STATUS_INTERVAL: Duration = Duration::from_secs(2);
-/// Time that one message to a supervisor that does not read may block; the watchdog does not check
-/// meanwhile.
-pub const NOTIFY_SEND: Duration = Duration::from_millis(100);
-/// Time that the shutdown waits until the supervisor is notified of it.
-pub const NOTIFY_WITHIN: Duration = Duration::from_millis(200);
-/// Time from the end of the last session until unused memory is returned to the system: longer than
-/// a client takes to reconnect.
-pub const MEMORY_TRIM_AFTER: Duration = Duration::from_secs(2);

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 // ---- services of the bot `cascade`
 
-/// Time from the name lookup to the open connection of a service: it stands on the local network,
-/// or answers as fast as if it did.
-pub const SERVICE_CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// Time to the first byte of the first answer of a service: it may load its model.
 pub const SERVICE_FIRST_BYTE_COLD: Duration = Duration::from_secs(60);
 /// Time to the first byte of later answers: it may load its model again. While it sends comments,
@@ -17,6 +14,12 @@ pub const SERVICE_SILENCE: Duration = Duration::from_secs(10);
 /// Time without text or audio for the caller, at the beginning of an answer or within it: a model
 /// may reason for some time before it speaks.
 pub const SERVICE_OUTPUT_WITHIN: Duration = Duration::from_secs(120);
+
+// ---- internal
+
+/// Time from the name lookup to the open connection of a service: it stands on the local network,
+/// or answers as fast as if it did.
+pub const SERVICE_CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// Bytes of one line, and of one event, of a stream of events: several times the longest text, and
 /// the functions of an answer at once.
 pub const SSE_LINE_BYTES_MAX: usize = 256 * 1024;
@@ -38,9 +41,5 @@ pub const WYOMING_PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 pub const UTTERANCE_SAMPLES_MAX: usize = 40 * 16_000;
 /// Bytes of a transcript.
 pub const TRANSCRIPT_BYTES_MAX: usize = 16 * 1024;
-/// Characters of one request to a voice: the most that services accept.
-pub const SPEECH_TEXT_CHARS_MAX: usize = 4_096;
 /// Length of the audio of one request to a voice: the text at its limit, spoken slowly.
 pub const SPEECH_MAX: Duration = Duration::from_secs(600);
-/// Bytes of a WAV header with all that may stand before the samples.
-pub const WAV_HEADER_BYTES_MAX: usize = 64 * 1024;

@@ -2,9 +2,17 @@
 
 use std::time::Duration;
 
-use super::MESSAGE_BYTES_MAX;
-
 // ---- sockets
+
+/// Time from the upgrade to a recognised telephony provider.
+pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// Time from the start of a telephone call, without any audio of the caller, to the line that says
+/// why. Providers send silence as audio, on hold too.
+pub const CALL_DEAF_AFTER: Duration = Duration::from_secs(5);
+/// Time without a message or pong after which the session of a WebSocket is freed.
+pub const SOCKET_FREED_AFTER: Duration = Duration::from_secs(60);
+
+// ---- internal
 
 /// Messages until the telephony provider must be recognised.
 pub const HANDSHAKE_MESSAGES_MAX: u32 = 5;
@@ -13,54 +21,16 @@ pub const HANDSHAKE_MESSAGES_MAX: u32 = 5;
 pub const EARLY_MESSAGE_BYTES_MAX: usize = 8 * 1024;
 /// WebSockets whose provider is not yet recognised: twice the calls of a full runner.
 pub const HANDSHAKES_MAX: usize = 64;
-/// Age at which such a WebSocket may be evicted: a provider identifies itself within milliseconds,
-/// so the oldest of 64 is none.
-pub const HANDSHAKES_YIELD_AFTER: Duration = Duration::ZERO;
-/// Evicted WebSockets that are still closing.
-pub const HANDSHAKES_ENDING_MAX: usize = 64;
-/// Time from the upgrade to a recognised telephony provider.
-pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// Time from the start of a telephone call, without any audio of the caller, to the line that says
-/// why. Providers send silence as audio, on hold too.
-pub const CALL_DEAF_AFTER: Duration = Duration::from_secs(5);
-/// Interval of pings from the runner.
-pub const SOCKET_PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Time without a message or pong after which the session of a WebSocket is freed.
-pub const SOCKET_FREED_AFTER: Duration = Duration::from_secs(60);
-/// Time that a caller may leave sent data unread; a phone that stalls for so long has lost its
-/// call.
-pub const SOCKET_STALL: Duration = Duration::from_secs(10);
 /// Time of the closing handshake of a WebSocket.
 pub const SOCKET_CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// Time that a WebSocket stays open while the runner hangs up its call: when the socket closes
 /// first, the provider continues the script of the call.
 pub const HANG_UP_BEFORE_CLOSE: Duration = Duration::from_secs(1);
-/// Speech that a plain WebSocket client buffers: it cannot discard any, so the lead is short;
-/// without it, playback has gaps.
-pub const CLIENT_LEAD: Duration = Duration::from_millis(40);
-/// Speech that a telephony provider buffers: it covers network jitter, and `clear` discards it.
-pub const CALL_LEAD: Duration = Duration::from_millis(200);
-/// Delay from the buffer of a provider to the caller.
-pub const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
 /// Speech of a caller that is stored until the bot sets its input rate.
 pub const EARLY_AUDIO: Duration = Duration::from_secs(10);
 /// Rate changes of the audio of a client: each creates a new filter, and clients change it at most
 /// once.
 pub const RATE_CHANGES_MAX: u32 = 16;
-/// Send buffer of a WebSocket in the kernel, in bytes. The default of 4 MiB holds minutes of
-/// speech, so that a caller that stopped reading would be noticed too late.
-pub const SOCKET_SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// Hang-up requests in progress beside the live sessions; further ones keep the permit of their
-/// session.
-pub const HANG_UPS_MAX: usize = 32;
-/// Time that a hang-up request has after its socket closed while the runner shuts down; then a
-/// warning is logged.
-pub const HANG_UP_AT_SHUTDOWN: Duration = Duration::from_millis(500);
-/// Bytes that a WebSocket buffers for the network: four of the longest messages, and their framing.
-pub const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX + 4 * 1024;
-
-// ---- telephony
-
 /// Bytes of a message that starts a call: ids, numbers, and dozens of parameters of 500 characters.
 pub const TELEPHONY_START_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of the id of a stream, a call or an account; the longest known have about a hundred.
@@ -78,9 +48,6 @@ pub const TELEPHONY_UNREADABLE_MAX: u32 = 10;
 pub const TELEPHONY_REORDERED_MAX: usize = 3;
 /// Characters of an error message of a provider that are logged.
 pub const TELEPHONY_LOGGED_CHARS_MAX: usize = 500;
-
-// ---- RTVI
-
 /// Bytes of the `id` of a client message, which every response repeats; those of the stock client
 /// have 8.
 pub const RTVI_ID_BYTES_MAX: usize = 128;
@@ -90,8 +57,3 @@ pub const RTVI_ECHO_CHARS_MAX: usize = 64;
 pub const RTVI_REASON_CHARS_MAX: usize = 200;
 /// Keys of one `dtmf` message: each becomes an event, and people dial fewer at once.
 pub const RTVI_DTMF_KEYS_MAX: usize = 64;
-/// Sentences queued until their audio plays: a long paragraph.
-pub const RTVI_SEGMENTS_MAX: usize = 32;
-/// Events queued while the bot waits to send: more than arrive in the half second in which its
-/// queue drains.
-pub const RTVI_EVENTS_WAITING_MAX: usize = 32;

@@ -4,23 +4,35 @@ use std::time::Duration;
 
 // ---- WebRTC
 
+/// Bytes of one message in either direction: the limit that Pipecat announces and browsers respect.
+pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of one message to a device, which expects a message in a single SCTP chunk.
+pub const DEVICE_MESSAGE_BYTES_MAX: usize = 1000;
+/// Time from the answer to an established connection with audio; then the session is freed.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
+/// Silence of a peer after which the bot is notified; browsers and runner check each other at least
+/// every 3 s.
+pub const PEER_LOST_AFTER: Duration = Duration::from_secs(6);
+/// Silence of a peer after which the session is freed.
+pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
+
+// ---- SDP
+
+/// ICE-TCP connections: one per session, and those that a client tries beside it.
+pub const ICE_TCP_CONNECTIONS_MAX: usize = 128;
+/// ICE-TCP connections of one source address: an eighth, so that eight addresses are needed to fill
+/// the limit. Four callers behind one router fit while they connect, a dozen once connected.
+pub const ICE_TCP_PER_SOURCE_MAX: usize = ICE_TCP_CONNECTIONS_MAX / 8;
+
+// ---- internal
+
 /// Candidates of one peer that are tried: a laptop with VPNs has about ten. A peer that names
 /// foreign addresses makes the runner send them connectivity checks: at most 22 a second of 112
 /// bytes, about 300 in total (measured).
 pub const REMOTE_CANDIDATES_MAX: usize = 32;
-/// Candidate pairs that are counted until a connection is established: two local candidates with
-/// each candidate of a client.
-pub const TRIED_PAIRS_MAX: usize = 64;
-/// Lowest port of a candidate: services use the ports below, and must not receive checks of the
-/// runner.
-pub const PRIVILEGED_PORTS_END: u16 = 1024;
 /// DTLS records queued until ICE connects: a ClientHello with post-quantum keys takes two, and may
 /// be retransmitted once.
 pub const EARLY_RECORDS_MAX: usize = 4;
-/// Bytes of one message in either direction: the limit that Pipecat announces and browsers respect.
-pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
-/// Bytes of messages that one session buffers for a peer that acknowledges slowly.
-pub const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 /// Data channels that a client may have open; it needs one.
 pub const CHANNELS_MAX: usize = 8;
 /// Addresses from which a client may check between two ICE restarts: its candidates, and their NAT
@@ -29,50 +41,17 @@ pub const CHECKED_ADDRESSES_MAX: usize = 64;
 /// Source addresses of checks, over all ICE restarts of a session, that answered no check of the
 /// runner. Each restart leaves about a dozen; the limit stops a sender with forged addresses.
 pub const CHECKED_UNPROVEN_MAX: usize = 4 * CHECKED_ADDRESSES_MAX;
-/// Connectivity checks that await a response: at 50 ms intervals, those of six seconds.
-pub const CHECKS_UNDER_WAY_MAX: usize = 128;
 /// Audio SSRCs of a client that are kept; a browser uses one, a push-to-talk client a new one for
 /// each press. Older ones are forgotten.
 pub const AUDIO_SOURCES_MAX: usize = 32;
-/// Bytes of one message to a device, which expects a message in a single SCTP chunk.
-pub const DEVICE_MESSAGE_BYTES_MAX: usize = 1000;
-/// Time from the open channel of a device to the first message: the device loses data that arrives
-/// with the acknowledgement.
-pub const DEVICE_CHANNEL_SETTLE: Duration = Duration::from_millis(120);
 /// Time after DTLS without an INIT of the device, which normally follows at once, after which the
 /// runner opens the association. Each unanswered step is repeated after the same time.
 pub const DEVICE_SETUP_REPEAT: Duration = Duration::from_millis(500);
-/// Longest time between two repeats; each costs one datagram to a device that never answers.
-pub const DEVICE_SETUP_REPEAT_MAX: Duration = Duration::from_secs(4);
-/// Time from the association until a channel is opened without the request of the device, which is
-/// then taken as lost. By then, two COOKIE ACKs may have been lost.
-pub const DEVICE_OPEN_AFTER: Duration = Duration::from_millis(1_500);
-/// COOKIE ACKs sent to a device that never sends on its channel, as most do.
-pub const DEVICE_COOKIE_ACKS_MAX: u32 = 9;
 /// Interval of messages to a device: five a second beside its audio.
 pub const DEVICE_MESSAGE_INTERVAL: Duration = Duration::from_millis(205);
-/// Time from the answer to an established connection with audio; then the session is freed.
-pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
-/// Silence of a peer after which the bot is notified; browsers and runner check each other at least
-/// every 3 s.
-pub const PEER_LOST_AFTER: Duration = Duration::from_secs(6);
-/// Silence of the peer on one path after which packets follow it to another one: longer than a
-/// packet may be overtaken.
-pub const PEER_MOVED_AFTER: Duration = Duration::from_millis(300);
-/// Silence of a peer after which the session is freed.
-pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
 /// Silence of a peer after which its next packet ends an outage: fifteen audio packets, and longer
 /// than a round trip.
 pub const OUTAGE_AFTER: Duration = Duration::from_millis(300);
-/// After this silence of a peer, its next packet triggers a check at once: devices with a
-/// keep-alive close 10 s after the last check, and the next scheduled one may be 3 s away. A peer
-/// that is checked each second is never silent for so long.
-pub const CHECK_AT_ONCE_AFTER: Duration = Duration::from_secs(2);
-/// Silence of a peer after which it is checked; a peer that sends audio is never silent for so
-/// long.
-pub const QUIET_AFTER: Duration = Duration::from_secs(1);
-/// Interval of such checks while they are unanswered: the end of an outage is noticed within it.
-pub const QUIET_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time between two checks of a peer. str0m checks every 3 s while it is answered; some
 /// devices close 10 s after the last check.
 pub const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(3_500);
@@ -83,9 +62,6 @@ pub const PROBE_CHECKS: u32 = 8;
 /// Interval of the checks of a probe: a device accepts some ten datagrams a second beside its
 /// audio.
 pub const PROBE_INTERVAL: Duration = Duration::from_millis(220);
-/// Time that an offer waits for the result of probes: all their checks, and the scheduling delay
-/// of a busy machine. Devices wait 10 s for an answer.
-pub const PROBE_WITHIN: Duration = Duration::from_millis(2_500);
 /// Offers that wait for inquiries; each holds its body. All devices of a home after a power cut
 /// fit, and one source may have three quarters of them.
 pub const WAITING_OFFERS_MAX: usize = 32;
@@ -95,23 +71,8 @@ pub const FINISH_WITHIN: Duration = Duration::from_secs(2);
 pub const GOODBYE_WITHIN: Duration = Duration::from_millis(400);
 /// Time of the closing handshakes.
 pub const CLOSE_WITHIN: Duration = Duration::from_millis(300);
-/// Datagrams queued for one session: 200 packets a second for a third of a second.
-pub const SESSION_INBOX_DATAGRAMS: usize = 64;
 /// Requests (offers, candidates) queued for one session.
 pub const SESSION_REQUESTS: usize = 8;
-/// Datagrams per system call; with the few calls of a board, more are never available.
-pub const DATAGRAM_BATCH: usize = 8;
-/// Bytes that the kernel may coalesce into one read.
-pub const DATAGRAM_BATCH_BYTES: usize = 64 * 1024;
-/// Bytes of the block into which datagrams are copied for their sessions.
-pub const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
-/// Requested receive buffer of the shared socket, in bytes. The kernel doubles it for its
-/// bookkeeping; it then holds 70 ms of 50,000 unsolicited packets a second, and takes memory only
-/// while packets wait.
-pub const DATAGRAM_SOCKET_BYTES: usize = 2 * 1024 * 1024;
-
-// ---- SDP
-
 /// Lines of the SDP of an offer: four sections of a browser with all its codecs take about 600.
 pub const SDP_LINES_MAX: usize = 2_000;
 /// Media sections of an offer; a stock client has four, and stopped ones remain listed.
@@ -121,12 +82,8 @@ pub const SDP_MID_BYTES_MAX: usize = 16;
 /// Bytes of the ICE user name fragment of a peer: with the 16 of the runner it forms a user name,
 /// of which str0m writes at most 128.
 pub const ICE_UFRAG_BYTES_MAX: usize = 100;
-/// Least bytes of the ICE user name fragment of a restart, as of RFC 8839.
-pub const ICE_UFRAG_BYTES_MIN: usize = 4;
 /// Bytes of the ICE password of a peer; the range of RFC 8839.
 pub const ICE_PWD_BYTES_MAX: usize = 256;
-/// Least bytes of the ICE password of a restart, as of RFC 8839.
-pub const ICE_PWD_BYTES_MIN: usize = 22;
 /// Candidates that are read from one offer: those of a machine with many interfaces, once per
 /// section.
 pub const OFFER_CANDIDATES_MAX: usize = 64;
@@ -137,16 +94,8 @@ pub const TCP_ADDRESSES_MAX: usize = 4;
 /// Bytes of one packet on an ICE-TCP connection: the largest datagram of an Ethernet path, with a
 /// reserve.
 pub const FRAMED_BYTES_MAX: usize = 4 * 1024 - 1;
-/// ICE-TCP connections: one per session, and those that a client tries beside it.
-pub const ICE_TCP_CONNECTIONS_MAX: usize = 128;
 /// ICE-TCP connections of one session: a client tries each offered TCP address once.
 pub const ICE_TCP_PER_SESSION_MAX: usize = TCP_ADDRESSES_MAX;
-/// ICE-TCP connections of one source address: an eighth, so that eight addresses are needed to fill
-/// the limit. Four callers behind one router fit while they connect, a dozen once connected.
-pub const ICE_TCP_PER_SOURCE_MAX: usize = ICE_TCP_CONNECTIONS_MAX / 8;
-/// Time from the first packet of an ICE-TCP connection to the answer of its session, which follows
-/// a valid check within milliseconds.
-pub const ICE_TCP_PROVEN_WITHIN: Duration = Duration::from_secs(5);
 /// Send buffer of an ICE-TCP connection in the kernel, in bytes: half a second of speech, which is
 /// useless later.
 pub const ICE_TCP_SEND_BUFFER_BYTES: usize = 8 * 1024;
@@ -154,9 +103,6 @@ pub const ICE_TCP_SEND_BUFFER_BYTES: usize = 8 * 1024;
 pub const DEVICE_LINE_BYTES_MAX: usize = 200;
 /// Bytes of the JSON body with an answer to a microcontroller, which reads 4096.
 pub const DEVICE_BODY_BYTES_MAX: usize = 4_000;
-
-// ---- crypto: DTLS
-
 /// First retransmission timeout of a handshake flight. dimpl varies it by a quarter, so it never
 /// exceeds 1 s: a microcontroller gives up after 3 s of silence.
 pub const DTLS_RETRANSMIT: Duration = Duration::from_millis(800);

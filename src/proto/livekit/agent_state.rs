@@ -5,9 +5,14 @@
 //! Out: the state, at most every [`ROOM_STATE_INTERVAL`], since each change is sent to everybody in
 //! the room. Source: `docs/spec/livekit.md` 5.6.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::limits::{ROOM_SPEECH_WITHIN, ROOM_STATE_INTERVAL, ROOM_THINKING_WITHIN};
+use crate::limits::ROOM_STATE_INTERVAL;
+
+/// Time that a model may think. After it, the bot is shown as listening again.
+const ROOM_THINKING_WITHIN: Duration = Duration::from_secs(60);
+/// Time from the end of a model's answer to the bot's speech. After it, the answer has no speech.
+const ROOM_SPEECH_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a bot in a room does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::wire::{DataPacket, DataValue, RpcAck, RpcError, RpcRequest, RpcResponse, RpcResult};
-use crate::limits::{ROOM_CALL_BYTES_MAX, ROOM_CALL_WITHIN_RANGE, ROOM_CALLS_MAX, ROOM_NAME_BYTES_MAX};
+use crate::limits::{ROOM_CALL_BYTES_MAX, ROOM_CALLS_MAX, ROOM_NAME_BYTES_MAX};
 use crate::rtvi::LABEL;
+use std::ops::RangeInclusive;
+
+/// Time that a caller may give the bot to answer a call.
+const ROOM_CALL_WITHIN_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
 
 /// The version of requests that are served.
 const VERSION: u32 = 1;

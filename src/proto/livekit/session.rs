@@ -35,7 +35,7 @@ use crate::audio::codec::Codec;
 use crate::audio::sender::AudioSender;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{ROOM_FIRST_CALLER_WITHIN, ROOM_REGATHER_WITHIN};
+use crate::limits::ROOM_FIRST_CALLER_WITHIN;
 use crate::livekit::agent_state::AgentStateTracker;
 use crate::livekit::packet_queue::PacketQueue;
 use crate::livekit::receiver::RoomAudioReceiver;
@@ -58,6 +58,10 @@ use participants::Participants;
 use resume::{LastResume, Resume};
 pub use server_paths::{PathEvent, PathId, PathRequest};
 use unannounced::UnannouncedData;
+
+/// Time for the callers of a lost connection to return after the bot has rejoined: stock clients
+/// retry for up to 40 s.
+const ROOM_REGATHER_WITHIN: Duration = Duration::from_secs(40);
 
 /// A WebSocket to open.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,12 +27,23 @@ use super::wire::{
     SignalRequest, SignalRequestKind, SignalTarget, TrackPublishedResponse, TrackSource, TrackType, TrickleRequest,
     UpdateParticipantMetadata, UpdateSubscription,
 };
-use crate::limits::{
-    CANDIDATE_BYTES_MAX, ROOM_CANDIDATES_HELD_MAX, ROOM_PING_INTERVAL, ROOM_PING_INTERVAL_RANGE, ROOM_PING_TIMEOUT,
-    ROOM_PING_TIMEOUT_RANGE, ROOM_REASON_CHARS_MAX, ROOM_TOKEN_BYTES_MAX, ROOM_UPDATES_MAX,
-};
+use crate::limits::REMOTE_CANDIDATES_MAX;
+use crate::limits::{CANDIDATE_BYTES_MAX, ROOM_PING_TIMEOUT, ROOM_TOKEN_BYTES_MAX};
 use crate::secret::Secret;
 use crate::webrtc::gather::server::GatherServer;
+
+/// Candidates of the server queued until their connection exists.
+const ROOM_CANDIDATES_HELD_MAX: usize = REMOTE_CANDIDATES_MAX;
+/// Characters of the text of a LiveKit server that an error repeats.
+const ROOM_REASON_CHARS_MAX: usize = 200;
+/// Interval of pings if the server names none: its default.
+const ROOM_PING_INTERVAL: Duration = Duration::from_secs(5);
+/// Ping intervals that a server may set.
+const ROOM_PING_INTERVAL_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
+/// Ping timeouts that a server may set.
+const ROOM_PING_TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(60);
+/// Changes of the bot's attributes whose outcome is awaited.
+const ROOM_UPDATES_MAX: usize = 16;
 
 /// `LeaveRequest.reason` of a client that leaves by itself.
 const CLIENT_INITIATED: i32 = 1;

@@ -4,10 +4,15 @@
 //! stream. Streams of other topics, of bytes, above [`ROOM_STREAM_BYTES_MAX`], with missing chunks
 //! or invalid UTF-8, and those that take too long are dropped. Source: `docs/spec/livekit.md` 5.4.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::wire::{StreamChunk, StreamContent, StreamHeader, StreamTrailer};
-use crate::limits::{ROOM_NAME_BYTES_MAX, ROOM_STREAM_BYTES_MAX, ROOM_STREAM_WITHIN, ROOM_STREAMS_MAX};
+use crate::limits::{ROOM_NAME_BYTES_MAX, ROOM_STREAM_BYTES_MAX};
+
+/// Text streams that participants may have open at once.
+const ROOM_STREAMS_MAX: usize = 16;
+/// Time from the first to the last packet of a text stream.
+const ROOM_STREAM_WITHIN: Duration = Duration::from_secs(30);
 
 /// The topic of what a user typed.
 pub const CHAT_TOPIC: &str = "lk.chat";

@@ -13,8 +13,12 @@ use serde::Serialize;
 use sha2::Sha256;
 
 use super::{NAME_ATTRIBUTE, STATE_ATTRIBUTE};
-use crate::limits::{ROOM_REQUEST_TOKEN_LIFE, ROOM_TOKEN_LIFE};
+use crate::limits::ROOM_TOKEN_LIFE;
 use crate::secret::Secret;
+use std::time::Duration;
+
+/// Validity of the token of one request to a LiveKit server about a room.
+const ROOM_REQUEST_TOKEN_LIFE: Duration = Duration::from_secs(120);
 
 /// The state of a bot that has not joined, as front-ends read it.
 const INITIALIZING: &str = "initializing";

@@ -12,7 +12,12 @@ use bytes::Bytes;
 
 use super::bot_message::BotText;
 use super::wire::{DataValue, StreamChunk, StreamContent, StreamHeader, StreamTrailer, TextStreamHeader};
-use crate::limits::{ROOM_STREAM_CHUNK_BYTES_MAX, ROOM_TRANSCRIPT_BYTES_MAX, ROOM_TRANSCRIPT_PAUSE};
+use crate::limits::ROOM_TRANSCRIPT_PAUSE;
+
+/// Bytes of text in one packet of a stream, as published clients send it.
+const ROOM_STREAM_CHUNK_BYTES_MAX: usize = 15_000;
+/// Bytes of the bot's transcript that wait for the end of its turn, if the bot sends no progress.
+const ROOM_TRANSCRIPT_BYTES_MAX: usize = 16 * 1024;
 
 /// The topic of transcripts.
 pub const TRANSCRIPTION_TOPIC: &str = "lk.transcription";

@@ -4,7 +4,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::relay_url::RelayUrl;
-use crate::limits::{MOQ_NAMESPACE_BYTES_MAX, MOQ_PARTICIPANT_BYTES_MAX};
+use crate::limits::MOQ_NAMESPACE_BYTES_MAX;
+
+/// Bytes of the id of a participant of Media over QUIC.
+const MOQ_PARTICIPANT_BYTES_MAX: usize = 64;
 
 /// The default of `--moq-bind` in serve mode. Where IPv6 is absent, `0.0.0.0` replaces it.
 pub const BIND_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 4080);

@@ -8,8 +8,10 @@
 
 use std::fmt;
 
-use crate::limits::MOQ_URL_BYTES_MAX;
 use crate::options::hosts;
+
+/// Bytes of the URL of a relay, which may hold a token.
+const MOQ_URL_BYTES_MAX: usize = 2_048;
 
 /// The path of the runner itself, and of a relay whose URL has none.
 pub const PATH: &str = "/moq";

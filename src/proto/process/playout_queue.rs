@@ -8,7 +8,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::limits::{MARK_BYTES_MAX, PROCESS_CHUNK_SAMPLES, PROCESS_MARKS_OUT_MAX, PROCESS_OUT_SAMPLES_MAX, RATES_HZ};
+use crate::limits::{MARK_BYTES_MAX, PROCESS_OUT_SAMPLES_MAX, RATES_HZ};
+
+/// Samples into which small frames are merged: 200 ms at 24 kHz.
+const PROCESS_CHUNK_SAMPLES: usize = 4_800;
+/// Marks in that queue: one per sentence.
+const PROCESS_MARKS_OUT_MAX: usize = 256;
 
 /// The queue from one program to its session.
 pub struct PlayoutQueue {

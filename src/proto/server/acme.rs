@@ -13,9 +13,16 @@ use std::time::Duration;
 use super::tls::parsed::Certificate;
 use super::tls::{CertificateName, Validity};
 use crate::limits::{
-    ACME_DETAIL_CHARS_MAX, ACME_FAILURE_CHARS_MAX, ACME_REFUSED_PAUSE_FIRST, ACME_REFUSED_PAUSE_MAX,
-    ACME_RETRY_AFTER_MAX, ACME_UNREACHABLE_PAUSE_FIRST, ACME_UNREACHABLE_PAUSE_MAX,
+    ACME_FAILURE_CHARS_MAX, ACME_REFUSED_PAUSE_MAX, ACME_RETRY_AFTER_MAX, ACME_UNREACHABLE_PAUSE_FIRST,
 };
+
+/// Pause after the first failed order of `--tls acme` that counts towards limits of the directory;
+/// it doubles. Let's Encrypt allows 5 failed validations per name and hour, and these make 3.
+const ACME_REFUSED_PAUSE_FIRST: Duration = Duration::from_secs(15 * 60);
+/// The longest of these pauses.
+const ACME_UNREACHABLE_PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// Characters of an error of the directory in the log.
+const ACME_DETAIL_CHARS_MAX: usize = 400;
 
 /// The port at which directories validate names (RFC 8737 section 3).
 pub const VALIDATION_PORT: u16 = 443;

@@ -14,8 +14,10 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::aliases::{self, Area};
-use crate::limits;
 pub use redact::redact_for_log;
+
+/// Problems that one 422 response lists.
+const PROBLEMS_MAX: usize = 16;
 
 /// One step of the path to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +229,7 @@ impl ObjectReader {
     }
 
     fn push_problem(&mut self, problem: FieldProblem) {
-        if self.problems.len() < limits::PROBLEMS_MAX {
+        if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem);
         }
     }
@@ -311,12 +313,9 @@ mod tests {
     #[test]
     fn the_number_of_problems_is_limited() {
         let mut fields = ObjectReader::new(Map::new(), Vec::new());
-        for _ in 0..=limits::PROBLEMS_MAX {
+        for _ in 0..=PROBLEMS_MAX {
             fields.required_string("a", 1);
         }
-        assert_eq!(
-            fields.finish().map_err(|invalid| invalid.0.len()),
-            Err(limits::PROBLEMS_MAX)
-        );
+        assert_eq!(fields.finish().map_err(|invalid| invalid.0.len()), Err(PROBLEMS_MAX));
     }
 }

@@ -11,10 +11,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::limits::{
-    LINES_AUTHORISED_MAX, LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW, LOGGED_BODIES_MAX, LOGGED_CALLERS_MAX,
-};
+use crate::limits::{LINES_AUTHORISED_MAX, LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW};
 use crate::server::source::SourceKey;
+
+/// Rejected bodies that are logged per `LINES_WINDOW`: a broken client repeats itself.
+const LOGGED_BODIES_MAX: u32 = 30;
+/// Addresses that have log counters of their own; further addresses in a window share one counter.
+const LOGGED_CALLERS_MAX: usize = 64;
 
 /// The counters of this minute.
 #[derive(Debug, Default)]

@@ -10,7 +10,11 @@
 
 use std::borrow::Cow;
 
-use crate::limits::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX, PART_HEAD_BYTES_MAX};
+use crate::limits::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX};
+
+/// Bytes of the header of a part of a form: the longest file name, percent-encoded twice, and a few
+/// more lines.
+const PART_HEAD_BYTES_MAX: usize = 4 * 1024;
 
 /// An event of the parser.
 #[derive(Debug, PartialEq, Eq)]

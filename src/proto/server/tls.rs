@@ -16,7 +16,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use self::parsed::Certificate;
 pub use crate::limits::RELEASED_S;
-use crate::limits::{AUTHORITY_VALID, CERTIFICATE_BACKDATED, CERTIFICATE_NAMES_MAX, CERTIFICATE_VALID};
+use crate::limits::{AUTHORITY_VALID, CERTIFICATE_NAMES_MAX, CERTIFICATE_VALID};
+use std::time::Duration;
+
+/// Time before its creation at which a certificate becomes valid: clocks of clients may be slow,
+/// and some boards keep local time.
+const CERTIFICATE_BACKDATED: Duration = Duration::from_secs(2 * 86_400);
 
 const DAY_S: u64 = 86_400;
 

@@ -22,9 +22,8 @@ use crate::audio::playout_pacer::{self, ChunkFormat};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
-    CALL_DEAF_AFTER, CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX,
-    MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL,
-    SOCKET_STALL,
+    CALL_DEAF_AFTER, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX,
+    MESSAGES_OUT_MAX, SOCKET_FREED_AFTER,
 };
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
@@ -34,6 +33,19 @@ use audio_receiver::SocketAudioReceiver;
 use audio_sender::SocketAudioSender;
 use ending::{EVICTED, close_frame};
 pub use ending::{SocketReadError, SocketRefusal, UNRECOGNISED};
+
+/// Interval of pings from the runner.
+const SOCKET_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Time that a caller may leave sent data unread; a phone that stalls for so long has lost its
+/// call.
+const SOCKET_STALL: Duration = Duration::from_secs(10);
+/// Speech that a plain WebSocket client buffers: it cannot discard any, so the lead is short;
+/// without it, playback has gaps.
+const CLIENT_LEAD: Duration = Duration::from_millis(40);
+/// Speech that a telephony provider buffers: it covers network jitter, and `clear` discards it.
+const CALL_LEAD: Duration = Duration::from_millis(200);
+/// Delay from the buffer of a provider to the caller.
+const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
 
 /// The playout rate of plain clients, which ignore the frame's rate.
 const CLIENT_HZ: u32 = 24_000;

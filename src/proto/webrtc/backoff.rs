@@ -7,7 +7,14 @@
 
 use std::time::Duration;
 
-use crate::limits::{READ_ERRORS_FREE, READ_PAUSE_FIRST, READ_PAUSE_MAX};
+/// Consecutive errors of a datagram socket that cause no pause: ICMP errors for each datagram of a
+/// batch.
+const READ_ERRORS_FREE: u32 = 10;
+/// First pause after further errors; it doubles with each.
+const READ_PAUSE_FIRST: Duration = Duration::from_millis(10);
+/// Longest pause between reads of a failing socket: one attempt per second is cheap, and a socket
+/// that recovers is soon in use again.
+const READ_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Counts consecutive errors and derives the delay after each.
 #[derive(Debug, Default)]

@@ -13,10 +13,12 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::limits::{
-    CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END, TCP_ADDRESSES_MAX,
-};
+use crate::limits::{CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, TCP_ADDRESSES_MAX};
 use crate::options::host::Host;
+
+/// Lowest port of a candidate: services use the ports below, and must not receive checks of the
+/// runner.
+const PRIVILEGED_PORTS_END: u16 = 1024;
 
 /// How the runner's own candidates restrict the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

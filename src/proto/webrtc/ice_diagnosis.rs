@@ -10,11 +10,15 @@ mod display;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::limits::{REMOTE_CANDIDATES_MAX, TRIED_PAIRS_MAX};
+use crate::limits::REMOTE_CANDIDATES_MAX;
 use crate::webrtc::candidate::{CandidateError, CandidateKind};
 use crate::webrtc::crypto::HandshakeError;
 use crate::webrtc::packet_kind::PacketKind;
 use crate::webrtc::stun;
+
+/// Candidate pairs that are counted until a connection is established: two local candidates with
+/// each candidate of a client.
+const TRIED_PAIRS_MAX: usize = 64;
 
 /// A pair of addresses, and how many checks and answers it carried in each direction.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,6 +15,9 @@ use crate::limits;
 use crate::server::admission::AdmissionError;
 use crate::server::body::{self, FieldProblem, LocStep, ObjectReader, ValidationError};
 
+/// Bytes of a media section's name.
+const MID_BYTES_MAX: usize = 64;
+
 /// The body of an offer, which opens, renegotiates or restarts a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfferBody {
@@ -180,7 +183,7 @@ fn parse_candidate(value: Value, index: usize) -> Result<RemoteCandidate, Valida
     };
     let mut fields = ObjectReader::new(map, at);
     let candidate = fields.required_string("candidate", limits::CANDIDATE_BYTES_MAX);
-    let sdp_mid = fields.string("sdp_mid", limits::MID_BYTES_MAX);
+    let sdp_mid = fields.string("sdp_mid", MID_BYTES_MAX);
     let sdp_mline_index = fields.small_integer("sdp_mline_index");
     fields.finish()?;
     Ok(RemoteCandidate {
@@ -444,8 +447,8 @@ mod tests {
         assert!(long(limits::CANDIDATE_BYTES_MAX).is_ok());
         assert_eq!(only(long(limits::CANDIDATE_BYTES_MAX + 1)).1, "string_too_long");
         let mid = |n: usize| patch(json!({"pc_id": "P", "candidates": [{"candidate": "", "sdp_mid": "x".repeat(n)}]}));
-        assert!(mid(limits::MID_BYTES_MAX).is_ok());
-        assert_eq!(only(mid(limits::MID_BYTES_MAX + 1)).1, "string_too_long");
+        assert!(mid(MID_BYTES_MAX).is_ok());
+        assert_eq!(only(mid(MID_BYTES_MAX + 1)).1, "string_too_long");
     }
 
     /// A line end takes four bytes, and the rest is compact.

@@ -8,14 +8,17 @@
 //! `docs/spec/devices.md` 8.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use crate::limits::{
-    DEVICE_CHANNEL_SETTLE, DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, MESSAGE_BYTES_MAX,
-    MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX,
+    DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX,
 };
+
+/// Time from the open channel of a device to the first message: the device loses data that arrives
+/// with the acknowledgement.
+const DEVICE_CHANNEL_SETTLE: Duration = Duration::from_millis(120);
 
 /// The message queue of a session.
 pub struct Outbox {

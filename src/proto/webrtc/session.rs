@@ -28,7 +28,7 @@ use crate::audio::receiver::AudioReceiver;
 use crate::audio::sender::AudioSender;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, OUTAGE_AFTER, PEER_LOST_AFTER, PROBE_CHECKS};
+use crate::limits::{FINISH_WITHIN, OUTAGE_AFTER, PEER_LOST_AFTER, PROBE_CHECKS};
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::transport::Transport;
 use crate::webrtc::connection::{
@@ -37,6 +37,11 @@ use crate::webrtc::connection::{
 use crate::webrtc::ice_diagnosis::IceAttempt;
 use crate::webrtc::outbox::Outbox;
 use crate::webrtc::whip::events::RealtimeEvents;
+
+/// After this silence of a peer, its next packet triggers a check at once: devices with a
+/// keep-alive close 10 s after the last check, and the next scheduled one may be 3 s away. A peer
+/// that is checked each second is never silent for so long.
+const CHECK_AT_ONCE_AFTER: Duration = Duration::from_secs(2);
 
 /// A request of a session to its transport.
 pub enum WebRtcCommand {

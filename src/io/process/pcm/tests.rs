@@ -11,11 +11,10 @@ use tokio::time::{Instant, sleep};
 use crate::bot::media::{Event, LeaveReason};
 use crate::bot::{Kind, RunnerArguments};
 use crate::config::{BotAudio, Config};
+use crate::io::process::pcm::PROCESS_PIPE_BYTES;
 use crate::io::process::tests::{Rig, within};
 use crate::io::process::{ProgramSpec, bot};
-use crate::limits::{
-    AUDIO_OUT_QUEUE, PROCESS_DRAIN_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_IN_SAMPLES_MAX, PROCESS_PIPE_BYTES,
-};
+use crate::limits::{AUDIO_OUT_QUEUE, PROCESS_DRAIN_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_IN_SAMPLES_MAX};
 
 const RATE_HZ: u32 = 16_000;
 /// Samples of one frame of the caller.

@@ -9,7 +9,12 @@
 use serde_json::{Map, Value, json};
 
 use super::failure::ServiceFailure;
-use crate::limits::{RATES_HZ, SPEECH_TEXT_CHARS_MAX, WAV_HEADER_BYTES_MAX};
+use crate::limits::RATES_HZ;
+
+/// Characters of one request to a voice: the most that services accept.
+const SPEECH_TEXT_CHARS_MAX: usize = 4_096;
+/// Bytes of a WAV header with all that may stand before the samples.
+const WAV_HEADER_BYTES_MAX: usize = 64 * 1024;
 
 /// The length of a WAV header with PCM and nothing else.
 pub const WAV_HEADER_BYTES: usize = 44;

@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::limits::SPENT_IDS_MAX;
+/// Ids and tokens of replicas whose use is recorded until they expire, in 8 MB: 200 connections a
+/// second for the lifetime of an id. Past it, those that expire first are refused early.
+const SPENT_IDS_MAX: usize = 64 * 1024;
 
 /// A key of the record: the bytes of a UUID, or a process and a serial number.
 pub type SpentKey = [u8; 16];

@@ -20,7 +20,11 @@ use crate::audio::codec::Codec;
 use crate::audio::elapsed::ElapsedAudio;
 use crate::audio::packet::AudioPacket;
 use crate::audio::receiver::AudioReceiver;
-use crate::limits::{MIX_BACKLOG_MAX, MIX_WINDOW};
+use crate::limits::MIX_BACKLOG_MAX;
+
+/// Window over which the backlog of a track is observed before its unused part is dropped: longer
+/// than usual changes of the network delay.
+const MIX_WINDOW: Duration = Duration::from_secs(2);
 
 const FRAME: Duration = Duration::from_millis(20);
 /// How late a track may be, when a second one joins, before it misses a frame.

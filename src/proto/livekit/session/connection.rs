@@ -10,7 +10,7 @@ mod media;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -20,7 +20,7 @@ use super::disconnect::DisconnectCause;
 use super::server_paths::{PathId, PathRequest, ServerPaths};
 use crate::audio::packet::AudioPacket;
 use crate::audio::sender;
-use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN, ROOM_SUBSCRIBED_WITHIN};
+use crate::limits::{CONNECT_WITHIN, ROOM_SUBSCRIBED_WITHIN};
 use crate::livekit::roster::RosterChange;
 use crate::livekit::signal::{JoinInfo, ServerOffers, SignalClient, SignalError, SignalOutput, UnheardCause};
 use crate::livekit::wire::SignalTarget;
@@ -28,6 +28,10 @@ use crate::secret::Secret;
 use crate::webrtc::connection::{
     self, AudioLevel, ConnectionContext, NegotiationError, PeerConnection, SfuSetup, Transmit,
 };
+
+/// Time after the end of a connection for the reason of the server to arrive: without it, a bot
+/// that was replaced would rejoin and replace its successor.
+const ROOM_REASON_WITHIN: Duration = Duration::from_secs(1);
 
 /// The name of our track, which is also its id in the offer.
 const TRACK: &str = "bot-audio";

@@ -4,18 +4,25 @@
 //! the session. The first join has few attempts, since a caller waits; reconnecting outlasts a
 //! server restart. Source: `docs/spec/livekit.md` 2 and 3.2.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::connection::RoomConnection;
 use super::disconnect::DisconnectCause;
 use super::{DialRequest, LocalAddresses, Reconnect, RoomCommand, RoomPhase, RoomSession, SignalState};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{
-    ROOM_BAD_DESCRIPTIONS_MAX, ROOM_JOIN_PAUSES, ROOM_REJOIN_PAUSES, ROOM_REJOIN_WITHIN, ROOM_SETTLED,
-};
+use crate::limits::{ROOM_BAD_DESCRIPTIONS_MAX, ROOM_JOIN_PAUSES, ROOM_REJOIN_WITHIN, ROOM_SETTLED};
 use crate::livekit::http_base;
 use crate::livekit::signal::LeaveAction;
 use crate::server::rest;
+
+/// Pauses before the attempts to rejoin a room; the last one repeats.
+const ROOM_REJOIN_PAUSES: [Duration; 5] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(5),
+];
 
 /// What follows the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{RoomPhase, RoomSession, SignalState};
 use crate::audio::sender::SpeechEvent;
 use crate::event::SessionEvent;
-use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
+use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::livekit::bot_message::{self, BotMessage, KEYS};
 use crate::livekit::roster::{Participant, is_valid_id};
 use crate::livekit::signal::UnheardCause;
@@ -24,6 +24,9 @@ use crate::livekit::transcripts::TranscriptSpeaker;
 use crate::livekit::wire::{DataPacket, DataValue, RpcRequest, SipDtmf, UserPacket};
 use crate::livekit::{NAME_ATTRIBUTE, STATE_ATTRIBUTE};
 use crate::rtvi::LABEL;
+
+/// Texts and keys that callers may send before the bot has joined: a greeting and some impatience.
+const ROOM_EARLY_MAX: usize = 64;
 
 /// The topic on which older front-ends send typed text as a message.
 const LEGACY_CHAT_TOPIC: &str = "lk-chat-topic";

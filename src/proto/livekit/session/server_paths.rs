@@ -13,12 +13,17 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::limits::{
-    ROOM_PATH_FAILURES_MAX, ROOM_PATHS_MAX, ROOM_PATHS_SETTLED, ROOM_RELAY_AFTER, ROOM_RELAY_INTERVAL, ROOM_RELAYS_MAX,
-    ROOM_TCP_AFTER, ROOM_TCP_ALONE_AFTER, ROOM_TCP_CANDIDATES_MAX,
+    ROOM_PATHS_MAX, ROOM_PATHS_SETTLED, ROOM_RELAY_AFTER, ROOM_RELAYS_MAX, ROOM_TCP_AFTER, ROOM_TCP_ALONE_AFTER,
+    ROOM_TCP_CANDIDATES_MAX,
 };
 use crate::livekit::signal::ServerOffers;
 use crate::webrtc::connection::{IceProtocol, PacketPath};
 use crate::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
+
+/// Time that a TURN server has before the next one is asked too.
+const ROOM_RELAY_INTERVAL: Duration = Duration::from_secs(1);
+/// Failed paths that an error names.
+const ROOM_PATH_FAILURES_MAX: usize = 6;
 
 /// The id of a path, unique among the connections of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

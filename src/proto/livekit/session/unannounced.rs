@@ -6,10 +6,18 @@
 //! `docs/spec/livekit.md` 5.3.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_ANNOUNCED_WITHIN, ROOM_UNANNOUNCED_EACH, ROOM_UNANNOUNCED_MAX};
+use crate::limits::MESSAGES_IN_BYTES_MAX;
 use crate::livekit::wire::DataPacket;
+
+/// Packets that wait for the announcement of their participants; together they have no more bytes
+/// than [`MESSAGES_IN_BYTES_MAX`](super::MESSAGES_IN_BYTES_MAX).
+const ROOM_UNANNOUNCED_MAX: usize = 512;
+/// Packets of one such participant: those of an application that sends thirty a second for 4 s.
+const ROOM_UNANNOUNCED_EACH: usize = 128;
+/// Age of data that waits for the announcement of its participant, which servers make within 3 s.
+const ROOM_ANNOUNCED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The packets of participants that are not announced.
 #[derive(Default)]

@@ -17,13 +17,18 @@ use crate::job::JobType;
 use crate::job::{Job, JobParticipant};
 use crate::limits::{
     JOB_ATTRIBUTES_BYTES_MAX, JOB_DEPARTURE_TIMEOUT, JOB_EMPTY_TIMEOUT, JOB_ID_BYTES_MAX, JOB_OFFERS_MAX,
-    JOB_PROMISE_KEPT, JOB_PROMISES_REMEMBERED, JOB_TIMEOUT_MAX, ROOM_TOKEN_BYTES_MAX,
+    JOB_PROMISE_KEPT, ROOM_TOKEN_BYTES_MAX,
 };
 use crate::livekit::roster::{is_valid_id, truncated};
 use crate::livekit::session::JobRules;
 use crate::livekit::wire::ParticipantInfo;
 use crate::secret::Secret;
 use crate::uuid::Uuid;
+
+/// Jobs whose assignment did not come in time, remembered in case it comes later.
+const JOB_PROMISES_REMEMBERED: usize = 64;
+/// Longest such times that a job may name.
+const JOB_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// The statuses of a job on the wire.
 const RUNNING: i32 = 1;

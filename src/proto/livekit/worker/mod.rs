@@ -32,10 +32,6 @@ use bytes::Bytes;
 
 use crate::job::Job;
 use crate::job::JobType;
-use crate::limits::{
-    WORKER_JITTER, WORKER_PAUSES, WORKER_PING_INTERVAL, WORKER_REGISTER_WITHIN, WORKER_SETTLED, WORKER_SILENCE_MAX,
-    WORKER_STATUS_INTERVAL, WORKER_TICK,
-};
 use crate::livekit::config::MediaroomWorker;
 use crate::livekit::http_base;
 use crate::livekit::roster::truncated;
@@ -49,6 +45,32 @@ use report::{WorkerCounts, WorkerReport, WorkerState};
 use wire::{
     MigrateJobs, RegisterWorker, UpdateWorker, WorkerPing, WorkerRegistered, WorkerRequestKind, WorkerResponseKind,
 };
+
+/// Interval of load reports: that of the published workers.
+const WORKER_STATUS_INTERVAL: Duration = Duration::from_millis(2_500);
+/// Interval of checks whether timers are late.
+const WORKER_TICK: Duration = Duration::from_millis(500);
+/// Time without any frame after which the server counts as lost: it pings every 10 s.
+const WORKER_SILENCE_MAX: Duration = Duration::from_secs(25);
+/// Interval of the runner's own pings.
+const WORKER_PING_INTERVAL: Duration = Duration::from_secs(10);
+/// Time for the server to answer the registration.
+const WORKER_REGISTER_WITHIN: Duration = Duration::from_secs(10);
+/// Pauses between rounds of attempts to register; the last one repeats for ever. Up to a quarter of
+/// each, and up to [`WORKER_JITTER`], is added at random, so that the runners of a restarted server
+/// do not return all at once.
+const WORKER_PAUSES: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(10),
+];
+/// See [`WORKER_PAUSES`].
+const WORKER_JITTER: Duration = Duration::from_millis(250);
+/// Time that a registration must have lasted for its loss to start the pauses anew.
+const WORKER_SETTLED: Duration = Duration::from_secs(10);
 
 /// The places of the runner, which all of its sessions share.
 pub trait SessionSlots {

@@ -7,9 +7,15 @@
 use serde::Serialize;
 
 use super::agent_dispatch::AgentDispatch;
-use crate::limits::{ROOM_TOKEN_LIFE, SERVICE_TOKEN_LIFE, WORKER_TOKEN_LIFE};
+use crate::limits::ROOM_TOKEN_LIFE;
 use crate::livekit::token::sign;
 use crate::secret::Secret;
+use std::time::Duration;
+
+/// Life of the token with which the runner registers: it is verified once, at the upgrade.
+const WORKER_TOKEN_LIFE: Duration = Duration::from_secs(600);
+/// Life of a token with which the runner calls the API of the server.
+const SERVICE_TOKEN_LIFE: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
 struct WorkerClaims<'a> {

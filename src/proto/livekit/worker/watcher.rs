@@ -14,9 +14,20 @@ use super::agent_dispatch::AgentDispatch;
 use super::room_api::{ListedDispatch, ListedParticipant, RoomApi, RoomMethod};
 use super::room_api::{dispatch_id, dispatches, participants};
 use crate::job::JobType;
-use crate::limits::{WATCH_CONFIRM_AFTER, WATCH_DISPATCHES_MAX, WATCH_PAUSES, WATCH_WAIT_MAX};
 use crate::livekit::config::{Mediaroom, MediaroomWorker};
 use crate::server::rest::RestRequest;
+
+/// Longest random pause of a runner before it looks for a bot that was lost: runners that were all
+/// told of it look one after the other.
+const WATCH_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Pauses before a server that failed at all of its URLs is asked about a lost bot again: as long
+/// as the restart of a node or of Redis may take.
+const WATCH_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
+/// Time for a new bot to be in its room, after which it is asked for again: the server gives a
+/// runner that is gone some seconds to answer, and takes it for alive longer than its participants.
+const WATCH_CONFIRM_AFTER: Duration = Duration::from_secs(10);
+/// Times that a runner asks for a new bot.
+const WATCH_DISPATCHES_MAX: usize = 3;
 
 /// What the driver does next.
 #[derive(Debug, PartialEq)]

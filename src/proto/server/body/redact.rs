@@ -5,7 +5,8 @@
 //! and telephone numbers anywhere; control characters are escaped. This works on text, since most
 //! rejected bodies cannot be parsed, and masks in case of doubt. Source.
 
-use crate::limits;
+/// Characters of a rejected body that are logged.
+const LOGGED_BODY_CHARS_MAX: usize = 5_000;
 
 /// Fields whose names contain one of these words are masked.
 const SECRET_WORDS: [&str; 15] = [
@@ -33,7 +34,7 @@ const MASK: &str = "***";
 
 /// Returns the form of a body for the log.
 pub fn redact_for_log(body: &[u8]) -> String {
-    let cut = limits::LOGGED_BODY_CHARS_MAX;
+    let cut = LOGGED_BODY_CHARS_MAX;
     // A character has at most four bytes, so this part of the body is enough.
     let head = &body[..body.len().min(cut * 4)];
     let text: Vec<char> = String::from_utf8_lossy(head).chars().take(cut).collect();
@@ -226,7 +227,7 @@ mod tests {
     /// at most 5000 characters of the body.
     #[test]
     fn truncates_the_body_by_characters() {
-        let cap = limits::LOGGED_BODY_CHARS_MAX;
+        let cap = LOGGED_BODY_CHARS_MAX;
         assert_eq!(cap, 5000);
         assert_eq!(redact_for_log("a".repeat(cap).as_bytes()).chars().count(), cap);
         assert_eq!(redact_for_log("a".repeat(cap + 1).as_bytes()).chars().count(), cap);

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::limits::{CLIENT_LEAD, EARLY_AUDIO, EARLY_MESSAGE_BYTES_MAX, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
+use crate::limits::{EARLY_AUDIO, EARLY_MESSAGE_BYTES_MAX, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
 use crate::session::CallerFrame;
+use crate::sockets::socket::CLIENT_LEAD;
 
 mod calls;
 mod clients;

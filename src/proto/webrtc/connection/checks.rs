@@ -10,8 +10,10 @@ use std::net::SocketAddr;
 
 use super::packet::PacketPath;
 use super::packet::{ReceivedPacket, Transmit};
-use crate::limits::CHECKS_UNDER_WAY_MAX;
 use crate::webrtc::packet_kind::PacketKind;
+
+/// Connectivity checks that await a response: at 50 ms intervals, those of six seconds.
+const CHECKS_UNDER_WAY_MAX: usize = 128;
 
 type TransactionId = [u8; 12];
 

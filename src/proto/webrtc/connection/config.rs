@@ -21,11 +21,14 @@ use super::sources::AudioLayout;
 use crate::audio::codec::Codec;
 use crate::audio::g711::Law;
 use crate::audio::opus::EncoderSettings;
-use crate::limits::{MESSAGE_BYTES_MAX, ROOM_MEDIA_LOST_AFTER, SCTP_BUFFER_BYTES_MAX};
+use crate::limits::{MESSAGE_BYTES_MAX, ROOM_MEDIA_LOST_AFTER};
 use crate::webrtc::candidate::DeviceAddress;
 use crate::webrtc::crypto;
 use crate::webrtc::gather::GatheredAddresses;
 use crate::webrtc::sdp::{NegotiatedCodec, PreparedOffer};
+
+/// Bytes of messages that one session buffers for a peer that acknowledges slowly.
+const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 
 /// Resources that all connections of a runner share.
 pub struct ConnectionContext {

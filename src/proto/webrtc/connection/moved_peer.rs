@@ -8,10 +8,14 @@
 //! 8445 sections 8.1.1 and 12.1, RFC 7675 section 5.1.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::packet::{IceProtocol, PacketPath};
-use crate::limits::{CHECKED_ADDRESSES_MAX, PEER_MOVED_AFTER};
+use crate::limits::CHECKED_ADDRESSES_MAX;
+
+/// Silence of the peer on one path after which packets follow it to another one: longer than a
+/// packet may be overtaken.
+const PEER_MOVED_AFTER: Duration = Duration::from_millis(300);
 
 /// The last packet that is not STUN of one source.
 struct Arrival {

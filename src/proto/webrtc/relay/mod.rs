@@ -31,10 +31,13 @@ use turn_client_proto::types::stun::message::{Message, MessageClass, Method, Tra
 use turn_client_proto::types::{AddressFamily, TransportType, TurnCredentials};
 use turn_client_proto::udp::TurnClientUdp;
 
-use crate::limits::{RELAY_REQUESTS_MAX, STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
+use crate::limits::{STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
 use crate::webrtc::gather::describe_error_code;
 use keep_alive::KeepAlive;
 use peers::RelayPeers;
+
+/// Requests to a relay whose responses are checked for errors; the oldest are dropped first.
+const RELAY_REQUESTS_MAX: usize = 64;
 
 /// The most polls of the client library in a row; it has at most one step per request.
 const CLIENT_POLLS_MAX: usize = 32;

@@ -6,13 +6,24 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use turn_client_proto::types::attribute::XorPeerAddress;
 use turn_client_proto::types::message::{CHANNEL_BIND, CREATE_PERMISSION};
 use turn_client_proto::types::stun::message::Message;
 
-use crate::limits::{RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEER_UNHEARD, RELAY_PEERS_MAX, RELAY_REFUSED};
+use crate::limits::RELAY_PEER_FORGOTTEN;
+
+/// Peers that one relay may send to: the candidates of the default number of sessions.
+const RELAY_PEERS_MAX: usize = 1024;
+/// Time without a packet to a peer after which its permission expires; a live connection is checked
+/// every few seconds.
+const RELAY_PEER_IDLE: Duration = Duration::from_secs(60);
+/// The same for a peer that never sent a packet, when the table is full: a reachable peer answers
+/// the first checks.
+const RELAY_PEER_UNHEARD: Duration = Duration::from_secs(5);
+/// Time without permission requests after the relay rejected one.
+const RELAY_REFUSED: Duration = Duration::from_secs(30);
 
 /// The peers of one allocation.
 #[derive(Debug, Default)]

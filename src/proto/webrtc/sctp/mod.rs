@@ -24,7 +24,15 @@ use self::packet::{
     BEGIN, COOKIE_ACK, COOKIE_ECHO, DATA, DataChunk, INIT, INIT_ACK, InitChunk, SACK, encode_message, encode_packet,
     encode_sack, first_chunk, first_chunk_type,
 };
-use crate::limits::{DEVICE_COOKIE_ACKS_MAX, DEVICE_OPEN_AFTER, DEVICE_SETUP_REPEAT, DEVICE_SETUP_REPEAT_MAX};
+use crate::limits::DEVICE_SETUP_REPEAT;
+
+/// Longest time between two repeats; each costs one datagram to a device that never answers.
+const DEVICE_SETUP_REPEAT_MAX: Duration = Duration::from_secs(4);
+/// Time from the association until a channel is opened without the request of the device, which is
+/// then taken as lost. By then, two COOKIE ACKs may have been lost.
+const DEVICE_OPEN_AFTER: Duration = Duration::from_millis(1_500);
+/// COOKIE ACKs sent to a device that never sends on its channel, as most do.
+const DEVICE_COOKIE_ACKS_MAX: u32 = 9;
 
 /// The constant initiate tag of the most common stack. It retransmits nothing, acknowledges
 /// anything, and has one channel, on stream 0.

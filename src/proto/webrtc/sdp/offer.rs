@@ -17,8 +17,13 @@ use super::{excerpt, push_line, split_attribute, split_line};
 use crate::audio::codec::Codec;
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX, OFFER_CANDIDATES_MAX, OFFER_SDP_BYTES_MAX,
-    ROOM_SDP_BYTES_MAX, ROOM_SDP_LINES_MAX, ROOM_SDP_SECTIONS_MAX, SDP_LINES_MAX, SDP_MID_BYTES_MAX, SDP_SECTIONS_MAX,
+    ROOM_SDP_SECTIONS_MAX, SDP_LINES_MAX, SDP_MID_BYTES_MAX, SDP_SECTIONS_MAX,
 };
+
+/// Lines of such an offer: a section of a stock server has about 25.
+const ROOM_SDP_LINES_MAX: usize = 40 * ROOM_SDP_SECTIONS_MAX;
+/// Bytes of such an offer.
+const ROOM_SDP_BYTES_MAX: usize = 2 * 1024 * ROOM_SDP_SECTIONS_MAX;
 
 /// An offer that str0m can parse, and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::limits::{CHECK_INTERVAL_MAX, PROBE_CHECKS, PROBE_INTERVAL, QUIET_AFTER, QUIET_INTERVAL};
+use crate::limits::{CHECK_INTERVAL_MAX, PROBE_CHECKS, PROBE_INTERVAL};
+
+/// Silence of a peer after which it is checked; a peer that sends audio is never silent for so
+/// long.
+const QUIET_AFTER: Duration = Duration::from_secs(1);
+/// Interval of such checks while they are unanswered: the end of an outage is noticed within it.
+const QUIET_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

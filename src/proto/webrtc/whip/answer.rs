@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::path::WhipEndpoint;
 use crate::address_scope::AddressScope;
-use crate::limits::USER_AGENT_CHARS_MAX;
 use crate::server::form;
 use crate::webrtc::ice::IceServer;
+
+/// Characters of a `User-Agent` that are passed to the bot: browsers send some 150.
+const USER_AGENT_CHARS_MAX: usize = 256;
 
 /// Returns the entity tag of a fragment, which consists of letters and digits.
 pub fn etag(ufrag: &str) -> String {

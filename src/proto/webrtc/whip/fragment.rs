@@ -8,9 +8,12 @@
 use std::ops::RangeInclusive;
 
 use super::WhipError;
-use crate::limits::{
-    CANDIDATE_BYTES_MAX, CANDIDATES_MAX, ICE_PWD_BYTES_MAX, ICE_PWD_BYTES_MIN, ICE_UFRAG_BYTES_MAX, ICE_UFRAG_BYTES_MIN,
-};
+use crate::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX};
+
+/// Least bytes of the ICE user name fragment of a restart, as of RFC 8839.
+const ICE_UFRAG_BYTES_MIN: usize = 4;
+/// Least bytes of the ICE password of a restart, as of RFC 8839.
+const ICE_PWD_BYTES_MIN: usize = 22;
 
 /// The peer's ICE credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,9 @@
 //! calls endpoint also have the path that its clients expect.
 
 use crate::http::cluster;
-use crate::limits::ENDPOINT_NAME_BYTES_MAX;
+
+/// Bytes of an endpoint name, and of a session id in a path; valid ones are shorter.
+const ENDPOINT_NAME_BYTES_MAX: usize = 64;
 
 /// The endpoint that opened a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,17 +3,19 @@
 //! A connection is *silent* while nothing arrives on it. It then takes no speech, but an ICE
 //! restart or a packet revives it. Source: `docs/spec/livekit.md` 4.1 and 4.2.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{RoomConnection, RoomOutput};
-use crate::limits::{
-    CONNECT_WITHIN, ROOM_MEDIA_LOST_AFTER, ROOM_PROBE_INTERVAL, ROOM_PROBE_WITHIN, ROOM_RESTART_WITHIN,
-};
+use crate::limits::{CONNECT_WITHIN, ROOM_MEDIA_LOST_AFTER, ROOM_PROBE_INTERVAL, ROOM_PROBE_WITHIN};
 use crate::livekit::session::disconnect::DisconnectCause;
 use crate::livekit::session::server_paths::{PathChange, PathEvent, PathId, PathStep, ServerPaths};
 use crate::livekit::signal::ServerOffers;
 use crate::livekit::wire::SignalTarget;
 use crate::webrtc::connection::{PacketTrust, PeerConnection, ReceivedPacket};
+
+/// Time for the media after an ICE restart. A server that has announced TCP alone accepts UDP again
+/// 5 to 12 s after an attempt.
+const ROOM_RESTART_WITHIN: Duration = Duration::from_secs(10);
 
 const TARGETS: [SignalTarget; 2] = [SignalTarget::Publisher, SignalTarget::Subscriber];
 
