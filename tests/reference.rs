@@ -513,7 +513,10 @@ fn limits_are_those_of_the_code() {
             (doc, constant) = (String::new(), String::new());
         }
     }
-    assert!((50..=120).contains(&shown), "{shown} limits are too few or too many to read");
+    assert!(
+        (50..=120).contains(&shown),
+        "{shown} limits are too few or too many to read"
+    );
     hold("limits", &table);
 }
 

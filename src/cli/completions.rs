@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::ProgramIdentity;
-use super::flags::{self, FLAGS, RunnerFlag};
+use super::flags::{self, RUNNER, RunnerFlag};
 use crate::aliases::{self, Area};
 use crate::config::{BuiltInBot, Transport};
 use crate::features::Feature;
@@ -78,7 +78,7 @@ struct Entry {
 }
 
 fn entries() -> Vec<Entry> {
-    FLAGS.iter().map(entry).collect()
+    RUNNER.flags().map(entry).collect()
 }
 
 fn entry(flag: &RunnerFlag) -> Entry {
@@ -333,7 +333,7 @@ mod tests {
     fn every_script_has_every_option() {
         for shell in SHELLS {
             let script = script(shell, "edge-runner").expect("a known shell");
-            for flag in FLAGS {
+            for flag in RUNNER.flags() {
                 let name = match shell {
                     "fish" => format!("-l {} ", flag.long.trim_start_matches('-')),
                     _ => flag.long.to_owned(),

@@ -26,7 +26,9 @@ use std::path::{Component, Path};
 use super::UsageError;
 use crate::aliases::{self, Area};
 use crate::config::ServiceUrl;
+use crate::proto::modules;
 use crate::proto::options::env::{EnvFile, EnvLine};
+use crate::proto::options::variables::{Variable, VariableContent};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
@@ -231,35 +233,12 @@ const SECRET_WORDS: &[&str] = &[
 /// Words that follow them when the variable holds the secret in another form, or names its file.
 const SECRET_FORMS: &[&str] = &["FILE", "PATH", "JSON", "BASE64", "B64", "VALUE"];
 
-/// Prefixes of the runner's own variables, by canonical names. Telephony providers list theirs in
-/// their own tables.
-const OWN: &[&str] = &[
-    "RUNNER_",
-    "VIDEOROOM_",
-    "MEDIAROOM_",
-    "MESSAGING_",
-    "REALTIME_",
-    "TOOLS_",
-    "CASCADE_",
-    "CLOUD_",
-];
+/// Prefixes of the runner's own variables, by canonical names. Modules and telephony providers list
+/// theirs in their own tables.
+const OWN: &[&str] = &["RUNNER_", "CLOUD_"];
 
 /// Rejected lines that the warning names.
 const NAMED_MAX: usize = 20;
-
-/// URL variables, each with the variables of the secrets sent to that URL, by canonical names.
-/// Telephony providers list theirs in their own tables.
-const PAIRS: &[(&str, &[&str])] = &[
-    ("VIDEOROOM_API_URL", &["VIDEOROOM_API_KEY"]),
-    ("MEDIAROOM_URL", &["MEDIAROOM_API_SECRET", "MEDIAROOM_API_KEY"]),
-    ("MESSAGING_API_URL", &["MESSAGING_TOKEN"]),
-    ("REALTIME_URL", &["REALTIME_API_KEY"]),
-    ("RUNNER_TOOLS", &["TOOLS_API_KEY"]),
-    ("CASCADE_STT_URL", &["CASCADE_STT_API_KEY"]),
-    ("CASCADE_LLM_URL", &["CASCADE_LLM_API_KEY"]),
-    ("CASCADE_TTS_URL", &["CASCADE_TTS_API_KEY"]),
-    ("CLOUD_API_URL", &["CLOUD_API_KEY"]),
-];
 
 /// Variables of the runner that are or may contain a secret, by canonical names.
 const SECRETS: &[&str] = &[
@@ -269,22 +248,9 @@ const SECRETS: &[&str] = &[
     "RUNNER_ARGS",
 ];
 
-/// Variables with secrets of providers, by canonical names. Telephony providers list theirs in
-/// their own tables.
-const OTHER_SECRETS: &[&str] = &[
-    "VIDEOROOM_API_KEY",
-    "VIDEOROOM_DIALIN_HMAC",
-    "MEDIAROOM_API_SECRET",
-    "MESSAGING_TOKEN",
-    "MESSAGING_APP_SECRET",
-    "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
-    "REALTIME_API_KEY",
-    "TOOLS_API_KEY",
-    "CASCADE_STT_API_KEY",
-    "CASCADE_LLM_API_KEY",
-    "CASCADE_TTS_API_KEY",
-    "CLOUD_API_KEY",
-];
+/// The variable with the URL of the cloud service, and that with its key.
+const CLOUD_URL: &str = "CLOUD_API_URL";
+const CLOUD_KEY: &str = "CLOUD_API_KEY";
 
 /// Aliases of secrets that programs read under this name. The runner uses them only when its own
 /// bot needs them, so programs inherit them; and it sends them only to the URL of the alias, or to
@@ -302,13 +268,20 @@ fn secrets(provider: &Provider) -> impl Iterator<Item = &'static str> {
 /// Returns the variables of the secrets that are sent to the URL in `url`, a canonical name.
 pub(super) fn sent_to(providers: &[&Provider], url: &str) -> Vec<&'static str> {
     let is_base = |setting: &Setting| matches!(setting.holds, Holds::Base(_)) && setting.name == url;
-    let provider = providers.iter().find(|provider| provider.settings.iter().any(is_base));
-    let pair = PAIRS.iter().find(|(known, _)| *known == url);
-    match (provider, pair) {
-        (Some(provider), _) => secrets(provider).collect(),
-        (None, Some((_, secrets))) => secrets.to_vec(),
-        (None, None) => Vec::new(),
+    if url == CLOUD_URL {
+        return vec![CLOUD_KEY];
     }
+    match providers.iter().find(|provider| provider.settings.iter().any(is_base)) {
+        Some(provider) => secrets(provider).collect(),
+        None => of_modules()
+            .filter(|variable| variable.sent_to == Some(url))
+            .map(|variable| variable.name)
+            .collect(),
+    }
+}
+
+fn of_modules() -> impl Iterator<Item = &'static Variable> {
+    modules::VARIABLES.into_iter().flat_map(|module| module.variables)
 }
 
 /// Returns the names of the variables that child programs do not inherit, without those in
@@ -326,7 +299,12 @@ pub(super) fn withheld(
         .iter()
         .copied()
         .chain(providers.iter().flat_map(|provider| secrets(provider)))
-        .chain(OTHER_SECRETS.iter().copied())
+        .chain(
+            of_modules()
+                .filter(|variable| variable.holds == VariableContent::Secret)
+                .map(|variable| variable.name),
+        )
+        .chain([CLOUD_KEY])
         .flat_map(all_names)
         .filter(|name| !SHARED.contains(name))
         .map(str::to_owned)
@@ -481,8 +459,9 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>, secret: 
     }
     let canonical = aliases::canonical(Area::Variable, name);
     let mut of_providers = PROVIDERS.iter().flat_map(|provider| provider.settings);
-    let is_own =
-        OWN.iter().any(|prefix| canonical.starts_with(prefix)) || of_providers.any(|setting| setting.name == canonical);
+    let is_own = OWN.iter().any(|prefix| canonical.starts_with(prefix))
+        || modules::VARIABLES.iter().any(|module| module.contains(canonical))
+        || of_providers.any(|setting| setting.name == canonical);
     if canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value) {
         return Some("determines which programs run".to_owned());
     }
@@ -887,10 +866,12 @@ mod tests {
 
     #[test]
     fn tables_have_canonical_names() {
-        let pairs = PAIRS
-            .iter()
-            .flat_map(|(url, secrets)| [*url].into_iter().chain(secrets.iter().copied()));
-        for name in pairs.chain(SECRETS.iter().chain(OTHER_SECRETS).copied()) {
+        let names = of_modules().flat_map(|variable| [Some(variable.name), variable.sent_to]);
+        for name in names
+            .flatten()
+            .chain(SECRETS.iter().copied())
+            .chain([CLOUD_URL, CLOUD_KEY])
+        {
             assert_eq!(aliases::canonical(Area::Variable, name), name);
         }
     }

@@ -6,52 +6,48 @@
 //! from the same table. Aliases of options are in `aliases`.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::time::Duration;
 
-use super::acme::AcmeOptions;
-use super::moq::MoqOptions;
-use super::worker::{WorkerOptions, job_type, target_load};
 use crate::aliases::{self, Area};
 use crate::config::{BotAudio, BuiltInBot, LogFormat, MetricsAccess, Tls, Transport};
+use crate::features::Feature;
 use crate::limits::{
-    DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT,
-    SESSIONS_MAX_HIGHEST, WORKERS_MAX,
+    DRAIN_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
+use crate::proto::assistant::options::AssistantOptions;
+use crate::proto::daily::options::DailyOptions;
+use crate::proto::livekit::options::LiveKitOptions;
+use crate::proto::moq::options::MoqOptions;
 use crate::proto::options::env_options::with_prefix;
-use crate::proto::options::{Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, flag, number, push, put, tls};
+use crate::proto::options::{
+    BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_TELEPHONY, SERVER, ValueSource, flag,
+    number, push, put, tls,
+};
+use crate::proto::server::acme_options::AcmeOptions;
 use crate::proto::server::forwarded::{Network, NetworkParseError};
+use crate::proto::telephony::options::TelephonyOptions;
+use crate::proto::webrtc::options::WebRtcOptions;
+use crate::proto::whatsapp::options::WhatsAppOptions;
 
 /// The typed values, before their combination is validated.
 #[derive(Debug, Default)]
 pub(super) struct LowArgs {
     pub host: Option<String>,
     pub port: Option<u16>,
-    pub rtc_port: Option<u16>,
     pub transport: Option<Transport>,
     pub proxy: Option<String>,
-    pub direct: bool,
-    pub dialin: bool,
-    pub messaging: bool,
     pub allowed_origins: Vec<String>,
     pub allowed_hosts: Vec<String>,
     pub trusted_proxies: Vec<Network>,
-    pub ice_servers: Vec<String>,
-    pub ice_addresses: Vec<IpAddr>,
-    pub embedded: bool,
-    pub no_verify_webhooks: bool,
-    pub unverified_calls: bool,
     pub ws_auth: Option<WsAuth>,
     pub bot: Option<BuiltInBot>,
     pub bot_audio: Option<BotAudio>,
     pub bot_rate_hz: Option<u32>,
-    pub tools: Option<String>,
     pub pass_env: Vec<String>,
     pub sandbox: bool,
     pub env_file: Option<String>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
-    pub opus_complexity: Option<u8>,
     pub tls: Option<Tls>,
     pub acme: AcmeOptions,
     pub state_dir: Option<String>,
@@ -64,7 +60,12 @@ pub(super) struct LowArgs {
     pub metrics: Option<MetricsAccess>,
     pub drain: Option<Duration>,
     pub moq: MoqOptions,
-    pub worker: WorkerOptions,
+    pub webrtc: WebRtcOptions,
+    pub telephony: TelephonyOptions,
+    pub daily: DailyOptions,
+    pub livekit: LiveKitOptions,
+    pub whatsapp: WhatsAppOptions,
+    pub assistant: AssistantOptions,
     pub verbosity: u8,
     pub log: Option<LogFormat>,
     /// The positional argument, if the table takes one.
@@ -75,7 +76,40 @@ pub(super) struct LowArgs {
     pub has_own_bot: bool,
     /// The long names of the typed options.
     pub given: Vec<&'static str>,
+    /// The features that the given options need.
+    pub needed: Vec<NeededFeature>,
 }
+
+/// A feature that an option needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NeededFeature {
+    pub option: &'static str,
+    pub feature: Feature,
+    /// Whether a build without the feature ignores the option, with a warning.
+    pub is_optional: bool,
+}
+
+/// Gives the options of a module to its setters.
+macro_rules! module_options {
+    ($($field:ident: $options:ty),*) => {
+        $(impl AsMut<$options> for LowArgs {
+            fn as_mut(&mut self) -> &mut $options {
+                &mut self.$field
+            }
+        })*
+    };
+}
+
+module_options!(
+    acme: AcmeOptions,
+    webrtc: WebRtcOptions,
+    moq: MoqOptions,
+    assistant: AssistantOptions,
+    telephony: TelephonyOptions,
+    daily: DailyOptions,
+    whatsapp: WhatsAppOptions,
+    livekit: LiveKitOptions
+);
 
 /// Whether WebSockets require a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +144,17 @@ impl OptionStore for LowArgs {
         &mut self.argument
     }
 
+    fn record(&mut self, flag: &'static RunnerFlag, value: &str, source: ValueSource) {
+        self.needed.retain(|needed| needed.option != flag.long);
+        if let Some(feature) = flag.feature().filter(|_| flag.off != Some(value)) {
+            self.needed.push(NeededFeature {
+                option: flag.long,
+                feature,
+                is_optional: flag.is_optional_in_variables && source == ValueSource::Variable,
+            });
+        }
+    }
+
     fn overrides(&self, option: &str) -> bool {
         let typed = |long: &str| self.given.contains(&long);
         let conflicts = |[one, other]: &[&str; 2]| match option {
@@ -124,24 +169,43 @@ impl OptionStore for LowArgs {
     }
 }
 
-/// The headings of the help, in order.
-pub(super) const GROUPS: [&str; 7] = [SERVER, WEBRTC, MOQ, BOTS, ACCESS, PROVIDERS, GENERAL];
-
-const SERVER: &str = "Server";
-pub(super) const WEBRTC: &str = "WebRTC";
-pub(super) const MOQ: &str = "Media over QUIC (`-t moq`)";
-const BOTS: &str = "Bots";
 const ACCESS: &str = "Access";
-const PROVIDERS: &str = "Rooms and telephony";
 const GENERAL: &str = "General";
 
 /// The options of the runner.
 pub(super) static RUNNER: OptionTable<LowArgs> = OptionTable {
-    flags: FLAGS,
+    modules: &[
+        ADDRESSES,
+        RunnerFlag::ACME,
+        SERVING,
+        RunnerFlag::WEBRTC,
+        RunnerFlag::MOQ,
+        BOT,
+        RunnerFlag::ASSISTANTS,
+        PROGRAMS,
+        ACCESSES,
+        PUBLIC_NAME,
+        RunnerFlag::TELEPHONY,
+        RunnerFlag::DAILY,
+        RunnerFlag::WHATSAPP,
+        RunnerFlag::LIVEKIT,
+        GENERALS,
+    ],
     prefix: "RUNNER_",
     argument: None,
     own_variable_first: true,
 };
+
+/// Returns the headings of the help, in order.
+pub(super) fn groups() -> Vec<&'static str> {
+    let mut groups: Vec<&str> = Vec::new();
+    for flag in RUNNER.flags() {
+        if !groups.contains(&flag.group) {
+            groups.push(flag.group);
+        }
+    }
+    groups
+}
 
 /// Returns the name of an option's variable.
 pub(super) fn variable(long: &str) -> String {
@@ -151,87 +215,61 @@ pub(super) fn variable(long: &str) -> String {
 /// One option of the runner.
 pub(super) type RunnerFlag = crate::proto::options::Flag<LowArgs>;
 
-/// Every option, in the order of the help.
-pub(super) const FLAGS: &[RunnerFlag] = &[
+/// The options of the server that come first in the help.
+const ADDRESSES: &[RunnerFlag] = &[
     flag(
-        None,
         "--host",
         FlagKind::Value("ADDR", |args, text| put(&mut args.host, text)),
         SERVER,
         HOST_HELP,
     ),
     flag(
-        None,
         "--port",
         FlagKind::Value("N", |args, text| put(&mut args.port, number(&text, 0, u16::MAX)?)),
         SERVER,
         "HTTP port. 0 picks a free port, shown at start-up. [default: 7860]",
     ),
     flag(
-        None,
         "--tls",
-        FlagKind::Value("off|auto|acme|CERT:KEY", |args, text| put(&mut args.tls, tls(&text)?)),
+        FlagKind::Value("off|auto|acme|CERT:KEY", |args: &mut LowArgs, text| {
+            put(&mut args.tls, tls(&text)?)
+        }),
         SERVER,
-        "HTTPS and WSS on the same port as HTTP. `auto` makes a certificate once and keeps it; `acme` gets one that browsers trust for the public names of --acme-name; CERT:KEY are PEM files, read again on SIGHUP. [default: off]",
-    ),
+        "HTTPS and WSS on the same port as HTTP. `auto` makes a certificate once and keeps it; `acme` gets one \
+         that browsers trust for the public names of --acme-name; CERT:KEY are PEM files, read again on SIGHUP. \
+         [default: off]",
+    )
+    .needs(&[Feature::Tls])
+    .unless("off"),
     flag(
-        None,
         "--state-dir",
-        FlagKind::Value("DIR", |args, text| put(&mut args.state_dir, text)),
+        FlagKind::Value("DIR", |args: &mut LowArgs, text| put(&mut args.state_dir, text)),
         SERVER,
-        "Folder for the certificates of `--tls auto` and `--tls acme`. [default: STATE_DIRECTORY of systemd, else edge-runner in XDG_STATE_HOME or ~/.local/state]",
-    ),
+        "Folder for the certificates of `--tls auto` and `--tls acme`. [default: STATE_DIRECTORY of systemd, else \
+         edge-runner in XDG_STATE_HOME or ~/.local/state]",
+    )
+    .needs(&[Feature::Tls]),
+];
+
+/// The other options of the server.
+const SERVING: &[RunnerFlag] = &[
     flag(
-        None,
-        "--acme-name",
-        FlagKind::List("NAME", |args, text| push(&mut args.acme.names, text)),
-        SERVER,
-        "Public host names for the certificate of `--tls acme`. They must resolve to this machine, and port 443 of them must reach the HTTP port, for example by a port forwarded in the router. `--tls acme` accepts the terms of service of the directory.",
-    ),
-    flag(
-        None,
-        "--acme-email",
-        FlagKind::Value("ADDR", |args, text| put(&mut args.acme.email, text)),
-        SERVER,
-        "Contact address for the ACME account.",
-    ),
-    flag(
-        None,
-        "--acme-staging",
-        FlagKind::Switch(|args| args.acme.staging = true),
-        SERVER,
-        "Use the staging directory of Let's Encrypt, to try things out: its limits are high, and browsers do not trust its certificates.",
-    ),
-    flag(
-        None,
-        "--acme-directory",
-        FlagKind::Value("URL", |args, text| put(&mut args.acme.directory, text)),
-        SERVER,
-        "Directory of another ACME authority. [default: Let's Encrypt]",
-    ),
-    flag(
-        None,
-        "--acme-root",
-        FlagKind::Value("FILE", |args, text| put(&mut args.acme.root, text)),
-        SERVER,
-        "PEM file of the authorities to trust for the HTTPS of that directory, for one in your own network. [default: those of the system]",
-    ),
-    flag(
-        None,
         "--page",
-        FlagKind::Value("DIR", |args, text| put(&mut args.page, text)),
+        FlagKind::Value("DIR", |args: &mut LowArgs, text| put(&mut args.page, text)),
         SERVER,
         "Serve the files of this folder at /client/ in place of the built-in page, such as Pipecat's playground.",
-    ),
+    )
+    .needs(&[Feature::Page]),
     flag(
-        Some('f'),
         "--downloads-folder",
-        FlagKind::Value("DIR", |args, text| put(&mut args.downloads_folder, text)),
+        FlagKind::Value("DIR", |args: &mut LowArgs, text| put(&mut args.downloads_folder, text)),
         SERVER,
-        "Folder whose files clients may download from /files/, for example those that a bot writes. Needs the API key, if there is one.",
-    ),
+        "Folder whose files clients may download from /files/, for example those that a bot writes. Needs the API \
+         key, if there is one.",
+    )
+    .short('f')
+    .needs(&[Feature::Page]),
     flag(
-        None,
         "--drain",
         FlagKind::Value("SECONDS", |args, text| {
             put(
@@ -243,92 +281,61 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
             )
         }),
         SERVER,
-        "How long live sessions may continue after SIGTERM or Ctrl-C, while new ones are refused. A second signal ends them at once. [default: 0]",
+        "How long live sessions may continue after SIGTERM or Ctrl-C, while new ones are refused. A second signal \
+         ends them at once. [default: 0]",
     ),
     flag(
-        None,
         "--cluster-key-file",
         FlagKind::Value("FILE", |args, text| put(&mut args.cluster_key_file, text)),
         SERVER,
-        "Makes this runner a replica behind a balancer: session ids, WebSocket tokens and webhook tokens of one replica are good at all that have the same key, on the first line of a file (`openssl rand -hex 32`). See docs/scale.md.",
+        "Makes this runner a replica behind a balancer: session ids, WebSocket tokens and webhook tokens of one \
+         replica are good at all that have the same key, on the first line of a file (`openssl rand -hex 32`). \
+         See docs/scale.md.",
     ),
     flag(
-        None,
         "--replica-name",
         FlagKind::Value("NAME", |args, text| put(&mut args.replica_name, text)),
         SERVER,
-        "Name by which the balancer finds this replica again: every `pc_id` begins with it, and /status has it. Without it, a random name.",
+        "Name by which the balancer finds this replica again: every `pc_id` begins with it, and /status has it. \
+         Without it, a random name.",
     ),
     flag(
-        None,
         "--metrics",
         FlagKind::Value("off|local|any", |args, text| put(&mut args.metrics, metrics(&text)?)),
         SERVER,
-        "Who may read /metrics, and list and end live sessions: `off` no one, `local` this machine, `any` everyone, sessions with the key only. [default: local]",
+        "Who may read /metrics, and list and end live sessions: `off` no one, `local` this machine, `any` \
+         everyone, sessions with the key only. [default: local]",
     ),
     flag(
-        None,
         "--max-sessions",
         FlagKind::Value("N", |args, text| {
             put(&mut args.sessions_max, number(&text, 1, SESSIONS_MAX_HIGHEST)?)
         }),
         SERVER,
-        "Maximum number of live sessions, over every transport. Further callers get 503 with Retry-After. [default: 32]",
+        "Maximum number of live sessions, over every transport. Further callers get 503 with Retry-After. \
+         [default: 32]",
     ),
     flag(
-        None,
         "--workers",
         FlagKind::Value("N", |args, text| put(&mut args.workers, number(&text, 1, WORKERS_MAX)?)),
         SERVER,
         "Threads that run sessions. 1 runs everything on the main thread. [default: one per core]",
     ),
     flag(
-        Some('t'),
         "--transport",
-        FlagKind::Value("T", |args, text| put(&mut args.transport, transport(&text)?)),
+        FlagKind::Value("T", |args: &mut LowArgs, text| {
+            put(&mut args.transport, transport(&text)?)
+        }),
         SERVER,
         "The only transport that `POST /start` accepts, and its default. It does not restrict \
          /api/offer, /ws and /ws-client.",
-    ),
+    )
+    .short('t'),
+];
+
+/// The choice of a bot.
+const BOT: &[RunnerFlag] = &[
     flag(
-        None,
-        "--rtc-port",
-        FlagKind::Value("N", |args, text| put(&mut args.rtc_port, number(&text, 0, u16::MAX)?)),
-        WEBRTC,
-        "UDP port that all WebRTC sessions share. 0 picks a free port. [default: the number of the HTTP port]",
-    ),
-    flag(
-        None,
-        "--ice-servers",
-        FlagKind::List("SERVER", |args, text| push(&mut args.ice_servers, text)),
-        WEBRTC,
-        "STUN and TURN servers for the runner and its clients: URLs, or JSON objects with `urls`, `username` and `credential`.",
-    ),
-    flag(
-        None,
-        "--ice-address",
-        FlagKind::Repeatable("ADDR", |args, text| push(&mut args.ice_addresses, ice_address(&text)?)),
-        WEBRTC,
-        "Additional address to offer to clients, such as the public address of a NAT. Repeatable.",
-    ),
-    flag(
-        None,
-        "--embedded",
-        FlagKind::Switch(|args| args.embedded = true),
-        WEBRTC,
-        "Offer every client only the IPv4 address of `--host`, for microcontrollers that read a single address. Without it, a device is offered the address at which it reached the runner, and a browser all addresses.",
-    ),
-    flag(
-        None,
-        "--opus-complexity",
-        FlagKind::Value("N", |args, text| {
-            put(&mut args.opus_complexity, number(&text, 0, OPUS_COMPLEXITY_MAX)?)
-        }),
-        WEBRTC,
-        "Complexity of the Opus encoder, 0 to 10. Lower values need less CPU. [default: 3]",
-    ),
-    flag(
-        None,
         "--bot",
         FlagKind::Value("NAME", |args, text| put(&mut args.bot, bot(&text)?)),
         BOTS,
@@ -337,7 +344,6 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
          voice (CASCADE_ variables). A command after `--` replaces it. [default: parrot]",
     ),
     flag(
-        None,
         "--bot-audio",
         FlagKind::Value("protobuf|pcm", |args, text| put(&mut args.bot_audio, bot_audio(&text)?)),
         BOTS,
@@ -345,7 +351,6 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
          plain `pcm` (16-bit, mono, little-endian) on stdin and stdout. [default: protobuf]",
     ),
     flag(
-        None,
         "--bot-rate",
         FlagKind::Value("HZ", |args, text| {
             put(
@@ -356,262 +361,120 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         BOTS,
         "Sample rate of `--bot-audio pcm`, in both directions, 8000 to 48000. [default: 16000]",
     ),
+];
+
+/// How programs run.
+const PROGRAMS: &[RunnerFlag] = &[
     flag(
-        None,
-        "--tools",
-        FlagKind::Value("COMMAND|URL", |args, text| put(&mut args.tools, text)),
-        BOTS,
-        "Functions for the model of `--bot realtime` and `--bot cascade`: a command that declares and runs them with JSON lines on stdin and \
-         stdout, one process per session, or the URL of an HTTP endpoint. No shell reads the command; quotes keep words \
-         together.",
-    ),
-    flag(
-        None,
         "--pass-env",
         FlagKind::List("NAME", |args, text| push(&mut args.pass_env, text)),
         BOTS,
-        "Secrets of the runner to pass to the command after `--`, such as VIDEOROOM_API_KEY. The command gets all other variables anyway.",
+        "Secrets of the runner to pass to the command after `--`, such as VIDEOROOM_API_KEY. The command gets all \
+         other variables anyway.",
     ),
     flag(
-        None,
         "--sandbox",
         FlagKind::Switch(|args| args.sandbox = true),
         BOTS,
         "Run the command after `--`, or the program of functions, in bubblewrap: it writes to its working folder and a temporary one alone, \
          and sees neither other processes, the state folder, nor the files with the runner's keys. Needs the program bwrap.",
     ),
+];
+
+const ACCESSES: &[RunnerFlag] = &[
     flag(
-        None,
         "--allowed-origins",
         FlagKind::List("ORIGIN", |args, text| push(&mut args.allowed_origins, text)),
         ACCESS,
-        "Web pages that may connect, such as https://app.example.net. Separate several by commas or spaces. [default: all]",
+        "Web pages that may connect, such as https://app.example.net. Separate several by commas or spaces. \
+         [default: all]",
     ),
     flag(
-        None,
         "--allowed-hosts",
         FlagKind::List("HOST", |args, text| push(&mut args.allowed_hosts, text)),
         ACCESS,
-        "Additional host names of this server. Requests for other names get 421. [default: localhost, addresses, this machine's names, *.local, the host of --proxy]",
+        "Additional host names of this server. Requests for other names get 421. [default: localhost, addresses, \
+         this machine's names, *.local, the host of --proxy]",
     ),
     flag(
-        None,
         "--trusted-proxies",
         FlagKind::List("ADDR[/BITS]", |args, text| networks(&mut args.trusted_proxies, &text)),
         ACCESS,
-        "Reverse proxies whose `X-Forwarded-For` or `Forwarded` header gives the address of the caller. [default: this machine with --proxy, else none]",
+        "Reverse proxies whose `X-Forwarded-For` or `Forwarded` header gives the address of the caller. [default: \
+         this machine with --proxy, else none]",
     ),
     flag(
-        None,
         "--api-key",
         FlagKind::Value("KEY", |args, text| put(&mut args.api_key, text)),
         ACCESS,
-        "Require `Authorization: Bearer KEY` on /start, /api/offer, /whip, /whep and /v1/realtime. RUNNER_API_KEY does the same and does not show in the list of processes.",
+        "Require `Authorization: Bearer KEY` on /start, /api/offer, /whip, /whep and /v1/realtime. RUNNER_API_KEY \
+         does the same and does not show in the list of processes.",
     ),
     flag(
-        None,
         "--api-key-file",
         FlagKind::Value("FILE", |args, text| put(&mut args.api_key_file, text)),
         ACCESS,
-        "Like `--api-key`, with the key on the first line of a file. `auto` makes a key at the first start and keeps it as `api-key` in the folder of --state-dir.",
+        "Like `--api-key`, with the key on the first line of a file. `auto` makes a key at the first start and \
+         keeps it as `api-key` in the folder of --state-dir.",
     ),
     flag(
-        None,
         "--ws-auth",
-        FlagKind::Value("none|token", |args, text| {
+        FlagKind::Value("none|token", |args: &mut LowArgs, text| {
             put(
                 &mut args.ws_auth,
                 WsAuth::from_name(&text).ok_or_else(|| Expected::one_of(&text, &["none", "token"], &[]))?,
             )
         }),
         ACCESS,
-        "`token` requires a one-time token on /ws and /ws-client, which `/start` and the telephony webhook issue. [default: none]",
-    ),
+        "`token` requires a one-time token on /ws and /ws-client, which `/start` and the telephony webhook issue. \
+         [default: none]",
+    )
+    .needs(&[Feature::WebSocket, Feature::Telephony])
+    .unless("none"),
+];
+
+const PUBLIC_NAME: &[RunnerFlag] = &[flag(
+    "--proxy",
+    FlagKind::Value("HOST", |args: &mut LowArgs, text| put(&mut args.proxy, text)),
+    ROOMS_AND_TELEPHONY,
+    "Public host name of this server, which telephony providers connect to. [default with -t PROVIDER: the \
+         first --acme-name, if there is one]",
+)
+.short('x')];
+
+const GENERALS: &[RunnerFlag] = &[
     flag(
-        Some('x'),
-        "--proxy",
-        FlagKind::Value("HOST", |args, text| put(&mut args.proxy, text)),
-        PROVIDERS,
-        "Public host name of this server, which telephony providers connect to. [default with -t PROVIDER: the first --acme-name, if there is one]",
-    ),
-    flag(
-        None,
-        "--no-verify-webhooks",
-        FlagKind::Switch(|args| args.no_verify_webhooks = true),
-        PROVIDERS,
-        "Do not verify the signatures of telephony webhooks. By default they are verified if a credential for that is set.",
-    ),
-    flag(
-        None,
-        "--unverified-calls",
-        FlagKind::Switch(|args| args.unverified_calls = true),
-        PROVIDERS,
-        "Accept calls on /ws without proof that they come from their provider. Without this option, when webhooks are verified, a call needs the token from its webhook or the provider's signature.",
-    ),
-    flag(
-        Some('d'),
-        "--direct",
-        FlagKind::Switch(|args| args.direct = true),
-        PROVIDERS,
-        "Run one bot in a Daily room, without a web server. Implies `-t daily` and needs VIDEOROOM_API_KEY.",
-    ),
-    flag(
-        None,
-        "--dialin",
-        FlagKind::Switch(|args| args.dialin = true),
-        PROVIDERS,
-        "Serve the dial-in webhook of Daily. Needs VIDEOROOM_API_KEY.",
-    ),
-    flag(
-        None,
-        "--no-dialin",
-        FlagKind::Switch(|args| args.dialin = false),
-        PROVIDERS,
-        "Do not serve the dial-in webhook. This is the default.",
-    ),
-    flag(
-        None,
-        "--messaging",
-        FlagKind::Switch(|args| args.messaging = true),
-        PROVIDERS,
-        "Answer WhatsApp calls: serve the webhook at /messaging. Needs MESSAGING_TOKEN, MESSAGING_PHONE_NUMBER_ID, MESSAGING_APP_SECRET and MESSAGING_WEBHOOK_VERIFICATION_TOKEN.",
-    ),
-    flag(
-        None,
-        "--register",
-        FlagKind::Optional("room|participant|publisher", |args, text| {
-            put(&mut args.worker.job_type, job_type(&text)?)
-        }),
-        PROVIDERS,
-        "Register at the LiveKit server, which then sends the runner into rooms: one bot per room, per participant, or per participant that publishes. Needs MEDIAROOM_URL, MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET.",
-    ),
-    flag(
-        None,
-        "--agent-name",
-        FlagKind::Value("NAME", |args, text| put(&mut args.worker.agent_name, text)),
-        PROVIDERS,
-        "Name by which rooms ask for the bot of `--register`. An empty name gets a job for every room. [default: bot]",
-    ),
-    flag(
-        None,
-        "--deployment",
-        FlagKind::Value("NAME", |args, text| put(&mut args.worker.deployment, text)),
-        PROVIDERS,
-        "Deployment that rooms have to name, too, for the bot of `--register`.",
-    ),
-    flag(
-        None,
-        "--target-load",
-        FlagKind::Value("LOAD", |args, text| {
-            put(&mut args.worker.target_load_percent, target_load(&text)?)
-        }),
-        PROVIDERS,
-        "`agents.target_load` of the LiveKit server: the load that a full runner approaches, 0.01 to 1. [default: 0.7]",
-    ),
-    flag(
-        None,
-        "--moq-serve",
-        FlagKind::Switch(|args| args.moq.serve = true),
-        MOQ,
-        "Listen for callers, even with `--moq-connect`. This is the default.",
-    ),
-    flag(
-        None,
-        "--moq-connect",
-        FlagKind::Value("URL", |args, text| put(&mut args.moq.connect, text)),
-        MOQ,
-        "Connect to this relay instead of listening: SCHEME://HOST[:PORT][/PATH]. With http, anyone on the way can take its place. [default port: 443 for https, 80 for http; default path: /moq]",
-    ),
-    flag(
-        None,
-        "--moq-bind",
-        FlagKind::Value("ADDR:PORT", |args, text| put(&mut args.moq.bind, text)),
-        MOQ,
-        "UDP address to listen on, or to connect to the relay from. Port 0 picks a free port. [default: [::]:4080, or any port with --moq-connect]",
-    ),
-    flag(
-        None,
-        "--moq-namespace",
-        FlagKind::Value("NAME", |args, text| put(&mut args.moq.namespace, text)),
-        MOQ,
-        "Namespace of the broadcasts of every session. [default: that of the `/start` request, else a random one per session]",
-    ),
-    flag(
-        None,
-        "--moq-bot-id",
-        FlagKind::Value("ID", |args, text| put(&mut args.moq.bot_id, text)),
-        MOQ,
-        "Name of the bot's broadcast in the namespace. [default: response]",
-    ),
-    flag(
-        None,
-        "--moq-client-id",
-        FlagKind::Value("ID", |args, text| put(&mut args.moq.client_id, text)),
-        MOQ,
-        "Name of the caller's broadcast in the namespace. [default: request]",
-    ),
-    flag(
-        None,
-        "--moq-tls-cert",
-        FlagKind::Value("FILE", |args, text| put(&mut args.moq.tls_cert, text)),
-        MOQ,
-        "Certificate of the UDP port, a PEM file, read again on SIGHUP. With --moq-connect: the relay's self-signed certificate, which `/start` names to browsers. [default: that of --tls if this system trusts it, else a self-signed one]",
-    ),
-    flag(
-        None,
-        "--moq-tls-key",
-        FlagKind::Value("FILE", |args, text| put(&mut args.moq.tls_key, text)),
-        MOQ,
-        "Private key of that certificate, a PEM file.",
-    ),
-    flag(
-        None,
-        "--moq-tls-generate",
-        FlagKind::Value("HOST", |args, text| put(&mut args.moq.tls_generate, text)),
-        MOQ,
-        "Name in the self-signed certificate, and host in the URL that callers receive. [default: the host at which the caller reached the server]",
-    ),
-    flag(
-        None,
-        "--moq-tls-insecure",
-        FlagKind::Switch(|args| args.moq.tls_insecure = true),
-        MOQ,
-        "Do not verify the relay's certificate.",
-    ),
-    flag(
-        None,
-        "--env-file",
-        // The start reads it before the options, whose variables it sets.
+        "--env-file", // The start reads it before the options, whose variables it sets.
         FlagKind::Value("FILE", |args, text| put(&mut args.env_file, text)),
         GENERAL,
-        "Read variables from this file, all of them, in place of those that are taken from .env in the working directory.",
+        "Read variables from this file, all of them, in place of those that are taken from .env in the working \
+         directory.",
     ),
     flag(
-        Some('v'),
         "--verbose",
-        FlagKind::Count(|args| args.verbosity = args.verbosity.saturating_add(1)),
+        FlagKind::Count(|args: &mut LowArgs| args.verbosity = args.verbosity.saturating_add(1)),
         GENERAL,
         "Log more: -v decisions, -vv packets, -vvv libraries. RUST_LOG, when set, replaces this.",
-    ),
+    )
+    .short('v'),
     flag(
-        None,
         "--log",
         FlagKind::Value("text|json", |args, text| put(&mut args.log, log_format(&text)?)),
         GENERAL,
         "Format of the log on stderr: `text`, or `json` with one object per line. [default: text]",
     ),
     flag(
-        Some('h'),
         "--help",
         FlagKind::Help,
         GENERAL,
         "Print this help; -h prints a summary.",
-    ),
-    flag(Some('V'), "--version", FlagKind::Version, GENERAL, "Print the version."),
+    )
+    .short('h'),
+    flag("--version", FlagKind::Version, GENERAL, "Print the version.").short('V'),
 ];
 
-// The help contains these defaults.
-const _: () = assert!(SESSIONS_MAX_DEFAULT == 32 && OPUS_COMPLEXITY_DEFAULT == 3);
+// The help contains this default.
+const _: () = assert!(SESSIONS_MAX_DEFAULT == 32);
 
 fn transport(text: &str) -> Result<Transport, Expected> {
     Transport::from_name(text).ok_or_else(|| {
@@ -662,15 +525,6 @@ fn networks(list: &mut Vec<Network>, text: &str) -> Result<(), Expected> {
     Ok(())
 }
 
-fn ice_address(text: &str) -> Result<IpAddr, Expected> {
-    let usable = |address: &IpAddr| match address {
-        IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
-        IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast(),
-    };
-    let address = text.parse().ok().filter(usable);
-    address.ok_or_else(|| "the IP address of one machine".into())
-}
-
 fn metrics(text: &str) -> Result<MetricsAccess, Expected> {
     match text {
         "off" => Ok(MetricsAccess::Off),
@@ -686,9 +540,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_long_names_have_dashes() {
-        for (i, flag) in FLAGS.iter().enumerate() {
+        for (i, flag) in RUNNER.flags().enumerate() {
             assert!(flag.long.starts_with("--"), "{}", flag.long);
-            for other in &FLAGS[i + 1..] {
+            for other in RUNNER.flags().skip(i + 1) {
                 assert_ne!(flag.long, other.long);
                 assert!(flag.short.is_none() || flag.short != other.short, "{}", other.long);
             }
@@ -697,8 +551,7 @@ mod tests {
 
     #[test]
     fn every_option_has_a_heading_and_a_help_text() {
-        for flag in FLAGS {
-            assert!(GROUPS.contains(&flag.group));
+        for flag in RUNNER.flags() {
             assert!(flag.help.ends_with(['.', ']']), "{}", flag.long);
         }
     }
@@ -716,25 +569,6 @@ mod tests {
         assert!(number("4097", 1, SESSIONS_MAX_HIGHEST).is_err());
         assert_eq!(number("64", 1, WORKERS_MAX), Ok(64));
         assert!(number("65", 1, WORKERS_MAX).is_err());
-    }
-
-    #[test]
-    fn ice_addresses_are_unicast() {
-        for good in ["203.0.113.7", "2001:db8::1", "127.0.0.1"] {
-            assert!(ice_address(good).is_ok(), "{good}");
-        }
-        for bad in [
-            "0.0.0.0",
-            "::",
-            "224.0.0.1",
-            "255.255.255.255",
-            "ff02::1",
-            "host",
-            "1.2.3",
-            "1.2.3.4:5",
-        ] {
-            assert!(ice_address(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

@@ -4,11 +4,12 @@
 
 use std::borrow::Cow;
 
-use super::features::{missing_features, of_option, of_variable};
-use super::flags::{FLAGS, GROUPS, RunnerFlag};
+use super::features::{missing_features, of_variable};
+use super::flags::{RUNNER, RunnerFlag};
 use super::{ProgramIdentity, flags};
 use crate::aliases::{self, Area};
 use crate::features::Feature;
+use crate::proto::modules;
 use crate::proto::options::help::{ABSENT, entries, entry, mark_missing, paragraph};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
@@ -28,9 +29,6 @@ const SUMMARY: [&str; 12] = [
     "--verbose",
     "--help",
 ];
-
-/// The variables that the built-in bots read, by the beginnings of their names.
-const OF_BUILT_IN_BOTS: [&str; 4] = ["REALTIME_", "CASCADE_", "TOOLS_", "RUNNER_BOT_"];
 
 const HEAD: &str = "\
 Runs voice bots for callers that connect over WebRTC (browsers, microcontrollers), over QUIC, over a
@@ -97,211 +95,8 @@ const OPTION_VARIABLES: &str = "Every option has a variable, such as RUNNER_MAX_
                           commas. Options without a value take true or false; -v takes a number. The command line takes \
                           precedence.";
 
-/// Variables and their help, except those of options and of telephony providers.
+/// Variables that belong to no module, and their help.
 const ENVIRONMENT: &[(&str, &str)] = &[
-    ("VIDEOROOM_API_KEY", "API key of Daily, to create rooms and tokens."),
-    (
-        "VIDEOROOM_API_URL",
-        "Base URL of the Daily API. [default: https://api.daily.co/v1]",
-    ),
-    (
-        "VIDEOROOM_ROOM_URL",
-        "An existing room for every session. Dial-in calls get new rooms.",
-    ),
-    (
-        "VIDEOROOM_SAMPLE_ROOM_URL",
-        "An existing room to use instead of new rooms.",
-    ),
-    (
-        "VIDEOROOM_DIALIN_HMAC",
-        "Secret of the dial-in webhook, in base64. If set, the webhook is verified.",
-    ),
-    (
-        "MEDIAROOM_URL",
-        "URL of the LiveKit server: ws, wss, http or https. Several, separated by commas, are tried in this order. Needs the key and the secret below.",
-    ),
-    ("MEDIAROOM_API_KEY", "API key of the LiveKit server."),
-    ("MEDIAROOM_API_SECRET", "API secret of the LiveKit server."),
-    (
-        "MEDIAROOM_ROOM_NAME",
-        "One room for every session. [default: a new room for each]",
-    ),
-    (
-        "MESSAGING_TOKEN",
-        "Access token of a WhatsApp system user, to answer calls.",
-    ),
-    (
-        "MESSAGING_PHONE_NUMBER_ID",
-        "Id of the WhatsApp business number. Calls to other numbers are ignored.",
-    ),
-    (
-        "MESSAGING_APP_SECRET",
-        "Secret of the WhatsApp app, which signs the webhooks.",
-    ),
-    (
-        "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
-        "A word of your choice; enter the same word in the WhatsApp dashboard.",
-    ),
-    (
-        "MESSAGING_API_URL",
-        "Base URL of the WhatsApp API. [default: https://graph.facebook.com/v23.0]",
-    ),
-    (
-        "REALTIME_URL",
-        "URL of the service of `--bot realtime`: ws, wss, http or https. [default: https://api.openai.com/v1]",
-    ),
-    (
-        "REALTIME_API_KEY",
-        "Its key. OPENAI_API_KEY is used for its own host and that of OPENAI_BASE_URL only.",
-    ),
-    ("REALTIME_API_KEY_FILE", "File whose first line is the key."),
-    (
-        "REALTIME_MODEL",
-        "Speech-to-speech model. Required with other services than the default. [default: gpt-realtime-2.1]",
-    ),
-    (
-        "REALTIME_VOICE",
-        "Voice of the model. [default: marin, or that of the service]",
-    ),
-    (
-        "REALTIME_DIALECT",
-        "Form of the protocol: ga, beta, azure or xai. [default: by the host]",
-    ),
-    (
-        "REALTIME_INSTRUCTIONS",
-        "What the bot is and does. `{name}` stands for a variable in the `body` of `/start`.",
-    ),
-    ("REALTIME_INSTRUCTIONS_FILE", "File with these instructions."),
-    (
-        "REALTIME_TRANSCRIPTION_MODEL",
-        "Model that writes down what callers say, or off. [default: gpt-4o-mini-transcribe with the default URL, else off]",
-    ),
-    (
-        "REALTIME_TURN_DETECTION",
-        "How the end of a caller's turn is found: server_vad or semantic_vad. [default: server_vad]",
-    ),
-    (
-        "REALTIME_NOISE_REDUCTION",
-        "Noise reduction of the service: near_field, far_field or off. [default: off]",
-    ),
-    (
-        "REALTIME_G711",
-        "Whether telephone calls are sent as G.711: on or off. [default: on with OpenAI, Azure and xAI]",
-    ),
-    (
-        "REALTIME_SESSION_FILE",
-        "File with a JSON object that is merged into the `session` of the service.",
-    ),
-    (
-        "TOOLS_API_KEY",
-        "Key that is sent to the URL of `--tools`, as `Authorization: Bearer`.",
-    ),
-    ("TOOLS_API_KEY_FILE", "File whose first line is that key."),
-    (
-        "CASCADE_STT_URL",
-        "Recogniser of `--bot cascade`: tcp://HOST:PORT for Wyoming, or an http or https base such as http://HOST:8000/v1.",
-    ),
-    ("CASCADE_STT_MODEL", "Its model. Required with http and https."),
-    (
-        "CASCADE_STT_API_KEY",
-        "Its key. OPENAI_API_KEY is used for its own host only.",
-    ),
-    ("CASCADE_STT_API_KEY_FILE", "File whose first line is the key."),
-    (
-        "CASCADE_LLM_URL",
-        "Chat model of `--bot cascade`: an http or https base such as http://HOST:11434/v1, or tcp://HOST:PORT for a \
-         Wyoming server that handles texts.",
-    ),
-    ("CASCADE_LLM_MODEL", "Its model. Required with http and https."),
-    (
-        "CASCADE_LLM_API_KEY",
-        "Its key. OPENAI_API_KEY is used for its own host only.",
-    ),
-    ("CASCADE_LLM_API_KEY_FILE", "File whose first line is the key."),
-    (
-        "CASCADE_LLM_TOKENS",
-        "Longest answer in tokens, 16 to 32768. [default: that of the service]",
-    ),
-    (
-        "CASCADE_TTS_URL",
-        "Voice of `--bot cascade`: tcp://HOST:PORT for Wyoming, or an http or https base such as http://HOST:8880/v1.",
-    ),
-    ("CASCADE_TTS_MODEL", "Its model. Required with http and https."),
-    (
-        "CASCADE_TTS_API_KEY",
-        "Its key. OPENAI_API_KEY is used for its own host only.",
-    ),
-    ("CASCADE_TTS_API_KEY_FILE", "File whose first line is the key."),
-    ("CASCADE_TTS_VOICE", "Name of its voice. [default: that of the service]"),
-    (
-        "CASCADE_TTS_RATE",
-        "Sample rate in Hz of raw PCM to ask an http or https service for. [default: WAV is asked for]",
-    ),
-    (
-        "CASCADE_LANGUAGE",
-        "Language of callers, such as en, for services that want to know it.",
-    ),
-    (
-        "CASCADE_INSTRUCTIONS",
-        "What the bot is and does. `{name}` stands for a variable in the `body` of `/start`.",
-    ),
-    ("CASCADE_INSTRUCTIONS_FILE", "File with these instructions."),
-    (
-        "CASCADE_END_OF_TURN",
-        "Silence in milliseconds after which a caller gets an answer, 300 to 2000. [default: 700]",
-    ),
-    (
-        "CASCADE_VAD",
-        "How speech is found: energy, or neural, near a television or much noise. [default: energy]",
-    ),
-    (
-        "CASCADE_FUNCTIONS_FILE",
-        "File with a JSON object such as {\"functions\": [{\"name\": \"weather\"}]}: functions that callers' pages run.",
-    ),
-    (
-        "RUNNER_BOT_GREETING",
-        "What `--bot realtime` and `--bot cascade` say first; empty for nothing. [default: a greeting in the model's words]",
-    ),
-    (
-        "RUNNER_BOT_MINUTES",
-        "Length of their sessions in minutes, 1 to 55. [default: 15]",
-    ),
-    (
-        "RUNNER_BOT_SESSIONS",
-        "Their sessions at once, unless `--max-sessions` is typed. RUNNER_MAX_SESSIONS can only lower it. [default: 4]",
-    ),
-    (
-        "RUNNER_BOT_IDLE",
-        "Silence that ends one of their sessions, in seconds. [default: 300, telephone 30]",
-    ),
-    (
-        "RUNNER_BOT_PATIENCE",
-        "Seconds that a caller waits for a service that fails, before the session ends, 1 to 300. [default: 30]",
-    ),
-    (
-        "RUNNER_BOT_INTERRUPT",
-        "Whether callers can interrupt them: on or off. [default: on]",
-    ),
-    (
-        "RUNNER_BOT_TRANSCRIPTS",
-        "Whether clients get what both sides say as text: on or off. [default: on]",
-    ),
-    (
-        "RUNNER_BOT_FAILURE_WAV",
-        "WAV file that callers hear, after two notes, when a service fails and the call ends.",
-    ),
-    (
-        "RUNNER_BOT_BODY_MAY",
-        "What the `body` of `/start` may set: a list of instructions, voice, tools, language, temperature.",
-    ),
-    (
-        "RUNNER_BOT_LANGUAGES",
-        "Languages that the `body` of `/start` may name, such as en,de.",
-    ),
-    (
-        "RUNNER_START_NAMES",
-        "Names of the fields in the reply of `/start` for Daily: canonical, alias or both. [default: both]",
-    ),
     ("RUST_LOG", "Log filter, such as `edge_runner=debug,str0m=info`."),
     ("ENV", "Set to `local` by the runner, for bots."),
 ];
@@ -314,7 +109,11 @@ const EXIT: &[(&str, &str)] = &[
 
 /// Returns variables and their help, except those of options: telephony providers first.
 pub(super) fn environment(providers: &[&Provider]) -> Vec<(&'static str, String)> {
-    let others = ENVIRONMENT.iter().map(|&(name, help)| (name, help.to_owned()));
+    let of_modules = modules::VARIABLES.iter().flat_map(|module| module.variables);
+    let of_modules = of_modules.map(|variable| (variable.name, variable.help));
+    let others = of_modules
+        .chain(ENVIRONMENT.iter().copied())
+        .map(|(name, help)| (name, help.to_owned()));
     telephony_variables(providers).into_iter().chain(others).collect()
 }
 
@@ -332,11 +131,11 @@ fn telephony_variables(providers: &[&Provider]) -> Vec<(&'static str, String)> {
     let mut seen: Vec<(&str, &Provider)> = Vec::new();
     let mut entries = Vec::new();
     for (provider, setting) in sorted {
-        let name = vendor_name(provider);
+        let name = provider.vendor_name();
         let earlier = seen.iter().find(|(help, _)| *help == setting.help);
         let help = match (setting.holds, earlier, setting.help.split_once(". ")) {
             (Holds::Base(base), ..) => format!("{} [default: {base}]", setting.help),
-            (_, Some((_, first)), Some((sentence, _))) => format!("{sentence}, as with {}.", vendor_name(first)),
+            (_, Some((_, first)), Some((sentence, _))) => format!("{sentence}, as with {}.", first.vendor_name()),
             _ => setting.help.to_owned(),
         };
         seen.push((setting.help, provider));
@@ -345,26 +144,11 @@ fn telephony_variables(providers: &[&Provider]) -> Vec<(&'static str, String)> {
     entries
 }
 
-/// Returns the value of `-t` that selects a provider: its alias, or its wire name without one.
-fn vendor(provider: &Provider) -> &'static str {
-    let name = provider.wire_name();
-    aliases::aliases(Area::Transport, name).first().copied().unwrap_or(name)
-}
-
-/// Returns the name of a provider for a sentence, such as Twilio.
-pub(super) fn vendor_name(provider: &Provider) -> String {
-    let mut name = vendor(provider).to_owned();
-    if let Some(initial) = name.get_mut(..1) {
-        initial.make_ascii_uppercase();
-    }
-    name
-}
-
 /// Returns the `-t` options of the providers that need markup with a public host.
 fn markup_providers(providers: &[&Provider]) -> String {
     let with_markup = providers.iter().filter(|provider| provider.takes_markup);
     let words: Vec<String> = with_markup
-        .map(|provider| format!("`-t {}`", vendor(provider)))
+        .map(|provider| format!("`-t {}`", provider.vendor()))
         .collect();
     match words.split_last() {
         Some((last, [])) => last.clone(),
@@ -412,9 +196,9 @@ pub(super) fn summary(program: &ProgramIdentity) -> String {
     let mut text = head(program);
     text.push_str("\nCommon options:\n");
     let shown = |flag: &&RunnerFlag| SUMMARY.contains(&flag.long) && applies(program, flag);
-    entries(&mut text, FLAGS.iter().filter(shown), |flag| {
+    entries(&mut text, RUNNER.flags().filter(shown), |flag| {
         let help = first_sentence(flag);
-        mark_missing(of_option(flag.long), &help)
+        mark_missing(flag.feature(), &help)
     });
     text.push('\n');
     paragraph(
@@ -480,19 +264,19 @@ pub(super) fn text(program: &ProgramIdentity) -> String {
             "Options marked {ABSENT} are refused; such variables are ignored.\n"
         ));
     }
-    for title in GROUPS {
+    for title in flags::groups() {
         text.push_str(&format!("\n{title}:\n"));
         entries(
             &mut text,
-            FLAGS
-                .iter()
+            RUNNER
+                .flags()
                 .filter(|flag| flag.group == title && applies(program, flag)),
-            |flag| mark_missing(of_option(flag.long), &description(flag)),
+            |flag| mark_missing(flag.feature(), &description(flag)),
         );
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; the process environment wins):\n");
     entry(&mut text, "  RUNNER_...", OPTION_VARIABLES);
-    for flag in FLAGS.iter().filter(|flag| applies(program, flag)) {
+    for flag in RUNNER.flags().filter(|flag| applies(program, flag)) {
         let variable = flags::variable(flag.long);
         let others = aliases::aliases(Area::Variable, &variable);
         if !others.is_empty() {
@@ -500,13 +284,12 @@ pub(super) fn text(program: &ProgramIdentity) -> String {
             entry(
                 &mut text,
                 &format!("  {variable}"),
-                &mark_missing(of_option(flag.long), &help),
+                &mark_missing(flag.feature(), &help),
             );
         }
     }
-    let of_built_in = |name: &str| OF_BUILT_IN_BOTS.iter().any(|beginning| name.starts_with(beginning));
     for (name, help) in environment(&PROVIDERS) {
-        if program.has_own_bot && of_built_in(name) {
+        if program.has_own_bot && of_variable(name) == Some(Feature::Assistants) {
             continue;
         }
         let others = aliases::aliases(Area::Variable, name);
@@ -576,7 +359,7 @@ mod tests {
             assert!(line.chars().count() <= crate::proto::options::help::WIDTH, "{line}");
             assert_eq!(line, line.trim_end());
         }
-        for flag in FLAGS {
+        for flag in RUNNER.flags() {
             assert!(text.contains(flag.long), "{}", flag.long);
         }
         for line in summary(&ProgramIdentity::stock()).lines() {
@@ -592,7 +375,7 @@ mod tests {
         let text = summary(&ProgramIdentity::stock());
         assert!(text.lines().count() <= 60, "{text}");
         for option in SUMMARY {
-            assert!(FLAGS.iter().any(|flag| flag.long == option), "{option}");
+            assert!(RUNNER.flags().any(|flag| flag.long == option), "{option}");
             assert!(text.contains(option), "{option}");
         }
         assert!(text.contains("OPENAI_API_KEY") && text.contains("`edge-runner --help`"));

@@ -7,8 +7,6 @@
 //! process. A usage error ends the process with exit code 2; its text names the mistake and the
 //! expected value.
 
-mod acme;
-mod assistants;
 pub mod banner;
 mod cluster;
 mod completions;
@@ -17,16 +15,11 @@ mod env_trust;
 mod features;
 mod flags;
 mod help;
-mod messaging;
-mod moq;
 mod qr;
 mod resolve;
-mod rooms;
 #[cfg(feature = "setup")]
 mod setup;
 pub mod start;
-mod telephony;
-mod worker;
 
 use std::ffi::OsString;
 

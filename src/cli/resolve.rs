@@ -5,19 +5,17 @@
 //! before missing features, so that a user who installs a build with the feature does not then meet
 //! another error.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use super::flags::{LowArgs, WsAuth, common_name};
-use super::{Env, UsageError, assistants, cluster, env_trust, features, messaging, rooms, telephony};
-use crate::config::{BotAudio, BuiltInBot, Config, IceServer, MoqConfig, MoqMode, Secret, Tls, ToolsConfig, Transport};
+use super::{Env, UsageError, cluster, env_trust, features};
+use crate::config::{BotAudio, BuiltInBot, Config, MoqConfig, MoqMode, Secret, Tls, ToolsConfig, Transport};
 use crate::features::Feature;
-use crate::limits::{
-    API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
-};
+use crate::limits::{API_KEY_BYTES, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
+use crate::proto::assistant::options::ChosenBot;
 use crate::proto::options::hosts;
 use crate::proto::telephony::PROVIDERS;
-use crate::proto::webrtc::ice;
+use crate::proto::{assistant, daily, livekit, telephony, webrtc, whatsapp};
 
 /// The default of `--port`.
 const PORT_DEFAULT: u16 = 7860;
@@ -52,31 +50,41 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let withheld = env_trust::withheld(&PROVIDERS, &args.pass_env, warnings)?;
     check_list_lengths(&args)?;
     let host = hosts::host(args.host.as_deref(), env)?;
-    let embedded = args.embedded.then(|| embedded(&args, env, warnings)).transpose()?;
+    let embedded = webrtc::options::embedded(&args.webrtc, args.host.as_deref(), env, warnings)?;
     let allowed_origins = origins(&args, warnings)?;
-    let ice_servers = ice_servers(&args)?;
+    let ice_servers = webrtc::options::ice_servers(&args.webrtc)?;
     let variables = &env.variables;
     let telephony = features::where_built(Feature::Telephony, || {
-        let verify_webhooks = !args.no_verify_webhooks;
-        telephony::telephony(&PROVIDERS, variables, verify_webhooks, args.unverified_calls, warnings)
+        telephony::options::telephony(&args.telephony, &PROVIDERS, variables, warnings)
     })?;
-    let videoroom = features::where_built(Feature::Videoroom, || rooms::videoroom(&args, variables, warnings))?;
+    let videoroom = features::where_built(Feature::Videoroom, || {
+        daily::options::videoroom(&args.daily, variables, warnings)
+    })?;
     let mediaroom = features::where_built(Feature::Mediaroom, || {
-        rooms::mediaroom(&args, transport, variables, warnings)
+        let is_direct = args.daily.direct;
+        livekit::options::mediaroom(&args.livekit, &args.given, is_direct, transport, variables, warnings)
     })?;
     let messaging = features::where_built(Feature::Messaging, || {
-        messaging::messaging(&args, transport, variables, warnings)
+        whatsapp::options::messaging(&args.whatsapp, transport, variables, warnings)
     })?;
-    let start_names = features::where_built(Feature::Videoroom, || rooms::start_names(variables))?;
+    let start_names = features::where_built(Feature::Videoroom, || daily::options::start_names(variables))?;
     let moq = features::where_built(Feature::Moq, || {
         args.moq
             .resolve(transport, &tls, ws_auth == WsAuth::Token, env, warnings)
     })?;
-    let assistant = features::where_built(Feature::Assistants, || assistants::assistants(&args, env, warnings))?;
+    let assistant = features::where_built(Feature::Assistants, || {
+        let chosen = ChosenBot {
+            built_in: args.bot,
+            is_replaced: args.command.is_some() || args.has_own_bot,
+            has_own_bot: args.has_own_bot,
+            typed: &args.given,
+        };
+        assistant::options::assistants(&args.assistant, &chosen, env, warnings)
+    })?;
     check_udp_ports(&args, transport, &moq)?;
     features::check(&args, transport)?;
     features::warn_unused_credentials(variables, warnings);
-    features::warn_unused_tuning(&args, warnings);
+    features::warn_unused_variables(&args, warnings);
     warn_about_calls(transport, &allowed_origins, ws_auth, warnings);
     warnings.extend(open_sockets(api_key.is_some(), ws_auth));
     let bot_audio = bot_audio(&args, warnings)?;
@@ -84,7 +92,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let mut config = Config::default();
     config.host = host;
     config.port = args.port.unwrap_or(PORT_DEFAULT);
-    config.rtc_port = args.rtc_port;
+    config.rtc_port = args.webrtc.rtc_port;
     config.transport = transport;
     config.proxy = proxy;
     config.trusted_proxies = args.trusted_proxies;
@@ -100,7 +108,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.metrics = args.metrics.unwrap_or_default();
     config.drain = args.drain.unwrap_or_default();
     config.ice_servers = ice_servers;
-    config.ice_addresses = args.ice_addresses;
+    config.ice_addresses = args.webrtc.ice_addresses;
     config.embedded = embedded;
     config.bot = args.bot.unwrap_or(BuiltInBot::Parrot);
     config.bot_audio = bot_audio;
@@ -120,7 +128,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     };
     config.assistant = assistant;
     config.start_names = start_names;
-    config.direct = args.direct;
+    config.direct = args.daily.direct;
     config.bot_enters_rooms = true;
     let costs_money = config.bot.feature() == Some(Feature::Assistants);
     config.sessions_max = match args.sessions_max {
@@ -130,14 +138,14 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         None => sessions_default,
     };
     config.workers = args.workers;
-    config.opus_complexity = args.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
+    config.opus_complexity = args.webrtc.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
     config.verbosity = args.verbosity;
     config.log = args.log.unwrap_or_default();
     Ok(config)
 }
 
 fn transport(args: &LowArgs) -> Result<Option<Transport>, UsageError> {
-    match (args.direct, args.transport) {
+    match (args.daily.direct, args.transport) {
         (true, None | Some(Transport::Videoroom)) => Ok(Some(Transport::Videoroom)),
         (true, Some(other)) => Err(UsageError::Combination(format!(
             "`--direct` needs `-t daily` and cannot be used with `-t {}`",
@@ -191,7 +199,7 @@ fn tls(args: &LowArgs, has_state_dir: bool) -> Result<Tls, UsageError> {
 
 /// Rejects one UDP port for WebRTC and QUIC. Each has a socket of its own.
 fn check_udp_ports(args: &LowArgs, transport: Option<Transport>, moq: &MoqConfig) -> Result<(), UsageError> {
-    let rtc_port = args.rtc_port.or(args.port).unwrap_or(PORT_DEFAULT);
+    let rtc_port = args.webrtc.rtc_port.or(args.port).unwrap_or(PORT_DEFAULT);
     match moq.mode {
         MoqMode::Serve { bind, .. }
             if transport == Some(Transport::Moq) && bind.port() == rtc_port && rtc_port != 0 =>
@@ -207,11 +215,6 @@ fn check_udp_ports(args: &LowArgs, transport: Option<Transport>, moq: &MoqConfig
 
 /// Rejects lists above their caps.
 fn check_list_lengths(args: &LowArgs) -> Result<(), UsageError> {
-    if args.ice_addresses.len() > ICE_ADDRESSES_MAX {
-        return Err(UsageError::Combination(format!(
-            "`--ice-address` can be given at most {ICE_ADDRESSES_MAX} times"
-        )));
-    }
     if args.trusted_proxies.len() > TRUSTED_PROXIES_MAX {
         return Err(UsageError::Combination(format!(
             "`--trusted-proxies` takes at most {TRUSTED_PROXIES_MAX} networks"
@@ -262,7 +265,7 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
             return Ok(audio);
         }
         _ if args.command.is_none() => "`--bot-audio pcm` needs a program: -- COMMAND [ARGS...]",
-        _ if args.direct || args.transport == Some(Transport::Videoroom) => {
+        _ if args.daily.direct || args.transport == Some(Transport::Videoroom) => {
             "`--bot-audio pcm` cannot be used with Daily: the bot joins the room itself"
         }
         (BotAudio::Pcm { .. }, None) => return Ok(audio),
@@ -323,53 +326,6 @@ fn warn_about_calls(transport: Option<Transport>, origins: &[String], ws_auth: W
     }
 }
 
-/// Resolves `--embedded` to the only address that clients are offered. Microcontrollers read IPv4
-/// only, use one candidate, and cannot resolve names.
-fn embedded(args: &LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Ipv4Addr, UsageError> {
-    let reject = |why: &str| {
-        Err(UsageError::Combination(format!(
-            "`--embedded` needs `--host` with an IPv4 address of this machine, but {why}; {}",
-            list_addresses(&env.addresses)
-        )))
-    };
-    let Some(text) = args.host.as_deref() else {
-        return reject("`--host` is not set");
-    };
-    let address = match text.parse::<IpAddr>() {
-        Ok(IpAddr::V4(address)) => address,
-        Ok(IpAddr::V6(_)) => return reject(&format!("`{text}` is an IPv6 address")),
-        Err(_) => return reject(&format!("`{text}` is not an address")),
-    };
-    if address.is_unspecified() {
-        return reject("devices cannot connect to 0.0.0.0");
-    }
-    if address.is_loopback() {
-        warnings.push(format!(
-            "`--embedded` with {address}: only clients on this machine can connect"
-        ));
-    } else if !env.addresses.contains(&IpAddr::V4(address)) {
-        return reject(&format!("no interface has {address}"));
-    }
-    if !args.ice_addresses.is_empty() {
-        warnings.push(format!(
-            "`--ice-address` is not offered to microcontrollers: they use one address, {address}"
-        ));
-    }
-    Ok(address)
-}
-
-fn list_addresses(addresses: &[IpAddr]) -> String {
-    let list: Vec<_> = addresses
-        .iter()
-        .filter(|address| address.is_ipv4() && !address.is_loopback())
-        .map(IpAddr::to_string)
-        .collect();
-    match list.is_empty() {
-        true => "this machine has only 127.0.0.1".into(),
-        false => format!("this machine has {}", list.join(", ")),
-    }
-}
-
 fn origins(args: &LowArgs, warnings: &mut Vec<String>) -> Result<Vec<String>, UsageError> {
     let mut origins = Vec::new();
     for text in &args.allowed_origins {
@@ -395,11 +351,6 @@ fn origins(args: &LowArgs, warnings: &mut Vec<String>) -> Result<Vec<String>, Us
         }
     }
     Ok(origins)
-}
-
-fn ice_servers(args: &LowArgs) -> Result<Vec<IceServer>, UsageError> {
-    ice::parse(args.ice_servers.iter().map(String::as_str))
-        .map_err(|error| UsageError::Combination(format!("`--ice-servers`: {error}")))
 }
 
 /// Resolves the API key, from the option, the file, or the state folder. No error contains the key.

@@ -42,16 +42,14 @@ static SETUP: OptionTable<SetupArgs> = OptionTable {
     prefix: "",
     argument: None,
     own_variable_first: false,
-    flags: &[
+    modules: &[&[
         flag(
-            None,
             "--spool",
             FlagKind::Value("DIR", |args, text| put(&mut args.spool, text)),
             "",
             "The folder for the file `settings`. Required.",
         ),
         flag(
-            None,
             "--host",
             FlagKind::Value("ADDR", |args, text| {
                 put(&mut args.host, text.parse().map_err(|_| "an IPv4 address")?)
@@ -60,14 +58,12 @@ static SETUP: OptionTable<SetupArgs> = OptionTable {
             "Address to listen on. [default: 0.0.0.0]",
         ),
         flag(
-            None,
             "--port",
             FlagKind::Value("N", |args, text| put(&mut args.port, number(&text, 0, u16::MAX)?)),
             "",
             "Port to listen on. [default: 80]",
         ),
         flag(
-            None,
             "--runner-port",
             FlagKind::Value("N", |args, text| {
                 put(&mut args.runner_port, number(&text, 1, u16::MAX)?)
@@ -76,22 +72,21 @@ static SETUP: OptionTable<SetupArgs> = OptionTable {
             "Port of the runner, to which the page leads on. [default: 7860]",
         ),
         flag(
-            None,
             "--minutes",
             FlagKind::Value("N", |args, text| put(&mut args.minutes, number(&text, 1, MINUTES_MAX)?)),
             "",
             "How long the page is open. [default: 60]",
         ),
         flag(
-            Some('v'),
             "--verbose",
             FlagKind::Count(|args: &mut SetupArgs| args.verbosity = args.verbosity.saturating_add(1)),
             "",
             "Log more: -v addresses and reasons of rejected requests.",
-        ),
-        flag(Some('h'), "--help", FlagKind::Help, "", "Print this help."),
-        flag(Some('V'), "--version", FlagKind::Version, "", "Print the version."),
-    ],
+        )
+        .short('v'),
+        flag("--help", FlagKind::Help, "", "Print this help.").short('h'),
+        flag("--version", FlagKind::Version, "", "Print the version.").short('V'),
+    ]],
 };
 
 /// Parses the arguments after `setup`.
@@ -142,7 +137,7 @@ pub(super) fn help(program: &ProgramIdentity) -> String {
          apply the file. Needs no privilege except for a port below 1024.",
     );
     text.push_str("\nOptions:\n");
-    entries(&mut text, SETUP.flags.iter(), |flag| flag.help.to_owned());
+    entries(&mut text, SETUP.flags(), |flag| flag.help.to_owned());
     text.push_str("\nExit codes:\n");
     for (code, help) in [
         ("  0", "Settings were taken, the time is over, or a signal came."),
@@ -186,7 +181,7 @@ mod tests {
         let Ok(CliCommand::Help(help)) = parsed(&["--help"]) else {
             panic!("a help");
         };
-        for flag in SETUP.flags {
+        for flag in SETUP.flags() {
             assert!(help.contains(flag.long), "{}", flag.long);
         }
         let own = ProgramIdentity {

@@ -14,8 +14,8 @@
 //!   bot
 //! - [`audio`], [`rtvi`], [`process`] (bots that are programs)
 //! - [`http`]: routes, access control, `/start`; [`server`]: what any HTTP server needs
-//! - [`options`]: arguments and variables; [`config`], [`transport`], [`built_in_bot`], [`limits`],
-//!   [`aliases`], [`features`]
+//! - [`options`]: arguments and variables; [`modules`]: the variables of each module; [`config`],
+//!   [`transport`], [`built_in_bot`], [`limits`], [`aliases`], [`features`]
 //! - [`job`] and [`participant`]: what bots learn about a room
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
 //! - `setup`: the setup page of a board, in a build with that feature
@@ -52,6 +52,7 @@ pub mod kit;
 pub mod limits;
 pub mod livekit;
 pub mod metrics;
+pub mod modules;
 #[cfg_attr(not(feature = "moq"), path = "moq/absent.rs")]
 pub mod moq;
 pub mod options;

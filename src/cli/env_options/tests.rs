@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::cli::flags::variable;
-use crate::cli::flags::{FLAGS, LowArgs, RunnerFlag, WsAuth};
+use crate::cli::flags::{LowArgs, RunnerFlag, WsAuth};
 use crate::config::Transport;
 use crate::proto::options::FlagKind;
 use crate::proto::options::env_options::{apply, has_variable};
@@ -62,7 +62,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
 
 #[test]
 fn every_option_has_a_variable_that_a_typed_option_overrides() {
-    for flag in FLAGS.iter().filter(|flag| has_variable(flag)) {
+    for flag in RUNNER.flags().filter(|flag| has_variable(flag)) {
         let name = variable(flag.long);
         let list = [(&*name, valid_value(flag))];
         let (_, set) = apply_to(LowArgs::default(), &list).expect(flag.long);
@@ -86,11 +86,11 @@ fn reads_the_values_of_variables() {
         ("PIPECAT_WEBSOCKET_AUTH", "token"),
     ]);
     assert_eq!((all.port, all.host, all.verbosity), (Some(80), None, 2));
-    assert!(all.embedded && !all.direct);
-    assert_eq!(all.ice_addresses.len(), 2);
+    assert!(all.webrtc.embedded && !all.daily.direct);
+    assert_eq!(all.webrtc.ice_addresses.len(), 2);
     assert_eq!(all.allowed_hosts, ["a,b"]);
     assert_eq!(all.ws_auth, Some(WsAuth::Token));
-    assert!(args(&[("RUNNER_ESP32", "1")]).embedded);
+    assert!(args(&[("RUNNER_ESP32", "1")]).webrtc.embedded);
     for name in ["RUNNER_WS_AUTH", "RUNNER_WEBSOCKET_AUTH"] {
         assert_eq!(args(&[(name, "token")]).ws_auth, Some(WsAuth::Token));
     }
@@ -133,6 +133,7 @@ fn a_typed_option_overrides_conflicting_variables() {
         apply_to(room, &[("RUNNER_DIRECT", "true")])
             .expect("no usage error")
             .0
+            .daily
             .direct
     );
     let program = LowArgs {
@@ -211,8 +212,8 @@ fn the_file_lists_exactly_the_known_variables() {
     let listed = settings();
     let names: BTreeSet<String> = listed.iter().map(|(name, ..)| (*name).to_owned()).collect();
     assert_eq!(names.len(), listed.len(), "a name is listed twice");
-    let options = FLAGS
-        .iter()
+    let options = RUNNER
+        .flags()
         .filter(|flag| has_variable(flag))
         .map(|flag| variable(flag.long));
     // The runner sets ENV; the systemd unit reads RUNNER_ARGS.
@@ -264,7 +265,7 @@ fn the_card_lists_every_setting_of_assistants() {
 fn the_file_states_the_defaults() {
     let (mut compared, mut read) = (0, 0);
     for (name, commented, value) in settings() {
-        let flag = FLAGS.iter().find(|flag| variable(flag.long) == name);
+        let flag = RUNNER.flags().find(|flag| variable(flag.long) == name);
         let environment = help::environment(&PROVIDERS);
         let help = environment
             .iter()

@@ -317,3 +317,31 @@ fn rejects_ice_addresses_above_the_cap() {
     );
     assert!(refused(&arguments(ICE_ADDRESSES_MAX + 1)).contains("--ice-address"));
 }
+
+/// The table of a provider is all that the command line needs: its variables are documented in the
+/// help, withheld from bots, and its URL is tied to its key.
+#[test]
+fn the_variables_of_a_provider_are_documented_and_withheld() {
+    use crate::cli::{env_trust, help};
+    use crate::proto::telephony::PROVIDERS;
+    use crate::proto::telephony::invented::WITH_EXAMPLE;
+    let help = help::environment(&WITH_EXAMPLE);
+    let of = |name| {
+        help.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, help)| help.as_str())
+    };
+    assert_eq!(
+        of("QUINTEL_KEY"),
+        Some("Key of Quintel, to hang calls up and verify webhooks.")
+    );
+    assert_eq!(
+        of("QUINTEL_API_URL"),
+        Some("Base URL of the Quintel API. [default: https://api.quintel.example]")
+    );
+    assert_eq!(help.len(), help::environment(&PROVIDERS).len() + 2);
+
+    let withheld = |providers| env_trust::withheld(providers, &[], &mut Vec::new()).expect("nothing wrong");
+    assert!(withheld(&WITH_EXAMPLE).contains(&"QUINTEL_KEY".to_owned()));
+    assert_eq!(env_trust::sent_to(&WITH_EXAMPLE, "QUINTEL_API_URL"), ["QUINTEL_KEY"]);
+}

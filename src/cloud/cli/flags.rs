@@ -134,7 +134,6 @@ const GENERAL: &str = "General";
 const PREFIX: &str = "CLOUD_";
 
 const DATA_DIR: CloudFlag = flag(
-    None,
     "--data-dir",
     FlagKind::Value("DIR", |args, text| put(&mut args.data_dir, text)),
     SERVER,
@@ -142,19 +141,18 @@ const DATA_DIR: CloudFlag = flag(
 );
 
 const VERBOSE: CloudFlag = flag(
-    Some('v'),
     "--verbose",
-    FlagKind::Count(|args| args.verbosity = args.verbosity.saturating_add(1)),
+    FlagKind::Count(|args: &mut CloudArgs| args.verbosity = args.verbosity.saturating_add(1)),
     GENERAL,
     "Log more: -v decisions, -vv steps too, -vvv libraries too. RUST_LOG, when set, decides alone.",
-);
+)
+.short('v');
 
-const HELP: CloudFlag = flag(Some('h'), "--help", FlagKind::Help, GENERAL, "Print this help.");
+const HELP: CloudFlag = flag("--help", FlagKind::Help, GENERAL, "Print this help.").short('h');
 
-const VERSION: CloudFlag = flag(Some('V'), "--version", FlagKind::Version, GENERAL, "Print the version.");
+const VERSION: CloudFlag = flag("--version", FlagKind::Version, GENERAL, "Print the version.").short('V');
 
 const API_URL: CloudFlag = flag(
-    None,
     "--api-url",
     FlagKind::Value("URL", |args, text| put(&mut args.api_url, api_url(&text)?)),
     CLOUD,
@@ -162,7 +160,6 @@ const API_URL: CloudFlag = flag(
 );
 
 const API_KEY: CloudFlag = flag(
-    None,
     "--api-key",
     FlagKind::Value("KEY", |args, text| put(&mut args.api_key, text)),
     CLOUD,
@@ -170,7 +167,6 @@ const API_KEY: CloudFlag = flag(
 );
 
 const JSON: CloudFlag = flag(
-    None,
     "--json",
     FlagKind::Switch(|args| args.json = true),
     GENERAL,
@@ -182,24 +178,21 @@ pub static SERVE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
-    flags: &[
+    modules: &[&[
         DATA_DIR,
         flag(
-            None,
             "--host",
             FlagKind::Value("ADDR", |args, text| put(&mut args.host, text)),
             SERVER,
             HOST_HELP,
         ),
         flag(
-            None,
             "--port",
             FlagKind::Value("N", |args, text| put(&mut args.port, number(&text, 0, u16::MAX)?)),
             SERVER,
             "HTTP port; 0 picks a free one, and the start-up line prints it. [default: 7870]",
         ),
         flag(
-            None,
             "--tls",
             FlagKind::Value("off|auto|CERT:KEY", |args, text| put(&mut args.tls, tls(&text)?)),
             SERVER,
@@ -207,7 +200,6 @@ pub static SERVE: CloudOptions = CloudOptions {
              CERT:KEY are PEM files, read again on SIGHUP. [default: off]",
         ),
         flag(
-            None,
             "--public-url",
             FlagKind::Value("URL", |args, text| put(&mut args.public_url, public_url(&text)?)),
             SERVER,
@@ -215,14 +207,12 @@ pub static SERVE: CloudOptions = CloudOptions {
              request's Host]",
         ),
         flag(
-            None,
             "--org",
             FlagKind::Value("NAME", |args, text| put(&mut args.org, name(&text)?)),
             SERVER,
             "Organization of keys that name none. [default: default]",
         ),
         flag(
-            None,
             "--regions",
             FlagKind::Value("FILE", |args, text| put(&mut args.regions, text)),
             BUILDS,
@@ -231,7 +221,6 @@ pub static SERVE: CloudOptions = CloudOptions {
              region `local`]",
         ),
         flag(
-            None,
             "--max-builds",
             FlagKind::Value("N", |args, text| {
                 put(&mut args.max_builds, number(&text, 1, BUILDS_HIGHEST)?)
@@ -240,7 +229,6 @@ pub static SERVE: CloudOptions = CloudOptions {
             "Commands at once; further builds wait, oldest first. [default: 2]",
         ),
         flag(
-            None,
             "--max-pending",
             FlagKind::Value("N", |args, text| {
                 put(&mut args.max_pending, number(&text, 1, PENDING_HIGHEST)?)
@@ -249,7 +237,6 @@ pub static SERVE: CloudOptions = CloudOptions {
             "Builds of one organization that wait; more get 429. [default: 100]",
         ),
         flag(
-            None,
             "--build-timeout",
             FlagKind::Value("SECONDS", |args, text| {
                 put(
@@ -261,7 +248,6 @@ pub static SERVE: CloudOptions = CloudOptions {
             "How long a command may run; then its process group gets SIGTERM. [default: 1200]",
         ),
         flag(
-            None,
             "--build-grace",
             FlagKind::Value("SECONDS", |args, text| {
                 put(
@@ -273,7 +259,6 @@ pub static SERVE: CloudOptions = CloudOptions {
             "How long it has from there to SIGKILL. [default: 10]",
         ),
         flag(
-            None,
             "--max-attempts",
             FlagKind::Value("N", |args, text| {
                 put(&mut args.max_attempts, number(&text, 1, ATTEMPTS_HIGHEST)?)
@@ -282,14 +267,12 @@ pub static SERVE: CloudOptions = CloudOptions {
             "Runs of one build, with those that a stop of the service cut off. [default: 3]",
         ),
         flag(
-            None,
             "--max-unpacked",
             FlagKind::Value("BYTES", |args, text| put(&mut args.max_unpacked, size(&text, 1)?)),
             BUILDS,
             "Bytes of a context once it is unpacked. [default: 2g]",
         ),
         flag(
-            None,
             "--max-entries",
             FlagKind::Value("N", |args, text| {
                 put(&mut args.max_entries, number(&text, 1, ENTRIES_HIGHEST)?)
@@ -298,14 +281,12 @@ pub static SERVE: CloudOptions = CloudOptions {
             "Files, directories and links of a context. [default: 100000]",
         ),
         flag(
-            None,
             "--builder-env",
             FlagKind::Repeatable("NAME", |args, text| push(&mut args.builder_env, variable(text)?)),
             BUILDS,
             "Hand this variable of the service to the command; repeatable.",
         ),
         flag(
-            None,
             "--grant-ttl",
             FlagKind::Value("SECONDS", |args, text| {
                 put(
@@ -317,14 +298,12 @@ pub static SERVE: CloudOptions = CloudOptions {
             "How long an upload may be begun and ended after its grant. [default: 900]",
         ),
         flag(
-            None,
             "--max-context",
             FlagKind::Value("BYTES", |args, text| put(&mut args.max_context, size(&text, 1)?)),
             UPLOADS,
             "Bytes of an archive. [default: 524288000]",
         ),
         flag(
-            None,
             "--max-uploads",
             FlagKind::Value("N", |args, text| {
                 put(&mut args.max_uploads, number(&text, 1, UPLOADS_HIGHEST)?)
@@ -333,14 +312,12 @@ pub static SERVE: CloudOptions = CloudOptions {
             "Uploads at once; more get 503 with Retry-After. [default: 32]",
         ),
         flag(
-            None,
             "--min-free",
             FlagKind::Value("BYTES", |args, text| put(&mut args.min_free, size(&text, 0)?)),
             UPLOADS,
             "Free space in the data directory below which no upload is granted. [default: 1g]",
         ),
         flag(
-            None,
             "--keep-archives",
             FlagKind::Value("SECONDS", |args, text| {
                 put(&mut args.keep_archives, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
@@ -350,7 +327,6 @@ pub static SERVE: CloudOptions = CloudOptions {
              ever. [default: 86400]",
         ),
         flag(
-            None,
             "--keep-builds",
             FlagKind::Value("SECONDS", |args, text| {
                 put(&mut args.keep_builds, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
@@ -359,14 +335,12 @@ pub static SERVE: CloudOptions = CloudOptions {
             "The same of a build's record, log and image. [default: 2592000]",
         ),
         flag(
-            None,
             "--store",
             FlagKind::Value("URL", |args, text| put(&mut args.store, text)),
             KEEPING,
             "[later] Let an object store take the uploads: s3://BUCKET.",
         ),
         flag(
-            None,
             "--database",
             FlagKind::Value("URL", |args, text| put(&mut args.database, text)),
             KEEPING,
@@ -375,7 +349,7 @@ pub static SERVE: CloudOptions = CloudOptions {
         VERBOSE,
         HELP,
         VERSION,
-    ],
+    ]],
 };
 
 /// Options of `cloud keys create`.
@@ -383,23 +357,20 @@ pub static KEYS_CREATE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
-    flags: &[
+    modules: &[&[
         flag(
-            None,
             "--type",
             FlagKind::Value("private|public", |args, text| put(&mut args.kind, kind(&text)?)),
             KEY,
             "What the key opens: builds and regions, or the public surface. Required.",
         ),
         flag(
-            None,
             "--org",
             FlagKind::Value("NAME", |args, text| put(&mut args.org, name(&text)?)),
             KEY,
             "Whose it is. [default: default]",
         ),
         flag(
-            None,
             "--name",
             FlagKind::Value("NAME", |args, text| put(&mut args.name, label(text)?)),
             KEY,
@@ -409,7 +380,7 @@ pub static KEYS_CREATE: CloudOptions = CloudOptions {
         VERBOSE,
         HELP,
         VERSION,
-    ],
+    ]],
 };
 
 /// Options of `cloud keys list`.
@@ -417,7 +388,7 @@ pub static KEYS_LIST: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
-    flags: &[
+    modules: &[&[
         DATA_DIR,
         CloudFlag {
             help: "Print one JSON object.",
@@ -426,7 +397,7 @@ pub static KEYS_LIST: CloudOptions = CloudOptions {
         VERBOSE,
         HELP,
         VERSION,
-    ],
+    ]],
 };
 
 /// Options of `cloud keys revoke`.
@@ -434,7 +405,7 @@ pub static KEYS_REVOKE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
-    flags: &[DATA_DIR, VERBOSE, HELP, VERSION],
+    modules: &[&[DATA_DIR, VERBOSE, HELP, VERSION]],
 };
 
 /// Options of `cloud regions`.
@@ -442,7 +413,7 @@ pub static REGIONS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
-    flags: &[API_URL, API_KEY, JSON, VERBOSE, HELP, VERSION],
+    modules: &[&[API_URL, API_KEY, JSON, VERBOSE, HELP, VERSION]],
 };
 
 /// Options of `cloud build`.
@@ -450,30 +421,26 @@ pub static BUILD: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("DIR"),
     own_variable_first: false,
-    flags: &[
+    modules: &[&[
         flag(
-            None,
             "--region",
             FlagKind::Value("REGION", |args, text| put(&mut args.region, name(&text)?)),
             CONTEXT,
             "Where to build. [default: the organization's own region]",
         ),
         flag(
-            None,
             "--buildfile",
             FlagKind::Value("FILE", |args, text| put(&mut args.buildfile, text)),
             CONTEXT,
             "The build file, relative to DIR. [default: Dockerfile]",
         ),
         flag(
-            None,
             "--exclude",
             FlagKind::Repeatable("PATTERN", |args, text| push(&mut args.exclude, text)),
             CONTEXT,
             "Leave out what this matches, beside what .dockerignore or the built-in list leaves out; repeatable.",
         ),
         flag(
-            None,
             "--follow-links",
             FlagKind::Switch(|args| args.follow_links = true),
             CONTEXT,
@@ -481,14 +448,12 @@ pub static BUILD: CloudOptions = CloudOptions {
              folder could put any file of yours into an image.",
         ),
         flag(
-            None,
             "--wait",
             FlagKind::Switch(|args| args.wait = true),
             WAITING,
             "Wait until the build has ended.",
         ),
         flag(
-            None,
             "--poll",
             FlagKind::Value("SECONDS", |args, text| {
                 put(&mut args.poll, seconds(&text, POLL_LEAST, WAIT_HIGHEST)?)
@@ -497,7 +462,6 @@ pub static BUILD: CloudOptions = CloudOptions {
             "How often to ask meanwhile. [default: 10]",
         ),
         flag(
-            None,
             "--timeout",
             FlagKind::Value("SECONDS", |args, text| {
                 put(&mut args.timeout, seconds(&text, Duration::ZERO, WAIT_HIGHEST)?)
@@ -511,7 +475,7 @@ pub static BUILD: CloudOptions = CloudOptions {
         VERBOSE,
         HELP,
         VERSION,
-    ],
+    ]],
 };
 
 /// Options of `cloud status`.
@@ -519,7 +483,7 @@ pub static STATUS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
-    flags: &[API_URL, API_KEY, JSON, VERBOSE, HELP, VERSION],
+    modules: &[&[API_URL, API_KEY, JSON, VERBOSE, HELP, VERSION]],
 };
 
 /// Options of `cloud logs`.
@@ -527,9 +491,8 @@ pub static LOGS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
-    flags: &[
+    modules: &[&[
         flag(
-            None,
             "--limit",
             FlagKind::Value("N", |args, text| {
                 put(&mut args.limit, number(&text, 1, LOG_LINES_HIGHEST)?)
@@ -543,7 +506,7 @@ pub static LOGS: CloudOptions = CloudOptions {
         VERBOSE,
         HELP,
         VERSION,
-    ],
+    ]],
 };
 
 /// All tables. A variable of one subcommand is not reported as a typo by another.

@@ -116,7 +116,7 @@ pub fn text(subcommand: &Subcommand) -> String {
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
     entry(&mut text, "  CLOUD_...", OF_OPTIONS);
-    for flag in subcommand.table.flags {
+    for flag in subcommand.table.flags() {
         let variable = with_prefix(subcommand.table.prefix, flag.long);
         let others = aliases::aliases(Area::Variable, &variable);
         if !others.is_empty() {
@@ -134,13 +134,13 @@ pub fn text(subcommand: &Subcommand) -> String {
         }
     }
     entry(&mut text, "  RUST_LOG", "What is logged, such as `edge_runner=debug`.");
-    let waits = subcommand.table.flags.iter().any(|flag| flag.long == "--wait");
+    let waits = subcommand.table.flags().any(|flag| flag.long == "--wait");
     exits(&mut text, &[EXIT, if waits { &[EXIT_WAIT] } else { &[] }].concat());
     text
 }
 
 fn group_of(text: &mut String, table: &CloudOptions, title: &str) {
-    let flags: Vec<&CloudFlag> = table.flags.iter().filter(|flag| flag.group == title).collect();
+    let flags: Vec<&CloudFlag> = table.flags().filter(|flag| flag.group == title).collect();
     if !flags.is_empty() {
         text.push_str(&format!("\n{title}:\n"));
         entries(text, flags.into_iter(), |flag| {

@@ -20,6 +20,7 @@ pub mod functions;
 mod keypad;
 #[cfg(feature = "assistants")]
 mod lifetime;
+pub mod options;
 #[cfg(feature = "assistants")]
 mod outage;
 #[cfg(feature = "assistants")]

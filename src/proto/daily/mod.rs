@@ -11,6 +11,7 @@
 pub mod config;
 pub mod dialin;
 pub mod error;
+pub mod options;
 pub mod properties;
 pub mod recent_calls;
 pub mod reply;

@@ -2,5 +2,7 @@
 
 #[path = "config.rs"]
 pub mod config;
+#[path = "options.rs"]
+pub mod options;
 #[path = "relay_url.rs"]
 pub mod relay_url;

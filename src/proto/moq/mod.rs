@@ -13,6 +13,7 @@ mod deflate;
 pub mod link;
 pub mod media_frame;
 pub mod message;
+pub mod options;
 pub mod peer;
 pub mod record_log;
 pub mod relay_url;

@@ -9,7 +9,7 @@ use super::UsageError;
 use super::env::Variables;
 use super::parse::store;
 use super::suggest::nearest;
-use super::table::{Flag, FlagKind, OptionStore, OptionTable};
+use super::table::{Flag, FlagKind, OptionStore, OptionTable, ValueSource};
 use crate::aliases::{self, Area};
 
 /// An option that a variable set.
@@ -39,7 +39,7 @@ pub fn apply<T: OptionStore>(
     variables: &Variables,
 ) -> Result<Vec<EnvOption<T>>, UsageError> {
     let mut applied = Vec::new();
-    for flag in table.flags.iter().filter(|flag| has_variable(flag)) {
+    for flag in table.flags().filter(|flag| has_variable(flag)) {
         if args.given().contains(&flag.long) || args.overrides(flag.long) {
             continue;
         }
@@ -58,15 +58,18 @@ pub fn apply<T: OptionStore>(
         match flag.kind {
             FlagKind::Switch(set) => match count_of("`true` or `false`", switch)? {
                 0 => continue,
-                _ => set(args),
+                _ => {
+                    set(args);
+                    args.record(flag, "", ValueSource::Variable);
+                }
             },
             FlagKind::Count(set) => (0..count_of("a number from 0 to 3", count)?).for_each(|_| set(args)),
-            FlagKind::Value(_, set) | FlagKind::Optional(_, set) | FlagKind::List(_, set) => {
-                store(args, set, variable, text)?;
+            FlagKind::Value(..) | FlagKind::Optional(..) | FlagKind::List(..) => {
+                store(args, flag, ValueSource::Variable, variable, text)?;
             }
-            FlagKind::Repeatable(_, set) => {
+            FlagKind::Repeatable(..) => {
                 for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-                    store(args, set, variable, entry)?;
+                    store(args, flag, ValueSource::Variable, variable, entry)?;
                 }
             }
             FlagKind::Help | FlagKind::Version => continue,
@@ -118,7 +121,7 @@ pub fn warn_typos<'n, T>(
     };
     let own = tables
         .iter()
-        .flat_map(|table| table.flags)
+        .flat_map(|table| table.flags())
         .filter(|flag| has_variable(flag));
     let known: Vec<String> = own
         .flat_map(|flag| names(flag, prefix))

@@ -5,6 +5,7 @@
 //! - [`env_options`]: reads the variables of options that were not typed; [`mod@env`]: variables
 //!   and `.env`
 //! - [`values`] and [`hosts`]: validate texts of one kind; [`help`]: formats a help text
+//! - [`variables`]: the variables of a module that are not of its options
 
 pub mod env;
 pub mod env_options;
@@ -16,6 +17,7 @@ pub mod suggest;
 mod table;
 mod usage_error;
 pub mod values;
+pub mod variables;
 
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +28,10 @@ use env::Variables;
 use crate::limits::KEY_FILE_BYTES_MAX;
 
 pub use parse::{SpecialMode, not_unicode, parse, split_command};
-pub use table::{Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, Setter, flag, number, push, put, tls};
+pub use table::{
+    BOTS, Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_TELEPHONY, SERVER, Setter,
+    ValueSource, flag, number, push, put, tls,
+};
 pub use usage_error::{UsageError, need};
 
 /// The surroundings that the meaning of the arguments depends on.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::UsageError;
 use super::suggest::nearest;
-use super::table::{Flag, FlagKind, OptionStore, OptionTable, Setter};
+use super::table::{Flag, FlagKind, OptionStore, OptionTable, ValueSource};
 use crate::aliases::{self, Area};
 
 /// An option that ends parsing and prints a text.
@@ -50,22 +50,25 @@ pub fn parse<T: OptionStore>(
             FlagKind::Help => return Ok(Some(SpecialMode::ShortHelp)),
             FlagKind::Version => return Ok(Some(SpecialMode::Version)),
             // lexopt reports an attached value in the next iteration.
-            FlagKind::Switch(set) | FlagKind::Count(set) => set(args),
-            FlagKind::Value(word, set) | FlagKind::Repeatable(word, set) => {
+            FlagKind::Switch(set) | FlagKind::Count(set) => {
+                set(args);
+                args.record(flag, "", ValueSource::Typed);
+            }
+            FlagKind::Value(word, _) | FlagKind::Repeatable(word, _) => {
                 let value = one_value(&mut parser, &name, word)?;
-                store(args, set, &name, &value.text)?;
+                store(args, flag, ValueSource::Typed, &name, &value.text)?;
             }
-            FlagKind::Optional(words, set) => {
+            FlagKind::Optional(words, _) => {
                 let value = word_or_first(&mut parser, words)?;
-                store(args, set, &name, &value)?;
+                store(args, flag, ValueSource::Typed, &name, &value)?;
             }
-            FlagKind::List(word, set) => {
+            FlagKind::List(word, _) => {
                 let first = one_value(&mut parser, &name, word)?;
                 let attached = first.attached;
-                store(args, set, &name, &first.text)?;
+                store(args, flag, ValueSource::Typed, &name, &first.text)?;
                 // `--name=value` is one value; after `--name value` more may follow.
                 while !attached && let Some(more) = next_value(&mut parser)? {
-                    store(args, set, &name, &more.text)?;
+                    store(args, flag, ValueSource::Typed, &name, &more.text)?;
                 }
             }
         }
@@ -120,27 +123,41 @@ fn next_value(parser: &mut lexopt::Parser) -> Result<Option<OptionValue>, UsageE
     Ok(text.map(|text| OptionValue { text, attached: false }))
 }
 
-pub(super) fn store<T>(args: &mut T, set: Setter<T>, name: &str, value: &str) -> Result<(), UsageError> {
-    set(args, value.to_owned()).map_err(|wants| UsageError::value(name, value, wants))
+/// Passes a value to the setter of an option. `name` is that of the option or of its variable.
+pub(super) fn store<T: OptionStore>(
+    args: &mut T,
+    flag: &'static Flag<T>,
+    source: ValueSource,
+    name: &str,
+    value: &str,
+) -> Result<(), UsageError> {
+    if let FlagKind::Value(_, set)
+    | FlagKind::Optional(_, set)
+    | FlagKind::Repeatable(_, set)
+    | FlagKind::List(_, set) = flag.kind
+    {
+        set(args, value.to_owned()).map_err(|wants| UsageError::value(name, value, wants))?;
+        args.record(flag, value, source);
+    }
+    Ok(())
 }
 
 fn by_short<T>(table: &OptionTable<T>, short: char) -> Result<&'static Flag<T>, UsageError> {
-    let found = table.flags.iter().find(|flag| flag.short == Some(short));
+    let found = table.flags().find(|flag| flag.short == Some(short));
     found.ok_or_else(|| UsageError::UnknownShortOption {
         given: short,
-        known: table.flags.iter().filter_map(|flag| flag.short).collect(),
+        known: table.flags().filter_map(|flag| flag.short).collect(),
     })
 }
 
 fn by_long<T>(table: &OptionTable<T>, name: &str) -> Option<&'static Flag<T>> {
     let canonical = aliases::canonical(Area::Option, name);
-    table.flags.iter().find(|flag| flag.long == canonical)
+    table.flags().find(|flag| flag.long == canonical)
 }
 
 fn unknown<T>(table: &OptionTable<T>, given: &str) -> UsageError {
     let names = table
-        .flags
-        .iter()
+        .flags()
         .flat_map(|flag| std::iter::once(flag.long).chain(aliases::aliases(Area::Option, flag.long).iter().copied()));
     let name = given.split('=').next().unwrap_or_default();
     let nearest = nearest(name, names).map(|name| format!("`{name}`"));

@@ -7,12 +7,26 @@
 use std::ffi::OsString;
 
 use super::suggest::nearest;
+use crate::features::Feature;
 use crate::server::tls_config::Tls;
+
+/// Where the value of an option is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueSource {
+    Typed,
+    Variable,
+}
 
 /// Collects the values of one command.
 pub trait OptionStore {
     /// The long names of the typed options.
     fn given(&mut self) -> &mut Vec<&'static str>;
+    /// Records that an option was set. A switch has an empty value.
+    fn record(&mut self, _flag: &'static Flag<Self>, _value: &str, _source: ValueSource)
+    where
+        Self: Sized,
+    {
+    }
     /// The positional argument, if the table takes one.
     fn argument(&mut self) -> &mut Option<OsString>;
     /// Returns whether a typed option overrides the variable of this one.
@@ -20,6 +34,11 @@ pub trait OptionStore {
         false
     }
 }
+
+/// Headings of the help that several modules share.
+pub const SERVER: &str = "Server";
+pub const BOTS: &str = "Bots";
+pub const ROOMS_AND_TELEPHONY: &str = "Rooms and telephony";
 
 /// The help of `--host`, shared by the runner and the cloud service.
 pub const HOST_HELP: &str = "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
@@ -94,11 +113,50 @@ pub struct Flag<T: 'static> {
     pub group: &'static str,
     /// The help text; `help` wraps it.
     pub help: &'static str,
+    /// The features of which the option needs any one; errors name the first.
+    pub needs: &'static [Feature],
+    /// The value that needs no feature: it turns off what the option is for.
+    pub off: Option<&'static str>,
+    /// Whether a build without the features ignores the variable of the option, with a warning.
+    pub is_optional_in_variables: bool,
+}
+
+impl<T> Flag<T> {
+    /// Gives the option a short name.
+    pub const fn short(mut self, short: char) -> Self {
+        self.short = Some(short);
+        self
+    }
+
+    /// Makes the option need one of these features.
+    pub const fn needs(mut self, features: &'static [Feature]) -> Self {
+        self.needs = features;
+        self
+    }
+
+    /// Names the value that needs none of them.
+    pub const fn unless(mut self, off: &'static str) -> Self {
+        self.off = Some(off);
+        self
+    }
+
+    /// Makes a build without the features ignore the variable of the option, with a warning.
+    pub const fn optional_in_variables(mut self) -> Self {
+        self.is_optional_in_variables = true;
+        self
+    }
+
+    /// Returns the feature that the option needs; of several, the first that this build has.
+    pub fn feature(&self) -> Option<Feature> {
+        let built = self.needs.iter().find(|feature| feature.in_this_build());
+        built.or(self.needs.first()).copied()
+    }
 }
 
 /// The options of one command, and their variables.
 pub struct OptionTable<T: 'static> {
-    pub flags: &'static [Flag<T>],
+    /// The options, in lists of one module each.
+    pub modules: &'static [&'static [Flag<T>]],
     /// The prefix of their variables.
     pub prefix: &'static str,
     /// The placeholder of the positional argument; `None` if there is none.
@@ -108,20 +166,24 @@ pub struct OptionTable<T: 'static> {
     pub own_variable_first: bool,
 }
 
+impl<T> OptionTable<T> {
+    /// Returns the options, in the order of the help.
+    pub fn flags(&self) -> impl Iterator<Item = &'static Flag<T>> + use<T> {
+        self.modules.iter().copied().flatten()
+    }
+}
+
 /// Returns an option.
-pub const fn flag<T>(
-    short: Option<char>,
-    long: &'static str,
-    kind: FlagKind<T>,
-    group: &'static str,
-    help: &'static str,
-) -> Flag<T> {
+pub const fn flag<T>(long: &'static str, kind: FlagKind<T>, group: &'static str, help: &'static str) -> Flag<T> {
     Flag {
-        short,
+        short: None,
         long,
         kind,
         group,
         help,
+        needs: &[],
+        off: None,
+        is_optional_in_variables: false,
     }
 }
 

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "acme")]
 pub mod acme;
+pub mod acme_options;
 pub mod admission;
 pub mod body;
 pub mod form;

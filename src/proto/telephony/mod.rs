@@ -16,6 +16,7 @@ pub mod hangup;
 #[cfg(any(test, feature = "testing"))]
 pub mod invented;
 mod message;
+pub mod options;
 mod plivo;
 pub mod proof;
 pub mod provider;

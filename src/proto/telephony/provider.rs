@@ -147,6 +147,22 @@ impl Provider {
         aliases::canonical(Area::Transport, self.name)
     }
 
+    /// Returns the value of `-t` that selects the provider: its alias, or its wire name without
+    /// one.
+    pub fn vendor(&self) -> &'static str {
+        let name = self.wire_name();
+        aliases::aliases(Area::Transport, name).first().copied().unwrap_or(name)
+    }
+
+    /// Returns the name of the provider for a sentence, such as Twilio.
+    pub fn vendor_name(&self) -> String {
+        let mut name = self.vendor().to_owned();
+        if let Some(initial) = name.get_mut(..1) {
+            initial.make_ascii_uppercase();
+        }
+        name
+    }
+
     /// Returns the first setting of this kind, if the provider has one.
     pub fn setting(&self, is: impl Fn(Holds) -> bool) -> Option<&'static Setting> {
         self.settings.iter().find(|setting| is(setting.holds))

@@ -19,6 +19,7 @@ pub mod ice;
 #[cfg(feature = "webrtc")]
 pub mod ice_diagnosis;
 pub mod offer;
+pub mod options;
 #[cfg(feature = "webrtc")]
 pub mod outbox;
 pub mod packet_kind;

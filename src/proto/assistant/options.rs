@@ -13,21 +13,24 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::flags::LowArgs;
-use super::{Env, UsageError};
-use crate::config::{
-    AssistantConfig, BodyPermissions, BuiltInBot, CascadeConfig, Dialect, Greeting, NoiseReduction, RealtimeConfig,
-    Secret, ServiceUrl, ServiceVendor, ToolsConfig, ToolsEndpoint, TurnDetection,
+use super::config::{
+    AssistantConfig, BodyPermissions, CascadeConfig, Greeting, NoiseReduction, RealtimeConfig, ToolsConfig,
+    ToolsEndpoint, TurnDetection,
 };
+use super::service_url::{Dialect, ServiceUrl, ServiceVendor};
+use super::tools::{check_names, split_command};
+use crate::built_in_bot::BuiltInBot;
+use crate::features::Feature;
+use crate::kit::Wav;
 use crate::limits::{
     ASSISTANT_FAILURE_SOUND_MAX, ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_MINUTES,
     ASSISTANT_PATIENCE_S, SESSIONS_MAX_HIGHEST,
 };
-use crate::proto::assistant::tools::{check_names, split_command};
-use crate::proto::kit::Wav;
-use crate::proto::options::env::Variables;
-use crate::proto::options::number;
-use crate::proto::options::values::{all_names, credential, found, wrong};
+use crate::options::env::Variables;
+use crate::options::values::{all_names, credential, found, wrong};
+use crate::options::variables::{ModuleVariables, secret, setting};
+use crate::options::{BOTS, Env, Flag, FlagKind, UsageError, flag, number, put};
+use crate::secret::Secret;
 
 /// Languages that the body of `/start` may name.
 const ASSISTANT_LANGUAGES_MAX: usize = 32;
@@ -53,18 +56,214 @@ const CAPS: [&str; 4] = [
 ];
 const TOOLS: &str = "--tools";
 
+/// The typed options.
+#[derive(Debug, Default)]
+pub struct AssistantOptions {
+    pub tools: Option<String>,
+}
+
+impl<T: AsMut<AssistantOptions>> Flag<T> {
+    /// The options of the bots that use services.
+    pub const ASSISTANTS: &'static [Flag<T>] = &[flag("--tools", FlagKind::Value("COMMAND|URL", |args: &mut T, text| put(&mut args.as_mut().tools, text)), BOTS, "Functions for the model of `--bot realtime` and `--bot cascade`: a command that declares and runs them with JSON lines on stdin and \
+         stdout, one process per session, or the URL of an HTTP endpoint. No shell reads the command; quotes keep words \
+         together.").needs(&[Feature::Assistants])];
+}
+
+/// The variables of the bots that use services.
+pub static VARIABLES: ModuleVariables = ModuleVariables {
+    feature: Feature::Assistants,
+    prefixes: &["REALTIME_", "CASCADE_", "TOOLS_", "RUNNER_BOT_"],
+    variables: &[
+        setting(
+            "REALTIME_URL",
+            "URL of the service of `--bot realtime`: ws, wss, http or https. [default: https://api.openai.com/v1]",
+        ),
+        secret(
+            "REALTIME_API_KEY",
+            "Its key. OPENAI_API_KEY is used for its own host and that of OPENAI_BASE_URL only.",
+        )
+        .sent_to("REALTIME_URL"),
+        setting("REALTIME_API_KEY_FILE", "File whose first line is the key."),
+        setting(
+            "REALTIME_MODEL",
+            "Speech-to-speech model. Required with other services than the default. [default: gpt-realtime-2.1]",
+        ),
+        setting(
+            "REALTIME_VOICE",
+            "Voice of the model. [default: marin, or that of the service]",
+        ),
+        setting(
+            "REALTIME_DIALECT",
+            "Form of the protocol: ga, beta, azure or xai. [default: by the host]",
+        ),
+        setting(
+            "REALTIME_INSTRUCTIONS",
+            "What the bot is and does. `{name}` stands for a variable in the `body` of `/start`.",
+        ),
+        setting("REALTIME_INSTRUCTIONS_FILE", "File with these instructions."),
+        setting(
+            "REALTIME_TRANSCRIPTION_MODEL",
+            "Model that writes down what callers say, or off. [default: gpt-4o-mini-transcribe with the default URL, \
+             else off]",
+        ),
+        setting(
+            "REALTIME_TURN_DETECTION",
+            "How the end of a caller's turn is found: server_vad or semantic_vad. [default: server_vad]",
+        ),
+        setting(
+            "REALTIME_NOISE_REDUCTION",
+            "Noise reduction of the service: near_field, far_field or off. [default: off]",
+        ),
+        setting(
+            "REALTIME_G711",
+            "Whether telephone calls are sent as G.711: on or off. [default: on with OpenAI, Azure and xAI]",
+        ),
+        setting(
+            "REALTIME_SESSION_FILE",
+            "File with a JSON object that is merged into the `session` of the service.",
+        ),
+        secret(
+            "TOOLS_API_KEY",
+            "Key that is sent to the URL of `--tools`, as `Authorization: Bearer`.",
+        )
+        .sent_to("RUNNER_TOOLS"),
+        setting("TOOLS_API_KEY_FILE", "File whose first line is that key."),
+        setting(
+            "CASCADE_STT_URL",
+            "Recogniser of `--bot cascade`: tcp://HOST:PORT for Wyoming, or an http or https base such as \
+             http://HOST:8000/v1.",
+        ),
+        setting("CASCADE_STT_MODEL", "Its model. Required with http and https."),
+        secret(
+            "CASCADE_STT_API_KEY",
+            "Its key. OPENAI_API_KEY is used for its own host only.",
+        )
+        .sent_to("CASCADE_STT_URL"),
+        setting("CASCADE_STT_API_KEY_FILE", "File whose first line is the key."),
+        setting(
+            "CASCADE_LLM_URL",
+            "Chat model of `--bot cascade`: an http or https base such as http://HOST:11434/v1, or tcp://HOST:PORT for a \
+         Wyoming server that handles texts.",
+        ),
+        setting("CASCADE_LLM_MODEL", "Its model. Required with http and https."),
+        secret(
+            "CASCADE_LLM_API_KEY",
+            "Its key. OPENAI_API_KEY is used for its own host only.",
+        )
+        .sent_to("CASCADE_LLM_URL"),
+        setting("CASCADE_LLM_API_KEY_FILE", "File whose first line is the key."),
+        setting(
+            "CASCADE_LLM_TOKENS",
+            "Longest answer in tokens, 16 to 32768. [default: that of the service]",
+        ),
+        setting(
+            "CASCADE_TTS_URL",
+            "Voice of `--bot cascade`: tcp://HOST:PORT for Wyoming, or an http or https base such as \
+             http://HOST:8880/v1.",
+        ),
+        setting("CASCADE_TTS_MODEL", "Its model. Required with http and https."),
+        secret(
+            "CASCADE_TTS_API_KEY",
+            "Its key. OPENAI_API_KEY is used for its own host only.",
+        )
+        .sent_to("CASCADE_TTS_URL"),
+        setting("CASCADE_TTS_API_KEY_FILE", "File whose first line is the key."),
+        setting("CASCADE_TTS_VOICE", "Name of its voice. [default: that of the service]"),
+        setting(
+            "CASCADE_TTS_RATE",
+            "Sample rate in Hz of raw PCM to ask an http or https service for. [default: WAV is asked for]",
+        ),
+        setting(
+            "CASCADE_LANGUAGE",
+            "Language of callers, such as en, for services that want to know it.",
+        ),
+        setting(
+            "CASCADE_INSTRUCTIONS",
+            "What the bot is and does. `{name}` stands for a variable in the `body` of `/start`.",
+        ),
+        setting("CASCADE_INSTRUCTIONS_FILE", "File with these instructions."),
+        setting(
+            "CASCADE_END_OF_TURN",
+            "Silence in milliseconds after which a caller gets an answer, 300 to 2000. [default: 700]",
+        ),
+        setting(
+            "CASCADE_VAD",
+            "How speech is found: energy, or neural, near a television or much noise. [default: energy]",
+        ),
+        setting(
+            "CASCADE_FUNCTIONS_FILE",
+            "File with a JSON object such as {\"functions\": [{\"name\": \"weather\"}]}: functions that callers' \
+             pages run.",
+        ),
+        setting(
+            "RUNNER_BOT_GREETING",
+            "What `--bot realtime` and `--bot cascade` say first; empty for nothing. [default: a greeting in the \
+             model's words]",
+        ),
+        setting(
+            "RUNNER_BOT_MINUTES",
+            "Length of their sessions in minutes, 1 to 55. [default: 15]",
+        ),
+        setting(
+            "RUNNER_BOT_SESSIONS",
+            "Their sessions at once, unless `--max-sessions` is typed. RUNNER_MAX_SESSIONS can only lower it. \
+             [default: 4]",
+        ),
+        setting(
+            "RUNNER_BOT_IDLE",
+            "Silence that ends one of their sessions, in seconds. [default: 300, telephone 30]",
+        ),
+        setting(
+            "RUNNER_BOT_PATIENCE",
+            "Seconds that a caller waits for a service that fails, before the session ends, 1 to 300. [default: 30]",
+        ),
+        setting(
+            "RUNNER_BOT_INTERRUPT",
+            "Whether callers can interrupt them: on or off. [default: on]",
+        ),
+        setting(
+            "RUNNER_BOT_TRANSCRIPTS",
+            "Whether clients get what both sides say as text: on or off. [default: on]",
+        ),
+        setting(
+            "RUNNER_BOT_FAILURE_WAV",
+            "WAV file that callers hear, after two notes, when a service fails and the call ends.",
+        ),
+        setting(
+            "RUNNER_BOT_BODY_MAY",
+            "What the `body` of `/start` may set: a list of instructions, voice, tools, language, temperature.",
+        ),
+        setting(
+            "RUNNER_BOT_LANGUAGES",
+            "Languages that the `body` of `/start` may name, such as en,de.",
+        ),
+    ],
+};
+
+/// The bot that was chosen.
+#[derive(Debug, Default)]
+pub struct ChosenBot<'a> {
+    pub built_in: Option<BuiltInBot>,
+    /// Whether a command or the program's own bot replaces the built-in one.
+    pub is_replaced: bool,
+    pub has_own_bot: bool,
+    /// The long names of all options that were typed.
+    pub typed: &'a [&'a str],
+}
+
 /// Reads the settings of the bot.
 ///
 /// # Errors
 /// [`UsageError`] that names the variable.
-pub(super) fn assistants(
-    args: &LowArgs,
+pub fn assistants(
+    options: &AssistantOptions,
+    chosen: &ChosenBot<'_>,
     env: &Env<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<AssistantConfig, UsageError> {
-    let is_assistant = matches!(args.bot, Some(BuiltInBot::Realtime | BuiltInBot::Cascade));
-    if !is_assistant || args.command.is_some() || args.has_own_bot {
-        if args.given.contains(&TOOLS) {
+    let is_assistant = matches!(chosen.built_in, Some(BuiltInBot::Realtime | BuiltInBot::Cascade));
+    if !is_assistant || chosen.is_replaced {
+        if chosen.typed.contains(&TOOLS) {
             warnings.push(format!(
                 "`{TOOLS}` has no effect without `--bot realtime` or `--bot cascade`"
             ));
@@ -74,7 +273,7 @@ pub(super) fn assistants(
             .filter(|name| env.variables.get(name).is_some())
             .collect();
         if !unused.is_empty() {
-            let why = match args.has_own_bot {
+            let why = match chosen.has_own_bot {
                 true => ": this program has its own bot, which ends its calls itself",
                 false => " without `--bot realtime` or `--bot cascade`; other bots end their calls themselves",
             };
@@ -118,12 +317,12 @@ pub(super) fn assistants(
         failure_sound: failure_sound(env)?,
         body_permissions: body_permissions(variables)?,
         languages: languages(variables)?,
-        tools: args.tools.as_deref().map(|text| tools(text, env)).transpose()?,
-        realtime: match args.bot {
+        tools: options.tools.as_deref().map(|text| tools(text, env)).transpose()?,
+        realtime: match chosen.built_in {
             Some(BuiltInBot::Realtime) => realtime(env, warnings)?,
             _ => RealtimeConfig::default(),
         },
-        cascade: match args.bot {
+        cascade: match chosen.built_in {
             Some(BuiltInBot::Cascade) => cascade::cascade(env, warnings)?,
             _ => CascadeConfig::default(),
         },
@@ -399,7 +598,7 @@ fn choice<T: Copy>(variables: &Variables, name: &'static str, values: &[(&str, T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::kit::write_wav;
+    use crate::kit::write_wav;
 
     fn read_with(list: &[(&str, &str)]) -> Result<(AssistantConfig, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -421,12 +620,12 @@ mod tests {
             },
             lookup_host: &|_| Vec::new(),
         };
-        let args = LowArgs {
-            bot: Some(BuiltInBot::Realtime),
-            ..LowArgs::default()
+        let chosen = ChosenBot {
+            built_in: Some(BuiltInBot::Realtime),
+            ..ChosenBot::default()
         };
         let mut warnings = Vec::new();
-        assistants(&args, &env, &mut warnings)
+        assistants(&AssistantOptions::default(), &chosen, &env, &mut warnings)
             .map(|config| (config, warnings))
             .map_err(|error| error.to_string())
     }

@@ -4,14 +4,13 @@
 //! name, since a directory validates it from the internet. Source: RFC 8555; RFC 6761 and RFC 6762
 //! (names that are not public).
 
-use super::UsageError;
-use crate::config::{AcmeConfig, Tls};
+use super::tls_config::{AcmeConfig, Tls};
 use crate::features::Feature;
 use crate::limits::ACME_NAMES_MAX;
-use crate::proto::options::{hosts, need};
+use crate::options::{Flag, FlagKind, SERVER, UsageError, flag, hosts, need, push, put};
 
 /// The directory of Let's Encrypt.
-pub(super) const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
+pub const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
 /// That for experiments, whose certificates no browser trusts.
 const STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 /// Ends of names for which no public directory issues certificates.
@@ -29,12 +28,51 @@ const PRIVATE: [&str; 9] = [
 
 /// The typed `--acme-*` options.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct AcmeOptions {
+pub struct AcmeOptions {
     pub names: Vec<String>,
     pub email: Option<String>,
     pub directory: Option<String>,
     pub staging: bool,
     pub root: Option<String>,
+}
+
+const fn acme<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
+    flag(long, kind, SERVER, help).needs(&[Feature::Acme])
+}
+
+impl<T: AsMut<AcmeOptions>> Flag<T> {
+    /// The options of ACME.
+    pub const ACME: &'static [Flag<T>] = &[
+        acme(
+            "--acme-name",
+            FlagKind::List("NAME", |args: &mut T, text| push(&mut args.as_mut().names, text)),
+            "Public host names for the certificate of `--tls acme`. They must resolve to this machine, and port 443 \
+             of them must reach the HTTP port, for example by a port forwarded in the router. `--tls acme` accepts \
+             the terms of service of the directory.",
+        ),
+        acme(
+            "--acme-email",
+            FlagKind::Value("ADDR", |args: &mut T, text| put(&mut args.as_mut().email, text)),
+            "Contact address for the ACME account.",
+        ),
+        acme(
+            "--acme-staging",
+            FlagKind::Switch(|args: &mut T| args.as_mut().staging = true),
+            "Use the staging directory of Let's Encrypt, to try things out: its limits are high, and browsers do not \
+             trust its certificates.",
+        ),
+        acme(
+            "--acme-directory",
+            FlagKind::Value("URL", |args: &mut T, text| put(&mut args.as_mut().directory, text)),
+            "Directory of another ACME authority. [default: Let's Encrypt]",
+        ),
+        acme(
+            "--acme-root",
+            FlagKind::Value("FILE", |args: &mut T, text| put(&mut args.as_mut().root, text)),
+            "PEM file of the authorities to trust for the HTTPS of that directory, for one in your own network. \
+             [default: those of the system]",
+        ),
+    ];
 }
 
 impl AcmeOptions {

@@ -8,23 +8,50 @@
 
 use data_encoding::BASE64;
 
-use super::UsageError;
-use super::help::vendor_name;
-use crate::config::{Settings, Telephony};
-use crate::proto::options::env::Variables;
-use crate::proto::options::values::{all_names, base, credential, found, wrong};
-use crate::proto::telephony::Provider;
-use crate::proto::telephony::settings::{Holds, Setting};
+use super::Provider;
+use super::settings::{Holds, Setting, Settings, Telephony};
+use crate::features::Feature;
+use crate::options::env::Variables;
+use crate::options::values::{all_names, base, credential, found, wrong};
+use crate::options::{Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag};
+
+/// The typed options.
+#[derive(Debug, Default)]
+pub struct TelephonyOptions {
+    pub no_verify_webhooks: bool,
+    pub unverified_calls: bool,
+}
+
+const fn telephony_flag<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
+    flag(long, kind, ROOMS_AND_TELEPHONY, help).needs(&[Feature::Telephony])
+}
+
+impl<T: AsMut<TelephonyOptions>> Flag<T> {
+    /// The options of telephone calls.
+    pub const TELEPHONY: &'static [Flag<T>] = &[
+        telephony_flag(
+            "--no-verify-webhooks",
+            FlagKind::Switch(|args: &mut T| args.as_mut().no_verify_webhooks = true),
+            "Do not verify the signatures of telephony webhooks. By default they are verified if a credential for \
+             that is set.",
+        ),
+        telephony_flag(
+            "--unverified-calls",
+            FlagKind::Switch(|args: &mut T| args.as_mut().unverified_calls = true),
+            "Accept calls on /ws without proof that they come from their provider. Without this option, when webhooks \
+             are verified, a call needs the token from its webhook or the provider's signature.",
+        ),
+    ];
+}
 
 /// Reads the settings of these providers.
 ///
 /// # Errors
 /// [`UsageError`] that names the variable.
-pub(super) fn telephony(
+pub fn telephony(
+    options: &TelephonyOptions,
     providers: &[&Provider],
     variables: &Variables,
-    verify_webhooks: bool,
-    unverified_calls: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Telephony, UsageError> {
     let mut settings = Settings::default();
@@ -40,8 +67,8 @@ pub(super) fn telephony(
     }
     Ok(Telephony {
         settings,
-        verify_webhooks,
-        unverified_calls,
+        verify_webhooks: !options.no_verify_webhooks,
+        unverified_calls: options.unverified_calls,
     })
 }
 
@@ -79,7 +106,7 @@ fn credentials(
         "{} is set but {} is not: {} calls are not hung up when their session ends, and webhooks are not verified",
         found(variables, present),
         all_names(missing),
-        vendor_name(provider)
+        provider.vendor_name()
     ));
     Ok(())
 }
@@ -109,15 +136,19 @@ fn public_key(variables: &Variables, name: &'static str) -> Result<Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{env_trust, help};
-    use crate::proto::telephony::PROVIDERS;
+    use crate::telephony::PROVIDERS;
 
     fn read(list: &[(&str, &str)]) -> Result<(Telephony, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let mut warnings = Vec::new();
-        telephony(&PROVIDERS, &Variables::new(own, []), true, false, &mut warnings)
-            .map(|telephony| (telephony, warnings))
-            .map_err(|error| error.to_string())
+        telephony(
+            &TelephonyOptions::default(),
+            &PROVIDERS,
+            &Variables::new(own, []),
+            &mut warnings,
+        )
+        .map(|telephony| (telephony, warnings))
+        .map_err(|error| error.to_string())
     }
 
     fn configured(list: &[(&str, &str)]) -> Telephony {
@@ -183,11 +214,10 @@ mod tests {
         assert_eq!(mixed.settings, expected, "each canonical name wins by itself");
     }
 
-    /// The table of a provider is all that the command line needs: its variables are read,
-    /// documented in the help, withheld from bots, and its URL is tied to its key.
+    /// The table of a provider is all that the command line needs to read its variables.
     #[test]
     fn a_provider_is_configured_by_its_table() {
-        use crate::proto::telephony::invented::WITH_EXAMPLE;
+        use crate::telephony::invented::WITH_EXAMPLE;
         let variables = [
             ("QUINTEL_KEY", "hunter2"),
             ("QUINTEL_API_URL", "http://127.0.0.1:8080/"),
@@ -195,10 +225,9 @@ mod tests {
         let own = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let read = |providers: &[&Provider], list: &[(String, String)]| {
             telephony(
+                &TelephonyOptions::default(),
                 providers,
                 &Variables::new(list.to_vec(), []),
-                true,
-                false,
                 &mut Vec::new(),
             )
         };
@@ -217,26 +246,6 @@ mod tests {
             message.contains("QUINTEL_KEY") && !message.contains("hunter2"),
             "{message}"
         );
-
-        let help = help::environment(&WITH_EXAMPLE);
-        let of = |name| {
-            help.iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, help)| help.as_str())
-        };
-        assert_eq!(
-            of("QUINTEL_KEY"),
-            Some("Key of Quintel, to hang calls up and verify webhooks.")
-        );
-        assert_eq!(
-            of("QUINTEL_API_URL"),
-            Some("Base URL of the Quintel API. [default: https://api.quintel.example]")
-        );
-        assert_eq!(help.len(), help::environment(&PROVIDERS).len() + 2);
-
-        let withheld = |providers| env_trust::withheld(providers, &[], &mut Vec::new()).expect("nothing wrong");
-        assert!(withheld(&WITH_EXAMPLE).contains(&"QUINTEL_KEY".to_owned()));
-        assert_eq!(env_trust::sent_to(&WITH_EXAMPLE, "QUINTEL_API_URL"), ["QUINTEL_KEY"]);
     }
 
     #[test]

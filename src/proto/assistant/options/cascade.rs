@@ -9,16 +9,18 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{choice, instructions, key_of, numeric, read};
-use crate::cli::{Env, UsageError};
-use crate::config::{
-    CascadeConfig, CascadeServices, ChatModelConfig, DetectorKind, RecognizerConfig, Secret, ServiceAccess,
-    ServiceEndpoint, ServiceVendor, VoiceConfig,
+use crate::assistant::config::{
+    CascadeConfig, CascadeServices, ChatModelConfig, DetectorKind, RecognizerConfig, VoiceConfig,
 };
+use crate::assistant::reasoning_marks::SharedMarks;
+use crate::assistant::service_url::ServiceVendor;
+use crate::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint};
+use crate::assistant::tools::declaration;
+use crate::features::Feature;
 use crate::limits::{CASCADE_END_OF_TURN_MS, CHAT_TOKENS, RATES_HZ};
-use crate::proto::assistant::reasoning_marks::SharedMarks;
-use crate::proto::assistant::tools::declaration;
-use crate::proto::features::Feature;
-use crate::proto::options::env::Variables;
+use crate::options::env::Variables;
+use crate::options::{Env, UsageError};
+use crate::secret::Secret;
 
 /// The key of a vendor, which is used for its own host only.
 const VENDOR_KEY: &str = "OPENAI_API_KEY";

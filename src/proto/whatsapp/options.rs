@@ -4,28 +4,81 @@
 //! variables are then not read. Rejects a transport other than WebRTC, missing variables (one error
 //! names them all), and an invalid phone number id. No error contains a secret.
 
-use super::UsageError;
-use super::flags::LowArgs;
-use crate::config::{Messaging, Secret, Transport};
-use crate::proto::options::env::Variables;
-use crate::proto::options::values::{all_names, base, credential, wrong};
+use super::config::Messaging;
+use crate::features::Feature;
+use crate::options::env::Variables;
+use crate::options::values::{all_names, base, credential, wrong};
+use crate::options::variables::{ModuleVariables, secret, setting};
+use crate::options::{Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag};
+use crate::secret::Secret;
+use crate::transport::Transport;
+
+/// The typed options.
+#[derive(Debug, Default)]
+pub struct WhatsAppOptions {
+    pub messaging: bool,
+}
+
+const fn whatsapp<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
+    flag(long, kind, ROOMS_AND_TELEPHONY, help).needs(&[Feature::Messaging])
+}
+
+impl<T: AsMut<WhatsAppOptions>> Flag<T> {
+    /// The options of WhatsApp calls.
+    pub const WHATSAPP: &'static [Flag<T>] = &[whatsapp(
+        "--messaging",
+        FlagKind::Switch(|args: &mut T| args.as_mut().messaging = true),
+        "Answer WhatsApp calls: serve the webhook at /messaging. Needs MESSAGING_TOKEN, \
+             MESSAGING_PHONE_NUMBER_ID, MESSAGING_APP_SECRET and MESSAGING_WEBHOOK_VERIFICATION_TOKEN.",
+    )];
+}
+
+/// The variables of WhatsApp calls.
+pub static VARIABLES: ModuleVariables = ModuleVariables {
+    feature: Feature::Messaging,
+    prefixes: &["MESSAGING_"],
+    variables: &[
+        secret(
+            "MESSAGING_TOKEN",
+            "Access token of a WhatsApp system user, to answer calls.",
+        )
+        .sent_to("MESSAGING_API_URL"),
+        setting(
+            "MESSAGING_PHONE_NUMBER_ID",
+            "Id of the WhatsApp business number. Calls to other numbers are ignored.",
+        ),
+        secret(
+            "MESSAGING_APP_SECRET",
+            "Secret of the WhatsApp app, which signs the webhooks.",
+        ),
+        secret(
+            "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
+            "A word of your choice; enter the same word in the WhatsApp dashboard.",
+        ),
+        setting(
+            "MESSAGING_API_URL",
+            "Base URL of the WhatsApp API. [default: https://graph.facebook.com/v23.0]",
+        ),
+    ],
+};
 
 /// Reads the settings of WhatsApp calls.
 ///
 /// # Errors
 /// [`UsageError`] that names the option or the variables.
-pub(super) fn messaging(
-    args: &LowArgs,
+pub fn messaging(
+    options: &WhatsAppOptions,
     transport: Option<Transport>,
     variables: &Variables,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Messaging>, UsageError> {
-    if !args.messaging {
+    if !options.messaging {
         return Ok(None);
     }
     if let Some(other) = transport.filter(|transport| *transport != Transport::WebRtc) {
         return Err(UsageError::Combination(format!(
-            "`--messaging` cannot be used with `-t {}`: WhatsApp calls are WebRTC sessions; use `-t webrtc` or omit `-t`",
+            "`--messaging` cannot be used with `-t {}`: WhatsApp calls are WebRTC sessions; use `-t webrtc` or omit \
+             `-t`",
             other.name()
         )));
     }
@@ -83,10 +136,7 @@ mod tests {
     ) -> Result<(Option<Messaging>, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let variables = Variables::new(own, []);
-        let args = LowArgs {
-            messaging: asked,
-            ..LowArgs::default()
-        };
+        let args = WhatsAppOptions { messaging: asked };
         let mut warnings = Vec::new();
         messaging(&args, transport, &variables, &mut warnings)
             .map(|config| (config, warnings))

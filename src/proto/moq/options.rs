@@ -7,17 +7,22 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
-use super::{Env, UsageError};
-use crate::config::{MoqCertificate, MoqConfig, MoqMode, Tls, Transport};
-use crate::proto::moq::config::{
-    BIND_DEFAULT, BOT_ID_DEFAULT, CLIENT_ID_DEFAULT, NAMESPACE_RULE, PARTICIPANT_RULE, is_namespace, is_participant,
+use super::config::{
+    BIND_DEFAULT, BOT_ID_DEFAULT, CLIENT_ID_DEFAULT, MoqCertificate, MoqConfig, MoqMode, NAMESPACE_RULE,
+    PARTICIPANT_RULE, is_namespace, is_participant,
 };
-use crate::proto::moq::relay_url::RelayUrl;
-use crate::proto::options::hosts;
+use super::relay_url::RelayUrl;
+use crate::features::Feature;
+use crate::options::{Env, Flag, FlagKind, UsageError, flag, hosts, put};
+use crate::server::tls_config::Tls;
+use crate::transport::Transport;
+
+/// The heading of the options in the help.
+const MOQ: &str = "Media over QUIC (`-t moq`)";
 
 /// The typed `--moq-*` options.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct MoqOptions {
+pub struct MoqOptions {
     pub serve: bool,
     pub connect: Option<String>,
     pub bind: Option<String>,
@@ -28,6 +33,72 @@ pub(super) struct MoqOptions {
     pub tls_key: Option<String>,
     pub tls_generate: Option<String>,
     pub tls_insecure: bool,
+}
+
+const fn moq<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
+    flag(long, kind, MOQ, help).needs(&[Feature::Moq])
+}
+
+impl<T: AsMut<MoqOptions>> Flag<T> {
+    /// The options of Media over QUIC.
+    pub const MOQ: &'static [Flag<T>] = &[
+        moq(
+            "--moq-serve",
+            FlagKind::Switch(|args: &mut T| args.as_mut().serve = true),
+            "Listen for callers, even with `--moq-connect`. This is the default.",
+        ),
+        moq(
+            "--moq-connect",
+            FlagKind::Value("URL", |args: &mut T, text| put(&mut args.as_mut().connect, text)),
+            "Connect to this relay instead of listening: SCHEME://HOST[:PORT][/PATH]. With http, anyone on the way \
+             can take its place. [default port: 443 for https, 80 for http; default path: /moq]",
+        ),
+        moq(
+            "--moq-bind",
+            FlagKind::Value("ADDR:PORT", |args: &mut T, text| put(&mut args.as_mut().bind, text)),
+            "UDP address to listen on, or to connect to the relay from. Port 0 picks a free port. [default: \
+             [::]:4080, or any port with --moq-connect]",
+        ),
+        moq(
+            "--moq-namespace",
+            FlagKind::Value("NAME", |args: &mut T, text| put(&mut args.as_mut().namespace, text)),
+            "Namespace of the broadcasts of every session. [default: that of the `/start` request, else a random one \
+             per session]",
+        ),
+        moq(
+            "--moq-bot-id",
+            FlagKind::Value("ID", |args: &mut T, text| put(&mut args.as_mut().bot_id, text)),
+            "Name of the bot's broadcast in the namespace. [default: response]",
+        ),
+        moq(
+            "--moq-client-id",
+            FlagKind::Value("ID", |args: &mut T, text| put(&mut args.as_mut().client_id, text)),
+            "Name of the caller's broadcast in the namespace. [default: request]",
+        ),
+        moq(
+            "--moq-tls-cert",
+            FlagKind::Value("FILE", |args: &mut T, text| put(&mut args.as_mut().tls_cert, text)),
+            "Certificate of the UDP port, a PEM file, read again on SIGHUP. With --moq-connect: the relay's \
+             self-signed certificate, which `/start` names to browsers. [default: that of --tls if this system trusts \
+             it, else a self-signed one]",
+        ),
+        moq(
+            "--moq-tls-key",
+            FlagKind::Value("FILE", |args: &mut T, text| put(&mut args.as_mut().tls_key, text)),
+            "Private key of that certificate, a PEM file.",
+        ),
+        moq(
+            "--moq-tls-generate",
+            FlagKind::Value("HOST", |args: &mut T, text| put(&mut args.as_mut().tls_generate, text)),
+            "Name in the self-signed certificate, and host in the URL that callers receive. [default: the host at \
+             which the caller reached the server]",
+        ),
+        moq(
+            "--moq-tls-insecure",
+            FlagKind::Switch(|args: &mut T| args.as_mut().tls_insecure = true),
+            "Do not verify the relay's certificate.",
+        ),
+    ];
 }
 
 impl MoqOptions {
@@ -213,7 +284,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
-    use crate::proto::options::env::Variables;
+    use crate::options::env::Variables;
 
     fn some(text: &str) -> Option<String> {
         Some(text.to_owned())
