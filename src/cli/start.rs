@@ -40,6 +40,7 @@ use crate::features::Feature;
 use crate::io::{RunError, modules};
 use crate::limits::{OPTION_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
+use crate::proto::doctor::Findings;
 use crate::proto::http::cluster::key_file_warning;
 use crate::proto::options::env::{self, Variables};
 
@@ -302,7 +303,11 @@ fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Varia
 
 /// Prints the findings of the doctor. A failed check is an error.
 fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError> {
-    let findings = runtime.block_on(crate::io::doctor::examine(config));
+    // A build without the feature refuses the command earlier, and its code is left out by this.
+    let findings = match Feature::Doctor.in_this_build() {
+        true => runtime.block_on(crate::io::doctor::examine(config)),
+        false => Findings::default(),
+    };
     runtime.shutdown_timeout(RUNTIME_END);
     let _ = io::stdout().write_all(findings.to_string().as_bytes());
     match findings.errors() {

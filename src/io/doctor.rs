@@ -4,105 +4,43 @@
 //! once, each with a time limit; `proto::doctor` judges the results. Only configured servers are
 //! asked, only for what is free of charge, and nothing is left behind.
 
-#[cfg_attr(not(feature = "assistants"), path = "doctor/assistant/absent.rs")]
-mod assistant;
-#[cfg_attr(not(feature = "tls"), path = "doctor/certificate/absent.rs")]
-mod certificate;
-#[cfg_attr(not(feature = "turn"), path = "doctor/ice_servers/absent.rs")]
-mod ice_servers;
+#[cfg(feature = "tls")]
+pub mod certificate;
 mod machine;
-#[cfg_attr(not(feature = "moq"), path = "doctor/moq/absent.rs")]
-mod moq;
-mod port_owner;
 mod ports;
-mod remote;
+mod resolver;
 #[cfg(test)]
 mod tests;
-#[cfg_attr(not(feature = "webrtc"), path = "doctor/udp_port/absent.rs")]
-mod udp_port;
-#[cfg_attr(not(feature = "mediaroom"), path = "doctor/worker/absent.rs")]
-mod worker;
 
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::config::Config;
-use crate::features::Feature;
+use crate::io::modules::MODULES;
 use crate::limits::DOCTOR_CHECK;
 use crate::proto::doctor::network;
-pub use crate::proto::doctor::{Finding, FindingLevel, Findings};
+use crate::proto::doctor::{Finding, Findings};
 
-/// Runs every check.
+/// Runs all checks at once: those of the machine, and those of each module in the order of the
+/// table.
 pub async fn examine(config: Arc<Config>) -> Findings {
-    let on_machine = blocking(&config, machine::examine);
-    let (
-        ports,
-        machine,
-        https,
-        quic,
-        relay,
-        resolver,
-        ice_servers,
-        providers,
-        rooms,
-        worker,
-        messaging,
-        service,
-        tools,
-        program,
-        cluster,
-    ) = tokio::join!(
+    let checks = MODULES.iter().flat_map(|module| module.checks);
+    let of_modules = join_all(checks.map(|check| within(check.what, (check.examine)(&config))));
+    let (ports, machine, of_modules, resolver, program, cluster) = tokio::join!(
         within("ports", ports::examine(&config)),
-        within("machine", on_machine),
-        within("https", blocking(&config, certificate::examine)),
-        within("quic", blocking(&config, moq::examine)),
-        within("relay", moq::relay(&config)),
-        within("resolver", remote::resolver(&config)),
-        within("ice servers", ice_servers::examine(&config)),
-        within("telephony", remote::providers(&config)),
-        within("rooms", remote::rooms(&config)),
-        within("worker", worker::examine(&config)),
-        within("messaging", remote::messaging(&config)),
-        within("realtime", assistant::examine(&config)),
-        within("tools", assistant::tools(&config)),
+        within("machine", blocking(&config, machine::examine)),
+        of_modules,
+        within("resolver", resolver::examine(&config)),
         within("bot", blocking(&config, machine::program)),
         within("cluster", blocking(&config, machine::cluster)),
     );
-    let https = if_built(Feature::Tls, https);
-    let ice_servers = if_built(Feature::WebRtc, ice_servers);
-    let providers = if_built(Feature::Telephony, providers);
     let access = vec![network::access(&config, crate::features::sockets().as_deref())];
-    Findings(
-        [
-            ports,
-            access,
-            machine,
-            https,
-            quic,
-            relay,
-            resolver,
-            ice_servers,
-            providers,
-            rooms,
-            worker,
-            messaging,
-            service,
-            tools,
-            program,
-            cluster,
-        ]
-        .concat(),
-    )
-}
-
-/// Drops the findings about a feature that this build lacks.
-fn if_built(feature: Feature, findings: Vec<Finding>) -> Vec<Finding> {
-    match feature.in_this_build() {
-        true => findings,
-        false => Vec::new(),
-    }
+    let before = [ports, access, machine];
+    let after = [resolver, program, cluster];
+    Findings(before.into_iter().chain(of_modules).chain(after).flatten().collect())
 }
 
 /// Runs a check with a time limit.
@@ -114,7 +52,7 @@ async fn within(what: &'static str, check: impl Future<Output = Vec<Finding>>) -
 }
 
 /// Runs a check that reads files in a thread: a network file system may not answer.
-async fn blocking(config: &Arc<Config>, look: fn(&Config) -> Vec<Finding>) -> Vec<Finding> {
+pub(super) async fn blocking(config: &Arc<Config>, look: fn(&Config) -> Vec<Finding>) -> Vec<Finding> {
     let config = config.clone();
     let looked = tokio::task::spawn_blocking(move || look(&config)).await;
     looked.unwrap_or_else(|panic| vec![Finding::warning("doctor", format!("a check failed: {panic}"))])

@@ -6,6 +6,7 @@
 //! growing pause. Each change of a server's state is one log line. With `--embedded` no server is
 //! asked, because devices take one host candidate.
 
+pub mod doctor;
 pub mod error;
 pub mod probe;
 mod relay;

@@ -5,6 +5,7 @@
 //! opened before the bot takes its media. The ports stay open until the end.
 
 pub mod dial;
+pub mod doctor;
 pub mod job;
 mod path_link;
 mod paths;

@@ -15,7 +15,6 @@ pub mod admission;
 pub mod daily;
 #[cfg_attr(not(feature = "videoroom"), path = "direct/absent.rs")]
 pub mod direct;
-#[cfg_attr(not(feature = "doctor"), path = "doctor/absent.rs")]
 pub mod doctor;
 pub mod drain;
 #[cfg(feature = "webrtc")]
@@ -31,6 +30,7 @@ pub mod module;
 pub mod modules;
 #[cfg(feature = "moq")]
 pub mod moq;
+pub mod port_owner;
 pub mod process;
 pub mod procfs;
 #[cfg(any(feature = "_rest", feature = "websocket"))]

@@ -1,4 +1,4 @@
-//! What a module of the runner adds: routes, replies of `/start`, and state. A row of
+//! What a module of the runner adds: routes, replies of `/start`, checks, and state. A row of
 //! [`MODULES`](super::modules::MODULES) is a [`Module`].
 
 use std::net::SocketAddr;
@@ -14,6 +14,7 @@ use crate::io::http::app::RunnerApp;
 use crate::io::http::error::HttpError;
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::services::Services;
+use crate::proto::doctor::Finding;
 use crate::proto::http::route::Route;
 use crate::proto::http::start::{RequestBase, StartPlan};
 use edge_runner_http::common::{PeerInfo, Reply, UpgradeSlot};
@@ -23,6 +24,8 @@ type CheckFn = for<'a> fn(&'a Config) -> ModuleFuture<'a, Result<(), RunError>>;
 type RunFn = fn(&ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError>;
 type AnswerFn = for<'a> fn(RouteRequest<'a>) -> ModuleFuture<'a, Result<Reply, HttpError>>;
 type StartFn = for<'a> fn(StartRequest<'a>) -> ModuleFuture<'a, Result<Vec<u8>, HttpError>>;
+type HostsFn = fn(&Config) -> Vec<String>;
+type ExamineFn = for<'a> fn(&'a Arc<Config>) -> ModuleFuture<'a, Vec<Finding>>;
 type CheckPageFn = fn(&RunnerApp, &Parts) -> Result<(), HttpError>;
 
 /// One module of the runner: what a cargo feature adds.
@@ -41,6 +44,17 @@ pub struct Module {
     pub start: Option<StartFn>,
     /// Rejects a request for the page that was meant for the module.
     pub check_page: Option<CheckPageFn>,
+    /// Returns the hosts that the module will look up, for `edge-runner doctor`.
+    pub hosts: Option<HostsFn>,
+    /// The checks of `edge-runner doctor`, set by [`Module::with_checks`].
+    pub checks: &'static [DoctorCheck],
+}
+
+/// A check of `edge-runner doctor`.
+pub struct DoctorCheck {
+    /// The name of the finding that the check has no result in time.
+    pub what: &'static str,
+    pub examine: ExamineFn,
 }
 
 impl Module {
@@ -54,7 +68,17 @@ impl Module {
             answer: None,
             start: None,
             check_page: None,
+            hosts: None,
+            checks: &[],
         }
+    }
+
+    /// Adds the checks of the module, in a build with the doctor.
+    pub const fn with_checks(mut self, checks: &'static [DoctorCheck]) -> Self {
+        if Feature::Doctor.in_this_build() {
+            self.checks = checks;
+        }
+        self
     }
 }
 

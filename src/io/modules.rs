@@ -16,6 +16,8 @@ use edge_runner_http::common::Reply;
 
 /// The modules of this build. A module finds those of earlier rows running.
 pub const MODULES: &[Module] = &[
+    #[cfg(feature = "tls")]
+    crate::io::doctor::certificate::MODULE,
     #[cfg(feature = "page")]
     crate::io::http::page::MODULE,
     #[cfg(feature = "webrtc")]

@@ -8,6 +8,7 @@
 pub mod arrivals;
 pub mod certificate;
 pub mod dial;
+pub mod doctor;
 pub mod port;
 pub mod routes;
 mod session_io;

@@ -22,6 +22,12 @@ pub async fn hang_up(api: impl Into<HangUpApi>, request: RestRequest) {
     }
 }
 
+/// Returns the host of a request.
+pub fn host(request: &RestRequest) -> Option<String> {
+    let uri: hyper::Uri = request.url.parse().ok()?;
+    Some(uri.host()?.to_owned())
+}
+
 async fn try_to_hang_up(
     api: HangUpApi,
     request: &RestRequest,

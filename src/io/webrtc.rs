@@ -6,6 +6,7 @@
 //! session's ufrag, never earlier.
 
 mod call;
+pub mod doctor;
 pub mod offer;
 mod progress;
 pub mod routes;

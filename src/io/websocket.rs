@@ -4,6 +4,8 @@
 //! Out: the commands of [`SocketSession`]. The bot starts when the session knows its call, if a
 //! permit is available.
 
+#[cfg(feature = "telephony")]
+pub mod doctor;
 pub mod routes;
 #[cfg(feature = "telephony")]
 pub mod webhook;

@@ -5,6 +5,7 @@
 //! lines contain the call id and the masked number, but no name, secret or SDP. Source:
 //! `docs/spec/whatsapp.md` 6.
 
+pub mod doctor;
 pub mod routes;
 
 use std::fmt::Write as _;

@@ -1,23 +1,17 @@
 //! `edge-runner doctor`: evaluates the state of a machine for a runner with this configuration.
 //!
-//! In: addresses, routes, limits, the clock, responses. Out: [`Finding`]s, each with a level, a
+//! The checks of a module are in its folder. In: addresses, routes, limits, the clock. Out: [`Finding`]s, each with a level, a
 //! description and a remedy. A finding contains no secret and no text of a peer.
 
-#[cfg(feature = "assistants")]
-pub mod assistant;
-#[cfg(feature = "assistants")]
-pub mod cascade;
 #[cfg(feature = "tls")]
 pub mod certificate;
 pub mod machine;
-pub mod messaging;
-#[cfg(feature = "moq")]
-pub mod moq;
 pub mod network;
-pub mod providers;
-pub mod rooms;
 
 use std::fmt;
+
+use crate::config::Config;
+use crate::transport::Transport;
 
 /// The level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +42,26 @@ impl Finding {
 
     pub fn error(what: &'static str, text: impl Into<String>) -> Self {
         Finding::new(FindingLevel::Error, what, text)
+    }
+
+    /// Returns the finding about a response that proves neither that a service accepts `what` nor
+    /// that it does not.
+    pub fn unverified(what: &'static str, status: u16, of: &str) -> Self {
+        match status {
+            429 | 500..=599 => Finding::warning(
+                what,
+                format!("the server failed (status {status}), so {of} could not be verified; try again later"),
+            ),
+            _ => Finding::warning(what, format!("status {status}: {of} could not be verified")),
+        }
+    }
+
+    /// Returns the finding about a setting that a transport needs: an error if it was selected.
+    pub fn missing(config: &Config, transport: Transport, text: String) -> Self {
+        match config.transport == Some(transport) {
+            true => Finding::error(transport.name(), text),
+            false => Finding::warning(transport.name(), text),
+        }
     }
 
     fn new(verdict: FindingLevel, what: &'static str, text: impl Into<String>) -> Self {

@@ -8,6 +8,7 @@ mod call;
 pub mod cascade;
 mod cascade_requests;
 pub mod clients;
+mod doctor;
 pub mod realtime;
 pub mod service_socket;
 mod session_reports;
@@ -16,12 +17,22 @@ pub mod tools;
 use crate::config::Config;
 use crate::features::Feature;
 use crate::io::RunError;
-use crate::io::module::Module;
+use crate::io::module::{DoctorCheck, Module};
 
 pub const MODULE: Module = Module {
     check: Some(|config| Box::pin(check_tools(config))),
     ..Module::new(Feature::Assistants)
-};
+}
+.with_checks(&[
+    DoctorCheck {
+        what: "realtime",
+        examine: |config| Box::pin(doctor::examine(config)),
+    },
+    DoctorCheck {
+        what: "tools",
+        examine: |config| Box::pin(doctor::tools(config)),
+    },
+]);
 
 /// Checks the functions of the operator before the first session. An endpoint that does not answer
 /// may do so later.

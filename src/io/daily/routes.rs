@@ -16,12 +16,13 @@ use serde_json::{Value, json};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::features::Feature;
+use crate::io::daily::doctor;
 use crate::io::daily::{PreparedRoom, prepare_room};
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
-use crate::io::module::{Module, RouteRequest, StartRequest};
+use crate::io::module::{DoctorCheck, Module, RouteRequest, StartRequest};
 use crate::io::room;
 use crate::io::running::RunningModule;
 use crate::io::sessions::SessionStart;
@@ -39,8 +40,13 @@ pub const MODULE: Module = Module {
     run: Some(|_| Ok(Some(Arc::new(DialInCalls::default())))),
     answer: Some(|request| Box::pin(answer(request))),
     start: Some(|request| Box::pin(begin_session(request))),
+    hosts: Some(doctor::hosts),
     ..Module::new(Feature::Videoroom)
-};
+}
+.with_checks(&[DoctorCheck {
+    what: "rooms",
+    examine: |config| Box::pin(doctor::examine(config)),
+}]);
 
 /// Dial-in calls that have a bot.
 #[derive(Default)]

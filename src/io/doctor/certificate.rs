@@ -10,18 +10,28 @@ use std::path::Path;
 
 use tokio_rustls::rustls::crypto::ring;
 
-use super::Finding;
-use super::machine::unix_time_s;
+use edge_runner_http::common::unix_time_s;
+
+use super::blocking;
 use crate::config::{Config, Tls};
+use crate::features::Feature;
+use crate::io::module::{DoctorCheck, Module};
 use crate::io::store::read_bounded;
 #[cfg(feature = "acme")]
 use crate::io::tls::acme::file_names;
 use crate::io::tls::auto::SERVER;
 use crate::io::tls::pair::CertificatePair;
+use crate::proto::doctor::Finding;
 #[cfg(feature = "acme")]
 use crate::proto::doctor::certificate::of_directory;
 use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
 use crate::proto::server::tls::certificate_names;
+
+/// HTTPS.
+pub const MODULE: Module = Module::new(Feature::Tls).with_checks(&[DoctorCheck {
+    what: "https",
+    examine: |config| Box::pin(blocking(config, examine)),
+}]);
 
 /// Checks everything that HTTPS needs.
 pub fn examine(config: &Config) -> Vec<Finding> {

@@ -6,8 +6,8 @@
 use std::env::consts::OS;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::SystemTime;
 
+use edge_runner_http::common::unix_time_s;
 use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
@@ -99,15 +99,9 @@ pub fn program(config: &Config) -> Vec<Finding> {
     }]
 }
 
-pub(super) fn unix_time_s() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
 /// Returns whether the clock is synchronised; `None` where the system does not say.
 fn synchronised() -> Option<bool> {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "doctor"))]
     {
         // SAFETY: every field is an integer, for which zero is valid; mode 0 reads and changes
         // nothing.
@@ -116,6 +110,6 @@ fn synchronised() -> Option<bool> {
         let answered = unsafe { libc::adjtimex(&mut state) } >= 0;
         answered.then_some(state.status & libc::STA_UNSYNC == 0)
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", feature = "doctor")))]
     None
 }

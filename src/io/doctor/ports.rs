@@ -1,24 +1,19 @@
-//! Checks whether the two ports of a runner are free.
+//! Checks whether the HTTP port of a runner is free.
 //!
-//! In: the configuration. Out: findings. A port is tested by binding it exactly as the runner
+//! In: the configuration. Out: findings. The port is tested by binding it exactly as the runner
 //! would.
 
 use std::io;
 
-use super::port_owner::{holder, port_in_use};
-use super::{Finding, udp_port};
+use super::Finding;
 use crate::config::Config;
+use crate::io::port_owner::{holder, port_in_use};
 use crate::io::server;
 
-/// Tests both ports.
+/// Tests the port.
 pub async fn examine(config: &Config) -> Vec<Finding> {
-    let http = http(config).await;
-    [Some(http), udp_port::examine(config)].into_iter().flatten().collect()
-}
-
-async fn http(config: &Config) -> Finding {
     const WHAT: &str = "http port";
-    match server::bind(config.host, config.port).await {
+    vec![match server::bind(config.host, config.port).await {
         Ok(_) if config.port == 0 => Finding::ok(WHAT, "any free port"),
         Ok(_) => Finding::ok(WHAT, format!("{} is free", config.port)),
         Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => port_in_use(
@@ -27,5 +22,5 @@ async fn http(config: &Config) -> Finding {
             holder(&["/proc/net/tcp", "/proc/net/tcp6"], config.port, true),
         ),
         Err(error) => Finding::error(WHAT, error.to_string()),
-    }
+    }]
 }

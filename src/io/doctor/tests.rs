@@ -11,6 +11,8 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::config::{Host, IceServer, Secret, Settings, Tls, Transport};
+use crate::io::{daily, gather, livekit, websocket};
+use crate::proto::doctor::FindingLevel;
 
 const CANARY: &str = "canary-of-a-secret";
 
@@ -69,7 +71,7 @@ async fn provider_after(
 #[test]
 fn quic_has_a_port_and_a_certificate() {
     use crate::config::MoqMode;
-    assert_eq!(moq::examine(&config()), []);
+    assert_eq!(crate::io::moq::doctor::examine(&config()), []);
     let with = |bind: std::net::SocketAddr| {
         let mut config = Config {
             transport: Some(Transport::Moq),
@@ -78,7 +80,7 @@ fn quic_has_a_port_and_a_certificate() {
         if let MoqMode::Serve { bind: configured, .. } = &mut config.moq.mode {
             *configured = bind;
         }
-        moq::examine(&config)
+        crate::io::moq::doctor::examine(&config)
     };
     let free = with("[::]:0".parse().expect("an address"));
     assert_eq!(one(&free, "quic port").level, FindingLevel::Ok);
@@ -136,7 +138,7 @@ async fn providers_are_asked_about_the_credentials() {
             ("TELCO_C_AUTH_TOKEN", CANARY),
             ("TELCO_C_API_URL", &url),
         ]);
-        let findings = remote::providers(&config).await;
+        let findings = websocket::doctor::examine(&config).await;
         assert_eq!(one(&findings, "telephony_c").level, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
         let head = checks.await.expect("one request");
@@ -156,7 +158,7 @@ async fn room_providers_are_asked_about_the_credentials() {
         let mut config = config();
         config.videoroom.key = Some(Secret::new(CANARY));
         config.videoroom.url = url;
-        let findings = remote::rooms(&config).await;
+        let findings = daily::doctor::examine(&config).await;
         assert_eq!(one(&findings, "videoroom").level, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
         let head = checks.await.expect("one request");
@@ -171,14 +173,15 @@ async fn room_providers_are_asked_about_the_credentials() {
         config.mediaroom.url = Some(url.replace("http:", "ws:"));
         config.mediaroom.key = Some("devkey".into());
         config.mediaroom.secret = Some(Secret::new(CANARY));
-        let findings = remote::rooms(&config).await;
+        let findings = livekit::doctor::server(&config).await;
         // This server answers `{}`, which is no response of a media-room server.
         assert_eq!(one(&findings, "mediaroom").level, verdict, "{findings:?}");
         let head = checks.await.expect("one request");
         assert!(head.starts_with("GET /rtc/validate?protocol=15 HTTP/1.1\r\n"), "{head}");
         assert!(head.to_ascii_lowercase().contains("\r\nauthorization: bearer eyj") && !head.contains(CANARY));
     }
-    assert_eq!(remote::rooms(&config()).await, []);
+    assert_eq!(daily::doctor::examine(&config()).await, []);
+    assert_eq!(livekit::doctor::server(&config()).await, []);
 }
 
 #[tokio::test]
@@ -188,7 +191,7 @@ async fn an_unreachable_provider_is_reported() {
     drop(listener);
     let mut config = config();
     config.telephony.settings = Settings::from([("TELCO_B_API_KEY", CANARY), ("TELCO_B_API_URL", &url)]);
-    let findings = remote::providers(&config).await;
+    let findings = websocket::doctor::examine(&config).await;
     let finding = one(&findings, "telephony_b");
     assert_eq!(finding.level, FindingLevel::Error);
     assert!(finding.text.contains("127.0.0.1") && !finding.text.contains(CANARY));
@@ -197,7 +200,7 @@ async fn an_unreachable_provider_is_reported() {
     config.videoroom.url = url;
     config.allowed_origins.push("https://app.example".into());
     config.videoroom.room_url = Some("https://example.net/room".into());
-    let findings = remote::rooms(&config).await;
+    let findings = daily::doctor::examine(&config).await;
     let finding = one(&findings, "videoroom");
     assert_eq!((findings.len(), finding.level), (1, FindingLevel::Error));
     assert!(finding.text.contains("127.0.0.1") && !finding.text.contains(CANARY));
@@ -234,7 +237,7 @@ async fn ice_servers_are_asked() {
         ],
         ..config()
     };
-    let findings = ice_servers::examine(&config).await;
+    let findings = gather::doctor::examine(&config).await;
     let [works, clients] = &findings[..] else {
         panic!("{findings:?}")
     };
@@ -242,22 +245,22 @@ async fn ice_servers_are_asked() {
     assert_eq!(clients.level, FindingLevel::Ok, "{findings:?}");
     assert!(clients.text.contains("clients only"));
     answering.abort();
-    let none = ice_servers::examine(&Config::default()).await;
+    let none = gather::doctor::examine(&Config::default()).await;
     assert!(one(&none, "ice servers").text.starts_with("none"));
 }
 
 /// Without credentials no provider is asked, and the consequence is reported.
 #[tokio::test]
 async fn only_configured_servers_are_asked() {
-    let findings = remote::providers(&config()).await;
+    let findings = websocket::doctor::examine(&config()).await;
     assert_eq!(one(&findings, "telephony").level, FindingLevel::Ok);
     let served = Config {
         transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[0])),
         ..config()
     };
-    let findings = remote::providers(&served).await;
+    let findings = websocket::doctor::examine(&served).await;
     assert_eq!(one(&findings, "telephony_a").level, FindingLevel::Warning);
-    let names = remote::resolver(&config()).await;
+    let names = resolver::examine(&config()).await;
     assert!(one(&names, "resolver").text.contains("no host names"));
 }
 
@@ -269,7 +272,7 @@ async fn an_unknown_name_is_reported() {
         proxy: Some(name.clone()),
         ..config()
     };
-    let findings = remote::resolver(&config).await;
+    let findings = resolver::examine(&config).await;
     let finding = one(&findings, "resolver");
     assert_eq!(finding.level, FindingLevel::Error);
     assert!(finding.text.contains(&name));
@@ -278,7 +281,7 @@ async fn an_unknown_name_is_reported() {
         ..config
     };
     assert!(
-        one(&remote::resolver(&address).await, "resolver")
+        one(&resolver::examine(&address).await, "resolver")
             .text
             .contains("no host names")
     );

@@ -34,3 +34,25 @@ impl Gatherer {
 
     pub async fn end(&self) {}
 }
+
+pub mod doctor {
+    //! The check of the servers, which are for clients only.
+
+    use crate::config::Config;
+    use crate::features::{Feature, MissingFeature};
+    use crate::proto::doctor::Finding;
+
+    pub async fn examine(config: &Config) -> Vec<Finding> {
+        const WHAT: &str = "ice servers";
+        vec![match config.ice_servers.is_empty() {
+            true => Finding::ok(WHAT, "none: callers on other networks need a forwarded UDP port"),
+            false => {
+                let text = format!(
+                    "for clients only: using them on this side {}",
+                    MissingFeature(Feature::Turn)
+                );
+                Finding::warning(WHAT, text)
+            }
+        }]
+    }
+}

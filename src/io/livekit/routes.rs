@@ -20,8 +20,9 @@ use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_i
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
+use crate::io::livekit::doctor;
 use crate::io::livekit::worker::{self, WorkerHandle};
-use crate::io::module::{Module, ModuleStartup, RouteRequest, StartRequest};
+use crate::io::module::{DoctorCheck, Module, ModuleStartup, RouteRequest, StartRequest};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::{Slot, SlotPool};
@@ -45,8 +46,19 @@ pub const MODULE: Module = Module {
     run: Some(run),
     answer: Some(|request| Box::pin(answer(request))),
     start: Some(|request| Box::pin(begin_session(request))),
+    hosts: Some(doctor::hosts),
     ..Module::new(Feature::Mediaroom)
-};
+}
+.with_checks(&[
+    DoctorCheck {
+        what: "rooms",
+        examine: |config| Box::pin(doctor::server(config)),
+    },
+    DoctorCheck {
+        what: "worker",
+        examine: |config| Box::pin(doctor::worker(config)),
+    },
+]);
 
 /// The registration at a LiveKit server, and bots that it has lost.
 struct LiveKit {

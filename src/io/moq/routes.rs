@@ -14,13 +14,15 @@ use serde_json::Value;
 use crate::config::ListenAddresses;
 use crate::features::Feature;
 use crate::io::RunError;
+use crate::io::doctor::blocking;
 use crate::io::http::app::{RunnerApp, check_program_body, mint_token, new_session_id};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
-use crate::io::module::{Module, ModuleStartup, StartRequest};
+use crate::io::module::{DoctorCheck, Module, ModuleStartup, StartRequest};
 use crate::io::moq::Moq;
 use crate::io::moq::MoqBeginning;
 use crate::io::moq::arrivals::ConnectionRules;
+use crate::io::moq::doctor;
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::sessions::SessionStart;
 use crate::proto::http::origin::AllowedOrigins;
@@ -36,8 +38,19 @@ use edge_runner_http::tls::WatchedCertificate;
 pub const MODULE: Module = Module {
     run: Some(run),
     start: Some(|request| Box::pin(begin_session(request))),
+    hosts: Some(doctor::hosts),
     ..Module::new(Feature::Moq)
-};
+}
+.with_checks(&[
+    DoctorCheck {
+        what: "quic",
+        examine: |config| Box::pin(blocking(config, doctor::examine)),
+    },
+    DoctorCheck {
+        what: "relay",
+        examine: |config| Box::pin(doctor::relay(config)),
+    },
+]);
 
 fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
     let app = startup.app;

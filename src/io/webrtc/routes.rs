@@ -9,9 +9,11 @@ use tokio::net::TcpStream;
 use super::{WebRtc, offer, seed_thread, whip};
 use crate::config::ListenAddresses;
 use crate::features::Feature;
+use crate::io::gather;
 use crate::io::http::error::HttpError;
-use crate::io::module::{Module, RouteRequest};
+use crate::io::module::{DoctorCheck, Module, RouteRequest};
 use crate::io::running::{ModuleFuture, RunningModule};
+use crate::io::webrtc::doctor;
 use crate::proto::http::route::{Route, RouteError};
 use crate::proto::metrics::MetricsSnapshot;
 use edge_runner_http::common::Reply;
@@ -25,7 +27,17 @@ pub const MODULE: Module = Module {
     }),
     answer: Some(|request| Box::pin(answer(request))),
     ..Module::new(Feature::WebRtc)
-};
+}
+.with_checks(&[
+    DoctorCheck {
+        what: "udp port",
+        examine: |config| Box::pin(doctor::udp_port(config)),
+    },
+    DoctorCheck {
+        what: "ice servers",
+        examine: |config| Box::pin(gather::doctor::examine(config)),
+    },
+]);
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     let RouteRequest {

@@ -15,8 +15,10 @@ use crate::io::http::app::RunnerApp;
 use crate::io::http::error::HttpError;
 use crate::io::http::lease::{RegistrationLease, requester, session_start};
 use crate::io::http::refusal_log::log_client;
-use crate::io::module::{Module, RouteRequest};
+use crate::io::module::{DoctorCheck, Module, RouteRequest};
 use crate::io::tasks::request_time;
+#[cfg(feature = "telephony")]
+use crate::io::websocket::doctor;
 #[cfg(feature = "telephony")]
 use crate::io::websocket::webhook;
 use crate::io::websocket::{SocketEndpoint, SocketPermit, upgrade};
@@ -34,8 +36,13 @@ use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock}
 pub const TELEPHONY: Module = Module {
     answer: Some(|request| Box::pin(answer(request))),
     check_page: Some(webhook::reject_get),
+    hosts: Some(doctor::hosts),
     ..Module::new(Feature::Telephony)
-};
+}
+.with_checks(&[DoctorCheck {
+    what: "telephony",
+    examine: |config| Box::pin(doctor::examine(config)),
+}]);
 
 /// Plain clients.
 #[cfg(feature = "websocket")]

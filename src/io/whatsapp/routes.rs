@@ -19,10 +19,11 @@ use crate::io::http::app::{RunnerApp, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
-use crate::io::module::{Module, RouteRequest};
+use crate::io::module::{DoctorCheck, Module, RouteRequest};
 use crate::io::running::RunningModule;
 use crate::io::sessions::SessionStart;
 use crate::io::webrtc::WebRtc;
+use crate::io::whatsapp::doctor;
 use crate::io::whatsapp::{WhatsAppCalls, handle_events};
 use crate::proto::http::route::{self, Query, Route, RouteError};
 use crate::proto::whatsapp::signature::{self, WebhookSignatureError};
@@ -32,8 +33,13 @@ use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 pub const MODULE: Module = Module {
     run: Some(|_| Ok(Some(Arc::new(WhatsAppCalls::default())))),
     answer: Some(|request| Box::pin(answer(request))),
+    hosts: Some(doctor::hosts),
     ..Module::new(Feature::Messaging)
-};
+}
+.with_checks(&[DoctorCheck {
+    what: "messaging",
+    examine: |config| Box::pin(doctor::examine(config)),
+}]);
 
 impl RunningModule for WhatsAppCalls {}
 

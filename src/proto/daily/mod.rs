@@ -10,6 +10,7 @@
 
 pub mod config;
 pub mod dialin;
+pub mod doctor;
 pub mod error;
 pub mod options;
 pub mod properties;

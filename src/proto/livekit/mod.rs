@@ -15,6 +15,7 @@ pub mod agent_state;
 pub mod bot_message;
 pub mod config;
 pub mod connection_details;
+pub mod doctor;
 pub mod options;
 #[cfg(feature = "mediaroom")]
 pub mod packet_queue;

@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod certificate;
 pub mod config;
 mod deflate;
+pub mod doctor;
 pub mod link;
 pub mod media_frame;
 pub mod message;

@@ -7,10 +7,10 @@ use super::connect_failure;
 use super::wyoming_stream::WyomingStream;
 use crate::io::rest::{ResponseLimits, send_within};
 use crate::limits::{DOCTOR_RESOLVE, WYOMING_DATA_BYTES_MAX};
+use crate::proto::assistant::cascade::doctor::ServiceOffer;
 use crate::proto::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint};
 use crate::proto::assistant::services::failure::{ServiceFailure, ServiceStep};
 use crate::proto::assistant::services::wyoming::write_event;
-use crate::proto::doctor::cascade::ServiceOffer;
 use crate::proto::server::rest::{RestMethod, RestRequest};
 
 /// Asks a service.

@@ -13,6 +13,7 @@
 mod answer;
 mod caller_detector;
 mod chat_history;
+pub mod doctor;
 mod failures;
 mod recognitions;
 mod services;

@@ -10,6 +10,7 @@
 mod call_drafts;
 mod caller_audio;
 mod client_event;
+pub mod doctor;
 mod errors;
 mod server_event;
 mod service;

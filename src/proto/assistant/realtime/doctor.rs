@@ -3,10 +3,10 @@
 //! In: the settings, and what became of a connection. Out: a finding, without the words of the
 //! service.
 
-use super::Finding;
 use crate::assistant::config::RealtimeConfig;
 use crate::assistant::realtime::{ErrorNames, classify, of_failure};
 use crate::assistant::report::ConnectFailure;
+use crate::doctor::Finding;
 
 const WHAT: &str = "realtime";
 

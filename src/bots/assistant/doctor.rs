@@ -6,16 +6,16 @@
 
 use tokio::time::timeout;
 
-use super::Finding;
-use crate::bots::assistant::clients::examination;
-use crate::bots::assistant::realtime::failure;
-use crate::bots::assistant::service_socket::{ServiceEvent, ServiceSocket};
-use crate::bots::assistant::tools::examine as examine_tools;
+use super::clients::examination;
+use super::realtime::failure;
+use super::service_socket::{ServiceEvent, ServiceSocket};
+use super::tools::examine as examine_tools;
 use crate::config::{BuiltInBot, CascadeServices, Config, ServiceAccess};
 use crate::limits::DOCTOR_RESOLVE;
+use crate::proto::assistant::cascade::doctor as cascade;
+use crate::proto::assistant::realtime::doctor::{ServiceAnswer, judge};
 use crate::proto::assistant::realtime::{ServerEvent, connect_request, parse_event};
-use crate::proto::doctor::assistant::{ServiceAnswer, judge};
-use crate::proto::doctor::cascade;
+use crate::proto::doctor::Finding;
 
 /// Asks the services of the bot.
 pub async fn examine(config: &Config) -> Vec<Finding> {

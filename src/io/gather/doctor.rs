@@ -4,9 +4,9 @@
 
 use futures_util::future::join_all;
 
-use super::Finding;
 use crate::config::Config;
 use crate::io::gather::probe::probe;
+use crate::proto::doctor::Finding;
 use crate::proto::webrtc::gather::server::{ServerUse, parse_servers};
 
 /// Asks every STUN and TURN server once.

@@ -13,18 +13,19 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-use super::Finding;
-use super::machine::unix_time_s;
-use super::port_owner::{holder, port_in_use};
+use edge_runner_http::common::unix_time_s;
+
 use crate::config::{Config, MoqCertificate, MoqMode, Transport};
 use crate::io::moq::certificate::{is_trusted, native_roots};
 use crate::io::moq::dial::Dialer;
+use crate::io::port_owner::{holder, port_in_use};
 use crate::io::services::Services;
 use crate::io::store::read_bounded;
 use crate::io::tasks;
 use crate::io::tls::pair::{CertificatePair, TlsFileError};
 use crate::limits::DOCTOR_RESOLVE;
-use crate::proto::doctor::moq::{WHAT, made, of_files, of_relay, relay as judge_relay};
+use crate::proto::doctor::Finding;
+use crate::proto::moq::doctor::{WHAT, made, of_files, of_relay, relay as judge_relay};
 use crate::proto::moq::link::{LinkClosed, LinkEvent};
 use crate::proto::server::tls::parsed::Certificate;
 
@@ -36,6 +37,14 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     match &config.moq.mode {
         MoqMode::Serve { bind, certificate } => vec![port(*bind), served(certificate)],
         MoqMode::Dial { certificate, .. } => certificate.iter().map(|path| relay_file(path)).collect(),
+    }
+}
+
+/// Returns the host of the relay.
+pub fn hosts(config: &Config) -> Vec<String> {
+    match &config.moq.mode {
+        MoqMode::Dial { url, .. } if config.transport == Some(Transport::Moq) => vec![url.host().to_owned()],
+        _ => Vec::new(),
     }
 }
 

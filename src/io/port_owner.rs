@@ -4,14 +4,14 @@
 
 use std::fs;
 
-use super::{Finding, FindingLevel};
 use crate::proto::doctor::network::holders;
+use crate::proto::doctor::{Finding, FindingLevel};
 
 /// Processes that are inspected to find the owner of a port; a board has some hundreds.
 const DOCTOR_PROCESSES_MAX: usize = 16_384;
 
 /// Makes the finding of a port in use. A port held by a runner is probably the running service.
-pub(super) fn port_in_use(what: &'static str, text: &str, holder: Option<(u32, String)>) -> Finding {
+pub fn port_in_use(what: &'static str, text: &str, holder: Option<(u32, String)>) -> Finding {
     let (verdict, text) = match holder {
         Some((id, name)) if name == "edge-runner" => (
             FindingLevel::Warning,
@@ -28,7 +28,7 @@ pub(super) fn port_in_use(what: &'static str, text: &str, holder: Option<(u32, S
 }
 
 /// Finds the process that holds a port, among those visible to this user.
-pub(super) fn holder(tables: &[&str], port: u16, listening: bool) -> Option<(u32, String)> {
+pub fn holder(tables: &[&str], port: u16, listening: bool) -> Option<(u32, String)> {
     let inodes: Vec<u64> = tables
         .iter()
         .flat_map(|table| holders(&fs::read_to_string(table).unwrap_or_default(), port, listening))

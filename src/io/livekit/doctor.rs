@@ -1,22 +1,42 @@
-//! Checks whether a LiveKit server accepts the runner as a worker.
+//! Checks whether a LiveKit server admits the bot, and accepts the runner as a worker.
 //!
-//! In: the configuration. Out: one finding per URL of the server, none without `--register`. The
-//! WebSocket is opened and closed without a registration, so no job is sent.
+//! In: the configuration. Out: findings. The WebSocket of a worker is opened and closed without a
+//! registration, so no job is sent.
 
 use edge_runner_http::common::unix_time_s;
 use futures_util::future::join_all;
 
-use super::Finding;
 use crate::config::{Config, MediaroomWorker, Secret};
 use crate::io::livekit::dial::open;
+use crate::io::rest;
 use crate::io::websocket_client::{SocketError, SocketLimits};
 use crate::limits::{DOCTOR_CHECK, ROOM_REFUSAL_BYTES_MAX, WORKER_MESSAGE_BYTES_MAX, WORKER_SEND_BYTES_MAX};
+use crate::proto::doctor::Finding;
+use crate::proto::livekit::doctor::{answer, missing_settings, request, what};
 use crate::proto::livekit::worker::{refusal_words, worker_request};
 
 const WHAT: &str = "worker";
 
-/// Opens the WebSocket of a worker at each URL.
-pub async fn examine(config: &Config) -> Vec<Finding> {
+/// Returns the host of the server.
+pub fn hosts(config: &Config) -> Vec<String> {
+    let request = request(config, unix_time_s());
+    request.and_then(|request| rest::host(&request)).into_iter().collect()
+}
+
+/// Asks the server whether it admits the bot.
+pub async fn server(config: &Config) -> Vec<Finding> {
+    let answered = match request(config, unix_time_s()) {
+        None => None,
+        Some(request) => Some(match rest::send(&request).await {
+            Ok(reply) => answer(reply.status, &reply.body),
+            Err(error) => Finding::error(what(), format!("rooms could not be checked: {error}")),
+        }),
+    };
+    answered.into_iter().chain(missing_settings(config)).collect()
+}
+
+/// Opens the WebSocket of a worker at each URL; none without `--register`.
+pub async fn worker(config: &Config) -> Vec<Finding> {
     let mediaroom = &config.mediaroom;
     let (Some(worker), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
         return Vec::new();

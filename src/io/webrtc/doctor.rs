@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::Arc;
 
-use super::Finding;
-use super::port_owner::{holder, port_in_use};
 use crate::config::Config;
+use crate::io::port_owner::{holder, port_in_use};
 use crate::io::udp::UdpPort;
+use crate::proto::doctor::Finding;
 
 /// Tests the port.
-pub fn examine(config: &Config) -> Option<Finding> {
+pub async fn udp_port(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "udp port";
     let port = config.rtc_port.unwrap_or(config.port);
-    Some(match UdpPort::bind(config.host, port) {
+    vec![match UdpPort::bind(config.host, port) {
         Ok(bound) => {
             drop::<Arc<UdpPort>>(bound);
             let number = if port == 0 {
@@ -33,5 +33,5 @@ pub fn examine(config: &Config) -> Option<Finding> {
             format!("the system reserves UDP port {port}; choose one above 1023 with --rtc-port"),
         ),
         Err(error) => Finding::error(WHAT, format!("UDP port {port}: {error}")),
-    })
+    }]
 }

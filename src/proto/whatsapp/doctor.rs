@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::Finding;
+use crate::doctor::Finding;
 
 /// Name of the check.
 pub const WHAT: &str = "messaging";
@@ -62,8 +62,8 @@ fn settings(body: &[u8]) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FindingLevel;
     use super::*;
+    use crate::doctor::FindingLevel;
 
     #[test]
     fn evaluates_the_call_settings() {

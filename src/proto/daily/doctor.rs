@@ -1,76 +1,50 @@
-//! Checks access to Daily and LiveKit with requests that only read.
+//! Checks access to Daily with requests that only read.
 //!
-//! In: the configuration, the time; later the status of a response, and whether its body has the
-//! expected form. Out: requests that create no room, and findings. No text of a response is
-//! repeated. Source: `docs/spec/daily.md`, `docs/spec/livekit.md`.
+//! In: the configuration; later the status of a response, and whether its body has the expected
+//! form. Out: requests that create no room, and findings. No text of a response is repeated.
+//! Source: `docs/spec/daily.md`.
 
-use super::Finding;
+use super::room_name;
 use crate::config::Config;
-use crate::daily::room_name;
-use crate::limits::ROOM_CLOCK_LEEWAY;
-use crate::livekit::token::{TokenParams, agent_identity, mint};
-use crate::livekit::{agent_name, http_base, missing_variables};
+use crate::doctor::Finding;
 use crate::server::rest::{RestMethod, RestRequest, bearer, encode_path_segment};
 use crate::transport::Transport;
 
-/// A request to a provider of rooms.
+/// A request to Daily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Whether Daily accepts the key.
     Key,
     /// Whether the configured room belongs to the account.
     Room,
-    /// Whether the LiveKit server admits the bot.
-    Server,
 }
 
 impl Question {
-    pub const ALL: [Question; 3] = [Question::Key, Question::Room, Question::Server];
+    pub const ALL: [Question; 2] = [Question::Key, Question::Room];
 
     /// Returns the name of the check.
     pub fn what(self) -> &'static str {
         match self {
             Question::Key => Transport::Videoroom.name(),
             Question::Room => "video room",
-            Question::Server => Transport::Mediaroom.name(),
         }
     }
 
     /// Returns the request of the question; `None` if the configuration does not need it.
-    pub fn request(self, config: &Config, now_s: u64) -> Option<RestRequest> {
+    pub fn request(self, config: &Config) -> Option<RestRequest> {
         let video = &config.videoroom;
-        let (url, authorization) = match self {
-            Question::Key => (format!("{}/rooms?limit=1", video.url), bearer(video.key.as_ref()?)),
+        let key = video.key.as_ref()?;
+        let url = match self {
+            Question::Key => format!("{}/rooms?limit=1", video.url),
             Question::Room => {
-                let key = video.key.as_ref()?;
                 let room = video.room_url.as_deref().or(video.sample_room_url.as_deref())?;
-                (
-                    format!("{}/rooms/{}", video.url, encode_path_segment(room_name(room)?)),
-                    bearer(key),
-                )
-            }
-            Question::Server => {
-                let media = &config.mediaroom;
-                let token = mint(
-                    &TokenParams {
-                        key: media.key.as_deref()?,
-                        secret: media.secret.as_ref()?,
-                        identity: &agent_identity("doctor"),
-                        room: media.room_name.as_deref().unwrap_or("room-doctor"),
-                        agent: Some(agent_name(media)),
-                    },
-                    now_s,
-                );
-                (
-                    format!("{}/rtc/validate?protocol=15", http_base(media.url.as_deref()?)),
-                    bearer(&token),
-                )
+                format!("{}/rooms/{}", video.url, encode_path_segment(room_name(room)?))
             }
         };
         Some(RestRequest {
             method: RestMethod::Get,
             url,
-            authorization: Some(authorization),
+            authorization: Some(bearer(key)),
             body: None,
         })
     }
@@ -80,7 +54,6 @@ impl Question {
         match self {
             Question::Key => Some(key(self.what(), status, has(body, "data"))),
             Question::Room => room(self.what(), status, has(body, "name")),
-            Question::Server => Some(server(self.what(), status, body)),
         }
     }
 }
@@ -107,7 +80,7 @@ fn key(what: &'static str, status: u16, reads: bool) -> Finding {
         ),
         404 => Finding::error(what, "no Daily API at this URL (404): VIDEOROOM_API_URL is wrong"),
         300..=399 => Finding::error(what, format!("status {status}, a redirect: VIDEOROOM_API_URL is wrong")),
-        _ => unverified(what, status, "the key"),
+        _ => Finding::unverified(what, status, "the key"),
     }
 }
 
@@ -131,49 +104,9 @@ fn room(what: &'static str, status: u16, reads: bool) -> Option<Finding> {
     }
 }
 
-fn server(what: &'static str, status: u16, body: &[u8]) -> Finding {
-    match status {
-        200 if body.trim_ascii() == b"success" => Finding::ok(what, "the server accepts the access token"),
-        // Any web server answers something.
-        200..=299 => Finding::warning(
-            what,
-            format!("status {status} without the response of LiveKit; check MEDIAROOM_URL"),
-        ),
-        401 => Finding::error(
-            what,
-            format!(
-                "the server rejects the access token (401): MEDIAROOM_API_KEY or MEDIAROOM_API_SECRET is wrong, or this \
-                 machine's clock is off by more than {} s",
-                ROOM_CLOCK_LEEWAY.as_secs()
-            ),
-        ),
-        404 => Finding::error(
-            what,
-            "no LiveKit server at this URL (404): MEDIAROOM_URL is wrong; or the server creates no rooms by itself, and \
-             MEDIAROOM_ROOM_NAME must name an existing room",
-        ),
-        300..=399 => Finding::error(what, format!("status {status}, a redirect: MEDIAROOM_URL is wrong")),
-        _ => unverified(what, status, "the key"),
-    }
-}
-
-fn unverified(what: &'static str, status: u16, of: &str) -> Finding {
-    match status {
-        429 | 500..=599 => Finding::warning(
-            what,
-            format!("the server failed (status {status}), so {of} could not be verified; try again later"),
-        ),
-        _ => Finding::warning(what, format!("status {status}: {of} could not be verified")),
-    }
-}
-
 /// Returns findings on missing variables and names, and on webhooks without a secret. Empty if
-/// rooms are not configured.
+/// Daily is not configured.
 pub fn missing_settings(config: &Config) -> Vec<Finding> {
-    let finding = |transport: Transport, text: String| match config.transport == Some(transport) {
-        true => Finding::error(transport.name(), text),
-        false => Finding::warning(transport.name(), text),
-    };
     let mut findings = Vec::new();
     let video = &config.videoroom;
     let asked = config.transport == Some(Transport::Videoroom)
@@ -182,7 +115,7 @@ pub fn missing_settings(config: &Config) -> Vec<Finding> {
         || video.dialin_hmac.is_some();
     if asked && video.key.is_none() {
         let text = "VIDEOROOM_API_KEY is not set: no rooms and tokens can be created";
-        findings.push(finding(Transport::Videoroom, text.into()));
+        findings.push(Finding::missing(config, Transport::Videoroom, text.into()));
     }
     if config.creates_rooms_for_pages() {
         findings.push(Finding::warning(
@@ -203,12 +136,6 @@ pub fn missing_settings(config: &Config) -> Vec<Finding> {
             "VIDEOROOM_DIALIN_HMAC is not set: anyone who knows the URL of the webhook can start bots",
         ));
     }
-    let missing = missing_variables(&config.mediaroom);
-    let asked = config.transport == Some(Transport::Mediaroom) || missing.len() < 3;
-    if asked && !missing.is_empty() {
-        let text = format!("needed to join rooms, but not set: {}", missing.join(", "));
-        findings.push(finding(Transport::Mediaroom, text));
-    }
     findings
 }
 
@@ -217,10 +144,7 @@ mod tests {
     use super::*;
     use crate::daily::config::Videoroom;
     use crate::doctor::FindingLevel;
-    use crate::livekit::config::Mediaroom;
     use crate::secret::{Secret, SecretBytes};
-
-    const NOW_S: u64 = 1_795_252_753;
 
     fn config() -> Config {
         Config {
@@ -229,37 +153,27 @@ mod tests {
                 key: Some(Secret::new("v-key")),
                 ..Videoroom::default()
             },
-            mediaroom: Mediaroom {
-                url: Some("wss://rooms.example/a".into()),
-                key: Some("m-key".into()),
-                secret: Some(Secret::new("m-secret")),
-                ..Mediaroom::default()
-            },
             ..Config::default()
         }
     }
 
     /// The requests have no effect: GET, without a body.
     #[test]
-    fn only_reads_from_both_providers() {
+    fn only_reads() {
         let mut config = config();
         config.videoroom.sample_room_url = Some("https://example.daily.co/My room/".into());
         for (question, url) in [
             (Question::Key, "https://api.daily.co/v1/rooms?limit=1"),
             (Question::Room, "https://api.daily.co/v1/rooms/My%20room"),
-            (Question::Server, "https://rooms.example/a/rtc/validate?protocol=15"),
         ] {
-            let request = question.request(&config, NOW_S).expect("a request");
+            let request = question.request(&config).expect("a request");
             assert_eq!((request.method, request.url.as_str()), (RestMethod::Get, url));
             assert!(request.body.is_none());
             let authorization = request.authorization.expect("a credential");
-            match question {
-                Question::Server => assert!(authorization.expose().starts_with("Bearer eyJ")),
-                _ => assert_eq!(authorization.expose(), "Bearer v-key"),
-            }
+            assert_eq!(authorization.expose(), "Bearer v-key");
         }
         config.videoroom.room_url = Some("https://example.daily.co/own".into());
-        let own = Question::Room.request(&config, NOW_S).expect("a request");
+        let own = Question::Room.request(&config).expect("a request");
         assert!(
             own.url.ends_with("/rooms/own"),
             "the room of every session goes before the sample"
@@ -269,16 +183,8 @@ mod tests {
     #[test]
     fn sends_no_request_without_its_variables() {
         for question in Question::ALL {
-            assert_eq!(question.request(&Config::default(), NOW_S), None);
+            assert_eq!(question.request(&Config::default()), None);
         }
-        let half = Config {
-            mediaroom: Mediaroom {
-                secret: None,
-                ..config().mediaroom
-            },
-            ..Config::default()
-        };
-        assert_eq!(Question::Server.request(&half, NOW_S), None);
     }
 
     #[test]
@@ -297,18 +203,10 @@ mod tests {
             (Question::Room, 404, Some(FindingLevel::Error)),
             (Question::Room, 401, None),
             (Question::Room, 503, None),
-            (Question::Server, 200, Some(FindingLevel::Ok)),
-            (Question::Server, 204, Some(FindingLevel::Warning)),
-            (Question::Server, 301, Some(FindingLevel::Error)),
-            (Question::Server, 400, Some(FindingLevel::Warning)),
-            (Question::Server, 401, Some(FindingLevel::Error)),
-            (Question::Server, 404, Some(FindingLevel::Error)),
-            (Question::Server, 503, Some(FindingLevel::Warning)),
         ] {
             let body: &[u8] = match question {
                 Question::Key => br#"{"total_count":0,"data":[]}"#,
                 Question::Room => br#"{"name":"r"}"#,
-                Question::Server => b"success\n",
             };
             let finding = question.answer(status, body);
             assert_eq!(finding.map(|finding| finding.level), verdict, "{question:?} {status}");
@@ -319,8 +217,6 @@ mod tests {
                 assert_eq!(page.level, FindingLevel::Warning);
             }
         }
-        let refused = Question::Server.answer(401, b"canary").expect("words").text;
-        assert!(refused.contains("clock") && !refused.contains("canary"), "{refused}");
     }
 
     /// A partial configuration is always reported, an absent one only for the selected transport.
@@ -340,21 +236,13 @@ mod tests {
         };
         let video = told(&only(Transport::Videoroom));
         assert!(matches!(&video[..], [(FindingLevel::Error, "videoroom", text)] if text.contains("VIDEOROOM_API_KEY")));
-        let media = told(&only(Transport::Mediaroom));
-        assert!(
-            matches!(&media[..], [(FindingLevel::Error, "mediaroom", text)]
-                if text.ends_with("MEDIAROOM_URL, MEDIAROOM_API_KEY, MEDIAROOM_API_SECRET")),
-            "{media:?}"
-        );
         assert_eq!(told(&only(Transport::WebRtc)), []);
 
         let mut half = Config::default();
         half.videoroom.room_url = Some("https://example.daily.co/room".into());
-        half.mediaroom.key = Some("m-key".into());
         let told_half = told(&half);
         assert!(
-            matches!(&told_half[..], [(FindingLevel::Warning, "videoroom", _), (FindingLevel::Warning, "mediaroom", text)]
-                if text.ends_with("MEDIAROOM_URL, MEDIAROOM_API_SECRET")),
+            matches!(&told_half[..], [(FindingLevel::Warning, "videoroom", _)]),
             "{told_half:?}"
         );
         let open = Config {

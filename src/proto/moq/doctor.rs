@@ -6,7 +6,7 @@
 //! its hash it has to be on P-256, valid now, and valid for at most 14 days in all. Source: W3C
 //! WebTransport, "serverCertificateHashes".
 
-use super::Finding;
+use crate::doctor::Finding;
 use crate::limits::CERTIFICATE_LEFT_MIN;
 use crate::moq::certificate::refusal_by_hash;
 use crate::moq::link::LinkClosed;

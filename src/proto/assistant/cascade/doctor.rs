@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::Finding;
 use crate::assistant::services::failure::ServiceFailure;
+use crate::doctor::Finding;
 
 /// What a service offers.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@
 //! findings. Only the status is used. Source: the providers' API references ("Fetch an account",
 //! "Retrieve user balance", "Retrieve an account").
 
-use super::Finding;
 use crate::config::Config;
+use crate::doctor::Finding;
 use crate::server::rest::RestRequest;
 use crate::telephony::Provider;
 use crate::telephony::proof::is_protected;
