@@ -321,7 +321,7 @@ fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError>
 
 fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupError> {
     if config.direct {
-        let ran = runtime.block_on(crate::io::direct::run(config, bot, print_room_url));
+        let ran = runtime.block_on(modules::run_alone(config, bot, print_room_url));
         return finish(runtime, ran);
     }
     let announced = Arc::clone(&config);

@@ -19,6 +19,7 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::config::Config;
+use crate::io::module::blocking;
 use crate::io::modules::MODULES;
 use crate::limits::DOCTOR_CHECK;
 use crate::proto::doctor::network;
@@ -49,11 +50,4 @@ async fn within(what: &'static str, check: impl Future<Output = Vec<Finding>>) -
         let text = format!("no result within {} s", DOCTOR_CHECK.as_secs());
         vec![Finding::warning(what, text)]
     })
-}
-
-/// Runs a check that reads files in a thread: a network file system may not answer.
-pub(super) async fn blocking(config: &Arc<Config>, look: fn(&Config) -> Vec<Finding>) -> Vec<Finding> {
-    let config = config.clone();
-    let looked = tokio::task::spawn_blocking(move || look(&config)).await;
-    looked.unwrap_or_else(|panic| vec![Finding::warning("doctor", format!("a check failed: {panic}"))])
 }

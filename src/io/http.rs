@@ -10,13 +10,16 @@ pub mod app;
 pub mod body;
 pub mod custom_routes;
 pub mod error;
-#[cfg(feature = "page")]
-mod folder;
 pub mod lease;
 mod operator;
-#[cfg(feature = "page")]
-pub mod page;
 pub mod refusal_log;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "page")] {
+        mod folder;
+        pub mod page;
+    }
+}
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

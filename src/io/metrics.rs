@@ -23,5 +23,9 @@ pub fn text(sessions: &Sessions, modules: &RunningModules) -> String {
     for module in modules.iter() {
         module.add_metrics(&mut snapshot);
     }
-    sessions.metrics().render(&snapshot)
+    sessions.metrics().render(&snapshot, |text| {
+        for module in modules.iter() {
+            module.render_metrics(text);
+        }
+    })
 }

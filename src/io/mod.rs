@@ -13,16 +13,12 @@ pub mod addresses;
 pub mod admission;
 #[cfg(feature = "videoroom")]
 pub mod daily;
-#[cfg_attr(not(feature = "videoroom"), path = "direct/absent.rs")]
-pub mod direct;
 pub mod doctor;
 pub mod drain;
 #[cfg(feature = "webrtc")]
 #[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
 pub mod gather;
 pub mod http;
-#[cfg(feature = "webrtc")]
-pub mod ice_tcp;
 #[cfg(feature = "mediaroom")]
 pub mod livekit;
 pub mod metrics;
@@ -44,16 +40,20 @@ pub mod session;
 pub mod sessions;
 #[cfg(feature = "setup")]
 pub mod setup;
-#[cfg(feature = "webrtc")]
-pub mod udp;
-#[cfg(feature = "webrtc")]
-pub mod webrtc;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod websocket;
 #[cfg(any(feature = "mediaroom", feature = "assistants"))]
 pub mod websocket_client;
 #[cfg(feature = "messaging")]
 pub mod whatsapp;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "webrtc")] {
+        pub mod ice_tcp;
+        pub mod udp;
+        pub mod webrtc;
+    }
+}
 
 use std::io;
 use std::path::PathBuf;

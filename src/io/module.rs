@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 
+use crate::bot::Bot;
 use crate::config::Config;
 use crate::features::Feature;
 use crate::io::RunError;
@@ -24,6 +25,7 @@ type CheckFn = for<'a> fn(&'a Config) -> ModuleFuture<'a, Result<(), RunError>>;
 type RunFn = fn(&ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError>;
 type AnswerFn = for<'a> fn(RouteRequest<'a>) -> ModuleFuture<'a, Result<Reply, HttpError>>;
 type StartFn = for<'a> fn(StartRequest<'a>) -> ModuleFuture<'a, Result<Vec<u8>, HttpError>>;
+type RunAloneFn = fn(Arc<Config>, Bot, fn(&str)) -> ModuleFuture<'static, Result<(), RunError>>;
 type HostsFn = fn(&Config) -> Vec<String>;
 type ExamineFn = for<'a> fn(&'a Arc<Config>) -> ModuleFuture<'a, Vec<Finding>>;
 type CheckPageFn = fn(&RunnerApp, &Parts) -> Result<(), HttpError>;
@@ -44,6 +46,9 @@ pub struct Module {
     pub start: Option<StartFn>,
     /// Rejects a request for the page that was meant for the module.
     pub check_page: Option<CheckPageFn>,
+    /// Runs one bot in one room without a web server, for `--direct`. The last parameter gets the
+    /// URL of the room.
+    pub run_alone: Option<RunAloneFn>,
     /// Returns the hosts that the module will look up, for `edge-runner doctor`.
     pub hosts: Option<HostsFn>,
     /// The checks of `edge-runner doctor`, set by [`Module::with_checks`].
@@ -68,6 +73,7 @@ impl Module {
             answer: None,
             start: None,
             check_page: None,
+            run_alone: None,
             hosts: None,
             checks: &[],
         }
@@ -108,4 +114,11 @@ pub struct StartRequest<'a> {
     pub plan: StartPlan<'a>,
     pub base: RequestBase<'a>,
     pub peer: PeerInfo,
+}
+
+/// Runs a check that reads files in a thread: a network file system may not answer.
+pub async fn blocking(config: &Arc<Config>, look: fn(&Config) -> Vec<Finding>) -> Vec<Finding> {
+    let config = config.clone();
+    let looked = tokio::task::spawn_blocking(move || look(&config)).await;
+    looked.unwrap_or_else(|panic| vec![Finding::warning("doctor", format!("a check failed: {panic}"))])
 }

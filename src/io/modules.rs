@@ -1,8 +1,11 @@
 //! The modules of this build, one row each. A feature that is off has no row: its routes and plans
 //! are rejected by its name.
 
+use std::sync::Arc;
+
 use hyper::http::request::Parts;
 
+use crate::bot::Bot;
 use crate::config::Config;
 use crate::features::{Feature, MissingFeature};
 use crate::io::RunError;
@@ -54,6 +57,18 @@ pub async fn check(config: &Config) -> Result<(), RunError> {
         check(config).await?;
     }
     Ok(())
+}
+
+/// Runs one bot in one room without a web server.
+///
+/// # Errors
+/// Returns the [`RunError`] of the step that failed. The command line rejects `--direct` where no
+/// module has rooms.
+pub async fn run_alone(config: Arc<Config>, bot: Bot, announce: fn(&str)) -> Result<(), RunError> {
+    match MODULES.iter().find_map(|module| module.run_alone) {
+        Some(run) => run(config, bot, announce).await,
+        None => Err(RunError::Misuse("this build has no rooms for one bot alone".to_owned())),
+    }
 }
 
 /// Begins what the modules keep while the runner runs.

@@ -40,8 +40,9 @@ use crate::io::{RunError, tasks};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, MOQ_READY};
 use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::http::start::MoqStartError;
-use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::metrics::text::MetricsText;
 use crate::proto::moq::link::server_config;
+use crate::proto::moq::metrics::MoqMetrics;
 use crate::proto::moq::session::{MoqSession, MoqSessionMode, MoqSessionSetup};
 
 /// Media over QUIC of one runner. Clones share it.
@@ -53,6 +54,7 @@ struct MoqShared {
     port: Arc<MoqPort>,
     reader: AbortHandle,
     role: MoqRole,
+    metrics: Arc<MoqMetrics>,
 }
 
 enum MoqRole {
@@ -94,6 +96,7 @@ impl Moq {
             return Ok(None);
         }
         let bound = |address: SocketAddr| move |source| RunError::BindMoq { address, source };
+        let metrics = Arc::new(MoqMetrics::default());
         let (port, reader, role) = match &config.moq.mode {
             MoqMode::Serve { bind, certificate } => {
                 let waiting = WaitingRegistry::default();
@@ -103,7 +106,7 @@ impl Moq {
                 let tls = certificate.tls_config().map_err(|error| unusable(&error))?;
                 let server = server_config(tls, &random()).map_err(|error| unusable(&error))?;
                 let port = MoqPort::bind(*bind, Some(Arc::new(server))).map_err(bound(*bind))?;
-                let arrivals = Arrivals::new(sessions.clone(), waiting.clone(), rules);
+                let arrivals = Arrivals::new(sessions.clone(), waiting.clone(), rules, metrics.clone());
                 let reading = port.clone().run(arrivals);
                 let reader = services.spawn("the reader of the UDP port of Media over QUIC", reading);
                 (port, reader.abort_handle(), MoqRole::Serve { certificate, waiting })
@@ -129,6 +132,7 @@ impl Moq {
             port,
             reader,
             role,
+            metrics,
         }))))
     }
 
@@ -163,10 +167,12 @@ impl Moq {
         }
     }
 
-    /// Adds the values for the metrics that are counted here.
-    pub fn add_to(&self, snapshot: &mut MetricsSnapshot) {
-        snapshot.moq_connections = self.0.port.connections() as u64;
-        snapshot.moq_inbox_full = self.0.port.inbox_full();
+    /// Writes the families of metrics.
+    pub fn render_metrics_to(&self, text: &mut MetricsText) {
+        let port = &self.0.port;
+        self.0
+            .metrics
+            .render(text, port.connections() as u64, port.inbox_full());
     }
 
     /// Begins a session with its bot. In serve mode it is ready at once; in dial mode when the

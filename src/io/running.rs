@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use crate::config::ListenAddresses;
 use crate::proto::http::start::WorkerMember;
 use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::metrics::text::MetricsText;
 
 /// A future of a module.
 pub type ModuleFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -24,6 +25,9 @@ pub type ModuleFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait RunningModule: Any + Send + Sync {
     /// Adds the values that are counted here.
     fn add_metrics(&self, _: &mut MetricsSnapshot) {}
+
+    /// Writes the families of metrics that belong to the module.
+    fn render_metrics(&self, _: &mut MetricsText) {}
 
     /// Adds the ports that are bound here.
     fn add_addresses(&self, _: &mut ListenAddresses) {}

@@ -4,11 +4,14 @@
 //! Out: the commands of [`SocketSession`]. The bot starts when the session knows its call, if a
 //! permit is available.
 
-#[cfg(feature = "telephony")]
-pub mod doctor;
 pub mod routes;
-#[cfg(feature = "telephony")]
-pub mod webhook;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "telephony")] {
+        pub mod doctor;
+        pub mod webhook;
+    }
+}
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -1,7 +1,8 @@
 //! `edge-runner doctor`: evaluates the state of a machine for a runner with this configuration.
 //!
-//! The checks of a module are in its folder. In: addresses, routes, limits, the clock. Out: [`Finding`]s, each with a level, a
-//! description and a remedy. A finding contains no secret and no text of a peer.
+//! The checks of a module are in its folder. In: addresses, routes, limits, the clock. Out:
+//! [`Finding`]s, each with a level, a description and a remedy. A finding contains no secret and no
+//! text of a peer.
 
 #[cfg(feature = "tls")]
 pub mod certificate;

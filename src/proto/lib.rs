@@ -53,7 +53,6 @@ pub mod limits;
 pub mod livekit;
 pub mod metrics;
 pub mod modules;
-#[cfg_attr(not(feature = "moq"), path = "moq/absent.rs")]
 pub mod moq;
 pub mod options;
 pub mod participant;

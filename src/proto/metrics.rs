@@ -11,9 +11,7 @@
 mod assistants;
 pub mod process;
 mod session;
-mod text;
-#[cfg(feature = "mediaroom")]
-mod worker;
+pub mod text;
 
 use std::array;
 use std::fmt;
@@ -24,8 +22,6 @@ use std::time::Duration;
 use crate::assistant::report::AssistantCount;
 use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
-#[cfg(feature = "moq")]
-use crate::moq::accepted::ArrivalError;
 use crate::transport::Transport;
 use crate::webrtc::gather::ServerState;
 use crate::webrtc::offer::OfferError;
@@ -160,26 +156,6 @@ struct TransportMetrics {
     waiting_speech_us: AtomicU64,
 }
 
-/// Labels of the connections of Media over QUIC: those that found a session, that had to prove
-/// their address first, that were refused because there were too many, and the reasons of the
-/// others.
-#[cfg(feature = "moq")]
-const MOQ_OUTCOMES: [&str; 3] = ["accepted", "retried", "refused"];
-
-/// What became of a connection of Media over QUIC.
-#[cfg(feature = "moq")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MoqConnectionOutcome {
-    /// A session took it.
-    Accepted,
-    /// Its source has to prove its address first.
-    Retried,
-    /// There were too many.
-    Refused,
-    /// It reached no session, for the reason with this label.
-    Failed(&'static str),
-}
-
 /// All metrics. Created once per runner.
 #[derive(Default)]
 pub struct RunnerMetrics {
@@ -190,8 +166,6 @@ pub struct RunnerMetrics {
     answer: Histogram,
     connect: Histogram,
     lateness: Histogram,
-    #[cfg(feature = "moq")]
-    moq: [AtomicU64; MOQ_OUTCOMES.len() + ArrivalError::LABELS.len()],
     #[cfg(feature = "assistants")]
     assistants: assistants::AssistantMetrics,
 }
@@ -205,17 +179,11 @@ pub struct MetricsSnapshot {
     pub inbox_full: u64,
     /// State of the configured ICE servers.
     pub ice_servers: Vec<ServerState>,
-    /// Live connections of Media over QUIC, and datagrams whose connection had a full queue.
-    pub moq_connections: u64,
-    pub moq_inbox_full: u64,
     /// Live tasks.
     pub tasks: u64,
     /// Stalls of the runtime, and of session tasks.
     pub runtime_stalls: u64,
     pub task_stalls: u64,
-    /// The state of the LiveKit worker; `None` without `--register`.
-    #[cfg(feature = "mediaroom")]
-    pub worker: Option<crate::livekit::worker::report::WorkerReport>,
 }
 
 impl RunnerMetrics {
@@ -248,56 +216,14 @@ impl RunnerMetrics {
         }
     }
 
-    /// Records a connection of Media over QUIC.
-    #[cfg(feature = "moq")]
-    pub fn moq_connection(&self, outcome: MoqConnectionOutcome) {
-        let at = match outcome {
-            MoqConnectionOutcome::Accepted => Some(0),
-            MoqConnectionOutcome::Retried => Some(1),
-            MoqConnectionOutcome::Refused => Some(2),
-            MoqConnectionOutcome::Failed(label) => {
-                let at = ArrivalError::LABELS.iter().position(|known| *known == label);
-                at.map(|at| MOQ_OUTCOMES.len() + at)
-            }
-        };
-        if let Some(count) = at.and_then(|at| self.moq.get(at)) {
-            count.fetch_add(1, Relaxed);
-        }
-    }
-
     /// Records what happened with the service of an assistant.
     #[cfg(feature = "assistants")]
     pub fn assistant(&self, count: AssistantCount) {
         self.assistants.add(count);
     }
 
-    #[cfg(feature = "moq")]
-    fn render_moq(&self, text: &mut MetricsText, seen: &MetricsSnapshot) {
-        text.family(
-            "edge_runner_moq_connections",
-            MetricKind::Gauge,
-            "Live connections of Media over QUIC, of callers or to the relay.",
-        );
-        text.sample(&[], seen.moq_connections);
-        text.family(
-            "edge_runner_moq_connections_total",
-            MetricKind::Counter,
-            "Connections of callers over Media over QUIC: accepted by a session, retried to prove their address, refused \
-             because there were too many, or the reason why they reached no session.",
-        );
-        for (outcome, count) in MOQ_OUTCOMES.iter().chain(&ArrivalError::LABELS).zip(&self.moq) {
-            text.sample(&[("outcome", outcome)], count.load(Relaxed));
-        }
-        text.family(
-            "edge_runner_moq_datagrams_dropped_total",
-            MetricKind::Counter,
-            "Datagrams of Media over QUIC whose connection had a full queue.",
-        );
-        text.sample(&[], seen.moq_inbox_full);
-    }
-
-    /// Returns the text for Prometheus.
-    pub fn render(&self, seen: &MetricsSnapshot) -> String {
+    /// Returns the text for Prometheus. `of_modules` adds the families of the running modules.
+    pub fn render(&self, seen: &MetricsSnapshot, of_modules: impl FnOnce(&mut MetricsText)) -> String {
         let mut text = MetricsText::default();
         text.family(
             "edge_runner_build_info",
@@ -332,8 +258,7 @@ impl RunnerMetrics {
             text.sample(&[("class", class)], count.load(Relaxed));
         }
         self.render_delays(&mut text);
-        #[cfg(feature = "moq")]
-        self.render_moq(&mut text, seen);
+        of_modules(&mut text);
         #[cfg(feature = "assistants")]
         self.assistants.render(&mut text);
         render_seen(&mut text, seen);
@@ -454,10 +379,6 @@ fn render_seen(text: &mut MetricsText, seen: &MetricsSnapshot) {
     text.sample(&[("of", "runtime")], seen.runtime_stalls);
     text.sample(&[("of", "task")], seen.task_stalls);
     render_ice_servers(text, &seen.ice_servers);
-    #[cfg(feature = "mediaroom")]
-    if let Some(report) = &seen.worker {
-        worker::render(text, report);
-    }
     if let Some(process) = &seen.process {
         process.render(text);
     }

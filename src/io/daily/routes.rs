@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::features::Feature;
-use crate::io::daily::doctor;
 use crate::io::daily::{PreparedRoom, prepare_room};
+use crate::io::daily::{direct, doctor};
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
@@ -40,6 +40,7 @@ pub const MODULE: Module = Module {
     run: Some(|_| Ok(Some(Arc::new(DialInCalls::default())))),
     answer: Some(|request| Box::pin(answer(request))),
     start: Some(|request| Box::pin(begin_session(request))),
+    run_alone: Some(|config, bot, announce| Box::pin(direct::run(config, bot, announce))),
     hosts: Some(doctor::hosts),
     ..Module::new(Feature::Videoroom)
 }

@@ -12,10 +12,9 @@ use tokio_rustls::rustls::crypto::ring;
 
 use edge_runner_http::common::unix_time_s;
 
-use super::blocking;
 use crate::config::{Config, Tls};
 use crate::features::Feature;
-use crate::io::module::{DoctorCheck, Module};
+use crate::io::module::{DoctorCheck, Module, blocking};
 use crate::io::store::read_bounded;
 #[cfg(feature = "acme")]
 use crate::io::tls::acme::file_names;

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::config::{Host, IceServer, Secret, Settings, Tls, Transport};
-use crate::io::{daily, gather, livekit, websocket};
+use crate::io::{daily, gather, livekit, webrtc, websocket};
 use crate::proto::doctor::FindingLevel;
 
 const CANARY: &str = "canary-of-a-secret";
@@ -30,6 +30,10 @@ fn config() -> Config {
         rtc_port: Some(0),
         ..Config::default()
     }
+}
+
+async fn ports_of(config: &Config) -> Vec<Finding> {
+    [ports::examine(config).await, webrtc::doctor::udp_port(config).await].concat()
 }
 
 /// Answers one request with this status; returns the request's head.
@@ -94,7 +98,7 @@ fn quic_has_a_port_and_a_certificate() {
 
 #[tokio::test]
 async fn free_ports_are_reported_and_released() {
-    let findings = ports::examine(&config()).await;
+    let findings = ports_of(&config()).await;
     assert_eq!(one(&findings, "http port").level, FindingLevel::Ok);
     assert_eq!(one(&findings, "udp port").level, FindingLevel::Ok);
 }
@@ -112,7 +116,7 @@ async fn taken_ports_are_reported_with_their_owner() {
         rtc_port: Some(udp_port),
         ..config()
     };
-    let findings = ports::examine(&config).await;
+    let findings = ports_of(&config).await;
     let this = format!("process {}", std::process::id());
     for (what, port) in [("http port", tcp_port), ("udp port", udp_port)] {
         let finding = one(&findings, what);

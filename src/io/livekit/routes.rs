@@ -36,9 +36,10 @@ use crate::proto::http::route::{POST_METHODS, RouteError};
 use crate::proto::http::start::{StartPlan, WorkerMember};
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchError, DispatchStep};
+use crate::proto::livekit::worker::metrics;
 use crate::proto::livekit::worker::watcher::{Watch, WatchStep};
 use crate::proto::livekit::worker::webhook::{self, WebhookDenied};
-use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::metrics::text::MetricsText;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, random, unix_time_s};
 
@@ -85,8 +86,10 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
 }
 
 impl RunningModule for LiveKit {
-    fn add_metrics(&self, snapshot: &mut MetricsSnapshot) {
-        snapshot.worker = self.worker.as_ref().map(WorkerHandle::report);
+    fn render_metrics(&self, text: &mut MetricsText) {
+        if let Some(worker) = &self.worker {
+            metrics::render(text, &worker.report());
+        }
     }
 
     fn worker_member(&self) -> Option<WorkerMember> {

@@ -23,8 +23,8 @@ use crate::limits::MOQ_RETRY_FROM;
 use crate::logging::{self, LogClient};
 use crate::proto::http::origin::{AllowedOrigins, CorsDecision};
 use crate::proto::http::token::{SocketKind, SocketTokens, TokenError};
-use crate::proto::metrics::MoqConnectionOutcome;
 use crate::proto::moq::accepted::{AcceptedConnection, AcceptedOutput, ArrivalError, ArrivalRequest};
+use crate::proto::moq::metrics::{MoqConnectionOutcome, MoqMetrics};
 use crate::proto::moq::session::MoqArrival;
 use crate::proto::moq::waiting::WaitingSessions;
 use crate::proto::server::admission::{AdmissionError, Requester};
@@ -101,14 +101,21 @@ pub struct Arrivals {
     sessions: Sessions,
     waiting: WaitingRegistry,
     rules: ConnectionRules,
+    metrics: Arc<MoqMetrics>,
 }
 
 impl Arrivals {
-    pub fn new(sessions: Sessions, waiting: WaitingRegistry, rules: ConnectionRules) -> Arc<Arrivals> {
+    pub fn new(
+        sessions: Sessions,
+        waiting: WaitingRegistry,
+        rules: ConnectionRules,
+        metrics: Arc<MoqMetrics>,
+    ) -> Arc<Arrivals> {
         Arc::new(Arrivals {
             sessions,
             waiting,
             rules,
+            metrics,
         })
     }
 
@@ -163,7 +170,6 @@ impl Arrivals {
         connection: Connection,
         mut inbox: ConnectionInbox,
     ) {
-        let metrics = self.sessions.metrics();
         let mut accepted = AcceptedConnection::new(connection, u64::from_be_bytes(random()), tasks::now());
         let mut token = None;
         let mut registered = self.waiting.registered.subscribe();
@@ -196,7 +202,7 @@ impl Arrivals {
                     match self.claim(&path, token.as_deref()) {
                         Ok(Some(session)) => {
                             let arrival = accepted.into_arrival();
-                            metrics.moq_connection(MoqConnectionOutcome::Accepted);
+                            self.metrics.record(MoqConnectionOutcome::Accepted);
                             if let Err(late) = session.arrived.send(ArrivedConnection { arrival, inbox }) {
                                 close_late(late);
                             }
@@ -209,7 +215,7 @@ impl Arrivals {
                 }
                 AcceptedOutput::Failed(why) => {
                     let _ = self.waiting.failures.send(why.to_string());
-                    metrics.moq_connection(MoqConnectionOutcome::Failed(why.label()));
+                    self.metrics.record(MoqConnectionOutcome::Failed(why.label()));
                     match why.is_routine() {
                         true => log::debug!("a connection of Media over QUIC became no session: {why}"),
                         false => log::warn!("a connection of Media over QUIC became no session: {why}"),
@@ -247,13 +253,12 @@ impl AcceptConnections for Arrivals {
     type Permit = SessionPermit;
 
     fn admit(&self, remote: SocketAddr, is_validated: bool) -> ConnectionVerdict<SessionPermit> {
-        let metrics = self.sessions.metrics();
         let admission = self.sessions.admission();
         if self.sessions.shutdown().is_set() {
             return ConnectionVerdict::Refuse;
         }
         if !is_validated && admission.unbound() >= MOQ_RETRY_FROM {
-            metrics.moq_connection(MoqConnectionOutcome::Retried);
+            self.metrics.record(MoqConnectionOutcome::Retried);
             return ConnectionVerdict::Retry;
         }
         let requester = Requester {
@@ -264,7 +269,7 @@ impl AcceptConnections for Arrivals {
         match admission.connection(requester) {
             Ok(permit) => ConnectionVerdict::Accept(permit),
             Err(why) => {
-                metrics.moq_connection(MoqConnectionOutcome::Refused);
+                self.metrics.record(MoqConnectionOutcome::Refused);
                 let whose = match why {
                     AdmissionError::SourceShare => "its source has",
                     AdmissionError::Full => "the runner has",

@@ -14,11 +14,10 @@ use serde_json::Value;
 use crate::config::ListenAddresses;
 use crate::features::Feature;
 use crate::io::RunError;
-use crate::io::doctor::blocking;
 use crate::io::http::app::{RunnerApp, check_program_body, mint_token, new_session_id};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
-use crate::io::module::{DoctorCheck, Module, ModuleStartup, StartRequest};
+use crate::io::module::{DoctorCheck, Module, ModuleStartup, StartRequest, blocking};
 use crate::io::moq::Moq;
 use crate::io::moq::MoqBeginning;
 use crate::io::moq::arrivals::ConnectionRules;
@@ -30,7 +29,7 @@ use crate::proto::http::route::RouteError;
 use crate::proto::http::start::StartPlan;
 use crate::proto::http::start::{MoqReply, MoqStartError, RequestBase, caller_url, random_namespace};
 use crate::proto::http::token::SocketKind;
-use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::metrics::text::MetricsText;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, random};
 use edge_runner_http::tls::WatchedCertificate;
@@ -66,8 +65,8 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
 }
 
 impl RunningModule for Moq {
-    fn add_metrics(&self, snapshot: &mut MetricsSnapshot) {
-        self.add_to(snapshot);
+    fn render_metrics(&self, text: &mut MetricsText) {
+        self.render_metrics_to(text);
     }
 
     fn add_addresses(&self, listening: &mut ListenAddresses) {

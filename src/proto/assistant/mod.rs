@@ -9,33 +9,28 @@
 //! - [`functions`]: what models call; [`tools`]: functions of a program or of an HTTP endpoint
 //! - `keypad`, `lifetime`, `outage`, `playback`, `press_keys`, `sound`: what engines share
 
-#[cfg(feature = "assistants")]
-pub mod body;
-#[cfg(feature = "assistants")]
-pub mod cascade;
 pub mod config;
-#[cfg(feature = "assistants")]
-pub mod functions;
-#[cfg(feature = "assistants")]
-mod keypad;
-#[cfg(feature = "assistants")]
-mod lifetime;
 pub mod options;
-#[cfg(feature = "assistants")]
-mod outage;
-#[cfg(feature = "assistants")]
-mod playback;
-#[cfg(feature = "assistants")]
-mod press_keys;
-#[cfg(feature = "assistants")]
-pub mod realtime;
 pub mod reasoning_marks;
 pub mod report;
 pub mod service_url;
 pub mod services;
-#[cfg(feature = "assistants")]
-mod sound;
 pub mod tools;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "assistants")] {
+        pub mod body;
+        pub mod cascade;
+        pub mod functions;
+        mod keypad;
+        mod lifetime;
+        mod outage;
+        mod playback;
+        mod press_keys;
+        pub mod realtime;
+        mod sound;
+    }
+}
 
 /// Returns the part of a text in its first `bytes_max` bytes, without half a character.
 #[cfg(feature = "assistants")]

@@ -7,28 +7,25 @@
 //! call: [`opus`] or [`g711`]. WebSockets use [`g711`] or PCM, and [`playout_pacer`] in place of
 //! the pacer. PCM is `i16` mono everywhere.
 
-#[cfg(feature = "webrtc")]
-pub mod codec;
-#[cfg(feature = "webrtc")]
-pub mod decoder;
 pub mod elapsed;
-#[cfg(feature = "webrtc")]
-pub mod encoder;
 pub mod g711;
-#[cfg(feature = "webrtc")]
-pub mod jitter;
-#[cfg(feature = "webrtc")]
-pub mod opus;
 pub mod pacer;
-#[cfg(feature = "webrtc")]
-pub mod packet;
 pub mod playout_pacer;
 pub mod rate_converter;
-#[cfg(feature = "webrtc")]
-pub mod receiver;
 pub mod resample;
-#[cfg(feature = "webrtc")]
-pub mod sender;
 #[cfg(any(test, feature = "testing"))]
 pub mod tone;
 pub mod vad;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "webrtc")] {
+        pub mod codec;
+        pub mod decoder;
+        pub mod encoder;
+        pub mod jitter;
+        pub mod opus;
+        pub mod packet;
+        pub mod receiver;
+        pub mod sender;
+    }
+}

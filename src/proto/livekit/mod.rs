@@ -9,36 +9,29 @@
 //! This file answers two questions about the configuration: which variables are missing, and what
 //! the server's URL is. Source: `docs/spec/livekit.md` 2.
 
-#[cfg(feature = "mediaroom")]
-pub mod agent_state;
-#[cfg(feature = "mediaroom")]
-pub mod bot_message;
 pub mod config;
 pub mod connection_details;
 pub mod doctor;
 pub mod options;
-#[cfg(feature = "mediaroom")]
-pub mod packet_queue;
-#[cfg(feature = "mediaroom")]
-pub mod receiver;
-#[cfg(feature = "mediaroom")]
-pub mod remote_calls;
 pub mod room_service;
-#[cfg(feature = "mediaroom")]
-pub mod roster;
-#[cfg(feature = "mediaroom")]
-pub mod session;
-#[cfg(feature = "mediaroom")]
-pub mod signal;
-#[cfg(feature = "mediaroom")]
-pub mod text_stream;
 pub mod token;
-#[cfg(feature = "mediaroom")]
-pub mod transcripts;
-#[cfg(feature = "mediaroom")]
-pub mod wire;
-#[cfg(feature = "mediaroom")]
-pub mod worker;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "mediaroom")] {
+        pub mod agent_state;
+        pub mod bot_message;
+        pub mod packet_queue;
+        pub mod receiver;
+        pub mod remote_calls;
+        pub mod roster;
+        pub mod session;
+        pub mod signal;
+        pub mod text_stream;
+        pub mod transcripts;
+        pub mod wire;
+        pub mod worker;
+    }
+}
 
 use crate::livekit::config::{Mediaroom, MediaroomWorker};
 

@@ -37,7 +37,7 @@ fn every_count_has_its_own_name() {
 #[test]
 fn counts_a_session_while_it_lives_and_when_it_ends() {
     let (metrics, now) = (Arc::new(RunnerMetrics::default()), Instant::now());
-    let seen = |series: &str| value(&metrics.render(&MetricsSnapshot::default()), series);
+    let seen = |series: &str| value(&metrics.render(&MetricsSnapshot::default(), |_| ()), series);
     let mut share = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, now);
     assert_eq!(seen(r#"edge_runner_sessions{transport="webrtc"}"#), 1.0);
     assert_eq!(seen(r#"edge_runner_sessions{transport="websocket"}"#), 0.0);
@@ -88,7 +88,7 @@ fn counts_callers_by_codec() {
     for codec in ["PCMA", "Opus", "PCMA", "speex"] {
         share.codec_negotiated(codec);
     }
-    let text = metrics.render(&MetricsSnapshot::default());
+    let text = metrics.render(&MetricsSnapshot::default(), |_| ());
     for (codec, callers) in [("Opus", 1.0), ("PCMU", 0.0), ("PCMA", 2.0)] {
         let series = format!(r#"edge_runner_webrtc_callers_total{{codec="{codec}"}}"#);
         assert_eq!(value(&text, &series), callers, "{codec}");
@@ -117,7 +117,7 @@ fn delays_are_counted_in_their_buckets() {
     share.record_lateness(Duration::ZERO);
     share.record_lateness(Duration::from_millis(15));
     share.end(&Counts::default(), LeaveReason::Left);
-    let text = metrics.render(&MetricsSnapshot::default());
+    let text = metrics.render(&MetricsSnapshot::default(), |_| ());
     for (series, expected) in [
         (r#"edge_runner_offer_to_answer_seconds_bucket{le="0.002"}"#, 0.0),
         (r#"edge_runner_offer_to_answer_seconds_bucket{le="0.005"}"#, 1.0),
@@ -154,7 +154,7 @@ fn counts_rejections_and_responses_by_kind() {
     for status in [101, 200, 204, 307, 404, 503, 99, 600, 0] {
         metrics.responded(status);
     }
-    let text = metrics.render(&MetricsSnapshot::default());
+    let text = metrics.render(&MetricsSnapshot::default(), |_| ());
     for (reason, count) in REFUSALS.iter().zip([1.0, 1.0, 2.0, 1.0, 1.0, 1.0]) {
         let series = format!(r#"edge_runner_offers_refused_total{{reason="{reason}"}}"#);
         assert_eq!(value(&text, &series), count, "{reason}");
@@ -186,7 +186,7 @@ fn the_text_follows_the_rules_of_the_format() {
         task_stalls: 2,
         ..MetricsSnapshot::default()
     };
-    let text = RunnerMetrics::default().render(&seen);
+    let text = RunnerMetrics::default().render(&seen, |_| ());
     assert!(text.ends_with('\n'));
     let (mut families, mut series, mut family, mut kind) = (Vec::new(), Vec::new(), "", "");
     let mut lines = text.lines();
@@ -223,7 +223,7 @@ fn the_text_follows_the_rules_of_the_format() {
     assert_eq!(value(&text, r#"edge_runner_stalls_total{of="task"}"#), 2.0);
     assert!(
         !RunnerMetrics::default()
-            .render(&MetricsSnapshot::default())
+            .render(&MetricsSnapshot::default(), |_| ())
             .contains("ice_servers")
     );
     assert!(families.contains(&"edge_runner_ice_servers") && families.contains(&"process_cpu_seconds_total"));
@@ -253,40 +253,5 @@ fn restricts_access_to_the_metrics() {
     }
     for header in ["host", "accept", "user-agent", "x-forward", "origin"] {
         assert!(!is_forwarding(header), "{header}");
-    }
-}
-
-/// Connections over QUIC have a gauge, a count per outcome, and one of lost datagrams.
-#[cfg(feature = "moq")]
-#[test]
-fn counts_connections_over_quic() {
-    let metrics = RunnerMetrics::default();
-    for outcome in [
-        MoqConnectionOutcome::Accepted,
-        MoqConnectionOutcome::Accepted,
-        MoqConnectionOutcome::Retried,
-        MoqConnectionOutcome::Refused,
-        MoqConnectionOutcome::Failed(ArrivalError::Evicted.label()),
-        MoqConnectionOutcome::Failed(ArrivalError::Left.label()),
-    ] {
-        metrics.moq_connection(outcome);
-    }
-    let text = metrics.render(&MetricsSnapshot {
-        moq_connections: 3,
-        moq_inbox_full: 7,
-        ..MetricsSnapshot::default()
-    });
-    assert_eq!(value(&text, "edge_runner_moq_connections"), 3.0);
-    assert_eq!(value(&text, "edge_runner_moq_datagrams_dropped_total"), 7.0);
-    for (outcome, count) in [
-        ("accepted", 2.0),
-        ("retried", 1.0),
-        ("refused", 1.0),
-        ("evicted", 1.0),
-        ("left", 1.0),
-        ("unclaimed", 0.0),
-    ] {
-        let series = format!("edge_runner_moq_connections_total{{outcome=\"{outcome}\"}}");
-        assert_eq!(value(&text, &series), count, "{outcome}");
     }
 }

@@ -5,23 +5,29 @@
 //! call. `catalog`, `media_frame` and `record_log` are the formats of the tracks;
 //! `config` and `relay_url` the options. Source; `docs/spec/moq.md`.
 
-pub mod accepted;
-pub mod catalog;
-pub mod certificate;
 pub mod config;
-mod deflate;
-pub mod doctor;
-pub mod link;
-pub mod media_frame;
-pub mod message;
 pub mod options;
-pub mod peer;
-pub mod record_log;
 pub mod relay_url;
-pub mod session;
-pub mod varint;
-pub mod waiting;
-mod webtransport;
 
-#[cfg(feature = "testing")]
+cfg_if::cfg_if! {
+    if #[cfg(feature = "moq")] {
+        pub mod accepted;
+        pub mod catalog;
+        pub mod certificate;
+        mod deflate;
+        pub mod doctor;
+        pub mod link;
+        pub mod media_frame;
+        pub mod message;
+        pub mod metrics;
+        pub mod peer;
+        pub mod record_log;
+        pub mod session;
+        pub mod varint;
+        pub mod waiting;
+        mod webtransport;
+    }
+}
+
+#[cfg(all(feature = "moq", feature = "testing"))]
 pub use webtransport::check_parsers;

@@ -7,34 +7,29 @@
 //!   [`tcp_connections`] (ICE over TCP), [`gather`] (STUN), [`relay`] (TURN), [`backoff`]
 //! - [`ice_diagnosis`]: why a connection was not established
 
-#[cfg(feature = "webrtc")]
-pub mod backoff;
 pub mod candidate;
-#[cfg(feature = "webrtc")]
-pub mod connection;
-#[cfg(feature = "webrtc")]
-pub mod crypto;
 pub mod gather;
 pub mod ice;
-#[cfg(feature = "webrtc")]
-pub mod ice_diagnosis;
 pub mod offer;
 pub mod options;
-#[cfg(feature = "webrtc")]
-pub mod outbox;
 pub mod packet_kind;
-#[cfg(feature = "webrtc")]
-pub mod packet_router;
 #[cfg(feature = "turn")]
 pub mod relay;
 pub mod rfc4571;
-#[cfg(feature = "webrtc")]
-pub mod sctp;
-#[cfg(feature = "webrtc")]
-pub mod sdp;
-#[cfg(feature = "webrtc")]
-pub mod session;
 pub mod stun;
-#[cfg(feature = "webrtc")]
-pub mod tcp_connections;
 pub mod whip;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "webrtc")] {
+        pub mod backoff;
+        pub mod connection;
+        pub mod crypto;
+        pub mod ice_diagnosis;
+        pub mod outbox;
+        pub mod packet_router;
+        pub mod sctp;
+        pub mod sdp;
+        pub mod session;
+        pub mod tcp_connections;
+    }
+}

@@ -5,18 +5,16 @@
 //! - [`wyoming`]: events over TCP; [`sse`]: server-sent events over HTTP
 //! - [`chat`], [`transcription`], [`speech`]: the three services over HTTP
 
-#[cfg(feature = "assistants")]
-pub mod chat;
 pub mod endpoint;
-#[cfg(feature = "assistants")]
-pub mod failure;
-#[cfg(feature = "assistants")]
-pub mod progress;
-#[cfg(feature = "assistants")]
-pub mod speech;
-#[cfg(feature = "assistants")]
-pub mod sse;
-#[cfg(feature = "assistants")]
-pub mod transcription;
-#[cfg(feature = "assistants")]
-pub mod wyoming;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "assistants")] {
+        pub mod chat;
+        pub mod failure;
+        pub mod progress;
+        pub mod speech;
+        pub mod sse;
+        pub mod transcription;
+        pub mod wyoming;
+    }
+}

@@ -17,6 +17,7 @@ pub mod cpu;
 pub mod dispatch;
 mod jobs;
 pub mod load;
+pub mod metrics;
 pub mod report;
 mod requester;
 mod room_api;

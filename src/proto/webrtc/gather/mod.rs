@@ -6,11 +6,14 @@
 //! and a [`ServerState`] per server. Gathering runs in the background, and no answer waits for it.
 //! Sources: RFC 8445 section 5.1.1, RFC 8489, RFC 8656.
 
-#[cfg(feature = "turn")]
-pub mod reflexive;
 pub mod server;
-#[cfg(feature = "turn")]
-pub mod stun_request;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "turn")] {
+        pub mod reflexive;
+        pub mod stun_request;
+    }
+}
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! The metrics of the registration at a LiveKit server and of its jobs.
 
-use super::text::{MetricKind, MetricsText};
-use crate::livekit::worker::report::{JOIN_BOUNDS, WorkerReport, WorkerState};
+use super::report::{JOIN_BOUNDS, WorkerReport, WorkerState};
+use crate::metrics::text::{MetricKind, MetricsText};
 
 /// Writes the families. They are omitted without `--register`.
-pub(super) fn render(text: &mut MetricsText, report: &WorkerReport) {
+pub fn render(text: &mut MetricsText, report: &WorkerReport) {
     let gauges: [(&'static str, &str, String); 4] = [
         (
             "edge_runner_worker_registered",

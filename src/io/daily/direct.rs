@@ -10,15 +10,15 @@ use edge_runner_http::common::random;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{RunError, bot_of, check_sandbox};
+use super::{PreparedRoom, prepare_room};
 use crate::bot::{Bot, Kind, Shutdown, VideoroomArguments};
 use crate::config::Config;
-use crate::io::daily::{PreparedRoom, prepare_room};
 use crate::io::room;
 use crate::io::services::Services;
 use crate::io::sessions::{BotOutcome, SessionStart, Sessions};
 use crate::io::signal::Signals;
 use crate::io::tasks::SlotPool;
+use crate::io::{RunError, bot_of, check_sandbox};
 use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
 use crate::logging::{self, LogClient};
 use crate::proto::daily::{RoomPurpose, RoomRequest};
@@ -29,7 +29,7 @@ use crate::proto::http::registry;
 ///
 /// # Errors
 /// Returns a [`RunError`] that names the failed step: the provider's or the bot's.
-pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> Result<(), RunError> {
+pub async fn run(config: Arc<Config>, bot: Bot, announce: fn(&str)) -> Result<(), RunError> {
     check_sandbox(&config)?;
     let bot = bot_of(&config, bot)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
