@@ -14,7 +14,7 @@ use edge_runner_http::tls::WatchedCertificate;
 use tokio::net::TcpStream;
 
 use crate::config::ListenAddresses;
-use crate::proto::http::start::WorkerMember;
+use crate::proto::http::status::WorkerMember;
 use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::metrics::text::MetricsText;
 

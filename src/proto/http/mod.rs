@@ -16,4 +16,5 @@ pub mod registry;
 pub mod route;
 pub mod start;
 pub mod started;
+pub mod status;
 pub mod token;

@@ -1,4 +1,4 @@
-//! `/start` and `/status`: requests become plans, and their outcomes become replies.
+//! `/start`: requests become plans, and their outcomes become replies.
 //!
 //! In: the bytes of a body and the configuration. Out: a [`StartPlan`] for `io` to carry out, then
 //! the JSON of the reply. An empty body means `{}`; `null` counts as absent; unknown fields are
@@ -14,16 +14,14 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::config::{Config, ListenAddresses};
+use crate::config::Config;
 use crate::daily::RoomRequest;
 use crate::features::Feature;
 use crate::features::MissingFeature;
-use crate::http::cluster::Replica;
-use crate::http::page_address::phone_url;
 use crate::http::route;
 use crate::http::token::SocketKind;
 use crate::limits;
-use crate::livekit::{self, missing_variables};
+use crate::livekit;
 use crate::moq::config::{NAMESPACE_RULE, is_namespace};
 use crate::server::body::{self, ObjectReader, ValidationError};
 use crate::transport::Transport;
@@ -274,7 +272,7 @@ fn ice_servers(config: &Config, default_ice: bool) -> Cow<'_, [IceServer]> {
 }
 
 /// Returns the transports of `/start`: that of `-t`, else all that need no option.
-fn served_transports(config: &Config) -> impl Iterator<Item = Transport> {
+pub(super) fn served_transports(config: &Config) -> impl Iterator<Item = Transport> {
     let only = config.transport;
     Transport::ALL.into_iter().filter(move |transport| match only {
         Some(only) => *transport == only,
@@ -282,132 +280,15 @@ fn served_transports(config: &Config) -> impl Iterator<Item = Transport> {
     })
 }
 
-fn startable_transports(config: &Config) -> Vec<Transport> {
+pub(super) fn startable_transports(config: &Config) -> Vec<Transport> {
     served_transports(config)
         .filter(|transport| transport.in_this_build())
         .collect()
 }
 
-/// The response of `/status`, prepared once: only the number of sessions changes.
-#[derive(Clone, Debug)]
-pub struct StatusReplies {
-    /// The text after the word for the state, up to the number of sessions.
-    before_sessions: Vec<u8>,
-    /// The member with the URL that phones can open, or nothing.
-    page: String,
-    /// The code while the runner drains.
-    draining_code: u16,
-}
-
-/// The state of a worker that is registered at a LiveKit server.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WorkerMember {
-    pub is_ready: bool,
-    /// The word for its state.
-    pub word: &'static str,
-    pub json: Value,
-}
-
-impl StatusReplies {
-    /// Prepares the response for a configuration, and for the replica that the runner is.
-    pub fn new(config: &Config, replica: Option<&Replica>) -> Self {
-        let names = |available: bool| -> Vec<&str> {
-            served_transports(config)
-                .filter(|transport| transport.in_this_build() == available)
-                .map(Transport::name)
-                .collect()
-        };
-        // Transports whose sessions start without the bot joining.
-        let without_bot: Vec<&str> = startable_transports(config)
-            .into_iter()
-            .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
-            .map(Transport::name)
-            .collect();
-        // Transports that can only fail until their variables are set.
-        let without_credentials: Vec<&str> = startable_transports(config)
-            .into_iter()
-            .filter(|transport| match transport {
-                Transport::Mediaroom => !missing_variables(&config.mediaroom).is_empty(),
-                Transport::Videoroom => config.videoroom.key.is_none() && config.videoroom.room_url.is_none(),
-                _ => false,
-            })
-            .map(Transport::name)
-            .collect();
-        let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
-        let bot = match config.command {
-            None => {
-                let name = config.bot_name.as_deref().unwrap_or(config.bot.name());
-                format!(r#""bot":{},"#, json!(name))
-            }
-            Some(_) => String::new(),
-        };
-        let speech_to = match config.speech_to() {
-            hosts if hosts.is_empty() => String::new(),
-            hosts => format!(r#""speech_to":{},"#, json!(hosts)),
-        };
-        let replica_name = match replica {
-            Some(replica) => format!(r#""replica":{},"#, json!(replica.name())),
-            None => String::new(),
-        };
-        let text = format!(
-            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
-            json!(names(true)),
-            json!(names(false)),
-            json!(without_bot),
-            json!(without_credentials),
-            env!("CARGO_PKG_VERSION"),
-        );
-        StatusReplies {
-            before_sessions: text.into_bytes(),
-            page: String::new(),
-            // Most balancers look at the code alone.
-            draining_code: if replica.is_some() { 503 } else { 200 },
-        }
-    }
-
-    /// Adds the URL that phones can open, for pages on this machine. Callers that come through a
-    /// proxy do not learn the address behind it.
-    pub fn set_addresses(&mut self, config: &Config, listening: &ListenAddresses) {
-        let is_behind_proxy = config.proxy.is_some() || !config.trusted_proxies.is_empty();
-        if let Some(url) = phone_url(config, listening).filter(|_| !is_behind_proxy) {
-            self.page = format!(r#","page":{}"#, json!(url));
-        }
-    }
-
-    /// Returns the status code of the response.
-    pub fn code(&self, draining: bool) -> u16 {
-        if draining { self.draining_code } else { 200 }
-    }
-
-    /// Returns the JSON of the response. A runner that accepts no new session is `draining`, and
-    /// not `ready`; nor is one whose worker has no registration.
-    pub fn reply(&self, sessions: usize, draining: bool, worker: Option<&WorkerMember>) -> Vec<u8> {
-        use std::io::Write as _;
-        const BEGIN: &str = r#"{"status":""#;
-        let word = match worker {
-            _ if draining => "draining",
-            Some(worker) if !worker.is_ready => worker.word,
-            _ => "ready",
-        };
-        // Capacity for the longest word and number, and the brace.
-        let mut reply = Vec::with_capacity(BEGIN.len() + self.before_sessions.len() + self.page.len() + 40);
-        reply.extend_from_slice(BEGIN.as_bytes());
-        reply.extend_from_slice(word.as_bytes());
-        reply.extend_from_slice(&self.before_sessions);
-        let member = worker.map_or_else(String::new, |worker| format!(r#","worker":{}"#, worker.json));
-        write!(reply, "{sessions}{}{member}}}", self.page).expect("writing to a vector cannot fail");
-        reply
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assistant::service_url::ServiceUrl;
-    use crate::http::cluster::ClusterKey;
-    use crate::moq::config::MoqUdpPort;
-    use crate::options::host::Host;
-    use crate::server::tls_config::Tls;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn config(transport: Option<Transport>) -> Config {
@@ -744,105 +625,9 @@ mod tests {
         }
     }
 
-    /// Pages on this machine learn where phones find the runner, but not from behind a proxy.
+    /// The built-in bots cannot enter a video room.
     #[test]
-    fn status_names_the_page_for_phones() {
-        let listening = ListenAddresses {
-            port: 7860,
-            rtc_port: 7860,
-            moq_port: MoqUdpPort::default(),
-            addresses: vec![[192, 168, 1, 2].into()],
-        };
-        let page = |config: Config| -> Value {
-            let mut status = StatusReplies::new(&config, None);
-            status.set_addresses(&config, &listening);
-            let reply: Value = serde_json::from_slice(&status.reply(3, false, None)).expect("JSON");
-            reply["page"].clone()
-        };
-        let everywhere = || Config {
-            host: Host::Address([0, 0, 0, 0].into()),
-            tls: Tls::Auto,
-            ..Config::default()
-        };
-        assert_eq!(page(everywhere()), "https://192.168.1.2:7860/");
-        assert_eq!(page(Config::default()), Value::Null, "localhost alone");
-        let proxied = Config {
-            proxy: Some("bots.example.net".into()),
-            ..everywhere()
-        };
-        assert_eq!(page(proxied), Value::Null);
-    }
-
-    /// A video room needs a key that creates one, or the URL of one that exists.
-    #[test]
-    fn status_names_transports_without_credentials() {
-        let lacking = |config: &Config| -> Value {
-            let reply = StatusReplies::new(config, None).reply(0, false, None);
-            let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
-            status["without_credentials"].clone()
-        };
-        let mut keyed = config(None);
-        keyed.videoroom.key = Some(crate::secret::Secret::new("key"));
-        let mut given = config(None);
-        given.videoroom.room_url = Some("https://h/r".into());
-        assert_eq!(lacking(&config(None)), json!(["videoroom", "mediaroom"]));
-        assert_eq!(lacking(&keyed), json!(["mediaroom"]));
-        assert_eq!(lacking(&given), json!(["mediaroom"]));
-        assert_eq!(lacking(&config(Some(Transport::WebRtc))), json!([]));
-    }
-
-    /// R-044, R-070: the transports of this build, those it lacks, and the load.
-    #[test]
-    fn status_describes_this_build() {
-        let status = |transport, sessions| -> Value {
-            let status = StatusReplies::new(&config(transport), None);
-            let reply = |draining| -> Value {
-                serde_json::from_slice(&status.reply(sessions, draining, None)).expect("a reply is JSON")
-            };
-            let (ready, mut draining) = (reply(false), reply(true));
-            assert_eq!(draining["status"].take(), json!("draining"));
-            draining["status"] = json!("ready");
-            assert_eq!(draining, ready, "nothing else changes");
-            ready
-        };
-        assert_eq!(
-            status(None, 3),
-            json!({
-                "status": "ready",
-                "transports": [
-                    "webrtc", "videoroom", "mediaroom", "telephony_a", "telephony_b", "telephony_c", "telephony_d",
-                    "websocket"
-                ],
-                "unavailable": [],
-                "without_bot": [],
-                "without_credentials": ["videoroom", "mediaroom"],
-                "bot": "parrot",
-                "version": env!("CARGO_PKG_VERSION"),
-                "sessions": 3,
-            })
-        );
-        let stock = Config {
-            bot_enters_rooms: false,
-            ..Config::default()
-        };
-        // A worker without a registration takes no rooms.
-        let worker = |is_ready, word| WorkerMember {
-            is_ready,
-            word,
-            json: json!({"state": word}),
-        };
-        for (member, draining, expected) in [
-            (worker(true, "registered"), false, "ready"),
-            (worker(false, "refused"), false, "refused"),
-            (worker(true, "registered"), true, "draining"),
-        ] {
-            let reply = StatusReplies::new(&stock, None).reply(0, draining, Some(&member));
-            let status: Value = serde_json::from_slice(&reply).expect("JSON");
-            assert_eq!((&status["status"], &status["worker"]), (&json!(expected), &member.json));
-        }
-        let stock: Value =
-            serde_json::from_slice(&StatusReplies::new(&stock, None).reply(0, false, None)).expect("JSON");
-        assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
+    fn rejects_rooms_that_the_bot_cannot_join() {
         let config = Config {
             bot_enters_rooms: false,
             ..Config::default()
@@ -855,55 +640,5 @@ mod tests {
                 "{body}"
             );
         }
-        assert_eq!(
-            stock["transports"].as_array().map(Vec::len),
-            Some(8),
-            "and all are served"
-        );
-        let calls = Config {
-            messaging: Some(crate::whatsapp::config::Messaging::for_tests("http://127.0.0.1:9")),
-            ..Config::default()
-        };
-        let mut calls: Value =
-            serde_json::from_slice(&StatusReplies::new(&calls, None).reply(3, false, None)).expect("JSON");
-        let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
-        assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
-        let mut far = Config {
-            bot: crate::built_in_bot::BuiltInBot::Realtime,
-            ..Config::default()
-        };
-        far.assistant.realtime.url = ServiceUrl::parse("wss://api.openai.com/v1?key=k").expect("a URL");
-        let of_bot = |config: &Config| -> Vec<Value> {
-            let status: Value =
-                serde_json::from_slice(&StatusReplies::new(config, None).reply(0, false, None)).expect("JSON");
-            ["bot", "speech_to"].map(|name| status[name].clone()).into()
-        };
-        assert_eq!(of_bot(&far), [json!("realtime"), json!(["api.openai.com"])]);
-        let own = Config {
-            bot_name: Some("kitchen".into()),
-            ..far.clone()
-        };
-        assert_eq!(of_bot(&own), [json!("kitchen"), Value::Null]);
-        let program = Config {
-            command: Some(vec!["bot".into()]),
-            ..far
-        };
-        assert_eq!(of_bot(&program), [Value::Null, Value::Null]);
-        // D-26: a replica has a name, and while it drains, a code that balancers understand.
-        let key = ClusterKey::new(crate::secret::Secret::new("key"));
-        let replica = Replica::new(&key, Some("a"), [1; 8]);
-        let replica = StatusReplies::new(&Config::default(), Some(&replica));
-        assert_eq!((replica.code(false), replica.code(true)), (200, 503));
-        let mut named: Value = serde_json::from_slice(&replica.reply(3, false, None)).expect("JSON");
-        let name = named.as_object_mut().expect("an object").remove("replica");
-        assert_eq!((name, named), (Some(json!("a")), status(None, 3)));
-        let alone = StatusReplies::new(&Config::default(), None);
-        assert_eq!((alone.code(false), alone.code(true)), (200, 200));
-        let one = status(Some(Transport::WebRtc), usize::MAX);
-        assert_eq!(
-            (&one["transports"], &one["unavailable"]),
-            (&json!(["webrtc"]), &json!([]))
-        );
-        assert_eq!(one["sessions"], json!(usize::MAX));
     }
 }
