@@ -125,6 +125,37 @@ part() {
     esac
 }
 
+# Runs commands side by side, which are the values of these arrays: beside ARRAY... Each measures what the others take of the machine
+# as that of another lane. Checks without a verdict have no other process beside them.
+beside() {
+    local array command pid processes=()
+    for array in "$@"; do
+        command=$array[@]
+        if [ -n "${CHECKS_ONLY:-}" ]; then
+            part "${!command}"
+        else
+            "${!command}" &
+            processes+=($!)
+        fi
+    done
+    for pid in ${processes[@]+"${processes[@]}"}; do part wait "$pid"; done
+}
+
+# Runs a command as two processes, each of which takes the next check that is left (`left` of tests/peers/checks.py), for most checks
+# wait for the greater part of their time.
+shared() {
+    # shellcheck disable=SC2034
+    local one=("$@") other=("$@")
+    if [ -n "${CHECKS_ONLY:-}" ]; then
+        beside one
+        return
+    fi
+    local -x CHECKS_SHARED
+    CHECKS_SHARED=$(mktemp -d)
+    beside one other
+    rm -rf "$CHECKS_SHARED"
+}
+
 # Runs stages in sequence, each as a process with its own log. A failure does not stop the lane.
 lane() {
     local stage began pid code

@@ -4,7 +4,8 @@
 peer_aiortc() {
     needs_python aiortc || return 0
     release
-    $python tests/peers/aiortc/run.py --binary $binary
+    shared $python tests/peers/aiortc/run.py --binary $binary
+    return "${verdict:-0}"
 }
 
 # The bindings are a package of Debian, for Debian's Python.
@@ -25,14 +26,16 @@ peer_net() {
     needs_python aiortc || return 0
     release
     # It takes the strict device from the test binary.
-    linted $python tests/peers/net/run.py --binary $binary
+    shared linted $python tests/peers/net/run.py --binary $binary
+    return "${verdict:-0}"
 }
 
 peer_pipecat() {
     needs 'apt-get install espeak-ng' espeak-ng || return 0
     needs_python pipecat.transports.websocket.client || return 0
     release
-    $python tests/peers/pipecat/run.py --binary $binary
+    shared $python tests/peers/pipecat/run.py --binary $binary
+    return "${verdict:-0}"
 }
 
 # The WebRTC stack of LiveKit's client offers no loopback candidates, so the stage runs in a network namespace with
@@ -44,7 +47,8 @@ peer_rooms() {
     needs_python openai,websockets || return 0
     release
     development
-    $python tests/peers/room/run.py --binary $binary
+    shared $python tests/peers/room/run.py --binary $binary
+    return "${verdict:-0}"
 }
 
 # The same with the published server, which speaks more of its protocol than that of the tests.
@@ -68,7 +72,8 @@ published_server() {
     server=$(tests/check/livekit-server.sh)
     release
     development
-    $python tests/peers/room/run.py --binary $binary --published "$server" --part "$1"
+    shared $python tests/peers/room/run.py --binary $binary --published "$server" --part "$1"
+    return "${verdict:-0}"
 }
 
 # Nodes and runners in networks of their own, which fail one after the other.
@@ -118,9 +123,10 @@ peer_moq() {
     if needs_namespaces 'Media over QUIC in networks that lose packets' && needs 'apt-get install iproute2' ip; then
         namespaces=--namespaces
     fi
-    # shellcheck disable=SC2086
-    part $python tests/peers/moq/run.py --binary $binary --relay "$relay" $namespaces
-    part node tests/peers/browser/run.mjs --moq --relay "$relay" --binary $binary
+    # shellcheck disable=SC2206
+    local libraries=($python tests/peers/moq/run.py --binary $binary --relay "$relay" $namespaces)
+    local pages=(node tests/peers/browser/run.mjs --moq --relay "$relay" --binary $binary)
+    beside libraries pages
     return "${verdict:-0}"
 }
 
@@ -142,7 +148,8 @@ peer_assistants() {
     needs_path tests/check/python.sh target/speech-to-speech || return 0
     needs_path tests/check/python.sh target/wyoming || return 0
     release
-    $python tests/peers/assistants/run.py --binary $binary
+    shared $python tests/peers/assistants/run.py --binary $binary
+    return "${verdict:-0}"
 }
 
 peer_browser() {

@@ -109,6 +109,28 @@ class Lanes(unittest.TestCase):
             code, output = self.run_lanes("together 'calls'\njudge_alone", stages)
             self.assertEqual((code, self.last(output)), expected, output)
 
+    def test_two_processes_share_the_checks_of_a_stage(self):
+        program = self.folder / "program.py"
+        program.write_text(f"import sys, time\nsys.path.append({str(HERE.parent / 'peers')!r})\nfrom checks import left\n"
+                           "for name in left('abcdef'):\n    time.sleep(0.01)\n    print(f'PASS {name}: x', flush=True)\n")
+        stages = {"calls": f"shared python3 {program}; exit ${{verdict:-0}}"}
+        code, output = self.run_lanes("together 'calls'", stages)
+        self.assertEqual((code, self.last(output)), (0, "6 passed, 0 failed, 0 skipped"), output)
+
+    def test_the_verdict_of_processes_side_by_side_is_that_of_all(self):
+        part = "{ local one=(bash -c 'echo PASS a: x; exit %d') other=(bash -c 'echo PASS b: y; exit %d'); beside one other; }"
+        for codes, expected in (((0, 0), 0), ((3, 0), 3), ((0, 3), 3), ((1, 3), 1), ((3, 1), 1), ((7, 0), 1)):
+            stages = {"calls": f"both() {part % codes}; both; exit ${{verdict:-0}}"}
+            self.run_lanes("together 'calls'", stages)
+            log = self.folder / "target/check"
+            found = 0 if (log / "calls.passed").exists() else 3 if (log / "calls.open").exists() else 1
+            self.assertEqual(found, expected, codes)
+
+    def test_what_is_judged_again_has_no_process_beside_it(self):
+        stages = {"calls": "both() { local one=(bash -c 'echo PASS a: ${CHECKS_SHARED:-x}'); CHECKS_ONLY=a shared \"${one[@]}\"; }; both"}
+        code, output = self.run_lanes("together 'calls'", stages)
+        self.assertEqual((code, self.last(output)), (0, "1 passed, 0 failed, 0 skipped"), output)
+        self.assertIn("PASS a: x", (self.folder / "target/check/calls.log").read_text())
 
 
 if __name__ == "__main__":

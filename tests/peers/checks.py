@@ -54,6 +54,26 @@ def chosen(checks, names, unless=()):
     return {name: check for name, check in checks.items() if (name in names if names else name not in unless)}
 
 
+def left(checks):
+    """The names of these checks, one after the other, without those that another process has taken.
+
+    Where several processes share the checks of a stage, the variable CHECKS_SHARED has a folder for what is taken.
+    """
+    folder = os.environ.get("CHECKS_SHARED")
+    for name in checks:
+        if not folder or takes(pathlib.Path(folder, name)):
+            yield name
+
+
+def takes(file):
+    """Whether this process is the first to make the file."""
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
 class Result:
     """What becomes of one check."""
 

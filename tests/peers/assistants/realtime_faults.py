@@ -220,11 +220,11 @@ async def leaks(place):
 
 
 CHECKS = {
+    "fault_leaks": leaks, "fault_foreign": beside("foreign", "events of responses and calls that never were"),
     "fault_flood": beside("floods", "50,000 unknown events in the middle of an answer"),
     "fault_huge": beside("huge", "an event of 3 MiB in the middle of an answer"),
     "fault_oversize": beside("oversize", "an event of 17 MiB in the middle of an answer"),
     "fault_lost": beside("lost", "a lost connection in the middle of an answer"),
-    "fault_foreign": beside("foreign", "events of responses and calls that never were"),
     "fault_steps": steps, "fault_hangs": hangs, "fault_silent": silent, "fault_stalls": stalls, "fault_limited": limited,
-    "fault_filtered": filtered, "fault_arguments": broken_arguments, "fault_truncation": short, "fault_ends": ends, "fault_leaks": leaks,
+    "fault_filtered": filtered, "fault_arguments": broken_arguments, "fault_truncation": short, "fault_ends": ends,
 }

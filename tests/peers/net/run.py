@@ -23,7 +23,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "aiortc")]
 
 import echo
 from caller import Caller
-from checks import Report, chosen, options, wait_until
+from checks import Report, chosen, left, options, wait_until
 from reference import SHARE_SPREAD, judge, judge_share
 from runner import ROOT, Runner
 from turn import Turn
@@ -581,16 +581,18 @@ def long(scene):
     return asyncio.run(talk(scene.binary, scene.minutes))
 
 
+# Those that take longest come first: several processes may share the checks.
 CHECKS = [
-    bridge, http, short, half_short, device, neighbours, forger, dead_servers, broken_ipv6, wrong_credentials, callers_relay,
+    neighbours, long, bridge, http, short, half_short, device, forger, dead_servers, broken_ipv6, wrong_credentials, callers_relay,
     runners_relay, runners_stream, both_relays, ice_address, reflexive, relay_dies,
-    late_interface, long,
+    late_interface,
 ]
 
 
 def main(binary, minutes, names):
     with Report() as report:
-        for check in chosen(CHECKS, names).values():
+        checks = chosen(CHECKS, names)
+        for check in map(checks.get, left(checks)):
             with report.check(check) as result, Scene(binary, minutes) as scene:
                 result.said = check(scene)
     return report.code

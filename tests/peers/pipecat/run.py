@@ -18,7 +18,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import plain
 import programs
 import telephone
-from checks import Report, chosen, options
+from checks import Report, chosen, left, options
 from runner import Runner
 
 CHECKS = {**telephone.CHECKS, **plain.CHECKS, **programs.CHECKS}
@@ -33,7 +33,9 @@ LIMIT_S = 120
 
 async def main(binary, names):
     with Report() as report:
-        for name, check in chosen(CHECKS, names).items():
+        checks = chosen(CHECKS, names)
+        for name in left(checks):
+            check = checks[name]
             with report.check(check, name) as result:
                 def start(*arguments, **environment):
                     """Starts a runner for this check."""

@@ -346,5 +346,5 @@ async def wait_for_agents(caller, limit_s=40):
 
 
 CHECKS = {check.__name__: check for check in (
-    job_dispatched, job_of_token, job_automatic, job_of_participants, job_declined, job_start, job_taken_back, job_drained,
-    job_killed, job_killed_alone, job_restart, job_split)}
+    job_split, job_killed, job_killed_alone, job_restart, job_dispatched, job_of_token, job_automatic, job_of_participants, job_declined,
+    job_start, job_taken_back, job_drained)}

@@ -401,5 +401,5 @@ async def sigterm(world):
 
 
 CHECKS = {check.__name__: check for check in (
-    echo, echo_deployed, rtvi, parrot, program, program_refused, late_bot, leave, vanish, mixed, each, republish, camera, agents, restart, trouble, duplicate, evicted,
+    vanish, trouble, agents, leave, echo, echo_deployed, rtvi, parrot, program, program_refused, late_bot, mixed, each, republish, camera, restart, duplicate, evicted,
     wrong_secret, unreachable, sigterm)}

@@ -313,5 +313,5 @@ def rss_mib(pid):
 
 
 CHECKS = {check.__name__: check for check in (
-    blocked_udp, tcp_alone, lite, own_turn, own_turns, coturn_tcp, closed_network, signalling_cut, udp_dropped, udp_dropped_without_tcp,
+    udp_dropped, own_turn, own_turns, blocked_udp, tcp_alone, lite, coturn_tcp, closed_network, signalling_cut, udp_dropped_without_tcp,
     faults, restart_without_redis, figures)}

@@ -24,12 +24,12 @@ import native
 import network
 import stage
 import start
-from checks import chosen, options
+from checks import chosen, left, options
 from world import World
 from runner import ROOT
 
-CHECKS = {**alone.CHECKS, **start.CHECKS, **native.CHECKS, **assistant.CHECKS, **network.CHECKS,
-          **jobs.CHECKS, **frontend.CHECKS}
+# Those that take longest come first: several processes may share the checks.
+CHECKS = {**network.CHECKS, **native.CHECKS, **alone.CHECKS, **start.CHECKS, **assistant.CHECKS, **jobs.CHECKS, **frontend.CHECKS}
 # Shares of the checks with the published server. The last takes minutes, and belongs to a night.
 WORKERS, SLOW = {*jobs.CHECKS, *frontend.CHECKS}, {"faults", "udp_dropped_without_tcp", "figures"}
 PARTS = {"rooms": CHECKS.keys() - WORKERS - SLOW, "workers": WORKERS, "slow": SLOW}
@@ -46,7 +46,7 @@ NETWORK_LIMIT_S = 300
 async def main(binary, server, published, names, part):
     others = CHECKS.keys() - PARTS[part] if part else ()
     checks = chosen(CHECKS, names, unless=(*others, *(OWN_ALONE if published else PUBLISHED_ALONE)))
-    return await stage.run(checks.values(), lambda: World(binary, server, published, stage.ADDRESS),
+    return await stage.run(map(checks.get, left(checks)), lambda: World(binary, server, published, stage.ADDRESS),
                            lambda name: NETWORK_LIMIT_S if name in PUBLISHED_ALONE else LIMIT_S)
 
 
