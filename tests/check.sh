@@ -40,8 +40,9 @@ cd "$(dirname "$0")/.."
 . tests/check/cache.sh
 . tests/check/peers.sh
 
-# Black-box modules with calls in real time. A new module counts as one that owns its clock unless it is listed here.
-paced='assistants:: canary:: cascade:: device:: faults:: livekit:: metrics:: moq:: pcm:: processes:: shutdown:: sockets:: telephony:: tls:: turn::'
+# Black-box modules with calls in real time: sound, a pace or a moment within an answer is judged. A new module counts as one that owns
+# its clock unless it is listed here. The names are parts of names, as in `canary::moq::`.
+paced='assistants:: cascade:: device:: faults:: livekit:: moq:: pcm:: processes:: shutdown:: sockets:: telephony:: turn::'
 # Black-box modules that compare files of this repository.
 files='boards:: completions:: conventions:: documents:: reference:: source_rules:: unsafety::'
 # Stages that talk in real time: what other processes take of the machine is measured beside them.
@@ -79,8 +80,9 @@ gate_lanes() {
     together 'environments fmt page scripts deny workflows features cloud chaos clock' 'lint unit documents blackbox doc fuzz' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
-    # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. What takes a core is beside what waits.
-    together 'browser firefox moq livekit jobs' 'net rooms calls aiortc pipecat cluster acme gstreamer assistants smallest telephone'
+    # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
+    # second wait for the most part, though two processes share the checks of most. The pages of `assistants` come beside `rooms`.
+    together 'browser firefox cluster moq rooms gstreamer' 'net calls livekit jobs pipecat acme aiortc assistants smallest telephone'
     judge_alone
 }
 
@@ -111,7 +113,7 @@ stage() {
     lint) lint ;;
     unit) unit ;;
     blackbox) blackbox ;;
-    documents) blackbox_tests $files ;;
+    documents) blackbox_tests 4 $files ;;
     calls) calls ;;
     page) page ;;
     scripts) scripts ;;
@@ -152,25 +154,38 @@ unit() {
     linted cargo test --quiet --workspace --doc --no-fail-fast
 }
 
-# The black-box tests of these modules: blackbox_tests MODULE::... They wait most of the time, so that two cores serve four.
-blackbox_tests() { linted cargo test --quiet --workspace --test main --no-fail-fast -- --test-threads 4 "$@"; }
+# The black-box tests of these modules: blackbox_tests THREADS MODULE::...
+blackbox_tests() {
+    local threads=$1
+    shift
+    linted cargo test --quiet --workspace --test main --no-fail-fast -- --test-threads "$threads" "$@"
+}
 
-# Those that neither talk in real time nor compare files.
+# Those that neither talk in real time nor compare files. They wait half of the time, so that two cores serve four. Those of `canary`,
+# some of which have the name of another module in theirs, are named on their own.
 blackbox() {
-    local module skipped=()
-    for module in $paced $files; do skipped+=(--skip "$module"); done
-    blackbox_tests "${skipped[@]}"
+    local module skipped=() secrets said
+    for module in $paced $files canary::; do skipped+=(--skip "$module"); done
+    said=$(mktemp)
+    blackbox_tests 4 canary:: >"$said" 2>&1 &
+    secrets=$!
+    part blackbox_tests 4 "${skipped[@]}"
+    part wait "$secrets"
+    cat "$said"
+    rm -f "$said"
+    return "${verdict:-0}"
 }
 
 calls() {
     local without=() only
     if [ -n "${CHECKS_ONLY:-}" ]; then
         mapfile -t only <<<"$CHECKS_ONLY"
-        blackbox_tests --exact "${only[@]}"
+        blackbox_tests 4 --exact "${only[@]}"
         return
     fi
     needs 'apt-get install coturn' turnserver || without=(--skip turn::)
-    blackbox_tests $paced ${without[@]+"${without[@]}"}
+    # They wait for the most part: eight threads take half of a core, and half the time of four.
+    blackbox_tests 8 $paced --skip canary:: ${without[@]+"${without[@]}"}
 }
 
 page() {
@@ -206,20 +221,22 @@ dependencies() {
 }
 
 # Every feature and profile of Cargo.toml alone, and no feature at all. Clippy checks the root package only. `smallest` and
-# `telephone` are other names of one feature each.
+# `telephone` are other names of one feature each, and built by `reduced`.
 each_feature() {
     local each feature
-    each=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full -e smallest -e telephone)
+    each=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml |
+        grep -vx -e default -e full -e smallest -e webrtc -e telephone -e telephony)
     for feature in '' $each; do
         printf '%s\n' "--features '$feature'"
         cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
     done
 }
 
-# A selection of features in a target folder of its own, since the tests run the full program: reduced smallest|telephone.
+# A selection of features in a target folder of its own, since the tests run the full program: reduced smallest|telephone. Clippy is
+# the compiler here too, which tells what is unused in it.
 reduced() {
     CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_INCREMENTAL=0 \
-        cargo build --quiet --no-default-features --features "$1" --target-dir target/features
+        linted cargo build --quiet --no-default-features --features "$1" --target-dir target/features
     cp target/features/debug/edge-runner "target/features/$1"
 }
 
