@@ -13,6 +13,7 @@
 #       cloud                                           the cloud service and packer against the published client
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
+#       msrv                                            the lowest version of Rust that Cargo.toml declares compiles the program and the library
 #       advisories                                      RustSec's database (tests/check/advisories.sh --fetch) against the lock files
 #       arm armv7                                       ARM programs under an emulator
 #       deb (ARCH=arm64)                                the package in a Debian of its own
@@ -91,7 +92,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'msrv advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -124,6 +125,7 @@ stage() {
     reduced) reduced smallest; reduced telephone ;;
     deny) dependencies ;;
     advisories) tests/check/advisories.sh ;;
+    msrv) msrv ;;
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
     macos | workflows | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
@@ -230,6 +232,14 @@ each_feature() {
         printf '%s\n' "--features '$feature'"
         cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
     done
+}
+
+# Two minutes of one core, since another compiler checks the third-party crates again.
+msrv() {
+    local version
+    version=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    cargo "+$version" --version >/dev/null 2>&1 || { lacks "Rust $version: rustup toolchain install --profile minimal $version"; return; }
+    cargo "+$version" check --quiet --locked --lib --bins --target-dir target/msrv
 }
 
 # A selection of features in a target folder of its own, since the tests run the full program: reduced smallest|telephone. Clippy is
