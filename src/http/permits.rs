@@ -1,20 +1,23 @@
 //! Connection permits: the cap on open connections, and the choice of the connection to evict.
 //!
 //! In: new connections with their source addresses, and the [`ConnPhase`] of each connection. Out:
-//! a `ConnPermit`, at once while some connection can be evicted. The source with the most permits
-//! loses one first. Of its connections the order is: the oldest that never sent a whole request;
-//! the one idle for longest; the oldest that delays a request body or leaves a response unread. A
-//! source holds at most three quarters of all permits. Connections of a trusted proxy carry many
-//! clients and count for no source. A new connection waits only while every connection is being
-//! answered. One mutex guards the table, so a connection cannot begin a request and be evicted at
-//! the same time. Rejects: a source at its share while all of its own connections are being
-//! answered.
+//! a `ConnPermit`, at once while some connection can be evicted. The rule is that of the
+//! [quotas](edge_runner_proto::server::quota). Of a source's connections the order is: the oldest
+//! that never sent a whole request; the one idle for longest; the oldest that delays a request body
+//! or leaves a response unread. A source holds at most three quarters of all permits. Connections
+//! of a trusted proxy carry many clients and count for no source. A new connection waits only while
+//! every connection is being answered. One mutex guards the table, so a connection cannot begin a
+//! request and be evicted at the same time. Rejects: a source at its share while all of its own
+//! connections are being answered.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
-use edge_runner_proto::server::admission::source_share;
+use edge_runner_proto::server::quota::{
+    EqualHolders, EvictionOrder, Holder, QuotaError, QuotaLedger, QuotaPolicy, QuotaRequest, Ticket, Usage,
+    source_share,
+};
 use edge_runner_proto::server::source::SourceKey;
+use tokio::time::Instant;
 
 use crate::lock::lock;
 use crate::sync::{Arc, Mutex, MutexGuard, Notify};
@@ -46,8 +49,8 @@ pub enum ConnPhase {
 /// The state of one connection, shared by the parts that serve it.
 #[derive(Debug)]
 pub struct ConnState {
-    id: u64,
-    evicted: Notify,
+    id: Ticket,
+    evicted: Arc<Notify>,
     shared: Arc<PermitPool>,
 }
 
@@ -57,7 +60,7 @@ impl ConnState {
     pub fn detached() -> Arc<Self> {
         Arc::new(ConnState {
             id: 0,
-            evicted: Notify::new(),
+            evicted: Arc::new(Notify::new()),
             shared: Permits::new(1).shared,
         })
     }
@@ -80,7 +83,7 @@ impl ConnState {
     /// Returns how often the phase has been set, and the phase.
     pub(super) fn get(&self) -> (u64, ConnPhase) {
         let table = self.shared.table();
-        let entry = table.entries.get(&self.id);
+        let entry = table.quotas.get(self.id);
         entry.map_or((u64::MAX, ConnPhase::Evicted), |entry| (entry.changes, entry.phase))
     }
 
@@ -98,7 +101,6 @@ pub(super) struct Permits {
 
 #[derive(Debug)]
 struct PermitPool {
-    max: usize,
     table: Mutex<PermitTable>,
     /// Notified when a permit becomes free or a connection becomes evictable.
     changed: Notify,
@@ -119,7 +121,7 @@ pub(super) struct ConnPermit {
 impl Drop for ConnPermit {
     fn drop(&mut self) {
         let ConnState { id, shared, .. } = &*self.state;
-        shared.table().remove(*id);
+        shared.table().quotas.remove(*id);
         shared.changed.notify_waiters();
     }
 }
@@ -137,8 +139,7 @@ impl Permits {
     pub(super) fn new(max: usize) -> Self {
         Permits {
             shared: Arc::new(PermitPool {
-                max,
-                table: Mutex::default(),
+                table: Mutex::new(PermitTable::new(max)),
                 changed: Notify::new(),
             }),
         }
@@ -161,34 +162,29 @@ impl Permits {
     /// Takes a free permit, or that of a connection that can be evicted.
     fn try_acquire(&self, source: Option<SourceKey>) -> Result<ConnPermit, Busy> {
         let mut table = self.shared.table();
-        table.make_room(source, self.shared.max)?;
+        let holder = source.map_or(Holder::Proxy, Holder::Source);
+        table.make_room(holder)?;
+        let evicted = Arc::new(Notify::new());
         let state = Arc::new(ConnState {
-            id: table.next_id,
-            evicted: Notify::new(),
+            id: table.insert(holder, evicted.clone()),
+            evicted,
             shared: self.shared.clone(),
         });
-        table.insert(state.clone(), source);
         Ok(ConnPermit { state })
     }
 }
 
 /// The holders of permits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PermitTable {
-    next_id: u64,
+    quotas: QuotaLedger<PermitEntry>,
     /// How often a connection has become idle.
     idle_turn: u64,
-    /// By id, that is in order of arrival.
-    entries: BTreeMap<u64, PermitEntry>,
-    /// Connections per source.
-    held: HashMap<SourceKey, usize>,
 }
 
 #[derive(Debug)]
 struct PermitEntry {
-    state: Arc<ConnState>,
-    /// `None` for a trusted proxy.
-    source: Option<SourceKey>,
+    evicted: Arc<Notify>,
     phase: ConnPhase,
     /// How often the phase has been set.
     changes: u64,
@@ -197,37 +193,37 @@ struct PermitEntry {
 }
 
 impl PermitTable {
-    fn insert(&mut self, state: Arc<ConnState>, source: Option<SourceKey>) {
+    fn new(max: usize) -> Self {
+        PermitTable {
+            quotas: QuotaLedger::new(QuotaPolicy {
+                max: Usage::entries(max),
+                share: Usage::entries(source_share(max)),
+                evicted_max: usize::MAX,
+                own_grace: Duration::ZERO,
+                equal_holders: EqualHolders::UnlessLighter,
+                proxies_weigh: false,
+            }),
+            idle_turn: 0,
+        }
+    }
+
+    fn insert(&mut self, holder: Holder, evicted: Arc<Notify>) -> Ticket {
         let entry = PermitEntry {
-            state,
-            source,
+            evicted,
             phase: ConnPhase::First,
             changes: 0,
             idle_turn: 0,
         };
-        self.entries.insert(self.next_id, entry);
-        self.next_id += 1;
-        if let Some(source) = source {
-            *self.held.entry(source).or_default() += 1;
-        }
-    }
-
-    fn remove(&mut self, id: u64) -> Option<PermitEntry> {
-        let entry = self.entries.remove(&id)?;
-        if let Some(source) = entry.source
-            && let Some(held) = self.held.get_mut(&source)
-        {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(&source);
-            }
-        }
-        Some(entry)
+        let id = self
+            .quotas
+            .admit(QuotaRequest::entry(holder), entry, Instant::now().into_std());
+        self.quotas.set_order(id, order(ConnPhase::First, id, 0));
+        id
     }
 
     /// Sets the phase of a connection; returns whether it is in the table.
-    fn set(&mut self, id: u64, phase: ConnPhase) -> bool {
-        let Some(entry) = self.entries.get_mut(&id) else {
+    fn set(&mut self, id: Ticket, phase: ConnPhase) -> bool {
+        let Some(entry) = self.quotas.get_mut(id) else {
             return false;
         };
         entry.phase = phase;
@@ -236,46 +232,40 @@ impl PermitTable {
             self.idle_turn += 1;
             entry.idle_turn = self.idle_turn;
         }
+        let order = order(phase, id, entry.idle_turn);
+        self.quotas.set_order(id, order);
         true
     }
 
-    fn held(&self, source: Option<SourceKey>) -> usize {
-        source.and_then(|source| self.held.get(&source).copied()).unwrap_or(0)
-    }
-
-    /// Evicts a connection if a new one of `source` needs its permit.
-    fn make_room(&mut self, source: Option<SourceKey>, max: usize) -> Result<(), Busy> {
-        let own = self.held(source);
-        let victim = if source.is_some() && own >= source_share(max) {
-            self.eviction_candidate(|entry, _| entry.source == source)
-                .ok_or(Busy::Refused)?
-        } else if self.entries.len() < max {
-            return Ok(());
-        } else if let Some(victim) = self.eviction_candidate(|_, held| held >= own) {
-            victim
-        } else {
+    /// Evicts a connection if a new one of `holder` needs its permit.
+    fn make_room(&mut self, holder: Holder) -> Result<(), Busy> {
+        match self
+            .quotas
+            .plan(QuotaRequest::entry(holder), None, Instant::now().into_std())
+        {
+            Ok(None) => Ok(()),
+            Ok(Some(victim)) => {
+                if let Some(evicted) = self.quotas.remove(victim) {
+                    evicted.evicted.notify_one();
+                }
+                Ok(())
+            }
+            Err(QuotaError::Share) => Err(Busy::Refused),
             // Waiting blocks the connections behind it in the accept queue. A source may wait only
             // if others hold more permits and none of them can be evicted.
-            let is_heaviest = own > 0 && self.held.values().all(|held| *held <= own);
-            let is_refused = is_heaviest || self.eviction_candidate(|_, _| true).is_some();
-            return Err(if is_refused { Busy::Refused } else { Busy::Wait });
-        };
-        if let Some(evicted) = self.remove(victim) {
-            evicted.state.evicted.notify_one();
+            Err(QuotaError::Full) if self.quotas.is_heaviest(holder) || self.quotas.has_evictable() => {
+                Err(Busy::Refused)
+            }
+            Err(QuotaError::Full) => Err(Busy::Wait),
         }
-        Ok(())
     }
+}
 
-    /// Finds the connection to evict among those for which `may` returns true. `may` gets the
-    /// number of permits that the connection's source holds.
-    fn eviction_candidate(&self, allowed: impl Fn(&PermitEntry, usize) -> bool) -> Option<u64> {
-        let candidates = self.entries.iter().filter_map(|(id, entry)| {
-            let (held, rank) = (self.held(entry.source), rank(entry.phase)?);
-            // Ids grow, so the smallest is the oldest.
-            let order = if rank == IDLE { entry.idle_turn } else { *id };
-            allowed(entry, held).then_some(((Reverse(held), rank, order), *id))
-        });
-        candidates.min().map(|(_, id)| id)
+/// Returns where a connection stands in the order of eviction; `None` if its phase protects it.
+fn order(phase: ConnPhase, id: Ticket, idle_turn: u64) -> Option<EvictionOrder> {
+    match rank(phase)? {
+        IDLE => Some((IDLE, idle_turn)),
+        rank => Some((rank, id)),
     }
 }
 
@@ -325,9 +315,9 @@ mod tests {
         assert!(is_evicted(&second) && !is_evicted(&third) && !is_evicted(&served));
         // Dropping an evicted connection does not free a second permit.
         drop((first, second));
-        assert_eq!(permits.shared.table().entries.len(), 3);
+        assert_eq!(permits.shared.table().quotas.len(), 3);
         drop((third, fourth, served));
-        assert_eq!(permits.shared.table().entries.len(), 0);
+        assert!(permits.shared.table().quotas.is_empty());
     }
 
     /// Among connections that were served the one idle for longest is evicted, even if it has sent
@@ -500,16 +490,5 @@ mod tests {
         assert_eq!(permits.try_acquire(light).err(), Some(Busy::Wait));
         assert_eq!(permits.try_acquire(of("192.0.2.4")).err(), Some(Busy::Wait));
         assert_eq!(permits.try_acquire(heavy).err(), Some(Busy::Refused));
-    }
-
-    /// Closed connections leave no counts behind.
-    #[test]
-    fn counts_are_removed_with_their_connections() {
-        let permits = Permits::new(2);
-        let held = ["192.0.2.1", "192.0.2.2"].map(|source| permits.try_acquire(of(source)).expect("a permit"));
-        let newcomer = permits.try_acquire(of("192.0.2.3")).expect("the oldest is spared");
-        drop((held, newcomer));
-        let taken = permits.shared.table();
-        assert!(taken.entries.is_empty() && taken.held.is_empty());
     }
 }

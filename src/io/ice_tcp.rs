@@ -20,6 +20,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
+use crate::io::tasks;
 use crate::io::udp::{OutgoingQueue, UdpPort};
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
 use crate::proto::webrtc::packet_kind::PacketKind;
@@ -40,7 +41,7 @@ impl TcpSlots {
     /// closed.
     fn admit(&self, session: u64, peer: SocketAddr) -> Option<TcpSlot> {
         let (handle, evicted) = oneshot::channel();
-        let admitted = self.connections().admit(session, peer.ip(), handle)?;
+        let admitted = self.connections().admit(session, peer.ip(), handle, tasks::now())?;
         Some(TcpSlot {
             slots: self.clone(),
             id: admitted.id,

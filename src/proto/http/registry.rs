@@ -6,14 +6,11 @@
 //! last session ends, so that a bot that hung up does not return. Bodies are kept as text, so that
 //! their size is known.
 //!
-//! One source address holds at most a quarter; at that share its own oldest unused entry is
-//! evicted. When the registry is full, the oldest unused entry of the largest source is evicted: at
-//! once if that source holds more than the requester would, else after a grace period. Entries of
-//! authorised requests count for no source, and anonymous requests do not evict them. Each step is
-//! O(log n). Source.
+//! Entries and bytes have the quotas of [`quota`](crate::server::quota). Only unused entries are
+//! evicted, the oldest first. One source address holds at most a quarter; at that share its own
+//! are evicted at once. Source.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +20,7 @@ use serde_json::Value;
 use crate::limits;
 use crate::limits::REGISTERED_BYTES_MAX;
 use crate::server::admission::Requester;
-use crate::server::source::SourceKey;
+use crate::server::quota::{EqualHolders, QuotaError, QuotaLedger, QuotaPolicy, QuotaRequest, Ticket, Usage};
 use crate::uuid::Uuid;
 
 /// Bytes of stored bodies of one source address: a quarter as well.
@@ -32,48 +29,34 @@ const REGISTERED_SHARE_BYTES_MAX: usize = REGISTERED_BYTES_MAX / 4;
 /// clients connect within a second, or within several if the browser first asks for the microphone.
 const REGISTERED_YIELDS_AFTER: Duration = Duration::from_secs(30);
 
+const QUOTAS: QuotaPolicy = QuotaPolicy {
+    max: Usage {
+        entries: limits::REGISTERED_MAX,
+        bytes: REGISTERED_BYTES_MAX,
+    },
+    share: Usage {
+        entries: limits::REGISTERED_SHARE_MAX,
+        bytes: REGISTERED_SHARE_BYTES_MAX,
+    },
+    evicted_max: usize::MAX,
+    own_grace: Duration::ZERO,
+    equal_holders: EqualHolders::AfterGrace(REGISTERED_YIELDS_AFTER),
+    proxies_weigh: true,
+};
+
 /// The registered sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SessionRegistry {
     sessions: HashMap<Arc<str>, RegistryEntry>,
-    bodies_bytes: usize,
+    quotas: QuotaLedger<()>,
     /// Unused entries, in order of registration and expiry.
-    unused: BTreeMap<EntryId, Arc<str>>,
-    /// Unused entries of authorised requests.
-    authorised: BTreeSet<EntryId>,
-    /// Usage of each source by anonymous requests.
-    sources: HashMap<SourceKey, SourceUsage>,
-    /// Sources with unused entries, by their usage.
-    by_entries: BTreeSet<Rank>,
-    by_bytes: BTreeSet<Rank>,
-    next: EntryId,
-}
-
-/// A serial number of registrations.
-type EntryId = u64;
-
-/// Usage of a source; of two equal ones, that with the older unused entry ranks higher.
-type Rank = (usize, Reverse<EntryId>, SourceKey);
-
-#[derive(Debug, Default)]
-struct SourceUsage {
-    entries: usize,
-    bytes: usize,
-    unused: BTreeSet<EntryId>,
-}
-
-impl SourceUsage {
-    /// Returns the ranks by entries and by bytes; `None` if the source has no unused entry.
-    fn ranks(&self, source: SourceKey) -> Option<(Rank, Rank)> {
-        let oldest = Reverse(*self.unused.first()?);
-        Some(((self.entries, oldest, source), (self.bytes, oldest, source)))
-    }
+    unused: BTreeMap<Ticket, Arc<str>>,
 }
 
 #[derive(Debug)]
 struct RegistryEntry {
-    entry_id: EntryId,
-    requester: Requester,
+    ticket: Ticket,
+    is_authorised: bool,
     /// JSON text.
     body: Box<str>,
     expires: Instant,
@@ -88,11 +71,6 @@ struct RegistryEntry {
 impl RegistryEntry {
     fn is_expired(&self, now: Instant) -> bool {
         self.claims == 0 && now >= self.expires
-    }
-
-    /// Returns whether the entry is old enough to be evicted for a source of equal usage.
-    fn is_past_grace_period(&self, now: Instant) -> bool {
-        now >= self.expires - limits::REGISTERED_UNUSED + REGISTERED_YIELDS_AFTER
     }
 }
 
@@ -139,6 +117,16 @@ impl fmt::Display for UnknownSession {
 
 impl std::error::Error for UnknownSession {}
 
+impl Default for SessionRegistry {
+    fn default() -> Self {
+        SessionRegistry {
+            sessions: HashMap::new(),
+            quotas: QuotaLedger::new(QUOTAS),
+            unused: BTreeMap::new(),
+        }
+    }
+}
+
 impl SessionRegistry {
     /// Registers a body for a later connection.
     ///
@@ -153,18 +141,15 @@ impl SessionRegistry {
     ) -> Result<(), RegistryFull> {
         self.expire(now);
         let body = body.to_string().into_boxed_str();
-        if !requester.is_authorised {
-            self.evict_for(requester.source, body.len())?;
-        }
-        loop {
-            let too_many = self.sessions.len() >= limits::REGISTERED_MAX;
-            if !too_many && self.bodies_bytes + body.len() <= limits::REGISTERED_BYTES_MAX {
-                break;
-            }
-            let eviction_candidate = self
-                .victim(requester, too_many, body.len(), now)
-                .ok_or(RegistryFull::Capacity)?;
-            self.remove_entry(eviction_candidate);
+        let request = QuotaRequest {
+            holder: requester.holder(),
+            bytes: body.len(),
+        };
+        while let Some(victim) = self.quotas.plan(request, None, now).map_err(|error| match error {
+            QuotaError::Share => RegistryFull::SourceShare,
+            QuotaError::Full => RegistryFull::Capacity,
+        })? {
+            self.remove_entry(victim);
         }
         self.insert(id, body, requester, now);
         Ok(())
@@ -173,16 +158,14 @@ impl SessionRegistry {
     /// Adds an unused entry with this JSON text, beyond any limit: for an id that brings its own
     /// body and is claimed at once.
     pub fn insert(&mut self, id: Arc<str>, body: Box<str>, requester: Requester, now: Instant) {
-        let ticket = self.next;
-        self.next += 1;
-        self.bodies_bytes += body.len();
-        self.update_usage(requester, |held| {
-            held.entries += 1;
-            held.bytes += body.len();
-        });
+        let request = QuotaRequest {
+            holder: requester.holder(),
+            bytes: body.len(),
+        };
+        let ticket = self.quotas.admit(request, (), now);
         let session = RegistryEntry {
-            entry_id: ticket,
-            requester,
+            ticket,
+            is_authorised: requester.is_authorised,
             body,
             expires: now + limits::REGISTERED_UNUSED,
             claims: 0,
@@ -190,47 +173,7 @@ impl SessionRegistry {
             used: false,
         };
         self.sessions.insert(id.clone(), session);
-        self.mark_unused(ticket, id, requester);
-    }
-
-    /// Evicts the oldest unused entries of a source while it exceeds its share.
-    fn evict_for(&mut self, source: SourceKey, bytes: usize) -> Result<(), RegistryFull> {
-        while let Some(holding) = self.sources.get(&source) {
-            let has_share =
-                holding.entries >= limits::REGISTERED_SHARE_MAX || holding.bytes + bytes > REGISTERED_SHARE_BYTES_MAX;
-            if !has_share {
-                break;
-            }
-            let oldest = *holding.unused.first().ok_or(RegistryFull::SourceShare)?;
-            self.remove_entry(oldest);
-        }
-        Ok(())
-    }
-
-    /// Selects the entry to evict for a body of `bytes`.
-    fn victim(&self, requester: Requester, by_entries: bool, bytes: usize, now: Instant) -> Option<EntryId> {
-        let ranks = if by_entries { &self.by_entries } else { &self.by_bytes };
-        let had_its_time = |ticket: &EntryId| {
-            let id = self.unused.get(ticket)?;
-            let session = self.sessions.get(id)?;
-            session.is_past_grace_period(now).then_some(*ticket)
-        };
-        match (ranks.last(), requester.is_authorised) {
-            (Some((_, Reverse(oldest), _)), true) => Some(*oldest),
-            (Some((most, Reverse(oldest), _)), false) => {
-                let own = self.sources.get(&requester.source);
-                let own = match by_entries {
-                    true => own.map_or(0, |holding| holding.entries) + 1,
-                    false => own.map_or(0, |holding| holding.bytes) + bytes,
-                };
-                if *most > own {
-                    return Some(*oldest);
-                }
-                had_its_time(oldest)
-            }
-            (None, true) => self.authorised.first().and_then(had_its_time),
-            (None, false) => None,
-        }
+        self.mark_unused(ticket, id);
     }
 
     /// Returns whether a session is registered and has not ended.
@@ -256,13 +199,13 @@ impl SessionRegistry {
         } else {
             registered.clone()
         };
-        let (ticket, requester) = (session.entry_id, session.requester);
-        self.mark_used(ticket, requester);
+        let (ticket, is_authorised) = (session.ticket, session.is_authorised);
+        self.mark_used(ticket);
         Ok(SessionClaim {
             registered,
             session_id,
             body,
-            is_authorised: requester.is_authorised,
+            is_authorised,
         })
     }
 
@@ -308,11 +251,11 @@ impl SessionRegistry {
         if session.claims > 0 {
             return;
         }
-        let (ticket, requester) = (session.entry_id, session.requester);
+        let ticket = session.ticket;
         match session.used {
             true => self.remove(&claim.registered),
             // It can expire again, and may already be due.
-            false => self.mark_unused(ticket, claim.registered.clone(), requester),
+            false => self.mark_unused(ticket, claim.registered.clone()),
         }
     }
 
@@ -326,46 +269,17 @@ impl SessionRegistry {
         self.sessions.is_empty()
     }
 
-    fn mark_unused(&mut self, ticket: EntryId, id: Arc<str>, requester: Requester) {
+    fn mark_unused(&mut self, ticket: Ticket, id: Arc<str>) {
         self.unused.insert(ticket, id);
-        if requester.is_authorised {
-            self.authorised.insert(ticket);
-        }
-        self.update_usage(requester, |held| {
-            held.unused.insert(ticket);
-        });
+        self.quotas.set_order(ticket, Some((0, ticket)));
     }
 
-    fn mark_used(&mut self, ticket: EntryId, requester: Requester) {
+    fn mark_used(&mut self, ticket: Ticket) {
         self.unused.remove(&ticket);
-        self.authorised.remove(&ticket);
-        self.update_usage(requester, |held| {
-            held.unused.remove(&ticket);
-        });
+        self.quotas.set_order(ticket, None);
     }
 
-    /// Updates the usage of a source, and its rank.
-    fn update_usage(&mut self, requester: Requester, change: impl FnOnce(&mut SourceUsage)) {
-        if requester.is_authorised {
-            return;
-        }
-        let source = requester.source;
-        let holding = self.sources.entry(source).or_default();
-        if let Some((by_entries, by_bytes)) = holding.ranks(source) {
-            self.by_entries.remove(&by_entries);
-            self.by_bytes.remove(&by_bytes);
-        }
-        change(holding);
-        if let Some((by_entries, by_bytes)) = holding.ranks(source) {
-            self.by_entries.insert(by_entries);
-            self.by_bytes.insert(by_bytes);
-        }
-        if holding.entries == 0 {
-            self.sources.remove(&source);
-        }
-    }
-
-    fn remove_entry(&mut self, ticket: EntryId) {
+    fn remove_entry(&mut self, ticket: Ticket) {
         if let Some(id) = self.unused.get(&ticket).cloned() {
             self.remove(&id);
         }
@@ -373,12 +287,8 @@ impl SessionRegistry {
 
     fn remove(&mut self, id: &str) {
         if let Some(session) = self.sessions.remove(id) {
-            self.mark_used(session.entry_id, session.requester);
-            self.bodies_bytes -= session.body.len();
-            self.update_usage(session.requester, |held| {
-                held.entries -= 1;
-                held.bytes -= session.body.len();
-            });
+            self.mark_used(session.ticket);
+            self.quotas.remove(session.ticket);
         }
     }
 
@@ -401,11 +311,11 @@ pub fn session_id(random: [u8; 16]) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
-    use std::time::Duration;
 
     use serde_json::json;
 
     use super::*;
+    use crate::server::source::SourceKey;
 
     const TICK: Duration = Duration::from_millis(1);
 
@@ -448,7 +358,8 @@ mod tests {
         (table, now)
     }
 
-    /// the first connection gets the id and the body that `/start` registered.
+    /// the first connection gets the id and the body that `/start` registered, and
+    /// the rights of that request.
     #[test]
     fn the_first_connection_gets_the_registered_id_and_body() {
         let (mut table, now) = table();
@@ -463,6 +374,9 @@ mod tests {
             }
         );
         assert_eq!(table.claim("T", id("F"), now), Err(UnknownSession));
+        let key = authorised(B);
+        table.register(id("T"), &json!({}), key, now).expect("room");
+        assert!(table.claim("T", id("F"), now).expect("known").is_authorised);
     }
 
     /// `claim_once` allows one session: no second one during or after it, nor after expiry, but a
@@ -504,7 +418,7 @@ mod tests {
             Err(UnknownSession),
             "a bot that hung up does not come back"
         );
-        assert_eq!((table.len(), table.bodies_bytes), (0, 0));
+        assert_eq!((table.len(), table.quotas.total().bytes), (0, 0));
     }
 
     /// A failed offer leaves the session unused: the client retries.
@@ -582,7 +496,7 @@ mod tests {
             }
         }
         assert!(table.contains("honest", now) && table.contains("19999", now) && !table.contains("0", now));
-        assert_eq!(table.sources[&A.source].entries, limits::REGISTERED_SHARE_MAX);
+        assert_eq!(table.quotas.usage(A.holder()).entries, limits::REGISTERED_SHARE_MAX);
         let oldest_left = 20_000 - limits::REGISTERED_SHARE_MAX;
         assert!(table.contains(&oldest_left.to_string(), now) && !table.contains(&(oldest_left - 1).to_string(), now));
     }
@@ -603,53 +517,6 @@ mod tests {
         assert!(!table.contains("0", now), "the oldest of the heaviest");
         assert_eq!(table.register(id("honest too"), &json!({}), B, now), Ok(()));
         assert!(!table.contains("1", now) && table.contains("2", now) && table.contains("honest", now));
-    }
-
-    /// Addresses of one IPv6 network of 64 bits share one quota.
-    #[test]
-    fn a_network_has_one_share() {
-        let (mut table, now) = (SessionRegistry::default(), Instant::now());
-        for nth in 0..=limits::REGISTERED_SHARE_MAX {
-            let address: std::net::IpAddr = format!("2001:db8::{nth:x}").parse().expect("an address");
-            let requester = Requester {
-                source: address.into(),
-                is_authorised: false,
-                local_address: None,
-            };
-            assert_eq!(table.register(id(&nth.to_string()), &json!({}), requester, now), Ok(()));
-        }
-        assert!(table.len() == limits::REGISTERED_SHARE_MAX && !table.contains("0", now));
-    }
-
-    /// Authorised entries have no share, evict anonymous entries at once, and are not evicted for
-    /// them.
-    #[test]
-    fn anonymous_entries_never_evict_authorised_ones() {
-        let (mut table, now) = (SessionRegistry::default(), Instant::now());
-        table.register(id("anonymous"), &json!({}), B, now).expect("room");
-        for nth in 0..limits::REGISTERED_MAX {
-            assert_eq!(
-                table.register(id(&nth.to_string()), &json!({}), authorised(A), now),
-                Ok(())
-            );
-        }
-        assert!(!table.contains("anonymous", now) && table.contains("0", now));
-        let late = now + limits::REGISTERED_UNUSED - TICK;
-        for at in [now, late] {
-            assert_eq!(
-                table.register(id("anonymous"), &json!({}), B, at),
-                Err(RegistryFull::Capacity)
-            );
-        }
-        let yields = now + REGISTERED_YIELDS_AFTER;
-        let name = id("authorised");
-        assert_eq!(
-            table.register(name.clone(), &json!({}), authorised(B), yields - TICK),
-            Err(RegistryFull::Capacity)
-        );
-        assert_eq!(table.register(name.clone(), &json!({}), authorised(B), yields), Ok(()));
-        assert!(!table.contains("0", yields) && table.contains("1", yields));
-        assert!(table.claim("authorised", id("F"), yields).expect("known").is_authorised);
     }
 
     fn body(bytes: usize) -> Value {
@@ -677,7 +544,7 @@ mod tests {
         assert!(!table.contains("long", now), "it made room in vain");
         table.release(&claim, true);
         assert_eq!(table.register(id("longer"), &body(half + 1), A, now), Ok(()));
-        assert_eq!(table.bodies_bytes, half + 1);
+        assert_eq!(table.quotas.total().bytes, half + 1);
     }
 
     /// The total of bytes is limited: bodies of the source with the most bytes are evicted.
@@ -685,7 +552,7 @@ mod tests {
     fn the_total_of_bytes_is_limited() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         let share = REGISTERED_SHARE_BYTES_MAX;
-        let all = limits::REGISTERED_BYTES_MAX / share;
+        let all = REGISTERED_BYTES_MAX / share;
         for nth in 0..all {
             let requester = from(10 + nth as u8);
             assert_eq!(
@@ -693,7 +560,7 @@ mod tests {
                 Ok(())
             );
         }
-        assert_eq!(table.bodies_bytes, limits::REGISTERED_BYTES_MAX);
+        assert_eq!(table.quotas.total().bytes, REGISTERED_BYTES_MAX);
         assert_eq!(
             table.register(id("equal"), &body(share), B, now),
             Err(RegistryFull::Capacity)
@@ -726,18 +593,7 @@ mod tests {
         table.expire(end - TICK);
         assert_eq!(table.len(), 63);
         table.expire(end);
-        let SessionRegistry {
-            sessions,
-            bodies_bytes,
-            unused,
-            authorised,
-            sources,
-            by_entries,
-            by_bytes,
-            ..
-        } = table;
-        assert!(sessions.is_empty() && bodies_bytes == 0 && unused.is_empty() && authorised.is_empty());
-        assert!(sources.is_empty() && by_entries.is_empty() && by_bytes.is_empty());
+        assert!(table.is_empty() && table.quotas.is_empty() && table.unused.is_empty());
     }
 
     /// ids are UUIDs of version 4.

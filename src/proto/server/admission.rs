@@ -1,24 +1,21 @@
-//! Admission control: per-source quotas, and the eviction of pending entries.
+//! Admission control: permits by the quotas of [`quota`](super::quota), and a limit of pending
+//! offers.
 //!
 //! In: requesters, what they ask for, and `now`. Out: a ticket, and, where permits are short, the
 //! one pending entry to evict. An entry is pending until its session has proof of a peer: a WebRTC
 //! session until it connects, a plain client until its first frame, a media room until a
-//! participant joins, a socket on `/ws` until its provider is recognised. Three rules keep one
-//! address from shutting others out:
-//! - The anonymous entries of one source hold at most a share of all permits.
-//! - The oldest pending entry of the source with the most permits is evicted. It goes at once if
-//!   that source holds more than the requester's would, else after a grace period. A flood
-//!   therefore evicts its own entries.
-//! - Anonymous entries are evicted before authorised ones, at once, and never the other way round.
-//!   Authorised entries do not count towards a share.
+//! participant joins, a socket on `/ws` until its provider is recognised. Only pending entries are
+//! evicted, the oldest first, and at a source's share or for a source of equal usage only after a
+//! grace period.
 //!
 //! The permit of a session that is not pending is reassigned only when its caller is known to be
 //! gone ([`PermitLedger::may_replace`]). Everything else is rejected with [`AdmissionError`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use crate::server::quota::{EqualHolders, Holder, QuotaError, QuotaLedger, QuotaPolicy, QuotaRequest, Scope, Usage};
+pub use crate::server::quota::{Ticket, source_share};
 use crate::server::source::SourceKey;
 
 /// The origin of a request for a limited resource.
@@ -32,6 +29,16 @@ pub struct Requester {
     /// The local address of the connection; `None` if a proxy forwarded the request or the address
     /// is unknown. Quotas ignore it.
     pub local_address: Option<IpAddr>,
+}
+
+impl Requester {
+    /// Returns for whom the entries of the requester count.
+    pub fn holder(&self) -> Holder {
+        match self.is_authorised {
+            true => Holder::Authorised,
+            false => Holder::Source(self.source),
+        }
+    }
 }
 
 /// The kind of entry that needs a permit.
@@ -68,48 +75,34 @@ pub struct AdmissionLimits {
     pub grace: Duration,
 }
 
-/// The id of an entry.
-pub type Ticket = u64;
-
-/// Returns the share of one source: three quarters of all permits. Below four permits it is all, so
-/// that one caller of an idle runner can have a second session.
-pub const fn source_share(of: usize) -> usize {
-    of - of / 4
-}
-
 /// The holders of permits.
 #[derive(Debug)]
 pub struct PermitLedger<T> {
-    limits: AdmissionLimits,
-    /// All entries in order of arrival, including evicted ones.
-    entries: BTreeMap<Ticket, LedgerEntry<T>>,
-    pending: BTreeSet<Ticket>,
-    /// Permits of the anonymous entries of each source.
-    held: HashMap<SourceKey, usize>,
-    permits: usize,
+    quotas: QuotaLedger<LedgerEntry<T>>,
+    offers_max: usize,
     pending_offers: usize,
-    next: Ticket,
 }
 
 #[derive(Debug)]
 struct LedgerEntry<T> {
     requester: Requester,
-    kind: PendingKind,
-    admitted_at: Instant,
-    is_evicted: bool,
+    is_pending_offer: bool,
     item: T,
 }
 
 impl<T> PermitLedger<T> {
-    pub fn new(caps: AdmissionLimits) -> Self {
+    pub fn new(limits: AdmissionLimits) -> Self {
         PermitLedger {
-            limits: caps,
-            entries: BTreeMap::new(),
-            pending: BTreeSet::new(),
-            held: HashMap::new(),
-            permits: 0,
+            quotas: QuotaLedger::new(QuotaPolicy {
+                max: Usage::entries(limits.permits_max),
+                share: Usage::entries(limits.share_max),
+                evicted_max: limits.evicted_max,
+                own_grace: limits.grace,
+                equal_holders: EqualHolders::AfterGrace(limits.grace),
+                proxies_weigh: true,
+            }),
+            offers_max: limits.offers_max,
             pending_offers: 0,
-            next: 0,
         }
     }
 
@@ -123,173 +116,71 @@ impl<T> PermitLedger<T> {
         kind: PendingKind,
         now: Instant,
     ) -> Result<Option<Ticket>, AdmissionError> {
-        let offers_alone = kind == PendingKind::Offer && self.pending_offers >= self.limits.offers_max;
-        if !requester.is_authorised && self.held(requester.source) >= self.limits.share_max {
-            let is_own =
-                |entry: &LedgerEntry<T>| !entry.requester.is_authorised && entry.requester.source == requester.source;
-            let own = self.candidates(offers_alone).find(|(_, entry)| is_own(entry));
-            let eviction_candidate = own.filter(|(_, entry)| self.is_past_grace(entry, now) && self.may_evict_own());
-            let refused = match self.permits < self.limits.permits_max {
-                true => AdmissionError::SourceShare,
-                false => AdmissionError::Full,
-            };
-            return eviction_candidate.map(|(ticket, _)| Some(ticket)).ok_or(refused);
-        }
-        if !offers_alone && self.permits < self.limits.permits_max {
-            return Ok(None);
-        }
-        self.victim(requester, offers_alone, now)
-            .map(Some)
-            .ok_or(AdmissionError::Full)
-    }
-
-    /// Returns the entry to evict for this requester.
-    fn victim(&self, requester: Requester, offers_alone: bool, now: Instant) -> Option<Ticket> {
-        let mut heaviest: Option<(usize, Ticket, &LedgerEntry<T>)> = None;
-        for (ticket, entry) in self.candidates(offers_alone) {
-            let weight = self.held(entry.requester.source);
-            // The first entry of a source is its oldest.
-            if !entry.requester.is_authorised && heaviest.is_none_or(|(most, ..)| weight > most) {
-                heaviest = Some((weight, ticket, entry));
-            }
-        }
-        match (heaviest, requester.is_authorised) {
-            (Some((_, ticket, _)), true) => self.may_evict().then_some(ticket),
-            (Some((weight, ticket, entry)), false) => {
-                let at_once = weight > self.held(requester.source) + 1;
-                let may_evict = match entry.requester.source == requester.source {
-                    true => self.may_evict_own(),
-                    false => self.may_evict(),
-                };
-                (may_evict && (at_once || self.is_past_grace(entry, now))).then_some(ticket)
-            }
-            (None, true) => {
-                let oldest = self.candidates(offers_alone).next();
-                let (ticket, _) = oldest.filter(|(_, entry)| self.is_past_grace(entry, now))?;
-                self.may_evict().then_some(ticket)
-            }
-            (None, false) => None,
-        }
-    }
-
-    /// Returns the pending entries, the oldest first.
-    fn candidates(&self, offers_alone: bool) -> impl Iterator<Item = (Ticket, &LedgerEntry<T>)> {
-        let pending = self.pending.iter();
-        let entries = pending.filter_map(|ticket| Some((*ticket, self.entries.get(ticket)?)));
-        entries.filter(move |(_, entry)| !offers_alone || entry.kind == PendingKind::Offer)
-    }
-
-    fn is_past_grace(&self, entry: &LedgerEntry<T>, now: Instant) -> bool {
-        now >= entry.admitted_at + self.limits.grace
-    }
-
-    fn may_evict(&self) -> bool {
-        self.entries.len() - self.permits < self.limits.evicted_max
-    }
-
-    /// Returns whether a source may evict its own entries: part of the evictions in progress is
-    /// reserved for other sources.
-    fn may_evict_own(&self) -> bool {
-        self.entries.len() - self.permits < source_share(self.limits.evicted_max)
-    }
-
-    fn held(&self, source: SourceKey) -> usize {
-        self.held.get(&source).copied().unwrap_or(0)
+        let is_pending_offer = |entry: &LedgerEntry<T>| entry.is_pending_offer;
+        let offers_alone = kind == PendingKind::Offer && self.pending_offers >= self.offers_max;
+        let scope: Option<Scope<'_, LedgerEntry<T>>> = if offers_alone { Some(&is_pending_offer) } else { None };
+        let plan = self.quotas.plan(QuotaRequest::entry(requester.holder()), scope, now);
+        plan.map_err(|error| match error {
+            QuotaError::Share if self.quotas.has_room() => AdmissionError::SourceShare,
+            QuotaError::Share | QuotaError::Full => AdmissionError::Full,
+        })
     }
 
     /// Returns whether the permit of an entry, pending or not, may go to this requester. Shares,
     /// the precedence of authorised entries and the limit of offers apply.
     pub fn may_replace(&self, ticket: Ticket, requester: Requester, kind: PendingKind) -> bool {
-        let Some(entry) = self.entries.get(&ticket).filter(|entry| !entry.is_evicted) else {
+        let Some(entry) = self.quotas.held(ticket) else {
             return false;
         };
-        let offers_after = self.pending_offers - usize::from(self.is_pending_offer(ticket, entry))
-            + usize::from(kind == PendingKind::Offer);
-        let is_own =
-            entry.requester.source == requester.source && entry.requester.is_authorised == requester.is_authorised;
-        let has_share = requester.is_authorised || is_own || self.held(requester.source) < self.limits.share_max;
-        let is_anonymous = !entry.requester.is_authorised;
-        offers_after <= self.limits.offers_max
-            && has_share
-            && (is_anonymous || requester.is_authorised)
-            && if is_own { self.may_evict_own() } else { self.may_evict() }
-    }
-
-    fn is_pending_offer(&self, ticket: Ticket, entry: &LedgerEntry<T>) -> bool {
-        entry.kind == PendingKind::Offer && self.pending.contains(&ticket)
+        let offers_after =
+            self.pending_offers - usize::from(entry.is_pending_offer) + usize::from(kind == PendingKind::Offer);
+        let LedgerEntry { requester: holder, .. } = entry;
+        let is_own = holder.source == requester.source && holder.is_authorised == requester.is_authorised;
+        offers_after <= self.offers_max
+            && (is_own || self.quotas.has_share(requester.holder()))
+            && (!holder.is_authorised || requester.is_authorised)
+            && self.quotas.may_evict(is_own)
     }
 
     /// Frees the permit of an entry that [`PermitLedger::plan`] returned or
     /// [`PermitLedger::may_replace`] allows, and returns its item. The entry remains until
     /// [`PermitLedger::remove`].
     pub fn evict(&mut self, ticket: Ticket) -> Option<&mut T> {
-        if self.entries.get(&ticket)?.is_evicted {
-            return None;
-        }
         self.mark_connected(ticket);
-        let entry = self.entries.get_mut(&ticket)?;
-        entry.is_evicted = true;
-        let requester = entry.requester;
-        self.permits -= 1;
-        self.release(requester);
-        self.entries.get_mut(&ticket).map(|entry| &mut entry.item)
+        self.quotas.evict(ticket).map(|entry| &mut entry.item)
     }
 
     /// Adds an entry that [`PermitLedger::plan`] admitted.
     pub fn admit(&mut self, requester: Requester, kind: PendingKind, item: T, now: Instant) -> Ticket {
-        let ticket = self.next;
-        self.next += 1;
+        let is_pending_offer = kind == PendingKind::Offer;
         let entry = LedgerEntry {
             requester,
-            kind,
-            admitted_at: now,
-            is_evicted: false,
+            is_pending_offer,
             item,
         };
-        self.entries.insert(ticket, entry);
-        self.permits += 1;
-        if !requester.is_authorised {
-            *self.held.entry(requester.source).or_default() += 1;
-        }
+        let ticket = self.quotas.admit(QuotaRequest::entry(requester.holder()), entry, now);
         if kind != PendingKind::Caller {
-            self.pending.insert(ticket);
+            self.quotas.set_order(ticket, Some((0, ticket)));
         }
-        self.pending_offers += usize::from(kind == PendingKind::Offer);
+        self.pending_offers += usize::from(is_pending_offer);
         ticket
     }
 
     /// Marks an entry as connected or ending, so that it is not evicted. Returns whether it was
     /// pending.
     pub fn mark_connected(&mut self, ticket: Ticket) -> bool {
-        let was_pending = self.pending.remove(&ticket);
-        let is_offer = |entry: &LedgerEntry<T>| entry.kind == PendingKind::Offer;
-        if was_pending && self.entries.get(&ticket).is_some_and(is_offer) {
+        if let Some(entry) = self.quotas.get_mut(ticket)
+            && std::mem::take(&mut entry.is_pending_offer)
+        {
             self.pending_offers -= 1;
         }
-        was_pending
+        self.quotas.set_order(ticket, None)
     }
 
     /// Removes an entry, and returns its item.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         self.mark_connected(ticket);
-        let entry = self.entries.remove(&ticket)?;
-        if !entry.is_evicted {
-            self.permits -= 1;
-            self.release(entry.requester);
-        }
-        Some(entry.item)
-    }
-
-    fn release(&mut self, requester: Requester) {
-        if requester.is_authorised {
-            return;
-        }
-        if let Some(held) = self.held.get_mut(&requester.source) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(&requester.source);
-            }
-        }
+        self.quotas.remove(ticket).map(|entry| entry.item)
     }
 }
 
@@ -359,6 +250,10 @@ mod tests {
         }
     }
 
+    fn permits(rig: &Rig) -> usize {
+        rig.0.quotas.total().entries
+    }
+
     const A: &str = "192.0.2.1";
     const B: &str = "192.0.2.2";
 
@@ -376,7 +271,7 @@ mod tests {
         assert!(rig.ask(from("192.0.2.3"), PendingKind::Caller).is_ok());
         rig.0.remove(held[0]);
         assert!(rig.ask(from(A), PendingKind::Caller).is_ok());
-        assert_eq!((rig.0.permits, rig.0.entries.len()), (8, 8));
+        assert_eq!((permits(&rig), rig.0.quotas.len()), (8, 8));
     }
 
     /// Up to three permits may belong to one caller; of four, one is reserved for others.
@@ -545,7 +440,7 @@ mod tests {
                     rig.0.remove(ticket);
                 }
             }
-            assert!(rig.0.pending_offers <= 16 && rig.0.permits <= 32);
+            assert!(rig.0.pending_offers <= 16 && permits(&rig) <= 32);
         }
         assert!(refused > 900, "{refused}");
     }
@@ -608,7 +503,11 @@ mod tests {
         let first = replace(&mut rig, held[0], from(A)).expect("a place");
         assert_eq!(replace(&mut rig, held[0], from(A)), None, "it has none any more");
         assert_eq!(
-            (rig.0.permits, rig.0.held(from(A).source), rig.0.pending_offers),
+            (
+                permits(&rig),
+                rig.0.quotas.usage(from(A).holder()).entries,
+                rig.0.pending_offers
+            ),
             (8, 6, 1)
         );
         replace(&mut rig, key[0], authorised(A)).expect("a place");
@@ -623,7 +522,7 @@ mod tests {
         for ticket in [first, held[0], key[0]] {
             rig.0.remove(ticket);
         }
-        assert_eq!((rig.0.permits, rig.0.pending_offers), (8, 2));
+        assert_eq!((permits(&rig), rig.0.pending_offers), (8, 2));
     }
 
     /// A requester of another source gets a permit only within its share, anonymous or not.
@@ -654,15 +553,6 @@ mod tests {
         for ticket in tickets {
             rig.0.remove(ticket);
         }
-        let PermitLedger {
-            entries,
-            pending,
-            held,
-            permits: places,
-            pending_offers: offers,
-            ..
-        } = rig.0;
-        assert!(entries.is_empty() && pending.is_empty() && held.is_empty());
-        assert_eq!((places, offers), (0, 0));
+        assert!(rig.0.quotas.is_empty() && rig.0.pending_offers == 0);
     }
 }

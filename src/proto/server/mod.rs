@@ -3,8 +3,8 @@
 //! - Connections: [`sniff`] (HTTP, TLS or framed packets), [`request_framing`] (the end of a
 //!   request), [`tls`] (the certificate of `--tls auto`), [`acme`] (that of `--tls acme`)
 //! - Clients: [`source`] (an address as a key for quotas), [`forwarded`] (the client behind a
-//!   trusted proxy), [`admission`] (permits and eviction), [`key`], [`log_limit`],
-//!   [`live_sessions`] (what the operator sees)
+//!   trusted proxy), [`quota`] (shares and eviction), [`admission`] (permits), [`key`],
+//!   [`log_limit`], [`live_sessions`] (what the operator sees)
 //! - Bodies: [`body`] (JSON), [`form`], [`multipart`]; [`range`]: parts of files
 //! - [`rest`]: requests to REST APIs
 
@@ -19,6 +19,7 @@ pub mod key;
 pub mod live_sessions;
 pub mod log_limit;
 pub mod multipart;
+pub mod quota;
 pub mod range;
 pub mod request_framing;
 pub mod rest;

@@ -2,104 +2,82 @@
 //!
 //! In: the session named by a connection's first check, and the source address. Out: whether the
 //! connection is admitted, and which one is evicted for it. A name proves nothing: a connection is
-//! validated once its session answered a check on it, which requires the password. Quotas apply per
-//! session and per source address; at a quota the oldest unvalidated connection under it is
-//! evicted, and at the total cap the oldest unvalidated one of the source with the most
-//! connections. Validated connections are never evicted. Loopback has no quota, since it may be a
-//! tunnel or proxy. Dropping `T` closes a connection. Sources: RFC 6544, RFC 8445 section 7.3.
+//! validated once its session answered a check on it, which requires the password; then it is never
+//! evicted. The quotas of [`quota`](crate::server::quota) apply, without a grace period, and each
+//! session has one of its own. Loopback has no share, since it may be a tunnel or proxy. Dropping
+//! `T` closes a connection. Sources: RFC 6544, RFC 8445 section 7.3.
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use crate::limits::{ICE_TCP_CONNECTIONS_MAX, ICE_TCP_PER_SESSION_MAX, ICE_TCP_PER_SOURCE_MAX};
-use crate::server::source::SourceKey;
+use crate::server::quota::{EqualHolders, Holder, QuotaLedger, QuotaPolicy, QuotaRequest, Ticket, Usage};
+
+const QUOTAS: QuotaPolicy = QuotaPolicy {
+    max: Usage::entries(ICE_TCP_CONNECTIONS_MAX),
+    share: Usage::entries(ICE_TCP_PER_SOURCE_MAX),
+    evicted_max: usize::MAX,
+    own_grace: Duration::ZERO,
+    equal_holders: EqualHolders::AfterGrace(Duration::ZERO),
+    proxies_weigh: true,
+};
 
 struct TcpConnection<T> {
-    id: u64,
     session: u64,
-    /// `None` for loopback.
-    source: Option<SourceKey>,
-    is_validated: bool,
     handle: T,
 }
 
-/// The open connections, oldest first.
+/// The open connections.
 pub struct TcpConnections<T> {
-    connections: Vec<TcpConnection<T>>,
-    last_id: u64,
+    quotas: QuotaLedger<TcpConnection<T>>,
 }
 
 /// An admitted connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TcpAdmission<T> {
-    pub id: u64,
+    pub id: Ticket,
     pub evicted: Option<T>,
 }
 
 impl<T> Default for TcpConnections<T> {
     fn default() -> Self {
         TcpConnections {
-            connections: Vec::new(),
-            last_id: 0,
+            quotas: QuotaLedger::new(QUOTAS),
         }
     }
 }
 
 impl<T> TcpConnections<T> {
     /// Admits a connection; `None` if none can be evicted for it.
-    pub fn admit(&mut self, session: u64, address: IpAddr, handle: T) -> Option<TcpAdmission<T>> {
-        let address = address.to_canonical();
-        let source = (!address.is_loopback()).then(|| SourceKey::from(address));
-        let of_session = |open: &TcpConnection<T>| open.session == session;
-        let of_source = |open: &TcpConnection<T>| source.is_some() && open.source == source;
-        let evicted = if self.count(of_session) >= ICE_TCP_PER_SESSION_MAX {
-            Some(self.oldest_unvalidated(of_session)?)
-        } else if self.count(of_source) >= ICE_TCP_PER_SOURCE_MAX {
-            Some(self.oldest_unvalidated(of_source)?)
-        } else if self.connections.len() >= ICE_TCP_CONNECTIONS_MAX {
-            let unproven = self.connections.iter().filter(|open| !open.is_validated);
-            let heaviest = unproven.map(|open| open.source).max_by_key(|source| {
-                let same = |open: &TcpConnection<T>| open.source == *source;
-                self.count(same)
-            })?;
-            Some(self.oldest_unvalidated(|open| open.source == heaviest)?)
-        } else {
-            None
+    pub fn admit(&mut self, session: u64, address: IpAddr, handle: T, now: Instant) -> Option<TcpAdmission<T>> {
+        let holder = match address.to_canonical().is_loopback() {
+            true => Holder::Proxy,
+            false => Holder::Source(address.into()),
         };
-        let evicted = evicted.map(|at| self.connections.remove(at).handle);
-        self.last_id += 1;
-        self.connections.push(TcpConnection {
-            id: self.last_id,
-            session,
-            source,
-            is_validated: false,
-            handle,
-        });
+        let request = QuotaRequest::entry(holder);
+        let of_session = |open: &TcpConnection<T>| open.session == session;
+        let victim = if self.quotas.count(of_session) >= ICE_TCP_PER_SESSION_MAX {
+            Some(self.quotas.oldest_evictable(of_session)?)
+        } else {
+            self.quotas.plan(request, None, now).ok()?
+        };
+        let evicted = victim.and_then(|victim| self.quotas.remove(victim));
+        let id = self.quotas.admit(request, TcpConnection { session, handle }, now);
+        self.quotas.set_order(id, Some((0, id)));
         Some(TcpAdmission {
-            id: self.last_id,
-            evicted,
+            id,
+            evicted: evicted.map(|open| open.handle),
         })
     }
 
     /// Marks a connection as validated.
-    pub fn mark_validated(&mut self, id: u64) {
-        if let Some(open) = self.connections.iter_mut().find(|open| open.id == id) {
-            open.is_validated = true;
-        }
+    pub fn mark_validated(&mut self, id: Ticket) {
+        self.quotas.set_order(id, None);
     }
 
     /// Removes a closed connection.
-    pub fn remove(&mut self, id: u64) {
-        self.connections.retain(|open| open.id != id);
-    }
-
-    fn count(&self, which: impl Fn(&TcpConnection<T>) -> bool) -> usize {
-        self.connections.iter().filter(|open| which(open)).count()
-    }
-
-    fn oldest_unvalidated(&self, which: impl Fn(&TcpConnection<T>) -> bool) -> Option<usize> {
-        self.connections
-            .iter()
-            .position(|open| !open.is_validated && which(open))
+    pub fn remove(&mut self, id: Ticket) {
+        self.quotas.remove(id);
     }
 }
 
@@ -111,18 +89,17 @@ mod tests {
         IpAddr::from([198, 51, (number >> 8) as u8, number as u8])
     }
 
+    fn admit(connections: &mut TcpConnections<u64>, session: u64, address: IpAddr) -> Option<TcpAdmission<u64>> {
+        // The handle is the id of the connection until the first is removed.
+        let handle = connections.quotas.len() as u64;
+        connections.admit(session, address, handle, Instant::now())
+    }
+
     /// Admits a connection without an eviction.
     fn free(connections: &mut TcpConnections<u64>, session: u64, address: IpAddr) -> u64 {
-        let handle = connections.last_id + 1;
-        let admitted = connections.admit(session, address, handle).expect("a place");
-        assert_eq!(
-            admitted,
-            TcpAdmission {
-                id: handle,
-                evicted: None
-            }
-        );
-        handle
+        let admitted = admit(connections, session, address).expect("a place");
+        assert_eq!(admitted.evicted, None);
+        admitted.id
     }
 
     /// Beyond the quota a session's oldest unvalidated connection is evicted; with validated ones
@@ -134,19 +111,15 @@ mod tests {
             .map(|number| free(&mut connections, 1, address(number)))
             .collect();
         connections.mark_validated(ids[0]);
-        let newcomer = connections.admit(1, address(9), 100).expect("a place");
+        let newcomer = admit(&mut connections, 1, address(9)).expect("a place");
         assert_eq!(newcomer.evicted, Some(ids[1]), "the oldest without proof");
         free(&mut connections, 2, address(9));
-        for open in 1..=newcomer.id {
+        for open in 0..=newcomer.id {
             connections.mark_validated(open);
         }
-        assert_eq!(connections.admit(1, address(9), 101), None);
+        assert_eq!(admit(&mut connections, 1, address(9)), None);
         connections.remove(ids[0]);
-        assert!(
-            connections
-                .admit(1, address(9), 102)
-                .is_some_and(|admitted| admitted.evicted.is_none())
-        );
+        assert!(admit(&mut connections, 1, address(9)).is_some_and(|admitted| admitted.evicted.is_none()));
     }
 
     /// The same per source address, whatever sessions it names; an IPv6 network counts as one.
@@ -159,12 +132,12 @@ mod tests {
         for (session, host) in hosts[1..].iter().enumerate() {
             free(&mut connections, session as u64, *host);
         }
-        let newcomer = connections.admit(99, hosts[0], 100).expect("a place");
-        assert_eq!(newcomer.evicted, Some(1));
-        for id in 1..=newcomer.id {
+        let newcomer = admit(&mut connections, 99, hosts[0]).expect("a place");
+        assert_eq!(newcomer.evicted, Some(0));
+        for id in 0..=newcomer.id {
             connections.mark_validated(id);
         }
-        assert_eq!(connections.admit(98, hosts[0], 101), None);
+        assert_eq!(admit(&mut connections, 98, hosts[0]), None);
         free(&mut connections, 97, address(1));
     }
 
@@ -176,11 +149,7 @@ mod tests {
         for session in 0..ICE_TCP_CONNECTIONS_MAX {
             free(&mut connections, session as u64, loopback);
         }
-        assert!(
-            connections
-                .admit(999, loopback, 999)
-                .is_some_and(|admitted| admitted.evicted == Some(1))
-        );
+        assert!(admit(&mut connections, 999, loopback).is_some_and(|admitted| admitted.evicted == Some(0)));
     }
 
     /// With all places taken, the oldest unvalidated connection of the source with the most is
@@ -195,18 +164,18 @@ mod tests {
         let single = free(&mut connections, 2_000, address(2));
         let first_of_heavy = single + 1;
         let mut number = 0;
-        while connections.connections.len() < ICE_TCP_CONNECTIONS_MAX {
+        while connections.quotas.len() < ICE_TCP_CONNECTIONS_MAX {
             // Three sources fill the rest, the first with the most.
             let at = if number < ICE_TCP_PER_SOURCE_MAX { 3 } else { 4 + number };
             free(&mut connections, 3_000 + number as u64, address(at));
             number += 1;
         }
-        let newcomer = connections.admit(5_000, address(500), 9_999).expect("a place");
+        let newcomer = admit(&mut connections, 5_000, address(500)).expect("a place");
         assert_eq!(newcomer.evicted, Some(first_of_heavy));
-        assert_eq!(connections.connections.len(), ICE_TCP_CONNECTIONS_MAX);
+        assert_eq!(connections.quotas.len(), ICE_TCP_CONNECTIONS_MAX);
         for id in 0..=newcomer.id {
             connections.mark_validated(id);
         }
-        assert_eq!(connections.admit(5_001, address(501), 0), None);
+        assert_eq!(admit(&mut connections, 5_001, address(501)), None);
     }
 }
