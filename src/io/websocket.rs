@@ -1,8 +1,7 @@
-//! Sessions on WebSockets: the socket, the proof of a call, and the hang-up at its provider.
+//! Sessions on WebSockets: the socket, the permit of a call, and the hang-up at its provider.
 //!
 //! It starts when hyper has answered the upgrade. In: messages, writability, the end of a hang-up.
-//! Out: the commands of [`SocketSession`]. The bot starts when the session knows its call, if a
-//! permit is available.
+//! Out: the commands of [`SocketSession`], which are performed.
 
 pub mod routes;
 
@@ -38,12 +37,10 @@ use crate::io::tasks;
 use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::proto::counts::Count;
 use crate::proto::server::admission::PendingKind;
-use crate::proto::session::Session as _;
 use crate::proto::sockets::socket::{
-    SocketCommand, SocketMessage, SocketReadError, SocketRefusal, SocketSession, UNRECOGNISED,
+    SocketBotStart, SocketCommand, SocketMessage, SocketReadError, SocketRefusal, SocketSession,
 };
-use crate::proto::telephony::hangup;
-use crate::proto::telephony::proof::{Proof, ProofError};
+use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::Upgrade;
 use std::time::Duration;
 
@@ -59,14 +56,6 @@ const HANG_UP_AT_SHUTDOWN: Duration = Duration::from_millis(500);
 /// Bytes that a WebSocket buffers for the network: four of the longest messages, and their framing.
 const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX + 4 * 1024;
 
-/// The permit of a WebSocket.
-pub enum SocketPermit {
-    /// That of a session, whose bot starts at once.
-    Session(SessionPermit),
-    /// That of a handshake, to be followed by one of a session.
-    Handshake(SessionPermit),
-}
-
 /// The endpoint of a WebSocket.
 pub enum SocketEndpoint {
     Client,
@@ -74,11 +63,12 @@ pub enum SocketEndpoint {
     Call(Proof),
 }
 
-/// Returns the upgrade that turns a connection into a session.
-pub fn upgrade(sessions: Sessions, endpoint: SocketEndpoint, start: SessionStart, entry: SocketPermit) -> Upgrade {
+/// Returns the upgrade that turns a connection into a session. The permit is that of a session, or
+/// for a telephony endpoint that of a handshake.
+pub fn upgrade(sessions: Sessions, endpoint: SocketEndpoint, start: SessionStart, permit: SessionPermit) -> Upgrade {
     Box::new(move |stream, read| {
         let (id, client) = (start.session_id.clone(), start.log_client.clone());
-        let task = run(sessions.clone(), stream, read, endpoint, start, entry);
+        let task = run(sessions.clone(), stream, read, endpoint, start, permit);
         session::spawn(&sessions, id, client, task);
     })
 }
@@ -89,29 +79,21 @@ async fn run(
     read: Bytes,
     endpoint: SocketEndpoint,
     mut start: SessionStart,
-    entry: SocketPermit,
+    permit: SessionPermit,
 ) {
     if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
         log::debug!("the size of the send buffer: {error}");
     }
     let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
     let now = tasks::now();
-    let (session, path, proof) = match endpoint {
-        SocketEndpoint::Client => (SocketSession::client(now), "/ws-client", Proof::Missing),
-        SocketEndpoint::Call(proof) => (SocketSession::call(now), "/ws", proof),
-    };
-    let (permit, is_handshake) = match entry {
-        SocketPermit::Session(permit) => (permit, false),
-        SocketPermit::Handshake(permit) => (permit, true),
+    let (session, path) = match endpoint {
+        SocketEndpoint::Client => (SocketSession::client(now), "/ws-client"),
+        SocketEndpoint::Call(proof) => (SocketSession::call(proof, sessions.config().clone(), now), "/ws"),
     };
     let task = SessionTask::new(sessions, permit, start.lease.take());
     let io = WebSocketIo {
         socket,
         path,
-        is_handshake,
-        proof,
-        is_simulated: false,
-        unproven: None,
         start: Some(start),
         hang_up: None,
         is_writable: true,
@@ -138,14 +120,6 @@ type HangUpFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 struct WebSocketIo {
     socket: WebSocketStream<MaybeTlsStream>,
     path: &'static str,
-    /// Whether the permit is that of a handshake.
-    is_handshake: bool,
-    /// The proof that the call comes from its provider.
-    proof: Proof,
-    /// Whether the call is simulated: its provider is asked for nothing.
-    is_simulated: bool,
-    /// Why the proof was rejected.
-    unproven: Option<ProofError>,
     /// The start of the bot; `None` once it has started.
     start: Option<SessionStart>,
     /// The hang-up in progress.
@@ -224,29 +198,27 @@ impl SessionIo for WebSocketIo {
     ) {
         match command {
             SocketCommand::Send(message) => self.send(message, session, task, cx),
-            SocketCommand::StartBot => {
-                if let Err(refused) = self.begin(session, task) {
+            SocketCommand::Admit => {
+                if let Err(refused) = admit(task) {
                     session.handle_refused(refused, tasks::now());
                 }
             }
-            SocketCommand::HangUp => self.hang_up(session, task),
+            SocketCommand::StartBot(begun) => self.start_bot(*begun, task),
+            SocketCommand::HangUp(provider, request) => {
+                self.hang_up = Some(Box::pin(rest::hang_up(provider, *request)));
+            }
         }
     }
 
     fn close(self, session: &SocketSession, task: &SessionTask) -> CloseOutcome {
         if !task.has_bot() {
-            let (path, seconds) = (self.path, (tasks::now() - task.began).as_secs_f64());
-            match (self.unproven, session.refused()) {
-                (Some(unproven), _) => {
-                    let advice = unproven.advice(task.sessions.config().proxy.as_deref());
-                    log::warn!("no session on {path}: {advice}");
-                }
-                (None, Some(UNRECOGNISED)) => log::warn!(
-                    "no session on {path}: {UNRECOGNISED}, after {seconds:.1} s; other WebSocket clients belong on \
-                     /ws-client"
+            let (path, after) = (self.path, tasks::now() - task.began);
+            match session.refusal(after) {
+                Some(why) => log::warn!("no session on {path}: {why}"),
+                None => log::info!(
+                    "no session on {path}: the connection ended after {:.1} s",
+                    after.as_secs_f64()
                 ),
-                (None, Some(why)) => log::warn!("no session on {path}: {why}, after {seconds:.1} s"),
-                (None, None) => log::info!("no session on {path}: the connection ended after {seconds:.1} s"),
             }
         }
         let shutdown = task.sessions.shutdown().clone();
@@ -373,70 +345,34 @@ impl WebSocketIo {
         }
     }
 
-    /// Starts the bot, if the call is proven and a permit is available.
-    fn begin(&mut self, session: &SocketSession, task: &mut SessionTask) -> Result<(), SocketRefusal> {
-        let call = session.telephone();
-        let config = task.sessions.config().clone();
-        // The call is known only now, and its proof comes before anything else.
-        if let Some(call) = call
-            && let Err(unproven) = self.proof.admit(call, &config.telephony)
-        {
-            self.unproven = Some(unproven);
-            return Err(SocketRefusal::Unproven(unproven));
-        }
-        self.is_simulated = call.is_some_and(|call| self.proof.is_simulation(call, config.api_key.is_some()));
-        if self.is_handshake {
-            // A call whose socket was accepted before a drain belongs to those that it waits for.
-            if task.sessions.shutdown().is_set() {
-                return Err(SocketRefusal::Stopping);
-            }
-            let requester = task.permit.requester();
-            let permit = task.sessions.admission().session(requester, PendingKind::Caller);
-            task.permit = permit.map_err(SocketRefusal::Admission)?;
-            self.is_handshake = false;
-        }
-        let Some(start) = self.start.take() else { return Ok(()) };
-        let transport = session.transport();
-        let data = call.map(|call| call.data.clone());
-        let line_rate_hz = call
-            .filter(|call| call.rx.rate_hz == call.tx.rate_hz)
-            .map(|call| call.rx.rate_hz);
-        let line_laws = call.and_then(|call| call.line_laws());
+    fn start_bot(&mut self, begun: SocketBotStart, task: &mut SessionTask) {
+        let Some(start) = self.start.take() else { return };
+        let SocketBotStart {
+            transport,
+            call_data,
+            line_rate_hz,
+            line_laws,
+            is_simulated,
+        } = begun;
         // The body of a call is what its provider passes on.
-        let body = data.as_ref().and_then(|data| data.get("body").cloned());
-        let simulated = if self.is_simulated { ", simulated" } else { "" };
-        log::info!("session started: {}{simulated}", session.name());
-        if let Some(expected) = config
-            .transport
-            .filter(|expected| transport.is_telephony() && expected.is_telephony() && *expected != transport)
-        {
-            log::warn!(
-                "the call is {}'s, though the runner was started with -t {}",
-                transport.name(),
-                expected.name()
-            );
-        }
-        let is_simulated = self.is_simulated;
-        let connection = WebSocketConnection::new(self.path);
+        let body = call_data.as_ref().and_then(|data| data.get("body").cloned());
         let body = body.unwrap_or(start.body);
+        let connection = WebSocketConnection::new(self.path);
         task.start_bot(start.session_id, body, transport, SOCKET_IN_FRAMES_MAX, |slot| {
-            let arguments = WebSocketArguments::new(connection, transport, data, slot);
+            let arguments = WebSocketArguments::new(connection, transport, call_data, slot);
             bot::Kind::WebSocket(arguments.on_line(line_rate_hz, line_laws).simulated(is_simulated))
         });
-        Ok(())
     }
+}
 
-    /// Asks the provider to end the call, if it has an API for that.
-    fn hang_up(&mut self, session: &mut SocketSession, task: &SessionTask) {
-        let settings = &task.sessions.config().telephony.settings;
-        let telephone = session.telephone().filter(|_| !self.is_simulated);
-        let request = telephone.and_then(|call| {
-            let request = hangup::request(call.provider, &call.call_id, settings)?;
-            Some((call.provider, request))
-        });
-        match request {
-            Some((provider, request)) => self.hang_up = Some(Box::pin(rest::hang_up(provider, request))),
-            None => session.handle_hung_up(tasks::now()),
-        }
+/// Exchanges the permit of a handshake for that of a session.
+fn admit(task: &mut SessionTask) -> Result<(), SocketRefusal> {
+    // A call whose socket was accepted before a drain belongs to those that it waits for.
+    if task.sessions.shutdown().is_set() {
+        return Err(SocketRefusal::Stopping);
     }
+    let requester = task.permit.requester();
+    let permit = task.sessions.admission().session(requester, PendingKind::Caller);
+    task.permit = permit.map_err(SocketRefusal::Admission)?;
+    Ok(())
 }

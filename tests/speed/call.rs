@@ -15,6 +15,7 @@ use edge_runner_proto::audio::g711;
 use edge_runner_proto::session::{Session, SessionOutput};
 use edge_runner_proto::sockets::socket;
 use edge_runner_proto::sockets::{frames, socket::SocketMessage};
+use edge_runner_proto::telephony::proof::Proof;
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
 use edge_runner_proto::webrtc::crypto;
 use edge_runner_proto::webrtc::gather::GatheredAddresses;
@@ -355,7 +356,7 @@ pub fn telephone(voice: &Voice) -> Result<Work> {
         .map(|(number, pcm)| media_message(pcm, number))
         .collect();
     let now = Instant::now();
-    let mut session = socket::SocketSession::call(now);
+    let mut session = socket::SocketSession::call(Proof::Missing, Arc::default(), now);
     let start = include_str!("../data/telephony/twilio.jsonl").lines().nth(1);
     session.handle_text(start.ok_or("the script has a start")?, now);
     Ok(talk(session, now, move |session, frame, now| {

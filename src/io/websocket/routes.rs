@@ -21,7 +21,7 @@ use crate::io::tasks::request_time;
 use crate::io::websocket::doctor;
 #[cfg(feature = "telephony")]
 use crate::io::websocket::webhook;
-use crate::io::websocket::{SocketEndpoint, SocketPermit, upgrade};
+use crate::io::websocket::{SocketEndpoint, upgrade};
 use crate::proto::http::route::{self, Route, RouteError};
 use crate::proto::http::started::IdUse;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
@@ -115,20 +115,16 @@ fn socket(
     let client = log_client(app, peer).or_authorised(requester.is_authorised);
     app.check_open()?;
     let admission = app.sessions.admission();
-    let entry = match endpoint {
-        SocketEndpoint::Client => admission
-            .newcomer(|admission| admission.session(requester, PendingKind::Silent))
-            .map(SocketPermit::Session),
-        SocketEndpoint::Call(_) => admission
-            .newcomer(|admission| admission.handshake(requester))
-            .map(SocketPermit::Handshake),
-    };
-    let entry = entry.map_err(HttpError::Offer)?;
+    let permit = admission.newcomer(|admission| match endpoint {
+        SocketEndpoint::Client => admission.session(requester, PendingKind::Silent),
+        SocketEndpoint::Call(_) => admission.handshake(requester),
+    });
+    let permit = permit.map_err(HttpError::Offer)?;
     if let Some(token) = token {
         token.redeem();
     }
     let start = session_start(lease, client, |registered| registered.unwrap_or_else(|| json!({})))();
-    let upgrade = upgrade(app.sessions.clone(), endpoint, start, entry);
+    let upgrade = upgrade(app.sessions.clone(), endpoint, start, permit);
     *lock(upgrade_slot) = Some(upgrade);
     Ok(switching.map(|()| ResponseBody::default()))
 }

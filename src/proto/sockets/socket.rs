@@ -14,25 +14,31 @@ mod peer;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::audio::g711::LineLaws;
 use crate::audio::playout_pacer::{self, ChunkFormat};
+use crate::config::Config;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
     CALL_DEAF_AFTER, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX,
     MESSAGES_OUT_MAX, SOCKET_FREED_AFTER,
 };
+use crate::server::rest::RestRequest;
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
-use crate::telephony::TelephonyCall;
+use crate::telephony::proof::Proof;
+use crate::telephony::provider::Provider;
+use crate::telephony::{TelephonyCall, hangup};
 use crate::transport::Transport;
 use audio_receiver::SocketAudioReceiver;
 use audio_sender::SocketAudioSender;
-use ending::{EVICTED, close_frame};
-pub use ending::{SocketReadError, SocketRefusal, UNRECOGNISED};
+use ending::{EVICTED, UNRECOGNISED, close_frame};
+pub use ending::{SocketReadError, SocketRefusal};
 
 /// Interval of pings from the runner.
 const SOCKET_PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -64,11 +70,34 @@ pub enum SocketMessage {
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketCommand {
     Send(SocketMessage),
+    /// Exchanges the permit of a handshake for that of a session, before the bot of a call starts;
+    /// [`SocketSession::handle_refused`] reports that there is none.
+    Admit,
     /// Starts the bot. Emitted once, before any event.
-    StartBot,
+    StartBot(Box<SocketBotStart>),
     /// Hangs up the call at its provider; [`SocketSession::handle_hung_up`] reports the attempt.
     /// Emitted at most once.
-    HangUp,
+    HangUp(&'static Provider, Box<RestRequest>),
+}
+
+/// What a session says of itself to its bot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketBotStart {
+    pub transport: Transport,
+    /// The data of a call.
+    pub call_data: Option<Value>,
+    /// The rate of a line that has one for both directions.
+    pub line_rate_hz: Option<u32>,
+    pub line_laws: Option<LineLaws>,
+    /// Whether the call is simulated.
+    pub is_simulated: bool,
+}
+
+/// What decides whether a call is served.
+struct CallRules {
+    /// The proof that the call comes from its provider.
+    proof: Proof,
+    config: Arc<Config>,
 }
 
 /// The phase of a session.
@@ -109,6 +138,8 @@ enum WireProtocol {
 /// A session on a WebSocket.
 pub struct SocketSession {
     wire: WireProtocol,
+    /// `None` for a plain client.
+    rules: Option<CallRules>,
     phase: SocketPhase,
     audio_receiver: SocketAudioReceiver,
     audio_sender: SocketAudioSender,
@@ -116,6 +147,8 @@ pub struct SocketSession {
     outgoing: VecDeque<SocketMessage>,
     outgoing_bytes: usize,
     events: VecDeque<SessionEvent>,
+    /// Whether a permit of a session, the start of the bot and the hang-up are to be requested.
+    needs_permit: bool,
     begin: bool,
     hang_up: bool,
     /// Whether the call goes on without the session.
@@ -139,7 +172,9 @@ pub struct SocketSession {
     /// PCM of one message; a field to reuse the memory.
     pcm: Vec<i16>,
     dropped: u64,
+    /// Why there is no session, as the close frame says and as the log does.
     refused: Option<&'static str>,
+    advice: Option<String>,
     /// Whether speech has left since more was requested.
     has_room: bool,
     /// Whether the bot was started, and whether a text or binary message arrived.
@@ -162,7 +197,7 @@ impl SocketSession {
     }
 
     /// Creates the session of a telephony provider that is not yet recognised.
-    pub fn call(now: Instant) -> Self {
+    pub fn call(proof: Proof, config: Arc<Config>, now: Instant) -> Self {
         let phase = SocketPhase::Handshake {
             until: now + HANDSHAKE_WITHIN,
             messages: 0,
@@ -174,18 +209,23 @@ impl SocketSession {
             multiple: 1,
             lead: CALL_LEAD,
         };
-        SocketSession::new(WireProtocol::Call(None), phase, chunk_format, now)
+        SocketSession {
+            rules: Some(CallRules { proof, config }),
+            ..SocketSession::new(WireProtocol::Call(None), phase, chunk_format, now)
+        }
     }
 
     fn new(wire: WireProtocol, phase: SocketPhase, chunk_format: ChunkFormat, now: Instant) -> Self {
         SocketSession {
             wire,
+            rules: None,
             phase,
             audio_receiver: SocketAudioReceiver::default(),
             audio_sender: SocketAudioSender::new(chunk_format),
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
             events: VecDeque::new(),
+            needs_permit: false,
             begin: false,
             hang_up: false,
             is_transferred: false,
@@ -201,6 +241,7 @@ impl SocketSession {
             pcm: Vec::new(),
             dropped: 0,
             refused: None,
+            advice: None,
             has_room: false,
             has_begun: false,
             has_heard: false,
@@ -227,9 +268,56 @@ impl SocketSession {
             .map_or(Transport::WebSocket, |call| Transport::Telephony(call.provider))
     }
 
-    /// Returns the reason for which the handshake was rejected.
-    pub fn refused(&self) -> Option<&'static str> {
-        self.refused
+    /// Returns what the log says of a handshake that was rejected after this time.
+    pub fn refusal(&self, after: Duration) -> Option<String> {
+        let (why, seconds) = (self.refused?, after.as_secs_f64());
+        Some(match &self.advice {
+            Some(advice) => advice.clone(),
+            None if why == UNRECOGNISED => {
+                format!("{why}, after {seconds:.1} s; other WebSocket clients belong on /ws-client")
+            }
+            None => format!("{why}, after {seconds:.1} s"),
+        })
+    }
+
+    /// Returns whether the call is simulated: its provider is asked for nothing.
+    fn is_simulated(&self) -> bool {
+        let (Some(call), Some(rules)) = (self.telephone(), &self.rules) else {
+            return false;
+        };
+        rules.proof.is_simulation(call, rules.config.api_key.is_some())
+    }
+
+    /// Returns what the bot gets to know, and logs that it starts.
+    fn bot_start(&self) -> SocketBotStart {
+        let (call, transport, is_simulated) = (self.telephone(), self.transport(), self.is_simulated());
+        let simulated = if is_simulated { ", simulated" } else { "" };
+        log::info!("session started: {}{simulated}", self.name());
+        let expected = self.rules.as_ref().and_then(|rules| rules.config.transport);
+        if let Some(expected) = expected.filter(|expected| expected.is_telephony() && *expected != transport) {
+            log::warn!(
+                "the call is {}'s, though the runner was started with -t {}",
+                transport.name(),
+                expected.name()
+            );
+        }
+        SocketBotStart {
+            transport,
+            call_data: call.map(|call| call.data.clone()),
+            line_rate_hz: call
+                .filter(|call| call.rx.rate_hz == call.tx.rate_hz)
+                .map(|call| call.rx.rate_hz),
+            line_laws: call.and_then(|call| call.line_laws()),
+            is_simulated,
+        }
+    }
+
+    /// Returns the request that ends the call at its provider, if there is an API for that.
+    fn hang_up_request(&self) -> Option<SocketCommand> {
+        let call = self.telephone().filter(|_| !self.is_simulated())?;
+        let settings = &self.rules.as_ref()?.config.telephony.settings;
+        let request = hangup::request(call.provider, &call.call_id, settings)?;
+        Some(SocketCommand::HangUp(call.provider, Box::new(request)))
     }
 
     /// Returns the statistics for the log.
@@ -515,8 +603,11 @@ impl Session for SocketSession {
     }
 
     fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, SocketCommand> {
+        if std::mem::take(&mut self.needs_permit) {
+            return SessionOutput::Command(SocketCommand::Admit);
+        }
         if std::mem::take(&mut self.begin) {
-            return SessionOutput::Command(SocketCommand::StartBot);
+            return SessionOutput::Command(SocketCommand::StartBot(Box::new(self.bot_start())));
         }
         // The audio of a message precedes its events, including the end.
         if self.audio_receiver.poll_frame() {
@@ -526,7 +617,10 @@ impl Session for SocketSession {
             return SessionOutput::Event(event);
         }
         if std::mem::take(&mut self.hang_up) {
-            return SessionOutput::Command(SocketCommand::HangUp);
+            match self.hang_up_request() {
+                Some(hang_up) => return SessionOutput::Command(hang_up),
+                None => self.handle_hung_up(now),
+            }
         }
         if self.phase == SocketPhase::Closed {
             return SessionOutput::Closed;

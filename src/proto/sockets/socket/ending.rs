@@ -9,13 +9,10 @@ use super::{SocketMessage, SocketPhase, SocketSession};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
 use crate::server::admission;
-use crate::telephony::proof::ProofError;
 
 /// A rejection of a socket before its session starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketRefusal {
-    /// Its call lacks proof.
-    Unproven(ProofError),
     Stopping,
     Admission(admission::AdmissionError),
 }
@@ -35,7 +32,7 @@ pub enum SocketReadError {
 
 const STOPPING: &str = "the runner is stopping";
 /// The close reason of a socket without the handshake of a provider.
-pub const UNRECOGNISED: &str = "unrecognised telephony handshake";
+pub(super) const UNRECOGNISED: &str = "unrecognised telephony handshake";
 /// The close reason of an evicted socket.
 pub(super) const EVICTED: &str = "it gave way to newer connections";
 
@@ -74,10 +71,9 @@ impl SocketSession {
         self.phase = SocketPhase::Closed;
     }
 
-    /// Rejects a socket whose caller is known, before its bot starts.
+    /// Rejects a call that gets no permit, before its bot starts.
     pub fn handle_refused(&mut self, refused: SocketRefusal, now: Instant) {
         let (code, why) = match refused {
-            SocketRefusal::Unproven(unproven) => (1008, unproven.reason()),
             SocketRefusal::Stopping => (1001, STOPPING),
             SocketRefusal::Admission(admission::AdmissionError::Full) => {
                 (1013, "all places are taken; try again later")
@@ -94,6 +90,7 @@ impl SocketSession {
         if matches!(self.phase, SocketPhase::Handshake { .. } | SocketPhase::Live) {
             // The queued events may contain more than the handshake.
             self.events.clear();
+            self.begin = false;
             self.refuse(code, why, now);
         }
     }

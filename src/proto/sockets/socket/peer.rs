@@ -9,7 +9,8 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::audio_sender::SocketAudioSender;
-use super::{SocketPhase, SocketSession, UNRECOGNISED, WireProtocol, call_chunk_format};
+use super::ending::UNRECOGNISED;
+use super::{SocketPhase, SocketSession, WireProtocol, call_chunk_format};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
     CALL_DEAF_AFTER, EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ, TELEPHONY_UNREADABLE_MAX,
@@ -73,11 +74,18 @@ impl SocketSession {
     fn detect(&mut self, text: Option<&str>, now: Instant) {
         match text.map_or(Ok(None), |text| telephony::detect(&PROVIDERS, text)) {
             Ok(Some(call)) => {
+                if let Some(rules) = &self.rules
+                    && let Err(unproven) = rules.proof.admit(&call, &rules.config.telephony)
+                {
+                    self.advice = Some(unproven.advice(rules.config.proxy.as_deref()));
+                    return self.refuse(1008, unproven.reason(), now);
+                }
                 let chunk_format = call_chunk_format(&call);
                 self.audio_sender = SocketAudioSender::new(chunk_format);
                 self.wire = WireProtocol::Call(Some(Box::new(call)));
                 self.phase = SocketPhase::Live;
                 self.deaf_at = Some(now + CALL_DEAF_AFTER);
+                self.needs_permit = true;
                 self.begin();
                 // An unordered provider may send its first audio before the handshake.
                 for text in std::mem::take(&mut self.early) {

@@ -29,14 +29,17 @@ struct Rig {
     events: Vec<SessionEvent>,
     heard: Vec<i16>,
     heard_hz: u32,
-    begun: u32,
+    /// Permits that were requested, and refused if there is a reason.
+    permits: u32,
+    refusal: Option<SocketRefusal>,
+    begun: Vec<SocketBotStart>,
     hang_ups: u32,
     gone: bool,
     next: Instant,
 }
 
 impl Rig {
-    fn new(make: fn(Instant) -> SocketSession) -> Rig {
+    fn new(make: impl FnOnce(Instant) -> SocketSession) -> Rig {
         let start = Instant::now();
         let mut rig = Rig {
             session: make(start),
@@ -48,7 +51,9 @@ impl Rig {
             events: Vec::new(),
             heard: Vec::new(),
             heard_hz: 0,
-            begun: 0,
+            permits: 0,
+            refusal: None,
+            begun: Vec::new(),
             hang_ups: 0,
             gone: false,
             next: start,
@@ -91,11 +96,18 @@ impl Rig {
                 SessionOutput::Command(SocketCommand::Send(message)) => {
                     self.sent.push((self.now - self.start, message))
                 }
-                SessionOutput::Command(SocketCommand::StartBot) => {
-                    assert!(self.events.is_empty(), "the bot starts before anything happens");
-                    self.begun += 1;
+                SessionOutput::Command(SocketCommand::Admit) => {
+                    assert!(self.begun.is_empty(), "a permit is needed before the bot starts");
+                    self.permits += 1;
+                    if let Some(refusal) = self.refusal {
+                        self.session.handle_refused(refusal, self.now);
+                    }
                 }
-                SessionOutput::Command(SocketCommand::HangUp) => self.hang_ups += 1,
+                SessionOutput::Command(SocketCommand::StartBot(start)) => {
+                    assert!(self.events.is_empty(), "the bot starts before anything happens");
+                    self.begun.push(*start);
+                }
+                SessionOutput::Command(SocketCommand::HangUp(..)) => self.hang_ups += 1,
                 SessionOutput::Audio(CallerFrame { pcm, rate_hz, .. }) => {
                     assert!(pcm.len() <= rate_hz as usize / 50, "at most 20 ms");
                     self.heard.extend_from_slice(pcm);

@@ -5,6 +5,8 @@ use crate::allocations;
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN, TELEPHONY_UNREADABLE_MAX};
 use crate::server::admission;
 use crate::telephony::named::TWILIO;
+use crate::telephony::proof::SIMULATED;
+use crate::telephony::settings::{Settings, Telephony};
 
 fn start_a() -> Value {
     json!({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": {
@@ -13,12 +15,29 @@ fn start_a() -> Value {
         "customParameters": {"from_number": "+15550001111"}}})
 }
 
+/// A configuration with the credentials of [`TWILIO`], by which its calls are hung up and need
+/// proof.
+fn config() -> Config {
+    Config {
+        telephony: Telephony {
+            settings: Settings::from([("TELCO_A_ACCOUNT_SID", "AC1"), ("TELCO_A_AUTH_TOKEN", "token")]),
+            ..Telephony::default()
+        },
+        ..Config::default()
+    }
+}
+
+/// A proven call whose provider is not recognised yet.
+fn unrecognised(now: Instant) -> SocketSession {
+    SocketSession::call(Proof::ApiKey, Arc::new(config()), now)
+}
+
 /// A Twilio call whose bot receives and sends at 16 kHz.
 pub(super) fn call() -> Rig {
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.json(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}));
     rig.json(start_a());
-    assert_eq!(rig.begun, 1);
+    assert_eq!((rig.permits, rig.begun.len()), (1, 1));
     rig.session.set_audio(16_000, 16_000, true, rig.now);
     rig.drain();
     rig
@@ -50,14 +69,20 @@ fn told(name: &str, played: bool) -> SessionEvent {
 /// data.
 #[test]
 fn the_bot_starts_with_a_complete_call() {
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.json(json!({"event": "connected"}));
-    assert_eq!((rig.begun, rig.session.telephone().is_none()), (0, true));
+    assert!(rig.begun.is_empty() && rig.permits == 0 && rig.session.telephone().is_none());
     rig.json(start_a());
-    assert_eq!(rig.begun, 1);
+    assert_eq!((rig.permits, rig.begun.len()), (1, 1));
     let call = rig.session.telephone().expect("a call");
     assert_eq!(call.provider, TWILIO);
     assert_eq!(call.data["call_id"], json!("CA1"));
+    assert_eq!(rig.begun[0].call_data.as_ref(), Some(&call.data));
+    assert_eq!(rig.begun[0].transport, Transport::Telephony(TWILIO));
+    assert_eq!(
+        (rig.begun[0].line_rate_hz, rig.begun[0].is_simulated),
+        (Some(8_000), false)
+    );
     assert_eq!(rig.events, [SessionEvent::Joined]);
 }
 
@@ -66,23 +91,23 @@ fn the_bot_starts_with_a_complete_call() {
 #[test]
 fn limits_messages_and_time_of_a_handshake() {
     let refused = Some((1008, "unrecognised telephony handshake"));
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.text("no JSON");
     rig.binary(&b"binary"[..]);
     rig.json(json!([1]));
     rig.json(json!({"event": "media"}));
     assert_eq!(rig.closed(), None);
     rig.json(json!({"event": "connected"}));
-    assert_eq!((rig.closed(), rig.begun), (refused, 0));
+    assert_eq!((rig.closed(), rig.begun.len()), (refused, 0));
     rig.json(start_a());
-    assert_eq!(rig.begun, 0, "too late");
+    assert!(rig.begun.is_empty(), "too late");
 
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.pass(HANDSHAKE_WITHIN - MS);
     assert_eq!(rig.closed(), None);
     rig.pass(MS);
     assert_eq!(
-        (rig.closed(), rig.session.refused()),
+        (rig.closed(), rig.session.refused),
         (refused, refused.map(|(_, why)| why))
     );
     rig.pass(SOCKET_CLOSE_WITHIN);
@@ -93,29 +118,63 @@ fn limits_messages_and_time_of_a_handshake() {
 #[test]
 fn closes_a_rejected_call_before_its_bot_starts() {
     let full = SocketRefusal::Admission(admission::AdmissionError::Full);
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
+    rig.refusal = Some(full);
     rig.with(|session, now| {
         session.handle_text(&start_a().to_string(), now);
         session.handle_text(&media(&[0x10; 160]).to_string(), now);
-        assert_eq!(
-            session.poll_output(now),
-            SessionOutput::Command(SocketCommand::StartBot)
-        );
-        session.handle_refused(full, now);
     });
     let why = "all places are taken; try again later";
-    assert_eq!((rig.closed(), rig.session.refused()), (Some((1013, why)), Some(why)));
+    assert_eq!((rig.closed(), rig.session.refused), (Some((1013, why)), Some(why)));
     rig.json(media(&[0x10; 160]));
     rig.pass(SOCKET_CLOSE_WITHIN);
     assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty() && rig.hang_ups == 0);
+    assert!(rig.begun.is_empty() && rig.permits == 1);
 
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.with(|session, now| session.handle_eviction(now));
     rig.json(start_a());
-    assert_eq!((rig.closed(), rig.begun), (Some((1013, EVICTED)), 0));
+    assert_eq!((rig.closed(), rig.begun.len()), (Some((1013, EVICTED)), 0));
     // After the end, a rejection has no effect.
     rig.with(|session, now| session.handle_refused(full, now));
     assert_eq!(rig.sent.len(), 1);
+}
+
+/// A call without proof is closed before it asks for a permit, and the log says what helps.
+#[test]
+fn proof_comes_before_a_permit() {
+    let mut rig = Rig::new(|now| SocketSession::call(Proof::Missing, Arc::new(config()), now));
+    rig.json(start_a());
+    rig.json(media(&[0x10; 160]));
+    let (code, why) = rig.closed().expect("a close frame");
+    assert!(
+        code == 1008 && why.starts_with("no proof that the provider makes this call"),
+        "{why}"
+    );
+    assert!(rig.permits == 0 && rig.begun.is_empty() && rig.hang_ups == 0);
+    let advice = rig.session.refusal(MS).expect("advice");
+    assert!(advice.contains("--unverified-calls"), "{advice}");
+    rig.pass(SOCKET_CLOSE_WITHIN);
+    assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty());
+}
+
+/// A simulated call says so to its bot, and its provider is never asked to end it; nor is one
+/// without credentials, which then closes at once.
+#[test]
+fn asks_no_provider_to_end_a_simulated_call() {
+    let mut simulated = start_a();
+    simulated["start"]["callSid"] = json!(format!("{SIMULATED}1"));
+    let without = Config::default;
+    for (config, start, is_simulated) in [(config(), simulated, true), (without(), start_a(), false)] {
+        let mut rig = Rig::new(|now| SocketSession::call(Proof::ApiKey, Arc::new(config), now));
+        rig.json(start);
+        assert_eq!(rig.begun[0].is_simulated, is_simulated);
+        rig.with(|session, now| session.handle_end(LeaveReason::Operator, now));
+        assert_eq!(
+            (rig.closed(), rig.hang_ups),
+            (Some((1000, "the operator ended the call")), 0)
+        );
+    }
 }
 
 /// A message before the handshake is stored if it is short enough for audio.
@@ -126,7 +185,7 @@ fn early_messages_are_limited_in_length() {
         early["x"] = json!("");
         early["x"] = json!("x".repeat(bytes - early.to_string().len()));
         assert_eq!(early.to_string().len(), bytes);
-        let mut rig = Rig::new(SocketSession::call);
+        let mut rig = Rig::new(unrecognised);
         rig.json(early);
         rig.json(start_a());
         rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
@@ -140,7 +199,7 @@ fn early_messages_are_limited_in_length() {
 #[test]
 fn early_speech_is_limited() {
     let kept = |late: usize| {
-        let mut rig = Rig::new(SocketSession::call);
+        let mut rig = Rig::new(unrecognised);
         rig.json(start_a());
         for _ in 0..EARLY_AUDIO.as_secs() * 50 {
             rig.json(media(&[0x10; 160]));
@@ -159,10 +218,10 @@ fn early_speech_is_limited() {
 fn rejects_an_unsupported_encoding() {
     let mut start = start_a();
     start["start"]["mediaFormat"]["encoding"] = json!("audio/opus");
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.json(start);
     assert_eq!(rig.closed().map(|(code, _)| code), Some(1003));
-    assert_eq!(rig.begun, 0);
+    assert!(rig.begun.is_empty());
 }
 
 /// A message that is no JSON object costs itself alone: keys and audio around it are heard. Many in
@@ -199,7 +258,7 @@ fn an_unreadable_message_costs_itself_alone_and_many_in_a_row_end_the_call() {
 /// Speech before the bot listens is buffered.
 #[test]
 fn buffers_the_first_words_of_a_caller() {
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.json(start_a());
     for _ in 0..50 {
         rig.json(media(&[0x10; 160]));
@@ -212,7 +271,7 @@ fn buffers_the_first_words_of_a_caller() {
 /// Telnyx does not order its messages: audio that precedes `start` is heard as well.
 #[test]
 fn accepts_audio_before_the_handshake() {
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.json(json!({"event": "connected"}));
     rig.json(media(&[0x10; 160]));
     rig.json(start_a());
@@ -313,7 +372,7 @@ fn an_interruption_clears_the_provider() {
 /// them.
 #[test]
 fn a_cleared_mark_without_a_reply_does_not_hide_a_later_one() {
-    let mut rig = Rig::new(SocketSession::call);
+    let mut rig = Rig::new(unrecognised);
     rig.json(
         json!({"event": "start", "sequenceNumber": 1, "start": {"callId": "c1", "streamId": "s1",
         "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000}}}),
