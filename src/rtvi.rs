@@ -112,6 +112,7 @@ pub enum RtviEvent {
 
 /// What a client told about itself in the handshake.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Client {
     /// Its protocol version, unparsed.
     pub version: Option<String>,

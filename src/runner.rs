@@ -38,6 +38,7 @@
 //! ```
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -269,6 +270,60 @@ impl Serving {
 
 /// The error of a runner that cannot serve, or has stopped serving. Its text contains no key.
 pub struct RunnerError(RunError);
+
+/// The kind of a [`RunnerError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunnerErrorKind {
+    /// The configuration, a route, or a file or program that it names cannot be used.
+    InvalidConfig,
+    /// Another program has the port.
+    PortInUse,
+    /// The address or port cannot be used for another reason.
+    Unbindable,
+    /// The system lacks something else that the runner needs.
+    System,
+    /// The runner served, and what it needs was lost.
+    Lost,
+}
+
+impl RunnerError {
+    /// Returns the kind of the error. Its text has the details.
+    ///
+    /// ```no_run
+    /// # use edge_runner::runner::RunnerErrorKind;
+    /// # async fn serve(runner: edge_runner::Runner) {
+    /// let bot = async |_: edge_runner::RunnerArguments| Ok::<(), edge_runner::BotError>(());
+    /// match runner.serve(bot, std::future::pending()).await {
+    ///     Err(error) if error.kind() == RunnerErrorKind::PortInUse => println!("port in use"),
+    ///     Err(error) => println!("{error}"),
+    ///     Ok(serving) => println!("listening on {:?}", serving.addresses()),
+    /// }
+    /// # }
+    /// ```
+    pub fn kind(&self) -> RunnerErrorKind {
+        let bind = |error: &io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => RunnerErrorKind::PortInUse,
+            _ => RunnerErrorKind::Unbindable,
+        };
+        match &self.0 {
+            RunError::Misuse(_)
+            | RunError::Command(_)
+            | RunError::Tools { .. }
+            | RunError::Folder { .. }
+            | RunError::MoqCertificate(_)
+            | RunError::Tls(_) => RunnerErrorKind::InvalidConfig,
+            RunError::Bind(error) => bind(&error.source),
+            RunError::BindRtc { source, .. } | RunError::BindMoq { source, .. } => bind(source),
+            RunError::Sandbox(_) | RunError::Certificate(_) | RunError::Signals(_) | RunError::Watch(_) => {
+                RunnerErrorKind::System
+            }
+            RunError::Videoroom(_) | RunError::Bot(_) | RunError::Service(_) | RunError::Forced => {
+                RunnerErrorKind::Lost
+            }
+        }
+    }
+}
 
 impl fmt::Debug for RunnerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -154,11 +154,13 @@ impl Caller {
     }
 
     /// Creates a participant of a LiveKit room.
+    #[doc(alias = "LiveKit")]
     pub fn media_room(room_name: impl Into<String>) -> Self {
         Caller::new(CallerKind::MediaRoom(room_name.into()))
     }
 
     /// Creates a session in a Daily room, with arguments and without media.
+    #[doc(alias = "Daily")]
     pub fn video_room(room_url: impl Into<String>) -> Self {
         Caller::new(CallerKind::VideoRoom(room_url.into()))
     }

@@ -43,6 +43,7 @@ pub struct Audio {
 
 /// How the participants of a room are heard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AudioMix {
     /// Mixed into one stream of 20 ms frames without an identity.
     #[default]

@@ -265,8 +265,10 @@ pub enum Kind {
     /// A plain client or a telephone call; `transport_type` tells them apart.
     WebSocket(WebSocketArguments),
     /// A Daily room, which the bot joins with Daily's own library.
+    #[doc(alias = "Daily")]
     Videoroom(VideoroomArguments),
     /// A LiveKit room. The runner joins it under the bot's name when the bot takes its media.
+    #[doc(alias = "LiveKit")]
     Mediaroom(MediaroomArguments),
     /// A caller over Media over QUIC.
     Moq(MoqArguments),
@@ -427,6 +429,7 @@ impl WebSocketArguments {
 
 /// What a session in a Daily room has.
 #[non_exhaustive]
+#[doc(alias = "Daily")]
 pub struct VideoroomArguments {
     /// The room's URL.
     pub room_url: String,
@@ -445,6 +448,7 @@ impl fmt::Debug for VideoroomArguments {
 
 /// What a session in a LiveKit room has.
 #[non_exhaustive]
+#[doc(alias = "LiveKit")]
 pub struct MediaroomArguments {
     /// The room's name.
     pub room_name: String,
@@ -591,9 +595,11 @@ impl fmt::Display for MissingField {
 impl std::error::Error for MissingField {}
 
 /// A bot with its type erased, which the runner calls for every session.
+#[doc(hidden)]
 pub type Bot = Arc<dyn Fn(RunnerArguments) -> Pin<Box<dyn Future<Output = Result<(), BotError>> + Send>> + Send + Sync>;
 
 /// Returns the crate of a bot function; `None` for a type of the standard library, such as `Box`.
+#[doc(hidden)]
 pub fn crate_of<F>() -> Option<&'static str> {
     let name = std::any::type_name::<F>().split("::").next()?;
     let is_crate = !name.is_empty() && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
@@ -601,6 +607,7 @@ pub fn crate_of<F>() -> Option<&'static str> {
 }
 
 /// Erases the type of a bot function.
+#[doc(hidden)]
 pub fn erase<F, Fut>(bot: F) -> Bot
 where
     F: Fn(RunnerArguments) -> Fut + Send + Sync + 'static,

@@ -250,7 +250,8 @@ fn write_line(out: &mut Formatter, record: &Record<'_>, bot_crate: &str, format:
     let time = out.timestamp_millis();
     match format {
         LogFormat::Json => writeln!(out, "{}", JsonLine { time, record, session }),
-        LogFormat::Text => {
+        // Text is the format without an option.
+        _ => {
             let style = out.default_level_style(record.level());
             let line = RecordLine {
                 record,

@@ -106,6 +106,7 @@ impl std::error::Error for CallControlError {}
 /// numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HangUpOutcome {
+    /// The provider has done it.
     Done,
     /// The call has ended, or the provider does not know it.
     AlreadyOver,

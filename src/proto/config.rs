@@ -17,18 +17,24 @@ pub use crate::assistant::service_url::{Dialect, ServiceUrl, ServiceVendor};
 pub use crate::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint};
 pub use crate::built_in_bot::BuiltInBot;
 pub use crate::daily::config::Videoroom;
-pub use crate::http::cluster::ClusterConfig;
+pub use crate::features::Feature;
+pub use crate::http::cluster::{ClusterConfig, ClusterKey};
 pub use crate::job::JobType;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::livekit::config::{Mediaroom, MediaroomWorker};
 pub use crate::metrics::MetricsAccess;
-pub use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode, MoqUdpPort};
+#[doc(hidden)]
+pub use crate::moq::config::MoqUdpPort;
+pub use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode};
 pub use crate::options::host::Host;
 use crate::options::hosts::is_local_name;
 pub use crate::process::BotAudio;
 pub use crate::secret::{Secret, SecretBytes};
-use crate::server::forwarded::Network;
-pub use crate::server::tls_config::{AcmeConfig, Tls, TlsSettings};
+pub use crate::server::forwarded::{Network, NetworkParseError};
+#[doc(hidden)]
+pub use crate::server::tls_config::TlsSettings;
+pub use crate::server::tls_config::{AcmeConfig, Tls};
+pub use crate::telephony::provider::Provider;
 pub use crate::telephony::settings::{Settings, Telephony};
 pub use crate::transport::Transport;
 pub use crate::webrtc::ice::IceServer;
@@ -189,6 +195,7 @@ impl Config {
     }
 
     /// Returns the settings of HTTPS.
+    #[doc(hidden)]
     pub fn tls_settings(&self) -> TlsSettings {
         TlsSettings {
             tls: self.tls.clone(),
@@ -263,6 +270,7 @@ impl Config {
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LogFormat {
     /// For people.
     #[default]
@@ -272,6 +280,7 @@ pub enum LogFormat {
 }
 
 /// Addresses of the bound sockets.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddresses {
     /// HTTP port, never 0.

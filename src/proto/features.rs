@@ -10,26 +10,37 @@ use std::fmt;
 /// A cargo feature that a build has or lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
+    /// Browsers and microcontrollers over WebRTC.
     WebRtc,
     /// The runner itself uses STUN and TURN servers; without it only its clients do.
     Turn,
+    /// Calls of telephony providers.
     Telephony,
+    /// Plain clients on a WebSocket.
     WebSocket,
+    /// LiveKit rooms.
     Mediaroom,
+    /// Daily rooms.
     Videoroom,
+    /// WhatsApp calls.
     Messaging,
+    /// Media over QUIC.
     Moq,
     /// Built-in bots that talk by services of others.
     Assistants,
     /// A neural detector of speech.
     Vad,
+    /// HTTPS on the HTTP port.
     Tls,
     /// Certificates for public names by ACME: `--tls acme`.
     Acme,
+    /// The page at `/client/`.
     Page,
     /// `edge-runner setup`: the setup page of a board.
     Setup,
+    /// `edge-runner doctor`.
     Doctor,
+    /// `edge-runner cloud`.
     Cloud,
 }
 

@@ -31,6 +31,7 @@ use text::{MetricKind, MetricsText};
 
 /// Clients that may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MetricsAccess {
     /// None.
     Off,

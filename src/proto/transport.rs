@@ -11,8 +11,10 @@ pub enum Transport {
     /// WebRTC connections of browsers, microcontrollers and WHIP or WHEP clients.
     WebRtc,
     /// Daily rooms.
+    #[doc(alias = "Daily")]
     Videoroom,
     /// LiveKit rooms.
+    #[doc(alias = "LiveKit")]
     Mediaroom,
     /// Calls of a telephony provider.
     Telephony(&'static Provider),

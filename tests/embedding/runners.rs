@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use edge_runner::bot::{Kind, MissingField};
-use edge_runner::config::{Config, MoqMode, Transport};
+use edge_runner::config::{ClusterConfig, ClusterKey, Config, Feature, MoqMode, Network, Provider, Secret, Transport};
 use edge_runner::http::{Method, Request, Response, StatusCode, header};
-use edge_runner::runner::Serving;
+use edge_runner::runner::{RunnerErrorKind, Serving};
 use edge_runner::{Audio, BotError, Event, Runner, RunnerArguments};
 use embedding::bot;
 use serde_json::{Value, json};
@@ -205,18 +205,48 @@ async fn rejects_configurations_that_cannot_be_served() {
     let answer = async |_: Request| Response::default();
     let twice = Runner::builder().port(0).route("/x", answer).route("/x", answer);
     let room = |config: &mut Config| config.direct = true;
-    for (runner, word) in [
-        (Runner::builder().port(port), "in use"),
-        (Runner::builder().port(0).route("/start", answer), "/start"),
-        (Runner::builder().port(0).route("/client/mine", answer), "/client/mine"),
-        (Runner::builder().port(0).route("none", answer), "none"),
-        (twice, "/x"),
-        (Runner::builder().port(0).configure(room), "direct"),
+    let elsewhere = Runner::builder().host([192, 0, 2, 1].into()).port(0);
+    let invalid = RunnerErrorKind::InvalidConfig;
+    for (runner, kind, word) in [
+        (Runner::builder().port(port), RunnerErrorKind::PortInUse, "in use"),
+        (elsewhere, RunnerErrorKind::Unbindable, "192.0.2.1"),
+        (Runner::builder().port(0).route("/start", answer), invalid, "/start"),
+        (
+            Runner::builder().port(0).route("/client/mine", answer),
+            invalid,
+            "/client/mine",
+        ),
+        (Runner::builder().port(0).route("none", answer), invalid, "none"),
+        (twice, invalid, "/x"),
+        (Runner::builder().port(0).configure(room), invalid, "direct"),
     ] {
         let refused = runner.build().serve(bot, std::future::pending()).await;
-        let why = refused.expect_err("it cannot be served").to_string();
-        assert!(why.contains(word), "{why}");
+        let refused = refused.expect_err("it cannot be served");
+        assert_eq!(refused.kind(), kind, "{refused}");
+        assert!(refused.to_string().contains(word), "{refused}");
     }
+}
+
+/// Every type that a field of [`Config`] or a variant of [`Transport`] holds has a name here.
+#[test]
+fn types_of_the_configuration_can_be_named() {
+    let proxies: Vec<Network> = vec!["10.0.0.0/8".parse().expect("a network")];
+    let mut config = Config::default();
+    config.trusted_proxies = proxies;
+    config.cluster = Some(ClusterConfig {
+        key: ClusterKey::new(Secret::new("k".repeat(32))),
+        key_file: "key".into(),
+        replica_name: None,
+    });
+    fn name(provider: &'static Provider) -> &'static str {
+        provider.name
+    }
+    let twilio = Transport::from_name("telephony_a").expect("a provider");
+    let Transport::Telephony(provider) = twilio else {
+        panic!("a telephony provider");
+    };
+    let feature: Feature = twilio.feature();
+    assert_eq!((name(provider), feature), ("twilio", Feature::Telephony));
 }
 
 /// Live sessions continue during the drain, and no new session starts.

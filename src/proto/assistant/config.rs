@@ -17,6 +17,7 @@ use crate::secret::Secret;
 /// The settings of the built-in bots that use services.
 #[derive(Clone, Debug)]
 pub struct AssistantConfig {
+    /// How the bot greets a caller.
     pub greeting: Greeting,
     /// Length of a session.
     pub minutes_max: Duration,
@@ -32,12 +33,15 @@ pub struct AssistantConfig {
     pub transcripts: bool,
     /// What a caller hears behind the two notes of a failure.
     pub failure_sound: Option<Arc<Wav>>,
+    /// What the body of `/start` may set.
     pub body_permissions: BodyPermissions,
     /// Languages that the `body` may name.
     pub languages: Vec<String>,
     /// What runs functions of the operator, beside the pages of callers.
     pub tools: Option<ToolsConfig>,
+    /// The bot `realtime`.
     pub realtime: RealtimeConfig,
+    /// The bot `cascade`.
     pub cascade: CascadeConfig,
 }
 
@@ -77,13 +81,16 @@ impl AssistantConfig {
 pub enum ToolsConfig {
     /// A program and its arguments; one process runs for each session.
     Program(Vec<String>),
+    /// A server that is asked over HTTP.
     Endpoint(ToolsEndpoint),
 }
 
 /// An HTTP endpoint that runs functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolsEndpoint {
+    /// Its URL.
     pub url: ServiceUrl,
+    /// The bearer token of its requests.
     pub key: Option<Secret>,
 }
 
@@ -102,6 +109,7 @@ impl fmt::Debug for ToolsConfig {
 pub enum Greeting {
     /// A greeting of the model's own words.
     Default,
+    /// None.
     Off,
     /// This text, in the words of the model.
     Text(String),
@@ -121,10 +129,15 @@ impl fmt::Debug for Greeting {
 /// Fields of the `body` of `/start` that may change a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyPermissions {
+    /// The instructions of the model.
     pub instructions: bool,
+    /// The voice.
     pub voice: bool,
+    /// The functions of the model.
     pub tools: bool,
+    /// The language.
     pub language: bool,
+    /// The temperature of the model.
     pub temperature: bool,
 }
 
@@ -133,15 +146,21 @@ pub struct BodyPermissions {
 pub struct RealtimeConfig {
     /// With the model in its query.
     pub url: ServiceUrl,
+    /// The key of the service.
     pub key: Option<Secret>,
+    /// The variant of the protocol that it speaks.
     pub dialect: Dialect,
+    /// The model.
     pub model: String,
+    /// The voice; `None` is the model's own.
     pub voice: Option<String>,
     /// May contain `{name}` for the variables of the `body`.
     pub instructions: String,
     /// The model that writes down what the caller says; `None` without.
     pub transcription_model: Option<String>,
+    /// How the service finds the ends of turns.
     pub turn_detection: TurnDetection,
+    /// The noise reduction of the service; `None` is none.
     pub noise_reduction: Option<NoiseReduction>,
     /// Whether telephone audio is sent as G.711.
     pub line_codec: bool,
@@ -172,6 +191,7 @@ pub struct CascadeConfig {
     pub instructions: String,
     /// The pause that ends the caller's turn.
     pub end_of_turn: Duration,
+    /// How speech is told from noise.
     pub detector: DetectorKind,
     /// Functions that the pages of callers run.
     pub functions: Vec<Value>,
@@ -190,34 +210,44 @@ pub enum DetectorKind {
 /// Its services.
 #[derive(Clone, Debug)]
 pub struct CascadeServices {
+    /// The recogniser of speech.
     pub recognizer: RecognizerConfig,
+    /// The chat model.
     pub chat: ChatModelConfig,
+    /// The synthesis of speech.
     pub voice: VoiceConfig,
 }
 
 /// The service that recognises speech.
 #[derive(Clone, Debug)]
 pub struct RecognizerConfig {
+    /// The service and its key.
     pub access: ServiceAccess,
+    /// The model; `None` is the service's own.
     pub model: Option<String>,
 }
 
 /// The service that answers.
 #[derive(Clone, Debug)]
 pub struct ChatModelConfig {
+    /// The service and its key.
     pub access: ServiceAccess,
     /// Empty for a Wyoming server, which has one.
     pub model: String,
     /// Tokens of one answer; `None` for the default of the service.
     pub tokens_max: Option<u32>,
+    /// What is known of the marks around its reasoning, for all sessions.
     pub marks: SharedMarks,
 }
 
 /// The service that speaks.
 #[derive(Clone, Debug)]
 pub struct VoiceConfig {
+    /// The service and its key.
     pub access: ServiceAccess,
+    /// The model; `None` is the service's own.
     pub model: Option<String>,
+    /// The voice; `None` is the service's own.
     pub voice: Option<String>,
     /// The rate of PCM without a header. Without it, WAV is asked for.
     pub rate_hz: Option<u32>,

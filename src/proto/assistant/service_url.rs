@@ -56,7 +56,9 @@ pub enum Dialect {
     Ga,
     /// The older form, which compatible servers still use.
     Beta,
+    /// Azure, by the host names of its services.
     Azure,
+    /// xAI, by its host name.
     Xai,
 }
 
@@ -78,8 +80,11 @@ impl Dialect {
 /// The company that runs a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceVendor {
+    /// OpenAI's own.
     OpenAi,
+    /// Azure's.
     Azure,
+    /// xAI's.
     Xai,
     /// Any other server.
     Other,
@@ -178,6 +183,7 @@ impl ServiceUrl {
         host.trim_matches(['[', ']'])
     }
 
+    /// Returns whether the URL has TLS.
     pub fn is_secure(&self) -> bool {
         self.is_secure
     }

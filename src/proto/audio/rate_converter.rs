@@ -23,8 +23,15 @@ pub struct RateConverter {
 }
 
 impl RateConverter {
-    /// Creates a converter between two rates in hertz, both above zero.
+    /// Creates a converter between two rates in hertz.
+    ///
+    /// # Panics
+    /// If a rate is 0.
     pub fn new(from_hz: u32, to_hz: u32) -> Self {
+        assert!(
+            from_hz > 0 && to_hz > 0,
+            "cannot convert from {from_hz} Hz to {to_hz} Hz: both rates must be above 0"
+        );
         RateConverter {
             from_hz,
             to_hz,
@@ -74,6 +81,18 @@ mod tests {
         let mut same = RateConverter::new(8_000, 8_000);
         assert_eq!(same.input_samples(160), 160);
         assert_eq!(same.convert(&[1, 2, 3]), [1, 2, 3]);
+    }
+
+    /// A rate of 0 fails where it is given, and not at the first sample.
+    #[test]
+    fn a_rate_of_zero_is_a_panic_with_a_reason() {
+        for (from_hz, to_hz) in [(0, 8_000), (8_000, 0), (0, 0)] {
+            let panic = std::panic::catch_unwind(|| RateConverter::new(from_hz, to_hz)).err();
+            let text = panic
+                .and_then(|panic| panic.downcast::<String>().ok())
+                .expect("a panic");
+            assert!(text.contains("must be above 0"), "{text}");
+        }
     }
 
     /// The queue behind a converter must never receive more than it has room for.

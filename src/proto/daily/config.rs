@@ -4,6 +4,7 @@ use crate::secret::{Secret, SecretBytes};
 
 /// Configuration of Daily rooms.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "Daily")]
 pub struct Videoroom {
     /// API key; `None` creates neither rooms nor tokens.
     pub key: Option<Secret>,

@@ -26,6 +26,7 @@ const TAG_BYTES: usize = 8;
 /// The settings of a replica behind a balancer.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
+    /// The key that all replicas have.
     pub key: ClusterKey,
     /// The file of the key, for `doctor`.
     pub key_file: PathBuf,
@@ -38,6 +39,7 @@ pub struct ClusterConfig {
 pub struct ClusterKey(Secret);
 
 impl ClusterKey {
+    /// Wraps a key, which is the same in all replicas.
     pub fn new(key: Secret) -> Self {
         ClusterKey(key)
     }

@@ -46,6 +46,7 @@ pub enum DigitsEnd {
 pub struct Digits {
     /// `0` to `9`, `*`, `#` and `A` to `D`, without the terminator.
     pub keys: String,
+    /// Why the collection ended.
     pub end: DigitsEnd,
 }
 

@@ -51,12 +51,15 @@ struct WaitingCall<T> {
 /// The output of one call, for the model.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FunctionOutput<T = ()> {
+    /// The model's id of the call.
     pub call_id: String,
+    /// The name of the function.
     pub name: String,
     /// The result as text: a string as it is, anything else as JSON.
     pub output: String,
     /// Whether it is an error in the place of a result.
     pub is_error: bool,
+    /// The note that came with the call.
     pub note: T,
 }
 
@@ -73,6 +76,7 @@ impl<T> std::fmt::Debug for FunctionOutput<T> {
 /// What follows from an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionOutputs<T = ()> {
+    /// The outputs, in the order in which they are sent to the model.
     pub outputs: Vec<FunctionOutput<T>>,
     /// Whether the model should go on: a message and all its calls are complete.
     pub wants_answer: bool,

@@ -4,6 +4,9 @@
 //! Each is a plain value without I/O and without a clock of its own: keys, samples and times go in,
 //! decisions and samples come out. PCM is 16-bit mono.
 
+// Users of the crate `edge-runner` see these items.
+#![deny(missing_docs)]
+
 mod digits;
 mod function_calls;
 #[cfg(feature = "vad")]

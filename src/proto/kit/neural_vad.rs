@@ -32,7 +32,10 @@ pub struct NeuralVad {
 }
 
 impl NeuralVad {
-    /// Creates a detector for PCM at `rate_hz`, above zero.
+    /// Creates a detector for PCM at `rate_hz`.
+    ///
+    /// # Panics
+    /// If the rate is 0.
     pub fn new(rate_hz: u32) -> Self {
         NeuralVad {
             network: earshot::Detector::default_boxed(),

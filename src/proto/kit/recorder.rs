@@ -33,7 +33,10 @@ pub struct Recorder {
 
 impl Recorder {
     /// Creates a recording of at most `longest`, which holds 16 kB per second at 8000 Hz. Rates are
-    /// those of the caller's and the bot's audio, in Hz and above zero.
+    /// those of the caller's and the bot's audio, in Hz.
+    ///
+    /// # Panics
+    /// If a rate is 0.
     pub fn new(caller_hz: u32, bot_hz: u32, longest: Duration) -> Self {
         let samples_max = longest.as_millis() * u128::from(caller_hz) / 1_000;
         Recorder {

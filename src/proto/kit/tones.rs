@@ -25,6 +25,7 @@ pub struct ToneSegment {
     pub hz: f32,
     /// A second frequency in hertz; 0 is none.
     pub second_hz: f32,
+    /// How long it sounds.
     pub length: Duration,
 }
 

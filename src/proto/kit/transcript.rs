@@ -14,7 +14,9 @@ const TURN_BYTES_MAX: usize = 32 * 1024;
 /// Who said a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
+    /// The caller.
     Caller,
+    /// The bot.
     Bot,
 }
 

@@ -58,7 +58,9 @@ impl Default for TurnRules {
 /// An end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnBoundary {
+    /// The caller has begun to speak.
     Started,
+    /// The caller has finished.
     Ended(EndedTurn),
 }
 

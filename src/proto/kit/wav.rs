@@ -19,6 +19,7 @@ const RATES_HZ: std::ops::RangeInclusive<u32> = 4_000..=192_000;
 /// The sound of a WAV file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Wav {
+    /// Samples per second.
     pub rate_hz: u32,
     /// 16-bit mono.
     pub pcm: Vec<i16>,
@@ -33,6 +34,7 @@ impl fmt::Debug for Wav {
 
 /// Why a file is no WAV file that can be read here.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WavError {
     /// It does not begin as one.
     NoWav,
@@ -42,8 +44,10 @@ pub enum WavError {
     Format {
         /// The format tag; 1 is PCM.
         format: u16,
+        /// Bits of a sample.
         bits: u16,
     },
+    /// It has this number of channels, none or too many.
     Channels(u16),
     /// Samples per second.
     Rate(u32),

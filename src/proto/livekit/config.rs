@@ -5,6 +5,7 @@ use crate::secret::Secret;
 
 /// Configuration of the LiveKit server. Sessions need `url`, `key` and `secret`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "LiveKit")]
 pub struct Mediaroom {
     /// `ws`, `wss`, `http` or `https` URL, without a trailing slash.
     pub url: Option<String>,
@@ -29,6 +30,7 @@ impl Mediaroom {
 
 /// Registration at a LiveKit server, which then assigns rooms to the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "LiveKit")]
 pub struct MediaroomWorker {
     /// What a job is for.
     pub job_type: JobType,

@@ -58,6 +58,7 @@ impl MoqConfig {
 /// The bound UDP port of Media over QUIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoqUdpPort {
+    /// The port; 0 selects a free one.
     pub number: u16,
     /// Whether callers on this machine reach it by IPv6.
     pub has_ipv6: bool,

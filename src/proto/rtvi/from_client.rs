@@ -20,6 +20,7 @@ use crate::limits::{RATES_HZ, RTVI_DTMF_KEYS_MAX, RTVI_ECHO_CHARS_MAX, RTVI_ID_B
 pub struct Message {
     /// The id of the message; a response has the same.
     pub id: String,
+    /// What the client asks for.
     pub request: Request,
 }
 
@@ -28,13 +29,23 @@ pub struct Message {
 #[non_exhaustive]
 pub enum Request {
     /// The client is ready. A missing or invalid version is `None`, and accepted.
-    ClientReady { version: Option<String>, about: Value },
+    ClientReady {
+        /// Its protocol version, unparsed.
+        version: Option<String>,
+        /// Its `about`, or null.
+        about: Value,
+    },
     /// Requests that the bot ends.
     DisconnectBot,
     /// A message of the application.
     ClientMessage(ClientMessage),
     /// Text that the user typed.
-    SendText { content: String, options: TextOptions },
+    SendText {
+        /// The text.
+        content: String,
+        /// How it is answered.
+        options: TextOptions,
+    },
     /// Keys of a telephone keypad, in order: `0`-`9`, `*`, `#`.
     Dtmf(Vec<char>),
     /// The result of a function that the client ran for the model.
@@ -42,15 +53,31 @@ pub enum Request {
     /// Speech of the user in a message.
     RawAudio(RawAudio),
     /// An event on the client's page.
-    UiEvent { event: String, payload: Value },
+    UiEvent {
+        /// The name of the event, defined by the application.
+        event: String,
+        /// Its data; null if absent.
+        payload: Value,
+    },
     /// The content of the client's page.
-    UiSnapshot { tree: Map<String, Value> },
+    UiSnapshot {
+        /// The elements of the page.
+        tree: Map<String, Value>,
+    },
     /// Requests the cancellation of a group of jobs.
-    UiCancelJobGroup { job_id: String, reason: Option<String> },
+    UiCancelJobGroup {
+        /// The id of the group.
+        job_id: String,
+        /// Why it is cancelled, if the client says.
+        reason: Option<String>,
+    },
     /// A file, with text.
     SendFile {
+        /// The text.
         content: String,
+        /// The file.
         file: ClientFile,
+        /// How it is answered.
         options: TextOptions,
     },
 }
@@ -88,8 +115,11 @@ impl Default for TextOptions {
 /// The result of a function that the client ran.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct FunctionResult {
+    /// The name of the function.
     pub function_name: String,
+    /// The model's id of the call.
     pub tool_call_id: String,
+    /// The arguments of the call.
     pub arguments: Map<String, Value>,
     /// An object or a string.
     #[serde(deserialize_with = "object_or_string")]
@@ -99,7 +129,9 @@ pub struct FunctionResult {
 /// Speech in a message: `i16` mono.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawAudio {
+    /// The samples.
     pub samples: Vec<i16>,
+    /// Samples per second.
     pub rate_hz: u32,
 }
 
@@ -115,7 +147,9 @@ impl fmt::Debug for RawAudio {
 pub struct ClientFile {
     /// Its media type.
     pub format: String,
+    /// Its name, if the client states one.
     pub name: Option<String>,
+    /// Its content, or where it is.
     pub source: FileSource,
 }
 
@@ -123,12 +157,17 @@ pub struct ClientFile {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum FileSource {
+    /// The content itself.
     Bytes {
+        /// The bytes of the file.
         #[serde(deserialize_with = "from_base64")]
         bytes: Vec<u8>,
     },
     /// Stated by the client, and not verified.
-    Url { url: String },
+    Url {
+        /// The URL.
+        url: String,
+    },
 }
 
 /// A rejected message.
@@ -139,9 +178,19 @@ pub enum RtviError {
     /// It has the label, but this member is missing or invalid.
     Envelope(&'static str),
     /// The type is unknown.
-    Unsupported { id: String, kind: String },
+    Unsupported {
+        /// The id of the message.
+        id: String,
+        /// Its type.
+        kind: String,
+    },
     /// The type is known, and its data is invalid.
-    Data { id: String, reason: String },
+    Data {
+        /// The id of the message.
+        id: String,
+        /// What is invalid.
+        reason: String,
+    },
 }
 
 impl RtviError {

@@ -7,6 +7,9 @@
 //! answered here; order, time and speaking state are [`crate::rtvi`]'s. Source: `docs/spec/rtvi.md`
 //! 1 to 5.
 
+// Users of the crate `edge-runner` see these items.
+#![deny(missing_docs)]
+
 mod from_client;
 mod timestamp;
 mod to_client;

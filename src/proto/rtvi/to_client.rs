@@ -16,98 +16,154 @@ use crate::kit::whole_words;
 #[serde(tag = "type", content = "data", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ToClient<'a> {
+    /// The bot is ready to talk.
     BotReady {
+        /// The version of RTVI that it speaks.
         version: &'a str,
+        /// The library behind it.
         about: About,
     },
     /// An error; after a fatal one, the client disconnects.
     Error {
+        /// What went wrong.
         error: &'a str,
+        /// Whether the session ends.
         fatal: bool,
     },
+    /// A request of the client failed.
     ErrorResponse {
+        /// What went wrong.
         error: &'a str,
     },
+    /// The answer to a client's message.
     ServerResponse {
+        /// The type of the message.
         t: &'a str,
+        /// The answer.
         d: &'a Value,
     },
+    /// A message of any form to the client.
     ServerMessage(&'a Value),
+    /// Measurements of the bot.
     Metrics(&'a Metrics<'a>),
+    /// The user began to speak.
     UserStartedSpeaking,
+    /// The user finished speaking.
     UserStoppedSpeaking,
+    /// The bot ignores the user from now on.
     UserMuteStarted,
+    /// The bot hears the user again.
     UserMuteStopped,
+    /// What the user said.
     UserTranscription {
+        /// The words.
         text: &'a str,
+        /// Who said them; empty if there is one user.
         user_id: &'a str,
         /// Formatted by `proto::rtvi::timestamp`.
         timestamp: &'a str,
+        /// Whether the words will not change any more.
         r#final: bool,
     },
     /// The text of the user that was sent to the model.
     UserLlmText {
+        /// The text.
         text: &'a str,
     },
+    /// How loud the user is.
     UserAudioLevel {
+        /// From 0 to 1.
         value: f32,
     },
+    /// The bot began to speak.
     BotStartedSpeaking,
+    /// The bot finished speaking.
     BotStoppedSpeaking,
+    /// The user interrupted the bot.
     BotInterrupted,
+    /// The model began its answer.
     BotLlmStarted,
     /// A piece of the model's answer, with its spacing.
     BotLlmText {
+        /// The piece.
         text: &'a str,
     },
+    /// The model finished its answer.
     BotLlmStopped,
+    /// The synthesis of speech began.
     BotTtsStarted,
     /// Words as they are spoken.
     BotTtsText {
+        /// The words.
         text: &'a str,
     },
+    /// The synthesis of speech finished.
     BotTtsStopped,
     /// The model's answer in whole sentences, for clients without `bot-output`.
     BotTranscription {
+        /// The sentences.
         text: &'a str,
     },
+    /// A segment of the answer, and how much of it was said.
     BotOutput(BotOutput<'a>),
+    /// How loud the bot is.
     BotAudioLevel {
+        /// From 0 to 1.
         value: f32,
     },
+    /// What a search of the model found.
     BotLlmSearchResponse {
+        /// The result as text.
         #[serde(skip_serializing_if = "Option::is_none")]
         search_result: Option<&'a str>,
+        /// The result as the search service wants it to be shown.
         #[serde(skip_serializing_if = "Option::is_none")]
         rendered_content: Option<&'a str>,
+        /// The pages that it comes from.
         origins: &'a [Value],
     },
+    /// The model calls a function.
     LlmFunctionCallStarted {
+        /// The name of the function, where clients may know it.
         #[serde(skip_serializing_if = "Option::is_none")]
         function_name: Option<&'a str>,
     },
     /// With a name, a client that has the function runs it and returns the result.
     LlmFunctionCallInProgress {
+        /// The model's id of the call.
         tool_call_id: &'a str,
+        /// The name of the function.
         #[serde(skip_serializing_if = "Option::is_none")]
         function_name: Option<&'a str>,
+        /// The arguments of the call.
         #[serde(skip_serializing_if = "Option::is_none")]
         arguments: Option<&'a Map<String, Value>>,
     },
+    /// The call of a function ended.
     LlmFunctionCallStopped {
+        /// The model's id of the call.
         tool_call_id: &'a str,
+        /// Whether it has no result because it was cancelled.
         cancelled: bool,
+        /// The name of the function, where clients may know it.
         #[serde(skip_serializing_if = "Option::is_none")]
         function_name: Option<&'a str>,
+        /// The result, where clients may know it.
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<&'a Value>,
     },
+    /// A command to the user interface of the client.
     UiCommand {
+        /// Its name.
         command: &'a str,
+        /// Its arguments.
         payload: &'a Value,
     },
+    /// The state of a group of jobs, for the user interface.
     UiJobGroup(&'a Value),
+    /// A line of the log.
     SystemLog {
+        /// The line.
         text: &'a str,
     },
 }
@@ -159,7 +215,9 @@ struct Envelope<'a> {
 /// The description of a bot in `bot-ready`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct About {
+    /// The name of the library.
     pub library: &'static str,
+    /// Its version.
     pub library_version: &'static str,
 }
 
@@ -180,8 +238,10 @@ pub struct Metrics<'a> {
     /// Total processing times, in seconds.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub processing: &'a [Measure<'a, f64>],
+    /// Characters that were made into speech.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub characters: &'a [Measure<'a, u64>],
+    /// Tokens of models.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub tokens: &'a [Tokens],
 }
@@ -191,16 +251,21 @@ pub struct Metrics<'a> {
 pub struct Measure<'a, T> {
     /// The displayed name of the part.
     pub processor: &'a str,
+    /// The model behind the part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a str>,
+    /// The measured value.
     pub value: T,
 }
 
 /// Token usage of a model.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Tokens {
+    /// Tokens of the request.
     pub prompt_tokens: u64,
+    /// Tokens of the answer.
     pub completion_tokens: u64,
+    /// The sum of both.
     pub total_tokens: u64,
 }
 
@@ -226,8 +291,11 @@ pub struct BotOutput<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpokenStatus {
+    /// Nothing of it was said.
     New,
+    /// It is being said.
     InProgress,
+    /// All of it was said.
     Completed,
 }
 
@@ -246,11 +314,13 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Creates a segment.
     pub fn new(id: u32, text: impl Into<String>) -> Self {
         let text = text.into();
         Segment { id, text }
     }
 
+    /// Returns the whole text.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -23,6 +23,7 @@ use crate::server::rest::RestRequest;
 pub type Object = Map<String, Value>;
 
 /// A telephony provider.
+#[non_exhaustive]
 pub struct Provider {
     /// The provider's own name, in lower case.
     pub name: &'static str,
@@ -44,6 +45,8 @@ pub struct Provider {
     pub returns_cleared: bool,
     /// Statuses and codes of responses for a call that is over; 404 means so at every provider.
     pub call_over_codes: &'static [(u16, &'static str)],
+    /// Its messages, requests and signatures.
+    #[doc(hidden)]
     pub protocol: &'static dyn Protocol,
 }
 

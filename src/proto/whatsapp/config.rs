@@ -4,6 +4,7 @@ use crate::secret::Secret;
 
 /// Configuration of WhatsApp calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "WhatsApp")]
 pub struct Messaging {
     /// The access token of a system user.
     pub token: Secret,

@@ -14,7 +14,9 @@ use crate::secret::Secret;
 /// The address of a service, by its protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceEndpoint {
+    /// A server of the Wyoming protocol.
     Wyoming(ServiceAuthority),
+    /// A server of OpenAI's HTTP API.
     Http(HttpBase),
 }
 
@@ -166,6 +168,7 @@ impl ServiceAccess {
         Ok(ServiceAccess { endpoint, key })
     }
 
+    /// Returns where the service is.
     pub fn endpoint(&self) -> &ServiceEndpoint {
         &self.endpoint
     }
