@@ -9,8 +9,8 @@
 //!
 //! ```toml
 //! [dependencies]
-//! # A checkout of the repository beside your crate.
-//! edge-runner = { path = "../edge-runner" }
+//! # A checkout of the repository beside your crate. The default features are those of the program.
+//! edge-runner = { path = "../edge-runner", default-features = false, features = ["bot"] }
 //! ```
 //!
 //! A whole bot, which greets on the page and plays back what it hears:
@@ -84,9 +84,9 @@
 //!
 //! # Features
 //!
-//! All features are on by default. A smaller build turns them off and names what it needs:
-//! `default-features = false, features = ["browser"]`. An option of an absent feature is
-//! refused with the name of that feature.
+//! All features are on by default, for the program. A bot turns them off and names what it needs:
+//! `default-features = false, features = ["bot"]` is `webrtc`, `websocket` and `page`. An option of
+//! an absent feature is refused with the name of that feature.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -94,9 +94,9 @@
 //! | `turn` | the runner's own use of STUN and TURN servers |
 //! | `telephony` | calls of Twilio, Telnyx, Plivo and Exotel |
 //! | `websocket` | plain clients on a WebSocket |
-//! | `mediaroom` | LiveKit rooms |
-//! | `videoroom` | Daily rooms |
-//! | `messaging` | WhatsApp calls |
+//! | `mediaroom`, `livekit` | LiveKit rooms |
+//! | `videoroom`, `daily` | Daily rooms |
+//! | `messaging`, `whatsapp` | WhatsApp calls |
 //! | `moq` | Media over QUIC, served or through a relay |
 //! | `assistants` | the built-in bots `realtime` and `cascade`, by services of others |
 //! | `tls` | HTTPS on the HTTP port |
@@ -107,8 +107,9 @@
 //! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |
 //! | `vad` | [`kit`]'s `NeuralVad`, a detector of speech in noise, for `cascade` too |
 //!
-//! `full`, `runner`, `browser`, `telephone` and `smallest` are selections of them. `docs/` in the
-//! repository has the pages for operators, and `docs/architecture.md` the map for contributors.
+//! `full`, `runner`, `browser`, `telephone`, `smallest` and `bot` are selections of them. `docs/`
+//! in the repository has the pages for operators, and `docs/architecture.md` the map for
+//! contributors.
 
 #![deny(missing_docs)]
 // Items that only an absent feature uses are removed when the binary is linked.
