@@ -473,7 +473,7 @@ fn the_runner_that_loses_a_service() {
             Ok(())
         }
     };
-    let config = Config {
+    let config = edge_runner_proto::config! {
         host: Host::Address([127, 0, 0, 1].into()),
         port: 0,
         rtc_port: Some(0),
@@ -536,7 +536,7 @@ fn the_runner_whose_bot_blocks() {
     if workers != "1" {
         builder.worker_threads(workers.parse().expect("a number"));
     }
-    let config = Config {
+    let config = edge_runner_proto::config! {
         host: Host::Address([127, 0, 0, 1].into()),
         port: 0,
         rtc_port: Some(0),

@@ -521,7 +521,7 @@ mod tests {
     }
 
     fn banner_at(host: [u8; 4], key: Option<&str>, on_terminal: bool) -> String {
-        let config = Config {
+        let config = crate::proto::config! {
             host: Host::Address(host.into()),
             tls: Tls::Auto,
             api_key: key.map(crate::config::Secret::new),
@@ -608,7 +608,7 @@ mod tests {
             assert!(tokens.contains("which the webhook issues to anyone\n"), "{tokens}");
         }
         let fifth = super::text(
-            &Config {
+            &crate::proto::config! {
                 transport: Some(Transport::Telephony(&INVENTED)),
                 proxy: Some("bots.example.net".into()),
                 ..Config::default()
@@ -674,7 +674,7 @@ mod tests {
         let key = ["-t", "videoroom", "--api-key", "0123456789abcdef"];
         assert!(rooms(&all, &key).contains("call /start with the key"));
         assert!(banner_with(&all, &key, &[]).contains("/api/offer, and /videoroom\n"));
-        let config = Config {
+        let config = crate::proto::config! {
             transport: Some(Transport::Videoroom),
             videoroom: crate::config::Videoroom {
                 key: Some(crate::config::Secret::new("k")),
@@ -799,7 +799,7 @@ mod tests {
             moq_port: MoqUdpPort::default(),
             addresses: Vec::new(),
         };
-        let config = Config {
+        let config = crate::proto::config! {
             bot_name: Some("kitchen-bot".into()),
             ..Config::default()
         };

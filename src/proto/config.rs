@@ -43,8 +43,7 @@ pub use crate::whatsapp::config::Messaging;
 /// The validated configuration of the runner. Fields may be added: start from [`Config::default`]
 /// and change single fields.
 #[derive(Clone, Debug)]
-// Tests of dependent crates build it with the struct update syntax.
-#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+#[non_exhaustive]
 pub struct Config {
     /// Host on which the HTTP server listens.
     pub host: Host,
@@ -134,6 +133,18 @@ pub struct Config {
     pub verbosity: u8,
     /// The format of log lines.
     pub log: LogFormat,
+}
+
+/// Makes a [`Config`] from another one and the fields that differ, for tests of other crates.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! config {
+    ($($field:ident: $value:expr,)* ..$base:expr) => {{
+        let mut config: $crate::config::Config = $base;
+        $(config.$field = $value;)*
+        config
+    }};
 }
 
 impl Default for Config {

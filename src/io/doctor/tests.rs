@@ -25,7 +25,7 @@ fn one<'f>(findings: &'f [Finding], what: &str) -> &'f Finding {
 
 /// A configuration that uses any free port.
 fn config() -> Config {
-    Config {
+    crate::proto::config! {
         port: 0,
         rtc_port: Some(0),
         ..Config::default()
@@ -77,7 +77,7 @@ fn quic_has_a_port_and_a_certificate() {
     use crate::config::MoqMode;
     assert_eq!(crate::io::moq::doctor::examine(&config()), []);
     let with = |bind: std::net::SocketAddr| {
-        let mut config = Config {
+        let mut config = crate::proto::config! {
             transport: Some(Transport::Moq),
             ..config()
         };
@@ -110,7 +110,7 @@ async fn taken_ports_are_reported_with_their_owner() {
     let udp = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
     let number = |address: std::io::Result<std::net::SocketAddr>| address.expect("bound").port();
     let (tcp_port, udp_port) = (number(tcp.local_addr()), number(udp.local_addr()));
-    let config = Config {
+    let config = crate::proto::config! {
         host: Host::Address(Ipv4Addr::LOCALHOST.into()),
         port: tcp_port,
         rtc_port: Some(udp_port),
@@ -234,7 +234,7 @@ async fn ice_servers_are_asked() {
         username: None,
         credential: None,
     };
-    let config = Config {
+    let config = crate::proto::config! {
         ice_servers: vec![
             server(format!("stun:127.0.0.1:{port}")),
             server("stuns:127.0.0.1".into()),
@@ -258,7 +258,7 @@ async fn ice_servers_are_asked() {
 async fn only_configured_servers_are_asked() {
     let findings = websocket::doctor::examine(&config()).await;
     assert_eq!(one(&findings, "telephony").level, FindingLevel::Ok);
-    let served = Config {
+    let served = crate::proto::config! {
         transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[0])),
         ..config()
     };
@@ -272,7 +272,7 @@ async fn only_configured_servers_are_asked() {
 #[tokio::test]
 async fn an_unknown_name_is_reported() {
     let name = format!("{}.example", "x".repeat(64));
-    let config = Config {
+    let config = crate::proto::config! {
         proxy: Some(name.clone()),
         ..config()
     };
@@ -280,7 +280,7 @@ async fn an_unknown_name_is_reported() {
     let finding = one(&findings, "resolver");
     assert_eq!(finding.level, FindingLevel::Error);
     assert!(finding.text.contains(&name));
-    let address = Config {
+    let address = crate::proto::config! {
         proxy: Some("192.0.2.1:8443".into()),
         ..config
     };
@@ -293,19 +293,23 @@ async fn an_unknown_name_is_reported() {
 
 #[test]
 fn a_missing_bot_is_reported() {
-    let with = |command: Option<Vec<&str>>| Config {
-        command: command.map(|text| text.into_iter().map(Into::into).collect()),
-        ..config()
+    let with = |command: Option<Vec<&str>>| {
+        crate::proto::config! {
+            command: command.map(|text| text.into_iter().map(Into::into).collect()),
+            ..config()
+        }
     };
     let verdict = |config: &Config| one(&machine::program(config), "bot").level;
     assert_eq!(verdict(&with(None)), FindingLevel::Ok);
     assert_eq!(verdict(&with(Some(vec!["sh"]))), FindingLevel::Ok);
     assert_eq!(verdict(&with(Some(vec!["./no-such-bot"]))), FindingLevel::Error);
     // A built-in bot cannot enter video rooms.
-    let stock = |transport| Config {
-        transport,
-        bot_enters_rooms: false,
-        ..config()
+    let stock = |transport| {
+        crate::proto::config! {
+            transport: transport,
+            bot_enters_rooms: false,
+            ..config()
+        }
     };
     assert_eq!(verdict(&stock(Some(Transport::Videoroom))), FindingLevel::Error);
     assert_eq!(verdict(&stock(None)), FindingLevel::Ok);
@@ -333,7 +337,7 @@ fn the_state_folder_is_tested() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("state");
     let state = |path: Option<PathBuf>| {
-        let config = Config {
+        let config = crate::proto::config! {
             tls: Tls::Auto,
             state_dir: path,
             ..config()
@@ -383,7 +387,7 @@ fn certificate_and_key_are_compared() {
     let ((certificate, key), (_, foreign)) = (made("localhost"), made("localhost"));
     let good = write("cert.pem", &certificate);
     let judge = |certificate: &PathBuf, key: &PathBuf| {
-        let config = Config {
+        let config = crate::proto::config! {
             tls: Tls::Files {
                 certificate: certificate.clone(),
                 key: key.clone(),

@@ -33,7 +33,7 @@ async fn stun_server() -> (String, tokio::task::JoinHandle<()>) {
 }
 
 fn config(urls: Vec<String>, embedded: bool) -> Config {
-    Config {
+    crate::proto::config! {
         ice_servers: vec![IceServer {
             urls,
             username: None,

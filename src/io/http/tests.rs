@@ -82,7 +82,7 @@ async fn tell(mut args: RunnerArguments, begun: UnboundedSender<StartedBot>) -> 
 }
 
 fn config() -> Config {
-    Config {
+    crate::proto::config! {
         host: Host::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         port: 0,
         rtc_port: Some(0),
@@ -304,7 +304,7 @@ impl Reply {
 #[tokio::test]
 async fn a_connection_above_the_cap_evicts_an_idle_one() {
     // Connections of a proxy have no share.
-    let localhost = Config {
+    let localhost = crate::proto::config! {
         host: Host::Localhost,
         proxy: Some("bots.example.net".into()),
         ..config()

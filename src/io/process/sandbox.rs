@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_program_never_works_in_the_state_folder() {
         let state = PathBuf::from("/var/lib/edge-runner");
-        let config = Config {
+        let config = crate::proto::config! {
             sandbox: Some(Vec::new()),
             bot_folder: Some(state.clone()),
             state_dir: Some(state.clone()),

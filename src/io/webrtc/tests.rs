@@ -103,10 +103,10 @@ async fn play(
 }
 
 fn config(embedded: Option<std::net::Ipv4Addr>) -> Config {
-    Config {
+    crate::proto::config! {
         host: Host::Address(std::net::Ipv4Addr::LOCALHOST.into()),
         port: 0,
-        embedded,
+        embedded: embedded,
         bot: BuiltInBot::Echo,
         sessions_max: 0,
         ..Config::default()
@@ -321,7 +321,7 @@ impl Caller {
 #[test]
 fn a_call_port_ignores_router_addresses() {
     let router: std::net::IpAddr = "203.0.113.9".parse().expect("an address");
-    let config = Config {
+    let config = crate::proto::config! {
         ice_addresses: vec![router],
         ..config(None)
     };

@@ -112,11 +112,10 @@ fn paths(method: &str, path: &str, query: &str) {
 }
 
 fn names() -> AllowedHosts {
-    AllowedHosts::new(&Config {
-        proxy: Some("bots.example.net:8443".into()),
-        host_names: vec!["board".into()],
-        ..Config::default()
-    })
+    let mut config = Config::default();
+    config.proxy = Some("bots.example.net:8443".into());
+    config.host_names = vec!["board".into()];
+    AllowedHosts::new(&config)
 }
 
 fn hosts(value: &[u8]) {

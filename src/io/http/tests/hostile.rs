@@ -445,7 +445,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
 /// The same over TLS, which accepts a response before the network does.
 #[tokio::test]
 async fn a_client_that_does_not_read_over_tls_is_disconnected() {
-    let config = Config {
+    let config = crate::proto::config! {
         tls: config::Tls::Auto,
         ..config()
     };

@@ -143,7 +143,7 @@ async fn candidates_reach_their_connection() {
 /// rest.
 #[tokio::test]
 async fn a_draining_runner_starts_no_session() {
-    let config = Config {
+    let config = crate::proto::config! {
         transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[3])),
         ..config()
     };
@@ -380,7 +380,7 @@ async fn preflights_are_answered() {
 /// with a list, a missing or foreign origin is rejected everywhere but on the page.
 #[tokio::test]
 async fn a_list_of_origins_restricts_everything_but_the_page() {
-    let config = Config {
+    let config = crate::proto::config! {
         allowed_origins: vec!["https://a.example".into()],
         ..config()
     };

@@ -14,7 +14,7 @@ fn mediaroom() -> Mediaroom {
 }
 
 async fn runner(mediaroom: Mediaroom) -> Runner {
-    let config = Config { mediaroom, ..config() };
+    let config = crate::proto::config! { mediaroom: mediaroom, ..config() };
     Runner::with(config, ConnLimits::default()).await
 }
 

@@ -47,7 +47,7 @@ impl Runner {
 }
 
 fn with_tokens() -> Config {
-    Config {
+    crate::proto::config! {
         ws_tokens: true,
         ..config()
     }
@@ -119,7 +119,7 @@ async fn a_plain_request_is_told_to_upgrade() {
 /// with a list, an upgrade without an allowed origin is rejected.
 #[tokio::test]
 async fn an_upgrade_with_a_foreign_origin_is_rejected() {
-    let listed = Config {
+    let listed = crate::proto::config! {
         allowed_origins: vec!["https://app.example.net".into()],
         ..config()
     };
@@ -252,7 +252,7 @@ async fn a_secure_client_gets_a_secure_url() {
 }
 
 fn telephony(provider: &'static Provider) -> Config {
-    Config {
+    crate::proto::config! {
         transport: Some(Transport::Telephony(provider)),
         proxy: Some("bots.example.net".into()),
         ..config()
@@ -309,7 +309,7 @@ async fn a_webhook_as_get_is_rejected_with_advice() {
 /// With tokens, the markup carries one that opens the socket of the call.
 #[tokio::test]
 async fn the_markup_carries_a_token_if_required() {
-    let tokens = Config {
+    let tokens = crate::proto::config! {
         ws_tokens: true,
         ..telephony(PROVIDERS[0])
     };
@@ -325,7 +325,7 @@ async fn the_markup_carries_a_token_if_required() {
 /// With a credential to verify, a webhook needs its signature over the public URL.
 #[tokio::test]
 async fn an_unsigned_webhook_is_rejected() {
-    let verifying = Config {
+    let verifying = crate::proto::config! {
         telephony: Telephony {
             settings: Settings::from([("TELCO_A_ACCOUNT_SID", "AC1"), ("TELCO_A_AUTH_TOKEN", "12345")]),
             ..Telephony::default()
