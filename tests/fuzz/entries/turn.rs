@@ -1,7 +1,7 @@
 //! Properties of an allocation at a TURN server that may do anything.
 //!
 //! In: a byte of options, then operations: a kind, a length, and that many bytes. The kinds are in
-//! [`Bench::step`]. The server knows the credentials, so it can sign; what it does not sign, and
+//! [`Rig::step`]. The server knows the credentials, so it can sign; what it does not sign, and
 //! what is no answer, brings no address and no data of a stranger. Each operation has a bounded
 //! number of outputs, each message to the server is TURN, and nothing follows the end.
 
@@ -32,7 +32,7 @@ const REALM: &str = "example";
 /// Codes with a meaning of their own, and others.
 const CODES: [u16; 12] = [300, 400, 401, 403, 437, 438, 440, 441, 442, 443, 486, 508];
 
-struct Bench {
+struct Rig {
     relay: TurnAllocation,
     now: Instant,
     key: IntegrityKey,
@@ -106,7 +106,7 @@ pub fn turn(bytes: &[u8]) {
         credential: "secret",
         sends_first: options & 4 == 4,
     };
-    let mut bench = Bench {
+    let mut rig = Rig {
         relay: TurnAllocation::new(&setup, now),
         now,
         key: key("secret"),
@@ -119,10 +119,10 @@ pub fn turn(bytes: &[u8]) {
         stream: TurnStreamReader::default(),
         is_stream_broken: false,
     };
-    bench.drain();
+    rig.drain();
     for (kind, contents) in operations(bytes.get(1..).unwrap_or_default()) {
-        bench.step(kind, contents);
-        bench.drain();
+        rig.step(kind, contents);
+        rig.drain();
     }
     stream_of_pieces(bytes);
 }
@@ -148,7 +148,7 @@ fn stream_of_pieces(bytes: &[u8]) {
     assert_eq!(read(7), whole);
 }
 
-impl Bench {
+impl Rig {
     fn step(&mut self, kind: u8, contents: &[u8]) {
         match kind % 8 {
             0 => self.receive(contents),

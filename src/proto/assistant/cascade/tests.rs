@@ -25,7 +25,7 @@ const FRAME_SAMPLES: usize = 320;
 const VOICE_RATE_HZ: u32 = 16_000;
 
 /// A session, the time, and what the engine has put out.
-struct World {
+struct Rig {
     session: Cascade,
     now: Instant,
     outputs: Vec<CascadeOutput>,
@@ -33,11 +33,11 @@ struct World {
     hiss: i16,
 }
 
-impl World {
+impl Rig {
     fn new(profile: CallProfile, config: AssistantConfig, body: &Value) -> Self {
         let body = BodyOptions::new(body, &config, &config.cascade.instructions);
         let now = Instant::now();
-        World {
+        Rig {
             session: Cascade::new(Arc::new(config), profile, body, now),
             now,
             outputs: Vec::new(),
@@ -48,7 +48,7 @@ impl World {
 
     /// A session of a caller in a quiet room, without greeting.
     fn joined() -> Self {
-        World::joined_with(&json!({}), |_| {})
+        Rig::joined_with(&json!({}), |_| {})
     }
 
     fn joined_with(body: &Value, configure: impl FnOnce(&mut AssistantConfig)) -> Self {
@@ -59,10 +59,10 @@ impl World {
         config.cascade.instructions = "Be brief.".to_owned();
         config.body_permissions.tools = true;
         configure(&mut config);
-        let mut world = World::new(BROWSER, config, body);
-        world.session.handle_joined(world.now);
-        world.be_silent(600);
-        world
+        let mut rig = Rig::new(BROWSER, config, body);
+        rig.session.handle_joined(rig.now);
+        rig.be_silent(600);
+        rig
     }
 
     fn drain(&mut self) {
@@ -271,20 +271,20 @@ fn call(call_id: &str, name: &str) -> ChatCall {
 
 #[test]
 fn a_greeting_of_the_operator_needs_no_model() {
-    let mut world = World::joined_with(&json!({}), |config| {
+    let mut rig = Rig::joined_with(&json!({}), |config| {
         config.greeting = Greeting::Text("Welcome to the shop.".to_owned());
     });
-    assert_eq!(world.chats(), 0);
+    assert_eq!(rig.chats(), 0);
     assert_eq!(
-        world.sentences().into_values().collect::<Vec<_>>(),
+        rig.sentences().into_values().collect::<Vec<_>>(),
         ["Welcome to the shop."]
     );
-    world.voice();
-    world.play(100);
-    world.say("Hello.");
-    assert_eq!(world.asked()[1], pair("assistant", "Welcome to the shop."));
-    assert!(World::joined_with(&json!({}), |config| config.greeting = Greeting::Default).chats() == 1);
-    let unwanted = World::joined_with(&json!({"greeting": false}), |config| {
+    rig.voice();
+    rig.play(100);
+    rig.say("Hello.");
+    assert_eq!(rig.asked()[1], pair("assistant", "Welcome to the shop."));
+    assert!(Rig::joined_with(&json!({}), |config| config.greeting = Greeting::Default).chats() == 1);
+    let unwanted = Rig::joined_with(&json!({"greeting": false}), |config| {
         config.greeting = Greeting::Default
     });
     assert_eq!(unwanted.chats(), 0);
@@ -292,66 +292,64 @@ fn a_greeting_of_the_operator_needs_no_model() {
 
 #[test]
 fn a_session_can_be_text_alone() {
-    let mut world = World::joined_with(&json!({"text_only": true}), |_| {});
-    world.say("Hello.");
-    world.write("Good day. How are you?");
-    world.finish();
-    assert_eq!(world.sentences().len(), 0);
+    let mut rig = Rig::joined_with(&json!({"text_only": true}), |_| {});
+    rig.say("Hello.");
+    rig.write("Good day. How are you?");
+    rig.finish();
+    assert_eq!(rig.sentences().len(), 0);
     let shown = ClientReport::Shown("Good day. How are you?".to_owned());
-    assert!(world.reports().any(|report| *report == shown));
-    world.pass(Duration::from_secs(10));
-    assert_eq!(world.play(1), 0, "and it does not tick");
+    assert!(rig.reports().any(|report| *report == shown));
+    rig.pass(Duration::from_secs(10));
+    assert_eq!(rig.play(1), 0, "and it does not tick");
 }
 
 #[test]
 fn keys_and_typed_texts_are_questions() {
-    let mut world = World::joined();
-    world.session.handle_dtmf('4', world.now);
-    world.session.handle_dtmf('2', world.now);
-    world.pass(Duration::from_secs(2));
-    assert!(world.asked()[0].1.ends_with(": 42"));
+    let mut rig = Rig::joined();
+    rig.session.handle_dtmf('4', rig.now);
+    rig.session.handle_dtmf('2', rig.now);
+    rig.pass(Duration::from_secs(2));
+    assert!(rig.asked()[0].1.ends_with(": 42"));
     let options = TextOptions {
         run_immediately: false,
         audio_response: false,
     };
-    world.session.handle_text("typed", options, world.now);
-    world.drain();
-    assert_eq!(world.chats(), 1, "after the answer in progress");
-    world.answer("Forty-two. ");
-    assert_eq!(world.asked().last(), Some(&pair("user", "typed")));
-    world.write("In writing.");
-    world.finish();
-    assert_eq!(world.sentences().len(), 1, "no speech is asked for");
+    rig.session.handle_text("typed", options, rig.now);
+    rig.drain();
+    assert_eq!(rig.chats(), 1, "after the answer in progress");
+    rig.answer("Forty-two. ");
+    assert_eq!(rig.asked().last(), Some(&pair("user", "typed")));
+    rig.write("In writing.");
+    rig.finish();
+    assert_eq!(rig.sentences().len(), 1, "no speech is asked for");
 }
 
 #[test]
 fn silence_and_length_end_a_session() {
-    let mut world = World::joined();
-    world.pass(Duration::from_secs(301));
-    assert!(matches!(world.end(), Some(EndReason::Done("no one spoke"))));
-    let mut world = World::joined_with(&json!({}), |config| config.minutes_max = Duration::from_secs(60));
-    world.pass(Duration::from_secs(31));
-    assert!(world.asked()[0].1.contains("Say goodbye"));
-    world.answer("Goodbye. ");
-    world.pass(Duration::from_secs(30));
+    let mut rig = Rig::joined();
+    rig.pass(Duration::from_secs(301));
+    assert!(matches!(rig.end(), Some(EndReason::Done("no one spoke"))));
+    let mut rig = Rig::joined_with(&json!({}), |config| config.minutes_max = Duration::from_secs(60));
+    rig.pass(Duration::from_secs(31));
+    assert!(rig.asked()[0].1.contains("Say goodbye"));
+    rig.answer("Goodbye. ");
+    rig.pass(Duration::from_secs(30));
     assert!(matches!(
-        world.end(),
+        rig.end(),
         Some(EndReason::Done("the session has reached its length"))
     ));
 }
 
 #[test]
 fn unknown_identifiers_are_ignored() {
-    let mut world = World::joined();
-    world.take();
-    world.session.handle_transcript(7, "x", true, world.now);
-    world.session.handle_chat_text(7, "x", world.now);
-    world
-        .session
-        .handle_chat_done(7, outcome(vec![call("a", "f")]), world.now);
-    world.session.handle_speech(7, &[1; 100], VOICE_RATE_HZ, world.now);
-    world.session.handle_speech_done(7, world.now);
-    world.session.handle_failed(7, &ServiceFailure::RefusedKey, world.now);
-    world.session.handle_mark("sentence 1", true, world.now);
-    assert_eq!(world.take(), []);
+    let mut rig = Rig::joined();
+    rig.take();
+    rig.session.handle_transcript(7, "x", true, rig.now);
+    rig.session.handle_chat_text(7, "x", rig.now);
+    rig.session.handle_chat_done(7, outcome(vec![call("a", "f")]), rig.now);
+    rig.session.handle_speech(7, &[1; 100], VOICE_RATE_HZ, rig.now);
+    rig.session.handle_speech_done(7, rig.now);
+    rig.session.handle_failed(7, &ServiceFailure::RefusedKey, rig.now);
+    rig.session.handle_mark("sentence 1", true, rig.now);
+    assert_eq!(rig.take(), []);
 }

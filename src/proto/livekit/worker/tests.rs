@@ -61,7 +61,7 @@ impl SessionSlots for TestSlots {
 }
 
 /// A worker, its clock, and what it did.
-struct Bench {
+struct Rig {
     worker: AgentWorker<TestSlots>,
     places: TestSlots,
     now: Instant,
@@ -75,7 +75,7 @@ struct Bench {
     start: Instant,
 }
 
-impl Bench {
+impl Rig {
     fn new() -> Self {
         Self::with(|_| ())
     }
@@ -99,7 +99,7 @@ impl Bench {
         let places = TestSlots::new(8);
         let start = Instant::now();
         let unix = Duration::from_secs(1_795_252_753);
-        let mut bench = Bench {
+        let mut rig = Rig {
             worker: AgentWorker::new(settings, places.clone(), 7, unix, start),
             places,
             now: start,
@@ -111,16 +111,16 @@ impl Bench {
             measures: 0,
             start,
         };
-        bench.worker.handle_timeout(start);
-        bench.drain();
-        bench
+        rig.worker.handle_timeout(start);
+        rig.drain();
+        rig
     }
 
     /// A worker that is registered.
     fn registered() -> Self {
-        let mut bench = Self::new();
-        bench.register();
-        bench
+        let mut rig = Self::new();
+        rig.register();
+        rig
     }
 
     fn register(&mut self) {
@@ -261,23 +261,23 @@ fn job(id: &str, room: &str) -> JobInfo {
 fn a_worker_on_a_machine_that_slept_registers_again() {
     const HOUR: Duration = Duration::from_hours(1);
     for slept_by_monotonic in [Duration::ZERO, HOUR] {
-        let mut bench = Bench::registered();
-        bench.pass_with_pings(Duration::from_mins(1));
-        bench.dials.clear();
-        bench.now += slept_by_monotonic;
-        let (woke, sent) = (bench.now, bench.sent.len());
+        let mut rig = Rig::registered();
+        rig.pass_with_pings(Duration::from_mins(1));
+        rig.dials.clear();
+        rig.now += slept_by_monotonic;
+        let (woke, sent) = (rig.now, rig.sent.len());
         let unix = Duration::from_secs(1_795_252_753) + Duration::from_mins(1) + HOUR;
-        bench.worker.set_clock(unix, woke);
-        bench.pass(WORKER_SILENCE_MAX + SECOND);
-        let (at, request) = bench.dials.first().expect("a dial");
-        let after = bench.start + *at - woke;
+        rig.worker.set_clock(unix, woke);
+        rig.pass(WORKER_SILENCE_MAX + SECOND);
+        let (at, request) = rig.dials.first().expect("a dial");
+        let after = rig.start + *at - woke;
         assert!(after <= WORKER_SILENCE_MAX + SECOND, "{after:?}");
         let expected = tokens::worker_token("devkey", &Secret::new("secret"), (unix + after).as_secs());
         assert_eq!(request.token.expose(), expected.expose());
         // The reports of the hour are not made up for: one each 2.5 s, and a ping each 10 s.
-        assert!(bench.sent.len() - sent <= 16, "{:?}", bench.sent);
-        bench.register();
-        assert_eq!(bench.worker.report().counts.registrations, 2);
+        assert!(rig.sent.len() - sent <= 16, "{:?}", rig.sent);
+        rig.register();
+        assert_eq!(rig.worker.report().counts.registrations, 2);
     }
 }
 
@@ -286,16 +286,16 @@ fn a_worker_on_a_machine_that_slept_registers_again() {
 #[test]
 fn each_dial_has_the_time_of_the_clock_as_it_is_set() {
     const WEEK: Duration = Duration::from_hours(7 * 24);
-    let mut bench = Bench::new();
+    let mut rig = Rig::new();
     let first = Duration::from_secs(1_795_252_753);
     for unix in [first + WEEK, first - WEEK] {
-        bench.worker.handle_refused(401, bench.now);
-        bench.dials.clear();
-        let set = bench.now;
-        bench.worker.set_clock(unix, set);
-        bench.pass(Duration::from_mins(2));
-        let (at, request) = bench.dials.first().expect("a dial after the pause");
-        let now = unix + (bench.start + *at - set);
+        rig.worker.handle_refused(401, rig.now);
+        rig.dials.clear();
+        let set = rig.now;
+        rig.worker.set_clock(unix, set);
+        rig.pass(Duration::from_mins(2));
+        let (at, request) = rig.dials.first().expect("a dial after the pause");
+        let now = unix + (rig.start + *at - set);
         let expected = tokens::worker_token("devkey", &Secret::new("secret"), now.as_secs());
         assert_eq!(request.token.expose(), expected.expose());
     }

@@ -6,4 +6,4 @@ mod caller;
 mod endings;
 mod outages;
 mod records;
-mod world;
+mod rig;

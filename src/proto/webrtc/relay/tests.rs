@@ -137,7 +137,7 @@ impl Server {
 }
 
 /// An allocation, its server, and their clock.
-struct Bench {
+struct Rig {
     relay: TurnAllocation,
     server: Server,
     now: Instant,
@@ -146,9 +146,9 @@ struct Bench {
     lost: Option<AllocationEnd>,
 }
 
-impl Bench {
+impl Rig {
     fn new(server: Server) -> Self {
-        Bench::with(server, SERVER, "secret", false)
+        Rig::with(server, SERVER, "secret", false)
     }
 
     fn with(server: Server, address: &str, credential: &str, over_stream: bool) -> Self {
@@ -161,7 +161,7 @@ impl Bench {
             credential,
             sends_first: false,
         };
-        Bench {
+        Rig {
             relay: TurnAllocation::new(&setup, start),
             server,
             now: start,
@@ -248,19 +248,19 @@ fn indication(peer: &str, contents: &[u8]) -> Vec<u8> {
 const CHECK: &[u8] = &[0, 1, 0, 0];
 const MEDIA: &[u8] = &[0x80, 111, 0, 1, 5];
 
-fn up() -> Bench {
-    let mut bench = Bench::new(Server::new());
-    bench.seconds(1);
-    assert_eq!(bench.up, [at(RELAYED)]);
-    bench
+fn up() -> Rig {
+    let mut rig = Rig::new(Server::new());
+    rig.seconds(1);
+    assert_eq!(rig.up, [at(RELAYED)]);
+    rig
 }
 
 /// The challenge is answered, and the relayed address is available at once.
 #[test]
 fn an_allocation_is_made() {
-    let bench = up();
-    assert_eq!(bench.server.asked, [ALLOCATE]);
-    assert_eq!(bench.lost, None);
+    let rig = up();
+    assert_eq!(rig.server.asked, [ALLOCATE]);
+    assert_eq!(rig.lost, None);
 }
 
 /// Over IPv6 both families are requested. A server with one family is asked again for that.
@@ -268,46 +268,46 @@ fn an_allocation_is_made() {
 fn address_families_are_those_that_the_server_has() {
     let mut server = Server::new();
     server.relayed.push(at("[2001:db8::5]:49201"));
-    let mut bench = Bench::with(server, "[2001:db8::1]:3478", "secret", false);
-    bench.seconds(1);
-    assert_eq!(bench.up, [at(RELAYED), at("[2001:db8::5]:49201")]);
+    let mut rig = Rig::with(server, "[2001:db8::1]:3478", "secret", false);
+    rig.seconds(1);
+    assert_eq!(rig.up, [at(RELAYED), at("[2001:db8::5]:49201")]);
     let mut server = Server::new();
     server.refuse.insert(ALLOCATE.value(), 440);
-    let mut bench = Bench::with(server, "[2001:db8::1]:3478", "secret", false);
-    while bench.server.count(ALLOCATE) == 0 {
-        bench.run(Duration::from_millis(1));
+    let mut rig = Rig::with(server, "[2001:db8::1]:3478", "secret", false);
+    while rig.server.count(ALLOCATE) == 0 {
+        rig.run(Duration::from_millis(1));
     }
-    bench.server.refuse.clear();
-    bench.seconds(1);
-    assert_eq!(bench.up, [at(RELAYED)]);
+    rig.server.refuse.clear();
+    rig.seconds(1);
+    assert_eq!(rig.up, [at(RELAYED)]);
 }
 
 /// An error response ends the attempt at once.
 #[test]
 fn refusals_are_told_at_once() {
-    let mut bench = Bench::with(Server::new(), SERVER, "wrong", false);
-    bench.seconds(60);
+    let mut rig = Rig::with(Server::new(), SERVER, "wrong", false);
+    rig.seconds(60);
     assert_eq!(
-        bench.lost.as_ref().map(ToString::to_string),
+        rig.lost.as_ref().map(ToString::to_string),
         Some("401: wrong username or credential".into())
     );
-    assert!(bench.now - bench.start < Duration::from_millis(200));
+    assert!(rig.now - rig.start < Duration::from_millis(200));
     for code in [300, 400, 403, 437, 442, 486, 500, 508] {
         let mut server = Server::new();
         server.refuse.insert(ALLOCATE.value(), code);
-        let mut bench = Bench::new(server);
-        bench.seconds(60);
+        let mut rig = Rig::new(server);
+        rig.seconds(60);
         assert!(
-            matches!(&bench.lost, Some(AllocationEnd::Refused { code: told, .. }) if *told == code),
+            matches!(&rig.lost, Some(AllocationEnd::Refused { code: told, .. }) if *told == code),
             "{code}"
         );
-        assert!(bench.now - bench.start < Duration::from_millis(200), "{code}");
+        assert!(rig.now - rig.start < Duration::from_millis(200), "{code}");
     }
     let mut server = Server::new();
     server.relayed = vec![at("0.0.0.0:49200")];
-    let mut bench = Bench::new(server);
-    bench.seconds(1);
-    assert_eq!(bench.lost, Some(AllocationEnd::NoAddress));
+    let mut rig = Rig::new(server);
+    rig.seconds(1);
+    assert_eq!(rig.lost, Some(AllocationEnd::NoAddress));
 }
 
 /// An unanswered request times out after 5 s, over UDP and over a stream.
@@ -316,10 +316,10 @@ fn a_silent_server_is_given_up_after_5_s() {
     for over_stream in [false, true] {
         let mut server = Server::new();
         server.silent = true;
-        let mut bench = Bench::with(server, SERVER, "secret", over_stream);
-        bench.seconds(60);
-        assert_eq!(bench.lost, Some(AllocationEnd::NoAnswer));
-        let took = bench.now - bench.start;
+        let mut rig = Rig::with(server, SERVER, "secret", over_stream);
+        rig.seconds(60);
+        assert_eq!(rig.lost, Some(AllocationEnd::NoAnswer));
+        let took = rig.now - rig.start;
         assert!((4..=6).contains(&took.as_secs()), "{took:?}");
     }
 }
@@ -327,13 +327,13 @@ fn a_silent_server_is_given_up_after_5_s() {
 /// The allocation lives while the server answers, through stale nonces, with one refresh per 25 s.
 #[test]
 fn a_working_allocation_is_kept_alive() {
-    let mut bench = up();
+    let mut rig = up();
     for hour in 0..3 {
-        bench.server.nonce = format!("nonce {hour}");
-        bench.seconds(3600);
-        assert_eq!(bench.lost, None);
+        rig.server.nonce = format!("nonce {hour}");
+        rig.seconds(3600);
+        assert_eq!(rig.lost, None);
     }
-    let refreshes = bench.server.count(REFRESH) as u64;
+    let refreshes = rig.server.count(REFRESH) as u64;
     let signs = 3 * 3600 / STUN_KEEP_ALIVE.as_secs();
     assert!((signs..signs + 20).contains(&refreshes), "{refreshes}");
 }
@@ -341,84 +341,84 @@ fn a_working_allocation_is_kept_alive() {
 /// A restarted server does not know the allocation, which the next refresh detects.
 #[test]
 fn a_restarted_server_is_noticed() {
-    let mut bench = up();
-    bench.seconds(100);
-    bench.server.allocated = false;
-    bench.server.nonce = "of another life".into();
-    let before = bench.now;
-    bench.seconds(3600);
-    assert_eq!(bench.lost, Some(AllocationEnd::Forgotten));
-    assert!(bench.now - before <= STUN_KEEP_ALIVE + Duration::from_secs(1));
+    let mut rig = up();
+    rig.seconds(100);
+    rig.server.allocated = false;
+    rig.server.nonce = "of another life".into();
+    let before = rig.now;
+    rig.seconds(3600);
+    assert_eq!(rig.lost, Some(AllocationEnd::Forgotten));
+    assert!(rig.now - before <= STUN_KEEP_ALIVE + Duration::from_secs(1));
 }
 
 /// A session's first datagram detects it even sooner.
 #[test]
 fn a_permission_error_ends_a_lost_allocation() {
-    let mut bench = up();
-    bench.server.allocated = false;
-    bench.server.nonce = "of another life".into();
-    bench.send(PEER, CHECK);
-    bench.seconds(1);
-    assert_eq!(bench.lost, Some(AllocationEnd::Forgotten));
+    let mut rig = up();
+    rig.server.allocated = false;
+    rig.server.nonce = "of another life".into();
+    rig.send(PEER, CHECK);
+    rig.seconds(1);
+    assert_eq!(rig.lost, Some(AllocationEnd::Forgotten));
 }
 
 /// One lost refresh changes nothing; two in a row end the allocation.
 #[test]
 fn two_unanswered_refreshes_end_the_allocation() {
-    let mut bench = up();
-    bench.server.silent = true;
-    bench.seconds(STUN_KEEP_ALIVE.as_secs() + 2);
-    bench.server.silent = false;
-    bench.seconds(600);
-    assert_eq!(bench.lost, None);
-    bench.server.silent = true;
-    let before = bench.now;
-    bench.seconds(600);
-    assert_eq!(bench.lost, Some(AllocationEnd::NoAnswer));
-    assert!(bench.now - before < STUN_KEEP_ALIVE + Duration::from_secs(12));
+    let mut rig = up();
+    rig.server.silent = true;
+    rig.seconds(STUN_KEEP_ALIVE.as_secs() + 2);
+    rig.server.silent = false;
+    rig.seconds(600);
+    assert_eq!(rig.lost, None);
+    rig.server.silent = true;
+    let before = rig.now;
+    rig.seconds(600);
+    assert_eq!(rig.lost, Some(AllocationEnd::NoAnswer));
+    assert!(rig.now - before < STUN_KEEP_ALIVE + Duration::from_secs(12));
 }
 
 /// The first datagram requests a permission. Once the peer was heard, datagrams pass. Media
 /// requests a channel with 4 bytes of overhead; checks do not.
 #[test]
 fn peers_get_a_permission_and_then_a_channel() {
-    let mut bench = up();
-    bench.send(PEER, CHECK);
-    bench.seconds(1);
-    bench.send(PEER, CHECK);
-    assert!(bench.server.passed.is_empty(), "no peer was heard");
-    bench.hear(PEER);
-    bench.send(PEER, CHECK);
-    bench.send("203.0.113.7:40001", CHECK);
-    bench.send("203.0.113.8:40001", CHECK);
-    bench.seconds(1);
+    let mut rig = up();
+    rig.send(PEER, CHECK);
+    rig.seconds(1);
+    rig.send(PEER, CHECK);
+    assert!(rig.server.passed.is_empty(), "no peer was heard");
+    rig.hear(PEER);
+    rig.send(PEER, CHECK);
+    rig.send("203.0.113.7:40001", CHECK);
+    rig.send("203.0.113.8:40001", CHECK);
+    rig.seconds(1);
     let passed = [(at(PEER), CHECK.to_vec()), (at("203.0.113.7:40001"), CHECK.to_vec())];
-    assert_eq!(bench.server.passed, passed);
+    assert_eq!(rig.server.passed, passed);
     assert_eq!(
-        (bench.server.count(CREATE_PERMISSION), bench.server.count(CHANNEL_BIND)),
+        (rig.server.count(CREATE_PERMISSION), rig.server.count(CHANNEL_BIND)),
         (2, 0)
     );
-    bench.send(PEER, MEDIA);
-    bench.seconds(1);
-    assert_eq!((bench.server.passed.len(), bench.server.count(CHANNEL_BIND)), (3, 1));
-    let message = bench.relay.send(at(PEER), MEDIA, bench.now).expect("a message");
+    rig.send(PEER, MEDIA);
+    rig.seconds(1);
+    assert_eq!((rig.server.passed.len(), rig.server.count(CHANNEL_BIND)), (3, 1));
+    let message = rig.relay.send(at(PEER), MEDIA, rig.now).expect("a message");
     assert_eq!(message, [&[0x40, 0, 0, 5], MEDIA].concat());
 }
 
 /// No candidate makes the relay send to its address.
 #[test]
 fn the_relay_sends_only_to_peers_that_were_heard() {
-    let mut bench = up();
+    let mut rig = up();
     for _ in 0..20 {
         for peer in ["10.0.0.1:1", "240.0.0.1:1", PEER] {
-            bench.send(peer, CHECK);
-            bench.send(peer, MEDIA);
+            rig.send(peer, CHECK);
+            rig.send(peer, MEDIA);
         }
-        bench.seconds(1);
+        rig.seconds(1);
     }
-    assert!(bench.server.passed.is_empty());
+    assert!(rig.server.passed.is_empty());
     assert_eq!(
-        (bench.server.count(CREATE_PERMISSION), bench.server.count(CHANNEL_BIND)),
+        (rig.server.count(CREATE_PERMISSION), rig.server.count(CHANNEL_BIND)),
         (3, 0)
     );
 }
@@ -427,39 +427,39 @@ fn the_relay_sends_only_to_peers_that_were_heard() {
 /// peers and malformed packets are ignored.
 #[test]
 fn data_of_peers_is_delivered() {
-    let mut bench = up();
-    assert!(bench.received(&[0x40, 0, 0, 1, 9]).is_empty(), "no such channel");
-    assert!(bench.received(&indication(PEER, &[8])).is_empty(), "no permission");
-    bench.meet(PEER);
-    bench.send(PEER, MEDIA);
-    bench.seconds(1);
-    assert_eq!(bench.received(&[0x40, 0, 0, 1, 9]), [(at(PEER), vec![9])]);
+    let mut rig = up();
+    assert!(rig.received(&[0x40, 0, 0, 1, 9]).is_empty(), "no such channel");
+    assert!(rig.received(&indication(PEER, &[8])).is_empty(), "no permission");
+    rig.meet(PEER);
+    rig.send(PEER, MEDIA);
+    rig.seconds(1);
+    assert_eq!(rig.received(&[0x40, 0, 0, 1, 9]), [(at(PEER), vec![9])]);
     let indication = indication(PEER, &[8]);
-    assert_eq!(bench.received(&indication), [(at(PEER), vec![8])]);
+    assert_eq!(rig.received(&indication), [(at(PEER), vec![8])]);
     for end in 0..indication.len() {
-        assert!(bench.received(&indication[..end]).is_empty());
+        assert!(rig.received(&indication[..end]).is_empty());
     }
     for index in 0..indication.len() {
         let mut changed = indication.clone();
         changed[index] ^= 0xff;
-        let _ = bench.received(&changed);
+        let _ = rig.received(&changed);
     }
     let mut strange = Message::builder_request(BINDING, MessageWriteVec::new());
     let _ = strange.add_attribute(&Lifetime::new(0));
-    assert!(bench.received(&strange.finish()).is_empty());
-    bench.seconds(60);
-    assert_eq!(bench.lost, None);
+    assert!(rig.received(&strange.finish()).is_empty());
+    rig.seconds(60);
+    assert_eq!(rig.lost, None);
 }
 
 /// Over a stream, channel messages are padded to four bytes.
 #[test]
 fn channel_data_is_padded_on_a_stream() {
-    let mut bench = Bench::with(Server::new(), SERVER, "secret", true);
-    bench.seconds(1);
-    bench.meet(PEER);
-    bench.send(PEER, MEDIA);
-    bench.seconds(1);
-    let message = bench.relay.send(at(PEER), MEDIA, bench.now).expect("a message");
+    let mut rig = Rig::with(Server::new(), SERVER, "secret", true);
+    rig.seconds(1);
+    rig.meet(PEER);
+    rig.send(PEER, MEDIA);
+    rig.seconds(1);
+    let message = rig.relay.send(at(PEER), MEDIA, rig.now).expect("a message");
     assert_eq!(message, [&[0x40, 0, 0, 5], MEDIA, &[0, 0, 0]].concat());
 }
 
@@ -467,87 +467,87 @@ fn channel_data_is_padded_on_a_stream() {
 /// requested again on use.
 #[test]
 fn unused_permissions_and_channels_expire() {
-    let mut bench = up();
-    bench.meet(PEER);
+    let mut rig = up();
+    rig.meet(PEER);
     for _ in 0..360 {
-        bench.send(PEER, MEDIA);
-        bench.seconds(10);
+        rig.send(PEER, MEDIA);
+        rig.seconds(10);
     }
-    let channels = bench.server.count(CHANNEL_BIND);
+    let channels = rig.server.count(CHANNEL_BIND);
     assert!(
-        bench.server.count(CREATE_PERMISSION) >= 13 && channels >= 6,
+        rig.server.count(CREATE_PERMISSION) >= 13 && channels >= 6,
         "{:?}",
-        bench.server.asked.len()
+        rig.server.asked.len()
     );
-    let (before, passed) = (bench.server.asked.len(), bench.server.passed.len());
+    let (before, passed) = (rig.server.asked.len(), rig.server.passed.len());
     assert_eq!(passed, 360);
-    bench.run(2 * RELAY_PEER_FORGOTTEN);
-    let asked = &bench.server.asked[before..];
+    rig.run(2 * RELAY_PEER_FORGOTTEN);
+    let asked = &rig.server.asked[before..];
     assert!(asked.iter().all(|method| *method == REFRESH), "{asked:?}");
-    assert_eq!(bench.lost, None);
-    bench.meet(PEER);
-    bench.send(PEER, CHECK);
-    assert_eq!(bench.server.passed.len(), passed + 1);
+    assert_eq!(rig.lost, None);
+    rig.meet(PEER);
+    rig.send(PEER, CHECK);
+    assert_eq!(rig.server.passed.len(), passed + 1);
 }
 
 /// A forbidden peer is not requested with every check, and others are served.
 #[test]
 fn a_forbidden_peer_is_not_requested_again() {
-    let mut bench = up();
-    bench.server.refuse.insert(CREATE_PERMISSION.value(), 403);
+    let mut rig = up();
+    rig.server.refuse.insert(CREATE_PERMISSION.value(), 403);
     for _ in 0..10 {
-        bench.send(PEER, CHECK);
-        bench.seconds(1);
+        rig.send(PEER, CHECK);
+        rig.seconds(1);
     }
-    assert_eq!((bench.server.count(CREATE_PERMISSION), bench.lost.clone()), (1, None));
-    bench.server.refuse.clear();
-    bench.meet("203.0.113.8:1");
-    bench.send("203.0.113.8:1", CHECK);
-    assert_eq!(bench.server.passed, [(at("203.0.113.8:1"), CHECK.to_vec())]);
+    assert_eq!((rig.server.count(CREATE_PERMISSION), rig.lost.clone()), (1, None));
+    rig.server.refuse.clear();
+    rig.meet("203.0.113.8:1");
+    rig.send("203.0.113.8:1", CHECK);
+    assert_eq!(rig.server.passed, [(at("203.0.113.8:1"), CHECK.to_vec())]);
 }
 
 /// Nothing is sent to a family without a relayed address.
 #[test]
 fn peers_of_another_family_are_unreachable() {
-    let mut bench = up();
-    bench.send("[2001:db8::9]:1", CHECK);
-    bench.seconds(1);
-    assert_eq!(bench.server.asked, [ALLOCATE]);
+    let mut rig = up();
+    rig.send("[2001:db8::9]:1", CHECK);
+    rig.seconds(1);
+    assert_eq!(rig.server.asked, [ALLOCATE]);
 }
 
 /// The allocation is released even with a stale nonce. Without an allocation nothing is sent.
 #[test]
 fn an_allocation_is_released() {
-    let mut bench = up();
-    bench.server.nonce = "another".into();
-    bench.relay.close(bench.now);
-    bench.seconds(1);
+    let mut rig = up();
+    rig.server.nonce = "another".into();
+    rig.relay.close(rig.now);
+    rig.seconds(1);
     assert_eq!(
-        (bench.lost.clone(), bench.server.allocated),
+        (rig.lost.clone(), rig.server.allocated),
         (Some(AllocationEnd::Released), false)
     );
     let mut server = Server::new();
     server.silent = true;
-    let mut bench = Bench::new(server);
-    bench.relay.close(bench.now);
-    bench.seconds(1);
-    assert_eq!(bench.lost, Some(AllocationEnd::Released));
+    let mut rig = Rig::new(server);
+    rig.relay.close(rig.now);
+    rig.seconds(1);
+    assert_eq!(rig.lost, Some(AllocationEnd::Released));
 }
 
 /// Unanswered requests are remembered up to the cap; responses to the newest still count.
 #[test]
 fn pending_requests_are_capped() {
-    let mut bench = up();
-    bench.server.silent = true;
+    let mut rig = up();
+    rig.server.silent = true;
     for n in 0..2 * RELAY_REQUESTS_MAX {
         let peer = format!("10.0.{}.{}:1", n / 250, n % 250 + 1);
-        bench.relay.send(at(&peer), CHECK, bench.now);
-        bench.run(Duration::from_millis(60));
+        rig.relay.send(at(&peer), CHECK, rig.now);
+        rig.run(Duration::from_millis(60));
     }
-    assert_eq!(bench.relay.pending_requests.len(), RELAY_REQUESTS_MAX);
-    bench.server.silent = false;
-    bench.server.refuse.insert(CREATE_PERMISSION.value(), 437);
-    bench.send("10.1.0.1:1", CHECK);
-    bench.seconds(1);
-    assert_eq!(bench.lost, Some(AllocationEnd::Forgotten));
+    assert_eq!(rig.relay.pending_requests.len(), RELAY_REQUESTS_MAX);
+    rig.server.silent = false;
+    rig.server.refuse.insert(CREATE_PERMISSION.value(), 437);
+    rig.send("10.1.0.1:1", CHECK);
+    rig.seconds(1);
+    assert_eq!(rig.lost, Some(AllocationEnd::Forgotten));
 }

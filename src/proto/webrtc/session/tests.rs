@@ -18,7 +18,7 @@ mod offers;
 mod outages;
 mod pair;
 mod restart;
+mod rig;
 mod secure;
 mod shared_nat;
-mod world;
 mod wraps;

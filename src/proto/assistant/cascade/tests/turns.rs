@@ -4,12 +4,12 @@ use super::*;
 
 #[test]
 fn a_turn_is_recognised_while_it_is_spoken() {
-    let mut world = World::joined();
-    world.take();
-    world.speak(400);
-    let id = world.recognition();
-    world.be_silent(800);
-    let outputs = world.take();
+    let mut rig = Rig::joined();
+    rig.take();
+    rig.speak(400);
+    let id = rig.recognition();
+    rig.be_silent(800);
+    let outputs = rig.take();
     let samples: usize = outputs
         .iter()
         .map(|output| match output {
@@ -35,26 +35,26 @@ fn a_turn_is_recognised_while_it_is_spoken() {
 
 #[test]
 fn an_answer_is_spoken_while_the_model_writes() {
-    let mut world = World::joined();
-    world.say("What is it?");
-    assert_eq!(world.asked(), [pair("user", "What is it?")]);
-    world.write("It is a bird");
-    assert_eq!(world.sentences().len(), 0);
-    world.write(". It sings. It");
-    assert_eq!(world.sentences().into_values().collect::<Vec<_>>(), ["It is a bird."]);
-    world.voice();
-    assert_eq!(world.sentences().len(), 2, "the next is made while the first is heard");
-    world.voice();
-    world.write(" flies. And more.");
-    assert_eq!(world.sentences().len(), 2, "no more than one is ahead");
-    assert_eq!(world.play(10), 10);
-    assert_eq!(world.sentences().len(), 3);
-    world.finish();
-    world.voice();
-    world.play(100);
-    world.voice();
-    assert_eq!(world.play(100), 10);
-    let waited = world.reports().filter_map(|report| match report {
+    let mut rig = Rig::joined();
+    rig.say("What is it?");
+    assert_eq!(rig.asked(), [pair("user", "What is it?")]);
+    rig.write("It is a bird");
+    assert_eq!(rig.sentences().len(), 0);
+    rig.write(". It sings. It");
+    assert_eq!(rig.sentences().into_values().collect::<Vec<_>>(), ["It is a bird."]);
+    rig.voice();
+    assert_eq!(rig.sentences().len(), 2, "the next is made while the first is heard");
+    rig.voice();
+    rig.write(" flies. And more.");
+    assert_eq!(rig.sentences().len(), 2, "no more than one is ahead");
+    assert_eq!(rig.play(10), 10);
+    assert_eq!(rig.sentences().len(), 3);
+    rig.finish();
+    rig.voice();
+    rig.play(100);
+    rig.voice();
+    assert_eq!(rig.play(100), 10);
+    let waited = rig.reports().filter_map(|report| match report {
         ClientReport::FirstSound(waited) => Some(*waited),
         _ => None,
     });
@@ -63,13 +63,12 @@ fn an_answer_is_spoken_while_the_model_writes() {
     // 700 ms of silence end the turn; all services answer at once.
     assert!((780..=840).contains(&waited[0].as_millis()), "{waited:?}");
     assert!(
-        world
-            .reports()
+        rig.reports()
             .any(|report| matches!(report, ClientReport::SentenceBegins { id: 4, text } if text == "And more."))
     );
-    world.say("Why?");
+    rig.say("Why?");
     assert_eq!(
-        world.asked(),
+        rig.asked(),
         [
             pair("user", "What is it?"),
             pair("assistant", "It is a bird. It sings. It flies. And more."),
@@ -80,82 +79,80 @@ fn an_answer_is_spoken_while_the_model_writes() {
 
 #[test]
 fn speech_before_the_answer_is_heard_joins_the_question() {
-    let mut world = World::joined();
-    world.say("Turn on");
-    let (first, chat) = (world.chat(), "Which one? ");
-    world.write(chat);
-    let (synthesis, _) = world.sentences().pop_last().expect("a sentence");
-    world.speak(400);
-    assert!(world.is_cancelled(first) && world.is_cancelled(synthesis));
-    world.be_silent(800);
-    assert_eq!(world.chats(), 1, "the recogniser has not answered yet");
-    let id = world.recognition();
-    world.session.handle_transcript(id, "the light", true, world.now);
-    world.drain();
-    assert_eq!(world.asked(), [pair("user", "Turn on the light")]);
+    let mut rig = Rig::joined();
+    rig.say("Turn on");
+    let (first, chat) = (rig.chat(), "Which one? ");
+    rig.write(chat);
+    let (synthesis, _) = rig.sentences().pop_last().expect("a sentence");
+    rig.speak(400);
+    assert!(rig.is_cancelled(first) && rig.is_cancelled(synthesis));
+    rig.be_silent(800);
+    assert_eq!(rig.chats(), 1, "the recogniser has not answered yet");
+    let id = rig.recognition();
+    rig.session.handle_transcript(id, "the light", true, rig.now);
+    rig.drain();
+    assert_eq!(rig.asked(), [pair("user", "Turn on the light")]);
     // A late answer to the dropped request changes nothing.
-    world.session.handle_chat_text(first, "Late. Later.", world.now);
-    world
-        .session
-        .handle_speech(synthesis, &[1; 1_000], VOICE_RATE_HZ, world.now);
-    assert_eq!(world.session.next_speech(&mut Vec::new()), None);
+    rig.session.handle_chat_text(first, "Late. Later.", rig.now);
+    rig.session
+        .handle_speech(synthesis, &[1; 1_000], VOICE_RATE_HZ, rig.now);
+    assert_eq!(rig.session.next_speech(&mut Vec::new()), None);
 }
 
 #[test]
 fn two_utterances_are_joined_in_the_order_of_speech() {
-    let mut world = World::joined();
-    world.speak(400);
-    world.be_silent(800);
-    let first = world.recognition();
-    world.speak(400);
-    world.be_silent(800);
-    let second = world.recognition();
-    world.session.handle_transcript(second, "two", true, world.now);
-    world.drain();
-    assert_eq!(world.chats(), 0);
-    world.session.handle_transcript(first, "one", true, world.now);
-    world.drain();
-    assert_eq!(world.asked(), [pair("user", "one two")]);
+    let mut rig = Rig::joined();
+    rig.speak(400);
+    rig.be_silent(800);
+    let first = rig.recognition();
+    rig.speak(400);
+    rig.be_silent(800);
+    let second = rig.recognition();
+    rig.session.handle_transcript(second, "two", true, rig.now);
+    rig.drain();
+    assert_eq!(rig.chats(), 0);
+    rig.session.handle_transcript(first, "one", true, rig.now);
+    rig.drain();
+    assert_eq!(rig.asked(), [pair("user", "one two")]);
 }
 
 /// A session whose answer of three sentences is heard to the middle of the second.
-fn interrupted() -> World {
-    let mut world = World::joined();
-    world.say("Tell me.");
-    world.answer("Well then. ");
-    world.be_silent(2_000);
-    world.say("More.");
-    world.write("One is here. Two is here. Three is here. Four is");
-    world.voice();
-    world.voice();
-    assert_eq!(world.play(16), 16);
-    world.take();
-    world.speak(280);
-    assert_eq!(world.outputs, [], "short sounds do not interrupt");
-    world.speak(60);
-    assert!(world.outputs.contains(&CascadeOutput::Interrupt));
-    assert!(world.outputs.contains(&CascadeOutput::Count(AssistantCount::BargeIn)));
-    assert_eq!(world.session.next_speech(&mut Vec::new()), None);
-    world
+fn interrupted() -> Rig {
+    let mut rig = Rig::joined();
+    rig.say("Tell me.");
+    rig.answer("Well then. ");
+    rig.be_silent(2_000);
+    rig.say("More.");
+    rig.write("One is here. Two is here. Three is here. Four is");
+    rig.voice();
+    rig.voice();
+    assert_eq!(rig.play(16), 16);
+    rig.take();
+    rig.speak(280);
+    assert_eq!(rig.outputs, [], "short sounds do not interrupt");
+    rig.speak(60);
+    assert!(rig.outputs.contains(&CascadeOutput::Interrupt));
+    assert!(rig.outputs.contains(&CascadeOutput::Count(AssistantCount::BargeIn)));
+    assert_eq!(rig.session.next_speech(&mut Vec::new()), None);
+    rig
 }
 
 #[test]
 fn words_of_the_caller_drop_the_answer_and_the_model_knows_what_was_heard() {
-    let mut world = interrupted();
-    world.be_silent(800);
-    let id = world.recognition();
-    world.session.handle_transcript(id, "Stop", false, world.now);
-    world.drain();
+    let mut rig = interrupted();
+    rig.be_silent(800);
+    let id = rig.recognition();
+    rig.session.handle_transcript(id, "Stop", false, rig.now);
+    rig.drain();
     assert!(
-        world
-            .outputs
+        rig.outputs
             .iter()
             .any(|output| matches!(output, CascadeOutput::Cancel { .. })),
         "the model stops with the first word"
     );
-    world.session.handle_transcript(id, "Stop it.", true, world.now);
-    world.drain();
-    let asked = world.asked();
+    rig.session.handle_transcript(id, "Stop it.", true, rig.now);
+    rig.drain();
+    let asked = rig.asked();
     assert_eq!(
         asked[asked.len() - 2..],
         [pair("assistant", "One is here. Two is"), pair("user", "Stop it.")]
@@ -164,79 +161,78 @@ fn words_of_the_caller_drop_the_answer_and_the_model_knows_what_was_heard() {
 
 #[test]
 fn a_sound_without_words_lets_the_answer_go_on() {
-    let mut world = interrupted();
-    world.be_silent(800);
-    let id = world.recognition();
-    world.session.handle_transcript(id, " ", true, world.now);
-    world.drain();
+    let mut rig = interrupted();
+    rig.be_silent(800);
+    let id = rig.recognition();
+    rig.session.handle_transcript(id, " ", true, rig.now);
+    rig.drain();
     assert_eq!(
-        world.sentences().into_values().collect::<Vec<_>>(),
+        rig.sentences().into_values().collect::<Vec<_>>(),
         ["Three is here."],
         "the cut sentence is not repeated"
     );
-    let chat = world
+    let chat = rig
         .session
         .answer
         .as_ref()
         .and_then(|answer| answer.chat)
         .expect("it still writes");
-    world.session.handle_chat_text(chat, " here.", world.now);
-    world.session.handle_chat_done(chat, outcome(Vec::new()), world.now);
-    world.voice();
-    world.play(100);
-    world.voice();
-    world.play(100);
-    assert!(world.session.answer.is_none());
-    world.say("Good.");
-    let asked = world.asked();
+    rig.session.handle_chat_text(chat, " here.", rig.now);
+    rig.session.handle_chat_done(chat, outcome(Vec::new()), rig.now);
+    rig.voice();
+    rig.play(100);
+    rig.voice();
+    rig.play(100);
+    assert!(rig.session.answer.is_none());
+    rig.say("Good.");
+    let asked = rig.asked();
     let heard = "One is here. Two is here. Three is here. Four is here.";
     assert_eq!(asked[asked.len() - 2], pair("assistant", heard));
 }
 
 #[test]
 fn without_interruptions_the_caller_is_not_heard_during_speech() {
-    let mut world = World::joined_with(&json!({}), |config| config.interrupt = false);
-    world.say("Go.");
-    world.write("A first sentence. A second one. ");
-    world.voice();
-    world.play(5);
-    world.take();
-    world.speak(600);
-    assert_eq!(world.take(), []);
+    let mut rig = Rig::joined_with(&json!({}), |config| config.interrupt = false);
+    rig.say("Go.");
+    rig.write("A first sentence. A second one. ");
+    rig.voice();
+    rig.play(5);
+    rig.take();
+    rig.speak(600);
+    assert_eq!(rig.take(), []);
 }
 
 #[test]
 fn the_first_two_seconds_of_speech_are_not_interrupted() {
-    let mut world = World::joined();
-    world.say("Go.");
-    world.write("One is here. Two is here. Three is here. ");
-    world.voice();
-    world.voice();
-    world.play(5);
-    world.take();
-    world.speak(600);
-    assert_eq!(world.take(), [], "an echo canceller adapts");
-    world.be_silent(1_000);
-    world.speak(400);
-    assert!(world.take().contains(&CascadeOutput::Interrupt));
+    let mut rig = Rig::joined();
+    rig.say("Go.");
+    rig.write("One is here. Two is here. Three is here. ");
+    rig.voice();
+    rig.voice();
+    rig.play(5);
+    rig.take();
+    rig.speak(600);
+    assert_eq!(rig.take(), [], "an echo canceller adapts");
+    rig.be_silent(1_000);
+    rig.speak(400);
+    assert!(rig.take().contains(&CascadeOutput::Interrupt));
 }
 
 #[test]
 fn thinking_is_heard_as_ticks() {
-    let mut world = World::joined();
-    world.say("Think.");
-    world.take();
-    world.pass(Duration::from_millis(2_900));
-    assert_eq!(world.play(1), 0);
-    world.pass(Duration::from_millis(200));
-    assert_eq!(world.play(2), 1, "after 3 s");
-    world.pass(Duration::from_millis(1_700));
-    assert_eq!(world.play(1), 0);
-    world.pass(Duration::from_millis(200));
-    assert_eq!(world.play(2), 1, "every 2 s");
+    let mut rig = Rig::joined();
+    rig.say("Think.");
+    rig.take();
+    rig.pass(Duration::from_millis(2_900));
+    assert_eq!(rig.play(1), 0);
+    rig.pass(Duration::from_millis(200));
+    assert_eq!(rig.play(2), 1, "after 3 s");
+    rig.pass(Duration::from_millis(1_700));
+    assert_eq!(rig.play(1), 0);
+    rig.pass(Duration::from_millis(200));
+    assert_eq!(rig.play(2), 1, "every 2 s");
     assert!(
-        !world
-            .reports()
+        !rig.reports()
             .any(|report| matches!(report, ClientReport::FirstSound(_))),
         "a tick is no answer"
     );
@@ -244,13 +240,13 @@ fn thinking_is_heard_as_ticks() {
 
 #[test]
 fn a_marker_of_the_recogniser_is_no_question() {
-    let mut world = World::joined();
+    let mut rig = Rig::joined();
     for marker in ["[BLANK_AUDIO]", "(music)", "."] {
-        world.say(marker);
-        assert_eq!(world.chats(), 0, "{marker}");
+        rig.say(marker);
+        assert_eq!(rig.chats(), 0, "{marker}");
     }
     let is_transcript = |report: &ClientReport| matches!(report, ClientReport::Transcript { .. });
-    assert!(!world.reports().any(is_transcript));
+    assert!(!rig.reports().any(is_transcript));
 }
 
 /// A caller in noise as loud as the speech is heard by the neural detector alone.
@@ -258,8 +254,8 @@ fn a_marker_of_the_recogniser_is_no_question() {
 #[test]
 fn the_neural_detector_hears_a_caller_in_loud_noise() {
     let turns = |detector| {
-        let mut world = World::joined_with(&json!({}), |config| config.cascade.detector = detector);
-        world.take();
+        let mut rig = Rig::joined_with(&json!({}), |config| config.cascade.detector = detector);
+        rig.take();
         // Two sentences, 16 kHz; see `tests/data/audio/README.md`.
         let bytes = include_bytes!("../../../../../tests/data/audio/speech.raw");
         let (samples, _) = bytes.as_chunks::<2>();
@@ -271,21 +267,21 @@ fn the_neural_detector_hears_a_caller_in_loud_noise() {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (f64::from(seed >> 8) / 8_388_608.0 - 1.0) * 3_f64.sqrt() * effective
         };
-        let mut hear = |world: &mut World, pcm: &[i16]| {
+        let mut hear = |rig: &mut Rig, pcm: &[i16]| {
             for frame in pcm.chunks_exact(FRAME_SAMPLES) {
                 let noisy: Vec<i16> = frame
                     .iter()
                     .map(|sample| (f64::from(*sample) + noise()) as i16)
                     .collect();
-                world.hear(&noisy);
+                rig.hear(&noisy);
             }
         };
         // Until the noise is the background.
-        hear(&mut world, &vec![0; 8 * 16_000]);
-        world.take();
-        hear(&mut world, &[speech, vec![0; 16_000]].concat());
+        hear(&mut rig, &vec![0; 8 * 16_000]);
+        rig.take();
+        hear(&mut rig, &[speech, vec![0; 16_000]].concat());
         let is_start = |output: &&CascadeOutput| matches!(output, CascadeOutput::StartRecognition { .. });
-        world.outputs.iter().filter(is_start).count()
+        rig.outputs.iter().filter(is_start).count()
     };
     assert_eq!(turns(DetectorKind::Energy), 0);
     assert!((1..=2).contains(&turns(DetectorKind::Neural)));
@@ -293,14 +289,14 @@ fn the_neural_detector_hears_a_caller_in_loud_noise() {
 
 #[test]
 fn a_recogniser_may_end_the_turn() {
-    let mut world = World::joined();
-    world.speak(400);
-    world.be_silent(100);
-    let id = world.recognition();
-    world.session.handle_transcript(id, "Quick.", true, world.now);
-    world.drain();
-    assert_eq!(world.asked(), [pair("user", "Quick.")]);
-    world.take();
-    world.be_silent(1_000);
-    assert_eq!(world.take(), [], "the turn has no second end");
+    let mut rig = Rig::joined();
+    rig.speak(400);
+    rig.be_silent(100);
+    let id = rig.recognition();
+    rig.session.handle_transcript(id, "Quick.", true, rig.now);
+    rig.drain();
+    assert_eq!(rig.asked(), [pair("user", "Quick.")]);
+    rig.take();
+    rig.be_silent(1_000);
+    assert_eq!(rig.take(), [], "the turn has no second end");
 }

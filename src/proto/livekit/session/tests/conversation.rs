@@ -12,7 +12,7 @@ use crate::livekit::wire::{
     UserPacket,
 };
 use crate::participant::Participant;
-use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
+use crate::webrtc::connection::sfu::tests::rig::{RATE_HZ, Talker, ms};
 
 fn participant(identity: &str, is_agent: bool) -> Participant {
     Participant {

@@ -6,7 +6,7 @@ use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
 use crate::limits::{JOB_REPORT_WITHIN, JOB_STAY_MARGIN};
 use crate::livekit::wire::{LeaveRequest, ServerMessage, SignalRequestKind};
 use crate::livekit::worker::JobOutcome;
-use crate::webrtc::connection::sfu::tests::world::ms;
+use crate::webrtc::connection::sfu::tests::rig::ms;
 
 fn rules() -> JobRules {
     JobRules {

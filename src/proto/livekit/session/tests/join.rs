@@ -4,7 +4,7 @@ use super::super::*;
 use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
 use super::*;
 use crate::livekit::wire::{RequestResponse, ServerMessage, SessionDescription};
-use crate::webrtc::connection::sfu::tests::world::ms;
+use crate::webrtc::connection::sfu::tests::rig::ms;
 
 /// A permanent refusal is reported at once, and names what to check. A transient one is tried three
 /// times.

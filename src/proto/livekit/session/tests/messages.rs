@@ -16,7 +16,7 @@ use crate::livekit::wire::{
     UserPacket,
 };
 use crate::rtvi::{Segment, ToClient};
-use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, ms};
+use crate::webrtc::connection::sfu::tests::rig::{RATE_HZ, ms};
 
 /// The states that the room was shown.
 fn states(sim: &Simulation) -> Vec<&str> {

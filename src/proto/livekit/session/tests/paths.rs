@@ -7,7 +7,7 @@ use crate::limits::{
     ROOM_MEDIA_LOST_AFTER, ROOM_PATHS_SETTLED, ROOM_RELAY_AFTER, ROOM_TCP_AFTER, ROOM_TCP_ALONE_AFTER,
 };
 use crate::livekit::wire::{RoomIceServer, SignalRequestKind};
-use crate::webrtc::connection::sfu::tests::world::ms;
+use crate::webrtc::connection::sfu::tests::rig::ms;
 
 /// The simulated server loses DTLS records that precede its own checks, so the handshake may need
 /// retransmissions.

@@ -6,7 +6,7 @@ use super::*;
 use crate::audio::tone::{Tone, share};
 use crate::livekit::wire::ServerMessage;
 use crate::participant::Participant;
-use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
+use crate::webrtc::connection::sfu::tests::rig::{RATE_HZ, Talker, ms};
 
 fn names(sim: &Simulation, from: usize) -> Vec<&'static str> {
     let name = |event: &SessionEvent| match event {

@@ -6,7 +6,7 @@ use super::*;
 use crate::audio::tone::Tone;
 use crate::limits::{ROOM_MEDIA_LOST_AFTER, ROOM_PROBE_INTERVAL, ROOM_PROBE_WITHIN, ROOM_RESUME_PAUSES};
 use crate::livekit::wire::{ServerMessage, SignalRequestKind};
-use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, ms};
+use crate::webrtc::connection::sfu::tests::rig::{RATE_HZ, ms};
 
 /// The dials that resume, with their reconnect reason.
 fn resumes(sim: &Simulation) -> Vec<&str> {

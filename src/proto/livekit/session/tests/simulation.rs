@@ -27,9 +27,7 @@ use crate::livekit::wire::{
     SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse, TrackSubscribed,
 };
 use crate::webrtc::connection::IceProtocol;
-use crate::webrtc::connection::sfu::tests::world::{
-    Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs, theirs_tcp,
-};
+use crate::webrtc::connection::sfu::tests::rig::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs, theirs_tcp};
 
 pub use self::participant::FakeParticipant;
 

@@ -8,7 +8,7 @@ use super::simulation::{FakeParticipant, Simulation, secs};
 use super::*;
 use crate::audio::tone::Tone;
 use crate::livekit::wire::{DataPacket, DataValue, SignalRequestKind, SipDtmf};
-use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, ms};
+use crate::webrtc::connection::sfu::tests::rig::{RATE_HZ, ms};
 
 /// A telephone whose call has been answered, alone with the bot.
 fn with_telephone() -> Simulation {

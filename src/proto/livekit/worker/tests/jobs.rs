@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn an_accepted_job_becomes_a_session() {
-    let mut bench = Bench::registered();
+    let mut rig = Rig::registered();
     let offered = JobInfo {
         dispatch_id: "AD_1".into(),
         metadata: r#"{"lang":"en"}"#.into(),
@@ -26,19 +26,19 @@ fn an_accepted_job_becomes_a_session() {
         }),
         ..job("AJ_1", "r")
     };
-    let answer = bench.offer_job(offered.clone());
+    let answer = rig.offer_job(offered.clone());
     assert!(answer.available);
     assert_eq!(answer.participant_identity, "agent-AJ_1");
     assert_eq!(answer.participant_name, "bot");
     assert_eq!(answer.participant_attributes["lk.agent.name"], "bot");
     assert_eq!(answer.participant_attributes["lk.agent.state"], "initializing");
-    let (status, load, jobs) = bench.last_status();
+    let (status, load, jobs) = rig.last_status();
     assert_eq!((status, jobs), (0, 0), "the place counts at once, the job not yet");
     assert!((load - 0.0875).abs() < 0.001, "{load}");
-    bench.assign_job(offered);
-    assert_eq!(bench.job_reports(), [("AJ_1", 1, "")]);
-    assert_eq!(bench.last_status().2, 1);
-    let started = bench.started.pop().expect("a session");
+    rig.assign_job(offered);
+    assert_eq!(rig.job_reports(), [("AJ_1", 1, "")]);
+    assert_eq!(rig.last_status().2, 1);
+    let started = rig.started.pop().expect("a session");
     assert_eq!((&*started.room_name, started.token.expose()), ("r", "t.t.t"));
     assert_eq!(
         started.session_id.as_deref(),
@@ -56,188 +56,185 @@ fn an_accepted_job_becomes_a_session() {
     );
     assert_eq!((&*job.room_metadata, &*job.attributes["tier"]), ("of the room", "gold"));
     assert_eq!(job.body()["lang"], "en");
-    bench
-        .worker
-        .handle_joined("AJ_1", bench.now + Duration::from_millis(120));
-    assert_eq!(bench.counts().joins[2], 1);
-    bench.sent.clear();
-    bench
-        .worker
-        .handle_job_end("AJ_1", JobOutcome::Failed("bot failed".into()), bench.now);
-    bench.drain();
-    assert_eq!(bench.job_reports(), [("AJ_1", 3, "bot failed")]);
+    rig.worker.handle_joined("AJ_1", rig.now + Duration::from_millis(120));
+    assert_eq!(rig.counts().joins[2], 1);
+    rig.sent.clear();
+    rig.worker
+        .handle_job_end("AJ_1", JobOutcome::Failed("bot failed".into()), rig.now);
+    rig.drain();
+    assert_eq!(rig.job_reports(), [("AJ_1", 3, "bot failed")]);
     drop(started);
-    bench.worker.handle_session_gone("AJ_1", bench.now);
-    bench.drain();
-    assert_eq!(bench.job_reports().len(), 1, "once");
-    assert_eq!((bench.worker.report().jobs, bench.places.used()), (0, 0));
+    rig.worker.handle_session_gone("AJ_1", rig.now);
+    rig.drain();
+    assert_eq!(rig.job_reports().len(), 1, "once");
+    assert_eq!((rig.worker.report().jobs, rig.places.used()), (0, 0));
 }
 
 /// The server hears at once that a full worker has a place again, and of no further one.
 #[test]
 fn a_released_place_is_reported_at_once() {
-    let mut bench = Bench::registered();
-    let mut calls: Vec<_> = (0..7).map(|_| bench.places.reserve(None).expect("a place")).collect();
-    assert!(bench.offer("AJ_1", "r1").available);
-    bench.assign("AJ_1", "r1");
-    assert_eq!(bench.last_status().0, 1);
+    let mut rig = Rig::registered();
+    let mut calls: Vec<_> = (0..7).map(|_| rig.places.reserve(None).expect("a place")).collect();
+    assert!(rig.offer("AJ_1", "r1").available);
+    rig.assign("AJ_1", "r1");
+    assert_eq!(rig.last_status().0, 1);
     for (place, statuses) in calls.drain(..2).zip([1, 0]) {
         drop(place);
-        bench.sent.clear();
-        bench.worker.handle_places(bench.now);
-        bench.drain();
-        assert_eq!(bench.sent.len(), statuses);
+        rig.sent.clear();
+        rig.worker.handle_places(rig.now);
+        rig.drain();
+        assert_eq!(rig.sent.len(), statuses);
     }
-    bench.worker.handle_cpu(Duration::ZERO, bench.now);
-    bench.drain();
-    assert_eq!(bench.last_status().0, 0);
+    rig.worker.handle_cpu(Duration::ZERO, rig.now);
+    rig.drain();
+    assert_eq!(rig.last_status().0, 0);
 }
 
 /// The place of a job without a caller yet counts to the source that asked for it.
 #[test]
 fn a_place_is_reserved_for_the_source_of_an_anonymous_request() {
-    let mut bench = Bench::registered();
+    let mut rig = Rig::registered();
     let mut anonymous = job("AJ_1", "r1");
     anonymous
         .attributes
         .insert("edge.source".into(), "00000000000000ff".into());
-    assert!(bench.offer_job(anonymous).available);
-    assert!(bench.offer("AJ_2", "r2").available);
-    assert_eq!(*bench.places.1.borrow(), [Some(SourceKey::Remote(255)), None]);
+    assert!(rig.offer_job(anonymous).available);
+    assert!(rig.offer("AJ_2", "r2").available);
+    assert_eq!(*rig.places.1.borrow(), [Some(SourceKey::Remote(255)), None]);
 }
 
 /// Each yes takes a place at once, so a burst never exceeds them. The rest is declined at once, and
 /// free for other runners.
 #[test]
 fn a_burst_of_a_thousand_offers_takes_no_more_than_the_places() {
-    let mut bench = Bench::registered();
+    let mut rig = Rig::registered();
     let answers: Vec<_> = (0..1_000)
-        .map(|at| bench.offer(&format!("AJ_{at}"), &format!("r{at}")))
+        .map(|at| rig.offer(&format!("AJ_{at}"), &format!("r{at}")))
         .collect();
     assert_eq!(answers.iter().filter(|answer| answer.available).count(), 8);
     assert!(answers.iter().all(|answer| !answer.terminate));
-    bench.pass(WORKER_STATUS_INTERVAL);
-    assert_eq!(bench.last_status().0, 1);
-    assert_eq!((bench.counts().offers.yes, bench.counts().offers.full), (8, 992));
+    rig.pass(WORKER_STATUS_INTERVAL);
+    assert_eq!(rig.last_status().0, 1);
+    assert_eq!((rig.counts().offers.yes, rig.counts().offers.full), (8, 992));
     for at in 0..8 {
-        bench.assign(&format!("AJ_{at}"), &format!("r{at}"));
+        rig.assign(&format!("AJ_{at}"), &format!("r{at}"));
     }
-    assert_eq!((bench.started.len(), bench.places.used()), (8, 8));
+    assert_eq!((rig.started.len(), rig.places.used()), (8, 8));
 }
 
 #[test]
 fn waiting_promises_are_capped() {
-    let mut bench = Bench::registered();
-    bench.places.0.borrow_mut()[1] = 1_000;
-    let yes = (0..100).filter(|at| bench.offer(&format!("AJ_{at}"), &format!("r{at}")).available);
+    let mut rig = Rig::registered();
+    rig.places.0.borrow_mut()[1] = 1_000;
+    let yes = (0..100).filter(|at| rig.offer(&format!("AJ_{at}"), &format!("r{at}")).available);
     assert_eq!(yes.count(), JOB_OFFERS_MAX);
-    bench.assign("AJ_0", "r0");
-    assert!(bench.offer("AJ_100", "r100").available);
+    rig.assign("AJ_0", "r0");
+    assert!(rig.offer("AJ_100", "r100").available);
 }
 
 /// A promise without an assignment is released after 5 s. An assignment that comes later still gets
 /// a place if there is one, and is reported as failed if not.
 #[test]
 fn a_promise_is_kept_for_five_seconds() {
-    let mut bench = Bench::registered();
-    bench.places.0.borrow_mut()[1] = 1;
-    bench.offer("AJ_1", "r");
-    bench.pass_with_pings(JOB_PROMISE_KEPT - Duration::from_millis(1));
-    assert_eq!(bench.places.used(), 1);
-    bench.pass(Duration::from_millis(1));
-    assert_eq!((bench.places.used(), bench.counts().assignments.lost), (0, 1));
-    bench.assign("AJ_1", "r");
-    assert_eq!((bench.started.len(), bench.counts().assignments.late), (1, 1));
-    bench.started.clear();
-    bench.worker.handle_session_gone("AJ_1", bench.now);
-    bench.offer("AJ_2", "s");
-    bench.pass_with_pings(JOB_PROMISE_KEPT);
-    assert!(bench.offer("AJ_3", "t").available);
-    bench.sent.clear();
-    bench.assign("AJ_2", "s");
-    assert_eq!(bench.job_reports(), [("AJ_2", 3, "assigned too late")]);
-    assert!(bench.started.is_empty());
+    let mut rig = Rig::registered();
+    rig.places.0.borrow_mut()[1] = 1;
+    rig.offer("AJ_1", "r");
+    rig.pass_with_pings(JOB_PROMISE_KEPT - Duration::from_millis(1));
+    assert_eq!(rig.places.used(), 1);
+    rig.pass(Duration::from_millis(1));
+    assert_eq!((rig.places.used(), rig.counts().assignments.lost), (0, 1));
+    rig.assign("AJ_1", "r");
+    assert_eq!((rig.started.len(), rig.counts().assignments.late), (1, 1));
+    rig.started.clear();
+    rig.worker.handle_session_gone("AJ_1", rig.now);
+    rig.offer("AJ_2", "s");
+    rig.pass_with_pings(JOB_PROMISE_KEPT);
+    assert!(rig.offer("AJ_3", "t").available);
+    rig.sent.clear();
+    rig.assign("AJ_2", "s");
+    assert_eq!(rig.job_reports(), [("AJ_2", 3, "assigned too late")]);
+    assert!(rig.started.is_empty());
 }
 
 /// A room that was promised to another job since has its session by that one alone.
 #[test]
 fn a_late_assignment_makes_no_second_session_of_a_room() {
     for is_assigned_before in [false, true] {
-        let mut bench = Bench::registered();
-        bench.offer("AJ_1", "r");
-        bench.pass_with_pings(JOB_PROMISE_KEPT);
-        assert!(bench.offer("AJ_2", "r").available);
+        let mut rig = Rig::registered();
+        rig.offer("AJ_1", "r");
+        rig.pass_with_pings(JOB_PROMISE_KEPT);
+        assert!(rig.offer("AJ_2", "r").available);
         if is_assigned_before {
-            bench.assign("AJ_2", "r");
+            rig.assign("AJ_2", "r");
         }
-        bench.sent.clear();
-        bench.assign("AJ_1", "r");
-        assert_eq!(bench.job_reports(), [("AJ_1", 3, "assigned too late")]);
+        rig.sent.clear();
+        rig.assign("AJ_1", "r");
+        assert_eq!(rig.job_reports(), [("AJ_1", 3, "assigned too late")]);
         if !is_assigned_before {
-            bench.assign("AJ_2", "r");
+            rig.assign("AJ_2", "r");
         }
-        let started: Vec<&str> = bench.started.iter().map(|started| &*started.job.id).collect();
-        assert_eq!((started, bench.places.used()), (vec!["AJ_2"], 1));
+        let started: Vec<&str> = rig.started.iter().map(|started| &*started.job.id).collect();
+        assert_eq!((started, rig.places.used()), (vec!["AJ_2"], 1));
     }
 }
 
 /// Nothing that the server sends makes a second session of a job, or one without a promise.
 #[test]
 fn only_promised_jobs_start_and_only_once() {
-    let mut bench = Bench::registered();
-    bench.assign("AJ_9", "r");
-    assert_eq!((bench.started.len(), bench.counts().assignments.unpromised), (0, 1));
-    bench.offer("AJ_1", "r");
-    assert!(bench.offer("AJ_1", "r").available, "the same offer has the same answer");
-    assert_eq!(bench.places.used(), 1, "and the same place");
-    bench.assign("AJ_1", "r");
-    bench.assign("AJ_1", "r");
-    assert_eq!((bench.started.len(), bench.counts().assignments.doubled), (1, 1));
+    let mut rig = Rig::registered();
+    rig.assign("AJ_9", "r");
+    assert_eq!((rig.started.len(), rig.counts().assignments.unpromised), (0, 1));
+    rig.offer("AJ_1", "r");
+    assert!(rig.offer("AJ_1", "r").available, "the same offer has the same answer");
+    assert_eq!(rig.places.used(), 1, "and the same place");
+    rig.assign("AJ_1", "r");
+    rig.assign("AJ_1", "r");
+    assert_eq!((rig.started.len(), rig.counts().assignments.doubled), (1, 1));
     // An assignment to another room than the promised one.
-    bench.offer("AJ_2", "s");
-    bench.sent.clear();
-    bench.assign("AJ_2", "elsewhere");
-    assert_eq!(bench.started.len(), 1);
-    assert!(matches!(bench.job_reports()[..], [("AJ_2", 3, _)]));
-    assert_eq!(bench.places.used(), 1);
+    rig.offer("AJ_2", "s");
+    rig.sent.clear();
+    rig.assign("AJ_2", "elsewhere");
+    assert_eq!(rig.started.len(), 1);
+    assert!(matches!(rig.job_reports()[..], [("AJ_2", 3, _)]));
+    assert_eq!(rig.places.used(), 1);
     // Tokens and ids that are none.
-    bench.offer("AJ_3", "u");
-    bench.hear(WorkerResponseKind::Assignment(Box::new(JobAssignment {
+    rig.offer("AJ_3", "u");
+    rig.hear(WorkerResponseKind::Assignment(Box::new(JobAssignment {
         job: Some(job("AJ_3", "u")),
         url: None,
         token: "line\nbreak".into(),
     })));
-    bench.assign("", "u");
-    bench.assign("A J\u{1b}[31m", "u");
-    assert_eq!((bench.started.len(), bench.places.used()), (1, 1));
+    rig.assign("", "u");
+    rig.assign("A J\u{1b}[31m", "u");
+    assert_eq!((rig.started.len(), rig.places.used()), (1, 1));
 }
 
 /// A room that this runner serves gets no second bot, from any runner; one whose bot has ended
 /// does.
 #[test]
 fn a_served_room_is_declined_for_everybody() {
-    let mut bench = Bench::registered();
-    bench.offer("AJ_1", "r");
-    let second = bench.offer("AJ_2", "r");
+    let mut rig = Rig::registered();
+    rig.offer("AJ_1", "r");
+    let second = rig.offer("AJ_2", "r");
     assert!(!second.available && second.terminate, "promised already");
-    bench.assign("AJ_1", "r");
-    let third = bench.offer("AJ_3", "r");
+    rig.assign("AJ_1", "r");
+    let third = rig.offer("AJ_3", "r");
     assert!(!third.available && third.terminate);
-    bench.worker.handle_socket_closed(bench.now);
-    bench.pass(2 * SECOND);
-    bench.register();
-    let again = bench.offer("AJ_4", "r");
+    rig.worker.handle_socket_closed(rig.now);
+    rig.pass(2 * SECOND);
+    rig.register();
+    let again = rig.offer("AJ_4", "r");
     assert!(again.terminate, "after the way back, too");
-    assert_eq!(bench.counts().offers.own_room, 3);
-    bench.worker.handle_job_end("AJ_1", JobOutcome::Success, bench.now);
-    assert!(bench.offer("AJ_5", "r").available);
+    assert_eq!(rig.counts().offers.own_room, 3);
+    rig.worker.handle_job_end("AJ_1", JobOutcome::Success, rig.now);
+    assert!(rig.offer("AJ_5", "r").available);
 }
 
 /// Jobs of participants are told apart by participant, and need one.
 #[test]
 fn participants_of_one_room_have_a_job_each() {
-    let mut bench = Bench::with(|settings| settings.worker.job_type = JobType::Participant);
-    bench.register();
+    let mut rig = Rig::with(|settings| settings.worker.job_type = JobType::Participant);
+    rig.register();
     let of = |id: &str, identity: &str| JobInfo {
         job_type: 2,
         participant: Some(ParticipantInfo {
@@ -247,13 +244,13 @@ fn participants_of_one_room_have_a_job_each() {
         }),
         ..job(id, "r")
     };
-    assert!(bench.offer_job(of("AJ_1", "ann")).available);
-    assert!(bench.offer_job(of("AJ_2", "ben")).available);
-    assert!(bench.offer_job(of("AJ_3", "ann")).terminate);
-    let unnamed = bench.offer_job(of("AJ_4", ""));
+    assert!(rig.offer_job(of("AJ_1", "ann")).available);
+    assert!(rig.offer_job(of("AJ_2", "ben")).available);
+    assert!(rig.offer_job(of("AJ_3", "ann")).terminate);
+    let unnamed = rig.offer_job(of("AJ_4", ""));
     assert!(!unnamed.available && !unnamed.terminate);
-    bench.assign_job(of("AJ_1", "ann"));
-    let started = &bench.started[0];
+    rig.assign_job(of("AJ_1", "ann"));
+    let started = &rig.started[0];
     assert_eq!(started.job.participant.as_ref().map(|who| who.kind), Some("sip"));
     assert_eq!(started.rules.mark, None);
 }
@@ -262,26 +259,24 @@ fn participants_of_one_room_have_a_job_each() {
 /// Foreign names, types and rooms are declined for this worker.
 #[test]
 fn unfit_offers_are_declined() {
-    let mut bench = Bench::registered();
+    let mut rig = Rig::registered();
     let with_metadata = |id: &str, bytes| JobInfo {
         metadata: "x".repeat(bytes),
         ..job(id, id)
     };
-    assert!(bench.offer_job(with_metadata("AJ_1", JOB_METADATA_BYTES_MAX)).available);
-    let long = bench.offer_job(with_metadata("AJ_2", JOB_METADATA_BYTES_MAX + 1));
+    assert!(rig.offer_job(with_metadata("AJ_1", JOB_METADATA_BYTES_MAX)).available);
+    let long = rig.offer_job(with_metadata("AJ_2", JOB_METADATA_BYTES_MAX + 1));
     assert!(!long.available && long.terminate);
     let with_attributes = |id: &str, bytes| JobInfo {
         attributes: [("k".to_owned(), "x".repeat(bytes - 1))].into(),
         ..job(id, id)
     };
     assert!(
-        bench
-            .offer_job(with_attributes("AJ_3", JOB_ATTRIBUTES_BYTES_MAX))
+        rig.offer_job(with_attributes("AJ_3", JOB_ATTRIBUTES_BYTES_MAX))
             .available
     );
     assert!(
-        bench
-            .offer_job(with_attributes("AJ_4", JOB_ATTRIBUTES_BYTES_MAX + 1))
+        rig.offer_job(with_attributes("AJ_4", JOB_ATTRIBUTES_BYTES_MAX + 1))
             .terminate
     );
     for foreign in [
@@ -300,32 +295,32 @@ fn unfit_offers_are_declined() {
         job("AJ_8", ""),
         job("AJ_9", &"x".repeat(257)),
     ] {
-        let answer = bench.offer_job(foreign);
+        let answer = rig.offer_job(foreign);
         assert!(!answer.available && !answer.terminate);
     }
-    assert_eq!((bench.places.used(), bench.counts().offers.unfit), (2, 7));
+    assert_eq!((rig.places.used(), rig.counts().offers.unfit), (2, 7));
 }
 
 /// A promise that is taken back frees its place; a live job is its session's matter; others are
 /// ignored.
 #[test]
 fn terminations_go_to_their_sessions() {
-    let mut bench = Bench::registered();
-    bench.offer("AJ_1", "r");
-    bench.terminate("AJ_1");
-    assert_eq!(bench.places.used(), 0);
-    bench.offer("AJ_2", "s");
-    bench.assign("AJ_2", "s");
-    bench.terminate("AJ_2");
-    assert_eq!(bench.terminated, ["AJ_2"]);
-    bench.worker.handle_terminated(false);
-    bench.worker.handle_terminated(true);
-    bench.worker.handle_job_end("AJ_2", JobOutcome::Success, bench.now);
-    bench.terminate("AJ_2");
-    bench.terminate("AJ_3");
-    bench.terminate("\u{1b}");
-    assert_eq!(bench.terminated.len(), 1);
-    let counts = bench.counts();
+    let mut rig = Rig::registered();
+    rig.offer("AJ_1", "r");
+    rig.terminate("AJ_1");
+    assert_eq!(rig.places.used(), 0);
+    rig.offer("AJ_2", "s");
+    rig.assign("AJ_2", "s");
+    rig.terminate("AJ_2");
+    assert_eq!(rig.terminated, ["AJ_2"]);
+    rig.worker.handle_terminated(false);
+    rig.worker.handle_terminated(true);
+    rig.worker.handle_job_end("AJ_2", JobOutcome::Success, rig.now);
+    rig.terminate("AJ_2");
+    rig.terminate("AJ_3");
+    rig.terminate("\u{1b}");
+    assert_eq!(rig.terminated.len(), 1);
+    let counts = rig.counts();
     assert_eq!(
         (
             counts.taken_back,
@@ -340,56 +335,56 @@ fn terminations_go_to_their_sessions() {
 /// An outcome from meanwhile is not sent to a connection that does not know the job.
 #[test]
 fn jobs_outlive_the_connection() {
-    let mut bench = Bench::registered();
-    bench.offer("AJ_1", "r");
-    bench.assign("AJ_1", "r");
-    bench.offer("AJ_2", "s");
-    assert_eq!(bench.places.used(), 2);
-    bench.worker.handle_socket_closed(bench.now);
-    bench.drain();
-    assert_eq!(bench.places.used(), 1, "the session's own");
-    assert!(bench.terminated.is_empty());
-    bench.sent.clear();
-    bench.worker.handle_job_end("AJ_1", JobOutcome::Success, bench.now);
-    bench.drain();
-    assert!(bench.sent.is_empty());
-    assert_eq!(bench.counts().jobs_succeeded, 1);
+    let mut rig = Rig::registered();
+    rig.offer("AJ_1", "r");
+    rig.assign("AJ_1", "r");
+    rig.offer("AJ_2", "s");
+    assert_eq!(rig.places.used(), 2);
+    rig.worker.handle_socket_closed(rig.now);
+    rig.drain();
+    assert_eq!(rig.places.used(), 1, "the session's own");
+    assert!(rig.terminated.is_empty());
+    rig.sent.clear();
+    rig.worker.handle_job_end("AJ_1", JobOutcome::Success, rig.now);
+    rig.drain();
+    assert!(rig.sent.is_empty());
+    assert_eq!(rig.counts().jobs_succeeded, 1);
     // The assignment of a promise of the old connection is one without a promise.
-    bench.pass(2 * SECOND);
-    bench.register();
-    bench.assign("AJ_2", "s");
-    assert_eq!((bench.started.len(), bench.counts().assignments.unpromised), (1, 1));
+    rig.pass(2 * SECOND);
+    rig.register();
+    rig.assign("AJ_2", "s");
+    assert_eq!((rig.started.len(), rig.counts().assignments.unpromised), (1, 1));
 }
 
 /// A session that ends without a word has failed.
 #[test]
 fn a_session_without_an_outcome_has_failed() {
-    let mut bench = Bench::registered();
-    bench.offer("AJ_1", "r");
-    bench.assign("AJ_1", "r");
-    bench.sent.clear();
-    bench.worker.handle_session_gone("AJ_1", bench.now);
-    bench.drain();
-    assert_eq!(bench.job_reports(), [("AJ_1", 3, "the session failed")]);
-    assert_eq!(bench.worker.report().jobs, 0);
+    let mut rig = Rig::registered();
+    rig.offer("AJ_1", "r");
+    rig.assign("AJ_1", "r");
+    rig.sent.clear();
+    rig.worker.handle_session_gone("AJ_1", rig.now);
+    rig.drain();
+    assert_eq!(rig.job_reports(), [("AJ_1", 3, "the session failed")]);
+    assert_eq!(rig.worker.report().jobs, 0);
 }
 
 /// The URL of an assignment comes first, if it is one.
 #[test]
 fn an_assignment_may_name_another_server() {
-    let mut bench = Bench::registered();
+    let mut rig = Rig::registered();
     for (id, url, expected) in [
         ("AJ_1", Some("wss://node-2.example.net"), "wss://node-2.example.net"),
         ("AJ_2", Some("ftp://x"), "ws://a.example.net"),
         ("AJ_3", Some(""), "ws://a.example.net"),
     ] {
-        bench.offer(id, id);
-        bench.hear(WorkerResponseKind::Assignment(Box::new(JobAssignment {
+        rig.offer(id, id);
+        rig.hear(WorkerResponseKind::Assignment(Box::new(JobAssignment {
             job: Some(job(id, id)),
             url: url.map(str::to_owned),
             token: "t".into(),
         })));
-        let started = bench.started.last().expect("a session");
+        let started = rig.started.last().expect("a session");
         assert_eq!(started.urls[0], expected);
         assert!(started.urls.contains(&"ws://a.example.net".to_owned()));
     }
@@ -398,21 +393,18 @@ fn an_assignment_may_name_another_server() {
 /// Bots without a name recognise each other, too.
 #[test]
 fn a_worker_without_a_name_serves_unnamed_jobs() {
-    let mut bench = Bench::with(|settings| settings.worker.agent_name.clear());
-    bench.register();
-    assert!(!bench.offer("AJ_1", "r").available);
+    let mut rig = Rig::with(|settings| settings.worker.agent_name.clear());
+    rig.register();
+    assert!(!rig.offer("AJ_1", "r").available);
     let unnamed = || JobInfo {
         agent_name: String::new(),
         ..job("AJ_2", "r")
     };
-    let answer = bench.offer_job(unnamed());
+    let answer = rig.offer_job(unnamed());
     assert!(answer.available);
     assert_eq!(answer.participant_attributes["edge.agent"], "automatic");
-    bench.assign_job(unnamed());
-    assert_eq!(
-        bench.started[0].rules.mark,
-        Some(("edge.agent", "automatic".to_owned()))
-    );
+    rig.assign_job(unnamed());
+    assert_eq!(rig.started[0].rules.mark, Some(("edge.agent", "automatic".to_owned())));
 }
 
 /// Calls `with` with every order of the numbers below `count`.
@@ -436,42 +428,42 @@ fn every_order(count: usize, with: &mut impl FnMut(&[usize])) {
 /// session of the job, or is free.
 #[test]
 fn a_promised_place_is_used_or_returned_in_every_order() {
-    type Step = fn(&mut Bench, &mut usize);
+    type Step = fn(&mut Rig, &mut usize);
     const STEPS: [(&str, Step); 7] = [
-        ("assigned", |bench, _| bench.assign("AJ_1", "r")),
-        ("assigned again", |bench, _| bench.assign("AJ_1", "r")),
-        ("time up", |bench, _| bench.pass(JOB_PROMISE_KEPT)),
-        ("taken back", |bench, _| bench.terminate("AJ_1")),
-        ("connection lost", |bench, _| {
-            bench.worker.handle_socket_closed(bench.now);
-            bench.drain();
-            bench.pass(2 * SECOND);
-            bench.register();
+        ("assigned", |rig, _| rig.assign("AJ_1", "r")),
+        ("assigned again", |rig, _| rig.assign("AJ_1", "r")),
+        ("time up", |rig, _| rig.pass(JOB_PROMISE_KEPT)),
+        ("taken back", |rig, _| rig.terminate("AJ_1")),
+        ("connection lost", |rig, _| {
+            rig.worker.handle_socket_closed(rig.now);
+            rig.drain();
+            rig.pass(2 * SECOND);
+            rig.register();
         }),
-        ("draining", |bench, _| {
-            bench.worker.handle_drain(bench.now);
-            bench.drain();
+        ("draining", |rig, _| {
+            rig.worker.handle_drain(rig.now);
+            rig.drain();
         }),
-        ("session ended", |bench, ended| {
-            *ended += bench.started.len();
-            bench.started.clear();
-            bench.worker.handle_session_gone("AJ_1", bench.now);
-            bench.drain();
+        ("session ended", |rig, ended| {
+            *ended += rig.started.len();
+            rig.started.clear();
+            rig.worker.handle_session_gone("AJ_1", rig.now);
+            rig.drain();
         }),
     ];
     every_order(STEPS.len(), &mut |order| {
-        let mut bench = Bench::registered();
+        let mut rig = Rig::registered();
         let mut ended = 0;
-        assert!(bench.offer("AJ_1", "r").available);
+        assert!(rig.offer("AJ_1", "r").available);
         for step in order {
-            STEPS[*step].1(&mut bench, &mut ended);
+            STEPS[*step].1(&mut rig, &mut ended);
             let named = || order.iter().map(|step| STEPS[*step].0).collect::<Vec<_>>();
-            let owned = bench.worker.promises.len() + bench.started.len();
-            assert_eq!(bench.places.used(), owned, "{:?}", named());
-            assert!(bench.started.len() + ended <= 1, "a second session: {:?}", named());
+            let owned = rig.worker.promises.len() + rig.started.len();
+            assert_eq!(rig.places.used(), owned, "{:?}", named());
+            assert!(rig.started.len() + ended <= 1, "a second session: {:?}", named());
         }
-        bench.started.clear();
-        bench.pass(JOB_PROMISE_KEPT);
-        assert_eq!(bench.places.used(), 0);
+        rig.started.clear();
+        rig.pass(JOB_PROMISE_KEPT);
+        assert_eq!(rig.places.used(), 0);
     });
 }

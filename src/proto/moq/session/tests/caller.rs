@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use flate2::{Compress, Compression, FlushCompress};
 use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint};
 
-use super::world::NAMESPACE;
+use super::rig::NAMESPACE;
 use crate::audio::opus::{Decoder, Encoder, EncoderSettings};
 use crate::audio::tone::Tone;
 use crate::moq::link::{LinkClosed, LinkEvent, MoqLink};

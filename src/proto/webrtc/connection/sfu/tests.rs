@@ -1,5 +1,5 @@
 //! One connection to a str0m server in virtual time: negotiation, audio, and rejected descriptions.
 
 mod publisher;
+pub(crate) mod rig;
 mod subscriber;
-pub(crate) mod world;

@@ -16,7 +16,7 @@ fn at(text: &str) -> SocketAddr {
 type Server<'s> = &'s mut dyn FnMut(SocketAddr, &[u8]) -> Option<Vec<u8>>;
 
 /// The gatherer with a clock and resolvable names.
-struct Bench {
+struct Rig {
     reflexive: ReflexiveGatherer,
     now: Instant,
     start: Instant,
@@ -27,10 +27,10 @@ struct Bench {
     changes: usize,
 }
 
-impl Bench {
+impl Rig {
     fn new(addresses: &[&str]) -> Self {
         let start = Instant::now();
-        Bench {
+        Rig {
             reflexive: ReflexiveGatherer::new(["stun.example:3478".to_owned()], start),
             now: start,
             start,
@@ -106,115 +106,112 @@ const SERVER_V6: &str = "[2001:db8::1]:3478";
 /// The first answer gives the mapping. Afterwards one request per 25 s keeps it, without changes.
 #[test]
 fn a_mapping_is_found_and_kept_alive() {
-    let mut bench = Bench::new(&[SERVER]);
-    bench.run(Duration::from_secs(60), &mut |_, request| Some(answer(request, PUBLIC)));
-    assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))]);
-    let times: Vec<u64> = bench.sent.iter().map(|(time, _)| time.as_secs()).collect();
+    let mut rig = Rig::new(&[SERVER]);
+    rig.run(Duration::from_secs(60), &mut |_, request| Some(answer(request, PUBLIC)));
+    assert_eq!(rig.mapped(), [(at(PUBLIC), at(BASE))]);
+    let times: Vec<u64> = rig.sent.iter().map(|(time, _)| time.as_secs()).collect();
     assert_eq!(times, [0, 25, 50]);
-    assert_eq!((bench.changes, bench.reflexive.state(0)), (1, &ServerState::Working));
+    assert_eq!((rig.changes, rig.reflexive.state(0)), (1, &ServerState::Working));
 }
 
 /// A NAT that lost the mapping creates another, which replaces the old one.
 #[test]
 fn a_changed_mapping_is_noticed() {
-    let mut bench = Bench::new(&[SERVER]);
-    bench.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
-    bench.run(Duration::from_secs(30), &mut |_, request| {
+    let mut rig = Rig::new(&[SERVER]);
+    rig.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
+    rig.run(Duration::from_secs(30), &mut |_, request| {
         Some(answer(request, "203.0.113.9:40001"))
     });
-    assert_eq!(bench.mapped(), [(at("203.0.113.9:40001"), at(BASE))]);
-    assert_eq!(bench.changes, 2);
+    assert_eq!(rig.mapped(), [(at("203.0.113.9:40001"), at(BASE))]);
+    assert_eq!(rig.changes, 2);
 }
 
 /// One unanswered request changes nothing. Two in a row end the mapping, and the name is resolved
 /// again.
 #[test]
 fn two_unanswered_requests_end_a_mapping() {
-    let mut bench = Bench::new(&[SERVER]);
-    bench.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
-    bench.run(Duration::from_secs(22), &mut |_, _| None);
-    assert_eq!(bench.mapped().len(), 1, "one request is lost at 30 s");
-    bench.run(Duration::from_secs(4), &mut |_, _| None);
-    assert_eq!(bench.mapped(), []);
-    assert_eq!(bench.failure(), "no answer from stun.example:3478 over UDP");
-    assert_eq!(bench.forgotten, [at(SERVER)]);
-    bench.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
-    assert_eq!((bench.mapped().len(), bench.resolved.len()), (1, 2));
+    let mut rig = Rig::new(&[SERVER]);
+    rig.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
+    rig.run(Duration::from_secs(22), &mut |_, _| None);
+    assert_eq!(rig.mapped().len(), 1, "one request is lost at 30 s");
+    rig.run(Duration::from_secs(4), &mut |_, _| None);
+    assert_eq!(rig.mapped(), []);
+    assert_eq!(rig.failure(), "no answer from stun.example:3478 over UDP");
+    assert_eq!(rig.forgotten, [at(SERVER)]);
+    rig.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
+    assert_eq!((rig.mapped().len(), rig.resolved.len()), (1, 2));
 }
 
 /// A dead server is queried ever more rarely, and its state is reported once per attempt.
 #[test]
 fn a_dead_server_is_queried_ever_more_rarely() {
-    let mut bench = Bench::new(&[SERVER]);
-    bench.run(Duration::from_secs(24 * 3600), &mut |_, _| None);
-    let gaps: Vec<Duration> = bench.resolved.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let mut rig = Rig::new(&[SERVER]);
+    rig.run(Duration::from_secs(24 * 3600), &mut |_, _| None);
+    let gaps: Vec<Duration> = rig.resolved.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let request = Duration::from_secs(5);
     assert_eq!(gaps[0], GATHER_PAUSE_FIRST + request);
     assert_eq!(gaps.last(), Some(&(GATHER_PAUSE_MAX + request)));
-    assert!(bench.sent.len() < 1300, "{} datagrams in a day", bench.sent.len());
-    assert_eq!(bench.changes, bench.resolved.len());
+    assert!(rig.sent.len() < 1300, "{} datagrams in a day", rig.sent.len());
+    assert_eq!(rig.changes, rig.resolved.len());
 }
 
 /// A dead IPv6 path does not affect the IPv4 mapping, and is retried independently.
 #[test]
 fn address_families_are_independent() {
-    let mut bench = Bench::new(&[SERVER_V6, SERVER]);
+    let mut rig = Rig::new(&[SERVER_V6, SERVER]);
     let mut v4_only = |to: SocketAddr, request: &[u8]| to.is_ipv4().then(|| answer(request, PUBLIC));
-    bench.run(Duration::from_secs(600), &mut v4_only);
-    assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))]);
-    assert_eq!(bench.reflexive.state(0), &ServerState::Working);
-    assert_eq!(bench.resolved.len(), 1);
-    let tries = bench.sent.iter().filter(|(_, to)| to.is_ipv6()).count();
+    rig.run(Duration::from_secs(600), &mut v4_only);
+    assert_eq!(rig.mapped(), [(at(PUBLIC), at(BASE))]);
+    assert_eq!(rig.reflexive.state(0), &ServerState::Working);
+    assert_eq!(rig.resolved.len(), 1);
+    let tries = rig.sent.iter().filter(|(_, to)| to.is_ipv6()).count();
     assert!((20..60).contains(&tries), "{tries}");
 }
 
 /// Errors are described, and failing names are resolved again.
 #[test]
 fn failures_are_described() {
-    let mut bench = Bench::new(&[SERVER]);
-    bench.run(Duration::from_secs(1), &mut |_, request| Some(refuse(request, 403)));
+    let mut rig = Rig::new(&[SERVER]);
+    rig.run(Duration::from_secs(1), &mut |_, request| Some(refuse(request, 403)));
     assert_eq!(
-        bench.failure(),
+        rig.failure(),
         "stun.example:3478 refuses: 403: the server forbids it to this user or address"
     );
-    let mut bench = Bench::new(&[]);
-    bench.run(Duration::from_secs(1), &mut |_, _| None);
-    assert!(bench.failure().contains("no address"), "{}", bench.failure());
-    let mut bench = Bench::new(&[]);
-    bench.addresses = Err("cannot look it up".into());
-    bench.run(Duration::from_secs(20), &mut |_, _| None);
-    assert_eq!((bench.failure(), bench.resolved.len()), ("cannot look it up", 5));
+    let mut rig = Rig::new(&[]);
+    rig.run(Duration::from_secs(1), &mut |_, _| None);
+    assert!(rig.failure().contains("no address"), "{}", rig.failure());
+    let mut rig = Rig::new(&[]);
+    rig.addresses = Err("cannot look it up".into());
+    rig.run(Duration::from_secs(20), &mut |_, _| None);
+    assert_eq!((rig.failure(), rig.resolved.len()), ("cannot look it up", 5));
 }
 
 /// Other sources, other transactions and malformed packets have no effect.
 #[test]
 fn only_answers_to_requests_count() {
-    let mut bench = Bench::new(&[SERVER]);
+    let mut rig = Rig::new(&[SERVER]);
     let mut asked = Vec::new();
-    bench.run(Duration::from_millis(100), &mut |_, request| {
+    rig.run(Duration::from_millis(100), &mut |_, request| {
         asked = request.to_vec();
         None
     });
     let good = answer(&asked, PUBLIC);
     let mut other = good.clone();
     other[10] ^= 1;
-    let now = bench.now;
-    bench
-        .reflexive
+    let now = rig.now;
+    rig.reflexive
         .handle_datagram(at("198.51.100.2:3478"), at(BASE), &good, now);
-    bench.reflexive.handle_datagram(at(SERVER), at(BASE), &other, now);
-    bench.reflexive.handle_datagram(at(SERVER), at(BASE), &asked, now);
-    bench
-        .reflexive
+    rig.reflexive.handle_datagram(at(SERVER), at(BASE), &other, now);
+    rig.reflexive.handle_datagram(at(SERVER), at(BASE), &asked, now);
+    rig.reflexive
         .handle_datagram(at(SERVER), at(BASE), &answer(&asked, "0.0.0.0:0"), now);
     for end in 0..good.len() {
-        bench.reflexive.handle_datagram(at(SERVER), at(BASE), &good[..end], now);
+        rig.reflexive.handle_datagram(at(SERVER), at(BASE), &good[..end], now);
     }
-    assert_eq!(bench.mapped(), []);
-    bench.reflexive.handle_datagram(at(SERVER), at(BASE), &good, now);
-    assert_eq!(bench.mapped().len(), 1);
-    bench
-        .reflexive
+    assert_eq!(rig.mapped(), []);
+    rig.reflexive.handle_datagram(at(SERVER), at(BASE), &good, now);
+    assert_eq!(rig.mapped().len(), 1);
+    rig.reflexive
         .handle_datagram(at(SERVER), at("192.168.1.6:7860"), &good, now);
-    assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))], "the same answer twice");
+    assert_eq!(rig.mapped(), [(at(PUBLIC), at(BASE))], "the same answer twice");
 }

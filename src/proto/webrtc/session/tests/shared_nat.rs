@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::*;
 use super::device::device;
 use super::pair::{ms, secs};
-use super::world::World;
+use super::rig::Rig;
 use crate::limits::{PEER_FREED_AFTER, PEER_LOST_AFTER, PROBE_CHECKS, PROBE_INTERVAL};
 use crate::testing::client::TestClient;
 
@@ -25,37 +25,37 @@ enum Habit {
 
 const HABITS: [Habit; 2] = [Habit::Talks, Habit::Waits];
 
-fn at_port(world: &World, port: u16) -> TestClient {
-    device(&format!("{NAT}:{port}"), world.now)
+fn at_port(rig: &Rig, port: u16) -> TestClient {
+    device(&format!("{NAT}:{port}"), rig.now)
 }
 
 /// Connects a device from a port of the NAT. Returns its session.
-fn connects(world: &mut World, host: &str, port: u16, habit: Habit) -> u64 {
-    let mut client = at_port(world, port);
+fn connects(rig: &mut Rig, host: &str, port: u16, habit: Habit) -> u64 {
+    let mut client = at_port(rig, port);
     if habit == Habit::Talks {
-        client.beep(440.0, 100, world.now);
+        client.beep(440.0, 100, rig.now);
     }
-    let number = world.device_calls_from(host, client);
-    assert!(world.run_until(secs(5), |world| world.lives[&number].joined().is_some()));
-    world.open_audio(number);
+    let number = rig.device_calls_from(host, client);
+    assert!(rig.run_until(secs(5), |rig| rig.lives[&number].joined().is_some()));
+    rig.open_audio(number);
     number
 }
 
 /// Drops all packets between the device and the runner for a time.
-fn gap(world: &mut World, number: u64, time: Duration) {
-    world.away.insert(number);
-    world.run(time);
-    world.away.remove(&number);
+fn gap(rig: &mut Rig, number: u64, time: Duration) {
+    rig.away.insert(number);
+    rig.run(time);
+    rig.away.remove(&number);
 }
 
 /// Asserts that a session is unchanged and hears its device.
-fn assert_undisturbed(world: &mut World, number: u64, habit: Habit) {
-    world.run(secs(1));
-    let (frames, heard) = (world.lives[&number].frames, world.clients[&number].heard.len());
-    world.run(secs(2));
-    let life = &world.lives[&number];
+fn assert_undisturbed(rig: &mut Rig, number: u64, habit: Habit) {
+    rig.run(secs(1));
+    let (frames, heard) = (rig.lives[&number].frames, rig.clients[&number].heard.len());
+    rig.run(secs(2));
+    let life = &rig.lives[&number];
     assert_eq!((life.left(), life.gone), (None, false), "{habit:?}");
-    assert!(world.clients[&number].heard.len() - heard >= 98);
+    assert!(rig.clients[&number].heard.len() - heard >= 98);
     assert!(
         habit == Habit::Waits || life.frames - frames >= 98,
         "{}",
@@ -75,17 +75,17 @@ fn another_device_replaces_no_session_in_an_outage() {
             (20_000, 1),
             (28_000, 14_000),
         ] {
-            let mut world = World::new(true);
-            let number = connects(&mut world, HOST, 5_000, habit);
-            world.run(secs(4));
-            world.away.insert(number);
-            world.run(ms(neighbour_after));
-            let neighbour = connects(&mut world, NEIGHBOUR, 6_000, Habit::Talks);
-            let left = ms(gap) - (world.time() - secs(4)).min(ms(gap)).min(ms(neighbour_after + 200));
-            world.run(left);
-            world.away.remove(&number);
-            assert_undisturbed(&mut world, number, habit);
-            assert_undisturbed(&mut world, neighbour, Habit::Talks);
+            let mut rig = Rig::new(true);
+            let number = connects(&mut rig, HOST, 5_000, habit);
+            rig.run(secs(4));
+            rig.away.insert(number);
+            rig.run(ms(neighbour_after));
+            let neighbour = connects(&mut rig, NEIGHBOUR, 6_000, Habit::Talks);
+            let left = ms(gap) - (rig.time() - secs(4)).min(ms(gap)).min(ms(neighbour_after + 200));
+            rig.run(left);
+            rig.away.remove(&number);
+            assert_undisturbed(&mut rig, number, habit);
+            assert_undisturbed(&mut rig, neighbour, Habit::Talks);
         }
     }
 }
@@ -93,25 +93,25 @@ fn another_device_replaces_no_session_in_an_outage() {
 /// A push-to-talk device is silent for minutes but answers checks, while other devices come and go.
 #[test]
 fn another_device_replaces_no_silent_session() {
-    let mut world = World::new(true);
-    let number = connects(&mut world, HOST, 5_000, Habit::Talks);
-    world.run(secs(3));
-    world.client(number).mute();
+    let mut rig = Rig::new(true);
+    let number = connects(&mut rig, HOST, 5_000, Habit::Talks);
+    rig.run(secs(3));
+    rig.client(number).mute();
     for port in 6_000..6_020 {
-        world.run(ms(3_300));
-        let neighbour = connects(&mut world, NEIGHBOUR, port, Habit::Talks);
-        world.clients.remove(&neighbour);
-        let now = world.now;
-        world.life(number).session.handle_probe(now);
-        assert_eq!(world.lives[&number].left(), None);
+        rig.run(ms(3_300));
+        let neighbour = connects(&mut rig, NEIGHBOUR, port, Habit::Talks);
+        rig.clients.remove(&neighbour);
+        let now = rig.now;
+        rig.life(number).session.handle_probe(now);
+        assert_eq!(rig.lives[&number].left(), None);
     }
-    assert_undisturbed(&mut world, number, Habit::Waits);
+    assert_undisturbed(&mut rig, number, Habit::Waits);
     // Nor do offers with the device's own address, while it is present.
     for port in 7_000..7_005 {
-        connects(&mut world, HOST, port, Habit::Waits);
-        world.run(secs(3));
+        connects(&mut rig, HOST, port, Habit::Waits);
+        rig.run(secs(3));
     }
-    assert_undisturbed(&mut world, number, Habit::Waits);
+    assert_undisturbed(&mut rig, number, Habit::Waits);
 }
 
 /// A reset device connects at once. Its old session ends after the silence that counts as lost,
@@ -119,22 +119,22 @@ fn another_device_replaces_no_silent_session() {
 #[test]
 fn a_device_at_another_port_replaces_itself() {
     for away in [ms(100), secs(3), secs(5)] {
-        let mut world = World::new(true);
-        let old = connects(&mut world, HOST, 5_000, Habit::Talks);
-        let neighbour = connects(&mut world, NEIGHBOUR, 6_000, Habit::Waits);
-        world.run(secs(4));
-        world.clients.remove(&old);
-        let vanished = world.time();
-        world.run(away);
-        let began = world.time();
-        let new = connects(&mut world, HOST, 5_001, Habit::Talks);
-        assert!(world.time() - began < ms(300), "{:?}", world.time() - began);
-        assert!(world.run_until(secs(7), |world| world.lives[&old].left().is_some()));
-        let (reason, at) = world.lives[&old].left().expect("left");
+        let mut rig = Rig::new(true);
+        let old = connects(&mut rig, HOST, 5_000, Habit::Talks);
+        let neighbour = connects(&mut rig, NEIGHBOUR, 6_000, Habit::Waits);
+        rig.run(secs(4));
+        rig.clients.remove(&old);
+        let vanished = rig.time();
+        rig.run(away);
+        let began = rig.time();
+        let new = connects(&mut rig, HOST, 5_001, Habit::Talks);
+        assert!(rig.time() - began < ms(300), "{:?}", rig.time() - began);
+        assert!(rig.run_until(secs(7), |rig| rig.lives[&old].left().is_some()));
+        let (reason, at) = rig.lives[&old].left().expect("left");
         assert_eq!(reason, LeaveReason::Replaced);
         assert!(at - vanished <= PEER_LOST_AFTER + ms(50), "{:?}", at - vanished);
-        assert_undisturbed(&mut world, new, Habit::Talks);
-        assert_undisturbed(&mut world, neighbour, Habit::Waits);
+        assert_undisturbed(&mut rig, new, Habit::Talks);
+        assert_undisturbed(&mut rig, neighbour, Habit::Waits);
     }
 }
 
@@ -142,27 +142,27 @@ fn a_device_at_another_port_replaces_itself() {
 /// ends by its timeout.
 #[test]
 fn an_ambiguous_device_replaces_no_session() {
-    let mut world = World::new(true);
-    let old = connects(&mut world, "0.0.0.0", 5_000, Habit::Talks);
-    world.run(secs(1));
-    world.clients.remove(&old);
-    let vanished = world.time();
-    world.run(secs(2));
-    let new = connects(&mut world, "0.0.0.0", 5_001, Habit::Talks);
-    world.run(PEER_FREED_AFTER);
-    let (reason, at) = world.lives[&old].left().expect("left");
+    let mut rig = Rig::new(true);
+    let old = connects(&mut rig, "0.0.0.0", 5_000, Habit::Talks);
+    rig.run(secs(1));
+    rig.clients.remove(&old);
+    let vanished = rig.time();
+    rig.run(secs(2));
+    let new = connects(&mut rig, "0.0.0.0", 5_001, Habit::Talks);
+    rig.run(PEER_FREED_AFTER);
+    let (reason, at) = rig.lives[&old].left().expect("left");
     assert_eq!(reason, LeaveReason::Vanished);
     assert!(at - vanished >= PEER_FREED_AFTER - ms(50));
-    assert_undisturbed(&mut world, new, Habit::Talks);
+    assert_undisturbed(&mut rig, new, Habit::Talks);
 }
 
 /// Probes a device. Returns the outcome and its delay.
-fn inquire(world: &mut World, number: u64) -> (ProbeOutcome, Duration) {
-    let (now, began, found) = (world.now, world.time(), world.lives[&number].found.len());
-    world.life(number).session.handle_probe(now);
-    world.touch(number);
-    assert!(world.run_until(secs(3), |world| world.lives[&number].found.len() > found));
-    let (at, found) = world.lives[&number].found[found];
+fn inquire(rig: &mut Rig, number: u64) -> (ProbeOutcome, Duration) {
+    let (now, began, found) = (rig.now, rig.time(), rig.lives[&number].found.len());
+    rig.life(number).session.handle_probe(now);
+    rig.touch(number);
+    assert!(rig.run_until(secs(3), |rig| rig.lives[&number].found.len() > found));
+    let (at, found) = rig.lives[&number].found[found];
     (found, at - began)
 }
 
@@ -172,17 +172,17 @@ fn inquire(world: &mut World, number: u64) -> (ProbeOutcome, Duration) {
 fn a_probe_detects_a_reset_device() {
     for habit in HABITS {
         for away in [ms(1), ms(300), secs(3)] {
-            let mut world = World::new(true);
-            let number = connects(&mut world, HOST, 5_000, habit);
-            world.run(secs(4));
-            world.clients.remove(&number);
-            world.run(away);
-            let (found, took) = inquire(&mut world, number);
+            let mut rig = Rig::new(true);
+            let number = connects(&mut rig, HOST, 5_000, habit);
+            rig.run(secs(4));
+            rig.clients.remove(&number);
+            rig.run(away);
+            let (found, took) = inquire(&mut rig, number);
             assert_eq!(found, ProbeOutcome::Silent, "{habit:?}, {away:?}");
             assert!(took <= PROBE_INTERVAL * (PROBE_CHECKS + 1), "{took:?}");
             assert!(took <= ms(1_800) || away < PROBE_INTERVAL, "{took:?}");
             // A second probe has its outcome at once.
-            assert_eq!(inquire(&mut world, number), (ProbeOutcome::Silent, Duration::ZERO));
+            assert_eq!(inquire(&mut rig, number), (ProbeOutcome::Silent, Duration::ZERO));
         }
     }
 }
@@ -191,30 +191,30 @@ fn a_probe_detects_a_reset_device() {
 #[test]
 fn a_probe_detects_a_present_device() {
     for habit in HABITS {
-        let mut world = World::new(true);
-        let number = connects(&mut world, HOST, 5_000, habit);
-        world.run(ms(4_700));
-        let (found, took) = inquire(&mut world, number);
+        let mut rig = Rig::new(true);
+        let number = connects(&mut rig, HOST, 5_000, habit);
+        rig.run(ms(4_700));
+        let (found, took) = inquire(&mut rig, number);
         assert_eq!(found, ProbeOutcome::Present);
         assert!(took <= PROBE_INTERVAL, "{habit:?}: {took:?}");
         for inquiry_after in [0, 100, 700, 1_400] {
-            world.run(ms(2_345));
-            gap(&mut world, number, ms(inquiry_after));
-            world.away.insert(number);
-            let now = world.now;
-            let found = world.lives[&number].found.len();
-            world.life(number).session.handle_probe(now);
-            world.touch(number);
-            world.run(ms(1_500 - inquiry_after));
-            world.away.remove(&number);
-            world.run(ms(260));
-            let found: Vec<ProbeOutcome> = world.lives[&number].found[found..]
+            rig.run(ms(2_345));
+            gap(&mut rig, number, ms(inquiry_after));
+            rig.away.insert(number);
+            let now = rig.now;
+            let found = rig.lives[&number].found.len();
+            rig.life(number).session.handle_probe(now);
+            rig.touch(number);
+            rig.run(ms(1_500 - inquiry_after));
+            rig.away.remove(&number);
+            rig.run(ms(260));
+            let found: Vec<ProbeOutcome> = rig.lives[&number].found[found..]
                 .iter()
                 .map(|(_, found)| *found)
                 .collect();
             assert_eq!(found, [ProbeOutcome::Present], "{habit:?}, {inquiry_after} ms");
         }
-        assert_undisturbed(&mut world, number, habit);
+        assert_undisturbed(&mut rig, number, habit);
     }
 }
 
@@ -223,38 +223,37 @@ fn a_probe_detects_a_present_device() {
 #[test]
 fn known_credentials_do_not_end_a_devices_session() {
     for habit in HABITS {
-        let mut world = World::new(true);
-        let number = connects(&mut world, HOST, 5_000, habit);
-        world.run(secs(2));
+        let mut rig = Rig::new(true);
+        let number = connects(&mut rig, HOST, 5_000, habit);
+        rig.run(secs(2));
         let rival = CompetingSession::AtAddress;
         for _ in 0..20 {
-            let now = world.now;
-            world.life(number).session.handle_competitor(rival, now);
-            world.touch(number);
-            world.run(secs(1));
+            let now = rig.now;
+            rig.life(number).session.handle_competitor(rival, now);
+            rig.touch(number);
+            rig.run(secs(1));
         }
-        assert_undisturbed(&mut world, number, habit);
+        assert_undisturbed(&mut rig, number, habit);
     }
 }
 
 /// Notices from another network, or of a session without a device, have no effect.
 #[test]
 fn sessions_on_other_networks_replace_nothing() {
-    let mut world = World::new(true);
-    let number = connects(&mut world, HOST, 5_000, Habit::Talks);
-    world.run(secs(1));
-    let own = world.lives[&number].session.device().expect("a device");
+    let mut rig = Rig::new(true);
+    let number = connects(&mut rig, HOST, 5_000, Habit::Talks);
+    rig.run(secs(1));
+    let own = rig.lives[&number].session.device().expect("a device");
     assert_eq!(own.host, HOST.parse().ok());
-    world.clients.remove(&number);
-    let now = world.now;
+    rig.clients.remove(&number);
+    let now = rig.now;
     let elsewhere = DeviceIdentity {
         address: "192.0.2.78:5000".parse().expect("an address"),
         ..own
     };
-    world
-        .life(number)
+    rig.life(number)
         .session
         .handle_competitor(CompetingSession::Device(elsewhere), now);
-    world.run(secs(20));
-    assert_eq!(world.lives[&number].left(), None);
+    rig.run(secs(20));
+    assert_eq!(rig.lives[&number].left(), None);
 }

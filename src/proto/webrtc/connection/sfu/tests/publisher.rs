@@ -5,22 +5,22 @@ use std::time::Instant;
 use prost::Message;
 
 use super::super::*;
-use super::world::{Kind, Server, Talker, World, audio_level, decode, ms, ours, setup, theirs};
+use super::rig::{Kind, Rig, Server, Talker, audio_level, decode, ms, ours, setup, theirs};
 use crate::audio::tone::share;
 use crate::limits::{ROOM_MEDIA_LOST_AFTER, ROOM_TCP_CANDIDATES_MAX};
 use crate::livekit::wire::{DataPacket, DataValue, UserPacket};
 
 /// Sends audio for `packets` times 20 ms.
-fn talk(world: &mut World, talker: &mut Talker, times: u64, level: u8) {
+fn talk(rig: &mut Rig, talker: &mut Talker, times: u64, level: u8) {
     for _ in 0..times {
         let payload = talker.packet();
         let ticks = talker.sequence * 960;
         talker.sequence += 1;
-        let now = world.now;
-        world.peer.send_audio(&payload, ticks, Some(audio_level(level)), now);
-        world.peer.handle_timeout(now);
-        world.drain();
-        world.run(ms(20));
+        let now = rig.now;
+        rig.peer.send_audio(&payload, ticks, Some(audio_level(level)), now);
+        rig.peer.handle_timeout(now);
+        rig.drain();
+        rig.run(ms(20));
     }
 }
 
@@ -46,15 +46,15 @@ fn the_offer_names_the_track_and_asks_for_what_a_room_needs() {
 #[test]
 fn published_audio_carries_its_level() {
     for lite in [false, true] {
-        let mut world = World::publishing(Kind {
+        let mut rig = Rig::publishing(Kind {
             lite,
             ..Kind::default()
         });
-        world.connect();
+        rig.connect();
         let mut talker = Talker::new(440.0);
-        talk(&mut world, &mut talker, 50, 23);
-        talk(&mut world, &mut talker, 2, 127);
-        let packets = &world.server.packets;
+        talk(&mut rig, &mut talker, 50, 23);
+        talk(&mut rig, &mut talker, 2, 127);
+        let packets = &rig.server.packets;
         assert_eq!(packets.len(), 52);
         let pcm = decode(packets.iter().map(|packet| &packet.payload));
         assert!(share(&pcm[3_200..16_000], 440.0, 16_000) > 0.99);
@@ -74,11 +74,11 @@ fn published_audio_carries_its_level() {
 
 #[test]
 fn messages_go_both_ways_on_the_reliable_channel() {
-    let mut world = World::publishing(Kind::default());
-    assert!(!world.peer.send_message(b"early"));
-    world.connect();
-    assert!(world.channel_open);
-    let channels = &world.server.channels;
+    let mut rig = Rig::publishing(Kind::default());
+    assert!(!rig.peer.send_message(b"early"));
+    rig.connect();
+    assert!(rig.channel_open);
+    let channels = &rig.server.channels;
     let find = |label: &str| {
         channels
             .iter()
@@ -101,19 +101,19 @@ fn messages_go_both_ways_on_the_reliable_channel() {
     };
     let bytes = packet.encode_to_vec();
     let reliable = *reliable;
-    assert!(world.peer.send_message(&bytes));
-    assert!(world.peer.messages_in_flight() >= bytes.len());
-    let now = world.now;
-    world.peer.handle_timeout(now);
-    world.run(ms(500));
-    assert_eq!(world.server.data, [(reliable, bytes.clone())]);
-    assert_eq!(world.peer.messages_in_flight(), 0);
+    assert!(rig.peer.send_message(&bytes));
+    assert!(rig.peer.messages_in_flight() >= bytes.len());
+    let now = rig.now;
+    rig.peer.handle_timeout(now);
+    rig.run(ms(500));
+    assert_eq!(rig.server.data, [(reliable, bytes.clone())]);
+    assert_eq!(rig.peer.messages_in_flight(), 0);
 
-    let mut channel = world.server.rtc.channel(reliable).expect("a channel");
+    let mut channel = rig.server.rtc.channel(reliable).expect("a channel");
     assert!(channel.write(true, &bytes).expect("a write"));
     assert!(channel.write(false, b"text is no packet").expect("a write"));
-    world.run(ms(500));
-    assert_eq!(world.data, [bytes]);
+    rig.run(ms(500));
+    assert_eq!(rig.data, [bytes]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn candidates_may_come_before_the_answer() {
     peer.handle_answer(&(without.join("\r\n") + "\r\n"), now)
         .expect("an answer that is taken");
     assert!(peer.sfu.early_candidates.is_none());
-    World::new(peer, server, now).connect();
+    Rig::new(peer, server, now).connect();
 }
 
 /// A server on the same machine shares an address but not the port.
@@ -216,7 +216,7 @@ fn a_correct_answer_may_follow_an_invalid_one() {
     }
     peer.handle_answer(&answer, now).expect("an answer that is taken");
     peer.handle_answer(&answer, now).expect("a second one has no effect");
-    World::new(peer, server, now).connect();
+    Rig::new(peer, server, now).connect();
 }
 
 /// A silent server is reported once per silence, and an ICE restart revives the connection with its
@@ -226,40 +226,40 @@ fn a_silent_server_is_reported_and_revived_by_a_restart() {
     let now = Instant::now();
     let (mut unanswered, _) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
     assert_eq!(unanswered.restart_ice(), Err(NegotiationError::Ended));
-    let mut world = World::publishing(Kind::default());
-    world.connect();
-    world.run(ROOM_MEDIA_LOST_AFTER * 3);
-    assert_eq!(world.silences, 0, "an idle connection is checked");
-    world.server.is_mute = true;
-    world.run(ROOM_MEDIA_LOST_AFTER - ms(3_000));
-    assert_eq!(world.silences, 0);
-    world.run(ROOM_MEDIA_LOST_AFTER);
-    assert_eq!(world.silences, 1);
-    world.run(ROOM_MEDIA_LOST_AFTER * 3);
-    assert_eq!((world.silences, world.failed), (1, 0));
-    assert!(world.peer.is_alive());
-    world.server.is_mute = false;
-    let (offer, ufrag) = world.peer.restart_ice().expect("an offer");
+    let mut rig = Rig::publishing(Kind::default());
+    rig.connect();
+    rig.run(ROOM_MEDIA_LOST_AFTER * 3);
+    assert_eq!(rig.silences, 0, "an idle connection is checked");
+    rig.server.is_mute = true;
+    rig.run(ROOM_MEDIA_LOST_AFTER - ms(3_000));
+    assert_eq!(rig.silences, 0);
+    rig.run(ROOM_MEDIA_LOST_AFTER);
+    assert_eq!(rig.silences, 1);
+    rig.run(ROOM_MEDIA_LOST_AFTER * 3);
+    assert_eq!((rig.silences, rig.failed), (1, 0));
+    assert!(rig.peer.is_alive());
+    rig.server.is_mute = false;
+    let (offer, ufrag) = rig.peer.restart_ice().expect("an offer");
     assert!(offer.contains(&ufrag));
-    let answer = world.server.answer(&offer);
-    let now = world.now;
-    world.peer.handle_answer(&answer, now).expect("an answer that is taken");
-    assert_eq!(world.peer.local_ufrag(), ufrag);
-    world.run(ms(500));
+    let answer = rig.server.answer(&offer);
+    let now = rig.now;
+    rig.peer.handle_answer(&answer, now).expect("an answer that is taken");
+    assert_eq!(rig.peer.local_ufrag(), ufrag);
+    rig.run(ms(500));
     let mut talker = Talker::new(440.0);
-    talk(&mut world, &mut talker, 10, 23);
-    assert_eq!(world.server.packets.len(), 10);
-    assert!(world.peer.send_message(b"after"));
-    let now = world.now;
-    world.peer.handle_timeout(now);
-    world.run(ms(500));
-    assert_eq!(world.server.data.len(), 1);
+    talk(&mut rig, &mut talker, 10, 23);
+    assert_eq!(rig.server.packets.len(), 10);
+    assert!(rig.peer.send_message(b"after"));
+    let now = rig.now;
+    rig.peer.handle_timeout(now);
+    rig.run(ms(500));
+    assert_eq!(rig.server.data.len(), 1);
 }
 
 /// TCP candidates are reported once each, and withdrawn by a restart.
 #[test]
 fn tcp_candidates_are_reported() {
-    let mut world = World::publishing(Kind::default());
+    let mut rig = Rig::publishing(Kind::default());
     for text in [
         "candidate:1 1 tcp 1 192.0.2.9 7881 typ host tcptype passive",
         "candidate:2 1 tcp 1 192.0.2.9 7881 typ host tcptype passive generation 0",
@@ -267,47 +267,47 @@ fn tcp_candidates_are_reported() {
         "candidate:4 1 tcp 1 192.0.2.10 7881 typ host",
         "candidate:5 1 ssltcp 1 192.0.2.10 443 typ host tcptype passive",
     ] {
-        world.peer.add_remote_candidate(text);
+        rig.peer.add_remote_candidate(text);
     }
-    world.drain();
-    assert_eq!(world.tcp_candidates, ["192.0.2.9:7881".parse().expect("an address")]);
+    rig.drain();
+    assert_eq!(rig.tcp_candidates, ["192.0.2.9:7881".parse().expect("an address")]);
     for number in 0..=ROOM_TCP_CANDIDATES_MAX {
-        world.peer.add_remote_candidate(&format!(
+        rig.peer.add_remote_candidate(&format!(
             "candidate:1 1 tcp 1 192.0.2.9 {} typ host tcptype passive",
             8_000 + number
         ));
     }
-    world.drain();
-    assert_eq!(world.tcp_candidates.len(), ROOM_TCP_CANDIDATES_MAX);
-    assert!(world.peer.add_tcp_path(ours(), world.tcp_candidates[0]));
-    assert!(!world.peer.add_tcp_path(ours(), theirs()), "not a candidate");
+    rig.drain();
+    assert_eq!(rig.tcp_candidates.len(), ROOM_TCP_CANDIDATES_MAX);
+    assert!(rig.peer.add_tcp_path(ours(), rig.tcp_candidates[0]));
+    assert!(!rig.peer.add_tcp_path(ours(), theirs()), "not a candidate");
 }
 
 #[test]
 fn closing_works_from_both_ends() {
-    let mut world = World::publishing(Kind::default());
-    world.connect();
-    world.server.rtc.close().expect("an end");
-    world.run(ms(500));
-    assert_eq!(world.failed, 1);
+    let mut rig = Rig::publishing(Kind::default());
+    rig.connect();
+    rig.server.rtc.close().expect("an end");
+    rig.run(ms(500));
+    assert_eq!(rig.failed, 1);
 
-    let mut world = World::publishing(Kind::default());
-    world.connect();
-    world.peer.close();
-    world.run(ms(500));
-    assert!(world.server.closed);
-    assert_eq!(world.failed, 0, "our own end is no failure");
-    assert!(!world.peer.is_alive());
+    let mut rig = Rig::publishing(Kind::default());
+    rig.connect();
+    rig.peer.close();
+    rig.run(ms(500));
+    assert!(rig.server.closed);
+    assert_eq!(rig.failed, 0, "our own end is no failure");
+    assert!(!rig.peer.is_alive());
 }
 
 #[test]
 fn audio_before_the_connection_is_dropped() {
-    let mut world = World::publishing(Kind::default());
+    let mut rig = Rig::publishing(Kind::default());
     let mut talker = Talker::new(440.0);
-    let now = world.now;
+    let now = rig.now;
     for _ in 0..1_000 {
-        world.peer.send_audio(&talker.packet(), 0, Some(audio_level(20)), now);
+        rig.peer.send_audio(&talker.packet(), 0, Some(audio_level(20)), now);
     }
-    world.connect();
-    assert!(world.server.packets.is_empty());
+    rig.connect();
+    assert!(rig.server.packets.is_empty());
 }

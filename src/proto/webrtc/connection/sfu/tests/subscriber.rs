@@ -8,7 +8,7 @@ use str0m::media::{Direction, Mid};
 use str0m::rtp::Ssrc;
 
 use super::super::*;
-use super::world::{Kind, Server, Talker, World, ms, ours, setup};
+use super::rig::{Kind, Rig, Server, Talker, ms, ours, setup};
 use crate::audio::tone::share;
 use crate::limits::{
     ROOM_SDP_SECTIONS_MAX, ROOM_SECTION_SOURCES_MAX, ROOM_SOURCES_MAX, ROOM_TRACK_BYTES_MAX, ROOM_VOICES_MAX,
@@ -19,13 +19,13 @@ const ANN: &str = "PA_ann|TR_ann";
 const BOB: &str = "PA_bob|TR_bob";
 
 /// Returns the share of a tone in the end of a track.
-fn tone(world: &World, track: &str, hz: f64, frames: usize) -> f64 {
-    let pcm = world.heard(track);
+fn tone(rig: &Rig, track: &str, hz: f64, frames: usize) -> f64 {
+    let pcm = rig.heard(track);
     share(&pcm[pcm.len().saturating_sub(frames * 320)..], hz, 16_000)
 }
 
-fn counts(world: &World) -> Vec<(&str, usize)> {
-    let tracks = world.audio.iter();
+fn counts(rig: &Rig) -> Vec<(&str, usize)> {
+    let tracks = rig.audio.iter();
     tracks.map(|(track, packets)| (track.as_str(), packets.len())).collect()
 }
 
@@ -58,17 +58,17 @@ fn each_track_is_received_under_its_id() {
             ..Kind::default()
         },
     ] {
-        let (mut world, mids) = World::subscribed(kind, &[ANN, BOB]);
-        world.connect();
+        let (mut rig, mids) = Rig::subscribed(kind, &[ANN, BOB]);
+        rig.connect();
         let mut talkers = [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))];
-        world.talk(&mut talkers, 50);
-        assert_eq!(counts(&world), [("TR_ann", 50), ("TR_bob", 50)]);
-        assert!(tone(&world, "TR_ann", 440.0, 40) > 0.99);
-        assert!(tone(&world, "TR_bob", 1_000.0, 40) > 0.99);
-        let packets = &world.audio["TR_ann"];
+        rig.talk(&mut talkers, 50);
+        assert_eq!(counts(&rig), [("TR_ann", 50), ("TR_bob", 50)]);
+        assert!(tone(&rig, "TR_ann", 440.0, 40) > 0.99);
+        assert!(tone(&rig, "TR_bob", 1_000.0, 40) > 0.99);
+        let packets = &rig.audio["TR_ann"];
         assert!(packets.windows(2).all(|two| two[1].sequence == two[0].sequence + 1));
         assert!(packets.windows(2).all(|two| two[1].timestamp == two[0].timestamp + 960));
-        assert!(world.gone.is_empty() && world.failed == 0);
+        assert!(rig.gone.is_empty() && rig.failed == 0);
     }
 }
 
@@ -82,55 +82,55 @@ fn unannounced_sources_are_found_by_mid() {
     let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
     let (peer, answer) = made.expect("an offer that is answered");
     server.accept(&answer);
-    let mut world = World::new(peer, server, now);
-    world.connect();
+    let mut rig = Rig::new(peer, server, now);
+    rig.connect();
     let mut talkers = [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))];
-    world.talk(&mut talkers, 20);
-    assert_eq!(counts(&world), [("TR_ann", 20), ("TR_bob", 20)]);
-    assert!(tone(&world, "TR_bob", 1_000.0, 10) > 0.99);
-    assert_eq!(world.peer.sources.discovered, 2);
-    let (offer, _) = world.server.offer(&["PA_eve|TR_eve"]);
-    world.renegotiate(&without(&offer, "a=ssrc"), &[]);
-    world.talk(&mut talkers, 20);
-    assert_eq!(counts(&world), [("TR_ann", 40), ("TR_bob", 40)]);
-    assert_eq!(world.peer.sources.discovered, 2, "they need not be found again");
+    rig.talk(&mut talkers, 20);
+    assert_eq!(counts(&rig), [("TR_ann", 20), ("TR_bob", 20)]);
+    assert!(tone(&rig, "TR_bob", 1_000.0, 10) > 0.99);
+    assert_eq!(rig.peer.sources.discovered, 2);
+    let (offer, _) = rig.server.offer(&["PA_eve|TR_eve"]);
+    rig.renegotiate(&without(&offer, "a=ssrc"), &[]);
+    rig.talk(&mut talkers, 20);
+    assert_eq!(counts(&rig), [("TR_ann", 40), ("TR_bob", 40)]);
+    assert_eq!(rig.peer.sources.discovered, 2, "they need not be found again");
 }
 
 #[test]
 fn room_messages_arrive_on_the_servers_channel() {
-    let (mut world, _) = World::subscribed(Kind::default(), &[]);
-    world.connect();
-    world.run(ms(500));
-    let (reliable, _) = world.server.channels[0];
-    let mut channel = world.server.rtc.channel(reliable).expect("a channel");
+    let (mut rig, _) = Rig::subscribed(Kind::default(), &[]);
+    rig.connect();
+    rig.run(ms(500));
+    let (reliable, _) = rig.server.channels[0];
+    let mut channel = rig.server.rtc.channel(reliable).expect("a channel");
     assert!(channel.write(true, b"\x01\x02").expect("a write"));
-    world.run(ms(500));
-    assert_eq!(world.data, [b"\x01\x02"]);
-    assert!(!world.channel_open, "we send on the other connection");
-    assert!(!world.peer.send_message(b"no"));
+    rig.run(ms(500));
+    assert_eq!(rig.data, [b"\x01\x02"]);
+    assert!(!rig.channel_open, "we send on the other connection");
+    assert!(!rig.peer.send_message(b"no"));
 }
 
 #[test]
 fn tracks_are_added_and_removed() {
-    let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
-    world.connect();
+    let (mut rig, mids) = Rig::subscribed(Kind::default(), &[ANN]);
+    rig.connect();
     let mut talkers = vec![(mids[0], Talker::new(440.0))];
-    world.talk(&mut talkers, 20);
-    let (offer, new) = world.server.offer(&[BOB]);
-    world.renegotiate(&offer, &[]);
+    rig.talk(&mut talkers, 20);
+    let (offer, new) = rig.server.offer(&[BOB]);
+    rig.renegotiate(&offer, &[]);
     talkers.push((new[0], Talker::new(1_000.0)));
-    world.talk(&mut talkers, 20);
-    assert_eq!(counts(&world), [("TR_ann", 40), ("TR_bob", 20)]);
-    assert!(world.gone.is_empty());
+    rig.talk(&mut talkers, 20);
+    assert_eq!(counts(&rig), [("TR_ann", 40), ("TR_bob", 20)]);
+    assert!(rig.gone.is_empty());
 
-    let (offer, _) = world.server.offer_changed(&[], &[(mids[0], Direction::Inactive)]);
-    let answer = world.renegotiate(&offer, &[]);
+    let (offer, _) = rig.server.offer_changed(&[], &[(mids[0], Direction::Inactive)]);
+    let answer = rig.renegotiate(&offer, &[]);
     assert!(section(&answer, &mids[0]).contains("a=inactive"));
     assert!(section(&answer, &new[0]).contains("a=recvonly"));
-    assert_eq!(world.gone, ["TR_ann"]);
-    world.talk(&mut talkers[1..], 20);
-    assert_eq!(counts(&world), [("TR_ann", 40), ("TR_bob", 40)]);
-    assert!(tone(&world, "TR_bob", 1_000.0, 30) > 0.99, "nothing broke in between");
+    assert_eq!(rig.gone, ["TR_ann"]);
+    rig.talk(&mut talkers[1..], 20);
+    assert_eq!(counts(&rig), [("TR_ann", 40), ("TR_bob", 40)]);
+    assert!(tone(&rig, "TR_bob", 1_000.0, 30) > 0.99, "nothing broke in between");
 }
 
 /// A server reuses the section of a removed track: the mid is the same, but the track and the
@@ -138,28 +138,24 @@ fn tracks_are_added_and_removed() {
 #[test]
 fn a_reused_section_carries_the_new_track() {
     for announced in [true, false] {
-        let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
-        world.connect();
+        let (mut rig, mids) = Rig::subscribed(Kind::default(), &[ANN]);
+        rig.connect();
         let mut talkers = [(mids[0], Talker::new(440.0))];
-        world.talk(&mut talkers, 10);
+        rig.talk(&mut talkers, 10);
         let fresh = Ssrc::from(0x7777_u32);
-        let mut api = world.server.rtc.direct_api();
+        let mut api = rig.server.rtc.direct_api();
         api.reset_stream_tx(mids[0], None, fresh, None).expect("a stream");
-        let (offer, _) = world.server.offer(&["PA_eve|TR_eve"]);
+        let (offer, _) = rig.server.offer(&["PA_eve|TR_eve"]);
         let mut offer = offer.replace("PA_ann|TR_ann TR_ann", "PA_bob|camera TR_bob");
         if !announced {
             offer = without(&offer, "a=ssrc");
         }
-        world.renegotiate(&offer, &[]);
-        assert_eq!(world.gone, ["TR_ann"]);
+        rig.renegotiate(&offer, &[]);
+        assert_eq!(rig.gone, ["TR_ann"]);
         let mut talkers = [(mids[0], Talker::new(1_000.0))];
-        world.talk(&mut talkers, 20);
-        assert_eq!(
-            counts(&world),
-            [("TR_ann", 10), ("TR_bob", 20)],
-            "announced: {announced}"
-        );
-        assert!(tone(&world, "TR_bob", 1_000.0, 10) > 0.99);
+        rig.talk(&mut talkers, 20);
+        assert_eq!(counts(&rig), [("TR_ann", 10), ("TR_bob", 20)], "announced: {announced}");
+        assert!(tone(&rig, "TR_bob", 1_000.0, 10) > 0.99);
     }
 }
 
@@ -236,10 +232,10 @@ fn only_opus_is_accepted() {
     assert!(section(&answer, &video).contains("a=inactive"));
     server.pending = Some(pending);
     server.accept(&answer);
-    let mut world = World::new(peer, server, now);
-    world.connect();
-    world.talk(&mut [(audio, Talker::new(440.0))], 20);
-    assert_eq!(counts(&world), [("TR_ann", 20)]);
+    let mut rig = Rig::new(peer, server, now);
+    rig.connect();
+    rig.talk(&mut [(audio, Talker::new(440.0))], 20);
+    assert_eq!(counts(&rig), [("TR_ann", 20)]);
 }
 
 /// The subscriber receives, so the payload types of its answer apply, one for all sections.
@@ -254,14 +250,14 @@ fn sections_may_use_different_payload_types_for_opus() {
     let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
     let (peer, answer) = made.expect("an offer that is answered");
     server.accept(&answer);
-    let mut world = World::new(peer, server, now);
-    world.connect();
-    world.talk(
+    let mut rig = Rig::new(peer, server, now);
+    rig.connect();
+    rig.talk(
         &mut [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))],
         20,
     );
-    assert_eq!(counts(&world), [("TR_ann", 20), ("TR_bob", 20)]);
-    assert!(tone(&world, "TR_bob", 1_000.0, 10) > 0.99);
+    assert_eq!(counts(&rig), [("TR_ann", 20), ("TR_bob", 20)]);
+    assert!(tone(&rig, "TR_bob", 1_000.0, 10) > 0.99);
 }
 
 #[test]
@@ -289,25 +285,25 @@ fn tracks_beyond_the_cap_wait_for_a_free_place() {
     assert!(section(&answer, &mids[ROOM_VOICES_MAX - 1]).contains("a=recvonly"));
     assert!(section(&answer, &mids[ROOM_VOICES_MAX]).contains("a=inactive"));
     server.accept(&answer);
-    let mut world = World::new(peer, server, now);
-    world.connect();
+    let mut rig = Rig::new(peer, server, now);
+    rig.connect();
     let last = mids[ROOM_VOICES_MAX];
     let directions = [(mids[0], Direction::Inactive), (last, Direction::SendOnly)];
-    let (offer, _) = world.server.offer_changed(&[], &directions);
-    let answer = world.renegotiate(&offer, &[]);
-    assert_eq!(world.gone, ["TR_0"]);
+    let (offer, _) = rig.server.offer_changed(&[], &directions);
+    let answer = rig.renegotiate(&offer, &[]);
+    assert_eq!(rig.gone, ["TR_0"]);
     assert!(section(&answer, &mids[ROOM_VOICES_MAX]).contains("a=recvonly"));
-    world.talk(&mut [(mids[ROOM_VOICES_MAX], Talker::new(440.0))], 5);
-    assert_eq!(counts(&world), [("TR_32", 5)]);
+    rig.talk(&mut [(mids[ROOM_VOICES_MAX], Talker::new(440.0))], 5);
+    assert_eq!(counts(&rig), [("TR_32", 5)]);
 }
 
 #[test]
 fn invalid_offers_change_nothing() {
-    let (mut world, mids) = World::subscribed(Kind::default(), &[ANN, BOB]);
-    world.connect();
+    let (mut rig, mids) = Rig::subscribed(Kind::default(), &[ANN, BOB]);
+    rig.connect();
     let mut talkers = [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))];
-    world.talk(&mut talkers, 5);
-    let (offer, new) = world.server.offer(&["PA_eve|TR_eve"]);
+    rig.talk(&mut talkers, 5);
+    let (offer, new) = rig.server.offer(&["PA_eve|TR_eve"]);
     let starts: Vec<usize> = offer
         .match_indices("m=")
         .map(|(at, _)| at)
@@ -336,19 +332,19 @@ fn invalid_offers_change_nothing() {
         offer.replace("opus/48000/2\r\n", "opus/48000/2\r\na=fmtp:111 \u{1}\r\n"),
     ];
     for (nth, offer) in bad.iter().enumerate() {
-        let answered = world.peer.answer_server_offer(offer, &BTreeMap::new());
+        let answered = rig.peer.answer_server_offer(offer, &BTreeMap::new());
         assert!(
             matches!(answered, Err(NegotiationError::BadDescription(_))),
             "{nth}: {answered:?}"
         );
-        world.drain();
+        rig.drain();
     }
-    world.talk(&mut talkers, 5);
-    assert_eq!(counts(&world), [("TR_ann", 10), ("TR_bob", 10)]);
-    assert!(world.gone.is_empty() && world.failed == 0);
-    world.renegotiate(&offer, &[]);
-    world.talk(&mut [(new[0], Talker::new(600.0))], 5);
-    assert_eq!(world.audio["TR_eve"].len(), 5);
+    rig.talk(&mut talkers, 5);
+    assert_eq!(counts(&rig), [("TR_ann", 10), ("TR_bob", 10)]);
+    assert!(rig.gone.is_empty() && rig.failed == 0);
+    rig.renegotiate(&offer, &[]);
+    rig.talk(&mut [(new[0], Talker::new(600.0))], 5);
+    assert_eq!(rig.audio["TR_eve"].len(), 5);
 }
 
 /// Truncates and flips an offer at every byte: the result is an answer or an error, never a panic.
@@ -386,11 +382,11 @@ fn damaged_offers_never_panic() {
 
 #[test]
 fn packets_of_other_senders_are_ignored() {
-    let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
-    world.connect();
+    let (mut rig, mids) = Rig::subscribed(Kind::default(), &[ANN]);
+    rig.connect();
     let mut talkers = [(mids[0], Talker::new(440.0))];
-    world.talk(&mut talkers, 5);
-    let source = *world.server.source(mids[0]);
+    rig.talk(&mut talkers, 5);
+    let source = *rig.server.source(mids[0]);
     let named = |source: u32| {
         let mut packet = vec![0x90, 111, 0, 9, 0, 0, 0, 0];
         packet.extend(source.to_be_bytes());
@@ -402,60 +398,58 @@ fn packets_of_other_senders_are_ignored() {
         packet
     };
     for nth in 0..200_u32 {
-        world.deliver(&named(0x1000 + nth));
-        world.deliver(&named(source));
+        rig.deliver(&named(0x1000 + nth));
+        rig.deliver(&named(source));
         let size = nth as usize * 7;
-        world.deliver(&(0..size).map(|at| (at as u32 * nth) as u8).collect::<Vec<u8>>());
-        world.deliver(&[20, 254, 253, nth as u8]);
-        world.deliver(&[0x80, 200, 0, 1, nth as u8]);
+        rig.deliver(&(0..size).map(|at| (at as u32 * nth) as u8).collect::<Vec<u8>>());
+        rig.deliver(&[20, 254, 253, nth as u8]);
+        rig.deliver(&[0x80, 200, 0, 1, nth as u8]);
         let outsider = "203.0.113.7:9".parse().expect("an address");
         let contents = named(nth);
         assert!(
-            world
-                .peer
-                .handle_packet(&ReceivedPacket::from_datagram(outsider, ours(), &contents), world.now)
+            rig.peer
+                .handle_packet(&ReceivedPacket::from_datagram(outsider, ours(), &contents), rig.now)
                 == PacketTrust::Rejected
         );
         assert!(
-            world.peer.handle_packet(
-                &ReceivedPacket::from_datagram(outsider, ours(), &[0, 1, 0, 0]),
-                world.now
-            ) == PacketTrust::Rejected
+            rig.peer
+                .handle_packet(&ReceivedPacket::from_datagram(outsider, ours(), &[0, 1, 0, 0]), rig.now)
+                == PacketTrust::Rejected
         );
-        world.talk(&mut talkers, usize::from(nth % 20 == 0));
+        rig.talk(&mut talkers, usize::from(nth % 20 == 0));
     }
-    assert_eq!(counts(&world), [("TR_ann", 15)], "the section stays with its source");
-    assert_eq!(world.failed, 0);
-    assert_eq!(world.peer.sources.discovered, 0);
+    assert_eq!(counts(&rig), [("TR_ann", 15)], "the section stays with its source");
+    assert_eq!(rig.failed, 0);
+    assert_eq!(rig.peer.sources.discovered, 0);
 }
 
 #[test]
 fn audio_continues_through_an_ice_restart() {
-    let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
-    world.connect();
+    let (mut rig, mids) = Rig::subscribed(Kind::default(), &[ANN]);
+    rig.connect();
     let mut talkers = [(mids[0], Talker::new(440.0))];
-    world.talk(&mut talkers, 5);
-    let before = world.peer.local_ufrag();
-    let mut change = world.server.rtc.sdp_api();
+    rig.talk(&mut talkers, 5);
+    let before = rig.peer.local_ufrag();
+    let mut change = rig.server.rtc.sdp_api();
     change.ice_restart(true);
     let (offer, pending) = change.apply().expect("an offer");
-    world.server.pending = Some(pending);
-    world.renegotiate(&offer.to_sdp_string(), &[]);
-    assert_ne!(world.peer.local_ufrag(), before);
-    world.run(ms(1_000));
-    world.talk(&mut talkers, 5);
-    assert_eq!(counts(&world), [("TR_ann", 10)]);
-    assert_eq!(world.failed, 0);
+    rig.server.pending = Some(pending);
+    rig.renegotiate(&offer.to_sdp_string(), &[]);
+    assert_ne!(rig.peer.local_ufrag(), before);
+    rig.run(ms(1_000));
+    rig.talk(&mut talkers, 5);
+    assert_eq!(counts(&rig), [("TR_ann", 10)]);
+    assert_eq!(rig.failed, 0);
 }
 
 #[test]
 fn a_closed_connection_rejects_offers() {
-    let (mut world, _) = World::subscribed(Kind::default(), &[ANN]);
-    world.connect();
-    let (offer, _) = world.server.offer(&[BOB]);
-    world.peer.close();
+    let (mut rig, _) = Rig::subscribed(Kind::default(), &[ANN]);
+    rig.connect();
+    let (offer, _) = rig.server.offer(&[BOB]);
+    rig.peer.close();
     assert_eq!(
-        world.peer.answer_server_offer(&offer, &BTreeMap::new()),
+        rig.peer.answer_server_offer(&offer, &BTreeMap::new()),
         Err(NegotiationError::Ended)
     );
 }
@@ -499,13 +493,13 @@ fn discovered_sources_are_capped() {
     let (mut peer, answer) = made.expect("an offer that is answered");
     server.accept(&answer);
     peer.sources.discovered = ROOM_SOURCES_MAX - 1;
-    let mut world = World::new(peer, server, now);
-    world.connect();
+    let mut rig = Rig::new(peer, server, now);
+    rig.connect();
     for (source, heard) in [(1_u32, 5), (2, 5)] {
-        let mut api = world.server.rtc.direct_api();
+        let mut api = rig.server.rtc.direct_api();
         api.reset_stream_tx(mids[0], None, source.into(), None)
             .expect("a stream");
-        world.talk(&mut [(mids[0], Talker::new(440.0))], 5);
-        assert_eq!(counts(&world), [("TR_ann", heard)]);
+        rig.talk(&mut [(mids[0], Talker::new(440.0))], 5);
+        assert_eq!(counts(&rig), [("TR_ann", heard)]);
     }
 }

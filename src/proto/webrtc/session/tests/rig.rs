@@ -1,6 +1,6 @@
 //! Several callers of one runner in virtual time, and foreign packets to its port.
 //!
-//! A [`World`] does what `io` does: it routes packets, passes notices between sessions, and removes
+//! A [`Rig`] does what `io` does: it routes packets, passes notices between sessions, and removes
 //! ended ones. The network takes 5 ms each way, loses nothing, and carries any source address.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ struct Flight {
     contents: Vec<u8>,
 }
 
-pub struct World {
+pub struct Rig {
     pub start: Instant,
     pub now: Instant,
     pub embedded: bool,
@@ -82,10 +82,10 @@ pub struct World {
     last: u64,
 }
 
-impl World {
-    pub fn new(embedded: bool) -> World {
+impl Rig {
+    pub fn new(embedded: bool) -> Rig {
         let start = Instant::now();
-        World {
+        Rig {
             start,
             now: start,
             embedded,
@@ -166,7 +166,7 @@ impl World {
     }
 
     pub fn connect(&mut self, number: u64) {
-        let connected = self.run_until(secs(5), |world| world.clients[&number].open_channel().is_some());
+        let connected = self.run_until(secs(5), |rig| rig.clients[&number].open_channel().is_some());
         assert!(connected, "{:?}", self.lives[&number].events);
         self.run(ms(50));
         self.open_audio(number);
@@ -229,7 +229,7 @@ impl World {
     }
 
     /// Runs until `done`, for at most `time`. Returns whether it is done.
-    pub fn run_until(&mut self, time: Duration, done: impl Fn(&World) -> bool) -> bool {
+    pub fn run_until(&mut self, time: Duration, done: impl Fn(&Rig) -> bool) -> bool {
         let end = self.now + time;
         loop {
             if done(self) {

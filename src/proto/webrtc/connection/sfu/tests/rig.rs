@@ -1,7 +1,7 @@
 //! A [`PeerConnection`] and a server made of str0m's `Rtc`, joined by a link of 2 ms in virtual
 //! time.
 //!
-//! [`World::run`] advances the time by a millisecond per turn, delivers what is due, and records
+//! [`Rig::run`] advances the time by a millisecond per turn, delivers what is due, and records
 //! the outputs. Nothing sleeps.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -255,7 +255,7 @@ impl Server {
 }
 
 /// Both ends of a connection.
-pub struct World {
+pub struct Rig {
     pub now: Instant,
     pub peer: PeerConnection,
     pub server: Server,
@@ -274,9 +274,9 @@ pub struct World {
     to_server: VecDeque<(Instant, Vec<u8>)>,
 }
 
-impl World {
+impl Rig {
     pub fn new(peer: PeerConnection, server: Server, now: Instant) -> Self {
-        World {
+        Rig {
             now,
             peer,
             server,
@@ -302,7 +302,7 @@ impl World {
         let (mut peer, offer) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
         let answer = server.answer(&offer);
         peer.handle_answer(&answer, now).expect("an answer that is taken");
-        World::new(peer, server, now)
+        Rig::new(peer, server, now)
     }
 
     /// Creates a subscriber that answered an offer with these tracks but is not connected.
@@ -313,7 +313,7 @@ impl World {
         let (peer, answer) = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now)
             .expect("an offer that is answered");
         server.accept(&answer);
-        (World::new(peer, server, now), mids)
+        (Rig::new(peer, server, now), mids)
     }
 
     pub fn connect(&mut self) {

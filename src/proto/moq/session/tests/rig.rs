@@ -41,7 +41,7 @@ pub struct Bot {
     pub echoes: bool,
 }
 
-pub struct World {
+pub struct Rig {
     pub start: Instant,
     pub now: Instant,
     pub latency: Duration,
@@ -97,7 +97,7 @@ pub fn endpoint(seed: u8, tls: &rustls::ServerConfig) -> Endpoint {
     Endpoint::new(own, Some(Arc::new(config)), true, None)
 }
 
-impl World {
+impl Rig {
     pub fn new(mode: MoqSessionMode) -> Self {
         let now = Instant::now();
         let tls = tls();
@@ -112,7 +112,7 @@ impl World {
         };
         let mut session = MoqSession::new(setup, now);
         session.set_audio(16_000, 24_000, false, now);
-        World {
+        Rig {
             start: now,
             now,
             latency: Duration::from_millis(10),
@@ -144,14 +144,14 @@ impl World {
 
     /// A session whose caller is connected and subscribed to the bot's audio.
     pub fn connected(mode: MoqSessionMode) -> Self {
-        let mut world = World::new(mode);
-        world.connect();
-        world
+        let mut rig = Rig::new(mode);
+        rig.connect();
+        rig
     }
 
     pub fn connect(&mut self) {
         self.call();
-        self.run_until(|world| world.session.has_joined && world.caller.is_subscribed());
+        self.run_until(|rig| rig.session.has_joined && rig.caller.is_subscribed());
     }
 
     /// Registers the session and lets the caller connect to the runner, in serve mode.
