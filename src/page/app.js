@@ -1,7 +1,7 @@
 // Connects the elements of the page to a session. Contains no protocol.
 
 import { apiKey, keepKey, keyWaits, status } from './api.js';
-import { charts, firstOf } from './charts.js';
+import { charts } from './charts.js';
 import { $, keep, kept, make, on, save, setIcon, stamped } from './dom.js';
 import { keypad } from './keypad.js';
 import { levels } from './levels.js';
@@ -21,8 +21,6 @@ const STATUS_MS = 10000;
 const STATUS_IN_CALL_MS = 3000;
 const STATS_MS = 1000;
 const MUTED_HINT_MS = 4000;
-/** Bots of the runner, which measure from the end of the caller’s speech to their first sound. Others report their services. */
-
 const log = eventLog();
 const text = transcript($('transcript'), (say) => { $('announce').textContent = say; });
 const figures = charts();
@@ -51,7 +49,8 @@ const sound = levels({
 		else if (muted) hintMuted();
 	},
 	onLatency(latency) {
-		log('call', `response latency ${Math.round(latency)} ms`);
+		log('call', `answer after ${Math.round(latency)} ms`);
+		$('waited').textContent = `answer after ${(latency / 1000).toFixed(2)} s`;
 		figures({ latency });
 	},
 });
@@ -126,13 +125,10 @@ const call = session({
 			// Pipecat announces each service with a zero.
 			const measured = ttfb.filter((report) => report?.value > 0);
 			figures({ ttfb: measured });
-			if (!measured.length) return;
-			const [{ processor, value }] = measured;
-			const what = firstOf(processor);
-			$('waited').textContent = `${what} after ${value.toFixed(2)} s`;
-			log('call', `time to ${what}: ${Math.round(value * 1000)} ms`);
 		},
 		held: (held) => { sides.user.held = held; },
+		// What sounds next is a tone or an excuse.
+		failed: sound.noAnswer,
 		solved: () => { $('problem').hidden = true; },
 	},
 });
@@ -219,6 +215,7 @@ function count() {
 		$('talk-save').disabled = text.isEmpty();
 		const sample = await call.stats();
 		if (sample) figures(sample);
+		if (sample?.isSilent) lookForRunner();
 	}, STATS_MS);
 }
 
@@ -303,7 +300,8 @@ on('transports', 'change', showLabel);
 function showMute() {
 	const has = call.phase === 'idle' ? chosen !== mic.NONE : Boolean(sides.user.track);
 	$('mute').disabled = !has;
-	$('mute').setAttribute('aria-pressed', muted && has);
+	$('mute').dataset.muted = muted && has;
+	$('mute').lastElementChild.textContent = muted && has ? 'Unmute' : 'Mute';
 	setIcon($('mute'), muted || !has ? 'mic-off' : 'mic');
 	$('mic-test').disabled = !mic.allowed || chosen === mic.NONE || call.phase !== 'idle';
 }
@@ -411,20 +409,36 @@ answer('play', () => {
 
 // ---- the runner
 
-let polling;
+let polling, isAsking, isWanted;
 function poll(everyMs) {
 	clearInterval(polling);
 	polling = setInterval(() => document.hidden || lookForRunner(), everyMs);
 }
 
 async function lookForRunner() {
+	isWanted = true;
+	// A runner that answers slowly is asked one thing at a time.
+	if (isAsking) return;
+	isAsking = true;
+	try {
+		while (isWanted) {
+			isWanted = false;
+			await askRunner();
+		}
+	} finally {
+		isAsking = false;
+	}
+}
+
+async function askRunner() {
 	const pill = $('server');
 	let [isGone, isStopping] = [false, false];
 	try {
 		runner = await status();
 		const { version, sessions } = runner;
 		isStopping = runner.status === 'draining';
-		pill.textContent = `${isStopping ? 'Stopping' : 'Ready'} · ${version} · ${sessions} call${sessions === 1 ? '' : 's'}`;
+		const calls = ` · ${sessions} call${sessions === 1 ? '' : 's'}`;
+		pill.replaceChildren(isStopping ? 'Stopping' : 'Ready', make('span', 'version', ` · ${version}`), make('span', 'calls', calls));
 	} catch (error) {
 		if (pill.dataset.ok !== 'false') log('error', `/status: ${error.message}`);
 		runner = null;
@@ -492,8 +506,7 @@ shell({
 	},
 	escape() {
 		if (!$('problem').hidden) $('problem').hidden = true;
-		else if (keys.isOpen) keys.show(false);
-		else if (call.phase !== 'idle') call.disconnect();
+		else keys.show(false);
 	},
 }, () => ({ address: phoneAddress, reached: runner?.page }));
 

@@ -213,6 +213,8 @@ export function webrtc({ started, track, muted, on }) {
 			figures = sample(report, figures);
 			const wasSilent = silent >= SILENT_SAMPLES;
 			silent = figures.bytes !== undefined && figures.bytes === bytes ? silent + 1 : 0;
+			// The page then asks the runner over HTTP, which tells sooner.
+			figures.isSilent = silent > 0;
 			if (silent >= SILENT_SAMPLES !== wasSilent) on.doubt('Nothing arrives from the runner', !wasSilent);
 			return figures;
 		},

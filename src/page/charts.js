@@ -89,7 +89,8 @@ function chart([name, keys, unit, least, digits]) {
 	const values = keys.map(([key], index) => Object.assign(make('b', index ? 'other' : '', '–'), { id: `stat-${key}` }));
 	canvas.setAttribute('role', 'img');
 	const legend = keys.flatMap(([, word], index) => [index ? ', ' : '', word && `${word} `, values[index]]);
-	$('charts').append(make('div', 'chart', make('h3', '', name), make('p', '', ...legend, ` ${unit}`), make('div', 'plot', canvas)));
+	const box = make('div', 'chart', make('h3', '', name), make('p', '', ...legend, ` ${unit}`), make('div', 'plot', canvas));
+	$('charts').append(box);
 	let points = [];
 
 	function draw() {
@@ -109,17 +110,19 @@ function chart([name, keys, unit, least, digits]) {
 			points = [];
 			values.forEach((value) => { value.textContent = '–'; });
 		} else if (keys[0][0] in sample) {
+			box.hidden = false;
 			points = [...points, keys.map(([key]) => sample[key] ?? null)].slice(-kept);
 			keys.forEach(([key], index) => { values[index].textContent = sample[key]?.toFixed(digits) ?? '–'; });
+		} else if (!bars && !('latency' in sample)) {
+			// Not every transport measures it, and an axis alone says nothing.
+			box.hidden = true;
 		}
 		draw();
 	};
 }
 
-/** What a bot reports of itself is its first sound; of a service, its first byte. */
-export const firstOf = (processor) => (OWN_BOTS.includes(processor) ? 'first sound' : `first byte of ${String(processor ?? 'a service').slice(0, 60)}`);
-
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
+/** What a bot of the runner reports of itself is its part of the time to an answer; of a service, the time to its first byte. */
+const nameOf = (processor) => (OWN_BOTS.includes(processor) ? 'Answer after: in the bot' : `First byte of ${String(processor ?? 'a service').slice(0, 60)}`);
 
 /** The time to the first byte of each service, as the bot reports it. */
 function services() {
@@ -130,7 +133,7 @@ function services() {
 			if (typeof value === 'number' && (all.has(processor) || all.size < SERVICES_MAX)) all.set(processor, value);
 		}
 		const rows = [...all].flatMap(([name, value]) => (
-			[make('dt', '', capital(firstOf(name))), make('dd', '', `${Math.round(value * 1000)} ms`)]));
+			[make('dt', '', nameOf(name)), make('dd', '', `${Math.round(value * 1000)} ms`)]));
 		$('ttfb').replaceChildren(...rows);
 	};
 }

@@ -31,10 +31,12 @@ function gate(floorDb, leastDb) {
 	};
 }
 
-/** Returns the latency in ms from the end of an utterance to the bot's next start, once per answer; else null. */
+/** `tick` returns the latency in ms from the end of an utterance to the bot's next start, once per answer; else null. After
+	`noAnswer` that start is none. */
 function turnClock() {
 	let [waitingSince, userSpoke, botSpoke] = [null, false, false];
-	return (user, bot) => {
+	const noAnswer = () => { waitingSince = null; };
+	const tick = (user, bot) => {
 		let latency = null;
 		if (user.speaking) waitingSince = null;
 		else if (userSpoke) waitingSince = user.ended;
@@ -46,6 +48,7 @@ function turnClock() {
 		[userSpoke, botSpoke] = [user.speaking, bot.speaking];
 		return latency;
 	};
+	return { tick, noAnswer };
 }
 
 export function levels({ onLevels, onLatency }) {
@@ -66,7 +69,7 @@ export function levels({ onLevels, onLatency }) {
 			side.heard = side.gate(db, now);
 			side.level = Math.min(1, Math.max(0, (db - SHOWN_FROM_DB) / (SHOWN_TO_DB - SHOWN_FROM_DB)));
 		}
-		const latency = turns(muted ? SILENT : sides.user.heard, sides.bot.heard);
+		const latency = turns.tick(muted ? SILENT : sides.user.heard, sides.bot.heard);
 		if (latency !== null) onLatency(latency);
 		for (const [name, { level, heard }] of Object.entries(sides)) onLevels(name, level, heard.speaking);
 	}
@@ -94,6 +97,8 @@ export function levels({ onLevels, onLatency }) {
 		},
 		resume: () => context?.resume(),
 		setMuted(on) { muted = on; },
+		/** The bot failed to answer: its next sound has no latency. */
+		noAnswer: () => turns?.noAnswer(),
 		/** Replaces the stream that a side measures; null detaches it. */
 		attach(name, stream) {
 			const side = sides[name];

@@ -161,6 +161,7 @@ export function session({ to, log }) {
 	}
 
 	function botFails(why, isFatal) {
+		to.failed();
 		if (isFatal) end(words.fatal(why));
 		else if (phase !== 'waiting') to.note('The bot reports an error', why, true);
 		else {

@@ -309,8 +309,10 @@ test('a runner that sends nothing for three seconds is doubted until it does', a
 	await own.connect();
 	const arrives = (bytes) => { own.pc().reports = new Map([['p', { type: 'candidate-pair', nominated: true, bytesReceived: bytes }]]); };
 	arrives(100);
-	for (let sample = 0; sample < 3; sample++) await own.own.stats();
+	const silent = [];
+	for (let sample = 0; sample < 3; sample++) silent.push((await own.own.stats()).isSilent);
 	assert.deepEqual(own.of('doubt'), []);
+	assert.deepEqual(silent, [false, true, true], 'a second of it is enough to ask the runner');
 	await own.own.stats();
 	await own.own.stats();
 	assert.deepEqual(own.of('doubt'), [['Nothing arrives from the runner', true]]);

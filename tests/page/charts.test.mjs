@@ -132,6 +132,21 @@ test('samples become the latest values, words for screen readers, and a bounded 
 	assert.deepEqual([box('rtt').textContent, label('Round trip')], ['–', 'Round trip: not measured yet']);
 });
 
+test('a chart that a transport has no values for is hidden', () => {
+	const show = charts();
+	const shown = () => byId('charts').all().filter(({ className }) => className === 'chart').slice(-5)
+		.filter(({ hidden }) => !hidden).map((box) => box.querySelector('h3').textContent);
+	const all = ['Answer after', 'Round trip', 'Jitter', 'Lost packets', 'Audio'];
+	assert.deepEqual(shown(), all);
+	show({ rate: 64, rateOut: 64 });
+	show({ latency: 700 });
+	assert.deepEqual(shown(), ['Answer after', 'Audio'], 'a telephone');
+	show(null);
+	assert.deepEqual(shown(), ['Answer after', 'Audio'], 'until a call has others');
+	show({ rtt: null, jitter: null, loss: null, lossOut: null, rate: null, rateOut: null });
+	assert.deepEqual(shown(), all, 'not known yet');
+});
+
 test('services are listed by name with their latest time, six at most', () => {
 	const show = charts();
 	const rows = () => byId('ttfb').children.map(({ textContent }) => textContent);
@@ -142,7 +157,7 @@ test('services are listed by name with their latest time, six at most', () => {
 	assert.deepEqual(rows().slice(-2), [`First byte of ${'y'.repeat(60)}`, '0 ms']);
 	show(null);
 	show({ ttfb: [{ processor: 'cascade', value: 1.407 }] });
-	assert.deepEqual(rows(), ['First sound', '1407 ms'], 'the name that the call shows, too');
+	assert.deepEqual(rows(), ['Answer after: in the bot', '1407 ms'], 'its part of what the page measures');
 	for (let nth = 0; nth < 20; nth++) show({ ttfb: [{ processor: `p${nth}`, value: 1 }] });
 	assert.equal(rows().length, 12);
 	show(null);

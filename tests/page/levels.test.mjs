@@ -196,6 +196,24 @@ test('each turn has a latency of its own, counted from its last word', () => {
 	own.stop();
 });
 
+test('the sound of a bot that failed to answer is no answer', () => {
+	const { own, seen, pass } = meter();
+	own.noAnswer();
+	pass(500, { user: SILENCE, bot: SILENCE });
+	pass(500, { user: SPEECH });
+	pass(500, { user: SILENCE });
+	own.noAnswer();
+	pass(500, { bot: SPEECH });
+	assert.deepEqual(seen.latencies, []);
+	pass(500, { bot: SILENCE });
+	pass(500, { user: SPEECH });
+	pass(500, { user: SILENCE });
+	pass(500, { bot: SPEECH });
+	assert.deepEqual(seen.latencies, [520], 'the next one is');
+	own.stop();
+	own.noAnswer();
+});
+
 test('a muted user has a level and gives no latency', () => {
 	const { own, seen, pass } = meter();
 	pass(500, { user: SILENCE, bot: SILENCE });

@@ -168,6 +168,7 @@ test('an error of the bot is a note, a fatal one the end', async () => {
 	own.heard();
 	hear('error', { error: 'odd' });
 	assert.deepEqual(of('note'), [['The bot reports an error', 'odd', true]]);
+	assert.equal(of('failed').length, 1, 'what sounds next is no answer');
 	hear('error', { error: 'broken', fatal: true });
 	assert.deepEqual([own.phase, problem()], ['idle', 'The bot gave up']);
 });

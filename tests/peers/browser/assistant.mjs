@@ -42,7 +42,7 @@ async function answered(page, ...patterns) {
 	await until(async () => {
 		states.add(await page.locator('#bot .state').innerText());
 		shown = await text(page, 'transcript');
-		const seen = patterns.every((pattern) => pattern.test(shown)) && (await text(page, 'waited')).startsWith('first sound after');
+		const seen = patterns.every((pattern) => pattern.test(shown)) && (await text(page, 'waited')).startsWith('answer after');
 		return seen && ['Listening', 'Thinking', 'Speaking'].every((state) => states.has(state));
 	}, 'all states, the question and its answer', LIMIT_MS).catch((error) => {
 		throw new Error(`${error.message}; the states were ${[...states]}, the transcript is ${shown}`);
