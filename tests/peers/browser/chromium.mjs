@@ -11,14 +11,18 @@ const WORDS = 'Hello there, can you hear me?';
 // Long enough for a bot to detect the end of the sentence and to answer for some seconds.
 const PAUSE_S = 6;
 
-/** A sentence and a pause, as the WAV file that the fake microphone repeats. */
-function speech(folder) {
+/** Sentences, each with a pause behind it, as the WAV file that the fake microphone repeats. */
+function speech(folder, sentences) {
 	const path = join(folder, 'speech.wav');
-	execFileSync('espeak-ng', ['-w', path, WORDS]);
-	const spoken = readFileSync(path);
+	const parts = sentences.map((sentence) => {
+		execFileSync('espeak-ng', ['-w', path, sentence]);
+		return readFileSync(path);
+	});
 	// 44 bytes of header, then 16-bit samples; the header states both lengths.
-	const bytesPerSecond = spoken.readUInt32LE(28);
-	const wav = Buffer.concat([spoken, Buffer.alloc(bytesPerSecond * PAUSE_S)]);
+	const [first] = parts;
+	const bytesPerSecond = first.readUInt32LE(28);
+	const pause = Buffer.alloc(bytesPerSecond * PAUSE_S);
+	const wav = Buffer.concat([first.subarray(0, 44), ...parts.flatMap((part) => [part.subarray(44), pause])]);
 	wav.writeUInt32LE(wav.length - 8, 4);
 	wav.writeUInt32LE(wav.length - 44, 40);
 	writeFileSync(path, wav);
@@ -37,16 +41,16 @@ function trust(home, certificate) {
 
 /** Microphones: one that speaks and that nobody asks about, one that asks first, none. */
 const MICROPHONES = {
-	speaks: (folder) => [
+	speaks: (folder, sentences) => [
 		'--use-fake-ui-for-media-stream', '--use-fake-device-for-media-stream',
-		`--use-file-for-fake-audio-capture=${speech(folder)}`,
+		`--use-file-for-fake-audio-capture=${speech(folder, sentences)}`,
 	],
 	asks: () => ['--use-fake-device-for-media-stream'],
 	none: () => ['--use-fake-ui-for-media-stream', '--disable-audio-input'],
 };
 
 /** Opens a browser, hands it to `use`, and leaves nothing behind. `trusts` is a certificate of an authority, in PEM. */
-export async function withBrowser(use, { trusts = '', microphone = 'speaks', args = [] } = {}) {
+export async function withBrowser(use, { trusts = '', microphone = 'speaks', sentences = [WORDS], args = [] } = {}) {
 	const folder = mkdtempSync(join(tmpdir(), 'chromium-'));
 	if (trusts) trust(folder, trusts);
 	const context = await chromium.launchPersistentContext(join(folder, 'profile'), {
@@ -56,7 +60,7 @@ export async function withBrowser(use, { trusts = '', microphone = 'speaks', arg
 		args: [
 			'--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
 			'--disable-component-update', '--disable-sync', '--autoplay-policy=no-user-gesture-required',
-			...MICROPHONES[microphone](folder),
+			...MICROPHONES[microphone](folder, sentences),
 			// Host names of the checks resolve to this machine; every other name fails.
 			`--host-resolver-rules=MAP *.test.local 127.0.0.1, MAP board.local 127.0.0.1, MAP *.example 127.0.0.1, MAP * ~NOTFOUND, ${
 				['localhost', '127.0.0.1', ...ownAddresses()].map((name) => `EXCLUDE ${name}`).join(', ')}`,

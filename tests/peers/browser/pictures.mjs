@@ -2,12 +2,13 @@
 //
 //   cargo build --release && node tests/peers/browser/pictures.mjs [--binary PATH] [--out FOLDER]
 //
-// The built-in bot repeats each sentence of the caller, who speaks from a file. Needs what run.mjs needs.
+// The caller speaks from a file, and a bot of these pictures answers. Needs what run.mjs needs.
 
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { withBrowser } from './chromium.mjs';
+import { DIALOGUE } from './dialogue.mjs';
 import { connect, isPhase, says } from './page.mjs';
 import { Runner, sleep, until } from './runner.mjs';
 
@@ -18,12 +19,13 @@ const { values } = parseArgs({
 		out: { type: 'string', default: join(root, 'docs/pictures') },
 	},
 });
-// Long enough for some turns, and for charts that are full.
+// Long enough for all turns, and for charts that are full.
 const CALL_MS = 40000;
 const DESK = { width: 1200, height: 680 };
 const PHONE = { width: 360, height: 740 };
 
-const runner = await Runner.start(resolve(values.binary), '--bot', 'parrot');
+const bot = ['node', '--experimental-websocket', '--no-warnings', join(dirname(fileURLToPath(import.meta.url)), 'picture-bot.mjs')];
+const runner = await Runner.start(resolve(values.binary), '--', ...bot);
 
 const speaks = (page) => until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the bot speaks', 60000);
 
@@ -41,7 +43,7 @@ try {
 		const page = await context.newPage();
 		await page.setViewportSize(DESK);
 		await connect(page, `${runner.url}/client/`);
-		await says(page, 'transcript', 'You spoke for', 60000);
+		await says(page, 'transcript', DIALOGUE[0].bot, 60000);
 		const operator = await context.newPage();
 		await operator.goto(`${runner.url}/client/#sessions`);
 		await page.bringToFront();
@@ -61,7 +63,7 @@ try {
 		await isPhase(page, 'ready');
 		await page.locator('#keypad-open').click();
 		await picture(page, 'phone-call', PHONE, 'light');
-	});
+	}, { sentences: DIALOGUE.map(({ user }) => user) });
 } finally {
 	await runner.stop();
 }
