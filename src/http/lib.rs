@@ -31,6 +31,7 @@ pub mod memory;
 pub mod notify;
 pub mod payload;
 pub mod permits;
+pub mod port_owner;
 pub mod script;
 pub mod search_path;
 pub mod server;

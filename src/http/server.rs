@@ -25,6 +25,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot};
 use crate::permits::Permits;
 pub use crate::permits::{ConnPhase, ConnState};
+use crate::port_owner::{PortOwner, TCP_TABLES};
 use crate::shutdown::Shutdown;
 use crate::tasks;
 use crate::tls::ServerTls;
@@ -61,18 +62,25 @@ impl Listeners {
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {}", advice(*address, source))]
+#[error("cannot listen on {address}: {}", advice(*address, source, owner.as_ref()))]
 pub struct BindError {
     pub address: SocketAddr,
     pub source: io::Error,
+    /// The process that has the port, if this user may see it.
+    pub owner: Option<PortOwner>,
 }
 
 /// Returns what is wrong and what an operator can do about it.
-fn advice(address: SocketAddr, error: &io::Error) -> String {
+fn advice(address: SocketAddr, error: &io::Error, owner: Option<&PortOwner>) -> String {
     let port = address.port();
+    let holder = match owner {
+        Some(owner) if owner.is_runner() => format!("another runner, process {}", owner.process),
+        Some(PortOwner { process, name }) => format!("`{name}`, process {process}"),
+        None => "another program".to_owned(),
+    };
     match error.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "port {port} is in use by another program; end that one, choose another port with --port N, or let --port 0 \
+            "port {port} is in use by {holder}; end that one, choose another port with --port N, or let --port 0 \
              find a free one"
         ),
         io::ErrorKind::PermissionDenied => {
@@ -127,7 +135,14 @@ fn bind_localhost(port: u16) -> Result<Listeners, BindError> {
 
 fn listen(ip: IpAddr, port: u16) -> Result<TcpListener, BindError> {
     let address = SocketAddr::new(ip, port);
-    open(address).map_err(|source| BindError { address, source })
+    open(address).map_err(|source| BindError {
+        address,
+        owner: match source.kind() {
+            io::ErrorKind::AddrInUse => PortOwner::find(TCP_TABLES, port, true),
+            _ => None,
+        },
+        source,
+    })
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpListener> {
@@ -347,6 +362,39 @@ mod tests {
         }
     }
     use crate::skip;
+
+    /// A port in use is told with the process that has it.
+    #[tokio::test]
+    async fn the_holder_of_a_port_is_named() {
+        let held = bind(Host::Address(Ipv4Addr::LOCALHOST.into()), 0)
+            .await
+            .expect("a free port");
+        let taken = bind(Host::Address(Ipv4Addr::LOCALHOST.into()), held.port()).await;
+        let Err(error) = taken else {
+            panic!("the port was bound twice");
+        };
+        let own = error.owner.clone();
+        if std::path::Path::new("/proc/self/fd").exists() {
+            assert_eq!(own.as_ref().map(|owner| owner.process), Some(std::process::id()));
+        }
+        let told = |owner| {
+            BindError {
+                address: error.address,
+                source: io::ErrorKind::AddrInUse.into(),
+                owner,
+            }
+            .to_string()
+        };
+        let named = |name: &str| {
+            told(Some(PortOwner {
+                process: 7,
+                name: name.into(),
+            }))
+        };
+        assert!(told(None).contains("in use by another program; end that one, choose another port"));
+        assert!(named("python3").contains("in use by `python3`, process 7; end"));
+        assert!(named("edge-runner").contains("in use by another runner, process 7; end"));
+    }
 
     /// R-084: port 0 is one free port on every address; a port in use is named with advice.
     #[tokio::test]

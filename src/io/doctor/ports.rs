@@ -7,8 +7,8 @@ use std::io;
 
 use super::Finding;
 use crate::config::Config;
-use crate::io::port_owner::{holder, port_in_use};
-use crate::io::server;
+use crate::io::port_owner::port_in_use;
+use crate::io::server::{self, BindError};
 
 /// Tests the port.
 pub async fn examine(config: &Config) -> Vec<Finding> {
@@ -16,11 +16,14 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     vec![match server::bind(config.host, config.port).await {
         Ok(_) if config.port == 0 => Finding::ok(WHAT, "any free port"),
         Ok(_) => Finding::ok(WHAT, format!("{} is free", config.port)),
-        Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => port_in_use(
-            WHAT,
-            &error.to_string(),
-            holder(&["/proc/net/tcp", "/proc/net/tcp6"], config.port, true),
-        ),
+        Err(BindError { address, source, owner }) if source.kind() == io::ErrorKind::AddrInUse => {
+            let unnamed = BindError {
+                address,
+                source,
+                owner: None,
+            };
+            port_in_use(WHAT, &unnamed.to_string(), owner)
+        }
         Err(error) => Finding::error(WHAT, error.to_string()),
     }]
 }

@@ -18,7 +18,7 @@ use edge_runner_http::common::unix_time_s;
 use crate::config::{Config, MoqCertificate, MoqMode, Transport};
 use crate::io::moq::certificate::{is_trusted, native_roots};
 use crate::io::moq::dial::Dialer;
-use crate::io::port_owner::{holder, port_in_use};
+use crate::io::port_owner::port_in_use;
 use crate::io::services::Services;
 use crate::io::store::read_bounded;
 use crate::io::tasks;
@@ -28,6 +28,7 @@ use crate::proto::doctor::Finding;
 use crate::proto::moq::doctor::{WHAT, made, of_files, of_relay, relay as judge_relay};
 use crate::proto::moq::link::{LinkClosed, LinkEvent};
 use crate::proto::server::tls::parsed::Certificate;
+use edge_runner_http::port_owner::{PortOwner, UDP_TABLES};
 
 /// Checks everything that is read or bound on this machine.
 pub fn examine(config: &Config) -> Vec<Finding> {
@@ -127,7 +128,7 @@ fn port(address: SocketAddr) -> Finding {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => port_in_use(
             WHAT,
             &format!("UDP port {number} is in use; choose another with --moq-bind; port 0 picks a free one"),
-            holder(&["/proc/net/udp", "/proc/net/udp6"], number, false),
+            PortOwner::find(UDP_TABLES, number, false),
         ),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::error(
             WHAT,

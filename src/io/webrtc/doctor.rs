@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::io::port_owner::{holder, port_in_use};
+use crate::io::port_owner::port_in_use;
 use crate::io::udp::UdpPort;
 use crate::proto::doctor::Finding;
+use edge_runner_http::port_owner::{PortOwner, UDP_TABLES};
 
 /// Tests the port.
 pub async fn udp_port(config: &Config) -> Vec<Finding> {
@@ -26,7 +27,7 @@ pub async fn udp_port(config: &Config) -> Vec<Finding> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => port_in_use(
             WHAT,
             &format!("UDP port {port} is in use; choose another with --rtc-port; 0 picks a free port"),
-            holder(&["/proc/net/udp", "/proc/net/udp6"], port, false),
+            PortOwner::find(UDP_TABLES, port, false),
         ),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::error(
             WHAT,
