@@ -28,9 +28,9 @@ pub(super) fn cluster(args: &LowArgs, env: &Env<'_>) -> Result<Option<ClusterCon
         let wants = format!("1 to {REPLICA_NAME_BYTES_MAX} letters, digits, `-` and `_`");
         return Err(UsageError::value("--replica-name", name, wants));
     }
-    let text = env
-        .read_text(file)
-        .map_err(|error| UsageError::Combination(format!("`--cluster-key-file`: reading {file}: {error}")))?;
+    let text = env.read_text(file).map_err(|error| {
+        UsageError::Combination(format!("`--cluster-key-file`: reading the file that it names: {error}"))
+    })?;
     let key = text.lines().next().unwrap_or_default().trim();
     if !CLUSTER_KEY_BYTES.contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(UsageError::redacted(

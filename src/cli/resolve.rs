@@ -377,9 +377,9 @@ fn api_key(args: &LowArgs, env: &Env<'_>, state_dir: Option<&Path>) -> Result<Op
             ));
         }
         (None, Some(file)) => {
-            let text = env
-                .read_text(file)
-                .map_err(|error| UsageError::Combination(format!("`--api-key-file`: reading {file}: {error}")))?;
+            let text = env.read_text(file).map_err(|error| {
+                UsageError::Combination(format!("`--api-key-file`: reading the file that it names: {error}"))
+            })?;
             ("--api-key-file", text.lines().next().unwrap_or_default().to_owned())
         }
         (None, None) => return Ok(None),

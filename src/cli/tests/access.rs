@@ -107,7 +107,7 @@ fn reads_the_api_key_from_one_place() {
     let warnings = |more: &[&str]| served(&[&["--api-key", "sixteen-letters!"], more].concat(), &[]).1;
     assert!(warnings(&[])[0].contains("--ws-auth token"));
     assert!(warnings(&["--ws-auth", "token"]).is_empty());
-    assert!(refused(&["--api-key-file", "absent"]).contains("reading absent"));
+    assert!(refused(&["--api-key-file", "absent"]).contains("`--api-key-file`: reading the file that it names: "));
     assert!(refused(&["--api-key", &long, "--api-key-file", "key"]).contains("one of them"));
     for bad in [
         "fifteen-letters",
@@ -136,7 +136,9 @@ fn reads_the_cluster_key_from_a_file() {
     assert!(config(&[]).cluster.is_none());
     let short = refused(&["--cluster-key-file", "key"]);
     assert!(short.contains("32 to 512") && !short.contains("abcdef"), "{short}");
-    assert!(refused(&["--cluster-key-file", "absent"]).contains("reading absent"));
+    assert!(
+        refused(&["--cluster-key-file", "absent"]).contains("`--cluster-key-file`: reading the file that it names: ")
+    );
     assert!(refused(&["--replica-name", "a"]).contains("--cluster-key-file"));
     for bad in ["", "a.b", "a b", "\u{e9}", &"n".repeat(33)] {
         let message = refused(&["--cluster-key-file", "cluster", "--replica-name", bad]);

@@ -507,9 +507,11 @@ fn session(env: &Env<'_>) -> Result<Map<String, Value>, UsageError> {
     }
 }
 
+/// Reads the file that a variable names. An error has neither its name nor its content: some users
+/// put the key itself there.
 fn read(env: &Env<'_>, name: &str, path: &str) -> Result<String, UsageError> {
     env.read_text(path)
-        .map_err(|error| UsageError::Combination(format!("{name}: reading {path}: {error}")))
+        .map_err(|error| UsageError::Combination(format!("{name}: reading the file that it names: {error}")))
 }
 
 /// Reads the sound of a failure.
@@ -686,6 +688,11 @@ mod tests {
     #[test]
     fn a_key_is_read_from_the_first_line_of_a_file() {
         assert_eq!(exposed(&config(&[("REALTIME_API_KEY_FILE", "key")])), Some("hunter2"));
+        let pasted = read_with(&[("REALTIME_API_KEY_FILE", "sk-pasted")]).expect_err("no file of that name");
+        assert!(
+            pasted.starts_with("REALTIME_API_KEY_FILE: reading the file that it names: ") && !pasted.contains("pasted"),
+            "{pasted}"
+        );
         for list in [
             &[("REALTIME_API_KEY_FILE", "empty")][..],
             &[("REALTIME_API_KEY_FILE", "absent")],

@@ -136,7 +136,7 @@ fn functions(env: &Env<'_>) -> Result<Vec<Value>, UsageError> {
         return Ok(Vec::new());
     };
     declaration(read(env, FILE, path)?.as_bytes())
-        .map_err(|error| UsageError::Combination(format!("{FILE}: reading {path}: {error}")))
+        .map_err(|error| UsageError::Combination(format!("{FILE}: the file that it names: {error}")))
 }
 
 fn service(names: &ServiceVariables, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<ServiceAccess, UsageError> {
@@ -264,7 +264,7 @@ mod tests {
             (("CASCADE_VAD", "silero"), "`energy` or `neural`"),
             (
                 ("CASCADE_FUNCTIONS_FILE", "absent"),
-                "CASCADE_FUNCTIONS_FILE: reading absent",
+                "CASCADE_FUNCTIONS_FILE: reading the file that it names: ",
             ),
             (("CASCADE_FUNCTIONS_FILE", "list"), "the declaration is no JSON such as"),
         ] {
