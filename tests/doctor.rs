@@ -115,7 +115,7 @@ fn wrong_credentials_fail_and_are_not_repeated() {
             ("TELCO_A_API_URL", &url),
         ];
         let ended = doctor(&["--port", "0", "-vv"], &variables);
-        assert!(line(&ended, "telephony_a").starts_with(verdict), "{ended:?}");
+        assert!(line(&ended, "twilio").starts_with(verdict), "{ended:?}");
         assert_eq!(ended.code, Some(code), "{ended:?}");
         let asked = rest.asked();
         assert_eq!(asked.len(), 1);

@@ -95,14 +95,20 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
     let mut lines = vec![
         format!("edge-runner {}", env!("CARGO_PKG_VERSION")),
         format!("listening on {}", config.host.url(listening.port)),
-        String::new(),
     ];
+    lines.extend(https_url(config, listening.port).map(|url| format!("         and {url}")));
+    lines.push(String::new());
     lines.extend(rows.into_iter().map(|(label, text)| format!("  {label:<11}{text}")));
     lines.push(String::new());
     if on_terminal && let Some(url) = phone_url(config, listening) {
         lines.extend(qr::code(&format!("{url}{fragment}")));
     }
     lines.join("\n")
+}
+
+/// Returns the URL of HTTPS on the same port; `None` without TLS.
+pub fn https_url(config: &Config, port: u16) -> Option<String> {
+    (config.tls != Tls::Off).then(|| config.host.url(port).replacen("http", "https", 1))
 }
 
 /// Returns the common name of a transport, followed by its wire name if that differs.
@@ -395,6 +401,20 @@ mod tests {
             addresses,
         };
         text(&config, &listening, false)
+    }
+
+    /// HTTPS shares the port. The line for programs stays as it is.
+    #[test]
+    fn the_url_of_https_follows_the_line_for_programs() {
+        let text = banner(
+            &["--host", "0.0.0.0", "--tls", "auto", "--state-dir", "state"],
+            &["192.168.1.2"],
+        );
+        assert!(
+            text.contains("\nlistening on http://0.0.0.0:7860\n         and https://0.0.0.0:7860\n\n"),
+            "{text}"
+        );
+        assert!(!banner(&["--host", "0.0.0.0"], &["192.168.1.2"]).contains(" and https"));
     }
 
     /// without options there is one line for programs and one URL for people.

@@ -171,6 +171,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
     }
     warnings.extend(exposures(&config, doctor));
     warnings.extend(env::unused_proxy_warning(&env.variables));
+    warnings.extend(env::uploads_folder_warning(&env.variables));
     // The doctor has a line of its own for it.
     warnings.extend(cluster_key_warning(&config).filter(|_| !doctor));
     let alone = set_variables(for_bots);
@@ -309,7 +310,9 @@ fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError>
         false => Findings::default(),
     };
     runtime.shutdown_timeout(RUNTIME_END);
-    let _ = io::stdout().write_all(findings.to_string().as_bytes());
+    let mut out = io::stdout();
+    let text = findings.text(logging::shows_colours(out.is_terminal()));
+    let _ = out.write_all(text.as_bytes());
     match findings.errors() {
         0 => Ok(()),
         failed => Err(StartupError {
@@ -334,7 +337,8 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupE
             true => format!(", WebRTC on UDP port {}", listening.rtc_port),
             false => String::new(),
         };
-        log::info!("listening on {}{rtc_port}", announced.host.url(listening.port));
+        let https = banner::https_url(&announced, listening.port).map_or_else(String::new, |url| format!(" and {url}"));
+        log::info!("listening on {}{https}{rtc_port}", announced.host.url(listening.port));
     };
     let served = runtime.block_on(crate::io::run(config, bot, announce));
     finish(runtime, served)

@@ -187,7 +187,7 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &'static str, fo
         }
     }
     builder.target(Target::Pipe(Box::new(ToStderr)));
-    builder.write_style(match shows_colours() {
+    builder.write_style(match shows_colours(io::stderr().is_terminal()) {
         true => WriteStyle::Always,
         false => WriteStyle::Never,
     });
@@ -229,8 +229,8 @@ pub fn flush() {
     STDERR.flush(LOG_FLUSH);
 }
 
-/// Tells whether stderr shows colours: a terminal does, and the usual variables decide otherwise.
-fn shows_colours() -> bool {
+/// Tells whether a stream shows colours: a terminal does, and the usual variables decide otherwise.
+pub fn shows_colours(is_terminal: bool) -> bool {
     let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if value("NO_COLOR").is_some() {
         return false;
@@ -240,7 +240,7 @@ fn shows_colours() -> bool {
     }
     let is_plain =
         value("TERM").is_none_or(|term| term == "dumb") || value("CLICOLOR").is_some_and(|value| value == "0");
-    io::stderr().is_terminal() && !is_plain
+    is_terminal && !is_plain
 }
 
 /// Writes a record as one line.

@@ -177,6 +177,19 @@ impl ServerTls {
         self.source.own().map(|own| own.authority.pem.clone())
     }
 
+    /// Logs how devices come to trust the certificates of the runner's own authority. It is for
+    /// readers who know the address already, so it follows that.
+    pub fn log_authority(&self) {
+        if let Some(own) = self.source.own() {
+            info!(
+                "HTTPS with certificates of the authority `{}`; devices trust them once they have installed {}, SHA-256 {}",
+                own.authority.certificate.subject,
+                self.authority_at,
+                own.authority.fingerprint()
+            );
+        }
+    }
+
     /// Tells the orders of `--tls acme` the port of HTTPS, which the log names.
     pub fn set_port(&self, port: u16) {
         if let CertificateSource::Acme { acme, .. } = &self.source {
@@ -376,12 +389,6 @@ fn open_own(
 ) -> Result<(Box<AutoTls>, Arc<CertifiedKey>), TlsError> {
     let (own, first) =
         AutoTls::open(settings, provider.clone(), &addresses(), unix_time_s()).map_err(TlsError::Make)?;
-    info!(
-        "HTTPS with certificates of the authority `{}`; devices trust them once they have installed {}, SHA-256 {}",
-        own.authority.certificate.subject,
-        settings.ca_url,
-        own.authority.fingerprint()
-    );
     Ok((Box::new(own), first))
 }
 

@@ -164,9 +164,12 @@ pub async fn run_with(
     watch.map_err(RunError::Watch)?;
     services.spawn(
         "the certificate watcher",
-        watcher.run(tls, serving.module_certificate(), sessions.shutdown().clone()),
+        watcher.run(tls.clone(), serving.module_certificate(), sessions.shutdown().clone()),
     );
     announce(&serving.listening);
+    if let Some(tls) = &tls {
+        tls.log_authority();
+    }
     sessions.watchdog().ready();
     // The first caller must not wait for this; the server already runs in its own tasks.
     serving.warm_up();

@@ -8,8 +8,7 @@
 pub mod certificate;
 pub mod machine;
 pub mod network;
-
-use std::fmt;
+pub mod worker;
 
 use crate::config::Config;
 use crate::transport::Transport;
@@ -84,24 +83,21 @@ impl Findings {
         let broken = |finding: &&Finding| finding.level == FindingLevel::Error;
         self.0.iter().filter(broken).count()
     }
-}
 
-impl fmt::Display for Findings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Finding {
-            level: verdict,
-            what,
-            text,
-        } in &self.0
-        {
-            let mark = match verdict {
-                FindingLevel::Ok => "ok",
-                FindingLevel::Warning => "warn",
-                FindingLevel::Error => "FAIL",
+    /// Returns one line per finding; with colours, for a terminal, the level of each has its own.
+    pub fn text(&self, has_colours: bool) -> String {
+        let line = |Finding { level, what, text }: &Finding| {
+            let (mark, colour) = match level {
+                FindingLevel::Ok => ("ok", "\x1b[32m"),
+                FindingLevel::Warning => ("warn", "\x1b[33m"),
+                FindingLevel::Error => ("FAIL", "\x1b[1;31m"),
             };
-            writeln!(f, "{mark:<6}{what:<12}{text}")?;
-        }
-        Ok(())
+            match has_colours {
+                true => format!("{colour}{mark:<6}\x1b[0m{what:<12}{text}\n"),
+                false => format!("{mark:<6}{what:<12}{text}\n"),
+            }
+        };
+        self.0.iter().map(line).collect()
     }
 }
 
@@ -118,8 +114,23 @@ mod tests {
         ]);
         assert_eq!(findings.errors(), 1);
         assert_eq!(
-            findings.to_string(),
+            findings.text(false),
             "ok    clock       right\nwarn  memory      little\nFAIL  http port   taken\n"
+        );
+    }
+
+    /// The level alone is coloured, and the columns stay.
+    #[test]
+    fn a_terminal_gets_colours() {
+        let findings = Findings(vec![
+            Finding::ok("clock", "right"),
+            Finding::warning("memory", "little"),
+            Finding::error("http port", "taken"),
+        ]);
+        assert_eq!(
+            findings.text(true),
+            "\x1b[32mok    \x1b[0mclock       right\n\x1b[33mwarn  \x1b[0mmemory      little\n\
+             \x1b[1;31mFAIL  \x1b[0mhttp port   taken\n"
         );
     }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::cli::flags::variable;
 use crate::cli::flags::{LowArgs, RunnerFlag, WsAuth};
 use crate::config::Transport;
+use crate::proto::aliases::{self, Area};
 use crate::proto::options::FlagKind;
 use crate::proto::options::env_options::{apply, has_variable};
 
@@ -210,8 +211,14 @@ fn settings_of(file: &'static str) -> Vec<(&'static str, bool, &'static str)> {
 #[test]
 fn the_file_lists_exactly_the_known_variables() {
     let listed = settings();
-    let names: BTreeSet<String> = listed.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    // The file has the names that providers give their credentials.
+    let canonical = |name: &'static str| aliases::canonical(Area::Variable, name);
+    let names: BTreeSet<String> = listed.iter().map(|(name, ..)| canonical(name).to_owned()).collect();
     assert_eq!(names.len(), listed.len(), "a name is listed twice");
+    let of_providers = ["TWILIO_ACCOUNT_SID", "TELNYX_API_KEY", "PLIVO_AUTH_ID"];
+    for name in of_providers {
+        assert!(listed.iter().any(|(listed, ..)| *listed == name), "{name}");
+    }
     let options = RUNNER
         .flags()
         .filter(|flag| has_variable(flag))
@@ -265,6 +272,7 @@ fn the_card_lists_every_setting_of_assistants() {
 fn the_file_states_the_defaults() {
     let (mut compared, mut read) = (0, 0);
     for (name, commented, value) in settings() {
+        let name = aliases::canonical(Area::Variable, name);
         let flag = RUNNER.flags().find(|flag| variable(flag.long) == name);
         let environment = help::environment(&PROVIDERS);
         let help = environment

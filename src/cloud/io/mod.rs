@@ -120,10 +120,16 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         "the HTTP server",
         server::serve(listeners, Arc::new(app), shutdown.clone()),
     );
-    services.spawn("the keeper of the certificate", keeper.run(tls, None, shutdown.clone()));
+    services.spawn(
+        "the keeper of the certificate",
+        keeper.run(tls.clone(), None, shutdown.clone()),
+    );
     services.spawn("the sweep of the data directory", sweep.run(shutdown));
     info!("listening on {}", config.host.url(port));
     announce(&banner(&config, port, first.as_deref(), authority.as_deref()));
+    if let Some(tls) = &tls {
+        tls.log_authority();
+    }
     watch.ready();
 
     let lost = stop_reason(&mut signals, &services).await;

@@ -143,7 +143,7 @@ async fn providers_are_asked_about_the_credentials() {
             ("TELCO_C_API_URL", &url),
         ]);
         let findings = websocket::doctor::examine(&config).await;
-        assert_eq!(one(&findings, "telephony_c").level, verdict, "{findings:?}");
+        assert_eq!(one(&findings, "plivo").level, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
         let head = checks.await.expect("one request");
         assert!(head.starts_with("GET /v1/Account/MA01/ HTTP/1.1\r\n"), "{head}");
@@ -196,7 +196,7 @@ async fn an_unreachable_provider_is_reported() {
     let mut config = config();
     config.telephony.settings = Settings::from([("TELCO_B_API_KEY", CANARY), ("TELCO_B_API_URL", &url)]);
     let findings = websocket::doctor::examine(&config).await;
-    let finding = one(&findings, "telephony_b");
+    let finding = one(&findings, "telnyx");
     assert_eq!(finding.level, FindingLevel::Error);
     assert!(finding.text.contains("127.0.0.1") && !finding.text.contains(CANARY));
 
@@ -263,7 +263,7 @@ async fn only_configured_servers_are_asked() {
         ..config()
     };
     let findings = websocket::doctor::examine(&served).await;
-    assert_eq!(one(&findings, "telephony_a").level, FindingLevel::Warning);
+    assert_eq!(one(&findings, "twilio").level, FindingLevel::Warning);
     let names = resolver::examine(&config()).await;
     assert!(one(&names, "resolver").text.contains("no host names"));
 }
@@ -465,7 +465,7 @@ async fn checks_run_concurrently() {
     config.videoroom.key = Some(Secret::new(CANARY));
     config.videoroom.url = rooms;
     let Findings(findings) = examine(Arc::new(config)).await;
-    for what in ["telephony_c", "videoroom"] {
+    for what in ["plivo", "videoroom"] {
         assert_eq!(one(&findings, what).level, FindingLevel::Ok, "{findings:?}");
     }
     for asked in [first, second] {

@@ -8,14 +8,17 @@ use futures_util::future::join_all;
 
 use crate::config::{Config, MediaroomWorker, Secret};
 use crate::io::livekit::dial::open;
-use crate::io::rest;
+use crate::io::rest::{self, ResponseLimits, send_within};
 use crate::io::websocket_client::{SocketError, SocketLimits};
 use crate::limits::{DOCTOR_CHECK, ROOM_REFUSAL_BYTES_MAX, WORKER_MESSAGE_BYTES_MAX, WORKER_SEND_BYTES_MAX};
 use crate::proto::doctor::Finding;
+use crate::proto::doctor::worker::{WHAT, of_running};
 use crate::proto::livekit::doctor::{answer, missing_settings, request, what};
 use crate::proto::livekit::worker::{refusal_words, worker_request};
+use crate::proto::server::rest::{RestMethod, RestRequest};
 
-const WHAT: &str = "worker";
+/// Bytes of the answer of a runner; more is not one.
+const STATUS_BYTES_MAX: usize = 16 * 1024;
 
 /// Returns the host of the server.
 pub fn hosts(config: &Config) -> Vec<String> {
@@ -35,13 +38,36 @@ pub async fn server(config: &Config) -> Vec<Finding> {
     answered.into_iter().chain(missing_settings(config)).collect()
 }
 
-/// Opens the WebSocket of a worker at each URL; none without `--register`.
+/// Opens the WebSocket of a worker at each URL, and asks the runner in service whether it is
+/// registered; nothing without `--register`.
 pub async fn worker(config: &Config) -> Vec<Finding> {
     let mediaroom = &config.mediaroom;
     let (Some(worker), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
         return Vec::new();
     };
-    join_all(mediaroom.urls().map(|url| probe(url, key, secret, worker))).await
+    let probes = join_all(mediaroom.urls().map(|url| probe(url, key, secret, worker)));
+    let (mut findings, running) = tokio::join!(probes, running(config.port));
+    findings.extend(running);
+    findings
+}
+
+/// Asks the runner at this port of this machine, if there is one that answers.
+async fn running(port: u16) -> Option<Finding> {
+    if port == 0 {
+        return None;
+    }
+    let request = RestRequest {
+        method: RestMethod::Get,
+        url: format!("http://127.0.0.1:{port}/status"),
+        authorization: None,
+        body: None,
+    };
+    let limits = ResponseLimits {
+        timeout: DOCTOR_CHECK / 2,
+        body_bytes_max: STATUS_BYTES_MAX,
+    };
+    let answer = send_within(&request, limits).await.ok()?;
+    of_running(&answer.body, unix_time_s())
 }
 
 async fn probe(url: &str, key: &str, secret: &Secret, worker: &MediaroomWorker) -> Finding {

@@ -4,6 +4,7 @@
 //! findings. Only the status is used. Source: the providers' API references ("Fetch an account",
 //! "Retrieve user balance", "Retrieve an account").
 
+use crate::aliases::{Area, aliases};
 use crate::config::Config;
 use crate::doctor::Finding;
 use crate::server::rest::RestRequest;
@@ -13,9 +14,10 @@ use crate::telephony::settings::Holds;
 use crate::telephony::settings::Settings;
 use crate::transport::Transport;
 
-/// Returns the name of a provider's check.
+/// Returns the name of a provider's check: the one that people know.
 pub fn what(provider: &Provider) -> &'static str {
-    provider.wire_name()
+    let name = provider.wire_name();
+    aliases(Area::Transport, name).first().copied().unwrap_or(name)
 }
 
 /// Returns the request that tests the credentials; `None` if none are configured.

@@ -187,6 +187,8 @@ pub struct AgentWorker<P: SessionSlots> {
     random: u64,
     /// The same moment by the monotonic and by the Unix clock.
     clock: (Instant, Duration),
+    /// Since when there is no registration; `None` with one.
+    unregistered_since: Option<Instant>,
 }
 
 impl<P: SessionSlots> AgentWorker<P> {
@@ -197,6 +199,7 @@ impl<P: SessionSlots> AgentWorker<P> {
             job_type: settings.worker.job_type,
             url: settings.urls.first().cloned().unwrap_or_default(),
             places: places.max(),
+            since_s: unix.as_secs(),
             ..WorkerReport::default()
         };
         AgentWorker {
@@ -219,6 +222,7 @@ impl<P: SessionSlots> AgentWorker<P> {
             notices: NoticeGate::default(),
             random: seed | 1,
             clock: (now, unix),
+            unregistered_since: Some(now),
         }
     }
 
@@ -437,6 +441,7 @@ impl<P: SessionSlots> AgentWorker<P> {
         self.report.state = WorkerState::Registered;
         self.report.counts.registrations += 1;
         self.report.since_s = self.unix(now).as_secs();
+        self.unregistered_since = None;
         self.report.id = plain(&registered.worker_id);
         self.report.server_version = plain(&info.version);
         self.report.region = plain(&info.region);
@@ -492,6 +497,8 @@ impl<P: SessionSlots> AgentWorker<P> {
         self.promises.clear();
         self.report.state = WorkerState::Connecting;
         self.report.counts.losses += 1;
+        self.report.since_s = self.unix(now).as_secs();
+        self.unregistered_since = Some(now);
         self.pause(WORKER_PAUSES[self.round.min(WORKER_PAUSES.len() - 1)], now);
     }
 
@@ -548,6 +555,11 @@ impl<P: SessionSlots> AgentWorker<P> {
     /// times are those of other machines.
     pub fn set_clock(&mut self, unix: Duration, now: Instant) {
         self.clock = (now, unix);
+        // A clock that was wrong at the start of the machine is right by now.
+        if let Some(since) = self.unregistered_since {
+            let passed = now.saturating_duration_since(since);
+            self.report.since_s = unix.saturating_sub(passed).as_secs();
+        }
     }
 
     fn unix(&self, now: Instant) -> Duration {

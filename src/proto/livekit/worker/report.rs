@@ -105,7 +105,7 @@ pub struct WorkerReport {
     pub server_version: String,
     pub region: String,
     pub node: String,
-    /// Unix time of the last registration.
+    /// Unix time of the last registration; without one, of its loss or of the start.
     pub since_s: u64,
     pub jobs: usize,
     /// Places in use, reserved ones included, and all places.
@@ -145,6 +145,8 @@ impl WorkerReport {
             status["region"] = json!(self.region);
             status["node"] = json!(self.node);
             status["since"] = json!(self.since_s);
+        } else {
+            status["not_registered_since"] = json!(self.since_s);
         }
         status
     }
@@ -178,11 +180,12 @@ mod tests {
         let mut report = WorkerReport {
             agent_name: "bot".into(),
             id: "AW_1".into(),
+            since_s: 17,
             ..WorkerReport::default()
         };
         assert_eq!(
             report.status_json(),
-            json!({"state": "connecting", "agent_name": "bot", "type": "room", "jobs": 0})
+            json!({"state": "connecting", "agent_name": "bot", "type": "room", "jobs": 0, "not_registered_since": 17})
         );
         report.state = WorkerState::Refused;
         assert_eq!((report.word(), report.is_ready()), ("refused", false));
@@ -191,6 +194,8 @@ mod tests {
             (report.status_json()["id"].clone(), report.is_ready()),
             (json!("AW_1"), true)
         );
+        assert_eq!(report.status_json()["since"], 17);
+        assert_eq!(report.status_json().get("not_registered_since"), None);
         report.is_draining = true;
         assert_eq!((report.word(), report.is_ready()), ("draining", false));
         assert_eq!(report.worker_json()["worker_type"], "JT_ROOM");
