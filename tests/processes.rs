@@ -420,7 +420,7 @@ fn the_end_of_the_program_ends_its_session() {
             .nth(1)
             .expect("the name of the session")
             .to_owned();
-        for (word, from) in [("to stdout", "bot::stdout"), ("to stderr", "bot::stderr")] {
+        for (word, from) in [("to stdout", "bot stdout: "), ("to stderr", "bot stderr: ")] {
             let line = runner.wait_for_log(word);
             assert!(line.contains(&format!("[{id}]")) && line.contains(from), "{line}");
         }

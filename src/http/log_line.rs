@@ -25,13 +25,18 @@ pub struct RecordLine<'r> {
 }
 
 impl RecordLine<'_> {
-    /// Tells whether the line names its module: lines of libraries, of a program's output, and
-    /// below INFO do.
+    /// Returns the stream of a program whose line it is, such as `stderr`. Its target is for
+    /// filters.
+    fn stream(&self) -> Option<&str> {
+        self.record.target().strip_prefix("edge_runner::bot::")
+    }
+
+    /// Tells whether the line names its module: lines of libraries, and below INFO, do.
     fn shows_target(&self) -> bool {
         let target = self.record.target();
         let crate_name = target.split("::").next().unwrap_or_default();
         let is_own = crate_name.starts_with("edge_runner") || crate_name == self.bot_crate;
-        self.record.level() > Level::Info || !is_own || target.starts_with("edge_runner::bot::")
+        self.record.level() > Level::Info || !is_own
     }
 }
 
@@ -43,7 +48,9 @@ impl fmt::Display for RecordLine<'_> {
             write_escaped(f, format_args!("{}", &id[..end]), escape_text)?;
             f.write_str("] ")?;
         }
-        if self.shows_target() {
+        if let Some(stream) = self.stream() {
+            write!(f, "bot {stream}: ")?;
+        } else if self.shows_target() {
             write!(f, "{}: ", self.record.target())?;
         }
         write_escaped(f, *self.record.args(), escape_text)
@@ -174,7 +181,6 @@ mod tests {
             (Level::Error, "edge_runner_http::server", false),
             (Level::Info, "hello::menu", false),
             (Level::Warn, "rustls::conn", true),
-            (Level::Info, "edge_runner::bot::stderr", true),
             (Level::Debug, "edge_runner::io::media", true),
             (Level::Trace, "hello", true),
         ] {
@@ -185,6 +191,19 @@ mod tests {
             };
             assert_eq!(text(level, target, None, "up"), expected, "{level} {target}");
         }
+    }
+
+    /// A traceback has many lines, and what tells them apart is at their end.
+    #[test]
+    fn the_output_of_a_bot_is_named_in_two_words() {
+        let target = "edge_runner::bot::stderr";
+        let line = text(
+            Level::Info,
+            target,
+            Some("0123456789"),
+            "Traceback (most recent call last):",
+        );
+        assert_eq!(line, "[01234567] bot stderr: Traceback (most recent call last):");
     }
 
     #[test]

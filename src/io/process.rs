@@ -34,7 +34,7 @@ use crate::config::BotAudio;
 use crate::limits::{
     BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_CLOSE_WITHIN, PROCESS_DRAIN_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_REST,
 };
-use crate::proto::process;
+use crate::proto::process::{self, last_line};
 use crate::rtvi::Rtvi;
 use call_control::CallControl;
 use edge_runner_http::script::{ScriptError, check_script, is_executable};
@@ -158,10 +158,15 @@ enum ProgramError {
     #[error("{0}")]
     Exit(ExitStatus),
     #[error(
-        "{0}, before it opened media_url; a program that starts a web server of its own, as Pipecat's runner does, has to be \
-         changed (\"A Pipecat bot\" in docs/bots.md)"
+        "{status}, before it opened media_url{}; a program that starts a web server of its own, as Pipecat's runner does, has \
+         to be changed (\"A Pipecat bot\" in docs/bots.md)",
+        said.as_ref().map_or_else(String::new, |said| format!(" (its last line: {said})"))
     )]
-    ExitWithoutMedia(ExitStatus),
+    ExitWithoutMedia {
+        status: ExitStatus,
+        /// The last line of its stderr, without what may be a secret.
+        said: Option<String>,
+    },
     /// The exit status is not available.
     #[error("waiting for its exit status: {0}")]
     Wait(#[source] io::Error),
@@ -170,6 +175,25 @@ enum ProgramError {
     /// SIGTERM did not end it in time.
     #[error("it did not end in time on SIGTERM and was killed")]
     Killed,
+}
+
+impl ProgramError {
+    /// Adds the last line of the program's stderr, if it failed before it had its media: such a
+    /// line cannot quote what was said.
+    fn with_last_line(mut self, line: Option<String>) -> Self {
+        if let ProgramError::ExitWithoutMedia { said, .. } = &mut self {
+            *said = line.as_deref().and_then(last_line::shown);
+        }
+        self
+    }
+}
+
+/// Returns the last line of a program that failed its session before it had its media.
+pub fn last_line_of(error: &BotError) -> Option<&str> {
+    match error.downcast_ref()? {
+        ProgramError::ExitWithoutMedia { said, .. } => said.as_deref(),
+        _ => None,
+    }
 }
 
 /// How the media of a program ended.
@@ -203,8 +227,8 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
         .map(|(media, listener)| |signals| protobuf::run(media, listener, control, signals));
     let signals = ProgramSignals::default();
     let result = supervise(&mut program, media, args.shutdown, &signals).await;
-    program.flush_output().await;
-    Ok(result?)
+    let line = program.flush_output().await;
+    Ok(result.map_err(|error| error.with_last_line(line))?)
 }
 
 /// Runs a program whose media is PCM on its standard streams.
@@ -340,7 +364,7 @@ where
         FirstEnd::Exited(status) => {
             let is_connected = !has_media || signals.is_connected.load(Ordering::Relaxed);
             check_status(status).map_err(|error| match error {
-                ProgramError::Exit(status) if !is_connected => ProgramError::ExitWithoutMedia(status),
+                ProgramError::Exit(status) if !is_connected => ProgramError::ExitWithoutMedia { status, said: None },
                 error => error,
             })?;
             if !has_media {

@@ -14,6 +14,7 @@ use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
+use crate::io::process;
 use crate::io::tasks::{self, SlotPool};
 use crate::io::watch::Watchdog;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN};
@@ -169,7 +170,14 @@ impl Sessions {
         args.metrics = self.0.metrics.clone();
         let bot = self.0.bot.clone();
         // The bot function is called inside the task, because it may panic before its first await.
-        let task = logging::in_session(session_id.clone(), async move { bot(args).await });
+        let (sessions, id) = (self.clone(), session_id.clone());
+        let task = logging::in_session(session_id.clone(), async move {
+            bot(args).await.inspect_err(|error| {
+                if let Some(line) = process::last_line_of(error) {
+                    lock(&sessions.0.table).note_failure(id, line);
+                }
+            })
+        });
         BotTask(tokio::spawn(self.0.watchdog.watch_task(
             session_id,
             TaskRole::Bot,

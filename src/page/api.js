@@ -30,6 +30,9 @@ export function keepKey(next) {
 	store();
 }
 
+/** Whether the runner may tell this page of all sessions: others are refused, which its log would show. */
+export const isOperator = () => Boolean(key && !keyWaits()) || /^(localhost|127\.|\[::1\])/.test(location.hostname);
+
 const bearer = () => (key && !keyWaits() ? { Authorization: `Bearer ${key}` } : {});
 
 function takeKey() {

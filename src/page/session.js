@@ -2,7 +2,7 @@
 // calls on `to`: phase(name, text), problem(problem), microphone(track), sound(stream), ids(object), and RTVI events. Each connect() has
 // a number, so that results of an abandoned one are ignored.
 
-import { request } from './api.js';
+import { isOperator, request } from './api.js';
 import * as mic from './mic.js';
 import { rtvi } from './rtvi.js';
 import { noMicrophone } from './secure.js';
@@ -21,6 +21,7 @@ export function session({ to, log }) {
 	let restarts = false;
 	let isHinted = false;
 	let said = '';
+	let session = null;
 	const doubts = new Set();
 	let giveUp, call, bot, track, slow;
 
@@ -30,6 +31,14 @@ export function session({ to, log }) {
 		said = text;
 		log('call', text);
 		to.phase(next, text);
+	}
+
+	/** Asks why a bot failed to start, if this page may know it. */
+	async function explain(session) {
+		const own = run;
+		const { failed = [] } = await request('GET', 'sessions').catch(() => ({}));
+		const line = failed.find(({ id }) => id === session)?.last_line;
+		if (line && run === own) to.problem(words.botFailed(line));
 	}
 
 	function end(problem, reason) {
@@ -42,6 +51,8 @@ export function session({ to, log }) {
 		doubts.clear();
 		enter('idle', problem?.title ?? `Call ended: ${reason}`);
 		if (problem) to.problem(problem);
+		if (problem?.title === words.botFailed().title && session && isOperator()) explain(session);
+		session = null;
 	}
 
 	/** Why this browser lacks what a transport needs. */
@@ -85,7 +96,8 @@ export function session({ to, log }) {
 		// Users save and share the log, so tokens stay out of it.
 		const { token, videoroomToken, dailyToken, ...shown } = started ?? {};
 		log('http', 'started', shown);
-		to.ids({ session: started?.sessionId });
+		session = started?.sessionId;
+		to.ids({ session });
 		if (connector.elsewhere) {
 			let notice;
 			try {

@@ -104,7 +104,13 @@ export const noSocket = () => ({
 	retry: true,
 });
 
-export const botFailed = () => ({ title: 'The bot failed', text: 'The call is over. The log of the runner says why.', retry: true });
+/** `line`: the last one that the bot’s program wrote, if the runner tells it. */
+export const botFailed = (line) => ({
+	title: 'The bot failed',
+	text: `The call is over. The log of the runner says ${line ? 'more' : 'why'}.`,
+	steps: line ? [['The bot did not start; its last line:', line]] : [],
+	retry: true,
+});
 
 /** `why`: what the runner or the bot said. */
 export const notReady = (why) => ({ title: 'The bot is not ready', text: `${why} The log of the runner says more.` });

@@ -5,11 +5,12 @@
 //! `RUNNER_ARGUMENTS`, and the JSON of messages beside those of the caller. Arguments that do not
 //! fit into an environment variable are rejected. The queues in both directions are
 //! [`inbound_queue`] and [`playout_queue`]; [`output_lines`] splits the program's output into log
-//! lines; [`first_line`] finds the interpreter of a script. Source: Pipecat's runner arguments for
-//! the names; the other messages are our own.
+//! lines, and [`last_line`] makes one fit to be shown; [`first_line`] finds the interpreter of a
+//! script. Source: Pipecat's runner arguments for the names; the other messages are our own.
 
 pub mod first_line;
 pub mod inbound_queue;
+pub mod last_line;
 pub mod output_lines;
 pub mod playout_queue;
 

@@ -20,13 +20,14 @@ let track, live;
 afterEach(() => live?.disconnect());
 
 /** A page; `reply` is the answer of /start, an error, or a promise. */
-function open({ reply = [200, { sessionId: '17', wsUrl: 'ws://h/ws-client', token: 'secret' }], microphone } = {}) {
+function open({ reply = [200, { sessionId: '17', wsUrl: 'ws://h/ws-client', token: 'secret' }], microphone, failed = [] } = {}) {
 	const [sound, sockets, seen, logged] = [makeSound(), makeSockets(), [], []];
 	const to = new Proxy({}, { get: (_, name) => (...args) => { seen.push([name, ...args]); } });
 	const requests = [];
 	setGlobal('fetch', async (url, { method, body, signal }) => {
-		requests.push([method, url.pathname, JSON.parse(body)]);
-		const outcome = await Promise.race([reply, new Promise((_, fail) => { signal.addEventListener('abort', () => fail(signal.reason)); })]);
+		requests.push([method, url.pathname, body && JSON.parse(body)]);
+		const list = url.pathname === '/sessions' && [200, { sessions: [], failed }];
+		const outcome = await Promise.race([list || reply, new Promise((_, fail) => { signal.addEventListener('abort', () => fail(signal.reason)); })]);
 		if (outcome instanceof Error) throw outcome;
 		return new Response(JSON.stringify(outcome[1]), { status: outcome[0] });
 	});
@@ -160,6 +161,23 @@ test('a lost connection is a problem, and a bot that leaves is none', async () =
 	await left.begin();
 	left.sockets[0].end(1000, 'good bye');
 	assert.deepEqual([left.own.phase, left.problem(), left.said()], ['idle', undefined, 'Call ended: good bye']);
+});
+
+test('why a bot failed to start is asked of the runner, by a page that may know it', async () => {
+	const failed = [{ id: '3', last_line: 'another' }, { id: '17', last_line: 'ImportError: no pipecatt' }];
+	const texts = async (hostname, list) => {
+		location.hostname = hostname;
+		const { begin, sockets, of, requests } = open({ failed: list });
+		await begin();
+		sockets[0].end(1011, 'the bot failed');
+		await settle();
+		const asked = requests.filter(([, path]) => path === '/sessions').length;
+		return [asked, of('problem').map(([{ title, steps }]) => [title, ...steps.flat()])];
+	};
+	assert.deepEqual(await texts('127.0.0.1', failed), [1, [['The bot failed'], ['The bot failed', 'The bot did not start; its last line:', 'ImportError: no pipecatt']]]);
+	assert.deepEqual(await texts('localhost', []), [1, [['The bot failed']]], 'it failed in the call');
+	assert.deepEqual(await texts('board.local', failed), [0, [['The bot failed']]], 'the log shows no refusal');
+	delete location.hostname;
 });
 
 test('an error of the bot is a note, a fatal one the end', async () => {

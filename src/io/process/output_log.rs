@@ -25,8 +25,8 @@ const STDERR: &str = "edge_runner::bot::stderr";
 /// That of programs of functions.
 const TOOLS: &str = "edge_runner::tools::stderr";
 
-/// Logs both streams until both have ended.
-pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) {
+/// Logs both streams until both have ended. Returns the last line of stderr that is not blank.
+pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) -> String {
     read_streams(stdout, stderr, |entry| match entry {
         OutputEntry::Line { target, text } => log::info!(target: target, "{text}"),
         OutputEntry::Flood => {
@@ -34,7 +34,7 @@ pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin)
         }
         OutputEntry::Dropped(lines) => log::info!("{lines} lines of the bot were dropped"),
     })
-    .await;
+    .await
 }
 
 /// Logs the stderr of a program of functions at DEBUG: it may quote what callers say.
@@ -63,7 +63,7 @@ async fn read_streams(
     stdout: impl AsyncRead + Unpin,
     stderr: impl AsyncRead + Unpin,
     mut sink: impl FnMut(OutputEntry<'_>),
-) {
+) -> String {
     let mut allowance = LogAllowance::new(tasks::now());
     let mut stdout = OutputStream::new(stdout, STDOUT);
     let mut stderr = OutputStream::new(stderr, STDERR);
@@ -80,6 +80,7 @@ async fn read_streams(
     if allowance.dropped() > 0 {
         sink(OutputEntry::Dropped(allowance.dropped()));
     }
+    stderr.last
 }
 
 struct OutputStream<R> {
@@ -87,6 +88,8 @@ struct OutputStream<R> {
     target: &'static str,
     lines: LineSplitter,
     buffer: Box<[u8; 4096]>,
+    /// The last line that is not blank.
+    last: String,
     is_open: bool,
 }
 
@@ -97,6 +100,7 @@ impl<R: AsyncRead + Unpin> OutputStream<R> {
             target,
             lines: LineSplitter::default(),
             buffer: Box::new([0; 4096]),
+            last: String::new(),
             is_open: true,
         }
     }
@@ -107,7 +111,11 @@ impl<R: AsyncRead + Unpin> OutputStream<R> {
 
     fn take(&mut self, read: io::Result<usize>, allowance: &mut LogAllowance, sink: &mut impl FnMut(OutputEntry<'_>)) {
         let target = self.target;
+        let last = &mut self.last;
         let line = |text: &str| {
+            if !text.trim().is_empty() {
+                text.clone_into(last);
+            }
             match allowance.take(text.len(), tasks::now()) {
                 LineDecision::Log => {}
                 LineDecision::LogAfter(dropped) => sink(OutputEntry::Dropped(dropped)),
@@ -130,6 +138,17 @@ impl<R: AsyncRead + Unpin> OutputStream<R> {
 mod tests {
     use super::*;
     use crate::limits::{PROCESS_LINE_BYTES_MAX, PROCESS_LOG_BURST_BYTES};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_line_of_stderr_is_kept_even_of_a_flood() {
+        let line = [vec![b'x'; PROCESS_LINE_BYTES_MAX], b"\n".to_vec()].concat();
+        let flood = [line.repeat(100), b"Error: no model\n \r\n".to_vec()].concat();
+        assert_eq!(
+            read_streams(&b"later\n"[..], &flood[..], |_| {}).await,
+            "Error: no model"
+        );
+        assert_eq!(read_streams(&b"out\n"[..], &b""[..], |_| {}).await, "");
+    }
 
     async fn logged(stdout: &[u8], stderr: &[u8]) -> Vec<String> {
         let mut entries = Vec::new();

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
 
 use rustix::process::Signal;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -48,6 +49,8 @@ pub struct Program {
     _owner: ChildOwner,
     /// Logs the program's output. It is a task, so that a flood of output delays nothing else.
     output_log: JoinSet<()>,
+    /// The last line of stderr, once all of it was read.
+    last_line: Arc<OnceLock<String>>,
 }
 
 impl Program {
@@ -75,7 +78,7 @@ impl Program {
             match (stdout, stderr) {
                 (Some(stdout), Some(stderr)) => output_log::run(stdout, stderr).await,
                 (None, Some(stderr)) => output_log::run(tokio::io::empty(), stderr).await,
-                (_, None) => {}
+                (_, None) => String::new(),
             }
         };
         Ok((Program::new("bot", (child, owner), session_id, log), pipes))
@@ -95,12 +98,10 @@ impl Program {
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let program = Program::new(
-            "program of functions",
-            (child, owner),
-            session_id,
-            output_log::run_at_debug(stderr),
-        );
+        let program = Program::new("program of functions", (child, owner), session_id, async {
+            output_log::run_at_debug(stderr).await;
+            String::new()
+        });
         Ok((program, stdin, stdout))
     }
 
@@ -109,10 +110,15 @@ impl Program {
         what: &str,
         (child, owner): (Child, ChildOwner),
         session_id: SessionId,
-        log: impl Future<Output = ()> + Send + 'static,
+        log: impl Future<Output = String> + Send + 'static,
     ) -> Program {
         let id = child.id().expect("a child that was never waited for has a process id");
         log::debug!("the {what} is process {id}");
+        let last_line = Arc::<OnceLock<String>>::default();
+        let kept = last_line.clone();
+        let log = async move {
+            let _ = kept.set(log.await);
+        };
         let mut output_log = JoinSet::new();
         output_log.spawn(tasks::boxed(logging::in_session(session_id, log)));
         Program {
@@ -120,6 +126,7 @@ impl Program {
             child,
             _owner: owner,
             output_log,
+            last_line,
         }
     }
 
@@ -156,9 +163,10 @@ impl Program {
     }
 
     /// Waits until the output is in the log, up to `PROCESS_REST`: a process that left the group
-    /// may keep the pipes open.
-    pub async fn flush_output(&mut self) {
+    /// may keep the pipes open. Returns the last line of stderr.
+    pub async fn flush_output(&mut self) -> Option<String> {
         let _ = timeout(PROCESS_REST, self.output_log.join_next()).await;
+        self.last_line.get().cloned()
     }
 }
 

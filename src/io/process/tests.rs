@@ -4,6 +4,7 @@
 //! as a file or the end of a process; timeouts only end a test that would hang.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -242,6 +243,32 @@ async fn a_failure_before_the_media_says_so() {
         told.contains("before it opened media_url") && told.contains("A Pipecat bot"),
         "{told}"
     );
+    let told = Rig::new("echo first >&2; echo 'ImportError: no pipecatt; key sk-aB3dE6gH9jK2mN5pQ' >&2; exit 1")
+        .end()
+        .await
+        .expect_err("it failed");
+    assert!(
+        told.contains("media_url (its last line: ImportError: no pipecatt; key (left out)); "),
+        "{told}"
+    );
+}
+
+/// What a program writes in a call may quote what was said, so its end shows no line of it.
+#[test]
+fn only_a_failure_before_the_media_shows_a_line() {
+    let status = || ExitStatus::from_raw(256);
+    let shown = |error: ProgramError| {
+        let error: BotError = error.with_last_line(Some("the caller said: yes".into())).into();
+        (last_line_of(&error).map(str::to_owned), error.to_string())
+    };
+    let (line, told) = shown(ProgramError::Exit(status()));
+    assert!(line.is_none() && !told.contains("caller"), "{told}");
+    let (line, told) = shown(ProgramError::ExitWithoutMedia {
+        status: status(),
+        said: None,
+    });
+    assert_eq!(line.as_deref(), Some("the caller said: yes"));
+    assert!(told.contains("the caller said: yes"), "{told}");
 }
 
 #[tokio::test]

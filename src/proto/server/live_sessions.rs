@@ -3,9 +3,10 @@
 //! In: the start, the counters and the end of each session, and a handle `H` that ends it. Out: the
 //! JSON of `GET /sessions`, and the handle of one session. Every entry belongs to a session that
 //! holds a permit, so the table is as long as the caps on sessions allow. It contains ids,
-//! transports and counters, and neither addresses nor what was said.
+//! transports and counters, and neither addresses nor what was said. Of the last bots that failed
+//! to start it has the last line of their output too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,16 @@ use serde_json::{Value, json};
 use crate::counts::{Count, Counts, QueueLevels};
 use crate::transport::Transport;
 
+/// The failures that are kept.
+const FAILURES_MAX: usize = 16;
+
 /// The sessions that have a bot, by id.
 #[derive(Debug)]
-pub struct LiveSessions<H>(BTreeMap<Arc<str>, LiveSession<H>>);
+pub struct LiveSessions<H> {
+    live: BTreeMap<Arc<str>, LiveSession<H>>,
+    /// The ids of sessions whose bot failed to start, the latest last, each with its last line.
+    failures: VecDeque<(Arc<str>, String)>,
+}
 
 #[derive(Debug)]
 struct LiveSession<H> {
@@ -38,7 +46,10 @@ pub struct SessionProgress {
 
 impl<H> Default for LiveSessions<H> {
     fn default() -> Self {
-        LiveSessions(BTreeMap::new())
+        LiveSessions {
+            live: BTreeMap::new(),
+            failures: VecDeque::new(),
+        }
     }
 }
 
@@ -51,35 +62,47 @@ impl<H: Clone> LiveSessions<H> {
             progress: SessionProgress::default(),
             handle,
         };
-        self.0.insert(id, session);
+        self.live.insert(id, session);
     }
 
     /// Replaces the report of a session.
     pub fn update(&mut self, id: &str, progress: SessionProgress) {
-        if let Some(session) = self.0.get_mut(id) {
+        if let Some(session) = self.live.get_mut(id) {
             session.progress = progress;
         }
     }
 
     /// Removes a session.
     pub fn end(&mut self, id: &str) {
-        self.0.remove(id);
+        self.live.remove(id);
+    }
+
+    /// Notes the last line of a bot that failed to start.
+    pub fn note_failure(&mut self, id: Arc<str>, line: &str) {
+        if self.failures.len() == FAILURES_MAX {
+            self.failures.pop_front();
+        }
+        self.failures.push_back((id, line.to_owned()));
     }
 
     /// Returns the handle of a session; `None` if no live session has this id.
     pub fn handle(&self, id: &str) -> Option<H> {
-        self.0.get(id).map(|session| session.handle.clone())
+        self.live.get(id).map(|session| session.handle.clone())
     }
 
     /// Returns the JSON of `GET /sessions`, the oldest session first.
     pub fn reply(&self, now: Instant) -> String {
-        let mut sessions: Vec<(&Arc<str>, &LiveSession<H>)> = self.0.iter().collect();
+        let mut sessions: Vec<(&Arc<str>, &LiveSession<H>)> = self.live.iter().collect();
         sessions.sort_by_key(|(_, session)| session.began);
         let sessions: Vec<Value> = sessions
             .into_iter()
             .map(|(id, session)| session.describe(id, now))
             .collect();
-        json!({"sessions": sessions}).to_string()
+        let failed = self
+            .failures
+            .iter()
+            .map(|(id, line)| json!({"id": **id, "last_line": line}));
+        json!({"sessions": sessions, "failed": failed.collect::<Vec<_>>()}).to_string()
     }
 }
 
@@ -145,11 +168,24 @@ mod tests {
     }
 
     #[test]
+    fn the_last_lines_of_the_latest_failures_are_listed() {
+        let now = Instant::now();
+        let mut sessions = LiveSessions::<u8>::default();
+        for nth in 0..FAILURES_MAX + 3 {
+            sessions.note_failure(nth.to_string().into(), "ImportError");
+        }
+        let listed = listed(&sessions, now);
+        let failed = listed["failed"].as_array().expect("a list");
+        assert_eq!(failed.len(), FAILURES_MAX);
+        assert_eq!(failed[0], json!({"id": "3", "last_line": "ImportError"}));
+    }
+
+    #[test]
     fn sessions_are_listed_from_their_start_to_their_end() {
         let start = Instant::now();
         let later = |s| start + Duration::from_secs(s);
         let mut sessions = LiveSessions::default();
-        assert_eq!(listed(&sessions, start), json!({"sessions": []}));
+        assert_eq!(listed(&sessions, start), json!({"sessions": [], "failed": []}));
         sessions.begin("b".into(), Some(Transport::WebRtc), 1, start);
         sessions.begin("a".into(), Some(Transport::WebSocket), 2, later(5));
         let ids = |value: &Value| -> Vec<String> {

@@ -170,6 +170,7 @@ await all(states.soundChecks, states.soundArgs);
 await all(states.metricsChecks, states.metricsArgs);
 await all(states.thinkingChecks, states.thinkingArgs);
 await all(states.failingChecks, states.failingArgs);
+await all(states.brokenChecks, states.brokenArgs);
 await all(states.sessionsChecks, ['--bot', 'parrot']);
 await all(states.sessionsKeyChecks, ['--bot', 'parrot', '--api-key', states.KEY]);
 await all(states.phoneChecks, ['--bot', 'parrot']);

@@ -189,14 +189,14 @@ export const checks = {
 		if (faults.length) throw new Error(faults.join('\n'));
 	},
 
-	async 'page: the log opens over the whole width, with milliseconds and ids to copy'(context, runner, out) {
+	async 'page: the log opens beside the settings, with milliseconds and ids to copy'(context, runner, out) {
 		await context.grantPermissions(['clipboard-read', 'clipboard-write']);
 		const { page, faults } = await open(context, `${runner.url}/client/`);
 		await connect(page, page.url());
 		await page.locator('#log-open').click();
 		await page.locator('#log').waitFor({ state: 'visible' });
 		const { width } = await page.locator('#log').boundingBox();
-		if (width < 1150) throw new Error(`${width} px wide`);
+		if (width < 890) throw new Error(`${width} px wide`);
 		await shoot(page, out, 'log');
 		await page.locator('#log details:not([open]) summary').first().click();
 		await page.locator('#log details[open] pre').first().waitFor();
@@ -388,6 +388,24 @@ export const failingChecks = {
 	},
 };
 export const failingArgs = ['--', ...HUM, '4'];
+
+/** With a bot that fails before its call. */
+export const brokenChecks = {
+	'page: why a bot does not start is shown to who may know it': async (context, runner, out) => {
+		for (const transport of ['webrtc', 'websocket']) {
+			const page = await context.newPage();
+			await page.goto(`${runner.url}/client/?transport=${transport}`);
+			await page.locator('#server[data-ok=true]').waitFor();
+			await page.locator('#connect').click();
+			await says(page, 'problem', "ModuleNotFoundError: No module named 'pipecatt'", 20000);
+			if ((await text(page, 'problem')).includes('0123456789')) throw new Error('a number is shown');
+			await shoot(page, out, `broken-${transport}`);
+			await assertFits(page);
+			await page.close();
+		}
+	},
+};
+export const brokenArgs = ['--', 'sh', '-c', "echo \"ModuleNotFoundError: No module named 'pipecatt' for 0123456789\" >&2; exit 1"];
 
 // ---- live sessions
 
