@@ -25,6 +25,7 @@ use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::metrics::SessionMetrics;
 use crate::proto::server::live_sessions::SessionProgress;
 use crate::proto::session::{CallerFrame, Deadline, Session, SessionOutput};
+use crate::proto::silent_bot::{BOT_SILENT_AFTER, SilentBotWatch};
 use crate::proto::stall::TaskRole;
 
 /// The I/O of one session: receives input and performs commands.
@@ -86,6 +87,7 @@ pub struct SessionTask {
     dropped_before: MediaDrops,
     /// Reused buffer for the bot's speech.
     speech: Vec<i16>,
+    silent_bot: SilentBotWatch,
     cleanup_guard: Option<Box<dyn Send>>,
     /// Released last, because fields are dropped in this order: shutdown waits for the last permit.
     pub permit: SessionPermit,
@@ -107,6 +109,7 @@ impl SessionTask {
             restart: None,
             dropped_before: MediaDrops::default(),
             speech: Vec::new(),
+            silent_bot: SilentBotWatch::default(),
             cleanup_guard,
             permit,
         }
@@ -175,6 +178,16 @@ impl SessionTask {
             return;
         }
         self.count(session);
+        if session.has_caller() {
+            self.silent_bot.handle_caller(now);
+        }
+        if self.silent_bot.is_due(now) {
+            log::warn!(
+                "the caller hears nothing: the bot has sent neither sound nor a message in {} s; is it still starting, or \
+                 waiting for something?",
+                BOT_SILENT_AFTER.as_secs()
+            );
+        }
         if let (Some(metrics), Some(transport_side)) = (&mut self.metrics, &self.transport_side) {
             let waiting = transport_side.waiting();
             metrics.flush(&self.counts, waiting, now);
@@ -423,6 +436,7 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     }
     while let Some(text) = transport_side.take_message() {
         task.counts.add(Count::MessagesOut, 1);
+        task.silent_bot.handle_output();
         session.handle_message(text);
     }
     if let Some(keys) = transport_side.take_keys() {
@@ -442,7 +456,10 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
 /// Passes speech and marks in order, up to the session's free capacity.
 fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
     let SessionTask {
-        transport_side, speech, ..
+        transport_side,
+        speech,
+        silent_bot,
+        ..
     } = task;
     let Some(transport_side) = transport_side else { return };
     for name in transport_side.take_unplayed_marks() {
@@ -452,6 +469,9 @@ fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
         speech.clear();
         if capacity > 0 {
             transport_side.take_audio(speech, capacity);
+        }
+        if !speech.is_empty() {
+            silent_bot.handle_output();
         }
         session.handle_bot_audio(speech, tasks::now());
         let Some(name) = transport_side.take_mark() else { break };

@@ -63,6 +63,7 @@ pub mod server;
 pub mod session;
 #[cfg(feature = "setup")]
 pub mod setup;
+pub mod silent_bot;
 pub mod sockets;
 pub mod stall;
 pub mod telephony;

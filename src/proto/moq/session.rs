@@ -112,6 +112,8 @@ pub struct MoqSession {
     silence_check: Option<Instant>,
     has_left: bool,
     audio_start: AudioStart,
+    /// When a caller without a catalog is reported; `None` once that is settled.
+    deaf_at: Option<Instant>,
     audio_receiver: AudioReceiver,
     audio_sender: AudioSender,
     /// The bot's queue had no more audio when it was last read.
@@ -140,6 +142,7 @@ impl MoqSession {
             silence_check: None,
             has_left: false,
             audio_start: AudioStart::Stopped,
+            deaf_at: None,
             audio_receiver: AudioReceiver::new(Codec::Opus),
             audio_sender: AudioSender::new(Codec::Opus, false, setup.encoder_settings),
             bot_queue_empty: true,
@@ -300,6 +303,7 @@ impl MoqSession {
             .earlier_of(self.caller.poll_timeout(), "subscription")
             .earlier_of(self.audio_receiver.poll_timeout(), "jitter buffer")
             .earlier_of(audio_start, "audio start")
+            .earlier_of(self.deaf_at, "catalog")
             .earlier_of(pacer, "pacer")
             .earlier_of(self.silent_at(), "silence")
     }
@@ -403,6 +407,9 @@ impl Session for MoqSession {
         self.resubscribe(now);
         if matches!(self.audio_start, AudioStart::Due(at) if now >= at) {
             self.start_audio(now);
+        }
+        if self.deaf_at.is_some_and(|at| now >= at) {
+            self.report_deaf();
         }
         self.audio_receiver.handle_timeout(now);
         self.send_due_audio(now);

@@ -13,6 +13,7 @@ use super::group_sequencer::GroupSequencer;
 use super::uplink::Uplink;
 use super::{AudioStart, MoqPhase, MoqSession, MoqSessionMode};
 use crate::event::{LeaveReason, SessionEvent};
+use crate::limits::CALL_DEAF_AFTER;
 use crate::moq::catalog::{AudioRendition, CATALOG_TRACK, CatalogAudio, CatalogReader};
 use crate::moq::media_frame::MediaFrame;
 use crate::moq::peer::{MoqEvent, MoqPeer, MoqSubscribeOptions, MoqSubscriptionId, MoqTrackKind};
@@ -177,6 +178,7 @@ impl MoqSession {
         } else {
             log::info!("connected");
             self.push_event(SessionEvent::Joined);
+            self.deaf_at = Some(now + CALL_DEAF_AFTER);
         }
         self.audio_start = AudioStart::Due(now + super::AUDIO_START_WITHIN);
         if self.bot.has_audio_subscriber() {
@@ -318,6 +320,7 @@ impl MoqSession {
             Err(error) => return self.caller.reject("catalog", &error),
         }
         self.progress.advance(MoqProgress::Catalog);
+        self.deaf_at = None;
         self.caller.catalog.retries = 0;
         let wanted = match self.caller.catalog_reader.audio() {
             CatalogAudio::Absent => None,

@@ -2,6 +2,7 @@
 
 use super::{MoqSession, MoqSessionMode};
 use crate::event::LeaveReason;
+use crate::limits::CALL_DEAF_AFTER;
 
 /// The steps of a session, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,15 @@ impl MoqProgress {
 }
 
 impl MoqSession {
+    /// Says once why nothing of the caller is heard, where its catalog has not come. One without
+    /// audio is that of a caller who only listens.
+    pub(super) fn report_deaf(&mut self) {
+        self.deaf_at = None;
+        if let Some(text) = self.diagnosis() {
+            log::warn!("the bot is deaf: {text} in {} s", CALL_DEAF_AFTER.as_secs());
+        }
+    }
+
     /// Logs why the session did not come to be, or why its bot received nothing.
     pub(super) fn log_progress(&self, reason: LeaveReason) {
         let is_unexplained = matches!(

@@ -202,6 +202,30 @@ fn a_stereo_caller_is_heard() {
     assert!(share(&rig.bot.pcm[8_000..], 440.0, 16_000) > 0.9);
 }
 
+/// A caller whose catalog does not come is reported once; one whose catalog has no audio is not.
+#[test]
+fn a_caller_without_a_catalog_is_reported() {
+    let mut world = World::connected(MoqSessionMode::Serve);
+    let due = world.session.deaf_at.expect("it is awaited");
+    assert!(due > world.now);
+    assert!(
+        world
+            .session
+            .diagnosis()
+            .unwrap()
+            .contains("its catalog has not arrived")
+    );
+    world.run_until(|world| world.now >= due);
+    world.run(ms(1));
+    assert_eq!((world.session.deaf_at, world.left()), (None, None));
+
+    let mut world = World::connected(MoqSessionMode::Serve);
+    let track = world.caller.catalog_track;
+    world.caller.write(track, b"{}", world.now);
+    world.run(ms(300));
+    assert_eq!(world.session.deaf_at, None);
+}
+
 /// The catalog may be empty, change, and be bad in between.
 #[test]
 fn the_audio_follows_the_catalog() {
