@@ -25,6 +25,12 @@ pub enum MessageFormat {
     Binary,
 }
 
+/// Returns whether bytes are the text of a JSON object, as far as its ends tell.
+fn is_object(message: &[u8]) -> bool {
+    let text = message.trim_ascii();
+    text.starts_with(b"{") && text.ends_with(b"}")
+}
+
 /// What a channel's label says about the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelLabel {
@@ -129,8 +135,9 @@ impl DataChannels {
                 log::debug!("message ignored: it is no data packet");
                 None
             }
-            MessageFormat::Text if data.binary => {
-                log::debug!("message ignored: it is binary, messages are text");
+            // Some libraries send all text as bytes.
+            MessageFormat::Text if data.binary && !is_object(&data.data) => {
+                log::debug!("message ignored: it is binary, messages are text or JSON objects");
                 None
             }
             MessageFormat::Text => match String::from_utf8(data.data) {

@@ -75,6 +75,8 @@ pub enum SdpError {
     InvalidMid(String),
     /// ICE credentials that cannot be used in a check.
     InvalidCredentials { what: &'static str, max: usize },
+    /// Certificates are named by digests that are not computed here alone.
+    OtherFingerprints,
 }
 
 impl fmt::Display for SdpError {
@@ -104,6 +106,9 @@ impl fmt::Display for SdpError {
                     "`a={what}` of the SDP is not 1 to {max} visible characters without `:`"
                 )
             }
+            SdpError::OtherFingerprints => f.write_str(
+                "no `a=fingerprint` of the SDP is by SHA-256, which every client can compute; add one to the others",
+            ),
         }
     }
 }
@@ -157,6 +162,18 @@ pub fn prepare_sfu_description(sdp: &str) -> Result<PreparedOffer, SdpError> {
     prepare(sdp, &ROOM)
 }
 
+/// Returns whether a description names certificates by digests that str0m does not compute alone,
+/// such as SHA-512: every handshake would fail. RFC 8122, section 5, has SHA-256 as the preferred
+/// one.
+fn has_other_fingerprints(sdp: &str) -> bool {
+    let named = sdp.lines().filter_map(|line| line.strip_prefix("a=fingerprint:"));
+    let mut algorithms = named
+        .map(|value| value.split(' ').next().unwrap_or_default())
+        .peekable();
+    let is_known = |name: &str| name.eq_ignore_ascii_case("sha-256") || name.eq_ignore_ascii_case("sha-1");
+    algorithms.peek().is_some() && !algorithms.any(is_known)
+}
+
 fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     let ParsedOffer {
         session_lines: mut session,
@@ -201,6 +218,9 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     let mut text = session.write(&sections, setup);
     for section in &sections {
         section.write(&mut text);
+    }
+    if has_other_fingerprints(&text) {
+        return Err(SdpError::OtherFingerprints);
     }
     Ok(PreparedOffer {
         sdp: text,

@@ -15,6 +15,27 @@ use crate::audio::codec::Codec;
 use crate::limits::*;
 use crate::webrtc::crypto;
 
+/// A certificate that only SHA-384 or SHA-512 names would fail its handshake, so the offer is
+/// refused; beside SHA-256 they are no harm.
+#[test]
+fn fingerprints_by_other_digests_alone_are_refused() {
+    let with = |algorithms: &[&str]| {
+        let lines: Vec<String> = algorithms.iter().map(|name| format!("a=fingerprint:{name} ")).collect();
+        let text = CHROME.replace("a=fingerprint:sha-256 ", &lines.join("AA:BB\r\n"));
+        prepare_offer(&text).map(|_| ())
+    };
+    for known in ["sha-256", "SHA-256", "sha-1", "SHA-1"] {
+        assert_eq!(with(&[known]), Ok(()));
+        assert_eq!(with(&["sha-512", known]), Ok(()));
+        assert_eq!(with(&[known, "sha-384"]), Ok(()));
+    }
+    for others in [&["sha-512"][..], &["sha-384", "sha-512"], &["sha-2567"]] {
+        assert_eq!(with(others), Err(SdpError::OtherFingerprints), "{others:?}");
+    }
+    let told = SdpError::OtherFingerprints.to_string();
+    assert!(told.contains("SHA-256"), "{told}");
+}
+
 mod codecs;
 mod marks;
 

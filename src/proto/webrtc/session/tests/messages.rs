@@ -157,6 +157,18 @@ fn binary_and_invalid_messages_are_ignored() {
     assert_eq!(pair.left(), None);
 }
 
+/// Clients whose library sends all text as bytes are understood, as far as it is JSON.
+#[test]
+fn a_binary_json_object_is_a_message() {
+    let mut pair = Pair::connected();
+    let id = pair.client.open_channel().expect("a channel");
+    for binary in [&b" {\"a\":1}\n"[..], b"{", b"}", b"[1]", b"{\xff}", b""] {
+        pair.client.write(id, true, binary);
+    }
+    pair.run(ms(200));
+    assert_eq!(pair.texts(), [" {\"a\":1}\n"]);
+}
+
 /// The bot receives empty texts. They are not sent to the client, where they would block all later
 /// ones.
 #[test]
