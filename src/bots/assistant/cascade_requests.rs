@@ -14,7 +14,7 @@ use super::clients::synthesizer::{SpeechSynthesizer, VoiceEvent};
 use crate::config::{CascadeServices, ServiceVendor};
 use crate::proto::assistant::body::BodyOptions;
 use crate::proto::assistant::cascade::ChatRequest;
-use crate::proto::assistant::services::chat::{ChatOutcome, ChatSettings};
+use crate::proto::assistant::services::chat::{ChatOutcome, ChatSettings, sends_usage_unasked};
 use crate::proto::assistant::services::failure::ServiceFailure;
 use crate::proto::assistant::services::speech::VoiceSettings;
 use crate::proto::assistant::services::transcription::RecognizerSettings;
@@ -60,6 +60,7 @@ impl CascadeRequests {
             model: chat.model.clone(),
             tokens_max: chat.tokens_max,
             uses_completion_tokens: !is_other,
+            sends_usage_unasked: sends_usage_unasked(chat.access.endpoint().host()),
             marks: is_other.then(|| chat.marks.clone()),
             ..ChatSettings::default()
         };

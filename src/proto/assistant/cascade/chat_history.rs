@@ -29,6 +29,9 @@ pub struct ChatCall {
     pub call_id: String,
     pub name: String,
     pub arguments: String,
+    /// What the model wants back unchanged with the call, such as the signature of its thought;
+    /// null for most.
+    pub extra_content: Value,
 }
 
 #[derive(Debug)]
@@ -184,8 +187,13 @@ impl ChatHistory {
                     let calls: Vec<Value> = calls
                         .iter()
                         .map(|call| {
-                            json!({"id": call.call_id, "type": "function",
-                                "function": {"name": call.name, "arguments": call.arguments}})
+                            let mut made = json!({"id": call.call_id, "type": "function",
+                                "function": {"name": call.name, "arguments": call.arguments}});
+                            // Some servers refuse fields that they did not send.
+                            if !call.extra_content.is_null() {
+                                made["extra_content"] = call.extra_content.clone();
+                            }
+                            made
                         })
                         .collect();
                     json!({"role": "assistant", "content": text.trim(), "tool_calls": calls})
@@ -228,7 +236,13 @@ impl ChatMessage {
         match self {
             ChatMessage::Caller(text) => text.len(),
             ChatMessage::Bot { text, calls, .. } => {
-                let calls = calls.iter().map(|call| call.name.len() + call.arguments.len());
+                let extra = |call: &ChatCall| match &call.extra_content {
+                    Value::Null => 0,
+                    extra => extra.to_string().len(),
+                };
+                let calls = calls
+                    .iter()
+                    .map(|call| call.name.len() + call.arguments.len() + extra(call));
                 text.len() + calls.sum::<usize>()
             }
             ChatMessage::Output { output, .. } => output.len(),
@@ -245,7 +259,30 @@ mod tests {
             call_id: call_id.to_owned(),
             name: "f".to_owned(),
             arguments: "{}".to_owned(),
+            extra_content: Value::Null,
         }
+    }
+
+    /// Gemini refuses a call without the signature that it came with.
+    #[test]
+    fn a_call_goes_back_with_what_came_beside_it() {
+        let mut history = ChatHistory::default();
+        history.add_caller("What is it?");
+        let number = history.begin_bot();
+        let extra_content = json!({"google": {"thought_signature": "c2ln"}});
+        let before: usize = history.messages.iter().map(ChatMessage::bytes).sum();
+        history.add_call(
+            number,
+            ChatCall {
+                extra_content: extra_content.clone(),
+                ..call("c")
+            },
+        );
+        let messages = history.messages("", 0);
+        let calls = messages.iter().find_map(|message| message.get("tool_calls"));
+        assert_eq!(calls.expect("a call")[0]["extra_content"], extra_content);
+        let after: usize = history.messages.iter().map(ChatMessage::bytes).sum();
+        assert_eq!(after - before, "f{}".len() + extra_content.to_string().len());
     }
 
     #[test]

@@ -266,6 +266,7 @@ fn call(call_id: &str, name: &str) -> ChatCall {
         call_id: call_id.to_owned(),
         name: name.to_owned(),
         arguments: "{}".to_owned(),
+        extra_content: Value::Null,
     }
 }
 

@@ -6,7 +6,8 @@
 //! `</think>`, of which some servers send the second tag alone. The words of a `refusal` are text.
 //! A stream without `finish_reason` is a failure, since some servers end an answer that way when
 //! the model fails, and so is the reason `error`. Source: the types of the Python library `openai`,
-//! and the sources of Ollama, llama.cpp and vLLM.
+//! the sources of Ollama, llama.cpp and vLLM, and `docs/spec/chat.md`, which has the dialects of
+//! other servers.
 
 mod reasoning;
 
@@ -29,10 +30,18 @@ pub struct ChatSettings {
     /// Whether the limit is called `max_completion_tokens`, as the newest models want, and not
     /// `max_tokens`.
     pub uses_completion_tokens: bool,
+    /// Whether the service tells the usage unasked, and refuses to be asked for it.
+    pub sends_usage_unasked: bool,
     /// How the model marks its reasoning, if that is to be found out.
     pub marks: Option<SharedMarks>,
     /// Further fields. They cannot replace those above, the messages and the functions.
     pub extra: Map<String, Value>,
+}
+
+/// Returns whether the service at this host tells the usage unasked, and answers 422 to a request
+/// that asks for it (`docs/spec/chat.md`).
+pub fn sends_usage_unasked(host: &str) -> bool {
+    host.eq_ignore_ascii_case("api.mistral.ai")
 }
 
 /// Returns the body of a request.
@@ -41,7 +50,9 @@ pub fn request_body(settings: &ChatSettings, request: ChatRequest) -> Value {
     body.insert("model".to_owned(), settings.model.as_str().into());
     body.insert("messages".to_owned(), request.messages.into());
     body.insert("stream".to_owned(), true.into());
-    body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    if !settings.sends_usage_unasked {
+        body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    }
     if let Some(tokens) = settings.tokens_max {
         let name = match settings.uses_completion_tokens {
             true => "max_completion_tokens",
@@ -231,7 +242,9 @@ impl ChatReader {
             Some(arguments @ Value::Object(_)) => arguments.to_string(),
             _ => String::new(),
         };
-        let piece_bytes = call_id.len() + name.len() + arguments.len();
+        let extra_content = piece.get("extra_content").filter(|extra| extra.is_object());
+        let extra_bytes = extra_content.map_or(0, |extra| extra.to_string().len());
+        let piece_bytes = call_id.len() + name.len() + arguments.len() + extra_bytes;
         self.call_bytes += piece_bytes;
         self.input_bytes += piece_bytes;
         if self.call_bytes > CHAT_CALLS_BYTES_MAX {
@@ -258,6 +271,7 @@ impl ChatReader {
                     call_id: String::new(),
                     name: String::new(),
                     arguments: String::new(),
+                    extra_content: Value::Null,
                 };
                 self.calls.push(IndexedCall { index, call });
                 self.calls.len() - 1
@@ -271,6 +285,9 @@ impl ChatReader {
             call.name = name;
         }
         call.arguments.push_str(&arguments);
+        if let Some(extra) = extra_content.filter(|_| call.extra_content.is_null()) {
+            call.extra_content = extra.clone();
+        }
         Ok(())
     }
 }

@@ -82,6 +82,7 @@ async fn an_answer_is_read_in_pieces_of_any_length() {
             call_id: "i".to_owned(),
             name: "f".to_owned(),
             arguments: "{}".to_owned(),
+            extra_content: Value::Null,
         };
         assert_eq!(outcome.calls, [call]);
         assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");

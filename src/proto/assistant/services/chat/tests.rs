@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod dialects;
+
 /// Reads chunks, and returns the text with the outcome.
 fn read(chunks: &[Value]) -> (String, Result<ChatOutcome, ServiceFailure>) {
     let (mut reader, mut text) = (ChatReader::default(), String::new());
@@ -55,7 +57,9 @@ fn a_request_has_the_settings_and_no_more() {
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(300), &json!(0.5)));
     assert_eq!(body["tools"], json!(request.tools));
     settings.uses_completion_tokens = true;
+    settings.sends_usage_unasked = true;
     let body = request_body(&settings, request);
+    assert_eq!(body.get("stream_options"), None);
     assert_eq!(
         (body.get("max_tokens"), &body["max_completion_tokens"]),
         (None, &json!(300))
@@ -104,6 +108,7 @@ fn calls_are_joined_by_index() {
         call_id: call_id.to_owned(),
         name: name.to_owned(),
         arguments: arguments.to_owned(),
+        extra_content: Value::Null,
     };
     let outcome = outcome.expect("a whole answer");
     assert_eq!(

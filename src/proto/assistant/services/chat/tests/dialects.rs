@@ -1,0 +1,151 @@
+//! Streams of servers that differ from OpenAI's, as `docs/spec/chat.md` lists them: a row of its
+//! table, a test here.
+
+use super::*;
+use crate::assistant::services::sse::SseReader;
+
+/// Reads the bytes of a response, in pieces of one length, as a client does.
+fn read_stream(stream: &str, piece_bytes: usize) -> (String, Result<ChatOutcome, ServiceFailure>) {
+    let (mut events, mut reader, mut text) = (SseReader::default(), ChatReader::default(), String::new());
+    for piece in stream.as_bytes().chunks(piece_bytes) {
+        let mut left = piece;
+        while let Some(data) = events.next_event(&mut left).expect("a short line") {
+            if let Err(failure) = reader.read(&data, &mut text) {
+                return (text, Err(failure));
+            }
+        }
+    }
+    let outcome = reader.finish();
+    if let Ok(outcome) = &outcome {
+        text.push_str(&outcome.text);
+    }
+    (text, outcome)
+}
+
+/// Reads a stream whole and byte by byte, which must agree.
+fn heard(stream: &str) -> (String, Result<ChatOutcome, ServiceFailure>) {
+    let whole = read_stream(stream, stream.len());
+    assert_eq!(read_stream(stream, 1), whole);
+    whole
+}
+
+/// The first chunk judges the prompt and has no choice; others judge the answer.
+#[test]
+fn azure() {
+    let (text, outcome) = heard(concat!(
+        r#"data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"content_filter_results":{},"delta":{"content":"","refusal":null,"role":"assistant"},"finish_reason":null,"index":0,"logprobs":null}],"object":"chat.completion.chunk"}"#,
+        "\n\n",
+        r#"data: {"choices":[{"content_filter_results":{"hate":{"filtered":false}},"delta":{"content":"It is late."},"finish_reason":null,"index":0}],"object":"chat.completion.chunk"}"#,
+        "\n\n",
+        r#"data: {"choices":[{"content_filter_results":{},"delta":{},"finish_reason":"content_filter","index":0}],"object":"chat.completion.chunk"}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    let outcome = outcome.expect("an answer");
+    assert_eq!((&*text, outcome.end), ("It is late.", ChatEnd::CutOff));
+}
+
+/// Calls without an index, in pieces, with a signature that goes back; the reason is `stop`.
+#[test]
+fn gemini() {
+    let (text, outcome) = heard(concat!(
+        r#"data: {"choices":[{"delta":{"role":"assistant","tool_calls":[{"extra_content":{"google":{"thought_signature":"c2ln"}},"function":{"arguments":"{\"city\":","name":"weather"},"id":"call_297140","type":"function"}]},"index":0}],"model":"gemini","object":"chat.completion.chunk"}"#,
+        "\n\n",
+        r#"data: {"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"\"Linz\"}"}}]},"index":0}],"object":"chat.completion.chunk"}"#,
+        "\n\n",
+        r#"data: {"choices":[{"delta":{"tool_calls":[{"id":"call_297141","function":{"arguments":"{}","name":"clock"},"type":"function"}]},"index":0}],"object":"chat.completion.chunk"}"#,
+        "\n\n",
+        r#"data: {"choices":[{"delta":{"tool_calls":[{"extra_content":{"google":{"thought_signature":"bGF0ZQ"}}}]},"index":0}],"object":"chat.completion.chunk"}"#,
+        "\n\n",
+        r#"data: {"choices":[{"delta":{},"finish_reason":"stop","index":0}],"object":"chat.completion.chunk"}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    let outcome = outcome.expect("an answer");
+    let signed = |signature: &str| json!({"google": {"thought_signature": signature}});
+    let calls: Vec<_> = outcome
+        .calls
+        .iter()
+        .map(|call| {
+            (
+                &*call.call_id,
+                &*call.name,
+                &*call.arguments,
+                call.extra_content.clone(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            ("call_297140", "weather", "{\"city\":\"Linz\"}", signed("c2ln")),
+            ("call_297141", "clock", "{}", signed("bGF0ZQ")),
+        ]
+    );
+    assert_eq!((&*text, outcome.end), ("", ChatEnd::Complete));
+}
+
+/// Parts of text between parts of thinking; a whole call in one chunk; the usage comes unasked.
+#[test]
+fn mistral() {
+    let (text, outcome) = heard(concat!(
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"The user asks."}]}]},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":[{"type":"text","text":"One "}]},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"moment.","tool_calls":[{"id":"D681PevKs","index":0,"function":{"name":"weather","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13}}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    let outcome = outcome.expect("an answer");
+    assert_eq!(
+        (&*text, outcome.end, outcome.usage.total),
+        ("One moment.", ChatEnd::Complete, 13)
+    );
+    assert_eq!(outcome.calls[0].call_id, "D681PevKs");
+    for host in ["api.mistral.ai", "API.Mistral.AI"] {
+        assert!(sends_usage_unasked(host), "{host}");
+    }
+    for host in ["api.openai.com", "mistral.example.net", "127.0.0.1"] {
+        assert!(!sends_usage_unasked(host), "{host}");
+    }
+}
+
+/// Comments while it waits; a fault in mid-answer is an error beside the reason `error`.
+#[test]
+fn openrouter() {
+    let (text, outcome) = heard(concat!(
+        ": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n",
+        r#"data: {"id":"gen-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"It is"},"finish_reason":null}]}"#,
+        "\n\n: OPENROUTER PROCESSING\n\n",
+        r#"data: {"id":"gen-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" late."},"finish_reason":"stop","native_finish_reason":"stop"}]}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    assert_eq!(
+        (&*text, outcome.expect("an answer").end),
+        ("It is late.", ChatEnd::Complete)
+    );
+    let (text, outcome) = heard(concat!(
+        r#"data: {"id":"gen-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"It is"},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"id":"gen-1","object":"chat.completion.chunk","error":{"code":"server_error","message":"Provider disconnected"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}"#,
+        "\n\n",
+    ));
+    assert_eq!((&*text, outcome), ("It is", Err(ServiceFailure::Fault)));
+}
+
+/// Whole calls, in older versions without an index; thinking in a field of its own.
+#[test]
+fn ollama() {
+    let (text, outcome) = heard(concat!(
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"They ask for two."},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"","tool_calls":[{"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Linz\"}"}},{"id":"call_b","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Graz\"}"}}]},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    let outcome = outcome.expect("an answer");
+    let arguments: Vec<_> = outcome.calls.iter().map(|call| &*call.arguments).collect();
+    assert_eq!(arguments, [r#"{"city":"Linz"}"#, r#"{"city":"Graz"}"#]);
+    assert_eq!(&*text, "");
+}
