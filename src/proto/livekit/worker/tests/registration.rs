@@ -43,22 +43,22 @@ fn reports_its_load_every_two_and_a_half_seconds_and_pings() {
 #[test]
 fn tells_since_when_it_is_not_registered() {
     const START: u64 = 1_795_252_753;
-    let mut bench = Bench::new();
-    let since = |bench: &mut Bench| bench.worker.report().status_json()["not_registered_since"].clone();
-    assert_eq!(since(&mut bench), START);
-    bench.worker.handle_refused(401, bench.now);
-    bench.pass(Duration::from_mins(1));
-    assert_eq!(since(&mut bench), START, "an attempt that fails changes nothing");
-    let set = Duration::from_secs(START) + Duration::from_hours(1) + (bench.now - bench.start);
-    bench.worker.set_clock(set, bench.now);
-    assert_eq!(since(&mut bench), START + 3600, "the clock was an hour behind");
-    bench.register();
-    assert_eq!(since(&mut bench), serde_json::Value::Null);
-    bench.pass(WORKER_SILENCE_MAX);
-    let lost = bench.now;
-    bench.pass(Duration::from_mins(1));
-    let expected = START + 3600 + (lost - bench.start).as_secs();
-    assert_eq!(since(&mut bench), expected);
+    let mut rig = Rig::new();
+    let since = |rig: &mut Rig| rig.worker.report().status_json()["not_registered_since"].clone();
+    assert_eq!(since(&mut rig), START);
+    rig.worker.handle_refused(401, rig.now);
+    rig.pass(Duration::from_mins(1));
+    assert_eq!(since(&mut rig), START, "an attempt that fails changes nothing");
+    let set = Duration::from_secs(START) + Duration::from_hours(1) + (rig.now - rig.start);
+    rig.worker.set_clock(set, rig.now);
+    assert_eq!(since(&mut rig), START + 3600, "the clock was an hour behind");
+    rig.register();
+    assert_eq!(since(&mut rig), serde_json::Value::Null);
+    rig.pass(WORKER_SILENCE_MAX);
+    let lost = rig.now;
+    rig.pass(Duration::from_mins(1));
+    let expected = START + 3600 + (lost - rig.start).as_secs();
+    assert_eq!(since(&mut rig), expected);
 }
 
 /// A server that is silent for 25 s is gone; one that pings is not. Jobs go on.

@@ -205,25 +205,19 @@ fn a_stereo_caller_is_heard() {
 /// A caller whose catalog does not come is reported once; one whose catalog has no audio is not.
 #[test]
 fn a_caller_without_a_catalog_is_reported() {
-    let mut world = World::connected(MoqSessionMode::Serve);
-    let due = world.session.deaf_at.expect("it is awaited");
-    assert!(due > world.now);
-    assert!(
-        world
-            .session
-            .diagnosis()
-            .unwrap()
-            .contains("its catalog has not arrived")
-    );
-    world.run_until(|world| world.now >= due);
-    world.run(ms(1));
-    assert_eq!((world.session.deaf_at, world.left()), (None, None));
+    let mut rig = Rig::connected(MoqSessionMode::Serve);
+    let due = rig.session.deaf_at.expect("it is awaited");
+    assert!(due > rig.now);
+    assert!(rig.session.diagnosis().unwrap().contains("its catalog has not arrived"));
+    rig.run_until(|rig| rig.now >= due);
+    rig.run(ms(1));
+    assert_eq!((rig.session.deaf_at, rig.left()), (None, None));
 
-    let mut world = World::connected(MoqSessionMode::Serve);
-    let track = world.caller.catalog_track;
-    world.caller.write(track, b"{}", world.now);
-    world.run(ms(300));
-    assert_eq!(world.session.deaf_at, None);
+    let mut rig = Rig::connected(MoqSessionMode::Serve);
+    let track = rig.caller.catalog_track;
+    rig.caller.write(track, b"{}", rig.now);
+    rig.run(ms(300));
+    assert_eq!(rig.session.deaf_at, None);
 }
 
 /// The catalog may be empty, change, and be bad in between.
