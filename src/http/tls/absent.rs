@@ -50,6 +50,10 @@ impl ServerTls {
     pub fn authority(&self) -> Option<Bytes> {
         match *self {}
     }
+
+    pub fn log_authority(&self) {
+        match *self {}
+    }
 }
 
 /// Never implemented.
