@@ -200,6 +200,7 @@ scripts() {
     python3 tests/check/test_common.py
     python3 tests/bots/test_edge_bot.py
     python3 tests/bots/test_menu.py
+    python3 tests/bots/test_edge_runner.py
     ! needs 'apt-get install curl openssh-client' curl ssh-keygen || python3 tests/release/test_install.py
     python3 tests/release/test_metadata.py
     python3 tests/release/test_draft.py

@@ -462,7 +462,7 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>, secret: 
     let is_own = OWN.iter().any(|prefix| canonical.starts_with(prefix))
         || modules::VARIABLES.iter().any(|module| module.contains(canonical))
         || of_providers.any(|setting| setting.name == canonical);
-    if canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value) {
+    if canonical == "RUNNER_PYTHON" || (canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value)) {
         return Some("determines which programs run".to_owned());
     }
     if let Some(why) = own_rejection_reason(canonical, &line.value, process).filter(|_| is_own) {
@@ -558,6 +558,7 @@ mod tests {
             "ALSA_CONFIG_PATH",
             "PULSE_SERVER",
             "RUNNER_TOOLS",
+            "RUNNER_PYTHON",
             "RUNNER_ENV_FILE",
             "SSL_CERT_FILE",
             "SSL_CERT_DIR",

@@ -5,7 +5,8 @@
 //! values, each validated by itself; `resolve` validates their combination. `--help` is generated
 //! from the same table. Aliases of options are in `aliases`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::aliases::{self, Area};
@@ -45,6 +46,9 @@ pub(super) struct LowArgs {
     pub bot_rate_hz: Option<u32>,
     pub pass_env: Vec<String>,
     pub sandbox: bool,
+    /// Whether `command` begins with the file of a bot in Python.
+    pub is_python_bot: bool,
+    pub python: Option<PathBuf>,
     pub env_file: Option<String>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
@@ -70,7 +74,7 @@ pub(super) struct LowArgs {
     pub log: Option<LogFormat>,
     /// The positional argument, if the table takes one.
     pub argument: Option<OsString>,
-    /// The arguments after `--`.
+    /// The arguments after `--`, or the file of a bot in Python with its own.
     pub command: Option<Vec<OsString>>,
     /// Whether the program has a bot of its own in place of the built-in ones.
     pub has_own_bot: bool,
@@ -153,6 +157,21 @@ impl OptionStore for LowArgs {
                 is_optional: flag.is_optional_in_variables && source == ValueSource::Variable,
             });
         }
+    }
+
+    fn begins_command(&self, argument: &OsStr) -> bool {
+        Path::new(argument)
+            .extension()
+            .is_some_and(|extension| extension == "py")
+    }
+
+    fn set_command(&mut self, mut command: Vec<OsString>) {
+        if let Some(rest) = self.command.take() {
+            command.push("--".into());
+            command.extend(rest);
+        }
+        self.command = Some(command);
+        self.is_python_bot = true;
     }
 
     fn overrides(&self, option: &str) -> bool {
@@ -365,6 +384,13 @@ const BOT: &[RunnerFlag] = &[
 
 /// How programs run.
 const PROGRAMS: &[RunnerFlag] = &[
+    flag(
+        "--python",
+        FlagKind::Value("PROGRAM", |args, text| put(&mut args.python, text.into())),
+        BOTS,
+        "The interpreter of a bot that is given by its file, `bot.py`. [default: that of VIRTUAL_ENV, of .venv beside \
+         the file, or beside this program, else python3]",
+    ),
     flag(
         "--pass-env",
         FlagKind::List("NAME", |args, text| push(&mut args.pass_env, text)),

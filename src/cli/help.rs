@@ -39,6 +39,11 @@ WebSocket, by telephone, or in a room.
 const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ("[OPTIONS]", "serve the built-in bot", None),
     (
+        "[OPTIONS] BOT.py [ARGS...]",
+        "run this bot in Python, also one for Pipecat's runner, in each session",
+        None,
+    ),
+    (
         "[OPTIONS] -- COMMAND [ARGS...]",
         "run this command as the bot of each session",
         None,
@@ -61,7 +66,7 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
 const EXAMPLES: &[(&str, &str)] = &[
     ("", "Talk to the built-in bot at http://localhost:7860."),
     (
-        "--host 0.0.0.0 --tls auto -- python3 bot.py",
+        "--host 0.0.0.0 --tls auto bot.py",
         "Serve your own bot to the local network, over HTTPS.",
     ),
     (

@@ -211,7 +211,6 @@ fn suggest_command(program: &ProgramIdentity, error: UsageError) -> UsageError {
 /// Returns the interpreter of a script, by the end of its name.
 fn interpreter(file: &str) -> Option<&'static str> {
     match file.rsplit_once('.')?.1 {
-        "py" => Some("python3"),
         "js" | "mjs" => Some("node"),
         _ => None,
     }

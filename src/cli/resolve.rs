@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::flags::{LowArgs, WsAuth, common_name};
 use super::{Env, UsageError, cluster, env_trust, features};
-use crate::config::{BotAudio, BuiltInBot, Config, MoqConfig, MoqMode, Secret, Tls, ToolsConfig, Transport};
+use crate::config::{BotAudio, BuiltInBot, Config, MoqConfig, MoqMode, PythonBot, Secret, Tls, ToolsConfig, Transport};
 use crate::features::Feature;
 use crate::limits::{API_KEY_BYTES, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
 use crate::proto::assistant::options::ChosenBot;
@@ -47,6 +47,9 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     host_names.sort_unstable();
     host_names.dedup();
     check_command(&args)?;
+    if args.given.contains(&"--python") && !args.is_python_bot {
+        warnings.push("`--python` has no effect without the file of a bot: `bot.py`".to_owned());
+    }
     let withheld = env_trust::withheld(&PROVIDERS, &args.pass_env, warnings)?;
     check_list_lengths(&args)?;
     let host = hosts::host(args.host.as_deref(), env)?;
@@ -113,6 +116,9 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.bot = args.bot.unwrap_or(BuiltInBot::Parrot);
     config.bot_audio = bot_audio;
     config.command = args.command;
+    config.python_bot = args.is_python_bot.then_some(PythonBot {
+        interpreter: args.python,
+    });
     config.withheld = withheld;
     config.bot_folder = bot_folder(env);
     config.sandbox = sandbox;

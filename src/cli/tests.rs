@@ -6,7 +6,7 @@ mod messages;
 mod transports;
 
 use super::*;
-use crate::config::{BotAudio, BuiltInBot, Host, Secret, Tls, Transport};
+use crate::config::{BotAudio, BuiltInBot, Host, PythonBot, Secret, Tls, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::http::cluster::ClusterKey;
 use crate::proto::options::env::Variables;

@@ -63,6 +63,7 @@ use std::time::Duration;
 use crate::bot::Bot;
 use crate::config::{Config, ListenAddresses};
 use crate::io::http::custom_routes::CustomRoutes;
+use crate::io::process::python;
 use crate::io::process::sandbox::{Sandbox, SandboxError};
 use crate::io::server::BindError;
 use crate::io::services::{LostService, Services};
@@ -208,16 +209,30 @@ fn check_sandbox(config: &Config) -> Result<(), RunError> {
 fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
     match &config.command {
         Some(command) => {
-            let spec = process::ProgramSpec {
-                command: command.clone(),
+            let sandbox = Sandbox::new(config);
+            let folder = sandbox.as_ref().map(Sandbox::working_dir);
+            let folder = folder.or(config.bot_folder.as_deref());
+            let words = python::command(config, command, folder);
+            match config.python_bot {
+                Some(_) => python::check_file(&command[0], &words, folder),
+                None => process::check_bot(&words, folder),
+            }
+            .map_err(RunError::Command)?;
+            if let Some(file) = python::pipecat_file(command, folder) {
+                let file = file.display();
+                log::warn!(
+                    "{file} is for Pipecat's own runner and starts a web server in each call: run `edge-runner [OPTIONS] {file}`, \
+                     without `--` and `python`"
+                );
+            }
+            Ok(process::bot(process::ProgramSpec {
+                command: words,
                 withheld: config.withheld.clone(),
                 audio: config.bot_audio,
+                input: python::package(config),
                 working_dir: config.bot_folder.clone(),
-                sandbox: Sandbox::new(config),
-            };
-            let folder = spec.sandbox.as_ref().map(Sandbox::working_dir);
-            process::check_bot(command, folder.or(spec.working_dir.as_deref())).map_err(RunError::Command)?;
-            Ok(process::bot(spec))
+                sandbox,
+            }))
         }
         None => Ok(bot),
     }

@@ -3,7 +3,8 @@
 //! In: a command and the arguments of a session. The program gets them as JSON in
 //! `RUNNER_ARGUMENTS`. Its media is a WebSocket at `media_url` with the frames of
 //! `proto::sockets::frames` ([`protobuf`], [`listener`]), or PCM on its standard streams ([`pcm`]).
-//! Its other output is logged ([`output_log`]). Out: the result of the session.
+//! Its other output is logged ([`output_log`]). A file in Python alone is a program as well
+//! ([`python`]). Out: the result of the session.
 //! The program runs until it exits, closes its media, or the session is over. Then its group gets
 //! SIGTERM, and SIGKILL after a grace period ([`program`]). With `--sandbox` it sees and may do
 //! less ([`sandbox`]).
@@ -15,6 +16,7 @@ pub mod output_log;
 pub mod pcm;
 pub mod program;
 pub mod protobuf;
+pub mod python;
 pub mod sandbox;
 
 use std::ffi::OsString;
@@ -158,8 +160,8 @@ enum ProgramError {
     #[error("{0}")]
     Exit(ExitStatus),
     #[error(
-        "{status}, before it opened media_url{}; a program that starts a web server of its own, as Pipecat's runner does, has \
-         to be changed (\"A Pipecat bot\" in docs/bots.md)",
+        "{status}, before it opened media_url{}; a bot for Pipecat's own runner is started by `edge-runner bot.py`, without \
+         `--` and `python`",
         said.as_ref().map_or_else(String::new, |said| format!(" (its last line: {said})"))
     )]
     ExitWithoutMedia {

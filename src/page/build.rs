@@ -1,6 +1,7 @@
 //! Packs the built-in page: compresses every file of this folder that is not Rust into a gzip
 //! member in `OUT_DIR`, and generates the table `page.rs` there for `mod.rs`. The extension of a
-//! file determines its content type; an unknown extension fails the build.
+//! file determines its content type; an unknown extension fails the build. Packs the package for
+//! bots in Python as well ([`pack_python`]).
 //!
 //! The format is gzip (RFC 1952) with the DEFLATE of miniz_oxide. It has no time stamp, so that
 //! builds are reproducible.
@@ -11,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 
 /// The highest compression level of miniz_oxide.
 const LEVEL: u8 = 10;
@@ -20,6 +21,7 @@ fn main() {
     let var = |name| PathBuf::from(env::var(name).expect("cargo sets it for build scripts"));
     let (folder, out) = (var("CARGO_MANIFEST_DIR").join("src/page"), var("OUT_DIR"));
     println!("cargo::rerun-if-changed=src/page");
+    pack_python(&var("CARGO_MANIFEST_DIR").join("src/io/process/python"), &out);
     if env::var_os("CARGO_FEATURE_PAGE").is_none() {
         return;
     }
@@ -50,6 +52,53 @@ fn main() {
     }
     table.push_str("];\n");
     fs::write(out.join("page.rs"), table).expect("OUT_DIR can be written");
+}
+
+/// Packs the package for bots in Python into one program for an interpreter's standard input: a
+/// statement that unpacks the sources of its modules, and the file that imports them. Its text is
+/// ASCII, and compressed as zlib (RFC 1950) in base 64.
+fn pack_python(folder: &Path, out: &Path) {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let read = |path: &Path| fs::read_to_string(path).expect("a listed file can be read");
+    let mut sources = String::new();
+    let is_module = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "py");
+    for path in files(&folder.join("edge_runner")).into_iter().filter(is_module) {
+        let stem = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .expect("names are UTF-8");
+        let name = match stem {
+            "__init__" => "edge_runner".to_owned(),
+            module => format!("edge_runner.{module}"),
+        };
+        writeln!(sources, "{name}\n{}\0", read(&path).trim_end()).expect("writing to a string cannot fail");
+    }
+    let packed = base64(&compress_to_vec_zlib(sources.as_bytes(), LEVEL));
+    let program = format!(
+        "import base64, zlib\nSOURCES = dict(\n    part.split(\"\\n\", 1) for part in \
+         zlib.decompress(base64.b64decode(\"{packed}\")).decode().split(\"\\0\\n\") if part\n)\n{}",
+        read(&folder.join("start.py"))
+    );
+    fs::write(out.join("edge_runner.py"), program).expect("OUT_DIR can be written");
+}
+
+/// Base 64 of RFC 4648.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for part in bytes.chunks(3) {
+        let number = part
+            .iter()
+            .fold(0_usize, |number, byte| (number << 8) | usize::from(*byte))
+            << (8 * (3 - part.len()));
+        for digit in 0..4 {
+            text.push(match digit <= part.len() {
+                true => char::from(DIGITS[(number >> (18 - 6 * digit)) & 63]),
+                false => '=',
+            });
+        }
+    }
+    text
 }
 
 /// Returns the files of the page, sorted by name, because `read_dir` has no defined order.

@@ -28,7 +28,7 @@ pub use crate::moq::config::MoqUdpPort;
 pub use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode};
 pub use crate::options::host::Host;
 use crate::options::hosts::is_local_name;
-pub use crate::process::BotAudio;
+pub use crate::process::{BotAudio, PythonBot};
 pub use crate::secret::{Secret, SecretBytes};
 pub use crate::server::forwarded::{Network, NetworkParseError};
 #[doc(hidden)]
@@ -94,6 +94,8 @@ pub struct Config {
     pub bot_name: Option<String>,
     /// The program that is the bot, with its arguments; `None` runs [`Config::bot`].
     pub command: Option<Vec<OsString>>,
+    /// Set if the first word of that program is a file in Python, which an interpreter runs.
+    pub python_bot: Option<PythonBot>,
     /// Audio interface of that program.
     pub bot_audio: BotAudio,
     /// Environment variables that the program does not inherit.
@@ -175,6 +177,7 @@ impl Default for Config {
             bot_name: None,
             command: None,
             withheld: Vec::new(),
+            python_bot: None,
             bot_audio: BotAudio::default(),
             bot_folder: None,
             sandbox: None,

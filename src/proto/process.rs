@@ -6,18 +6,20 @@
 //! fit into an environment variable are rejected. The queues in both directions are
 //! [`inbound_queue`] and [`playout_queue`]; [`output_lines`] splits the program's output into log
 //! lines, and [`last_line`] makes one fit to be shown; [`first_line`] finds the interpreter of a
-//! script. Source: Pipecat's runner arguments for the names; the other messages are our own.
+//! script; [`media_query`] is what a program asks of its media. Source: Pipecat's runner arguments
+//! for the names; the other messages are our own.
 
 pub mod first_line;
 pub mod inbound_queue;
 pub mod last_line;
+pub mod media_query;
 pub mod output_lines;
 pub mod playout_queue;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -39,6 +41,13 @@ pub enum BotAudio {
         /// The sample rate of both directions, in Hz.
         rate_hz: u32,
     },
+}
+
+/// A bot that is a file in Python.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PythonBot {
+    /// The given interpreter; `None` means the one of the nearest environment.
+    pub interpreter: Option<PathBuf>,
 }
 
 /// Arguments of every kind of session.

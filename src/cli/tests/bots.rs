@@ -87,6 +87,31 @@ fn a_command_replaces_the_built_in_bot() {
     );
 }
 
+/// Options before the file are the runner's; all behind it is the bot's, also after a list.
+#[test]
+fn the_file_of_a_bot_in_python_begins_its_command() {
+    let parsed = config(&["--port", "80", "bots/hello.py", "--port", "1", "--", "x", "y.py"]);
+    let words = ["bots/hello.py", "--port", "1", "--", "x", "y.py"];
+    assert_eq!(parsed.command, Some(words.map(OsString::from).to_vec()));
+    assert_eq!((parsed.port, parsed.python_bot), (80, Some(PythonBot::default())));
+    let list = ["--python", "/py", "--allowed-origins", "https://a.example", "bot.py"];
+    let parsed = config(&list);
+    assert_eq!(parsed.command, Some(vec!["bot.py".into()]));
+    let interpreter = Some("/py".into());
+    assert_eq!(parsed.python_bot, Some(PythonBot { interpreter }));
+    assert_eq!(config(&["--", "python3", "bot.py"]).python_bot, None);
+    assert!(refused(&["--bot", "echo", "bot.py"]).contains("`--bot`"));
+    let (_, warnings) = served(&["--python", "/py"], &[]);
+    assert!(
+        warnings.iter().any(|warning| warning.contains("`--python`")),
+        "{warnings:?}"
+    );
+    assert!(matches!(
+        parse_with(&["doctor", "bot.py"], &[]),
+        Ok(CliCommand::Doctor { .. })
+    ));
+}
+
 #[test]
 fn bot_audio_sets_the_format_of_a_program() {
     let audio = |arguments: &[&str]| config(arguments).bot_audio;

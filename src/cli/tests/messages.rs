@@ -55,7 +55,6 @@ fn a_mistyped_value_or_command_suggests_the_nearest_one() {
         (&["completion", "bash"], "`completions`"),
         (&["completions", "bsh"], "`bash`"),
         (&["help", "docter"], "`doctor`"),
-        (&["bot.py"], "`-- python3 bot.py`"),
         (&["--port=1", "bots/hello.mjs"], "`-- node bots/hello.mjs`"),
     ] {
         let message = refused(arguments);

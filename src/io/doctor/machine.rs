@@ -4,6 +4,7 @@
 //! without `/proc` the findings say what is unknown.
 
 use std::env::consts::OS;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -13,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use super::Finding;
 use crate::config::{Config, Transport};
 use crate::io::addresses::local_addresses;
-use crate::io::process;
+use crate::io::process::{self, python};
 use crate::proto::doctor::{machine, network};
 use crate::proto::http::cluster::key_file_warning;
 use crate::proto::webrtc::candidate::InterfaceAddress;
@@ -86,6 +87,7 @@ pub fn program(config: &Config) -> Vec<Finding> {
             Some(name) => Finding::ok(WHAT, format!("that of this program, `{name}`")),
             None => Finding::ok(WHAT, format!("the built-in `{}`", config.bot.name())),
         },
+        Some(command) if config.python_bot.is_some() => python_bot(config, command),
         Some(command) => match process::check_bot(command, config.bot_folder.as_deref()) {
             Ok(()) => {
                 // Other arguments than its script may contain secrets.
@@ -97,6 +99,21 @@ pub fn program(config: &Config) -> Vec<Finding> {
             Err(why) => Finding::error(WHAT, why.to_string()),
         },
     }]
+}
+
+/// Checks a bot that is a file in Python: runs its imports in the interpreter of its sessions.
+fn python_bot(config: &Config, command: &[OsString]) -> Finding {
+    const WHAT: &str = "bot";
+    let folder = config.bot_folder.as_deref();
+    let words = python::command(config, command, folder);
+    if let Err(why) = python::check_file(&command[0], &words, folder) {
+        return Finding::error(WHAT, why.to_string());
+    }
+    let file = command[0].display();
+    match python::examine(config, &words[0], &command[0]) {
+        Ok(said) => machine::python_bot(&file.to_string(), &words[0].display().to_string(), &said),
+        Err(why) => Finding::error(WHAT, format!("`{}` cannot check {file}: {why}", words[0].display())),
+    }
 }
 
 /// Returns whether the clock is synchronised; `None` where the system does not say.

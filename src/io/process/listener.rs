@@ -2,8 +2,9 @@
 //!
 //! In: TCP connections. Out: the WebSocket of the client that requests the secret path, after which
 //! the listener closes. Another path gets 403 and does not count. A connection that sends no
-//! request in time is dropped, and sooner when too many wait. The path is 128 random bits and is
-//! never logged. Source: RFC 6455 section 4.
+//! request in time is dropped, and sooner when too many wait. A query with an invalid value gets
+//! 400, and the program may retry. The path is 128 random bits and is never logged. Source: RFC
+//! 6455 section 4.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,6 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 use crate::limits::{ACCEPT_PAUSE_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_MESSAGE_BYTES_MAX};
+use crate::proto::process::media_query::MediaQuery;
 use std::time::Duration;
 
 /// Connections to one `media_url` in their handshake before the oldest is evicted: to keep the
@@ -34,6 +36,9 @@ const PROCESS_SOCKET_BUFFER_BYTES: u32 = 64 * 1024;
 
 /// The program's WebSocket, from the runner's side.
 pub type MediaSocket = WebSocketStream<TcpStream>;
+
+/// The socket of a program, and what the program asks of it.
+pub type AcceptedMedia = (MediaSocket, MediaQuery);
 
 /// A listener that waits for one connection.
 pub struct MediaListener {
@@ -77,7 +82,7 @@ impl MediaListener {
     }
 
     /// Waits for the first valid handshake and closes the listener.
-    pub async fn accept(self) -> MediaSocket {
+    pub async fn accept(self) -> AcceptedMedia {
         let mut handshakes = JoinSet::new();
         let mut pending = VecDeque::with_capacity(PROCESS_HANDSHAKES_MAX);
         loop {
@@ -94,7 +99,7 @@ impl MediaListener {
                     }
                 },
                 Some(finished) = handshakes.join_next() => match finished {
-                    Ok(Ok(socket)) => return socket,
+                    Ok(Ok(accepted)) => return accepted,
                     Ok(Err(why)) => log::debug!("a connection to the bot's media was refused: {why}"),
                     // The task panicked, and the panic was logged.
                     Err(_) => {}
@@ -133,26 +138,36 @@ fn config() -> WebSocketConfig {
         .max_frame_size(Some(PROCESS_MESSAGE_BYTES_MAX))
 }
 
-async fn handshake(stream: TcpStream, secret: Arc<SecretPath>) -> Result<MediaSocket, String> {
+async fn handshake(stream: TcpStream, secret: Arc<SecretPath>) -> Result<AcceptedMedia, String> {
     // Small frames must not wait for the next one.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let mut ours = false;
+    let (mut ours, mut asked) = (false, MediaQuery::default());
     #[allow(clippy::result_large_err, reason = "the library's own type")]
     let check = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
-        if request.uri().path() == secret.path && !secret.taken.swap(true, Ordering::Relaxed) {
-            ours = true;
-            return Ok(response);
+        let refuse = |status, why| {
+            let mut refusal = ErrorResponse::new(why);
+            *refusal.status_mut() = status;
+            Err(refusal)
+        };
+        if request.uri().path() != secret.path {
+            return refuse(StatusCode::FORBIDDEN, None);
         }
-        let mut refusal = ErrorResponse::new(None);
-        *refusal.status_mut() = StatusCode::FORBIDDEN;
-        Err(refusal)
+        asked = match MediaQuery::parse(request.uri().query().unwrap_or_default()) {
+            Ok(asked) => asked,
+            Err(invalid) => return refuse(StatusCode::BAD_REQUEST, Some(invalid.to_string())),
+        };
+        if secret.taken.swap(true, Ordering::Relaxed) {
+            return refuse(StatusCode::FORBIDDEN, None);
+        }
+        ours = true;
+        Ok(response)
     };
     let handshake = timeout(
         PROCESS_HANDSHAKE,
         accept_hdr_async_with_config(stream, check, Some(config())),
     );
     let result = match handshake.await {
-        Ok(Ok(socket)) => return Ok(socket),
+        Ok(Ok(socket)) => return Ok((socket, asked)),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("no request arrived in time".to_owned()),
     };

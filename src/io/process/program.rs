@@ -12,6 +12,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use rustix::process::Signal;
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -34,6 +35,8 @@ pub struct ProgramSpec {
     pub withheld: Vec<String>,
     /// How the program gets its audio.
     pub audio: BotAudio,
+    /// What the program reads from its standard input, where that is not its audio.
+    pub input: Option<&'static str>,
     /// The working directory; `None` means the one of the runner.
     pub working_dir: Option<PathBuf>,
     /// Where the command runs with less; its working folder comes before the one above.
@@ -61,6 +64,7 @@ impl Program {
     pub fn start(spec: &ProgramSpec, arguments: &str, session_id: SessionId) -> io::Result<(Program, Option<Pipes>)> {
         let mut command = command(spec, arguments)?;
         let stdin = match spec.audio {
+            BotAudio::Protobuf if spec.input.is_some() => Stdio::piped(),
             BotAudio::Protobuf => Stdio::null(),
             BotAudio::Pcm { rate_hz } => {
                 command.env("RUNNER_BOT_RATE", rate_hz.to_string());
@@ -70,17 +74,26 @@ impl Program {
         let (mut child, owner) = children::spawn(command.stdin(stdin))?;
         let mut pipes = None;
         let mut stdout = child.stdout.take();
+        let input = spec.input.filter(|_| spec.audio == BotAudio::Protobuf);
+        let input = input.and_then(|input| Some((child.stdin.take()?, input)));
         if let Some(stdin) = child.stdin.take() {
             pipes = stdout.take().map(|stdout| Pipes::new(stdin, stdout));
         }
         let stderr = child.stderr.take();
-        let log = async move {
+        let feed = async move {
+            if let Some((mut stdin, input)) = input {
+                // A program that exits before it has read everything says why on stderr.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        let read = async move {
             match (stdout, stderr) {
                 (Some(stdout), Some(stderr)) => output_log::run(stdout, stderr).await,
                 (None, Some(stderr)) => output_log::run(tokio::io::empty(), stderr).await,
                 (_, None) => String::new(),
             }
         };
+        let log = async move { tokio::join!(feed, read).1 };
         Ok((Program::new("bot", (child, owner), session_id, log), pipes))
     }
 

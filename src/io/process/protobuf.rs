@@ -30,6 +30,7 @@ use super::listener::{MediaListener, MediaSocket};
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
 use crate::bot::{Kind, RunnerArguments};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST};
+use crate::proto::audio::resample::Resampler;
 use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
 use crate::proto::process::{self, CallRequest, ProgramRequest};
@@ -159,13 +160,13 @@ impl PendingMedia {
         let PendingMedia::Open(media) = self else { return };
         let seconds = PROCESS_MEDIA_EXPECTED.as_secs();
         log::warn!(
-            "the bot has not opened media_url after {seconds} s, so it gets no audio: a program connects to the media_url of \
-             RUNNER_ARGUMENTS (docs/bots.md); one that starts a web server of its own, as Pipecat's runner does, has to be \
-             changed (\"A Pipecat bot\" there); one that reads stdin needs `--bot-audio pcm`"
+            "the bot has not opened media_url after {seconds} s, so it gets no audio: it may still be starting; a program \
+             connects to the media_url of RUNNER_ARGUMENTS (docs/bots.md); a bot for Pipecat's own runner is started by \
+             `edge-runner bot.py`, without `--` and `python`; one that reads stdin needs `--bot-audio pcm`"
         );
         let error = format!(
             "The program of the bot runs, but has not opened its media after {seconds} s. It may still be starting, or it \
-             may wait for callers at a web server of its own, as Pipecat's runner does."
+             may wait for callers at a web server of its own; a bot for Pipecat's runner is started by `edge-runner bot.py`."
         );
         let fatal = false;
         // A client that takes no messages is told nothing.
@@ -204,19 +205,21 @@ pub async fn run(
     let mut is_late = false;
     let mut backlog = InboundQueue::default();
     let mut accepted_media = pin!(listener.accept());
-    let mut connection = loop {
+    // Speech before the program connects is queued at the session's own rate.
+    let mut hearing = InboundSpeech::default();
+    let (socket, asked) = loop {
         tokio::select! {
-            event = media.event() => if !queue_event(event, &mut backlog) {
+            event = media.event() => if !queue_event(event, &mut backlog, &mut hearing) {
                 return MediaEnd::SessionOver(ClosingMedia::unconnected());
             },
-            socket = &mut accepted_media => break MediaConnection::new(socket),
+            accepted = &mut accepted_media => break accepted,
             () = &mut late, if !is_late => {
                 is_late = true;
                 media.report_late();
             }
             () = exited.notified() => match timeout(PROCESS_REST, &mut accepted_media).await {
                 // The program may have connected, spoken and exited before this task ran.
-                Ok(socket) => break MediaConnection::new(socket),
+                Ok(accepted) => break accepted,
                 Err(_) => {
                     if let PendingMedia::Open(_) = media {
                         log::warn!(
@@ -229,6 +232,11 @@ pub async fn run(
         }
     };
     signals.is_connected.store(true, Ordering::Relaxed);
+    let mut connection = MediaConnection::new(socket, asked.is_live);
+    if asked.is_live {
+        backlog.drop_speech();
+    }
+    hearing.rate_hz = asked.rate_hz;
     let (mut events, output) = media.open().split();
     let early = backlog.take_dropped();
     log::debug!("the bot connected; {} earlier audio frames were dropped", early.frames);
@@ -247,7 +255,7 @@ pub async fn run(
             pause.as_mut().reset(Instant::now() + PROCESS_REST);
         }
         tokio::select! {
-            event = events.recv() => if !queue_event(event, &mut backlog) {
+            event = events.recv() => if !queue_event(event, &mut backlog, &mut hearing) {
                 break session_over(connection, &mut backlog);
             } else if !connection.writable {
                 backlog.clear();
@@ -300,10 +308,10 @@ fn session_over(connection: MediaConnection, backlog: &mut InboundQueue) -> Medi
 }
 
 /// Queues an event for the program. Returns `false` once the session is over.
-fn queue_event(event: Option<Event>, backlog: &mut InboundQueue) -> bool {
+fn queue_event(event: Option<Event>, backlog: &mut InboundQueue, hearing: &mut InboundSpeech) -> bool {
     match event {
         None | Some(Event::Left(_)) => return false,
-        Some(Event::Audio(frame)) => backlog.push_speech(frames::audio(&frame, frame.rate_hz()), frame.len()),
+        Some(Event::Audio(frame)) => hearing.push(&frame, frame.rate_hz(), backlog),
         Some(Event::Message(text)) => queue_message(backlog, &text),
         Some(Event::Dtmf(digit)) => queue_message(backlog, &process::dtmf(digit)),
         Some(Event::Mark { name, played }) => queue_message(backlog, &process::mark(&name, played)),
@@ -318,6 +326,28 @@ fn queue_event(event: Option<Event>, backlog: &mut InboundQueue) -> bool {
     true
 }
 
+/// The caller's speech on its way to the program.
+#[derive(Default)]
+struct InboundSpeech {
+    /// The rate that the program asked for; `None` means that of the session.
+    rate_hz: Option<u32>,
+    resampler: Option<Resampler>,
+}
+
+impl InboundSpeech {
+    fn push(&mut self, pcm: &[i16], from_hz: u32, backlog: &mut InboundQueue) {
+        match self.rate_hz.filter(|rate_hz| *rate_hz != from_hz) {
+            None => backlog.push_speech(frames::audio(pcm, from_hz), pcm.len()),
+            Some(rate_hz) => {
+                let resampler = self.resampler.get_or_insert_with(|| Resampler::new(from_hz, rate_hz));
+                let mut resampled = Vec::with_capacity(pcm.len() * rate_hz as usize / from_hz as usize + 1);
+                resampler.process(pcm, &mut resampled);
+                backlog.push_speech(frames::audio(&resampled, rate_hz), resampled.len());
+            }
+        }
+    }
+}
+
 fn queue_message(backlog: &mut InboundQueue, json: &str) {
     backlog.push_message(frames::message(json));
 }
@@ -329,16 +359,17 @@ struct MediaConnection {
     socket: Option<Box<MediaSocket>>,
     writable: bool,
     /// Nothing is written before this elapses: a pipeline that connects before it runs loses the
-    /// connection on early frames.
+    /// connection on early frames. A live program reads at once.
     write_delay: Pin<Box<Sleep>>,
 }
 
 impl MediaConnection {
-    fn new(socket: MediaSocket) -> Self {
+    fn new(socket: MediaSocket, is_live: bool) -> Self {
+        let delay = if is_live { Duration::ZERO } else { PROCESS_SETTLE };
         MediaConnection {
             socket: Some(Box::new(socket)),
             writable: true,
-            write_delay: Box::pin(sleep(PROCESS_SETTLE)),
+            write_delay: Box::pin(sleep(delay)),
         }
     }
 

@@ -19,7 +19,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use super::*;
 use crate::bot::media::{Event, LeaveReason, TransportSide, pair};
 use crate::bot::{ShutdownTrigger, WebRtcArguments, WebRtcConnection};
-use crate::config::Config;
+use crate::config::{Config, PythonBot};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_ARGUMENTS_BYTES_MAX};
 use crate::proto::sockets::frames;
 
@@ -90,16 +90,20 @@ impl Rig {
             script.into(),
             working_dir.0.clone().into(),
         ];
+        let spec = ProgramSpec {
+            audio,
+            ..spec(&command)
+        };
+        Rig::start(working_dir, spec, body)
+    }
+
+    fn start(working_dir: Folder, spec: ProgramSpec, body: Value) -> Rig {
         let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new("pc-1".into(), false, true);
         let kind = Kind::WebRtc(WebRtcArguments::new(connection, slot));
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
-        let spec = ProgramSpec {
-            audio,
-            ..spec(&command)
-        };
         let bot = tokio::spawn(bot(spec)(args));
         Rig {
             working_dir,
@@ -134,6 +138,7 @@ fn spec(command: &[OsString]) -> ProgramSpec {
         command: command.to_vec(),
         withheld: Vec::new(),
         audio: BotAudio::Protobuf,
+        input: None,
         working_dir: None,
         sandbox: None,
     }
@@ -235,12 +240,55 @@ async fn the_exit_status_is_the_result_of_the_session() {
     }
 }
 
+const PYTHON_BOT: &str = r#"
+import asyncio, json, os, sys
+from edge_runner.media import Media
+
+async def main():
+    media = await Media.connect(json.loads(os.environ["RUNNER_ARGUMENTS"])["media_url"], 8000)
+    reading = asyncio.create_task(anext(media.receive(), None))
+    await media.send_message({"arguments": sys.argv[1:]})
+    await media.close()
+    await reading
+
+asyncio.run(main())
+"#;
+
+/// The package of bots in Python comes from the runner, and the file has its own arguments.
+#[tokio::test]
+async fn a_bot_in_python_is_run_by_its_file() {
+    for (file, told) in [
+        (PYTHON_BOT, Ok(())),
+        ("raise SystemExit(3)", Err("exit status: 3".to_owned())),
+    ] {
+        let working_dir = Folder::new();
+        fs::write(working_dir.path("bot.py"), file).expect("a file");
+        let config = Config {
+            python_bot: Some(PythonBot::default()),
+            ..Config::default()
+        };
+        let command = python::command(&config, &["bot.py".into(), "--name".into()], Some(&working_dir.0));
+        let spec = ProgramSpec {
+            input: python::package(&config),
+            working_dir: Some(working_dir.0.clone()),
+            ..spec(&command)
+        };
+        let mut rig = Rig::start(working_dir, spec, json!({}));
+        assert_eq!(exit_of(rig.end().await), told);
+        let message = rig.transport_side.take_message();
+        assert_eq!(
+            message.as_deref(),
+            told.is_ok().then_some(r#"{"arguments": ["--name"]}"#)
+        );
+    }
+}
+
 /// A program that fails before it connects is told apart from one that fails in a call.
 #[tokio::test]
 async fn a_failure_before_the_media_says_so() {
     let told = Rig::new("exit 3").end().await.expect_err("it failed");
     assert!(
-        told.contains("before it opened media_url") && told.contains("A Pipecat bot"),
+        told.contains("before it opened media_url") && told.contains("`edge-runner bot.py`"),
         "{told}"
     );
     let told = Rig::new("echo first >&2; echo 'ImportError: no pipecatt; key sk-aB3dE6gH9jK2mN5pQ' >&2; exit 1")

@@ -3,7 +3,10 @@
 //! In: seconds, bytes, counts, the text of `/proc/meminfo`. Out: findings. The estimates are
 //! generous and come from measurements.
 
+use serde::Deserialize;
+
 use super::Finding;
+
 use crate::limits::{
     HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE, OPEN_FILES_PROGRAM,
     OPEN_FILES_ROOM, OPEN_FILES_SESSION, RELEASED_S,
@@ -70,6 +73,44 @@ pub fn open_files(max: Option<u64>, sessions_max: usize, programs: bool, rooms: 
     }
 }
 
+/// The report of the package for bots in Python about one file.
+#[derive(Deserialize)]
+struct PythonReport {
+    /// The version of the interpreter.
+    python: String,
+    pipecat: Option<String>,
+    /// The modules that the file imports and the interpreter does not have.
+    missing: Vec<String>,
+    import_ms: Option<u64>,
+    /// Why the imports failed.
+    error: Option<String>,
+}
+
+/// Checks a bot that is a file in Python, by the report of its interpreter.
+pub fn python_bot(file: &str, interpreter: &str, report: &str) -> Finding {
+    const WHAT: &str = "bot";
+    let Ok(report) = serde_json::from_str::<PythonReport>(report) else {
+        return Finding::error(WHAT, format!("`{interpreter}` gives no report about {file}"));
+    };
+    let pipecat = match &report.pipecat {
+        Some(version) => format!("Pipecat {version}"),
+        None => "no Pipecat".to_owned(),
+    };
+    let about = format!("{file} in `{interpreter}` (Python {}, {pipecat})", report.python);
+    match (&*report.missing, report.error, report.import_ms) {
+        ([_, ..], ..) => Finding::error(
+            WHAT,
+            format!(
+                "{about} lacks the modules {}: install them for this interpreter, or name another one with --python",
+                report.missing.join(", ")
+            ),
+        ),
+        ([], Some(error), _) => Finding::error(WHAT, format!("{about} cannot be imported: {error}")),
+        ([], None, Some(ms)) => Finding::ok(WHAT, format!("{about}: its imports take {ms} ms, in each session")),
+        ([], None, None) => Finding::ok(WHAT, about),
+    }
+}
+
 /// Checks the memory by the text of `/proc/meminfo`. The memory of programs is unknown.
 pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
     const WHAT: &str = "memory";
@@ -93,6 +134,32 @@ pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bot_in_python_is_checked_by_its_own_interpreter() {
+        let judged = |report: &str| python_bot("bot.py", "/py", report);
+        let report = |missing: &str, ms: &str, error: &str| {
+            let rest = format!(r#""missing":{missing},"import_ms":{ms},"error":{error}"#);
+            judged(&format!(r#"{{"python":"3.11.7","pipecat":"1.14.0",{rest}}}"#))
+        };
+        let good = report("[]", "1800", "null");
+        assert!(
+            good.text.contains("Pipecat 1.14.0") && good.text.contains("1800 ms"),
+            "{}",
+            good.text
+        );
+        assert!(
+            report(r#"["daily","numpy"]"#, "null", "null")
+                .text
+                .contains("lacks the modules daily, numpy")
+        );
+        assert!(
+            report("[]", "null", r#""ValueError: x""#)
+                .text
+                .contains("ValueError: x")
+        );
+        assert!(judged("Traceback").text.contains("no report"));
+    }
     use crate::doctor::FindingLevel;
 
     /// Boards without a battery start in 1970; the limits are plausible, times beyond them are not.

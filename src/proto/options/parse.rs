@@ -39,6 +39,11 @@ pub fn parse<T: OptionStore>(
                 let name = format!("--{long}");
                 (by_long(table, &name).ok_or_else(|| unknown(table, &name))?, name)
             }
+            lexopt::Arg::Value(value) if args.begins_command(&value) => {
+                let rest = parser.raw_args().map_err(from_lexopt)?;
+                args.set_command(std::iter::once(value).chain(rest).collect());
+                return Ok(None);
+            }
             lexopt::Arg::Value(value) => {
                 store_positional(args, table, value)?;
                 continue;
@@ -67,7 +72,10 @@ pub fn parse<T: OptionStore>(
                 let attached = first.attached;
                 store(args, flag, ValueSource::Typed, &name, &first.text)?;
                 // `--name=value` is one value; after `--name value` more may follow.
-                while !attached && let Some(more) = next_value(&mut parser)? {
+                while !attached
+                    && !next_argument(&mut parser).is_some_and(|next| args.begins_command(&next))
+                    && let Some(more) = next_value(&mut parser)?
+                {
                     store(args, flag, ValueSource::Typed, &name, &more.text)?;
                 }
             }
@@ -105,6 +113,10 @@ fn word_or_first(parser: &mut lexopt::Parser, words: &'static str) -> Result<Str
         Some(word) => word.into_string().map_err(not_unicode),
         None => Ok(words.split('|').next().unwrap_or_default().to_owned()),
     }
+}
+
+fn next_argument(parser: &mut lexopt::Parser) -> Option<OsString> {
+    parser.try_raw_args()?.peek().map(OsString::from)
 }
 
 /// Returns the next argument unless it is an option. A negative number is a value: the setter of

@@ -4,7 +4,7 @@
 //! `T` is the type that collects the values of one command. The setter of an option validates each
 //! value by itself. Aliases of options are in `aliases`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use super::suggest::nearest;
 use crate::features::Feature;
@@ -29,6 +29,12 @@ pub trait OptionStore {
     }
     /// The positional argument, if the table takes one.
     fn argument(&mut self) -> &mut Option<OsString>;
+    /// Returns whether this positional argument is a command, whose arguments are all behind it.
+    fn begins_command(&self, _argument: &OsStr) -> bool {
+        false
+    }
+    /// Stores such a command.
+    fn set_command(&mut self, _command: Vec<OsString>) {}
     /// Returns whether a typed option overrides the variable of this one.
     fn overrides(&self, _long: &str) -> bool {
         false

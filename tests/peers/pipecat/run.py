@@ -1,5 +1,5 @@
 """Pipecat as the peer: its serializers in calls of four telephony providers, its WebSocket client transport on the client
-endpoint. Prints a line per check; exits with 1 when one failed.
+endpoint, an unchanged bot for its own runner. Prints a line per check; exits with 1 when one failed.
 
     run.py [--binary PATH] [CHECK...]      with what requirements.txt names, and espeak-ng of the system
 """
@@ -24,9 +24,10 @@ from runner import Runner
 CHECKS = {**telephone.CHECKS, **plain.CHECKS, **programs.CHECKS}
 try:
     import messaging
-    CHECKS |= messaging.CHECKS
+    import unchanged
+    CHECKS |= messaging.CHECKS | unchanged.CHECKS
 except ImportError as lack:
-    print(f"SKIPPED, AND NOT PROVED HERE: calls of the messaging app. {lack}; see aiortc/requirements.txt")
+    print(f"SKIPPED, AND NOT PROVED HERE: calls of the messaging app, unchanged bots. {lack}; see aiortc/requirements.txt")
 # A time limit.
 LIMIT_S = 120
 

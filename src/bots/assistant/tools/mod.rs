@@ -185,6 +185,7 @@ fn spec(config: &Config, command: &[String]) -> ProgramSpec {
         command: command.iter().map(Into::into).collect(),
         withheld: config.withheld.clone(),
         audio: config.bot_audio,
+        input: None,
         working_dir: config.bot_folder.clone(),
         sandbox: Sandbox::new(config),
     }

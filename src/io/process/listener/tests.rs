@@ -40,7 +40,8 @@ async fn the_secret_path_opens_once() {
         assert!(is_forbidden(ask(address, &wrong).await), "{wrong}");
     }
     let mut program = ask(address, &url).await.expect("the right path");
-    let mut ours = accepted_media.await.expect("no panic");
+    let (mut ours, asked) = accepted_media.await.expect("no panic");
+    assert_eq!(asked, MediaQuery::default());
     assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");
     program.send(Message::Binary(vec![1].into())).await.expect("open");
     assert_eq!(
@@ -133,4 +134,21 @@ async fn an_aborted_handshake_does_not_use_up_the_path() {
     drop(broken);
     let _program = ask(address, &url).await.expect("the right path");
     accepted_media.await.expect("no panic");
+}
+
+/// The query says what the program wants of its media. With an invalid one it may try again.
+#[tokio::test]
+async fn the_query_of_the_url_reaches_the_media() {
+    let listener = MediaListener::bind().expect("a free port");
+    let (url, address) = (listener.url(), listener.address);
+    let accepted_media = tokio::spawn(listener.accept());
+    match ask(address, &format!("{url}?rate=7000")).await {
+        Err(Error::Http(response)) => assert_eq!(response.status(), StatusCode::BAD_REQUEST),
+        other => panic!("{other:?} is no refusal"),
+    }
+    let _program = ask(address, &format!("{url}?live=1&rate=8000"))
+        .await
+        .expect("the right path");
+    let (_, asked) = accepted_media.await.expect("no panic");
+    assert_eq!((asked.is_live, asked.rate_hz), (true, Some(8_000)));
 }

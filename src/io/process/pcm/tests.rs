@@ -245,6 +245,7 @@ async fn a_session_without_audio_is_refused() {
         command: vec!["true".into()],
         withheld: Vec::new(),
         audio: BotAudio::Pcm { rate_hz: RATE_HZ },
+        input: None,
         working_dir: None,
         sandbox: None,
     };

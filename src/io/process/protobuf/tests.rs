@@ -474,6 +474,45 @@ async fn a_connection_that_outlives_the_program_is_closed() {
     drop(program);
 }
 
+/// A program that reads from the moment it connects gets no speech from before, hears at its own
+/// rate, and waits for nothing.
+#[tokio::test]
+async fn a_live_program_hears_from_now_on_at_its_rate() {
+    let (transport_side, talk, exited, url) = begin();
+    transport_side.push_audio(&[7; 320], 16_000);
+    transport_side.push(Event::Message("before".into()));
+    // The media's task takes both before the program is there.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let program = connect(&format!("{url}?live=1&rate=8000")).await;
+    let mut rig = Rig {
+        transport_side,
+        program,
+        talk,
+        exited,
+    };
+    assert!(matches!(rig.hear().await, ProtobufFrame::Message(text) if text == "before"));
+    for _ in 0..4 {
+        rig.transport_side.push_audio(&[1000; 320], 16_000);
+    }
+    let mut heard = Vec::new();
+    for _ in 0..4 {
+        let ProtobufFrame::Audio { pcm, rate_hz, channels } = rig.hear().await else {
+            panic!("no speech");
+        };
+        assert_eq!((rate_hz, channels), (8_000, 1));
+        frames::samples(&pcm, 1, &mut heard).expect("whole samples");
+    }
+    assert!((600..=640).contains(&heard.len()), "{} samples", heard.len());
+    assert!(
+        heard[320..].iter().all(|sample| (950..1050).contains(sample)),
+        "{heard:?}"
+    );
+    rig.program.close(None).await.expect("it is open");
+    assert!(matches!(within(rig.talk).await.expect("no panic"), MediaEnd::HungUp));
+}
+
 #[tokio::test]
 async fn a_program_that_exits_without_connecting_hangs_up() {
     let (_transport_side, talk, exited, _) = begin();

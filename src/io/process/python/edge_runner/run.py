@@ -1,0 +1,253 @@
+"""Runs a bot file: as `__main__`, with its own arguments, and Pipecat's runner replaced.
+
+    edge-runner [OPTIONS] bot.py [BOT OPTIONS]
+
+The arguments of the session are in RUNNER_ARGUMENTS. A file that calls `main()` of Pipecat's runner
+has its `bot(runner_args)` run once, in this process. Any other file runs as it is.
+"""
+
+import argparse
+import asyncio
+import importlib
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import sys
+import types
+
+from . import Refused
+from .hooks import Hooks
+from .session import Session, WebRtcCaller, WebSocketCaller
+
+STOP_S = 8
+"""How long after the end of its call a bot may run. The runner kills it after 10 s."""
+
+
+def run(arguments):
+    """Runs `[bot.py, ...]`. Returns the exit code."""
+    if os.environ.get("EDGE_RUNNER_CHECK"):
+        from .check import check
+
+        return check(arguments[0])
+    file = pathlib.Path(arguments[0])
+    runner = Runner(file, json.loads(os.environ.get("RUNNER_ARGUMENTS", "{}")))
+    Hooks(runner).install()
+    sys.argv = [str(file), *arguments[1:]]
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        module = load(file, "__main__")
+        if not runner.has_run and "pipecat" in sys.modules and asyncio.iscoroutinefunction(getattr(module, "bot", None)):
+            runner.main()
+    except Refused as refused:
+        print(f"ERROR edge_runner: {refused}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def load(file, name):
+    """Executes a file as a module of this name."""
+    module = types.ModuleType(name)
+    module.__file__ = str(file)
+    sys.modules[name] = module
+    exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
+    return module
+
+
+class Runner:
+    """In place of `pipecat.runner.run`."""
+
+    def __init__(self, file, arguments):
+        self.file = file
+        self.session = Session(arguments)
+        self.options = options(None).parse_args([])
+        self.has_run = False
+        os.environ["ENV"] = "local"
+        load_dotenv(file)
+
+    def main(self, parser=None):
+        """Pipecat's `main`: reads the options of the bot, and runs it for this session."""
+        self.has_run = True
+        parser = options(parser)
+        self.options = parser.parse_args()
+        self._warn_of_options(parser)
+        set_log(self.options.verbose)
+        bot = find_bot(self.file)
+        asyncio.run(self._run(bot))
+
+    def _warn_of_options(self, parser):
+        for action in parser._actions:
+            if action.dest in SERVER and getattr(self.options, action.dest) != parser.get_default(action.dest):
+                name = action.option_strings[-1]
+                print(
+                    f"WARNING edge_runner: {name} after {self.file.name} has no effect: options of edge-runner stand before the "
+                    "file, those of the bot after it",
+                    file=sys.stderr,
+                )
+
+    async def _run(self, bot):
+        task = asyncio.ensure_future(bot(self.runner_arguments()))
+        loop = asyncio.get_running_loop()
+
+        def stop():
+            # The media closes with the call, and the bot ends by its `on_client_disconnected`.
+            transport = self.session.transport
+            loop.call_later(STOP_S if transport and transport.has_begun else 0, task.cancel)
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+        finally:
+            # The bot has ended: a signal that comes now would only disturb the end of the loop.
+            loop.remove_signal_handler(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def runner_arguments(self):
+        """Returns the arguments of the session as Pipecat's runner gives them."""
+        arguments = runner_arguments(self.session)
+        arguments.cli_args = self.options
+        return arguments
+
+    def create_transport(self, runner_args, transport_params):
+        """Returns a transport on the runner's media, or `None` where the bot joins a room by itself."""
+        from pipecat.runner import types as runner_types
+
+        from . import transport
+
+        session = self.session
+        if isinstance(runner_args, runner_types.SmallWebRTCRunnerArguments):
+            params = transport_params_of(transport_params, "webrtc")
+            return transport.SmallWebRTCTransport(runner_args.webrtc_connection, params)
+        if isinstance(runner_args, runner_types.WebSocketRunnerArguments):
+            params = transport_params_of(transport_params, session.transport_type)
+            return transport.FastAPIWebsocketTransport(runner_args.websocket, params)
+        if isinstance(runner_args, runner_types.MOQRunnerArguments):
+            return transport.EdgeTransport(WebRtcCaller(session), transport_params_of(transport_params, "moq"))
+        return None
+
+
+def transport_params_of(transport_params, key):
+    """Returns the parameters for a kind of caller, or those for WebRTC: the runner's media is the same
+    for all."""
+    chosen = key if key in transport_params else "webrtc"
+    if chosen not in transport_params:
+        raise Refused(f"The bot has no transport parameters for `{key}`: add the key to those given to create_transport.")
+    if chosen != key:
+        print(f"INFO edge_runner: the bot has no transport parameters for `{key}`, so it gets those for `{chosen}`", file=sys.stderr)
+    return transport_params[chosen]()
+
+
+def runner_arguments(session):
+    from pipecat.runner import types as of_pipecat
+
+    given = session.arguments
+    call_data = given.get("call_data")
+    if call_data is not None:
+        kinds = {"telnyx": of_pipecat.TelnyxCallData, "exotel": of_pipecat.ExotelCallData}
+        call_data = kinds.get(session.transport_type, of_pipecat.CallData).model_validate(call_data)
+    common = {"body": given.get("body"), "session_id": session.id, "call_data": call_data}
+    if session.kind == "webrtc":
+        arguments = of_pipecat.SmallWebRTCRunnerArguments(webrtc_connection=WebRtcCaller(session), **common)
+    elif session.kind == "websocket":
+        parsed = (session.transport_type, call_data) if session.is_telephone else None
+        caller = WebSocketCaller(session, parsed)
+        arguments = of_pipecat.WebSocketRunnerArguments(
+            websocket=caller, transport_type=session.transport_type, **common
+        )
+    elif session.kind == "videoroom":
+        arguments = of_pipecat.DailyRunnerArguments(room_url=given["room_url"], token=given.get("token"), **common)
+    elif session.kind == "mediaroom":
+        arguments = of_pipecat.LiveKitRunnerArguments(
+            room_name=given["room_name"], url=given["url"], token=given["token"], **common
+        )
+    elif session.kind == "moq":
+        arguments = of_pipecat.MOQRunnerArguments(
+            relay_url=given.get("relay_url"),
+            namespace=given.get("namespace"),
+            participant_id=given.get("bot_id"),
+            peer_id=given.get("client_id"),
+            serve=bool(given.get("serve")),
+            **common,
+        )
+    else:
+        arguments = of_pipecat.RunnerArguments(**common)
+    arguments.pipeline_idle_timeout_secs = given.get("idle_timeout", 300)
+    return arguments
+
+
+def find_bot(file):
+    """Returns the function `bot`, where Pipecat's runner looks for it."""
+    if hasattr(sys.modules["__main__"], "bot"):
+        return sys.modules["__main__"].bot
+    if importlib.util.find_spec("bot"):
+        return importlib.import_module("bot").bot
+    for path in sorted(file.resolve().parent.glob("*.py")):
+        if path.name not in ("server.py", file.name) and "def bot(" in path.read_text(errors="replace"):
+            return importlib.import_module(path.stem).bot
+    raise Refused(f"{file.name} has no function `bot`, and no file beside it has: async def bot(runner_args).")
+
+
+def load_dotenv(file):
+    """Reads `.env` of the folder of the file, or of one above, as Pipecat's runner does."""
+    try:
+        from dotenv import load_dotenv as load
+    except ImportError:
+        return
+    for folder in file.resolve().parents:
+        if (folder / ".env").is_file():
+            load(folder / ".env", override=True)
+            return
+
+
+def set_log(verbose):
+    """The log goes to stderr without times, which the runner adds. Pipecat logs what was said from
+    DEBUG on."""
+    from loguru import logger
+
+    level = os.environ.get("LOGURU_LEVEL") or ("INFO", "DEBUG", "TRACE")[min(verbose, 2)]
+    logger.remove()
+    logger.add(sys.stderr, level=level, format="{level} {name}: {message}", colorize=False, diagnose=False)
+
+
+SERVER = (
+    "host port transport proxy direct downloads_folder uploads_folder runner_body dialin esp32 whatsapp ws_auth ice_servers "
+    "allowed_origins moq_connect moq_bind moq_serve moq_namespace moq_tls_cert moq_tls_key moq_tls_insecure moq_tls_generate"
+).split()
+"""Options of Pipecat's runner that say what the server does."""
+
+
+def options(parser):
+    """Returns the parser of a bot with the options of Pipecat's runner, whose values bots read."""
+    parser = parser or argparse.ArgumentParser(description="A bot of Pipecat, run by edge-runner")
+    add = parser.add_argument
+    add("--host", default="localhost")
+    add("--port", type=int, default=7860)
+    add("-t", "--transport")
+    add("-x", "--proxy")
+    add("-d", "--direct", action="store_true")
+    add("-f", "--downloads-folder", "--folder", dest="downloads_folder")
+    add("-u", "--uploads-folder", dest="uploads_folder")
+    add("--uploads-folder-max-files", type=int, default=10)
+    add("--runner-body")
+    add("-v", "--verbose", action="count", default=0, help="log more: -v what is said, -vv every frame")
+    add("--dialin", action=argparse.BooleanOptionalAction, default=True)
+    add("--esp32", action="store_true")
+    add("--whatsapp", action="store_true")
+    add("--ws-auth", choices=["none", "token"], default="none")
+    add("--ice-servers", nargs="*", default=[])
+    add("--allowed-origins", nargs="*", default=[])
+    add("--moq-connect")
+    add("--moq-bind")
+    add("--moq-serve", action="store_true")
+    add("--moq-namespace")
+    add("--moq-bot-id", default="response")
+    add("--moq-client-id", default="request")
+    add("--moq-tls-cert")
+    add("--moq-tls-key")
+    add("--moq-tls-insecure", action="store_true")
+    add("--moq-tls-generate")
+    return parser

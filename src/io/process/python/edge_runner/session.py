@@ -1,0 +1,90 @@
+"""The session of this process: its arguments, and the objects that stand for the caller.
+
+In: the JSON object of RUNNER_ARGUMENTS. Out: a stand-in for the connection that Pipecat's own runner
+gives to a bot. The media belongs to the transport; a stand-in only passes on to it.
+"""
+
+PROVIDERS = {"telephony_a": "twilio", "telephony_b": "telnyx", "telephony_c": "plivo", "telephony_d": "exotel"}
+
+
+class Session:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.id = arguments.get("session_id")
+        self.kind = arguments.get("kind", "base")
+        self.media_url = arguments.get("media_url")
+        kind = arguments.get("transport_type")
+        self.transport_type = PROVIDERS.get(kind, kind)
+        self.is_telephone = kind in PROVIDERS
+        self.transport = None
+        """The transport that has the media."""
+
+
+class Caller:
+    """A stand-in for the connection of a caller."""
+
+    STANDS_FOR = ""
+
+    def __init__(self, session):
+        self.session = session
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"`{name}`: the runner has the connection of the caller, and in its place gives a bot an object without the "
+            f"`{name}` of {self.STANDS_FOR}; use the transport"
+        )
+
+    async def _close(self):
+        if self.session.transport:
+            await self.session.transport.close()
+
+    async def fire(self, event, *arguments):
+        """Tells the object's own handlers of an event."""
+
+
+class WebRtcCaller(Caller):
+    STANDS_FOR = "SmallWebRTCConnection"
+
+    def __init__(self, session):
+        super().__init__(session)
+        self.pc_id = (session.arguments.get("webrtc_connection") or {}).get("pc_id") or session.id
+        self._handlers = {}
+
+    def event_handler(self, event):
+        def register(handler):
+            self._handlers.setdefault(event, []).append(handler)
+            return handler
+
+        return register
+
+    async def fire(self, event, *arguments):
+        for handler in self._handlers.get(event, ()):
+            await handler(self, *arguments)
+
+    def is_connected(self):
+        return self.session.transport is not None and self.session.transport.is_connected
+
+    def send_app_message(self, message):
+        if self.session.transport:
+            self.session.transport.post(message)
+
+    async def disconnect(self):
+        await self._close()
+
+
+class WebSocketCaller(Caller):
+    STANDS_FOR = "a FastAPI WebSocket"
+
+    def __init__(self, session, parsed):
+        super().__init__(session)
+        self.headers, self.query_params, self.path_params = {}, {}, {}
+        # Where Pipecat's `parse_telephony_websocket` keeps what it has read.
+        self._pipecat_parsed_telephony = parsed
+
+    async def accept(self, *_, **__):
+        pass
+
+    async def close(self, *_, **__):
+        await self._close()

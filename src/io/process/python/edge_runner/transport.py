@@ -1,0 +1,364 @@
+"""A Pipecat transport whose media is the runner's.
+
+Speech of the caller, messages and keys become frames; speech, messages and interruptions of the
+pipeline go to the runner, which has the jitter buffer, the codecs and the provider. Pipecat measures
+playback by the time that a write takes, so writes are paced with a small lead, and the end of a turn
+waits for a mark. The names of the classes for callers over WebRTC and WebSockets are Pipecat's,
+because bots and Pipecat's helpers test for them.
+"""
+
+import asyncio
+import itertools
+import json
+import time
+from dataclasses import dataclass
+
+from loguru import logger
+from pipecat.audio.dtmf.types import KeypadEntry
+from pipecat.frames.frames import (
+    CancelFrame,
+    ClientConnectedFrame,
+    ControlFrame,
+    EndFrame,
+    InputAudioRawFrame,
+    InputDTMFFrame,
+    InputTransportMessageFrame,
+    InterruptionFrame,
+    OutputAudioRawFrame,
+    StartFrame,
+    TTSStoppedFrame,
+    UserImageRequestFrame,
+)
+from pipecat.processors.frame_processor import FrameDirection
+from pipecat.transports.base_input import BaseInputTransport
+from pipecat.transports.base_output import BaseOutputTransport
+from pipecat.transports.base_transport import BaseTransport, TransportParams
+
+from . import Refused
+from .media import RATES_HZ, Media
+from .pacing import Lead, to_stereo
+from .session import WebRtcCaller, WebSocketCaller
+
+LEAD_S = 0.12
+"""Speech ahead of the caller: enough for a busy event loop, little to lose at an interruption."""
+PLAYED_S = LEAD_S + 0.5
+"""How long the end of a turn waits for its mark."""
+RATE_HZ = 16_000
+"""The caller's rate in a pipeline without input."""
+
+
+@dataclass
+class TurnPlayedFrame(ControlFrame):
+    """Waits, between the last speech of a turn and its end, until the caller has heard it."""
+
+
+class EdgeInput(BaseInputTransport):
+    def __init__(self, transport, params, **kwargs):
+        super().__init__(params, **kwargs)
+        self._transport = transport
+        self._is_ready = False
+        self._is_streaming = params.audio_in_stream_on_start
+
+    async def start(self, frame: StartFrame):
+        await super().start(frame)
+        await self.set_transport_ready(frame)
+        self._is_ready = True
+        await self._transport.begin(self)
+
+    async def stop(self, frame: EndFrame):
+        await super().stop(frame)
+        self._is_ready = False
+
+    async def cancel(self, frame: CancelFrame):
+        self._is_ready = False
+        await super().cancel(frame)
+        await self._transport.leave(self)
+
+    async def cleanup(self):
+        self._is_ready = False
+        await super().cleanup()
+        await self._transport.leave(self)
+
+    async def process_frame(self, frame, direction: FrameDirection):
+        await super().process_frame(frame, direction)
+        if isinstance(frame, UserImageRequestFrame):
+            error = "There is no camera: edge-runner carries no video."
+            logger.warning(error)
+            if frame.result_callback:
+                await frame.result_callback({"error": error})
+
+    async def _start_audio_in_streaming(self):
+        self._is_streaming = True
+
+    async def hear(self, pcm, rate_hz):
+        if self._is_ready and self._is_streaming:
+            channels = self._params.audio_in_channels
+            if channels == 2:
+                pcm = to_stereo(pcm)
+            await self.push_audio_frame(InputAudioRawFrame(audio=pcm, sample_rate=rate_hz, num_channels=channels))
+
+
+class EdgeOutput(BaseOutputTransport):
+    def __init__(self, transport, params, **kwargs):
+        super().__init__(params, **kwargs)
+        self._transport = transport
+        self._lead = Lead(LEAD_S)
+
+    async def setup(self, setup):
+        await super().setup(setup)
+        if self._params.audio_out_enabled and self.sample_rate not in RATES_HZ:
+            raise Refused(f"audio_out_sample_rate is {self.sample_rate}: the runner plays 8000 to 48000 Hz.")
+
+    async def start(self, frame: StartFrame):
+        await super().start(frame)
+        await self._transport.begin(self)
+        await self.set_transport_ready(frame)
+
+    async def stop(self, frame: EndFrame):
+        await super().stop(frame)
+        await self._transport.close()
+
+    async def cancel(self, frame: CancelFrame):
+        await super().cancel(frame)
+        await self._transport.leave(self)
+
+    async def cleanup(self):
+        await super().cleanup()
+        await self._transport.leave(self)
+
+    async def process_frame(self, frame, direction: FrameDirection):
+        await super().process_frame(frame, direction)
+        # After the base class has emptied its queues, so that nothing follows.
+        if isinstance(frame, InterruptionFrame) and self._lead.interrupt(time.monotonic()):
+            await self._transport.interrupt()
+
+    async def _handle_frame(self, frame):
+        sender = self._media_senders.get(frame.transport_destination)
+        if isinstance(frame, TTSStoppedFrame) and sender is not None:
+            # The rest of the speech comes first: an incomplete chunk and what is in the resampler.
+            flush = getattr(sender, "_enqueue_flushed_audio_buffer", None)
+            if flush:
+                await flush()
+            await sender.handle_sync_frame(TurnPlayedFrame())
+        await super()._handle_frame(frame)
+
+    async def write_transport_frame(self, frame):
+        if isinstance(frame, TurnPlayedFrame) and self._lead.ahead(time.monotonic()) > 0:
+            await self._transport.played(PLAYED_S)
+
+    async def send_message(self, frame):
+        await self._transport.send(frame.message)
+
+    async def write_audio_frame(self, frame: OutputAudioRawFrame) -> bool:
+        if not self._transport.is_connected:
+            return False
+        seconds = len(frame.audio) / (2 * frame.num_channels * frame.sample_rate)
+        await self._transport.say(frame.audio, frame.sample_rate, frame.num_channels)
+        is_kept = not getattr(frame, "interruptible", True)
+        await asyncio.sleep(self._lead.add(seconds, time.monotonic(), is_kept))
+        return True
+
+
+class EdgeTransport(BaseTransport):
+    """Events: `on_client_connected(transport, client)`, `on_client_disconnected(transport, client)`,
+    `on_app_message(transport, message, sender)`, `on_session_timeout(transport, client)`."""
+
+    def __init__(self, client, params: TransportParams, input_name=None, output_name=None):
+        super().__init__(input_name=input_name, output_name=output_name)
+        if params.video_out_enabled:
+            raise Refused("The bot sets video_out_enabled, and edge-runner carries no video.")
+        self._session = client.session
+        if not self._session.media_url:
+            raise Refused(f"A session of kind {self._session.kind} has no media for this transport.")
+        self._session.transport = self
+        self._client = client
+        self._params = params
+        self._input = self._output = None
+        self._media = None
+        self._beginning = asyncio.Lock()
+        self._ends = set()
+        self._tasks = set()
+        self._marks = {}
+        self._mark_names = (f"edge-runner-turn-{number}" for number in itertools.count())
+        self._is_closing = False
+        for event in ("on_client_connected", "on_client_disconnected", "on_app_message", "on_session_timeout"):
+            self._register_event_handler(event)
+
+    def input(self) -> EdgeInput:
+        if self._input is None:
+            self._input = EdgeInput(self, self._params, name=self._input_name)
+        return self._input
+
+    def output(self) -> EdgeOutput:
+        if self._output is None:
+            self._output = EdgeOutput(self, self._params, name=self._output_name)
+        return self._output
+
+    def get_client_id(self, client) -> str:
+        return getattr(client, "pc_id", None) or self._session.id
+
+    async def capture_participant_video(self, *_, **__):
+        logger.warning("There is no camera to capture: edge-runner carries no video.")
+
+    async def send_audio(self, frame):
+        await self.output().queue_frame(frame, FrameDirection.DOWNSTREAM)
+
+    async def send_image(self, frame):
+        await self.output().queue_frame(frame, FrameDirection.DOWNSTREAM)
+
+    # ---- the connection
+
+    @property
+    def has_begun(self):
+        return self._media is not None
+
+    @property
+    def is_connected(self):
+        return self._media is not None and self._media.is_open
+
+    async def begin(self, end):
+        """Connects with the first end that starts, and tells the bot of the caller once."""
+        self._ends.add(end)
+        async with self._beginning:
+            if self._media is not None or self._is_closing:
+                return
+            rate_hz = (self._input.sample_rate if self._input else 0) or RATE_HZ
+            if rate_hz not in RATES_HZ:
+                raise Refused(f"audio_in_sample_rate is {rate_hz}: the runner has 8000 to 48000 Hz.")
+            self._media = await Media.connect(self._session.media_url, rate_hz)
+            self._start(self._receive())
+            timeout_s = getattr(self._params, "session_timeout", None)
+            if timeout_s:
+                self._start(self._time_out(timeout_s))
+        await self._client.fire("connected")
+        await self._call_event_handler("on_client_connected", self._client)
+        await end.push_frame(ClientConnectedFrame())
+
+    async def leave(self, end):
+        """Closes the media when its last end has ended."""
+        self._ends.discard(end)
+        if not self._ends:
+            await self.close()
+
+    async def close(self):
+        """Ends the session: the runner plays what was sent."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._release_marks()
+        if self._media:
+            await self._media.close()
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+
+    async def _receive(self):
+        async for kind, value, rate_hz in self._media.receive():
+            if self._is_closing:
+                continue
+            try:
+                if kind == "audio":
+                    if self._input and self._params.audio_in_enabled:
+                        await self._input.hear(value, rate_hz)
+                else:
+                    await self._handle_message(value)
+            except Exception as error:
+                # Without a traceback, which loguru prints with the values: what the caller said.
+                logger.error(f"What the caller sent was not handled: {error!r}")
+        self._release_marks()
+        if not self._is_closing:
+            await self._client.fire("disconnected")
+            await self._call_event_handler("on_client_disconnected", self._client)
+
+    async def _time_out(self, timeout_s):
+        await asyncio.sleep(timeout_s)
+        await self._call_event_handler("on_session_timeout", self._client)
+
+    def _start(self, job):
+        task = asyncio.get_running_loop().create_task(job)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- from the caller
+
+    async def _handle_message(self, text):
+        try:
+            message = json.loads(text)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            logger.debug("A message of the caller is no JSON object, and was dropped.")
+            return
+        end = self._input or self._output
+        kind = message.get("type") if "label" not in message else None
+        if kind == "mark" and message.get("name") in self._marks:
+            self._marks.pop(message["name"]).set()
+        elif kind == "dtmf":
+            await end.push_frame(InputDTMFFrame(button=KeypadEntry(str(message.get("digit")).upper())))
+        else:
+            # Both ways, because RTVI's processor stands before the input.
+            await end.broadcast_frame(InputTransportMessageFrame, message=message)
+            await self._client.fire("app-message", message)
+            await self._call_event_handler("on_app_message", message, self.get_client_id(self._client))
+
+    # ---- to the caller
+
+    async def say(self, pcm, rate_hz, channels):
+        await self._media.send_audio(pcm, rate_hz, channels)
+
+    async def interrupt(self):
+        if self.is_connected:
+            await self._media.interrupt()
+        self._release_marks()
+
+    async def send(self, message):
+        if not self.is_connected:
+            return
+        if self._session.is_telephone and isinstance(message, dict) and message.get("label") == "rtvi-ai":
+            return
+        try:
+            await self._media.send_message(message)
+        except (TypeError, ValueError) as error:
+            logger.error(f"A message was not sent: {error}")
+
+    def post(self, message):
+        """Sends a message without waiting."""
+        self._start(self.send(message))
+
+    async def played(self, limit_s):
+        """Waits until the caller has heard what was sent, up to a limit."""
+        if not self.is_connected:
+            return
+        name, heard = next(self._mark_names), asyncio.Event()
+        self._marks[name] = heard
+        await self._media.send_message({"type": "mark", "name": name})
+        try:
+            await asyncio.wait_for(heard.wait(), limit_s)
+        except asyncio.TimeoutError:
+            self._marks.pop(name, None)
+
+    def _release_marks(self):
+        for heard in self._marks.values():
+            heard.set()
+        self._marks.clear()
+
+
+class SmallWebRTCTransport(EdgeTransport):
+    """In place of Pipecat's class of this name."""
+
+    def __init__(self, webrtc_connection, params, input_name=None, output_name=None):
+        require(webrtc_connection, WebRtcCaller, "webrtc_connection")
+        super().__init__(webrtc_connection, params, input_name, output_name)
+
+
+class FastAPIWebsocketTransport(EdgeTransport):
+    """In place of Pipecat's class of this name. The runner speaks with the provider, so the
+    serializer of the parameters has nothing to do."""
+
+    def __init__(self, websocket, params, input_name=None, output_name=None):
+        require(websocket, WebSocketCaller, "websocket")
+        super().__init__(websocket, params, input_name, output_name)
+
+
+def require(given, kind, name):
+    if not isinstance(given, kind):
+        raise Refused(f"A transport was given another `{name}` than that of the runner's arguments, and the runner has the caller.")

@@ -1,0 +1,335 @@
+"""Tests of the package for bots in Python, src/io/process/python. Standard library alone, without Pipecat:
+`python3 tests/bots/test_edge_runner.py`. tests/peers/pipecat has those with Pipecat."""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import hashlib
+import importlib
+import io
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src/io/process/python"
+sys.path.insert(0, str(PACKAGE))
+sys.dont_write_bytecode = True
+
+from edge_runner import Refused, check, hooks, media, pacing, run, session  # noqa: E402
+
+
+class Pacing(unittest.TestCase):
+    def test_speech_runs_ahead_by_the_lead_alone(self):
+        lead = pacing.Lead(0.125)
+        self.assertEqual([lead.add(0.0625, 10.0) for _ in range(4)], [0.0, 0.0, 0.0625, 0.125])
+        self.assertEqual(lead.ahead(10.0), 0.25)
+        self.assertEqual(lead.add(0.0625, 20.0), 0.0, "a pause gives no credit")
+        self.assertEqual(lead.ahead(20.0), 0.0625)
+
+    def test_an_interruption_forgets_what_may_be_dropped(self):
+        lead = pacing.Lead(0.125)
+        lead.add(1.0, 10.0)
+        self.assertTrue(lead.interrupt(10.5))
+        self.assertEqual(lead.ahead(10.5), 0.0)
+        lead.add(1.0, 11.0, is_kept=True)
+        self.assertFalse(lead.interrupt(11.5))
+        self.assertEqual(lead.ahead(11.5), 0.5)
+        self.assertTrue(lead.interrupt(12.0))
+
+    def test_stereo_has_each_sample_twice(self):
+        self.assertEqual(pacing.to_stereo(b"\1\2\3\4"), b"\1\2\1\2\3\4\3\4")
+
+
+class Peer:
+    """The runner's end of a connection: answers the handshake, and keeps what it reads."""
+
+    def __init__(self, sends=(), status="101 Switching Protocols"):
+        self.sends, self.status = sends, status
+        self.read, self.request, self.closed = [], "", False
+        self.done = asyncio.Event()
+
+    async def __aenter__(self):
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        port = self.server.sockets[0].getsockname()[1]
+        self.url = f"ws://127.0.0.1:{port}/secret"
+        return self
+
+    async def __aexit__(self, *_):
+        await self.done.wait()
+        self.server.close()
+        await self.server.wait_closed()
+
+    async def serve(self, reader, writer):
+        self.request = (await reader.readuntil(b"\r\n\r\n")).decode()
+        key = self.request.split("Sec-WebSocket-Key: ")[1].split("\r\n")[0]
+        accept = base64.b64encode(hashlib.sha1(key.encode() + media.GUID).digest()).decode()
+        writer.write(f"HTTP/1.1 {self.status}\r\nsec-websocket-accept: {accept}\r\n\r\n".encode())
+        for opcode, data in self.sends:
+            length = bytes([len(data)]) if len(data) < 126 else b"\x7e" + len(data).to_bytes(2, "big")
+            writer.write(bytes([opcode]) + length + data)
+        with contextlib.suppress(EOFError, ConnectionError):
+            while self.status.startswith("101"):
+                opcode, second = await reader.readexactly(2)
+                length = second & 0x7F
+                if length > 125:
+                    length = int.from_bytes(await reader.readexactly(2 if length == 126 else 8), "big")
+                mask = await reader.readexactly(4)
+                data = media.masked(await reader.readexactly(length), mask)
+                if opcode & 15 == media.CLOSE:
+                    self.closed = True
+                    writer.write(b"\x88\x02" + data[:2])
+                    break
+                self.read.append((opcode & 15, media.read_fields(data) if opcode & 15 == 2 else data))
+        writer.close()
+        self.done.set()
+
+
+def speech(pcm, rate_hz):
+    return media.field(media.AUDIO, media.field(3, pcm) + media.field(4, rate_hz) + media.field(5, 1))
+
+
+def text(message):
+    return media.field(media.MESSAGE, media.field(1, json.dumps(message).encode()))
+
+
+class Connection(unittest.IsolatedAsyncioTestCase):
+    async def test_frames_pass_both_ways_and_a_close_waits_for_the_other_end(self):
+        long = text({"a": "b" * 1000})
+        sends = [(0x82, speech(b"\1\0" * 50, 8000)), (0x89, b"ping"), (0x02, long[:200]), (0x80, long[200:])]
+        async with Peer(sends) as peer:
+            connection = await media.Media.connect(peer.url, 8000)
+            heard = []
+
+            async def receive():
+                async for item in connection.receive():
+                    heard.append(item)
+
+            receiving = asyncio.create_task(receive())
+            await connection.send_audio(b"\2\0" * 40_000, 24_000)
+            await connection.send_message({"type": "mark", "name": "one"})
+            await connection.interrupt()
+            await connection.close()
+            await receiving
+        self.assertIn("GET /secret?live=1&rate=8000 HTTP/1.1\r\n", peer.request)
+        self.assertEqual(heard[0], ("audio", b"\1\0" * 50, 8000))
+        self.assertEqual(json.loads(heard[1][1]), {"a": "b" * 1000})
+        frames = [frame for opcode, frame in peer.read if opcode == media.BINARY]
+        parts = [media.read_fields(frame[media.AUDIO]) for frame in frames if media.AUDIO in frame]
+        self.assertEqual(b"".join(part[3] for part in parts), b"\2\0" * 40_000)
+        self.assertEqual({part[4] for part in parts}, {24_000})
+        self.assertEqual(media.read_fields(frames[-2][media.MESSAGE])[1], b'{"type": "mark", "name": "one"}')
+        self.assertIn(media.INTERRUPTION, frames[-1])
+        self.assertTrue(peer.closed)
+        self.assertFalse(connection.is_open)
+
+    async def test_a_ping_is_answered_and_the_end_of_the_session_ends_the_iteration(self):
+        async with Peer([(0x89, b"ping"), (0x88, b"\3\xe8")]) as peer:
+            connection = await media.Media.connect(peer.url, 16_000)
+            self.assertEqual([item async for item in connection.receive()], [])
+            await connection.send_audio(b"\0\0", 16_000)
+            await connection.close()
+        self.assertEqual(peer.read, [(10, b"ping")])
+
+    async def test_a_refusal_says_what_the_runner_said(self):
+        async with Peer(status="400 Bad Request") as peer:
+            with self.assertRaisesRegex(ConnectionError, "400 Bad Request"):
+                await media.Media.connect(peer.url, 1)
+
+    async def test_a_message_above_the_limit_of_the_runner_is_not_sent(self):
+        async with Peer() as peer:
+            connection = await media.Media.connect(peer.url, 16_000)
+            with self.assertRaises(ValueError):
+                await connection.send_message({"a": "b" * media.MESSAGE_BYTES_MAX})
+            receiving = asyncio.create_task(anext(connection.receive(), None))
+            await connection.close()
+            await receiving
+        self.assertEqual(peer.read, [])
+
+
+class Callers(unittest.IsolatedAsyncioTestCase):
+    async def test_a_stand_in_has_what_bots_use_and_says_what_is_missing(self):
+        caller = session.WebRtcCaller(session.Session({"webrtc_connection": {"pc_id": "pc-7"}}))
+        self.assertEqual(caller.pc_id, "pc-7")
+        self.assertFalse(caller.is_connected())
+        told = []
+
+        @caller.event_handler("app-message")
+        async def on_message(connection, message):
+            told.append((connection, message))
+
+        await caller.fire("app-message", {"a": 1})
+        self.assertEqual(told, [(caller, {"a": 1})])
+        with self.assertRaisesRegex(AttributeError, "`ice_connection_state`.*SmallWebRTCConnection"):
+            caller.ice_connection_state
+        self.assertTrue(session.Session({"transport_type": "telephony_c"}).is_telephone)
+        self.assertEqual(session.Session({"transport_type": "telephony_c"}).transport_type, "plivo")
+        self.assertEqual(session.Session({"transport_type": "websocket"}).transport_type, "websocket")
+
+
+class Parameters(unittest.TestCase):
+    def test_the_parameters_of_webrtc_serve_for_any_caller(self):
+        given = {"webrtc": lambda: "w", "twilio": lambda: "t"}
+        self.assertEqual(run.transport_params_of(given, "twilio"), "t")
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            self.assertEqual(run.transport_params_of(given, "websocket"), "w")
+        self.assertIn("`websocket`", log.getvalue())
+        with self.assertRaisesRegex(Refused, "`plivo`"):
+            run.transport_params_of({"daily": dict}, "plivo")
+
+    def test_options_of_the_bot_are_read_beside_those_of_pipecats_runner(self):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--name")
+        given = run.options(parser).parse_args(["--name", "Ada", "-vv"])
+        self.assertEqual((given.name, given.verbose, given.port, given.transport), ("Ada", 2, 7860, None))
+
+    def test_an_option_of_the_server_after_the_file_is_reported(self):
+        with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ"):
+            runner = run.Runner(pathlib.Path("bot.py"), {})
+        parser = run.options(None)
+        runner.options = parser.parse_args(["--port", "1", "-v"])
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            runner._warn_of_options(parser)
+        self.assertEqual(log.getvalue().count("WARNING"), 1)
+        self.assertIn("--port after bot.py", log.getvalue())
+
+
+class Ends(unittest.TestCase):
+    def run_bot(self, bot, transport=None):
+        with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ"):
+            runner = run.Runner(pathlib.Path("bot.py"), {})
+        runner.session.transport = transport
+        with mock.patch.object(runner, "runner_arguments"), mock.patch.object(run, "STOP_S", 0):
+            self.addCleanup(signal.signal, signal.SIGTERM, signal.SIG_DFL)
+            asyncio.run(runner._run(bot))
+        self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_IGN, "the end of the bot is not disturbed")
+
+    def test_sigterm_cancels_a_bot_that_does_not_return(self):
+        for transport in (None, mock.Mock(has_begun=True)):
+            told = []
+
+            async def bot(_):
+                try:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    await asyncio.Event().wait()
+                finally:
+                    told.append("cleaned up")
+
+            self.run_bot(bot, transport)
+            self.assertEqual(told, ["cleaned up"])
+
+    def test_an_exception_of_the_bot_passes_through(self):
+        async def bot(_):
+            raise ValueError("no key")
+
+        with self.assertRaisesRegex(ValueError, "no key"):
+            self.run_bot(bot)
+
+
+class Imports(unittest.TestCase):
+    """A package in the place of Pipecat, in a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for name, source in {
+            "pipecat/__init__.py": "",
+            "pipecat/runner/__init__.py": "",
+            "pipecat/runner/run.py": "raise SystemExit('a web server')",
+            "pipecat/transports/__init__.py": "",
+            "pipecat/transports/smallwebrtc/__init__.py": "",
+            "pipecat/transports/smallwebrtc/connection.py": "class SmallWebRTCConnection: pass\nclass IceServer: pass\n",
+            "pipecat/serializers/__init__.py": "",
+            "pipecat/serializers/twilio.py": (
+                "class Params:\n model_fields = {'auto_hang_up': 1}\n auto_hang_up = True\n"
+                " def model_copy(self, update):\n  copy = Params()\n  vars(copy).update(update)\n  return copy\n"
+                "class TwilioFrameSerializer:\n InputParams = Params\n"
+                " def __init__(self, stream_sid, params=None):\n  self.params = params or Params()\n"
+                "  if self.params.auto_hang_up: raise ValueError('missing account_sid')\n"
+            ),
+        }.items():
+            path = pathlib.Path(folder.name, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+        paths = mock.patch.object(sys, "path", [folder.name, *sys.path])
+        finders = mock.patch.object(sys, "meta_path", list(sys.meta_path))
+        for patch in (paths, finders, mock.patch.dict(sys.modules)):
+            patch.start()
+            self.addCleanup(patch.stop)
+        importlib.invalidate_caches()
+        self.runner = mock.Mock()
+        hooks.Hooks(self.runner).install()
+
+    def test_pipecats_runner_is_replaced_without_loading_it(self):
+        from pipecat.runner.run import app, main
+
+        self.assertIs(main, self.runner.main)
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            self.assertEqual(app.get("/mine")(len), len)
+        self.assertIn("/mine", log.getvalue())
+        with self.assertRaisesRegex(ImportError, "_setup_webrtc_routes"):
+            from pipecat.runner.run import _setup_webrtc_routes  # noqa: F401
+
+    def test_other_names_of_a_replaced_module_are_the_real_ones(self):
+        from pipecat.transports.smallwebrtc.connection import IceServer, SmallWebRTCConnection
+
+        self.assertIs(SmallWebRTCConnection, session.WebRtcCaller)
+        self.assertEqual(IceServer.__name__, "IceServer")
+
+    def test_serializers_ask_for_no_secrets(self):
+        from pipecat.serializers.twilio import TwilioFrameSerializer
+
+        self.assertFalse(TwilioFrameSerializer("MZ1").params.auto_hang_up)
+
+
+class Files(unittest.TestCase):
+    def run_file(self, source, *arguments, **variables):
+        """Runs a file as the runner does, and returns its exit code, stdout and stderr."""
+        modules = (PACKAGE / "edge_runner").glob("*.py")
+        name = lambda path: "edge_runner" if path.stem == "__init__" else f"edge_runner.{path.stem}"
+        sources = {name(path): path.read_text() for path in modules}
+        program = f"SOURCES = {sources!r}\n{(PACKAGE / 'start.py').read_text()}"
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "beside.py").write_text("WORD = 'beside'\n")
+            pathlib.Path(folder, "bot.py").write_text(source)
+            done = subprocess.run(
+                [sys.executable, "-", "bot.py", *arguments],
+                input=program, capture_output=True, text=True, cwd=folder, env={"RUNNER_ARGUMENTS": "{}", **variables})
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_file_without_pipecat_runs_as_it_is(self):
+        source = "import sys, beside\nif __name__ == '__main__':\n print(beside.WORD, sys.argv, __file__, sys.stdin.read())\n"
+        code, said, log = self.run_file(source, "--a", "b")
+        self.assertEqual((code, said), (0, "beside ['bot.py', '--a', 'b'] bot.py \n"), log)
+
+    def test_an_exception_is_a_traceback_with_the_line_of_the_file(self):
+        code, _, log = self.run_file("\nraise ValueError('no key')\n")
+        self.assertEqual(code, 1)
+        self.assertIn('File "bot.py", line 2', log)
+        self.assertTrue(log.endswith("ValueError: no key\n"), log)
+
+    def test_the_doctor_names_missing_modules_and_failed_imports(self):
+        def report(source):
+            code, said, log = self.run_file(source, EDGE_RUNNER_CHECK="1")
+            self.assertEqual(code, 0, log)
+            return json.loads(said)
+
+        missing = report("import json, no_such_module\nfrom no_such.thing import x\nprint('not reached')\n")
+        self.assertEqual(missing["missing"], ["no_such.thing", "no_such_module"])
+        failed = report("print('hi')\n1 / 0\n")
+        self.assertEqual(failed["error"], "ZeroDivisionError: division by zero")
+        good = report("import beside\nif __name__ == '__main__':\n raise SystemExit(3)\n")
+        self.assertEqual((good["missing"], good["error"]), ([], None))
+        self.assertGreaterEqual(good["import_ms"], 0)
+        self.assertEqual(check.missing_modules("def f():\n import no_such_module\n"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

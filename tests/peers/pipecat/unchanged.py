@@ -1,0 +1,146 @@
+"""Checks of `edge-runner bot.py` with a bot for Pipecat's own runner, `unchanged_bot.py`."""
+
+import asyncio
+import importlib.util
+import pathlib
+import sys
+import time
+
+import providers
+from call import Call
+from client import RATE, Client
+from programs import HZ, NOTICED_S, STARTED_S, hum, socket_url
+from sound import in_tune, tone
+
+BOT = str(pathlib.Path(__file__).with_name("unchanged_bot.py"))
+# A time limit for what the bot does at once.
+SOON_S = 20
+
+
+def browser(runner):
+    """aiortc as the stock web client behaves; its module has the name of one of this folder."""
+    path = pathlib.Path(__file__).resolve().parents[1] / "aiortc" / "client.py"
+    spec = importlib.util.spec_from_file_location("aiortc_client", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Client(runner, hz=HZ)
+
+
+def run(start, *arguments):
+    # The log of the checks themselves has errors alone.
+    return start("--python", sys.executable, BOT, "--name", "Ada", *arguments, LOGURU_LEVEL="INFO")
+
+
+def press(key):
+    return {"label": "rtvi-ai", "type": "dtmf", "id": key, "data": {"buttons": [key]}}
+
+
+async def ended(runner, calls):
+    """The caller has left: the bot's handler ran, `bot()` returned, and nothing failed."""
+    await runner.wait_for_sessions(0, NOTICED_S)
+    log = runner.log_text()
+    for words in ("hello, Ada", "the caller left", "the bot returns"):
+        assert log.count(words) == calls, f"{log.count(words)} times: {words}"
+    assert "failed" not in log and "Traceback" not in log, "something failed"
+
+
+async def unchanged_client(start):
+    """an unchanged Pipecat bot for a plain client: greets, is ready, plays back, and ends when the client leaves"""
+    runner = run(start)
+    async with Client(socket_url(runner, "/ws-client")) as peer:
+        ready = await peer.ready(limit_s=STARTED_S)
+        await peer.until(lambda: "BotStoppedSpeakingFrame" in runner.log_text(), "the end of the greeting", SOON_S)
+        hum(peer, RATE)
+        await asyncio.sleep(1)
+        said = in_tune(await peer.listen_for(2), HZ, RATE, tone(HZ, RATE, 0, RATE))
+    await ended(runner, 1)
+    assert "no transport parameters for `websocket`" in runner.log_text()
+    return f"{ready['version']}, {said}"
+
+
+async def unchanged_browser(start):
+    """an unchanged Pipecat bot over WebRTC: it greets, an interruption drops its speech, a key and a picture are answered"""
+    runner = run(start)
+    peer = browser(runner)
+    try:
+        await peer.connect()
+        peer.send({"label": "rtvi-ai", "type": "client-ready", "id": "r", "data": {"version": "2.1.0", "about": {"library": "check"}}})
+        await peer.until(lambda: peer.message("bot-ready", id="r"), "bot-ready", STARTED_S)
+        await runner.wait_for_log("BotStoppedSpeakingFrame", SOON_S)
+        peer.send(press("6"))
+        await runner.wait_for_log("picture: {'error': 'There is no camera", SOON_S)
+        said = peer.share(await peer.listen_for(2))
+        assert said > 0.5, f"a share of {said} of the caller's own tone"
+        spoken = runner.log_text().count("BotStoppedSpeakingFrame")
+        peer.send(press("7"))
+        await peer.until(lambda: runner.log_text().count("BotStartedSpeakingFrame") > spoken, "a long speech", SOON_S)
+        began = time.monotonic()
+        peer.send(press("8"))
+        await peer.until(lambda: runner.log_text().count("BotStoppedSpeakingFrame") > spoken, "the interruption", SOON_S)
+        took = time.monotonic() - began
+        assert took < 15, f"20 s of speech were interrupted after {took} s"
+    finally:
+        await peer.close()
+    await ended(runner, 1)
+    return f"a share of {said:.3f}"
+
+
+async def unchanged_calls(start):
+    """an unchanged Pipecat bot in calls of four providers: greets, hears keys, plays back, hangs up by itself"""
+    runner = run(start)
+
+    async def one(provider):
+        async with Call(provider, socket_url(runner, "/ws")) as call:
+            await call.until(lambda: len(call.heard()) > 0.5 * provider.rate, "the greeting", STARTED_S)
+            hum(call, provider.rate)
+            await asyncio.sleep(2)
+            control = await provider.coded(tone(HZ, provider.rate, 0, provider.rate))
+            said = in_tune(await call.listen_for(2), HZ, provider.rate, control)
+            call.voice = None
+            await call.send(provider.dtmf("9"))
+            await asyncio.wait_for(call.socket.wait_closed(), NOTICED_S)
+            assert call.socket.close_code == 1000, f"closed with {call.socket.close_code}"
+            assert len(call.marks) >= 1, "no mark at the end of the greeting"
+        return said
+
+    said = [await one(kind()) for kind in providers.EACH]
+    await runner.wait_for_sessions(0, NOTICED_S)
+    log = runner.log_text()
+    assert log.count("key 9") == log.count("the bot returns") == len(providers.EACH), "a bot did not return"
+    assert "the caller left" not in log, "the bot itself ended the calls"
+    return "; ".join(said)
+
+
+async def unchanged_by_hand(start):
+    """bots that build SmallWebRTCTransport and FastAPIWebsocketTransport themselves, without the provider's secrets"""
+    runner = run(start, "--by-hand")
+    peer = browser(runner)
+    try:
+        await peer.connect()
+        await runner.wait_for_log("BotStoppedSpeakingFrame", STARTED_S)
+    finally:
+        await peer.close()
+    await runner.wait_for_sessions(0, NOTICED_S)
+    provider = providers.Twilio()
+    async with Call(provider, socket_url(runner, "/ws")) as call:
+        await call.until(lambda: len(call.heard()) > 0.5 * provider.rate, "the greeting", STARTED_S)
+        await call.hang_up()
+    await ended(runner, 2)
+    assert "a call of twilio" in runner.log_text()
+
+
+async def unchanged_video(start):
+    """a bot with video output is refused in one sentence"""
+    runner = run(start, "--video")
+    peer = browser(runner)
+    try:
+        await peer.connect()
+        await runner.wait_for_log("The bot sets video_out_enabled, and edge-runner carries no video.", STARTED_S)
+    finally:
+        await peer.close()
+    await runner.wait_for_sessions(0, NOTICED_S)
+    assert "Traceback" not in runner.log_text()
+
+
+CHECKS = {check.__name__: check for check in [
+    unchanged_client, unchanged_browser, unchanged_calls, unchanged_by_hand, unchanged_video]}
