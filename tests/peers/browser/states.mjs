@@ -389,7 +389,7 @@ export const failingChecks = {
 };
 export const failingArgs = ['--', ...HUM, '4'];
 
-/** With a bot that fails before its call. */
+/** With a bot that fails as one whose imports fail: within a second, before it opens its media. */
 export const brokenChecks = {
 	'page: why a bot does not start is shown to who may know it': async (context, runner, out) => {
 		for (const transport of ['webrtc', 'websocket']) {
@@ -405,7 +405,7 @@ export const brokenChecks = {
 		}
 	},
 };
-export const brokenArgs = ['--', 'sh', '-c', "echo \"ModuleNotFoundError: No module named 'pipecatt' for 0123456789\" >&2; exit 1"];
+export const brokenArgs = ['--', 'sh', '-c', "sleep 1; echo \"ModuleNotFoundError: No module named 'pipecatt' for 0123456789\" >&2; exit 1"];
 
 // ---- live sessions
 
