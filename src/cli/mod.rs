@@ -217,7 +217,10 @@ fn interpreter(file: &str) -> Option<&'static str> {
 }
 
 fn version(program: &ProgramIdentity) -> CliCommand {
-    let runner = format!("edge-runner {}\n", env!("CARGO_PKG_VERSION"));
+    let version = env!("CARGO_PKG_VERSION");
+    #[cfg(feature = "webrtc")]
+    let version = format!("{version} ({})", crate::proto::audio::opus::codec_name());
+    let runner = format!("edge-runner {version}\n");
     CliCommand::Version(match program.has_own_bot {
         true => format!("{}, a bot on {runner}", program.name),
         false => runner,

@@ -15,7 +15,8 @@ fn help_and_version_ignore_later_arguments() {
     let Ok(CliCommand::Version(text)) = parse_with(&["-V"], &[]) else {
         panic!("prints the version");
     };
-    assert_eq!(text, format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")));
+    let codec = crate::proto::audio::opus::codec_name();
+    assert_eq!(text, format!("edge-runner {} ({codec})\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]

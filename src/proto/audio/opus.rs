@@ -4,29 +4,37 @@
 //! VOIP mode, in-band FEC, no DTX (a microcontroller keeps its microphone muted during DTX noise).
 //! The decoder takes any packet of RFC 6716, up to 120 ms, downmixes stereo, and returns `i16` at
 //! any rate of `limits::RATES_HZ`. Other rates, other frame lengths and invalid packets are
-//! rejected; the decoder stays usable. The codec is the crate `opus-pure`; the rates of the encoder
-//! and the decoding rate avoid two of its defects. Source: RFC 6716 (packets: section 3), RFC 7587
-//! (RTP).
+//! rejected; the decoder stays usable. Source: RFC 6716 (packets: section 3), RFC 7587 (RTP).
+//!
+//! Two codecs serve: `reference` with the feature `libopus`, else `pure`. Both have `name`,
+//! `decoding_rate_hz` and `MUST_WIDEN`, and an encoder and a decoder with the same methods. What
+//! differs between them for callers of this module is cost, not behaviour.
 
 use std::fmt;
-
-use opus_pure::{Application, Bandwidth, OpusDecoder, OpusEncoder, Signal};
 
 use crate::audio::resample::Resampler;
 use crate::limits::{
     OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX, RATES_HZ,
 };
 
-/// PCM rates of the encoder, in hertz. At 48 kHz, the codec turns digital silence into permanent
+// The tests of a build with `libopus` compare the two.
+#[cfg(any(test, not(feature = "libopus")))]
+#[cfg_attr(feature = "libopus", expect(dead_code, reason = "a test uses a part"))]
+mod pure;
+#[cfg(feature = "libopus")]
+mod reference;
+
+#[cfg(not(feature = "libopus"))]
+use pure::{self as implementation, PureDecoder as RawDecoder, PureEncoder as RawEncoder};
+#[cfg(feature = "libopus")]
+use reference::{self as implementation, ReferenceDecoder as RawDecoder, ReferenceEncoder as RawEncoder};
+
+/// PCM rates of the encoder, in hertz. At 48 kHz, `opus-pure` turns digital silence into permanent
 /// noise of a few units, which keeps the microphone of a microcontroller muted.
 pub const ENCODER_RATES_HZ: [u32; 4] = [8_000, 12_000, 16_000, 24_000];
 
-/// The rate at which the codec decodes, in hertz. At lower rates it aliases.
-const DECODED_HZ: u32 = 48_000;
-
-/// The decoding rate for a bot at 16 kHz while no packet has content above 8 kHz: a third of the
-/// cost, and no resampling.
-const DECODED_NARROW_HZ: u32 = 16_000;
+/// The rate of the whole audible band, in hertz.
+const FULL_HZ: u32 = 48_000;
 
 /// RTP clock of Opus in hertz, for all PCM rates (RFC 7587 section 4.1).
 pub const RTP_CLOCK_HZ: u32 = 48_000;
@@ -93,9 +101,14 @@ impl fmt::Display for OpusError {
 
 impl std::error::Error for OpusError {}
 
+/// Returns the name and version of the codec.
+pub fn codec_name() -> &'static str {
+    implementation::name()
+}
+
 /// Encodes 20 ms frames of mono PCM.
 pub struct Encoder {
-    codec: OpusEncoder,
+    codec: RawEncoder,
     frame_samples: usize,
 }
 
@@ -108,11 +121,8 @@ impl Encoder {
         if !ENCODER_RATES_HZ.contains(&rate_hz) {
             return Err(OpusError::EncoderRate { rate_hz });
         }
-        let mut codec = OpusEncoder::new(rate_hz as i32, 1, Application::Voip).map_err(|_| OpusError::Codec)?;
-        codec.signal_type = Some(Signal::Voice);
-        codec.use_dtx = false;
         let mut encoder = Self {
-            codec,
+            codec: RawEncoder::new(rate_hz)?,
             frame_samples: rate_hz as usize / 50,
         };
         encoder.configure(settings)?;
@@ -132,21 +142,13 @@ impl Encoder {
         if !(6_000..=64_000).contains(&bitrate_bps) || complexity > OPUS_COMPLEXITY_MAX || expected_loss_percent > 100 {
             return Err(OpusError::Settings(settings));
         }
-        self.codec.bitrate_bps = bitrate_bps as i32;
-        self.codec.complexity = i32::from(complexity);
-        self.codec.use_inband_fec = expected_loss_percent > 0;
-        self.codec.packet_loss_perc = i32::from(expected_loss_percent);
-        Ok(())
+        self.codec.configure(settings)
     }
 
     /// Limits the band to 8 kHz or lifts the limit: a microcontroller cannot play more, and decodes
     /// less in less time.
     pub fn limit_to_wideband(&mut self, wideband: bool) {
-        self.codec.max_bandwidth = if wideband {
-            Bandwidth::Wideband
-        } else {
-            Bandwidth::Fullband
-        };
+        self.codec.limit_to_wideband(wideband);
     }
 
     /// Returns the samples of 20 ms, the input of [`encode`](Self::encode).
@@ -170,15 +172,13 @@ impl Encoder {
         let out = out
             .get_mut(..OPUS_PACKET_BYTES_MAX)
             .ok_or(OpusError::OutputTooSmall { bytes })?;
-        self.codec
-            .encode_s16(pcm, self.frame_samples, out)
-            .map_err(|_| OpusError::Codec)
+        self.codec.encode(pcm, out)
     }
 }
 
 /// Decodes a stream of Opus packets to mono PCM, and conceals lost packets.
 pub struct Decoder {
-    codec: OpusDecoder,
+    codec: RawDecoder,
     /// The rates of `codec` and of the output.
     codec_hz: u32,
     rate_hz: u32,
@@ -198,14 +198,9 @@ impl Decoder {
         if !RATES_HZ.contains(&rate_hz) {
             return Err(OpusError::DecoderRate { rate_hz });
         }
-        // Microcontrollers and many others send nothing above 8 kHz.
-        let codec_hz = if rate_hz == DECODED_NARROW_HZ {
-            DECODED_NARROW_HZ
-        } else {
-            DECODED_HZ
-        };
+        let codec_hz = implementation::decoding_rate_hz(rate_hz);
         Ok(Self {
-            codec: OpusDecoder::new(codec_hz as i32, 1).map_err(|_| OpusError::Codec)?,
+            codec: RawDecoder::new(codec_hz)?,
             codec_hz,
             rate_hz,
             resampler: (rate_hz != codec_hz).then(|| Resampler::new(codec_hz, rate_hz)),
@@ -228,13 +223,11 @@ impl Decoder {
     pub fn decode(&mut self, packet: &[u8]) -> Result<&[i16], OpusError> {
         let refused = OpusError::Packet { bytes: packet.len() };
         let ticks = packet_ticks(packet).ok_or(refused)?;
-        if self.codec_hz < DECODED_HZ && is_wide(packet) {
+        if implementation::MUST_WIDEN && self.codec_hz < FULL_HZ && is_wide(packet) {
             self.widen()?;
         }
-        let samples = self.prepare(ticks);
-        self.codec
-            .decode_s16(packet, samples, &mut self.decoded)
-            .map_err(|_| refused)?;
+        self.prepare(ticks);
+        self.codec.decode(packet, &mut self.decoded).map_err(|_| refused)?;
         self.packet_ticks = ticks;
         Ok(self.pcm())
     }
@@ -249,9 +242,9 @@ impl Decoder {
             bytes: next_packet.len(),
         };
         packet_ticks(next_packet).ok_or(refused)?;
-        let samples = self.prepare(self.packet_ticks);
+        self.prepare(self.packet_ticks);
         self.codec
-            .decode_fec_s16(next_packet, samples, &mut self.decoded)
+            .decode_fec(next_packet, &mut self.decoded)
             .map_err(|_| refused)?;
         Ok(self.pcm())
     }
@@ -261,27 +254,24 @@ impl Decoder {
     /// # Errors
     /// Returns an error if the codec fails internally.
     pub fn conceal(&mut self) -> Result<&[i16], OpusError> {
-        let samples = self.prepare(self.packet_ticks);
-        self.codec
-            .decode_s16(&[], samples, &mut self.decoded)
-            .map_err(|_| OpusError::Codec)?;
+        self.prepare(self.packet_ticks);
+        self.codec.conceal(&mut self.decoded)?;
         Ok(self.pcm())
     }
 
     /// Switches to the full decoding rate. The decoder loses its state, at most once per session.
     fn widen(&mut self) -> Result<(), OpusError> {
-        self.codec = OpusDecoder::new(DECODED_HZ as i32, 1).map_err(|_| OpusError::Codec)?;
-        self.codec_hz = DECODED_HZ;
-        self.resampler = Some(Resampler::new(DECODED_HZ, self.rate_hz));
+        self.codec = RawDecoder::new(FULL_HZ)?;
+        self.codec_hz = FULL_HZ;
+        self.resampler = Some(Resampler::new(FULL_HZ, self.rate_hz));
         Ok(())
     }
 
     /// Clears the output for `ticks`, so that samples that the codec does not write are silence.
-    fn prepare(&mut self, ticks: u32) -> usize {
+    fn prepare(&mut self, ticks: u32) {
         let samples = (ticks / (RTP_CLOCK_HZ / self.codec_hz)) as usize;
         self.decoded.clear();
         self.decoded.resize(samples, 0);
-        samples
     }
 
     /// Returns the decoded PCM at the requested rate.

@@ -1,7 +1,12 @@
 //! Tests that PCM survives the codec at every rate, that lost packets are recovered, and that
 //! invalid packets are rejected.
 
+use opus_pure::{Application, OpusEncoder};
+
 use super::*;
+
+#[cfg(feature = "libopus")]
+mod both;
 
 const FRAMES: usize = 50;
 
@@ -341,6 +346,27 @@ fn the_band_limit_codes_nothing_above_8_khz() {
         // Configurations 12 and up have a wider band than wideband SILK (RFC 6716 table 2).
         assert_eq!(out[0] >> 3 >= 12, hybrid);
     }
+}
+
+/// Cargo tells a crate nothing of its dependencies' versions.
+#[test]
+fn the_name_of_the_pure_codec_has_the_version_of_the_manifest() {
+    let manifest = include_str!("../../../../Cargo.toml");
+    let version = pure::name().strip_prefix("opus-pure ").unwrap();
+    assert!(
+        manifest.contains(&format!("\nopus-pure = \"={version}\"\n")),
+        "opus-pure {version}"
+    );
+}
+
+#[test]
+fn names_the_codec_of_the_build() {
+    let expected = if cfg!(feature = "libopus") {
+        "libopus 1."
+    } else {
+        "opus-pure 0."
+    };
+    assert!(codec_name().starts_with(expected), "{}", codec_name());
 }
 
 #[test]
