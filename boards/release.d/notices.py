@@ -23,7 +23,7 @@ def cargo(*words):
 
 def compiled_in():
     """Names and versions of what the program of any target is linked from; the standard library is not among them."""
-    shown = cargo("tree", "--locked", "--package", "edge-runner", "--edges", "normal", "--target", "all", "--prefix", "none", "--format", "{p}")
+    shown = cargo("tree", "--locked", "--package", "edge-runner", "--features", "libopus", "--edges", "normal", "--target", "all", "--prefix", "none", "--format", "{p}")
     return {tuple(line.split()[:2]) for line in shown.splitlines() if line}
 
 
@@ -38,7 +38,7 @@ def texts_of(folder):
 
 def main():
     wanted = compiled_in()
-    metadata = json.loads(cargo("metadata", "--locked", "--format-version", "1"))
+    metadata = json.loads(cargo("metadata", "--locked", "--features", "libopus", "--format-version", "1"))
     names_by_text = {}
     without = []
     for package in metadata["packages"]:

@@ -3,5 +3,5 @@
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends git python3 openssh-client dpkg binutils xz-utils debian-archive-keyring \
+apt-get install -y -qq --no-install-recommends git python3 openssh-client dpkg binutils xz-utils cmake make debian-archive-keyring \
     mmdebstrap fdisk e2fsprogs dosfstools mtools zstd device-tree-compiler qemu-user-static >/dev/null
