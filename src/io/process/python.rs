@@ -154,17 +154,19 @@ mod tests {
 
     #[test]
     fn the_command_of_a_file_names_the_interpreter_and_reads_the_package() {
-        let bot = |interpreter: Option<&str>| Config {
-            python_bot: Some(PythonBot {
-                interpreter: interpreter.map(PathBuf::from),
-            }),
-            ..Config::default()
+        let bot = |interpreter: Option<&str>| {
+            crate::proto::config! {
+                python_bot: Some(PythonBot {
+                    interpreter: interpreter.map(PathBuf::from),
+                }),
+                ..Config::default()
+            }
         };
         let given = ["bot.py", "--name", "Ada"].map(OsString::from);
         let config = bot(Some("/py"));
         assert_eq!(command(&config, &given, None), ["/py", "-", "bot.py", "--name", "Ada"]);
         assert!(package(&config).is_some_and(|package| package.len() < 64 * 1024));
-        let pcm = Config {
+        let pcm = crate::proto::config! {
             bot_audio: BotAudio::Pcm { rate_hz: 8_000 },
             ..bot(Some("/py"))
         };

@@ -263,7 +263,7 @@ async fn a_bot_in_python_is_run_by_its_file() {
     ] {
         let working_dir = Folder::new();
         fs::write(working_dir.path("bot.py"), file).expect("a file");
-        let config = Config {
+        let config = crate::proto::config! {
             python_bot: Some(PythonBot::default()),
             ..Config::default()
         };
