@@ -40,7 +40,7 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ("[OPTIONS]", "serve the built-in bot", None),
     (
         "[OPTIONS] BOT.py [ARGS...]",
-        "run this bot in Python, also one for Pipecat's runner, in each session",
+        "run this Python bot, also one made for Pipecat",
         None,
     ),
     (
