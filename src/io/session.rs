@@ -216,8 +216,7 @@ impl SessionTask {
         match &event {
             SessionEvent::Joined => {
                 if let (Some(metrics), Some(codec)) = (&self.metrics, session.codec_name()) {
-                    metrics.connected(tasks::now() - self.began);
-                    metrics.codec_negotiated(codec);
+                    metrics.connected(codec, tasks::now() - self.began);
                 }
             }
             SessionEvent::Message(_) => self.counts.add(Count::MessagesIn, 1),

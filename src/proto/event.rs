@@ -73,6 +73,7 @@ pub enum SessionEvent {
     ParticipantChanged(Participant),
     /// The caller hears nothing of the bot, or hears it again: an administrator of the room has
     /// muted it, or the caller holds the call.
+    #[doc(alias = "hold")]
     Muted(bool),
     Speaking {
         identity: Arc<str>,

@@ -44,6 +44,7 @@ pub enum Event {
     ParticipantChanged(Participant),
     /// The caller hears nothing of the bot (`true`), or hears it again: an administrator of the
     /// room has muted it, or the caller of a WebRTC call holds the call.
+    #[doc(alias = "hold")]
     Muted(bool),
     /// A participant of the room began or stopped to speak, according to the room's server.
     Speaking {

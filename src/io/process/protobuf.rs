@@ -321,7 +321,8 @@ fn queue_event(event: Option<Event>, backlog: &mut InboundQueue, hearing: &mut I
         Some(Event::Muted(muted)) => queue_message(backlog, &process::muted(muted)),
         Some(Event::Speaking { identity, speaking }) => queue_message(backlog, &process::speaking(&identity, speaking)),
         Some(Event::JoinFailed(why)) => queue_message(backlog, &process::join_failed(&why)),
-        Some(_) => {}
+        // A program finds turns itself, and its WebSocket stays open through an outage.
+        Some(Event::Joined | Event::SpeechStarted | Event::SpeechStopped | Event::Lost | Event::Resumed) => {}
     }
     true
 }

@@ -56,14 +56,13 @@ impl SessionMetrics {
         self.flushed_at + METRICS_INTERVAL
     }
 
-    /// Records the time from the answer to the connection.
-    pub fn connected(&self, after: Duration) {
-        self.metrics.connected(after);
-    }
-
-    /// Records the codec of the caller.
-    pub fn codec_negotiated(&self, codec: &str) {
-        self.metrics.codec_negotiated(codec);
+    /// Records the codec of a caller over WebRTC, and the time from the answer to the connection.
+    /// Sessions of other transports have no answer.
+    pub fn connected(&self, codec: &str, after: Duration) {
+        if self.transport == Transport::WebRtc {
+            self.metrics.connected(after);
+            self.metrics.codec_negotiated(codec);
+        }
     }
 
     /// Adds the changes since the last flush to the shared metrics.

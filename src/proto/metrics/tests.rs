@@ -86,8 +86,10 @@ fn counts_callers_by_codec() {
     let metrics = Arc::new(RunnerMetrics::default());
     let share = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, Instant::now());
     for codec in ["PCMA", "Opus", "PCMA", "speex"] {
-        share.codec_negotiated(codec);
+        share.connected(codec, Duration::ZERO);
     }
+    let other = SessionMetrics::begin(metrics.clone(), Transport::Moq, Instant::now());
+    other.connected("Opus", Duration::ZERO);
     let text = metrics.render(&MetricsSnapshot::default(), |_| ());
     for (codec, callers) in [("Opus", 1.0), ("PCMU", 0.0), ("PCMA", 2.0)] {
         let series = format!(r#"edge_runner_webrtc_callers_total{{codec="{codec}"}}"#);
