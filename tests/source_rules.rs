@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use edge_runner_proto::telephony::PROVIDERS;
+
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let found = below(folder);
     assert!(found.len() > 100, "{} has {} files", folder.display(), found.len());
@@ -59,10 +61,10 @@ fn every_file_has_a_header() {
 /// aliases.
 #[test]
 fn provider_names_stay_in_their_files_the_list_and_the_aliases() {
-    const NAMES: [&str; 4] = ["twilio", "telnyx", "plivo", "exotel"];
-    const ON_THE_WIRE: [&str; 5] = ["telephony_a", "telephony_b", "telephony_c", "telephony_d", "telco_"];
+    let vendors = PROVIDERS.map(|provider| provider.vendor());
+    let names_on_the_wire = PROVIDERS.map(|provider| provider.wire_name());
     let telephony = src().join("proto/telephony");
-    let mut allowed: Vec<PathBuf> = NAMES.map(|name| telephony.join(format!("{name}.rs"))).into();
+    let mut allowed: Vec<PathBuf> = vendors.map(|name| telephony.join(format!("{name}.rs"))).into();
     assert!(allowed.iter().all(|file| file.is_file()), "a provider's file has moved");
     let list = telephony.join("mod.rs");
     let lines = |name: &str| {
@@ -73,7 +75,7 @@ fn provider_names_stay_in_their_files_the_list_and_the_aliases() {
             .filter(|line| line.to_ascii_lowercase().contains(name))
             .count()
     };
-    for name in NAMES {
+    for name in vendors {
         assert_eq!(
             lines(name),
             2,
@@ -97,8 +99,30 @@ fn provider_names_stay_in_their_files_the_list_and_the_aliases() {
         let is_documentation = |line: &&str| ["//!", "///"].iter().any(|mark| line.trim_start().starts_with(mark));
         let code = text.lines().filter(|line| !is_documentation(line));
         let text = code.collect::<String>().to_ascii_lowercase();
-        for name in NAMES.iter().chain(&ON_THE_WIRE) {
+        for name in vendors.iter().chain(&names_on_the_wire).chain(&["telco_"]) {
             assert!(!text.contains(name), "{} names {name}", path.display());
+        }
+    }
+}
+
+/// The page and the package for Python have tables of their own.
+#[test]
+fn tables_in_other_languages_have_every_provider() {
+    for provider in PROVIDERS {
+        let (name, vendor) = (provider.wire_name(), provider.vendor());
+        for (file, entry) in [
+            ("page/providers.js", format!("{name}: {vendor}")),
+            (
+                "page/transports.js",
+                format!("['{name}', '{}']", provider.vendor_name()),
+            ),
+            (
+                "io/process/python/edge_runner/session.py",
+                format!("\"{name}\": \"{vendor}\""),
+            ),
+        ] {
+            let text = fs::read_to_string(src().join(file)).expect("a source file is text");
+            assert!(text.contains(&entry), "{file} has no {entry}");
         }
     }
 }

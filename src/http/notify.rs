@@ -2,7 +2,7 @@
 //! the number of live sessions.
 //!
 //! In: the state of the runner. Out: datagrams to the socket in `NOTIFY_SOCKET`; nothing without
-//! that variable. A send blocks for up to [`NOTIFY_SEND`], so the watchdog thread does it. An
+//! that variable. A send blocks for up to `NOTIFY_SEND`, so the watchdog thread does it. An
 //! unreachable supervisor is one WARN line. The crate `sd_notify` formats the states; its own send
 //! has no timeout. Source: sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
 
@@ -92,7 +92,7 @@ fn socket() -> Option<OsString> {
     std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty())
 }
 
-/// Sends one message. A supervisor that does not read delays it by [`NOTIFY_SEND`] at most.
+/// Sends one message. A supervisor that does not read delays it by `NOTIFY_SEND` at most.
 fn send(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
     let address = match socket.as_bytes() {
         // An abstract socket name, as supervisors of containers use.
@@ -136,7 +136,7 @@ fn interval(watchdog: Duration) -> Duration {
     (watchdog / 2).clamp(Duration::from_millis(10), WATCH_INTERVAL)
 }
 
-/// The status line: sent on change, at most once per [`STATUS_INTERVAL`].
+/// The status line: sent on change, at most once per `STATUS_INTERVAL`.
 #[derive(Default)]
 struct StatusLine {
     told: Option<(usize, bool, Instant)>,

@@ -58,7 +58,7 @@ impl Store {
         self.folder.join(name)
     }
 
-    /// Waits until no other process holds the lock. Blocks for up to [`STATE_LOCK_WITHIN`].
+    /// Waits until no other process holds the lock. Blocks for up to `STATE_LOCK_WITHIN`.
     ///
     /// # Errors
     /// Returns the operating system's error, or [`io::ErrorKind::TimedOut`].

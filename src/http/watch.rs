@@ -121,7 +121,7 @@ impl Watchdog {
     }
 
     /// Tells the supervisor that shutdown has begun and how long it may take. The returned future
-    /// waits until that has been sent, for [`NOTIFY_WITHIN`] at most.
+    /// waits until that has been sent, for `NOTIFY_WITHIN` at most.
     pub fn stopping(&self, within: Duration) -> impl Future<Output = ()> + use<> {
         let (done, notified) = oneshot::channel();
         let order = WatchCommand::Stopping { within, done };

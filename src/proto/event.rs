@@ -34,6 +34,22 @@ pub enum LeaveReason {
     Operator,
 }
 
+impl LeaveReason {
+    /// Returns whether this side ends the session while its caller is there.
+    pub fn is_by_runner(self) -> bool {
+        match self {
+            LeaveReason::BotEnded | LeaveReason::BotFailed | LeaveReason::Shutdown | LeaveReason::Operator => true,
+            LeaveReason::Left
+            | LeaveReason::Vanished
+            | LeaveReason::NeverConnected
+            | LeaveReason::Replaced
+            | LeaveReason::Failed
+            | LeaveReason::Stalled
+            | LeaveReason::Protocol => false,
+        }
+    }
+}
+
 impl fmt::Display for LeaveReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

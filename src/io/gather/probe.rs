@@ -1,6 +1,6 @@
 //! Asks one server once, for `doctor`: what it gave, or why it gave nothing.
 //!
-//! In: a server. Out, within [`GATHER_PROBE`]: a description, without a credential. An allocation
+//! In: a server. Out, within `GATHER_PROBE`: a description, without a credential. An allocation
 //! is released at once.
 
 use tokio::time::timeout;

@@ -1,7 +1,7 @@
 //! Opens the WebSocket of a LiveKit server.
 //!
 //! In: URL and token. Out: the socket, the refusal with its text, or the reason for the failure,
-//! within limits: [`ROOM_DIAL_WITHIN`] for a room. Source: `docs/spec/livekit.md` 2 and 6.1.
+//! within limits: `ROOM_DIAL_WITHIN` for a room. Source: `docs/spec/livekit.md` 2 and 6.1.
 
 use crate::config::Secret;
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};

@@ -1,5 +1,5 @@
 //! Reads the variables of the built-in bots that use services: `REALTIME_*`, `RUNNER_BOT_*`, and,
-//! in [`cascade`], `CASCADE_*`.
+//! in `options::cascade`, `CASCADE_*`.
 //!
 //! In: the variables, files that they name, and `--bot`. Out: an [`AssistantConfig`] and warnings;
 //! with another bot the variables are not read. Rejects a service without key or model, a key over

@@ -18,7 +18,7 @@ pub const ROOM_CLOCK_LEEWAY: Duration = Duration::from_secs(60);
 /// Participants that a session tracks; larger meetings are not conversations with a bot.
 pub const ROOM_PARTICIPANTS_MAX: usize = 256;
 /// Time after the loss of a room in which an attempt to rejoin may begin: the restart of a server
-/// and its machine. The last attempt then takes up to [`ROOM_DIAL_WITHIN`] and `CONNECT_WITHIN`.
+/// and its machine. The last attempt then takes up to `ROOM_DIAL_WITHIN` and `CONNECT_WITHIN`.
 pub const ROOM_REJOIN_WITHIN: Duration = Duration::from_secs(60);
 /// Time that the bot stays in a room without callers, for example while a page reloads.
 pub const ROOM_LEAVE_AFTER: Duration = Duration::from_secs(10);

@@ -1,8 +1,9 @@
-//! Reads the options of the registration at a LiveKit server.
+//! The options and variables of LiveKit: the server with its keys, and the registration of a
+//! worker.
 //!
-//! In: the options. Out: a [`MediaroomWorker`], and a warning about an empty name. Rejects names
-//! that the server does not take, the other options without `--register`, and transports that have
-//! no jobs. Source: `docs/spec/livekit.md` 6.1.
+//! In: the options and the variables. Out: a [`Mediaroom`] and warnings. Rejects invalid URLs and
+//! names, the other options without `--register`, and transports that have no jobs. No error
+//! contains a key. Source; `docs/spec/livekit.md`.
 
 use super::config::{Mediaroom, MediaroomWorker};
 use super::missing_variables;
@@ -63,7 +64,7 @@ impl<T: AsMut<LiveKitOptions>> Flag<T> {
     ];
 }
 
-/// The variables of LiveKit.
+/// The variables of LiveKit, by their canonical names; those of the vendor are in `aliases`.
 pub static VARIABLES: ModuleVariables = ModuleVariables {
     feature: Feature::Mediaroom,
     prefixes: &["MEDIAROOM_"],

@@ -32,7 +32,7 @@ pub struct RelayUrl {
 pub enum RelayUrlError {
     /// There is no scheme, or a character that a URL cannot have.
     NotAUrl,
-    /// It is longer than [`MOQ_URL_BYTES_MAX`].
+    /// It is longer than `MOQ_URL_BYTES_MAX`.
     TooLong,
     /// The host is missing or invalid. A user name before it is invalid, too.
     Host,

@@ -4,7 +4,7 @@
 //! which are not buffered; a form that is read for its fields has no such part. Only
 //! `Content-Disposition` of a part's header is read. Parts behind the file are dropped, except for
 //! a second file, which is an error. Rejected: bodies that are not such a form, and more than
-//! [`FIELDS_BYTES_MAX`] of fields, [`PART_HEAD_BYTES_MAX`] of a part's header or
+//! [`FIELDS_BYTES_MAX`] of fields, `PART_HEAD_BYTES_MAX` of a part's header or
 //! [`FRAME_BYTES_MAX`] of anything outside the file. Source: RFC 7578, RFC 2046 section 5.1, and
 //! the forms of curl, Python clients and browsers.
 

@@ -3,7 +3,7 @@
 //! In: the client's candidates, and every ICE and DTLS datagram until the connection is up. Out: an
 //! [`IceFailure`], one sentence for the log, and a list of candidate pairs with counts. The
 //! sentence describes a peer's addresses by type and network only; the list has them in full and is
-//! for DEBUG. At most [`TRIED_PAIRS_MAX`] pairs are listed. Source: RFC 8445 section 7 (checks).
+//! for DEBUG. At most `TRIED_PAIRS_MAX` pairs are listed. Source: RFC 8445 section 7 (checks).
 
 mod display;
 

@@ -1,7 +1,7 @@
 //! The ids and tokens of replicas that were used here, until they expire.
 //!
 //! In: a key of 16 bytes with the second at which it expires. Out: whether it was used. At most
-//! [`SPENT_IDS_MAX`] are recorded. Past that, the ones that expire first are dropped, and from then
+//! `SPENT_IDS_MAX` are recorded. Past that, the ones that expire first are dropped, and from then
 //! on everything that expires no later than them counts as used: an id is refused early rather than
 //! accepted twice.
 

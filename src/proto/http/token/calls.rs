@@ -4,7 +4,7 @@
 //! In: a call, the signed webhook that named it, and the serial numbers. Out: the [`IssuedToken`].
 //! A known webhook, whether retried by the provider or replayed from a capture, gets the same
 //! number again. Another webhook of the same call shares the number until it is used or expired,
-//! and then gets a new one, since a call may return to its bot. Past [`REMEMBERED_CALLS_MAX`], the
+//! and then gets a new one, since a call may return to its bot. Past `REMEMBERED_CALLS_MAX`, the
 //! oldest entry is dropped.
 
 use std::collections::{HashMap, VecDeque};

@@ -3,13 +3,13 @@
 //! In: the expiry time of a number, in seconds since the key was created. Out: the next number, and
 //! its [`SerialState`] later. Numbers are issued in order of expiry, and their bits are stored in
 //! pages; a page is removed when its last number has expired. A number without a bit counts as
-//! expired, so removing a page makes no token usable again. Past [`RECORDED_TOKENS_MAX`], the
+//! expired, so removing a page makes no token usable again. Past `RECORDED_TOKENS_MAX`, the
 //! oldest page is removed early, and its tokens expire with it.
 
 use std::collections::VecDeque;
 
 /// Tokens whose use is recorded, one bit each; past it, the oldest expire early. It takes 1 MiB and
-/// lasts for 28,000 tokens a second over [`TOKEN_LIFE`], more than `/start` answers.
+/// lasts for 28,000 tokens a second over `TOKEN_LIFE`, more than `/start` answers.
 const RECORDED_TOKENS_MAX: usize = 8 * 1024 * 1024;
 
 const WORDS: usize = 64;

@@ -7,7 +7,7 @@
 //! tracks were delayed together, the missed frames follow at once. A late track misses its frame
 //! and plays it with the next one, so it lags by its network's jitter. The backlog from that, or
 //! from a clock that is faster than ours, is at most [`MIX_BACKLOG_MAX`]; the part that was not
-//! needed for [`MIX_WINDOW`] is dropped during silence. A slower clock misses one frame each time
+//! needed for `MIX_WINDOW` is dropped during silence. A slower clock misses one frame each time
 //! it is a frame behind. The silence of a track's pause is passed on as far as no other track
 //! covers that time. Sums are clipped at full scale.
 

@@ -179,7 +179,13 @@ fn job_outcome(reason: LeaveReason, has_entered: bool) -> JobOutcome {
         // No caller came.
         LeaveReason::NeverConnected if has_entered => JobOutcome::Success,
         LeaveReason::NeverConnected => JobOutcome::Failed("the room was not entered".into()),
-        other => JobOutcome::Failed(other.to_string()),
+        LeaveReason::Vanished
+        | LeaveReason::BotFailed
+        | LeaveReason::Shutdown
+        | LeaveReason::Failed
+        | LeaveReason::Stalled
+        | LeaveReason::Protocol
+        | LeaveReason::Operator => JobOutcome::Failed(reason.to_string()),
     }
 }
 

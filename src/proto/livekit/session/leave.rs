@@ -41,11 +41,7 @@ impl RoomSession {
 
     /// Ends the session now, with a leave if the server is connected.
     pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
-        let by_us = matches!(
-            reason,
-            LeaveReason::BotEnded | LeaveReason::BotFailed | LeaveReason::Shutdown
-        );
-        if by_us && !self.is_transferred {
+        if reason.is_by_runner() && !self.is_transferred {
             // Others may go on without the bot.
             self.hang_up = self.participants.only_telephone().map(|who| who.identity.clone());
         }

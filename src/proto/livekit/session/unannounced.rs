@@ -12,7 +12,7 @@ use crate::limits::MESSAGES_IN_BYTES_MAX;
 use crate::livekit::wire::DataPacket;
 
 /// Packets that wait for the announcement of their participants; together they have no more bytes
-/// than [`MESSAGES_IN_BYTES_MAX`](super::MESSAGES_IN_BYTES_MAX).
+/// than [`MESSAGES_IN_BYTES_MAX`].
 const ROOM_UNANNOUNCED_MAX: usize = 512;
 /// Packets of one such participant: those of an application that sends thirty a second for 4 s.
 const ROOM_UNANNOUNCED_EACH: usize = 128;

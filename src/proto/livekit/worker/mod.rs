@@ -58,7 +58,7 @@ const WORKER_PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for the server to answer the registration.
 const WORKER_REGISTER_WITHIN: Duration = Duration::from_secs(10);
 /// Pauses between rounds of attempts to register; the last one repeats for ever. Up to a quarter of
-/// each, and up to [`WORKER_JITTER`], is added at random, so that the runners of a restarted server
+/// each, and up to `WORKER_JITTER`, is added at random, so that the runners of a restarted server
 /// do not return all at once.
 const WORKER_PAUSES: [Duration; 6] = [
     Duration::ZERO,
@@ -68,7 +68,7 @@ const WORKER_PAUSES: [Duration; 6] = [
     Duration::from_secs(8),
     Duration::from_secs(10),
 ];
-/// See [`WORKER_PAUSES`].
+/// See `WORKER_PAUSES`.
 const WORKER_JITTER: Duration = Duration::from_millis(250);
 /// Time that a registration must have lasted for its loss to start the pauses anew.
 const WORKER_SETTLED: Duration = Duration::from_secs(10);

@@ -145,6 +145,12 @@ pub(super) fn close_frame(reason: LeaveReason) -> (u16, &'static str) {
         LeaveReason::Operator => (1000, "the operator ended the call"),
         // A socket is connected; it never sent a first frame.
         LeaveReason::NeverConnected => (1013, EVICTED),
-        _ => (1000, ""),
+        LeaveReason::Left
+        | LeaveReason::Vanished
+        | LeaveReason::Replaced
+        | LeaveReason::BotEnded
+        | LeaveReason::Failed
+        | LeaveReason::Stalled
+        | LeaveReason::Protocol => (1000, ""),
     }
 }

@@ -15,7 +15,14 @@ fn peer_left(reason: LeaveReason) -> String {
         LeaveReason::BotFailed => r#","reason":"bot failed""#,
         LeaveReason::Shutdown => r#","reason":"the runner is stopping""#,
         LeaveReason::Operator => r#","reason":"the operator ended the call""#,
-        _ => "",
+        LeaveReason::Left
+        | LeaveReason::Vanished
+        | LeaveReason::NeverConnected
+        | LeaveReason::Replaced
+        | LeaveReason::BotEnded
+        | LeaveReason::Failed
+        | LeaveReason::Stalled
+        | LeaveReason::Protocol => "",
     };
     format!(r#"{{"type":"signalling","message":{{"type":"peerLeft"{why}}}}}"#)
 }

@@ -109,14 +109,15 @@ fn keys_go_both_ways() {
     assert_eq!(sent, [(1, "1".into(), 1), (10, "*".into(), 2), (15, "D".into(), 3)]);
 }
 
-/// A call that the bot ends is hung up by the server; one that ended by itself, or was given away,
-/// is not.
+/// A call that the bot or the operator ends is hung up by the server; one that ended by itself, or
+/// was given away, is not.
 #[test]
 fn the_call_of_a_bot_that_ends_is_hung_up() {
     for (reason, is_hung_up) in [
         (LeaveReason::BotEnded, true),
         (LeaveReason::BotFailed, true),
         (LeaveReason::Shutdown, true),
+        (LeaveReason::Operator, true),
         (LeaveReason::Left, false),
         (LeaveReason::Replaced, false),
     ] {
