@@ -12,19 +12,13 @@ use edge_runner_http::sync::{Arc, AtomicBool, Mutex, MutexGuard, Notify, Orderin
 
 use crate::io::tasks::{self, Slot, SlotPool};
 use crate::limits::{
-    DISPATCHES_MAX, HANDSHAKES_MAX, MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE, PENDING_OFFERS_MAX,
-    PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
+    DISPATCHES_MAX, HANDSHAKES_MAX, PENDING_OFFERS_MAX, PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
 };
 use crate::proto::server::admission::{
     AdmissionError, AdmissionLimits, PendingKind, PermitLedger, Requester, Ticket, source_share,
 };
 use crate::proto::webrtc::offer::OfferError;
 
-/// Age at which such a connection may be evicted: a caller names its session within a second on
-/// most networks.
-const MOQ_UNBOUND_YIELD_AFTER: Duration = Duration::from_secs(3);
-/// Evicted connections that are still closing.
-const MOQ_UNBOUND_ENDING_MAX: usize = 64;
 /// Evicted sessions whose bots have not returned; at this number the runner evicts no further
 /// session.
 const EVICTED_SESSIONS_MAX: usize = 32;
@@ -42,51 +36,75 @@ pub struct Admission {
     live: SlotPool,
     /// Evicted sessions whose bots have not ended.
     leaving: SlotPool,
-    handshakes: SharedLedger,
-    /// Sockets in their handshake, and evicted ones that are closing.
-    sockets: SlotPool,
-    /// Connections of Media over QUIC without a session, and evicted ones that are closing.
-    connections: SharedLedger,
-    unbound: SlotPool,
+    /// Sockets in their handshake.
+    handshakes: PermitPool,
     /// Offers that wait for the result of inquiries.
-    offers: WaitingRequests,
+    offers: PermitPool,
     /// Requests that wait until a runner has taken their room.
-    dispatches: WaitingRequests,
+    dispatches: PermitPool,
 }
 
-/// Requests that wait for an answer from elsewhere, and may become sessions then.
-struct WaitingRequests {
+/// Connections and requests that are no sessions yet. Each holds a permit of the pool until it is
+/// one, or ends.
+pub struct PermitPool {
     ledger: SharedLedger,
+    /// Those that hold a permit, and evicted ones that have not ended.
     slots: SlotPool,
+    kind: PendingKind,
 }
 
-impl WaitingRequests {
-    fn new(requests_max: usize) -> Self {
-        let ledger = PermitLedger::new(AdmissionLimits {
-            permits_max: requests_max,
-            share_max: source_share(requests_max),
-            // None of them is pending, so none is evicted.
+impl PermitPool {
+    /// Returns a pool of connections that have yet to identify themselves. The oldest gives way when
+    /// permits are short; evicted ones end in slots beside those of the limit.
+    pub fn of_connections(permits_max: usize, share_max: usize, evicted_max: usize, grace: Duration) -> Self {
+        let limits = AdmissionLimits {
+            permits_max,
+            share_max,
+            offers_max: 0,
+            evicted_max,
+            grace,
+        };
+        PermitPool::new(limits, PendingKind::Silent)
+    }
+
+    /// Returns a pool of requests that wait for an answer from elsewhere. None is evicted.
+    fn of_requests(permits_max: usize) -> Self {
+        let limits = AdmissionLimits {
+            permits_max,
+            share_max: source_share(permits_max),
             offers_max: 0,
             evicted_max: 0,
             grace: PENDING_OFFERS_YIELD_AFTER,
-        });
-        WaitingRequests {
-            ledger: Arc::new(Mutex::new(ledger)),
-            slots: SlotPool::new(requests_max),
+        };
+        PermitPool::new(limits, PendingKind::Caller)
+    }
+
+    fn new(limits: AdmissionLimits, kind: PendingKind) -> Self {
+        PermitPool {
+            slots: SlotPool::new(limits.permits_max + limits.evicted_max),
+            ledger: Arc::new(Mutex::new(PermitLedger::new(limits))),
+            kind,
         }
     }
 
-    fn admit(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
+    /// Admits an entry. The entry that it evicts ends in a slot of the same pool.
+    ///
+    /// # Errors
+    /// Returns why there is no permit.
+    pub fn admit(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.ledger);
-        ledger.plan(requester, PendingKind::Caller, now)?;
-        let evicted = Arc::new(Notify::new());
-        let held = LedgerSlot {
-            slot: self.slots.try_acquire().ok_or(AdmissionError::Full)?,
-            evicted: evicted.clone(),
-        };
-        let ticket = ledger.admit(requester, PendingKind::Caller, held, now);
-        Ok(permit(&self.ledger, ticket, requester, evicted))
+        let victim = ledger.plan(requester, self.kind, now)?;
+        let slot = self.slots.try_acquire().ok_or(AdmissionError::Full)?;
+        if let Some(held) = victim.and_then(|victim| ledger.evict(victim)) {
+            held.evicted.notify_one();
+        }
+        Ok(permit(&self.ledger, ledger, requester, self.kind, slot, now))
+    }
+
+    /// Returns the number of entries that have not ended.
+    pub fn count(&self) -> usize {
+        self.slots.count()
     }
 }
 
@@ -148,32 +166,21 @@ impl Admission {
             evicted_max: EVICTED_SESSIONS_MAX,
             grace: PENDING_OFFERS_YIELD_AFTER,
         });
-        let handshakes = PermitLedger::new(AdmissionLimits {
-            permits_max: HANDSHAKES_MAX,
+        let handshakes = PermitPool::of_connections(
+            HANDSHAKES_MAX,
             // All of them are pending, so they need no share.
-            share_max: HANDSHAKES_MAX,
-            offers_max: HANDSHAKES_MAX,
-            evicted_max: HANDSHAKES_ENDING_MAX,
-            grace: HANDSHAKES_YIELD_AFTER,
-        });
-        let connections = PermitLedger::new(AdmissionLimits {
-            permits_max: MOQ_UNBOUND_MAX,
-            share_max: MOQ_UNBOUND_PER_SOURCE,
-            offers_max: 0,
-            evicted_max: MOQ_UNBOUND_ENDING_MAX,
-            grace: MOQ_UNBOUND_YIELD_AFTER,
-        });
+            HANDSHAKES_MAX,
+            HANDSHAKES_ENDING_MAX,
+            HANDSHAKES_YIELD_AFTER,
+        );
         Admission {
             closed: AtomicBool::new(false),
             sessions: Arc::new(Mutex::new(sessions)),
             live,
             leaving: SlotPool::new(EVICTED_SESSIONS_MAX),
-            handshakes: Arc::new(Mutex::new(handshakes)),
-            sockets: SlotPool::new(HANDSHAKES_MAX + HANDSHAKES_ENDING_MAX),
-            connections: Arc::new(Mutex::new(connections)),
-            unbound: SlotPool::new(MOQ_UNBOUND_MAX + MOQ_UNBOUND_ENDING_MAX),
-            offers: WaitingRequests::new(WAITING_OFFERS_MAX),
-            dispatches: WaitingRequests::new(DISPATCHES_MAX),
+            handshakes,
+            offers: PermitPool::of_requests(WAITING_OFFERS_MAX),
+            dispatches: PermitPool::of_requests(DISPATCHES_MAX),
         }
     }
 
@@ -222,7 +229,7 @@ impl Admission {
             None => self.live.try_acquire().ok_or(AdmissionError::Full)?,
             Some(victim) => self.evict(&mut ledger, victim)?,
         };
-        Ok(self.admit(ledger, requester, kind, slot, now))
+        Ok(permit(&self.sessions, ledger, requester, kind, slot, now))
     }
 
     /// Admits a session that evicts no other.
@@ -241,7 +248,7 @@ impl Admission {
             return Err(AdmissionError::Full);
         }
         let slot = self.live.try_acquire().ok_or(AdmissionError::Full)?;
-        Ok(self.admit(ledger, requester, kind, slot, now))
+        Ok(permit(&self.sessions, ledger, requester, kind, slot, now))
     }
 
     /// Gives an offer the slot of a session whose caller is gone, pending or not.
@@ -256,7 +263,7 @@ impl Admission {
             return Err(AdmissionError::Full);
         }
         let slot = self.evict(&mut ledger, ticket)?;
-        Ok(self.admit(ledger, requester, PendingKind::Offer, slot, now))
+        Ok(permit(&self.sessions, ledger, requester, PendingKind::Offer, slot, now))
     }
 
     /// Takes the slot of an entry, whose session ends in a slot of `leaving`.
@@ -265,23 +272,6 @@ impl Admission {
         let held = ledger.evict(victim).ok_or(AdmissionError::Full)?;
         held.evicted.notify_one();
         Ok(std::mem::replace(&mut held.slot, aside))
-    }
-
-    fn admit(
-        &self,
-        mut ledger: MutexGuard<'_, PermitLedger<LedgerSlot>>,
-        requester: Requester,
-        kind: PendingKind,
-        slot: Slot,
-        now: Instant,
-    ) -> SessionPermit {
-        let evicted = Arc::new(Notify::new());
-        let held = LedgerSlot {
-            slot,
-            evicted: evicted.clone(),
-        };
-        let ticket = ledger.admit(requester, kind, held, now);
-        permit(&self.sessions, ticket, requester, evicted)
     }
 
     /// Admits an offer that waits for the result of inquiries, until the permit is dropped.
@@ -308,60 +298,38 @@ impl Admission {
     pub fn handshake(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         lock(&self.sessions).plan(requester, PendingKind::Caller, now)?;
-        admit_silent(&self.handshakes, &self.sockets, requester)
-    }
-
-    /// Admits a connection of Media over QUIC that has yet to name its session, which holds a
-    /// permit of its own.
-    ///
-    /// # Errors
-    /// Returns why there is no permit.
-    pub fn connection(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
-        admit_silent(&self.connections, &self.unbound, requester)
-    }
-
-    /// Returns the number of connections that [`Admission::connection`] admitted.
-    pub fn unbound(&self) -> usize {
-        self.unbound.count()
+        self.handshakes.admit(requester)
     }
 
     /// Waits until no slot is held, by requests that may become sessions and by evicted sessions
     /// either.
     pub async fn wait_empty(&self) {
-        let (offers, dispatches) = (&self.offers.slots, &self.dispatches.slots);
+        let [offers, dispatches, handshakes] =
+            [&self.offers, &self.dispatches, &self.handshakes].map(|pool| &pool.slots);
         // In the order in which a session moves from one pool to the next.
-        for places in [offers, dispatches, &self.sockets, &self.live, &self.leaving] {
-            places.wait_empty().await;
+        for pool in [offers, dispatches, handshakes, &self.live, &self.leaving] {
+            pool.wait_empty().await;
         }
     }
 }
 
-/// Admits an entry that has yet to identify itself. The entry that it evicts ends in a slot of the
-/// same pool.
-fn admit_silent(
+/// Enters a requester into the ledger.
+fn permit(
     entries: &SharedLedger,
-    slots: &SlotPool,
+    mut ledger: MutexGuard<'_, PermitLedger<LedgerSlot>>,
     requester: Requester,
-) -> Result<SessionPermit, AdmissionError> {
-    let now = tasks::now();
-    let mut ledger = lock(entries);
-    let victim = ledger.plan(requester, PendingKind::Silent, now)?;
-    let slot = slots.try_acquire().ok_or(AdmissionError::Full)?;
-    if let Some(held) = victim.and_then(|victim| ledger.evict(victim)) {
-        held.evicted.notify_one();
-    }
+    kind: PendingKind,
+    slot: Slot,
+    now: Instant,
+) -> SessionPermit {
     let evicted = Arc::new(Notify::new());
     let held = LedgerSlot {
         slot,
         evicted: evicted.clone(),
     };
-    let ticket = ledger.admit(requester, PendingKind::Silent, held, now);
-    Ok(permit(entries, ticket, requester, evicted))
-}
-
-fn permit(ledger: &SharedLedger, ticket: Ticket, requester: Requester, evicted: Arc<Notify>) -> SessionPermit {
+    let ticket = ledger.admit(requester, kind, held, now);
     SessionPermit {
-        ledger: ledger.clone(),
+        ledger: entries.clone(),
         ticket,
         requester,
         evicted,
@@ -599,28 +567,28 @@ mod tests {
         admission.wait_empty().await;
     }
 
-    /// Connections over QUIC that named no session: a source has its share and then evicts its own,
-    /// but not before the grace period. At the cap of all, a source with fewer evicts at once.
+    /// Connections that named no session: a source has its share and then evicts its own, but not
+    /// before the grace period. At the cap of all, a source with fewer evicts at once.
     #[tokio::test(start_paused = true)]
     async fn connections_without_a_session_are_capped() {
-        let admission = Admission::new(SlotPool::new(1));
-        let connect = |requester| admission.connection(requester);
-        let mut held: Vec<SessionPermit> = (0..MOQ_UNBOUND_PER_SOURCE)
-            .map(|_| connect(A).expect("within the share"))
-            .collect();
+        const SHARE: usize = 3;
+        const GRACE: Duration = Duration::from_secs(3);
+        let pool = PermitPool::of_connections(4 * SHARE, SHARE, 2, GRACE);
+        let connect = |requester| pool.admit(requester);
+        let mut held: Vec<SessionPermit> = (0..SHARE).map(|_| connect(A).expect("within the share")).collect();
         assert_eq!(connect(A).err(), Some(AdmissionError::SourceShare));
-        pass(MOQ_UNBOUND_YIELD_AFTER).await;
+        pass(GRACE).await;
         held.push(connect(A).expect("the oldest gives way"));
         assert!(is_evicted(&held[0]).await && !is_evicted(&held[1]).await);
         drop(held.remove(0));
         for host in 2..=4 {
-            held.extend((0..MOQ_UNBOUND_PER_SOURCE).map(|_| connect(from(host)).expect("within the share")));
+            held.extend((0..SHARE).map(|_| connect(from(host)).expect("within the share")));
         }
-        assert_eq!((held.len(), admission.unbound()), (MOQ_UNBOUND_MAX, MOQ_UNBOUND_MAX));
+        assert_eq!((held.len(), pool.count()), (4 * SHARE, 4 * SHARE));
         let honest = connect(from(5)).expect("the oldest of a source with more gives way");
         assert!(is_evicted(&held[0]).await && !is_evicted(&honest).await);
-        assert_eq!(admission.unbound(), MOQ_UNBOUND_MAX + 1, "the evicted one is closing");
+        assert_eq!(pool.count(), 4 * SHARE + 1, "the evicted one is closing");
         drop((held, honest));
-        assert_eq!(admission.unbound(), 0);
+        assert_eq!(pool.count(), 0);
     }
 }

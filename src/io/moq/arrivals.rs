@@ -8,6 +8,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use edge_runner_http::common::{self, lock, random};
 use quinn_proto::{Connection, EndpointEvent};
@@ -16,10 +17,10 @@ use tokio::time::sleep_until;
 
 use super::port::{AcceptConnections, ConnectionInbox, ConnectionVerdict};
 use crate::bot::SessionId;
-use crate::io::admission::SessionPermit;
+use crate::io::admission::{PermitPool, SessionPermit};
 use crate::io::sessions::Sessions;
 use crate::io::tasks;
-use crate::limits::MOQ_RETRY_FROM;
+use crate::limits::{MOQ_RETRY_FROM, MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE};
 use crate::logging::{self, LogClient};
 use crate::proto::http::origin::{AllowedOrigins, CorsDecision};
 use crate::proto::http::token::{SocketKind, SocketTokens, TokenError};
@@ -29,6 +30,12 @@ use crate::proto::moq::session::MoqArrival;
 use crate::proto::moq::waiting::WaitingSessions;
 use crate::proto::server::admission::{AdmissionError, Requester};
 use crate::proto::server::log_limit::LogLimit;
+
+/// Age at which a connection without a session may be evicted: a caller names its session within a
+/// second on most networks.
+const UNBOUND_YIELD_AFTER: Duration = Duration::from_secs(3);
+/// Evicted connections that are still closing.
+const UNBOUND_ENDING_MAX: usize = 64;
 
 /// A connection that a session takes.
 pub struct ArrivedConnection {
@@ -102,6 +109,8 @@ pub struct Arrivals {
     waiting: WaitingRegistry,
     rules: ConnectionRules,
     metrics: Arc<MoqMetrics>,
+    /// Connections that have yet to name their session, which holds a permit of its own.
+    unbound: PermitPool,
 }
 
 impl Arrivals {
@@ -116,7 +125,19 @@ impl Arrivals {
             waiting,
             rules,
             metrics,
+            unbound: PermitPool::of_connections(
+                MOQ_UNBOUND_MAX,
+                MOQ_UNBOUND_PER_SOURCE,
+                UNBOUND_ENDING_MAX,
+                UNBOUND_YIELD_AFTER,
+            ),
         })
+    }
+
+    /// Returns the number of connections without a session.
+    #[cfg(test)]
+    fn unbound(&self) -> usize {
+        self.unbound.count()
     }
 
     fn log_client(&self, remote: SocketAddr) -> LogClient {
@@ -253,11 +274,10 @@ impl AcceptConnections for Arrivals {
     type Permit = SessionPermit;
 
     fn admit(&self, remote: SocketAddr, is_validated: bool) -> ConnectionVerdict<SessionPermit> {
-        let admission = self.sessions.admission();
         if self.sessions.shutdown().is_set() {
             return ConnectionVerdict::Refuse;
         }
-        if !is_validated && admission.unbound() >= MOQ_RETRY_FROM {
+        if !is_validated && self.unbound.count() >= MOQ_RETRY_FROM {
             self.metrics.record(MoqConnectionOutcome::Retried);
             return ConnectionVerdict::Retry;
         }
@@ -266,7 +286,7 @@ impl AcceptConnections for Arrivals {
             is_authorised: false,
             local_address: None,
         };
-        match admission.connection(requester) {
+        match self.unbound.admit(requester) {
             Ok(permit) => ConnectionVerdict::Accept(permit),
             Err(why) => {
                 self.metrics.record(MoqConnectionOutcome::Refused);

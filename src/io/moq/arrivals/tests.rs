@@ -27,7 +27,6 @@ struct Rig {
     roots: RootCertStore,
     waiting: WaitingRegistry,
     rules: ConnectionRules,
-    sessions: Sessions,
     metrics: Arc<MoqMetrics>,
     arrivals: Arc<Arrivals>,
     stop: ShutdownTrigger,
@@ -67,7 +66,7 @@ fn rig(needs_token: bool, allowed_origins: &[String]) -> Rig {
         log_limit: Arc::default(),
     };
     let metrics = Arc::new(MoqMetrics::default());
-    let arrivals = Arrivals::new(sessions.clone(), waiting.clone(), rules.clone(), metrics.clone());
+    let arrivals = Arrivals::new(sessions, waiting.clone(), rules.clone(), metrics.clone());
     let readers = [
         tokio::spawn(server.clone().run(arrivals.clone())),
         tokio::spawn(client.clone().run(Arc::new(NoArrivals))),
@@ -78,7 +77,6 @@ fn rig(needs_token: bool, allowed_origins: &[String]) -> Rig {
         roots,
         waiting,
         rules,
-        sessions,
         metrics,
         arrivals,
         stop,
@@ -234,7 +232,7 @@ async fn an_announcement_finds_its_session() {
     assert_eq!(rig.count("accepted"), "2");
     drop((a, b));
     assert_eq!(rig.server.connections(), 0);
-    assert_eq!(rig.sessions.admission().unbound(), 0);
+    assert_eq!(rig.arrivals.unbound(), 0);
 }
 
 /// A program may connect before `/start` has registered its session. Other sessions do not get it.
@@ -314,7 +312,7 @@ async fn shutdown_closes_unbound_connections() {
     let rig = rig(false, &[]);
     let mut caller = rig.caller("/moq", None);
     let stopping = async {
-        while rig.sessions.admission().unbound() == 0 {
+        while rig.arrivals.unbound() == 0 {
             tokio::task::yield_now().await;
         }
         rig.stop.set();
