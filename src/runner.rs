@@ -311,16 +311,14 @@ impl RunnerError {
             | RunError::Command(_)
             | RunError::Tools { .. }
             | RunError::Folder { .. }
-            | RunError::MoqCertificate(_)
+            | RunError::ModuleCertificate { .. }
             | RunError::Tls(_) => RunnerErrorKind::InvalidConfig,
             RunError::Bind(error) => bind(&error.source),
-            RunError::BindRtc { source, .. } | RunError::BindMoq { source, .. } => bind(source),
+            RunError::BindUdp { source, .. } => bind(source),
             RunError::Sandbox(_) | RunError::Certificate(_) | RunError::Signals(_) | RunError::Watch(_) => {
                 RunnerErrorKind::System
             }
-            RunError::Videoroom(_) | RunError::Bot(_) | RunError::Service(_) | RunError::Forced => {
-                RunnerErrorKind::Lost
-            }
+            RunError::NoRoom(_) | RunError::Bot(_) | RunError::Service(_) | RunError::Forced => RunnerErrorKind::Lost,
         }
     }
 }

@@ -72,7 +72,6 @@ use crate::io::signal::Signals;
 use crate::io::tls::{CertificateWatcher, ServerTls, TlsError};
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::counts::SessionCount;
-use crate::proto::daily::DailyError;
 
 /// Why a runner could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -98,18 +97,18 @@ pub enum RunError {
     },
     #[error(transparent)]
     Bind(BindError),
-    /// The UDP port of the sessions could not be bound.
-    #[error("binding UDP port {port} for WebRTC: {source}; `--rtc-port` takes another one, 0 any free one")]
-    BindRtc { port: u16, source: io::Error },
-    /// The UDP port of Media over QUIC could not be bound.
-    #[error("binding UDP {address} for Media over QUIC: {source}; `--moq-bind` takes another address")]
-    BindMoq {
-        address: std::net::SocketAddr,
+    /// A UDP port could not be bound.
+    #[error("binding UDP {address} for {protocol}: {source}; {advice}")]
+    BindUdp {
+        /// The port, or the address with it.
+        address: String,
+        protocol: &'static str,
+        advice: &'static str,
         source: io::Error,
     },
-    /// The certificate of Media over QUIC cannot be used.
-    #[error("the certificate of Media over QUIC: {0}")]
-    MoqCertificate(String),
+    /// A certificate of a module cannot be used.
+    #[error("the certificate of {protocol}: {why}")]
+    ModuleCertificate { protocol: &'static str, why: String },
     /// The DTLS certificate could not be made.
     #[error("making the DTLS certificate: {0}")]
     Certificate(String),
@@ -122,7 +121,7 @@ pub enum RunError {
     Tls(TlsError),
     /// There is no room for the bot of `--direct`.
     #[error("{0}")]
-    Videoroom(DailyError),
+    NoRoom(String),
     /// The bot of `--direct` failed.
     #[error("the bot failed: {0}")]
     Bot(String),

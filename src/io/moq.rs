@@ -45,6 +45,9 @@ use crate::proto::moq::link::server_config;
 use crate::proto::moq::metrics::MoqMetrics;
 use crate::proto::moq::session::{MoqSession, MoqSessionMode, MoqSessionSetup};
 
+/// The protocol in errors.
+const PROTOCOL: &str = "Media over QUIC";
+
 /// Media over QUIC of one runner. Clones share it.
 #[derive(Clone)]
 pub struct Moq(Arc<MoqShared>);
@@ -89,18 +92,28 @@ impl Moq {
     /// Binds the port; `None` if `-t` excludes the transport.
     ///
     /// # Errors
-    /// Returns [`RunError::MoqCertificate`] or [`RunError::BindMoq`].
+    /// Returns [`RunError::ModuleCertificate`] or [`RunError::BindUdp`].
     pub fn start(sessions: &Sessions, rules: ConnectionRules, services: &Services) -> Result<Option<Moq>, RunError> {
         let config = sessions.config();
         if config.transport != Some(Transport::Moq) {
             return Ok(None);
         }
-        let bound = |address: SocketAddr| move |source| RunError::BindMoq { address, source };
+        let bound = |address: SocketAddr| {
+            move |source| RunError::BindUdp {
+                address: address.to_string(),
+                protocol: PROTOCOL,
+                advice: "`--moq-bind` takes another address",
+                source,
+            }
+        };
         let metrics = Arc::new(MoqMetrics::default());
         let (port, reader, role) = match &config.moq.mode {
             MoqMode::Serve { bind, certificate } => {
                 let waiting = WaitingRegistry::default();
-                let unusable = |error: &dyn std::fmt::Display| RunError::MoqCertificate(error.to_string());
+                let unusable = |error: &dyn std::fmt::Display| RunError::ModuleCertificate {
+                    protocol: PROTOCOL,
+                    why: error.to_string(),
+                };
                 let certificate = ServedCertificate::open(certificate, &config.host_names, waiting.clone())
                     .map_err(|error| unusable(&error))?;
                 let tls = certificate.tls_config().map_err(|error| unusable(&error))?;

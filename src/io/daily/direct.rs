@@ -51,7 +51,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: fn(&str)) -> Result<()
                     // Waits for the deletion of the room, which the end of the process would
                     // prevent.
                     let _ = timeout(SHUTDOWN_GRACE, sessions.wait_empty()).await;
-                    return Err(RunError::Videoroom(failure));
+                    return Err(RunError::NoRoom(failure.to_string()));
                 }
             }
         }

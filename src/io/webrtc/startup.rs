@@ -44,7 +44,7 @@ impl WebRtc {
     /// Binds the port and starts to gather candidates. `http` are the addresses of the HTTP server.
     ///
     /// # Errors
-    /// Returns [`RunError::Certificate`] or [`RunError::BindRtc`].
+    /// Returns [`RunError::Certificate`] or [`RunError::BindUdp`].
     pub fn start(
         sessions: &Sessions,
         http: &[SocketAddr],
@@ -55,7 +55,12 @@ impl WebRtc {
         crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;
         let config = sessions.config();
         let number = config.rtc_port.unwrap_or(http_port);
-        let port = UdpPort::bind(config.host, number).map_err(|source| RunError::BindRtc { port: number, source })?;
+        let port = UdpPort::bind(config.host, number).map_err(|source| RunError::BindUdp {
+            address: format!("port {number}"),
+            protocol: "WebRTC",
+            advice: "`--rtc-port` takes another one, 0 any free one",
+            source,
+        })?;
         port.set_external(external_addresses(config));
         let reader = services.spawn("the reader of the UDP port", port.clone().run());
         let gatherer = Gatherer::start(config, &port, services);
