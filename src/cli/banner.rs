@@ -12,19 +12,14 @@ use std::net::SocketAddr;
 use super::features::guarded;
 use super::flags::common_name;
 use super::qr;
-use crate::config::{BuiltInBot, Config, Host, ListenAddresses, MoqMode, ServiceAccess, Tls, Transport};
+use crate::config::{BuiltInBot, Config, Host, ListenAddresses, ServiceAccess, Tls, Transport};
 use crate::features::{Feature, sockets};
+use crate::io::module::BannerRow;
+use crate::io::modules;
 use crate::limits::SESSIONS_MAX_DEFAULT;
-use crate::proto::http::page_address::{lan_address, local_url, page_authority, page_url, phone_url};
-use crate::proto::http::start::caller_url;
-use crate::proto::livekit::missing_variables;
+use crate::proto::http::page_address::{lan_address, local_url, page_url, phone_url};
 use crate::proto::options::hosts::is_local_name;
 use crate::proto::process::script;
-use crate::proto::telephony::Provider;
-use crate::proto::telephony::proof::is_protected;
-
-/// A row of the banner: its label, empty if it continues the row above, and its text.
-type BannerRow = (&'static str, String);
 
 /// Returns the banner, with a line break at its end.
 pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> String {
@@ -83,13 +78,7 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
     if let Some(transport) = config.transport {
         rows.push(("Transport", format!("/start accepts {} only", full_name(transport))));
     }
-    if let Some(provider) = config.transport.and_then(Transport::provider) {
-        rows.extend(telephony_rows(provider, config));
-    }
-    if config.telephony.unverified_calls {
-        rows.push(("Unverified", "calls are accepted without proof of their origin".into()));
-    }
-    rows.extend(room_rows(config, listening));
+    rows.extend(modules::banner_rows(config, listening));
     rows.extend(access_rows(config));
     rows.push(("Stop", "Ctrl-C".into()));
     let mut lines = vec![
@@ -151,21 +140,7 @@ fn address_rows(config: &Config, listening: &ListenAddresses, fragment: &str) ->
     if Feature::WebRtc.in_this_build() && listening.rtc_port != listening.port {
         rows.push(("WebRTC", format!("UDP port {}", listening.rtc_port)));
     }
-    rows.extend(moq_row(config, listening));
     rows
-}
-
-/// The row of Media over QUIC: the port and the URL that `/start` returns, or the relay.
-fn moq_row(config: &Config, listening: &ListenAddresses) -> Option<BannerRow> {
-    if config.transport != Some(Transport::Moq) {
-        return None;
-    }
-    if let MoqMode::Dial { url, .. } = &config.moq.mode {
-        return Some(("Relay", url.to_string()));
-    }
-    let port = listening.moq_port;
-    let url = caller_url(config, &page_authority(config, listening), port, None);
-    Some(("QUIC", format!("UDP port {}, {url}", port.number)))
 }
 
 /// Returns what a browser needs to open the microphone on that page.
@@ -201,25 +176,13 @@ fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> 
 fn access_rows(config: &Config) -> Vec<BannerRow> {
     let mut rows = Vec::new();
     if config.api_key.is_some() {
-        let also = match config.transport {
-            None | Some(Transport::Videoroom)
-                if Feature::Videoroom.in_this_build() && config.videoroom.key.is_some() =>
-            {
-                ", and /videoroom"
-            }
-            _ => "",
-        };
-        rows.push(("Key", format!("`Authorization: Bearer KEY` for {}{also}", guarded())));
+        rows.push(("Key", format!("`Authorization: Bearer KEY` for {}", guarded())));
         if let Some(sockets) = sockets().filter(|_| !config.ws_tokens) {
             rows.push(("", format!("{sockets} need no key; see --ws-auth token")));
         }
     }
     if config.ws_tokens {
-        let quic = match config.transport {
-            Some(Transport::Moq) => " and QUIC connection",
-            _ => "",
-        };
-        rows.push(("Tokens", format!("one per WebSocket{quic}, from /start or a webhook")));
+        rows.push(("Tokens", "one per WebSocket, from /start or a webhook".into()));
     }
     if !config.allowed_origins.is_empty() {
         rows.push(("Origins", format!("only {}", config.allowed_origins.join(", "))));
@@ -252,90 +215,6 @@ impl EntryPoint {
     } else {
         EntryPoint::Provider
     };
-}
-
-/// The rows of a telephony provider: the URLs to enter there, and how its calls are authenticated.
-fn telephony_rows(provider: &Provider, config: &Config) -> Vec<BannerRow> {
-    let telephony = &config.telephony;
-    // `--proxy` is optional for a provider that takes no markup.
-    let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
-    let are_signed = provider.verifies(&telephony.settings) && telephony.verify_webhooks;
-    let calls = match (is_protected(provider, telephony), config.ws_tokens) {
-        (true, _) if provider.signs_upgrades => "need a token from the webhook, or a signature",
-        (true, _) => "need a token from the webhook",
-        (false, true) if are_signed => "need a token",
-        (false, true) => "need a token, which the webhook issues to anyone",
-        (false, false) => "open to anyone who knows the address",
-    };
-    let signatures = match (provider.signs(), are_signed) {
-        (false, _) => "",
-        (_, true) => ", signed by the provider",
-        (_, false) => ", signatures are not verified",
-    };
-    let mut rows = vec![
-        ("Webhook", format!("https://{host}/{signatures}")),
-        ("Media", format!("wss://{host}/ws")),
-        ("Calls", calls.into()),
-    ];
-    if !provider.hangs_up(&telephony.settings) {
-        rows.push(("Hang-up", "none: the credentials are not set".into()));
-    }
-    rows
-}
-
-/// The rows of rooms and of WhatsApp: how a session starts, or which settings are missing.
-fn room_rows(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
-    let mut rows = Vec::new();
-    match config.transport {
-        Some(Transport::Videoroom) => rows.push(("Rooms", daily_rooms(config, listening))),
-        Some(Transport::Mediaroom) => rows.push(("Rooms", livekit_rooms(config))),
-        _ => {}
-    }
-    let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
-    if config.videoroom.dialin {
-        let signatures = match config.videoroom.dialin_hmac {
-            Some(_) => ", signed by the provider",
-            None => ", signatures are not verified",
-        };
-        rows.push((
-            "Dial-in",
-            format!("https://{host}/videoroom-dialin-webhook{signatures}"),
-        ));
-    }
-    if config.messaging.is_some() {
-        rows.push(("WhatsApp", format!("https://{host}/messaging")));
-    }
-    rows
-}
-
-fn daily_rooms(config: &Config, listening: &ListenAddresses) -> String {
-    match (&config.videoroom.key, config.bot_enters_rooms, &config.api_key) {
-        (None, ..) => "Daily needs VIDEOROOM_API_KEY".into(),
-        (_, false, _) => "none: the built-in bots cannot join rooms; name a bot that can after `--`".into(),
-        // A browser that opens a URL sends no key.
-        (_, true, Some(_)) => "call /start with the key; it returns a room and a token".into(),
-        (_, true, None) => format!(
-            "open {}/videoroom, or call /start; it returns a room and a token",
-            local_url(config.host, listening.port)
-        ),
-    }
-}
-
-fn livekit_rooms(config: &Config) -> String {
-    let missing = missing_variables(&config.mediaroom);
-    match missing.is_empty() {
-        false => format!("LiveKit needs {}", missing.join(", ")),
-        true => {
-            let url = config.mediaroom.url.as_deref().unwrap_or_default();
-            if let Some(worker) = &config.mediaroom.worker {
-                return format!(
-                    "the server at {url} sends the bot into rooms that ask for `{}`",
-                    worker.agent_name
-                );
-            }
-            format!("call /start; it returns a room at {url} and a token")
-        }
-    }
 }
 
 /// Encodes the key as the value of a form field; the page decodes the fragment that way.
@@ -693,7 +572,7 @@ mod tests {
         assert!(rooms(&all, &["-t", "livekit"]).contains("wss://rooms.example"));
         let key = ["-t", "videoroom", "--api-key", "0123456789abcdef"];
         assert!(rooms(&all, &key).contains("call /start with the key"));
-        assert!(banner_with(&all, &key, &[]).contains("/api/offer, and /videoroom\n"));
+        assert!(banner_with(&all, &key, &[]).contains("  Key        `Authorization: Bearer KEY` for /videoroom\n"));
         let config = crate::proto::config! {
             transport: Some(Transport::Videoroom),
             videoroom: crate::config::Videoroom {
@@ -738,7 +617,7 @@ mod tests {
             ),
             (
                 &["--ws-auth", "token"],
-                "  Tokens     one per WebSocket and QUIC connection, from /start or a webhook\n",
+                "  Tokens     one per QUIC connection, from /start\n",
             ),
         ] {
             let text = banner(&[&["-t", "moq"], arguments].concat(), &["192.0.2.5"]);

@@ -4,6 +4,7 @@
 //! within [`VIDEOROOM_WITHIN`]. `proto::daily` defines the requests, reads the answers, and decides
 //! which to retry. Source: `docs/spec/daily.md` 1.
 
+pub mod banner;
 pub mod direct;
 pub mod doctor;
 pub mod routes;

@@ -4,6 +4,7 @@
 //! In: messages of the server and datagrams. Out: the commands of [`RoomSession`]. Nothing is
 //! opened before the bot takes its media. The ports stay open until the end.
 
+pub mod banner;
 pub mod dial;
 pub mod doctor;
 pub mod job;

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 
 use crate::bot::Bot;
-use crate::config::Config;
+use crate::config::{Config, ListenAddresses};
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::http::app::RunnerApp;
@@ -28,7 +28,12 @@ type StartFn = for<'a> fn(StartRequest<'a>) -> ModuleFuture<'a, Result<Vec<u8>, 
 type RunAloneFn = fn(Arc<Config>, Bot, fn(&str)) -> ModuleFuture<'static, Result<(), RunError>>;
 type HostsFn = fn(&Config) -> Vec<String>;
 type ExamineFn = for<'a> fn(&'a Arc<Config>) -> ModuleFuture<'a, Vec<Finding>>;
+type BannerFn = fn(&Config, &ListenAddresses) -> Vec<BannerRow>;
 type CheckPageFn = fn(&RunnerApp, &Parts) -> Result<(), HttpError>;
+
+/// A row of the text on stdout when the server listens: its label, empty if it continues the row
+/// above, and its text. It has no secret.
+pub type BannerRow = (&'static str, String);
 
 /// One module of the runner: what a cargo feature adds.
 pub struct Module {
@@ -46,6 +51,8 @@ pub struct Module {
     pub start: Option<StartFn>,
     /// Rejects a request for the page that was meant for the module.
     pub check_page: Option<CheckPageFn>,
+    /// Returns how its callers reach it, or which settings it lacks, for the text on stdout.
+    pub banner: Option<BannerFn>,
     /// Runs one bot in one room without a web server, for `--direct`. The last parameter gets the
     /// URL of the room.
     pub run_alone: Option<RunAloneFn>,
@@ -73,6 +80,7 @@ impl Module {
             answer: None,
             start: None,
             check_page: None,
+            banner: None,
             run_alone: None,
             hosts: None,
             checks: &[],

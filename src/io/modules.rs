@@ -6,12 +6,12 @@ use std::sync::Arc;
 use hyper::http::request::Parts;
 
 use crate::bot::Bot;
-use crate::config::Config;
+use crate::config::{Config, ListenAddresses};
 use crate::features::{Feature, MissingFeature};
 use crate::io::RunError;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::error::HttpError;
-use crate::io::module::{Module, ModuleStartup, RouteRequest, StartRequest};
+use crate::io::module::{BannerRow, Module, ModuleStartup, RouteRequest, StartRequest};
 use crate::io::server::Listeners;
 use crate::io::services::Services;
 use crate::proto::http::route::RouteError;
@@ -88,6 +88,12 @@ pub fn run(app: &mut RunnerApp, listeners: &Listeners, services: &Services) -> R
         }
     }
     Ok(())
+}
+
+/// Returns what the modules tell people when the server listens.
+pub fn banner_rows(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
+    let rows = MODULES.iter().filter_map(|module| module.banner);
+    rows.flat_map(|rows| rows(config, listening)).collect()
 }
 
 /// Rejects a request for the page that was meant for a module.

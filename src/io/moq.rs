@@ -6,6 +6,7 @@
 //! `session_io` joins a session with its connections.
 
 pub mod arrivals;
+pub mod banner;
 pub mod certificate;
 pub mod dial;
 pub mod doctor;

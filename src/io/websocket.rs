@@ -7,6 +7,7 @@ pub mod routes;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "telephony")] {
+        pub mod banner;
         pub mod doctor;
         pub mod webhook;
     }

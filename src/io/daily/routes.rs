@@ -17,7 +17,7 @@ use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::features::Feature;
 use crate::io::daily::{PreparedRoom, prepare_room};
-use crate::io::daily::{direct, doctor};
+use crate::io::daily::{banner, direct, doctor};
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
@@ -41,6 +41,7 @@ pub const MODULE: Module = Module {
     answer: Some(|request| Box::pin(answer(request))),
     start: Some(|request| Box::pin(begin_session(request))),
     run_alone: Some(|config, bot, announce| Box::pin(direct::run(config, bot, announce))),
+    banner: Some(banner::rows),
     hosts: Some(doctor::hosts),
     ..Module::new(Feature::Videoroom)
 }

@@ -20,8 +20,8 @@ use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_i
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
-use crate::io::livekit::doctor;
 use crate::io::livekit::worker::{self, WorkerHandle};
+use crate::io::livekit::{banner, doctor};
 use crate::io::module::{DoctorCheck, Module, ModuleStartup, RouteRequest, StartRequest};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::sessions::SessionStart;
@@ -48,6 +48,7 @@ pub const MODULE: Module = Module {
     run: Some(run),
     answer: Some(|request| Box::pin(answer(request))),
     start: Some(|request| Box::pin(begin_session(request))),
+    banner: Some(banner::rows),
     hosts: Some(doctor::hosts),
     ..Module::new(Feature::Mediaroom)
 }

@@ -21,7 +21,7 @@ use crate::io::module::{DoctorCheck, Module, ModuleStartup, StartRequest, blocki
 use crate::io::moq::Moq;
 use crate::io::moq::MoqBeginning;
 use crate::io::moq::arrivals::ConnectionRules;
-use crate::io::moq::doctor;
+use crate::io::moq::{banner, doctor};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::sessions::SessionStart;
 use crate::proto::http::origin::AllowedOrigins;
@@ -37,6 +37,7 @@ use edge_runner_http::tls::WatchedCertificate;
 pub const MODULE: Module = Module {
     run: Some(run),
     start: Some(|request| Box::pin(begin_session(request))),
+    banner: Some(banner::rows),
     hosts: Some(doctor::hosts),
     ..Module::new(Feature::Moq)
 }

@@ -18,6 +18,8 @@ use crate::io::http::refusal_log::log_client;
 use crate::io::module::{DoctorCheck, Module, RouteRequest};
 use crate::io::tasks::request_time;
 #[cfg(feature = "telephony")]
+use crate::io::websocket::banner;
+#[cfg(feature = "telephony")]
 use crate::io::websocket::doctor;
 #[cfg(feature = "telephony")]
 use crate::io::websocket::webhook;
@@ -36,6 +38,7 @@ use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock}
 pub const TELEPHONY: Module = Module {
     answer: Some(|request| Box::pin(answer(request))),
     check_page: Some(webhook::reject_get),
+    banner: Some(banner::rows),
     hosts: Some(doctor::hosts),
     ..Module::new(Feature::Telephony)
 }

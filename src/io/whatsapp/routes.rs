@@ -13,13 +13,13 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
-use crate::config::Messaging;
+use crate::config::{Config, Messaging};
 use crate::features::Feature;
 use crate::io::http::app::{RunnerApp, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
-use crate::io::module::{DoctorCheck, Module, RouteRequest};
+use crate::io::module::{BannerRow, DoctorCheck, Module, RouteRequest};
 use crate::io::running::RunningModule;
 use crate::io::sessions::SessionStart;
 use crate::io::webrtc::WebRtc;
@@ -33,6 +33,7 @@ use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 pub const MODULE: Module = Module {
     run: Some(|_| Ok(Some(Arc::new(WhatsAppCalls::default())))),
     answer: Some(|request| Box::pin(answer(request))),
+    banner: Some(|config, _| banner_rows(config)),
     hosts: Some(doctor::hosts),
     ..Module::new(Feature::Messaging)
 }
@@ -42,6 +43,13 @@ pub const MODULE: Module = Module {
 }]);
 
 impl RunningModule for WhatsAppCalls {}
+
+/// Returns the webhook to enter at the provider.
+fn banner_rows(config: &Config) -> Vec<BannerRow> {
+    let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
+    let webhook = || ("WhatsApp", format!("https://{host}/messaging"));
+    config.messaging.iter().map(|_| webhook()).collect()
+}
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     match request.route {
