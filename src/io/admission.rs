@@ -37,25 +37,25 @@ pub struct Admission {
     /// Evicted sessions whose bots have not ended.
     leaving: SlotPool,
     /// Sockets in their handshake.
-    handshakes: PermitPool,
+    handshakes: PendingPermits,
     /// Offers that wait for the result of inquiries.
-    offers: PermitPool,
+    offers: PendingPermits,
     /// Requests that wait until a runner has taken their room.
-    dispatches: PermitPool,
+    dispatches: PendingPermits,
 }
 
 /// Connections and requests that are no sessions yet. Each holds a permit of the pool until it is
 /// one, or ends.
-pub struct PermitPool {
+pub struct PendingPermits {
     ledger: SharedLedger,
     /// Those that hold a permit, and evicted ones that have not ended.
     slots: SlotPool,
     kind: PendingKind,
 }
 
-impl PermitPool {
-    /// Returns a pool of connections that have yet to identify themselves. The oldest gives way when
-    /// permits are short; evicted ones end in slots beside those of the limit.
+impl PendingPermits {
+    /// Returns the permits of connections that have yet to identify themselves. The oldest gives way
+    /// when permits are short; evicted ones end in slots beside those of the limit.
     pub fn of_connections(permits_max: usize, share_max: usize, evicted_max: usize, grace: Duration) -> Self {
         let limits = AdmissionLimits {
             permits_max,
@@ -64,10 +64,10 @@ impl PermitPool {
             evicted_max,
             grace,
         };
-        PermitPool::new(limits, PendingKind::Silent)
+        PendingPermits::new(limits, PendingKind::Silent)
     }
 
-    /// Returns a pool of requests that wait for an answer from elsewhere. None is evicted.
+    /// Returns the permits of requests that wait for an answer from elsewhere. None is evicted.
     fn of_requests(permits_max: usize) -> Self {
         let limits = AdmissionLimits {
             permits_max,
@@ -76,11 +76,11 @@ impl PermitPool {
             evicted_max: 0,
             grace: PENDING_OFFERS_YIELD_AFTER,
         };
-        PermitPool::new(limits, PendingKind::Caller)
+        PendingPermits::new(limits, PendingKind::Caller)
     }
 
     fn new(limits: AdmissionLimits, kind: PendingKind) -> Self {
-        PermitPool {
+        PendingPermits {
             slots: SlotPool::new(limits.permits_max + limits.evicted_max),
             ledger: Arc::new(Mutex::new(PermitLedger::new(limits))),
             kind,
@@ -166,7 +166,7 @@ impl Admission {
             evicted_max: EVICTED_SESSIONS_MAX,
             grace: PENDING_OFFERS_YIELD_AFTER,
         });
-        let handshakes = PermitPool::of_connections(
+        let handshakes = PendingPermits::of_connections(
             HANDSHAKES_MAX,
             // All of them are pending, so they need no share.
             HANDSHAKES_MAX,
@@ -179,8 +179,8 @@ impl Admission {
             live,
             leaving: SlotPool::new(EVICTED_SESSIONS_MAX),
             handshakes,
-            offers: PermitPool::of_requests(WAITING_OFFERS_MAX),
-            dispatches: PermitPool::of_requests(DISPATCHES_MAX),
+            offers: PendingPermits::of_requests(WAITING_OFFERS_MAX),
+            dispatches: PendingPermits::of_requests(DISPATCHES_MAX),
         }
     }
 
@@ -573,7 +573,7 @@ mod tests {
     async fn connections_without_a_session_are_capped() {
         const SHARE: usize = 3;
         const GRACE: Duration = Duration::from_secs(3);
-        let pool = PermitPool::of_connections(4 * SHARE, SHARE, 2, GRACE);
+        let pool = PendingPermits::of_connections(4 * SHARE, SHARE, 2, GRACE);
         let connect = |requester| pool.admit(requester);
         let mut held: Vec<SessionPermit> = (0..SHARE).map(|_| connect(A).expect("within the share")).collect();
         assert_eq!(connect(A).err(), Some(AdmissionError::SourceShare));

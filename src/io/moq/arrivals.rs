@@ -17,7 +17,7 @@ use tokio::time::sleep_until;
 
 use super::port::{AcceptConnections, ConnectionInbox, ConnectionVerdict};
 use crate::bot::SessionId;
-use crate::io::admission::{PermitPool, SessionPermit};
+use crate::io::admission::{PendingPermits, SessionPermit};
 use crate::io::sessions::Sessions;
 use crate::io::tasks;
 use crate::limits::{MOQ_RETRY_FROM, MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE};
@@ -110,7 +110,7 @@ pub struct Arrivals {
     rules: ConnectionRules,
     metrics: Arc<MoqMetrics>,
     /// Connections that have yet to name their session, which holds a permit of its own.
-    unbound: PermitPool,
+    unbound: PendingPermits,
 }
 
 impl Arrivals {
@@ -125,7 +125,7 @@ impl Arrivals {
             waiting,
             rules,
             metrics,
-            unbound: PermitPool::of_connections(
+            unbound: PendingPermits::of_connections(
                 MOQ_UNBOUND_MAX,
                 MOQ_UNBOUND_PER_SOURCE,
                 UNBOUND_ENDING_MAX,
