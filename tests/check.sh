@@ -6,6 +6,7 @@
 #   tests/check.sh STAGE...   these stages, one after the other, with their output on the terminal:
 #       fmt lint unit blackbox documents page scripts   the code itself, by tests that own their clock
 #       doc features fuzz macos cross size deny workflows    other builds; licences, sources, hashes; .github
+#       monitoring                                      alert rules and dashboard, by promtool
 #       smallest telephone                              reduced builds: what they report as absent, and a call
 #       calls                                           the black-box tests that talk in real time
 #       aiortc gstreamer net pipecat rooms livekit jobs moq acme assistants browser firefox    real peers
@@ -78,7 +79,7 @@ gate_lanes() {
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
     restore_all
     say 'builds, and tests that own their clock'
-    together 'environments fmt page scripts deny workflows features cloud chaos clock' 'lint unit documents blackbox doc fuzz' 'size reduced cross macos'
+    together 'environments fmt page scripts deny workflows monitoring features cloud chaos clock' 'lint unit documents blackbox doc fuzz' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
@@ -127,7 +128,7 @@ stage() {
     advisories) tests/check/advisories.sh ;;
     msrv) msrv ;;
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
-    macos | workflows | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
+    macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
     aiortc | gstreamer | net | pipecat | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | clock | cluster) "peer_$1" ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;

@@ -329,3 +329,28 @@ fn the_bots_of_the_readme_are_the_examples() {
         .collect();
     assert!(said == louder, "{} bytes", said.len());
 }
+
+/// Alert rules and dashboards read families that `/metrics` has. The table of the reference is
+/// generated from the program.
+#[test]
+fn every_metric_of_the_monitoring_exists() {
+    let reference = fs::read_to_string(root().join("docs/reference.md")).expect("the reference is text");
+    let known = |name: &str| {
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .unwrap_or(name);
+        reference.contains(&format!("| `{family}` |"))
+    };
+    let folder = root().join("docs/monitoring");
+    let mut seen = BTreeSet::new();
+    for path in [files(&folder, "yml"), files(&folder, "json")].concat() {
+        let text = fs::read_to_string(&path).expect("it is text");
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for name in words.filter(|word| word.starts_with("edge_runner_") || word.starts_with("process_")) {
+            assert!(known(name), "{}: `{name}` is not in the reference", path.display());
+            seen.insert(name.to_owned());
+        }
+    }
+    assert!(seen.len() > 15, "{seen:?}");
+}
