@@ -76,6 +76,16 @@ fn only_this_machine_reads_the_metrics_unless_told_otherwise() {
     for header in forwarding {
         assert_eq!(ask(&any, &[header]).status, 200, "{header}");
     }
+    let key = TestRunner::start(&["--metrics", "key", "--api-key", "0123456789abcdef"]);
+    let without = ask(&key, &[]);
+    assert_eq!(
+        (without.status, without.header("www-authenticate")),
+        (401, Some("Bearer"))
+    );
+    for header in forwarding {
+        let with = ask(&key, &[header, "Authorization: Bearer 0123456789abcdef"]);
+        assert_eq!(with.status, 200, "{header}");
+    }
     let post = http::request(any.addr, "POST", "/metrics", &[], b"").expect("an answer");
     assert_eq!((post.status, post.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
 }

@@ -320,10 +320,12 @@ const SERVING: &[RunnerFlag] = &[
     ),
     flag(
         "--metrics",
-        FlagKind::Value("off|local|any", |args, text| put(&mut args.metrics, metrics(&text)?)),
+        FlagKind::Value("off|local|key|any", |args, text| {
+            put(&mut args.metrics, metrics(&text)?)
+        }),
         SERVER,
-        "Who may read /metrics, and list and end live sessions: `off` no one, `local` this machine, `any` \
-         everyone, sessions with the key only. [default: local]",
+        "Who may read /metrics, and list and end live sessions: `off` no one, `local` this machine, `key` \
+         those with the API key, `any` everyone, sessions with the key only. [default: local]",
     ),
     flag(
         "--max-sessions",
@@ -555,8 +557,9 @@ fn metrics(text: &str) -> Result<MetricsAccess, Expected> {
     match text {
         "off" => Ok(MetricsAccess::Off),
         "local" => Ok(MetricsAccess::Local),
+        "key" => Ok(MetricsAccess::Key),
         "any" => Ok(MetricsAccess::Any),
-        _ => Err(Expected::one_of(text, &["off", "local", "any"], &[])),
+        _ => Err(Expected::one_of(text, &["off", "local", "key", "any"], &[])),
     }
 }
 

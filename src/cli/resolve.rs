@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use super::flags::{LowArgs, WsAuth, common_name};
 use super::{Env, UsageError, cluster, env_trust, features};
-use crate::config::{BotAudio, BuiltInBot, Config, MoqConfig, MoqMode, PythonBot, Secret, Tls, ToolsConfig, Transport};
+use crate::config::{
+    BotAudio, BuiltInBot, Config, MetricsAccess, MoqConfig, MoqMode, PythonBot, Secret, Tls, ToolsConfig, Transport,
+};
 use crate::features::Feature;
 use crate::limits::{API_KEY_BYTES, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
 use crate::proto::assistant::options::ChosenBot;
@@ -38,6 +40,10 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let mut host_names = hosts::host_names(&args.allowed_hosts, env)?;
     let state_dir = state_dir(&args, env);
     let api_key = api_key(&args, env, state_dir.as_deref())?;
+    if args.metrics == Some(MetricsAccess::Key) && api_key.is_none() {
+        let wrong = "`--metrics key` needs a key: set `--api-key-file FILE`, or `auto` for one that the runner makes";
+        return Err(UsageError::Combination(wrong.into()));
+    }
     let cluster = cluster::cluster(&args, env)?;
     let tls = tls(&args, state_dir.is_some())?;
     let acme = args.acme.resolve(&tls, warnings)?;

@@ -38,6 +38,8 @@ pub enum MetricsAccess {
     /// Clients on this machine that connect without a proxy.
     #[default]
     Local,
+    /// Clients with the API key, from any machine.
+    Key,
     /// Every client.
     Any,
 }
@@ -430,12 +432,13 @@ impl fmt::Display for MetricsDenied {
         f.write_str(match self {
             MetricsDenied::Off => "there are no metrics: the runner was started with --metrics off",
             MetricsDenied::Remote => {
-                "only this machine may read the metrics and live sessions; --metrics any opens the metrics to every \
-                 machine, and live sessions to those with the key of --api-key-file"
+                "only this machine may read the metrics and live sessions; --metrics key opens them to those with the \
+                 key of --api-key-file, --metrics any the metrics to every machine"
             }
             MetricsDenied::Forwarded => {
                 "a proxy asks for somebody else, and only this machine may read the metrics and live sessions; \
-                 --metrics any opens the metrics, and live sessions to those with the key of --api-key-file"
+                 --metrics key opens them to those with the key of --api-key-file, --metrics any the metrics to \
+                 everyone"
             }
             MetricsDenied::NoKey => {
                 "with --metrics any or a proxy, live sessions are for those with a key: set --api-key-file"
@@ -453,7 +456,8 @@ impl std::error::Error for MetricsDenied {}
 pub fn check_access(access: MetricsAccess, peer_is_loopback: bool, forwarded: bool) -> Result<(), MetricsDenied> {
     match access {
         MetricsAccess::Off => Err(MetricsDenied::Off),
-        MetricsAccess::Any => Ok(()),
+        // `AccessPolicy::authorize` has checked the key.
+        MetricsAccess::Any | MetricsAccess::Key => Ok(()),
         MetricsAccess::Local if !peer_is_loopback => Err(MetricsDenied::Remote),
         MetricsAccess::Local if forwarded => Err(MetricsDenied::Forwarded),
         MetricsAccess::Local => Ok(()),

@@ -37,7 +37,7 @@ fn check_sessions_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -
     let config = &app.config;
     let is_public = |name: &String| !host::is_loopback(name.as_bytes());
     let is_proxied = config.proxy.as_ref().is_some_and(is_public) || !config.trusted_proxies.is_empty();
-    let is_shared = config.metrics == MetricsAccess::Any || is_proxied;
+    let is_shared = matches!(config.metrics, MetricsAccess::Any | MetricsAccess::Key) || is_proxied;
     match is_shared && config.api_key.is_none() {
         true => Err(HttpError::Metrics(MetricsDenied::NoKey)),
         false => Ok(()),

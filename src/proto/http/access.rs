@@ -16,6 +16,7 @@ use crate::http::fetch_metadata::FetchMetadata;
 use crate::http::host::AllowedHosts;
 use crate::http::origin::{AllowedOrigins, CorsDecision, PostHeaders, Preflight};
 use crate::http::route::{self, Route};
+use crate::metrics::MetricsAccess;
 use crate::server::key::ApiKey;
 
 /// The configuration of access control.
@@ -25,6 +26,8 @@ pub struct AccessPolicy {
     origins: AllowedOrigins,
     /// The key that `/start` and offers require; `None` requires none.
     key: Option<ApiKey>,
+    /// Whether `/metrics` requires it too.
+    metrics_need_key: bool,
 }
 
 /// The head of a request.
@@ -129,6 +132,7 @@ impl AccessPolicy {
             hosts: AllowedHosts::new(config),
             origins: AllowedOrigins::new(&config.allowed_origins),
             key: config.api_key.as_ref().map(|key| ApiKey::new(key, random)),
+            metrics_need_key: config.metrics == MetricsAccess::Key,
         }
     }
 
@@ -212,6 +216,7 @@ impl AccessPolicy {
         is_session: impl FnOnce(&str) -> bool,
     ) -> Result<(), KeyError> {
         let session = match route {
+            Route::Metrics if self.metrics_need_key => None,
             Route::Start | Route::Videoroom | Route::Download(_) | Route::Sessions | Route::EndSession(_) => None,
             Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
             _ => return Ok(()),
@@ -433,6 +438,23 @@ mod tests {
             assert!(open.authorize(&route, [].into_iter(), |_| true).is_err());
             assert!(open.authorize(&route, key.by_ref(), |_| false).is_ok());
         }
+    }
+
+    #[test]
+    fn metrics_need_the_key_where_the_option_says_so() {
+        let asks = |metrics, key: Option<&'static [u8]>| {
+            let config = Config {
+                metrics,
+                api_key: Some(Secret::new("a key")),
+                ..Config::default()
+            };
+            let access = AccessPolicy::new(&config, [7; 32]);
+            access.authorize(&Route::Metrics, key.into_iter(), |_| false)
+        };
+        assert_eq!(asks(MetricsAccess::Local, None), Ok(()));
+        assert_eq!(asks(MetricsAccess::Key, None), Err(KeyError::Missing));
+        assert_eq!(asks(MetricsAccess::Key, Some(b"Bearer x")), Err(KeyError::Wrong));
+        assert_eq!(asks(MetricsAccess::Key, Some(b"Bearer a key")), Ok(()));
     }
 
     #[test]

@@ -235,7 +235,7 @@ fn the_text_follows_the_rules_of_the_format() {
 /// Local means this machine, without clients of a proxy on it.
 #[test]
 fn restricts_access_to_the_metrics() {
-    use MetricsAccess::{Any, Local, Off};
+    use MetricsAccess::{Any, Key, Local, Off};
     for (access, loopback, forwarded, expected) in [
         (Off, true, false, Err(MetricsDenied::Off)),
         (Local, true, false, Ok(())),
@@ -243,6 +243,7 @@ fn restricts_access_to_the_metrics() {
         (Local, false, false, Err(MetricsDenied::Remote)),
         (Local, false, true, Err(MetricsDenied::Remote)),
         (Any, false, true, Ok(())),
+        (Key, false, true, Ok(())),
     ] {
         assert_eq!(
             check_access(access, loopback, forwarded),
