@@ -54,8 +54,8 @@ pub struct PendingPermits {
 }
 
 impl PendingPermits {
-    /// Returns the permits of connections that have yet to identify themselves. The oldest gives way
-    /// when permits are short; evicted ones end in slots beside those of the limit.
+    /// Returns the permits of connections that have yet to identify themselves. The oldest gives
+    /// way when permits are short; evicted ones end in slots beside those of the limit.
     pub fn of_connections(permits_max: usize, share_max: usize, evicted_max: usize, grace: Duration) -> Self {
         let limits = AdmissionLimits {
             permits_max,
