@@ -35,6 +35,38 @@ pub enum LeaveReason {
 }
 
 impl LeaveReason {
+    /// All reasons, in the order of their definition.
+    pub const ALL: [LeaveReason; 11] = [
+        LeaveReason::Left,
+        LeaveReason::Vanished,
+        LeaveReason::NeverConnected,
+        LeaveReason::Replaced,
+        LeaveReason::BotEnded,
+        LeaveReason::BotFailed,
+        LeaveReason::Shutdown,
+        LeaveReason::Failed,
+        LeaveReason::Stalled,
+        LeaveReason::Protocol,
+        LeaveReason::Operator,
+    ];
+
+    /// Returns the name of the reason in metrics and JSON.
+    pub const fn label(self) -> &'static str {
+        match self {
+            LeaveReason::Left => "left",
+            LeaveReason::Vanished => "vanished",
+            LeaveReason::NeverConnected => "never_connected",
+            LeaveReason::Replaced => "replaced",
+            LeaveReason::BotEnded => "bot_ended",
+            LeaveReason::BotFailed => "bot_failed",
+            LeaveReason::Shutdown => "shutdown",
+            LeaveReason::Failed => "failed",
+            LeaveReason::Stalled => "stalled",
+            LeaveReason::Protocol => "protocol",
+            LeaveReason::Operator => "operator",
+        }
+    }
+
     /// Returns whether this side ends the session while its caller is there.
     pub fn is_by_runner(self) -> bool {
         match self {
@@ -102,4 +134,17 @@ pub enum SessionEvent {
     Resumed,
     /// The session is over for the bot; it may still send a goodbye.
     Left(LeaveReason),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Metrics count the reasons by their position.
+    #[test]
+    fn all_reasons_are_in_their_order() {
+        for (position, reason) in LeaveReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, position, "{reason}");
+        }
+    }
 }

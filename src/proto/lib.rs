@@ -37,6 +37,7 @@ mod allocations;
 pub mod assistant;
 pub mod audio;
 pub(crate) mod base64;
+pub mod bot_message;
 pub mod built_in_bot;
 pub mod call_control;
 pub mod config;

@@ -44,37 +44,6 @@ pub enum MetricsAccess {
     Any,
 }
 
-/// Labels of outcomes, indexed by [`outcome_index`].
-const OUTCOMES: [&str; 11] = [
-    "left",
-    "vanished",
-    "never_connected",
-    "replaced",
-    "bot_ended",
-    "bot_failed",
-    "shutdown",
-    "failed",
-    "stalled",
-    "protocol",
-    "operator",
-];
-
-fn outcome_index(reason: LeaveReason) -> usize {
-    match reason {
-        LeaveReason::Left => 0,
-        LeaveReason::Vanished => 1,
-        LeaveReason::NeverConnected => 2,
-        LeaveReason::Replaced => 3,
-        LeaveReason::BotEnded => 4,
-        LeaveReason::BotFailed => 5,
-        LeaveReason::Shutdown => 6,
-        LeaveReason::Failed => 7,
-        LeaveReason::Stalled => 8,
-        LeaveReason::Protocol => 9,
-        LeaveReason::Operator => 10,
-    }
-}
-
 /// Labels of refused offers, indexed by [`refusal_index`].
 const REFUSALS: [&str; 8] = [
     "bad_sdp",
@@ -153,7 +122,7 @@ impl Histogram {
 struct TransportMetrics {
     live: AtomicU64,
     started: AtomicU64,
-    ended: [AtomicU64; OUTCOMES.len()],
+    ended: [AtomicU64; LeaveReason::ALL.len()],
     counts: [AtomicU64; COUNTS],
     waiting_frames: AtomicU64,
     waiting_speech_us: AtomicU64,
@@ -299,7 +268,7 @@ impl RunnerMetrics {
             "Sessions that ended, by the reason.",
         );
         for (transport, row) in self.rows() {
-            for (outcome, count) in OUTCOMES.iter().zip(&row.ended) {
+            for (outcome, count) in LeaveReason::ALL.map(LeaveReason::label).iter().zip(&row.ended) {
                 text.sample(
                     &[("transport", transport.name()), ("outcome", outcome)],
                     count.load(Relaxed),

@@ -3,7 +3,7 @@
 //! [`connection_details`] holds what a session starts with, [`token`] signs access tokens,
 //! [`signal`] runs the signalling protocol with the messages of [`wire`] and keeps the [`roster`],
 //! [`receiver`] decodes and mixes the participants' audio, and [`session`] runs a bot in a room.
-//! [`packet_queue`], [`text_stream`], [`transcripts`], [`remote_calls`], [`bot_message`] and
+//! [`packet_queue`], [`text_stream`], [`transcripts`], [`remote_calls`] and
 //! [`agent_state`] handle messages, and [`room_service`] has the requests to the server's API.
 //! [`worker`] registers the runner at a server that assigns rooms to it.
 //! This file answers two questions about the configuration: which variables are missing, and what
@@ -19,7 +19,6 @@ pub mod token;
 cfg_if::cfg_if! {
     if #[cfg(feature = "mediaroom")] {
         pub mod agent_state;
-        pub mod bot_message;
         pub mod packet_queue;
         pub mod receiver;
         pub mod remote_calls;

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::bot_message::BotText;
 use super::wire::{DataValue, StreamChunk, StreamContent, StreamHeader, StreamTrailer, TextStreamHeader};
+use crate::bot_message::BotText;
 use crate::limits::ROOM_TRANSCRIPT_PAUSE;
 
 /// Bytes of text in one packet of a stream, as published clients send it.
@@ -302,7 +302,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::livekit::bot_message::SpokenText;
+    use crate::bot_message::SpokenText;
 
     fn bot() -> TranscriptSpeaker {
         TranscriptSpeaker {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{BUCKETS, LATENESS, RunnerMetrics, bucket_index, outcome_index};
+use super::{BUCKETS, LATENESS, RunnerMetrics, bucket_index};
 use crate::counts::{Counts, QueueLevels};
 use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;
@@ -109,6 +109,6 @@ impl Drop for SessionMetrics {
         self.set_queue_levels(QueueLevels::default());
         let row = self.metrics.row(self.transport);
         row.live.fetch_sub(1, Relaxed);
-        row.ended[outcome_index(self.reason)].fetch_add(1, Relaxed);
+        row.ended[self.reason as usize].fetch_add(1, Relaxed);
     }
 }

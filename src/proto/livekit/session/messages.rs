@@ -15,9 +15,9 @@ use serde_json::json;
 
 use super::{RoomPhase, RoomSession, SignalState};
 use crate::audio::sender::SpeechEvent;
+use crate::bot_message::{self, BotMessage, KEYS};
 use crate::event::SessionEvent;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_TEXT_BYTES_MAX};
-use crate::livekit::bot_message::{self, BotMessage, KEYS};
 use crate::livekit::roster::{Participant, is_valid_id};
 use crate::livekit::signal::UnheardCause;
 use crate::livekit::transcripts::TranscriptSpeaker;

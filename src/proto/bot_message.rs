@@ -1,8 +1,8 @@
-//! The bot's messages that also concern a room: transcripts, turns of the model, and answers.
+//! The RTVI messages of a bot that the runner reads on their way to the client: transcripts, turns,
+//! answers and figures. Rooms show them, and records of calls keep them.
 //!
 //! In: the text of a message of the bot. Out: a [`BotMessage`]; anything else is
-//! [`BotMessage::Other`]. The text itself is sent to the room in any case, except for answers to
-//! calls. Source: `docs/spec/rtvi.md` 4, `docs/spec/livekit.md` 5.4 to 5.6.
+//! [`BotMessage::Other`]. Source: `docs/spec/rtvi.md` 4, `docs/spec/livekit.md` 5.4 to 5.6.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::rtvi::LABEL;
 
-/// A message of the bot, as far as it concerns the room.
+/// A message of the bot, as far as the runner reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BotMessage {
     /// What a caller said.
@@ -74,7 +74,7 @@ struct SentMessage<'a> {
 
 /// Reads a message of the bot.
 pub fn read(text: &str) -> BotMessage {
-    // Most messages that concern no room need no parsing.
+    // Messages of other protocols need no parsing.
     if !text.contains(LABEL) {
         return BotMessage::Other;
     }
