@@ -102,6 +102,7 @@
 //! | `tls` | HTTPS on the HTTP port |
 //! | `acme` | HTTPS certificates for public names, by ACME |
 //! | `page` | the page at `/client/` |
+//! | `calls` | records of calls: who called, what was said, why it ended |
 //! | `doctor` | `edge-runner doctor`, a check of network and credentials |
 //! | `setup` | `edge-runner setup`, the page that sets a board up |
 //! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |

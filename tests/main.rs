@@ -11,6 +11,7 @@ mod allocations;
 mod assistants;
 mod boards;
 mod call_proof;
+mod calls;
 mod canary;
 mod cascade;
 mod cloud;

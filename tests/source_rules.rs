@@ -39,7 +39,7 @@ fn proto_is_pure() {
             "tokio",
             "hyper",
             "crate::io",
-            "crate::bot",
+            "crate::bot::",
             "crate::cli",
             "std::net::UdpSocket",
         ] {

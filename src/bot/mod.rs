@@ -207,12 +207,7 @@ impl RunnerArguments {
     /// is an object whose `via` names the signalling: `whip`, `whep` and `calls` come with the
     /// `name` in the endpoint's path and the client's `user_agent`.
     pub fn call_data(&self) -> Option<&Value> {
-        match &self.kind {
-            Kind::WebRtc(webrtc) => webrtc.call_data.as_ref(),
-            Kind::WebSocket(socket) => socket.call_data.as_ref(),
-            Kind::Mediaroom(room) => room.call_data.get(),
-            _ => None,
-        }
+        self.kind.call_data()
     }
 
     /// Returns the fixed sample rate of a telephone line, in Hz. A bot that opens its media at this
@@ -275,6 +270,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    pub(crate) fn call_data(&self) -> Option<&Value> {
+        match self {
+            Kind::WebRtc(webrtc) => webrtc.call_data.as_ref(),
+            Kind::WebSocket(socket) => socket.call_data.as_ref(),
+            Kind::Mediaroom(room) => room.call_data.get(),
+            _ => None,
+        }
+    }
+
     /// Returns the kind's name in errors and log lines.
     pub fn name(&self) -> &'static str {
         match self {

@@ -16,6 +16,7 @@ use crate::limits::{
     DRAIN_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
 use crate::proto::assistant::options::AssistantOptions;
+use crate::proto::calls::options::CallsOptions;
 use crate::proto::daily::options::DailyOptions;
 use crate::proto::livekit::options::LiveKitOptions;
 use crate::proto::moq::options::MoqOptions;
@@ -62,6 +63,7 @@ pub(super) struct LowArgs {
     pub cluster_key_file: Option<String>,
     pub replica_name: Option<String>,
     pub metrics: Option<MetricsAccess>,
+    pub calls: CallsOptions,
     pub drain: Option<Duration>,
     pub moq: MoqOptions,
     pub webrtc: WebRtcOptions,
@@ -106,6 +108,7 @@ macro_rules! module_options {
 
 module_options!(
     acme: AcmeOptions,
+    calls: CallsOptions,
     webrtc: WebRtcOptions,
     moq: MoqOptions,
     assistant: AssistantOptions,
@@ -197,6 +200,7 @@ pub(super) static RUNNER: OptionTable<LowArgs> = OptionTable {
         ADDRESSES,
         RunnerFlag::ACME,
         SERVING,
+        RunnerFlag::CALLS,
         RunnerFlag::WEBRTC,
         RunnerFlag::MOQ,
         BOT,

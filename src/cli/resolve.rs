@@ -115,6 +115,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.page_dir = args.page.map(PathBuf::from);
     config.downloads_dir = args.downloads_folder.map(PathBuf::from);
     config.metrics = args.metrics.unwrap_or_default();
+    config.calls = args.calls.resolve();
     config.drain = args.drain.unwrap_or_default();
     config.ice_servers = ice_servers;
     config.ice_addresses = args.webrtc.ice_addresses;

@@ -11,7 +11,7 @@ pub mod body;
 pub mod custom_routes;
 pub mod error;
 pub mod lease;
-mod operator;
+pub(crate) mod operator;
 pub mod refusal_log;
 
 cfg_if::cfg_if! {

@@ -11,6 +11,8 @@ pub use edge_runner_http::{children, group, memory, server, services, signal, st
 
 pub mod addresses;
 pub mod admission;
+#[cfg(feature = "calls")]
+pub mod calls;
 #[cfg(feature = "videoroom")]
 pub mod daily;
 pub mod doctor;
@@ -26,6 +28,7 @@ pub mod module;
 pub mod modules;
 #[cfg(feature = "moq")]
 pub mod moq;
+pub mod observer;
 pub mod port_owner;
 pub mod process;
 pub mod procfs;

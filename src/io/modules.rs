@@ -23,6 +23,8 @@ pub const MODULES: &[Module] = &[
     crate::io::doctor::certificate::MODULE,
     #[cfg(feature = "page")]
     crate::io::http::page::MODULE,
+    #[cfg(feature = "calls")]
+    crate::io::calls::MODULE,
     #[cfg(feature = "webrtc")]
     crate::io::webrtc::routes::MODULE,
     #[cfg(feature = "telephony")]

@@ -44,7 +44,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     };
     let mut shutdown = sessions.shutdown().clone();
     let transport = matches!(kind, Kind::Videoroom(_)).then_some(Transport::Videoroom);
-    let listed = sessions.list(start.session_id.clone(), transport);
+    let listed = sessions.list(start.session_id.clone(), transport, None);
     let mut bot = sessions.begin(start.session_id, start.body, kind);
     let (outcome, reason) = tokio::select! {
         outcome = bot.ended() => {
@@ -60,6 +60,9 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     };
     if let Some(share) = share {
         share.end(&Counts::default(), reason);
+    }
+    if let Some(observer) = listed.observer() {
+        observer.end(reason, outcome.error(), &Counts::default());
     }
     outcome.log(reason, &format!("{:.1} s", (tasks::now() - began).as_secs_f64()));
     drop(start.lease);

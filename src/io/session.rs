@@ -17,6 +17,7 @@ use crate::bot::media::{self, AudioMix, MediaDrops, MediaSlot, TransportSide};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::admission::SessionPermit;
+use crate::io::observer::SessionObserver;
 use crate::io::sessions::{BotOutcome, BotTask, LiveEntry, Sessions};
 use crate::io::tasks;
 use crate::logging::{self, LogClient};
@@ -128,8 +129,12 @@ impl SessionTask {
         let (transport_side, slot) = media::pair(frames_max);
         let runner_metrics = self.sessions.metrics().clone();
         self.metrics = Some(SessionMetrics::begin(runner_metrics, transport, tasks::now()));
-        self.listed = Some(self.sessions.list(session_id.clone(), Some(transport)));
-        self.bot = Some(self.sessions.begin(session_id, body, make_arguments(slot)));
+        let kind = make_arguments(slot);
+        let listed = self
+            .sessions
+            .list(session_id.clone(), Some(transport), kind.call_data());
+        self.listed = Some(listed);
+        self.bot = Some(self.sessions.begin(session_id, body, kind));
         self.transport_side = Some(transport_side);
     }
 
@@ -212,7 +217,15 @@ impl SessionTask {
         }
     }
 
+    /// Returns what observes the session.
+    fn observer(&self) -> Option<&dyn SessionObserver> {
+        self.listed.as_ref().and_then(LiveEntry::observer)
+    }
+
     fn push_event(&mut self, event: SessionEvent, session: &impl Session) {
+        if let Some(observer) = self.observer() {
+            observer.event(&event);
+        }
         match &event {
             SessionEvent::Joined => {
                 if let (Some(metrics), Some(codec)) = (&self.metrics, session.codec_name()) {
@@ -273,6 +286,9 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
             (outcome, _) => outcome,
         };
         let reason = reason.unwrap_or(LeaveReason::Failed);
+        if let Some(observer) = listed.as_ref().and_then(LiveEntry::observer) {
+            observer.end(reason, outcome.as_ref().and_then(BotOutcome::error), &counts);
+        }
         if let Some(outcome) = outcome {
             session.log_diagnosis(reason);
             let seconds = (tasks::now() - began).as_secs_f64();
@@ -431,11 +447,17 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     }
     if transport_side.take_interruption() {
         task.counts.add(Count::Interruptions, 1);
+        if let Some(observer) = task.observer() {
+            observer.interruption();
+        }
         session.handle_interruption(now);
     }
     while let Some(text) = transport_side.take_message() {
         task.counts.add(Count::MessagesOut, 1);
         task.silent_bot.handle_output();
+        if let Some(observer) = task.observer() {
+            observer.bot_message(&text);
+        }
         session.handle_message(text);
     }
     if let Some(keys) = transport_side.take_keys() {

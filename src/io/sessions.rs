@@ -3,7 +3,7 @@
 //! In: id, body and kind of a session. Out: a [`BotTask`], and the result of the bot. A panic of a
 //! bot ends its own session only; a bot that does not end in time is aborted.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use edge_runner_http::common::{lock, random};
 use serde_json::Value;
@@ -14,6 +14,7 @@ use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
+use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
 use crate::io::process;
 use crate::io::tasks::{self, SlotPool};
 use crate::io::watch::Watchdog;
@@ -54,6 +55,7 @@ struct SessionsInner {
     metrics: Arc<RunnerMetrics>,
     /// The sessions with a bot, each with the signal that ends it.
     table: Mutex<LiveSessions<Arc<Notify>>>,
+    observer: OnceLock<Arc<dyn ObserveSessions>>,
     shutdown: Shutdown,
     watchdog: Watchdog,
 }
@@ -70,6 +72,7 @@ impl Sessions {
             hang_ups: SlotPool::new(HANG_UPS_MAX),
             metrics: Arc::default(),
             table: Mutex::default(),
+            observer: OnceLock::new(),
             shutdown,
             watchdog: Watchdog::default(),
         }))
@@ -135,14 +138,29 @@ impl Sessions {
         &self.0.metrics
     }
 
-    /// Lists a session until the entry is dropped.
-    pub fn list(&self, id: SessionId, transport: Option<Transport>) -> LiveEntry {
+    /// Lets a module observe all sessions from here on. Only the first one does.
+    #[cfg(feature = "calls")]
+    pub fn observe(&self, observer: Arc<dyn ObserveSessions>) {
+        let _ = self.0.observer.set(observer);
+    }
+
+    /// Lists a session until the entry is dropped. `call_data` is what the transport tells about
+    /// the call.
+    pub fn list(&self, id: SessionId, transport: Option<Transport>, call_data: Option<&Value>) -> LiveEntry {
         let ended = Arc::new(Notify::new());
         lock(&self.0.table).begin(id.clone(), transport, ended.clone(), tasks::now());
+        let observer = self.0.observer.get().map(|observer| {
+            observer.clone().begin(ObservedSession {
+                id: id.clone(),
+                transport,
+                call_data,
+            })
+        });
         LiveEntry {
             sessions: self.clone(),
             id,
             ended,
+            observer,
         }
     }
 
@@ -191,9 +209,15 @@ pub struct LiveEntry {
     sessions: Sessions,
     id: SessionId,
     ended: Arc<Notify>,
+    observer: Option<Box<dyn SessionObserver>>,
 }
 
 impl LiveEntry {
+    /// Returns what observes the session.
+    pub fn observer(&self) -> Option<&dyn SessionObserver> {
+        self.observer.as_deref()
+    }
+
     /// Replaces what the list tells of the session.
     pub fn update(&self, progress: SessionProgress) {
         lock(&self.sessions.0.table).update(&self.id, progress);
@@ -272,6 +296,14 @@ impl BotOutcome {
         match self {
             BotOutcome::Returned => LeaveReason::BotEnded,
             BotOutcome::Failed(_) | BotOutcome::Aborted => LeaveReason::BotFailed,
+        }
+    }
+
+    /// Returns why the bot failed.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            BotOutcome::Failed(why) => Some(why),
+            BotOutcome::Returned | BotOutcome::Aborted => None,
         }
     }
 

@@ -22,13 +22,20 @@ pub enum BotMessage {
         is_final: bool,
     },
     UserStartedSpeaking,
+    UserStoppedSpeaking,
     /// What the bot says or shows.
     BotOutput(BotText),
     /// A sentence of the model, for clients without `bot-output`.
     BotTranscription(String),
+    /// A word or sentence of the voice.
+    VoiceText(String),
     BotInterrupted,
     ModelStarted,
     ModelStopped,
+    /// The model calls a function of this name.
+    FunctionCall(String),
+    /// Seconds until the first result, by the processor that measured them.
+    Metrics(Vec<(String, f64)>),
     /// The answer to a message of the application.
     Response {
         id: String,
@@ -95,11 +102,15 @@ fn rtvi_message(message: SentMessage<'_>) -> BotMessage {
             is_final: data["final"] == true,
         },
         "user-started-speaking" => BotMessage::UserStartedSpeaking,
+        "user-stopped-speaking" => BotMessage::UserStoppedSpeaking,
         "bot-output" => serde_json::from_value(data).map_or(BotMessage::Other, BotMessage::BotOutput),
         "bot-transcription" => BotMessage::BotTranscription(text(&data, "text")),
+        "bot-tts-text" => BotMessage::VoiceText(text(&data, "text")),
         "bot-interrupted" => BotMessage::BotInterrupted,
         "bot-llm-started" => BotMessage::ModelStarted,
         "bot-llm-stopped" => BotMessage::ModelStopped,
+        "llm-function-call-in-progress" | "llm-function-call" => BotMessage::FunctionCall(text(&data, "function_name")),
+        "metrics" => BotMessage::Metrics(times(&data["ttfb"])),
         "server-response" => BotMessage::Response {
             id,
             data: data.get_mut("d").map(Value::take).unwrap_or_default(),
@@ -110,6 +121,18 @@ fn rtvi_message(message: SentMessage<'_>) -> BotMessage {
         },
         _ => BotMessage::Other,
     }
+}
+
+/// Returns the processors and seconds of a list of `metrics`. Pipecat reports zero for processors
+/// that measured nothing.
+fn times(list: &Value) -> Vec<(String, f64)> {
+    let entries = list.as_array().into_iter().flatten();
+    entries
+        .filter_map(|entry| {
+            let seconds = entry["value"].as_f64().filter(|seconds| *seconds > 0.0)?;
+            Some((entry["processor"].as_str()?.to_owned(), seconds))
+        })
+        .collect()
 }
 
 /// Returns the key of a telephone that a text of one character names.
@@ -138,6 +161,7 @@ mod tests {
         assert_eq!(said(ToClient::BotLlmStopped), BotMessage::ModelStopped);
         assert_eq!(said(ToClient::BotInterrupted), BotMessage::BotInterrupted);
         assert_eq!(said(ToClient::UserStartedSpeaking), BotMessage::UserStartedSpeaking);
+        assert_eq!(said(ToClient::UserStoppedSpeaking), BotMessage::UserStoppedSpeaking);
         assert_eq!(said(ToClient::BotStartedSpeaking), BotMessage::Other);
         let transcription = ToClient::UserTranscription {
             text: "hi",

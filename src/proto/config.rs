@@ -16,6 +16,7 @@ pub use crate::assistant::config::{
 pub use crate::assistant::service_url::{Dialect, ServiceUrl, ServiceVendor};
 pub use crate::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint};
 pub use crate::built_in_bot::BuiltInBot;
+pub use crate::calls::config::CallsConfig;
 pub use crate::daily::config::Videoroom;
 pub use crate::features::Feature;
 pub use crate::http::cluster::{ClusterConfig, ClusterKey};
@@ -78,6 +79,8 @@ pub struct Config {
     pub downloads_dir: Option<PathBuf>,
     /// Clients that may read `/metrics`.
     pub metrics: MetricsAccess,
+    /// Records of calls.
+    pub calls: CallsConfig,
     /// Time that live sessions have to end on their own after a stop request.
     pub drain: Duration,
     /// STUN and TURN servers from which the runner gathers candidates and that clients receive,
@@ -169,6 +172,7 @@ impl Default for Config {
             page_dir: None,
             downloads_dir: None,
             metrics: MetricsAccess::Local,
+            calls: CallsConfig::default(),
             drain: Duration::ZERO,
             ice_servers: Vec::new(),
             ice_addresses: Vec::new(),

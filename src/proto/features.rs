@@ -36,6 +36,8 @@ pub enum Feature {
     Acme,
     /// The page at `/client/`.
     Page,
+    /// Records of calls: `/calls`.
+    Calls,
     /// `edge-runner setup`: the setup page of a board.
     Setup,
     /// `edge-runner doctor`.
@@ -46,7 +48,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 16] = [
+    pub const ALL: [Feature; 17] = [
         Feature::WebRtc,
         Feature::Turn,
         Feature::Telephony,
@@ -60,6 +62,7 @@ impl Feature {
         Feature::Tls,
         Feature::Acme,
         Feature::Page,
+        Feature::Calls,
         Feature::Setup,
         Feature::Doctor,
         Feature::Cloud,
@@ -81,6 +84,7 @@ impl Feature {
             Feature::Tls => "tls",
             Feature::Acme => "acme",
             Feature::Page => "page",
+            Feature::Calls => "calls",
             Feature::Setup => "setup",
             Feature::Doctor => "doctor",
             Feature::Cloud => "cloud",
@@ -103,6 +107,7 @@ impl Feature {
             Feature::Tls => cfg!(feature = "tls"),
             Feature::Acme => cfg!(feature = "acme"),
             Feature::Page => cfg!(feature = "page"),
+            Feature::Calls => cfg!(feature = "calls"),
             Feature::Setup => cfg!(feature = "setup"),
             Feature::Doctor => cfg!(feature = "doctor"),
             Feature::Cloud => cfg!(feature = "cloud"),

@@ -17,6 +17,7 @@
 //! - [`options`]: arguments and variables; [`modules`]: the variables of each module; [`config`],
 //!   [`transport`], [`built_in_bot`], [`limits`], [`aliases`], [`features`]
 //! - [`job`] and [`participant`]: what bots learn about a room
+//! - [`calls`]: records of calls
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
 //! - `setup`: the setup page of a board, in a build with that feature
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
@@ -40,6 +41,7 @@ pub(crate) mod base64;
 pub mod bot_message;
 pub mod built_in_bot;
 pub mod call_control;
+pub mod calls;
 pub mod config;
 pub mod counts;
 pub mod daily;
@@ -70,6 +72,8 @@ pub mod stall;
 pub mod telephony;
 #[cfg(all(any(test, feature = "testing"), feature = "webrtc"))]
 pub mod testing;
+#[cfg(any(feature = "assistants", feature = "calls"))]
+mod text;
 pub mod time;
 pub mod transport;
 pub mod uuid;

@@ -32,7 +32,7 @@ fn check_metrics_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) ->
 }
 
 /// Checks whether a client, whose key was checked where there is one, may list and end sessions.
-fn check_sessions_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
+pub(crate) fn check_sessions_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
     check_metrics_access(app, headers, peer)?;
     let config = &app.config;
     let is_public = |name: &String| !host::is_loopback(name.as_bytes());

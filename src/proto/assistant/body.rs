@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::beginning;
 use super::config::AssistantConfig;
 use crate::limits::ASSISTANT_INSTRUCTIONS_BYTES_MAX;
+use crate::text::beginning;
 
 /// Variables for the instructions, and characters of each.
 const VARIABLES_MAX: usize = 32;

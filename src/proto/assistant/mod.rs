@@ -31,13 +31,3 @@ cfg_if::cfg_if! {
         mod sound;
     }
 }
-
-/// Returns the part of a text in its first `bytes_max` bytes, without half a character.
-#[cfg(feature = "assistants")]
-fn beginning(text: &str, bytes_max: usize) -> &str {
-    let mut end = bytes_max.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}

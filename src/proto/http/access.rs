@@ -176,7 +176,11 @@ impl AccessPolicy {
         if is_webhook && head.method == "POST" && head.has("origin") {
             return Err(AccessError::WebhookFromPage);
         }
-        if matches!(head.route, Ok(Route::Sessions | Route::EndSession(_))) && self.is_of_another_page(head) {
+        if matches!(
+            head.route,
+            Ok(Route::Sessions | Route::EndSession(_) | Route::Calls | Route::Call(_))
+        ) && self.is_of_another_page(head)
+        {
             return Err(AccessError::OperatorPage);
         }
         if *head.route == Ok(Route::Videoroom) && self.is_not_user_initiated(head) {
@@ -217,7 +221,13 @@ impl AccessPolicy {
     ) -> Result<(), KeyError> {
         let session = match route {
             Route::Metrics if self.metrics_need_key => None,
-            Route::Start | Route::Videoroom | Route::Download(_) | Route::Sessions | Route::EndSession(_) => None,
+            Route::Start
+            | Route::Videoroom
+            | Route::Download(_)
+            | Route::Sessions
+            | Route::EndSession(_)
+            | Route::Calls
+            | Route::Call(_) => None,
             Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
             _ => return Ok(()),
         };

@@ -34,6 +34,10 @@ pub enum Route<'p> {
     Metrics,
     /// The list of live sessions (GET).
     Sessions,
+    /// The records of calls (GET).
+    Calls,
+    /// The record of the call with this id (GET).
+    Call(String),
     /// The end of a live session with this id (DELETE).
     EndSession(String),
     /// An offer (POST), with or without a session that `/start` created.
@@ -65,6 +69,7 @@ impl Route<'_> {
     pub fn feature(&self) -> Option<Feature> {
         match self {
             Route::PageRedirect | Route::Page(_) | Route::Download(_) => Some(Feature::Page),
+            Route::Calls | Route::Call(_) => Some(Feature::Calls),
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(family, _) => Some(family.feature()),
@@ -167,6 +172,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
         "/worker" => read_only(method, Route::Worker),
         "/metrics" => read_only(method, Route::Metrics),
         "/sessions" => read_only(method, Route::Sessions),
+        "/calls" => read_only(method, Route::Calls),
         CA_CERTIFICATE_PATH => read_only(method, Route::CaCertificate),
         ROBOTS_PATH => read_only(method, Route::Robots),
         "/start" => match method {
@@ -192,6 +198,9 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
                     "OPTIONS" => Ok(Route::Methods(END_METHODS)),
                     _ => Err(RouteError::Method(END_METHODS)),
                 };
+            }
+            if let Some(id) = path.strip_prefix("/calls/").filter(|id| !id.contains('/')) {
+                return read_only(method, Route::Call(id.to_owned()));
             }
             match session(path) {
                 Some(id) => offer(method, Some(id.to_owned())),
@@ -226,8 +235,10 @@ pub fn path_for_log(path: &str) -> &str {
         // The decoded path leads to a WebSocket or a session, whatever its encoding.
         Some(Cow::Owned(plain)) if plain.starts_with("/ws") => "/ws...",
         Some(Cow::Owned(plain)) if plain.starts_with("/sessions") => "/sessions...",
+        Some(Cow::Owned(plain)) if plain.starts_with("/calls") => "/calls...",
         _ if path.starts_with("/sessions/") && path.ends_with("/api/offer") => "/sessions/.../api/offer",
         _ if path.starts_with("/sessions/") => "/sessions/...",
+        _ if path.starts_with("/calls/") => "/calls/...",
         _ if path.starts_with("/ws") => &path[..end],
         _ => path,
     }
@@ -362,6 +373,9 @@ mod tests {
         assert_eq!(get("/robots.txt"), Ok(Route::Robots));
         assert_eq!(get("/sessions"), Ok(Route::Sessions));
         assert_eq!(get("/sessions/"), Ok(Route::Sessions));
+        assert_eq!(get("/calls"), Ok(Route::Calls));
+        assert_eq!(get("/calls/a"), Ok(Route::Call("a".into())));
+        assert_eq!(get("/calls/a/b"), Err(RouteError::NotFound));
         assert_eq!(route("DELETE", "/sessions/S"), Ok(Route::EndSession("S".into())));
         assert_eq!(get("/sessions/S"), Err(RouteError::Method("DELETE, OPTIONS")));
         assert_eq!(route("OPTIONS", "/sessions/S"), Ok(Route::Methods("DELETE, OPTIONS")));

@@ -11,6 +11,12 @@ pub const SESSIONS_MAX_DEFAULT: usize = 32;
 /// All devices of a home that reconnect after a power cut fit.
 pub const PENDING_OFFERS_MAX: usize = 16;
 
+// ---- records of calls
+
+/// Bytes of the records of ended calls (`--calls-kept`); the oldest give way. Two hundred calls of
+/// two minutes take a third of it.
+pub const CALLS_BYTES_MAX: usize = 1024 * 1024;
+
 // ---- registered sessions
 
 /// Sessions that `/start` created, used or not.

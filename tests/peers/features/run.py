@@ -35,6 +35,7 @@ OPTIONS = {
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
     ("mediaroom",): {"--register": None, "--agent-name": "a", "--deployment": "a", "--target-load": "0.5"},
     ("messaging",): {"--messaging": None},
+    ("calls",): {"--calls-kept": "7", "--calls-texts": "off"},
     ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp"},
     ("moq",): {
         "--moq-serve": None, "--moq-connect": "https://a", "--moq-bind": "[::]:0", "--moq-namespace": "a", "--moq-bot-id": "a",
@@ -68,6 +69,7 @@ ROUTES = [
     ("/ca.crt", 404, "tls"),
     ("/videoroom", 501, "videoroom"),
     ("/messaging", 501, "messaging"),
+    ("/calls", 501, "calls"),
     ("/ws-client", 501, "websocket"),
     ("/ws", 501, "telephony"),
 ]

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use crate::assistant::beginning;
+use crate::text::beginning;
 
 /// Messages that are kept, without the instructions.
 const MESSAGES_MAX: usize = 60;

@@ -16,11 +16,11 @@ use serde_json::{Map, Value, json};
 use self::reasoning::ReasoningFilter;
 use super::failure::ServiceFailure;
 use super::progress::ServiceProgress;
-use crate::assistant::beginning;
 use crate::assistant::cascade::{ChatCall, ChatEnd, ChatRequest};
 use crate::assistant::reasoning_marks::{ReasoningMarks, SharedMarks};
 use crate::assistant::report::TokenUsage;
 use crate::limits::{CHAT_CALLS_BYTES_MAX, CHAT_CALLS_MAX, CHAT_TEXT_BYTES_MAX};
+use crate::text::beginning;
 
 /// What every request to a model contains.
 #[derive(Clone, Default)]

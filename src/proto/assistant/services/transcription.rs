@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::failure::ServiceFailure;
 use super::progress::ServiceProgress;
 use super::speech::wav_header;
-use crate::assistant::beginning;
 use crate::assistant::cascade::RECOGNIZER_RATE_HZ;
 use crate::limits::TRANSCRIPT_BYTES_MAX;
+use crate::text::beginning;
 
 /// What every request to a recogniser contains.
 #[derive(Clone, Debug, Default)]

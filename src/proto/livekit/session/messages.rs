@@ -101,7 +101,11 @@ impl RoomSession {
                     self.transcripts.handle_user(&who, &text, is_final, unix_ms);
                 }
             }
-            BotMessage::Other => {}
+            BotMessage::UserStoppedSpeaking
+            | BotMessage::VoiceText(_)
+            | BotMessage::FunctionCall(_)
+            | BotMessage::Metrics(_)
+            | BotMessage::Other => {}
         }
         self.push_message(text);
         self.push_transcripts();

@@ -1,0 +1,40 @@
+//! What a module learns of every session without taking part in it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::bot::SessionId;
+use crate::config::Transport;
+use crate::proto::counts::Counts;
+use crate::proto::event::{LeaveReason, SessionEvent};
+
+/// Observes the sessions of a runner.
+pub trait ObserveSessions: Send + Sync {
+    /// Observes a session from its start. Dropping the result ends that.
+    fn begin(self: Arc<Self>, session: ObservedSession<'_>) -> Box<dyn SessionObserver>;
+}
+
+/// A session that begins.
+pub struct ObservedSession<'a> {
+    pub id: SessionId,
+    /// `None` if the bot has no transport.
+    pub transport: Option<Transport>,
+    /// What the transport tells about the call.
+    pub call_data: Option<&'a Value>,
+}
+
+/// Observes one session.
+pub trait SessionObserver: Send + Sync {
+    /// An event for the bot.
+    fn event(&self, event: &SessionEvent);
+
+    /// A message of the bot.
+    fn bot_message(&self, text: &str);
+
+    /// The bot takes back the speech that was not sent.
+    fn interruption(&self);
+
+    /// The end of the session, with the error of a bot that failed.
+    fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts);
+}

@@ -1,0 +1,332 @@
+//! The records of live calls and of the last ones.
+//!
+//! In: the start and the end of calls, and queries. Out: the JSON of `GET /calls` and
+//! `GET /calls/ID`. Live calls are as many as sessions may be; the oldest ended ones give way at
+//! the limits of their number and bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::config::CallsConfig;
+use super::recorder::{CallBeginning, CallEnding, CallRecorder};
+use crate::event::LeaveReason;
+use crate::http::route::Query;
+use crate::limits::CALLS_BYTES_MAX;
+use crate::time::parse_iso;
+use crate::transport::Transport;
+
+/// Calls of one reply, if the query names no number.
+const PAGE_DEFAULT: usize = 50;
+/// Most calls of one reply.
+const PAGE_MAX: usize = 200;
+
+/// The calls of a runner.
+#[derive(Debug)]
+pub struct CallLog {
+    config: CallsConfig,
+    live: BTreeMap<Arc<str>, CallRecorder>,
+    /// The latest last, each with its id and bytes.
+    ended: VecDeque<(Arc<str>, usize, CallRecorder)>,
+    ended_bytes: usize,
+}
+
+/// Which calls a request asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct CallQuery {
+    transport: Option<Transport>,
+    outcome: Option<LeaveReason>,
+    /// A part of the caller's or the dialled number.
+    number: Option<String>,
+    /// Milliseconds since 1970.
+    since: Option<u64>,
+    until: Option<u64>,
+    limit: Option<usize>,
+    /// The id of the call at which the page before this one ended.
+    after: Option<String>,
+}
+
+/// A query that cannot be answered.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CallQueryError {
+    field: &'static str,
+    expected: &'static str,
+}
+
+impl fmt::Display for CallQueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` takes {}", self.field, self.expected)
+    }
+}
+
+impl std::error::Error for CallQueryError {}
+
+impl CallQuery {
+    /// Reads the percent-encoded text after the `?`. Unknown fields are ignored.
+    ///
+    /// # Errors
+    /// Returns a [`CallQueryError`] for a field whose value is invalid.
+    pub fn parse(query: &str) -> Result<Self, CallQueryError> {
+        let query = Query::new(query);
+        fn read<T>(
+            query: Query<'_>,
+            field: &'static str,
+            expected: &'static str,
+            parse: impl FnOnce(&str) -> Option<T>,
+        ) -> Result<Option<T>, CallQueryError> {
+            match query.value(field) {
+                Some(text) => parse(&text).map(Some).ok_or(CallQueryError { field, expected }),
+                None => Ok(None),
+            }
+        }
+        const TIME: &str = "a time such as 2026-11-28T09:14:00Z";
+        Ok(CallQuery {
+            transport: read(query, "transport", "the name of a transport", Transport::from_name)?,
+            outcome: read(query, "outcome", "an outcome such as `left` or `bot_failed`", |text| {
+                LeaveReason::ALL.into_iter().find(|reason| reason.label() == text)
+            })?,
+            number: query.value("number"),
+            since: read(query, "since", TIME, parse_iso)?,
+            until: read(query, "until", TIME, parse_iso)?,
+            limit: read(query, "limit", "a number from 1 to 200", |text| {
+                text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit))
+            })?,
+            after: query.value("after"),
+        })
+    }
+
+    fn selects(&self, call: &CallRecorder) -> bool {
+        self.transport
+            .is_none_or(|transport| call.transport() == Some(transport))
+            && self.outcome.is_none_or(|outcome| call.reason() == Some(outcome))
+            && self.number.as_ref().is_none_or(|number| call.is_of(number))
+            && self.since.is_none_or(|since| call.unix_ms() >= since)
+            && self.until.is_none_or(|until| call.unix_ms() < until)
+    }
+}
+
+impl CallLog {
+    pub fn new(config: CallsConfig) -> Self {
+        CallLog {
+            config,
+            live: BTreeMap::new(),
+            ended: VecDeque::new(),
+            ended_bytes: 0,
+        }
+    }
+
+    /// Begins the record of a call.
+    pub fn begin(&mut self, beginning: CallBeginning<'_>) {
+        let id = beginning.id.clone();
+        self.live
+            .insert(id, CallRecorder::new(beginning, self.config.has_texts));
+    }
+
+    /// Returns the recorder of a live call.
+    pub fn live(&mut self, id: &str) -> Option<&mut CallRecorder> {
+        self.live.get_mut(id)
+    }
+
+    /// Ends a call, and drops records above the limits.
+    pub fn end(&mut self, id: &str, end: CallEnding<'_>) {
+        let Some((id, mut call)) = self.live.remove_entry(id) else {
+            return;
+        };
+        call.handle_end(end);
+        let bytes = call.bytes();
+        self.ended_bytes += bytes;
+        self.ended.push_back((id, bytes, call));
+        while self.ended.len() > self.config.kept || self.ended_bytes > CALLS_BYTES_MAX {
+            let Some((_, bytes, _)) = self.ended.pop_front() else {
+                break;
+            };
+            self.ended_bytes -= bytes;
+        }
+    }
+
+    /// Returns the JSON of `GET /calls`: the latest call first, and the id for `after` if there are
+    /// more.
+    pub fn list(&self, query: &CallQuery, now: Instant) -> String {
+        let mut calls: Vec<(&Arc<str>, &CallRecorder)> = self.live.iter().collect();
+        calls.extend(self.ended.iter().map(|(id, _, call)| (id, call)));
+        // Ids make the order total.
+        calls.sort_by_key(|(id, call)| (std::cmp::Reverse(call.began()), (*id).clone()));
+        let skipped = match &query.after {
+            Some(after) => calls
+                .iter()
+                .position(|(id, _)| ***id == **after)
+                .map_or(calls.len(), |at| at + 1),
+            None => 0,
+        };
+        let limit = query.limit.unwrap_or(PAGE_DEFAULT);
+        let mut selected = calls.into_iter().skip(skipped).filter(|(_, call)| query.selects(call));
+        let page: Vec<(&Arc<str>, &CallRecorder)> = selected.by_ref().take(limit).collect();
+        let next = selected.next().and(page.last()).map(|(id, _)| &***id);
+        let calls: Vec<Value> = page.iter().map(|(_, call)| call.summary(now)).collect();
+        json!({"calls": calls, "next": next}).to_string()
+    }
+
+    /// Returns the JSON of `GET /calls/ID`; `None` if no call has this id.
+    pub fn describe(&self, id: &str, now: Instant) -> Option<String> {
+        let ended = || {
+            self.ended
+                .iter()
+                .rev()
+                .find(|(known, ..)| &**known == id)
+                .map(|(_, _, call)| call)
+        };
+        let call = self.live.get(id).or_else(ended)?;
+        Some(call.describe(now).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::bot_message;
+    use crate::counts::Counts;
+    use crate::event::SessionEvent;
+    use crate::telephony::named::TWILIO;
+
+    struct Rig {
+        log: CallLog,
+        start: Instant,
+    }
+
+    fn rig(kept: usize) -> Rig {
+        let config = CallsConfig { kept, has_texts: true };
+        Rig {
+            log: CallLog::new(config),
+            start: Instant::now(),
+        }
+    }
+
+    impl Rig {
+        /// A call that begins at this second.
+        fn begin(&mut self, id: &str, transport: Transport, from: &str, at_s: u64) {
+            self.log.begin(CallBeginning {
+                id: id.into(),
+                transport: Some(transport),
+                call_data: Some(&json!({"from": from, "to": "+431"})),
+                now: self.start + Duration::from_secs(at_s),
+                unix_ms: 1_795_904_000_000 + at_s * 1000,
+            });
+        }
+
+        fn end(&mut self, id: &str, reason: LeaveReason, at_s: u64) {
+            let end = CallEnding {
+                reason,
+                bot_error: None,
+                counts: Counts::default(),
+                now: self.start + Duration::from_secs(at_s),
+            };
+            self.log.end(id, end);
+        }
+
+        fn list(&self, query: &str) -> (Vec<String>, Value) {
+            let query = CallQuery::parse(query).expect("a valid query");
+            let reply = self.log.list(&query, self.start + Duration::from_secs(100));
+            let reply: Value = serde_json::from_str(&reply).expect("JSON");
+            let ids = reply["calls"].as_array().expect("a list").iter();
+            let ids = ids.map(|call| call["id"].as_str().expect("an id").to_owned());
+            (ids.collect(), reply["next"].clone())
+        }
+    }
+
+    #[test]
+    fn the_latest_call_is_first_and_pages_follow_each_other() {
+        let mut rig = rig(10);
+        for (at, id) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            rig.begin(id, Transport::WebRtc, "", at as u64);
+        }
+        rig.end("b", LeaveReason::Left, 50);
+        assert_eq!(
+            rig.list(""),
+            (["d", "c", "b", "a"].map(str::to_owned).to_vec(), Value::Null)
+        );
+        assert_eq!(rig.list("limit=3").1, json!("b"));
+        assert_eq!(rig.list("limit=3&after=b"), (vec!["a".to_owned()], Value::Null));
+        assert_eq!(rig.list("after=z").0, Vec::<String>::new());
+    }
+
+    #[test]
+    fn calls_are_selected_by_transport_outcome_number_and_time() {
+        let mut rig = rig(10);
+        rig.begin("web", Transport::WebRtc, "", 0);
+        rig.begin("phone", Transport::Telephony(TWILIO), "+4366012345", 10);
+        rig.begin("other", Transport::Telephony(TWILIO), "+4369999999", 20);
+        rig.end("web", LeaveReason::Vanished, 5);
+        rig.end("phone", LeaveReason::BotFailed, 15);
+        for (query, ids) in [
+            ("transport=twilio", &["other", "phone"][..]),
+            ("outcome=vanished", &["web"]),
+            ("number=66012", &["phone"]),
+            ("number=%2B431&outcome=bot_failed", &["phone"]),
+            ("since=2026-11-28T22:13:30Z", &["other", "phone"]),
+            ("until=2026-11-28T22:13:30Z", &["web"]),
+        ] {
+            assert_eq!(rig.list(query).0, ids, "{query}");
+        }
+        for (query, field) in [
+            ("transport=fax", "transport"),
+            ("outcome=good", "outcome"),
+            ("since=yesterday", "since"),
+            ("limit=0", "limit"),
+            ("limit=201", "limit"),
+        ] {
+            assert_eq!(CallQuery::parse(query).expect_err(query).field, field);
+        }
+    }
+
+    #[test]
+    fn ended_calls_give_way_at_their_number() {
+        let mut rig = rig(2);
+        for (at, id) in ["a", "b", "c"].into_iter().enumerate() {
+            rig.begin(id, Transport::WebRtc, "", at as u64);
+            rig.end(id, LeaveReason::Left, 50);
+        }
+        rig.begin("live", Transport::WebRtc, "", 60);
+        assert_eq!(rig.list("").0, ["live", "c", "b"]);
+        assert!(rig.log.describe("a", rig.start).is_none() && rig.log.describe("live", rig.start).is_some());
+    }
+
+    /// Records of many long conversations stay within the bytes of the limit.
+    #[test]
+    fn ended_calls_give_way_at_their_bytes() {
+        let mut rig = rig(10_000);
+        let text = "word ".repeat(200);
+        let message = json!({"label": "rtvi-ai", "type": "user-transcription", "data": {"text": text, "final": true}});
+        let (message, pause) = (
+            message.to_string(),
+            r#"{"label":"rtvi-ai","type":"bot-tts-text","data":{"text":"x"}}"#,
+        );
+        assert_ne!(bot_message::read(&message), bot_message::BotMessage::Other);
+        for nth in 0..200 {
+            let (id, now) = (format!("{nth:04}"), rig.start);
+            rig.begin(&id, Transport::WebRtc, "", nth);
+            let call = rig.log.live(&id).expect("a live call");
+            call.handle_event(&SessionEvent::Joined, now);
+            for _ in 0..30 {
+                call.handle_bot_message(&message, now);
+                call.handle_bot_message(pause, now);
+            }
+            rig.end(&id, LeaveReason::Left, nth + 1);
+        }
+        assert!(rig.log.ended_bytes <= CALLS_BYTES_MAX);
+        let (ids, _) = rig.list("limit=200");
+        assert!((40..200).contains(&ids.len()), "{}", ids.len());
+        assert_eq!(ids[0], "0199");
+    }
+
+    #[test]
+    fn a_call_that_did_not_begin_does_not_end() {
+        let mut rig = rig(2);
+        rig.end("a", LeaveReason::Left, 1);
+        assert_eq!(rig.list(""), (Vec::new(), Value::Null));
+    }
+}

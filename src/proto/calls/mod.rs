@@ -1,0 +1,19 @@
+//! Records of calls: who called, what was said, how long answers took, why the call ended and who
+//! ended it.
+//!
+//! `CallRecorder` reads what passes between the session and its bot and makes one record.
+//! `CallLog` keeps the records of live calls and of the last ones, within a limit of bytes, and
+//! makes the JSON of `GET /calls` and `GET /calls/ID`. Nothing is written to a disk.
+
+pub mod config;
+pub mod options;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "calls")] {
+        mod log;
+        mod recorder;
+
+        pub use log::{CallLog, CallQuery, CallQueryError};
+        pub use recorder::{CallBeginning, CallEnding, CallRecorder};
+    }
+}

@@ -1,0 +1,525 @@
+//! The record of one call.
+//!
+//! In: the events of the session, the messages of its bot, and its end. Out: JSON. Texts are those
+//! that the bot reports by RTVI: final transcripts of the caller, and what the bot said. Several
+//! messages repeat the same words of the bot; the record takes those of the best source, as the
+//! page does. Keys are counted and not kept: they may be a PIN.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::bot_message::{self, BotMessage, BotText};
+use crate::counts::{Count, Counts};
+use crate::event::{LeaveReason, SessionEvent};
+use crate::rtvi::LABEL;
+use crate::text::beginning;
+use crate::time::iso_ms;
+use crate::transport::Transport;
+
+/// Bytes of the texts of one call. The oldest give way.
+const TEXTS_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of one text; the rest is left out.
+const TEXT_BYTES_MAX: usize = 2048;
+/// Names that are kept of one call: functions, and processors of one answer.
+const NAMES_MAX: usize = 16;
+/// Bytes of such a name, of a caller and of an error.
+const NAME_BYTES_MAX: usize = 128;
+
+/// The start of a call.
+pub struct CallBeginning<'a> {
+    pub id: Arc<str>,
+    /// `None` if the bot has no transport.
+    pub transport: Option<Transport>,
+    /// What the transport tells about the call.
+    pub call_data: Option<&'a Value>,
+    pub now: Instant,
+    /// Milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+/// The end of a call.
+pub struct CallEnding<'a> {
+    pub reason: LeaveReason,
+    /// Why the bot failed.
+    pub bot_error: Option<&'a str>,
+    pub counts: Counts,
+    pub now: Instant,
+}
+
+/// Records one call.
+#[derive(Debug)]
+pub struct CallRecorder {
+    id: Arc<str>,
+    transport: Option<Transport>,
+    has_texts: bool,
+    began: Instant,
+    unix_ms: u64,
+    caller: Option<String>,
+    callee: Option<String>,
+    connected_after: Option<Duration>,
+    end: Option<EndedCall>,
+    texts: Vec<CallText>,
+    texts_bytes: usize,
+    /// Texts that gave way to later ones.
+    texts_cut: usize,
+    bot_turn: Option<BotTurn>,
+    keys: u32,
+    interruptions: u32,
+    functions: Vec<String>,
+    /// When the caller stopped speaking, until the bot answers.
+    speech_ended: Option<Instant>,
+    latencies: AnswerTimes,
+    /// The time of an answer whose text has not come yet.
+    answer: Option<AnswerTiming>,
+}
+
+#[derive(Debug)]
+struct EndedCall {
+    reason: LeaveReason,
+    bot_error: Option<String>,
+    counts: Counts,
+    duration: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallSide {
+    Caller,
+    Bot,
+}
+
+#[derive(Debug)]
+struct CallText {
+    at: Duration,
+    by: CallSide,
+    text: String,
+    answer: Option<AnswerTiming>,
+}
+
+/// How long an answer took.
+#[derive(Clone, Debug, Default)]
+struct AnswerTiming {
+    /// From the end of the caller's speech to the first sound of the bot.
+    latency: Option<Duration>,
+    /// The times that the bot reported for its parts, in seconds.
+    stages: Vec<(String, f64)>,
+}
+
+/// The times of all answers of a call, for its summary.
+#[derive(Debug, Default)]
+struct AnswerTimes {
+    count: u32,
+    total: Duration,
+    longest: Duration,
+}
+
+/// Which messages carry the words of the bot, the best last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum TextSource {
+    Voice,
+    Sentence,
+    Output,
+}
+
+/// The text of the bot that may still grow.
+#[derive(Debug)]
+struct BotTurn {
+    source: TextSource,
+    /// The last segment, and how many bytes of it are in the text.
+    segment: Option<(u64, usize)>,
+}
+
+impl CallRecorder {
+    pub fn new(beginning: CallBeginning<'_>, has_texts: bool) -> Self {
+        let number = |name: &str| beginning.call_data.and_then(|data| name_of(&data[name]));
+        CallRecorder {
+            caller: number("from"),
+            callee: number("to"),
+            id: beginning.id,
+            transport: beginning.transport,
+            has_texts,
+            began: beginning.now,
+            unix_ms: beginning.unix_ms,
+            connected_after: None,
+            end: None,
+            texts: Vec::new(),
+            texts_bytes: 0,
+            texts_cut: 0,
+            bot_turn: None,
+            keys: 0,
+            interruptions: 0,
+            functions: Vec::new(),
+            speech_ended: None,
+            latencies: AnswerTimes::default(),
+            answer: None,
+        }
+    }
+
+    /// Handles an event of the session.
+    pub fn handle_event(&mut self, event: &SessionEvent, now: Instant) {
+        match event {
+            SessionEvent::Joined => {
+                self.connected_after
+                    .get_or_insert(now.saturating_duration_since(self.began));
+            }
+            SessionEvent::Dtmf(_) => self.keys = self.keys.saturating_add(1),
+            SessionEvent::Message(text) => self.handle_caller_message(text, now),
+            SessionEvent::SpeechStarted => self.handle_bot_sound(now),
+            SessionEvent::ParticipantJoined(who) if self.caller.is_none() => {
+                self.caller = match who.call_data() {
+                    Some(data) => name_of(&data["from"]),
+                    None => None,
+                }
+                .or_else(|| name_of(&json!(*who.identity)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles a message of the bot.
+    pub fn handle_bot_message(&mut self, text: &str, now: Instant) {
+        match bot_message::read(text) {
+            BotMessage::UserTranscription {
+                text, is_final: true, ..
+            } => self.add(CallSide::Caller, &text, now),
+            BotMessage::UserStartedSpeaking => {
+                self.bot_turn = None;
+                self.speech_ended = None;
+            }
+            BotMessage::UserStoppedSpeaking => self.speech_ended = Some(now),
+            BotMessage::BotOutput(output) => self.handle_output(&output, now),
+            BotMessage::BotTranscription(text) => self.handle_words(TextSource::Sentence, &text, now),
+            BotMessage::VoiceText(text) => self.handle_words(TextSource::Voice, &text, now),
+            BotMessage::FunctionCall(name) if self.functions.len() < NAMES_MAX => {
+                self.functions.extend(name_of(&json!(name)));
+            }
+            BotMessage::Metrics(times) => {
+                let last = self
+                    .texts
+                    .last_mut()
+                    .filter(|last| last.by == CallSide::Bot && self.bot_turn.is_some());
+                let answer = match last {
+                    Some(text) => text.answer.get_or_insert_default(),
+                    None => self.answer.get_or_insert_default(),
+                };
+                for (processor, seconds) in times {
+                    if answer.stages.len() < NAMES_MAX {
+                        answer
+                            .stages
+                            .extend(name_of(&json!(processor)).map(|name| (name, seconds)));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles an interruption of the bot's speech.
+    pub fn handle_interruption(&mut self) {
+        self.interruptions = self.interruptions.saturating_add(1);
+        self.bot_turn = None;
+    }
+
+    /// Handles the end of the call.
+    pub fn handle_end(&mut self, end: CallEnding<'_>) {
+        self.end = Some(EndedCall {
+            reason: end.reason,
+            bot_error: end.bot_error.map(|error| beginning(error, NAME_BYTES_MAX).to_owned()),
+            counts: end.counts,
+            duration: end.now.saturating_duration_since(self.began),
+        });
+        self.bot_turn = None;
+        self.answer = None;
+    }
+
+    /// Returns the bytes of memory that the record holds, beside those of the structure.
+    pub(super) fn bytes(&self) -> usize {
+        let names = self.functions.iter().map(String::capacity).sum::<usize>();
+        let stages = |answer: &AnswerTiming| {
+            answer
+                .stages
+                .iter()
+                .map(|(name, _)| name.capacity() + 32)
+                .sum::<usize>()
+        };
+        let texts = self.texts.iter();
+        let texts =
+            texts.map(|text| size_of::<CallText>() + text.text.capacity() + text.answer.as_ref().map_or(0, stages));
+        size_of::<Self>() + names + texts.sum::<usize>()
+    }
+
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
+    pub(super) fn unix_ms(&self) -> u64 {
+        self.unix_ms
+    }
+
+    pub(super) fn transport(&self) -> Option<Transport> {
+        self.transport
+    }
+
+    pub(super) fn reason(&self) -> Option<LeaveReason> {
+        self.end.as_ref().map(|end| end.reason)
+    }
+
+    /// Returns whether the caller's or the dialled number, or the caller's name, contains a text.
+    pub(super) fn is_of(&self, text: &str) -> bool {
+        [&self.caller, &self.callee]
+            .into_iter()
+            .flatten()
+            .any(|name| name.contains(text))
+    }
+
+    /// Returns the row of `GET /calls`.
+    pub fn summary(&self, now: Instant) -> Value {
+        let duration = match &self.end {
+            Some(end) => end.duration,
+            None => now.saturating_duration_since(self.began),
+        };
+        let reason = self.reason();
+        json!({
+            "id": &*self.id,
+            "transport": self.transport.map(Transport::name),
+            "from": self.caller,
+            "to": self.callee,
+            "started": iso_ms(self.unix_ms),
+            "connected_after_ms": self.connected_after.map(millis),
+            "duration_ms": millis(duration),
+            "state": if reason.is_some() { "ended" } else { "live" },
+            "outcome": reason.map(LeaveReason::label),
+            "reason": reason.map(|reason| reason.to_string()),
+            "ended_by": reason.map(ended_by),
+            "interruptions": self.interruptions,
+            "answers": self.latencies.count,
+            "latency_ms": self.latencies.mean().map(millis),
+            "latency_max_ms": (self.latencies.count > 0).then(|| millis(self.latencies.longest)),
+        })
+    }
+
+    /// Returns the JSON of `GET /calls/ID`: the row, and what was said.
+    pub fn describe(&self, now: Instant) -> Value {
+        let mut call = self.summary(now);
+        let texts: Vec<Value> = self.texts.iter().map(CallText::describe).collect();
+        call["texts"] = texts.into();
+        call["texts_cut"] = self.texts_cut.into();
+        call["keys"] = self.keys.into();
+        call["functions"] = json!(self.functions);
+        if let Some(end) = &self.end {
+            call["bot_error"] = json!(end.bot_error);
+            let count = |count| end.counts.get(count);
+            call["counts"] = json!({
+                "packets_in": count(Count::PacketsIn),
+                "packets_out": count(Count::PacketsOut),
+                "packets_lost": count(Count::PacketsLost),
+                "frames_in": count(Count::FramesIn),
+                "frames_dropped": count(Count::FramesDropped),
+                "messages_in": count(Count::MessagesIn),
+                "messages_out": count(Count::MessagesOut),
+            });
+        }
+        call
+    }
+
+    /// Handles a text that the caller typed.
+    fn handle_caller_message(&mut self, text: &str, now: Instant) {
+        #[derive(Deserialize)]
+        struct Typed {
+            label: String,
+            #[serde(rename = "type")]
+            kind: String,
+            data: TypedText,
+        }
+        #[derive(Deserialize)]
+        struct TypedText {
+            content: String,
+        }
+        if !text.contains("send-text") {
+            return;
+        }
+        if let Ok(Typed { label, kind, data }) = serde_json::from_str(text)
+            && label == LABEL
+            && kind == "send-text"
+        {
+            self.bot_turn = None;
+            self.speech_ended = Some(now);
+            self.add(CallSide::Caller, &data.content, now);
+        }
+    }
+
+    /// Handles the first sound of the bot after a pause.
+    fn handle_bot_sound(&mut self, now: Instant) {
+        let Some(ended) = self.speech_ended.take() else {
+            return;
+        };
+        let latency = now.saturating_duration_since(ended);
+        self.latencies.add(latency);
+        let last = self
+            .texts
+            .last_mut()
+            .filter(|last| last.by == CallSide::Bot && self.bot_turn.is_some());
+        let answer = match last {
+            Some(text) => text.answer.get_or_insert_default(),
+            None => self.answer.get_or_insert_default(),
+        };
+        answer.latency = Some(latency);
+    }
+
+    /// Handles a segment of the bot's speech or text. Words count once they are spoken.
+    fn handle_output(&mut self, output: &BotText, now: Instant) {
+        let is_spoken = output.will_be_spoken.unwrap_or(true);
+        let text = match output.spoken_status.as_deref() {
+            Some("new") if is_spoken => return,
+            Some("in-progress") => output
+                .spoken_progress
+                .as_ref()
+                .map_or("", |done| &done.accumulated_text),
+            _ => output.text.as_str(),
+        };
+        let known = self.bot_turn.as_ref().and_then(|turn| turn.segment);
+        let sent = known
+            .filter(|(last, _)| Some(*last) == output.segment_id)
+            .map_or(0, |(_, bytes)| bytes);
+        let rest = text.get(sent..).unwrap_or_default();
+        if sent > 0 {
+            self.extend(rest);
+        } else {
+            self.handle_words(TextSource::Output, rest, now);
+        }
+        if let (Some(turn), Some(segment)) = (&mut self.bot_turn, output.segment_id) {
+            turn.segment = Some((segment, text.len()));
+        }
+    }
+
+    /// Handles words of the bot. Those of a better source replace the text of the turn.
+    fn handle_words(&mut self, source: TextSource, words: &str, now: Instant) {
+        if words.trim().is_empty() {
+            return;
+        }
+        match self.bot_turn.as_ref().map(|turn| turn.source) {
+            Some(known) if known > source => return,
+            Some(known) if known < source => {
+                if let Some(last) = self.texts.last_mut() {
+                    self.texts_bytes -= last.text.len();
+                    last.text.clear();
+                }
+                self.append(words);
+            }
+            Some(_) => self.append(words),
+            None => self.add(CallSide::Bot, words, now),
+        }
+        let segment = self.bot_turn.take().and_then(|turn| turn.segment);
+        self.bot_turn = Some(BotTurn { source, segment });
+    }
+
+    /// Adds a text, or continues the last one of the same speaker.
+    fn add(&mut self, by: CallSide, text: &str, now: Instant) {
+        let text = text.trim();
+        if !self.has_texts || text.is_empty() {
+            return;
+        }
+        if by == CallSide::Caller {
+            // The words of the bot that follow are another text.
+            self.bot_turn = None;
+        }
+        if by == CallSide::Caller && self.texts.last().is_some_and(|last| last.by == by) {
+            return self.append(text);
+        }
+        self.texts.push(CallText {
+            at: now.saturating_duration_since(self.began),
+            by,
+            text: String::new(),
+            answer: self.answer.take().filter(|_| by == CallSide::Bot),
+        });
+        self.extend(text);
+    }
+
+    /// Appends words to the last text.
+    fn append(&mut self, words: &str) {
+        let ends_open = self.texts.last().is_some_and(|last| {
+            let begins = words
+                .chars()
+                .next()
+                .is_none_or(|c| c.is_whitespace() || ".,;:!?…)".contains(c));
+            !last.text.is_empty() && !last.text.ends_with(char::is_whitespace) && !begins
+        });
+        if ends_open {
+            self.extend(" ");
+        }
+        self.extend(words);
+    }
+
+    /// Appends a text as it is, within the limits.
+    fn extend(&mut self, text: &str) {
+        let Some(last) = self.texts.last_mut() else {
+            return;
+        };
+        let text = beginning(text, TEXT_BYTES_MAX.saturating_sub(last.text.len()));
+        last.text.push_str(text);
+        self.texts_bytes += text.len();
+        while self.texts_bytes > TEXTS_BYTES_MAX && self.texts.len() > 1 {
+            self.texts_bytes -= self.texts.remove(0).text.len();
+            self.texts_cut += 1;
+        }
+    }
+}
+
+impl CallText {
+    fn describe(&self) -> Value {
+        let mut text = json!({
+            "at_ms": millis(self.at),
+            "by": match self.by {
+                CallSide::Caller => "caller",
+                CallSide::Bot => "bot",
+            },
+            "text": self.text,
+        });
+        if let Some(answer) = &self.answer {
+            text["latency_ms"] = json!(answer.latency.map(millis));
+            let stages = answer.stages.iter();
+            let stages = stages.map(|(name, seconds)| json!({"name": name, "ms": (seconds * 1000.0).round() as u64}));
+            text["stages"] = stages.collect();
+        }
+        text
+    }
+}
+
+impl AnswerTimes {
+    fn add(&mut self, latency: Duration) {
+        self.count = self.count.saturating_add(1);
+        self.total += latency;
+        self.longest = self.longest.max(latency);
+    }
+
+    fn mean(&self) -> Option<Duration> {
+        self.total.checked_div(self.count)
+    }
+}
+
+/// Returns who ended a call.
+fn ended_by(reason: LeaveReason) -> &'static str {
+    match reason {
+        LeaveReason::Left | LeaveReason::Vanished | LeaveReason::NeverConnected | LeaveReason::Replaced => "caller",
+        LeaveReason::Stalled | LeaveReason::Protocol => "caller",
+        LeaveReason::BotEnded | LeaveReason::BotFailed => "bot",
+        LeaveReason::Shutdown => "runner",
+        LeaveReason::Operator => "operator",
+        LeaveReason::Failed => "transport",
+    }
+}
+
+/// Returns a short text; `None` for other values and for an empty one.
+fn name_of(value: &Value) -> Option<String> {
+    let name = value.as_str().filter(|name| !name.is_empty())?;
+    Some(beginning(name, NAME_BYTES_MAX).to_owned())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! Records of calls, by what passes between a session and its bot.
+
+use serde_json::json;
+
+use super::*;
+use crate::telephony::named::TWILIO;
+
+struct Rig {
+    call: CallRecorder,
+    start: Instant,
+    now: Instant,
+}
+
+fn rig_with(call_data: Option<&Value>, has_texts: bool) -> Rig {
+    let start = Instant::now();
+    let beginning = CallBeginning {
+        id: "c".into(),
+        transport: Some(Transport::Telephony(TWILIO)),
+        call_data,
+        now: start,
+        unix_ms: 1_795_904_000_000,
+    };
+    Rig {
+        call: CallRecorder::new(beginning, has_texts),
+        start,
+        now: start,
+    }
+}
+
+fn rig() -> Rig {
+    rig_with(None, true)
+}
+
+impl Rig {
+    fn pass(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+    }
+
+    fn event(&mut self, event: &SessionEvent) {
+        self.call.handle_event(event, self.now);
+    }
+
+    fn bot(&mut self, kind: &str, data: Value) {
+        let message = json!({"label": "rtvi-ai", "type": kind, "data": data}).to_string();
+        self.call.handle_bot_message(&message, self.now);
+    }
+
+    fn transcribe(&mut self, text: &str) {
+        self.bot(
+            "user-transcription",
+            json!({"text": text, "final": true, "user_id": "", "timestamp": ""}),
+        );
+    }
+
+    fn end(&mut self, reason: LeaveReason, bot_error: Option<&str>) {
+        let mut counts = Counts::default();
+        counts.add(Count::PacketsIn, 7);
+        let end = CallEnding {
+            reason,
+            bot_error,
+            counts,
+            now: self.now,
+        };
+        self.call.handle_end(end);
+    }
+
+    fn describe(&self) -> Value {
+        self.call.describe(self.now)
+    }
+
+    /// Who said what.
+    fn texts(&self) -> Vec<(String, String)> {
+        let call = self.describe();
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let texts = call["texts"].as_array().expect("a list").iter();
+        texts.map(|each| (text(&each["by"]), text(&each["text"]))).collect()
+    }
+}
+
+fn said(texts: &[(&str, &str)]) -> Vec<(String, String)> {
+    texts
+        .iter()
+        .map(|(by, text)| ((*by).to_owned(), (*text).to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_call_says_who_called_how_long_and_why_it_ended() {
+    let data = json!({"from": "+4366012345", "to": "+431", "call_id": "x"});
+    let mut rig = rig_with(Some(&data), true);
+    rig.pass(120);
+    rig.event(&SessionEvent::Joined);
+    rig.pass(60_000);
+    assert_eq!(rig.describe()["state"], "live");
+    rig.event(&SessionEvent::Dtmf('1'));
+    rig.end(LeaveReason::BotFailed, Some("no model"));
+    let call = rig.describe();
+    assert_eq!(
+        (&call["from"], &call["to"], &call["transport"]),
+        (&json!("+4366012345"), &json!("+431"), &json!("telephony_a"))
+    );
+    assert_eq!(call["started"], "2026-11-28T22:13:20.000Z");
+    assert_eq!(
+        (&call["connected_after_ms"], &call["duration_ms"]),
+        (&json!(120), &json!(60_120))
+    );
+    assert_eq!(
+        (&call["state"], &call["outcome"], &call["reason"], &call["ended_by"]),
+        (
+            &json!("ended"),
+            &json!("bot_failed"),
+            &json!("bot failed"),
+            &json!("bot")
+        )
+    );
+    assert_eq!((&call["bot_error"], &call["keys"]), (&json!("no model"), &json!(1)));
+    assert_eq!(call["counts"]["packets_in"], 7);
+    assert!(!call.to_string().contains(r#""1""#), "a key may be a part of a PIN");
+}
+
+#[test]
+fn every_reason_has_someone_who_ended_the_call() {
+    for reason in LeaveReason::ALL {
+        let by = ended_by(reason);
+        assert_eq!(
+            reason.is_by_runner(),
+            matches!(by, "bot" | "runner" | "operator"),
+            "{reason}: {by}"
+        );
+    }
+}
+
+/// The time from the end of the caller's speech to the first sound, and what the bot reports of it.
+#[test]
+fn answers_have_their_latency_and_its_stages() {
+    let mut rig = rig();
+    rig.bot("user-started-speaking", Value::Null);
+    rig.pass(1000);
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.pass(200);
+    rig.transcribe("What time is it?");
+    rig.bot(
+        "metrics",
+        json!({"ttfb": [{"processor": "LLM#0", "value": 0.3}, {"processor": "TTS#0", "value": 0.0}]}),
+    );
+    rig.pass(500);
+    rig.event(&SessionEvent::SpeechStarted);
+    rig.bot("bot-tts-text", json!({"text": "Noon."}));
+    rig.bot("metrics", json!({"ttfb": [{"processor": "TTS#0", "value": 0.1254}]}));
+    // A second sound of the same answer.
+    rig.pass(900);
+    rig.event(&SessionEvent::SpeechStarted);
+    let call = rig.describe();
+    assert_eq!(rig.texts(), said(&[("caller", "What time is it?"), ("bot", "Noon.")]));
+    assert_eq!(
+        call["texts"][1],
+        json!({
+            "at_ms": 1700, "by": "bot", "text": "Noon.", "latency_ms": 700,
+            "stages": [{"name": "LLM#0", "ms": 300}, {"name": "TTS#0", "ms": 125}],
+        })
+    );
+    assert_eq!(
+        (&call["answers"], &call["latency_ms"], &call["latency_max_ms"]),
+        (&json!(1), &json!(700), &json!(700))
+    );
+}
+
+/// The greeting answers no one, and the caller's own sound is no answer.
+#[test]
+fn a_greeting_has_no_latency() {
+    let mut rig = rig();
+    rig.event(&SessionEvent::SpeechStarted);
+    rig.bot("bot-tts-text", json!({"text": "Hello."}));
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.bot("user-started-speaking", Value::Null);
+    rig.event(&SessionEvent::SpeechStarted);
+    let call = rig.describe();
+    assert_eq!((&call["answers"], &call["latency_ms"]), (&json!(0), &Value::Null));
+    assert_eq!(call["texts"][0], json!({"at_ms": 0, "by": "bot", "text": "Hello."}));
+}
+
+/// Bots report the same words up to three times; spoken progress is what the caller heard.
+#[test]
+fn the_words_of_the_bot_are_kept_once() {
+    let mut rig = rig();
+    rig.bot("bot-tts-text", json!({"text": "Hello"}));
+    rig.bot("bot-tts-text", json!({"text": "there."}));
+    assert_eq!(rig.texts(), said(&[("bot", "Hello there.")]));
+    rig.bot("bot-transcription", json!({"text": "Hello there."}));
+    rig.bot("bot-tts-text", json!({"text": "ignored"}));
+    assert_eq!(rig.texts(), said(&[("bot", "Hello there.")]));
+    let segment = |status: &str, done: &str| {
+        json!({
+            "text": "Hello there. How are you?", "segment_id": 1, "will_be_spoken": true, "spoken_status": status,
+            "spoken_progress": {"accumulated_text": done},
+        })
+    };
+    rig.bot("bot-output", segment("new", ""));
+    rig.bot("bot-output", segment("in-progress", "Hello"));
+    rig.bot("bot-output", segment("in-progress", "Hello there."));
+    assert_eq!(rig.texts(), said(&[("bot", "Hello there.")]));
+    rig.call.handle_interruption();
+    rig.bot("user-started-speaking", Value::Null);
+    rig.transcribe("Stop.");
+    rig.bot("bot-transcription", json!({"text": "Sorry."}));
+    assert_eq!(
+        rig.texts(),
+        said(&[("bot", "Hello there."), ("caller", "Stop."), ("bot", "Sorry.")])
+    );
+    assert_eq!(rig.describe()["interruptions"], 1);
+}
+
+#[test]
+fn texts_of_the_caller_follow_each_other() {
+    let mut rig = rig();
+    rig.transcribe("One");
+    rig.transcribe("two.");
+    let typed = json!({"label": "rtvi-ai", "type": "send-text", "id": "1", "data": {"content": "Three"}});
+    rig.event(&SessionEvent::Message(typed.to_string()));
+    rig.event(&SessionEvent::Message("send-text".to_owned()));
+    assert_eq!(rig.texts(), said(&[("caller", "One two. Three")]));
+    rig.bot("bot-tts-text", json!({"text": "Four"}));
+    // A transcript that comes late parts the answer.
+    rig.transcribe("five");
+    rig.bot("bot-tts-text", json!({"text": "six"}));
+    assert_eq!(
+        rig.texts()[1..],
+        said(&[("bot", "Four"), ("caller", "five"), ("bot", "six")])
+    );
+}
+
+#[test]
+fn functions_are_named() {
+    let mut rig = rig();
+    for _ in 0..NAMES_MAX + 3 {
+        rig.bot(
+            "llm-function-call-in-progress",
+            json!({"function_name": "light_on", "tool_call_id": "1"}),
+        );
+    }
+    assert_eq!(rig.describe()["functions"], json!(vec!["light_on"; NAMES_MAX]));
+}
+
+/// Neither a talkative bot nor one long text exceeds the limits.
+#[test]
+fn texts_are_bounded() {
+    let mut rig = rig();
+    let long = "ä".repeat(TEXT_BYTES_MAX);
+    for _ in 0..40 {
+        rig.transcribe(&long);
+        rig.bot("bot-tts-text", json!({"text": long}));
+        rig.bot("bot-tts-text", json!({"text": long}));
+    }
+    let call = rig.describe();
+    let texts = rig.texts();
+    let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
+    assert!(bytes <= TEXTS_BYTES_MAX && texts.iter().all(|(_, text)| text.len() <= TEXT_BYTES_MAX));
+    assert_eq!(call["texts_cut"], 80 - texts.len());
+    assert!(rig.call.bytes() < 2 * TEXTS_BYTES_MAX, "{}", rig.call.bytes());
+}
+
+#[test]
+fn without_texts_only_figures_are_kept() {
+    let mut rig = rig_with(None, false);
+    rig.transcribe("My secret");
+    rig.bot("bot-tts-text", json!({"text": "is safe"}));
+    rig.bot("bot-transcription", json!({"text": "is safe"}));
+    rig.bot("bot-output", json!({"text": "is safe"}));
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.pass(300);
+    rig.event(&SessionEvent::SpeechStarted);
+    let call = rig.describe();
+    assert_eq!((&call["texts"], &call["latency_ms"]), (&json!([]), &json!(300)));
+}
+
+#[test]
+fn what_is_no_rtvi_changes_nothing() {
+    let mut rig = rig();
+    let before = rig.describe();
+    for text in [
+        "",
+        "{",
+        "null",
+        r#"{"label":"rtvi-ai"}"#,
+        r#"{"label":"rtvi-ai","type":"metrics","data":{"ttfb":7}}"#,
+    ] {
+        rig.call.handle_bot_message(text, rig.now);
+    }
+    rig.bot("bot-output", json!({"text": "  "}));
+    rig.bot(
+        "metrics",
+        json!({"ttfb": [{"processor": 1, "value": 2}, {"value": "x"}, 3]}),
+    );
+    assert_eq!(rig.describe(), before);
+    assert_eq!(rig.start, rig.now);
+}
