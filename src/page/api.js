@@ -24,6 +24,9 @@ function store() {
 	try { Object.assign(sessionStorage, { apiKey: key, agreedKey: agreed }); } catch { /* As above. */ }
 }
 
+/** The page's own call, live or the last one: the id of its session. */
+export const ownCall = { session: null };
+
 /** Takes a key that the user typed, or agreed to send. */
 export function keepKey(next) {
 	key = agreed = next;

@@ -31,6 +31,9 @@ export const setIcon = (button, name) => button.querySelector('use').setAttribut
 /** Time of day with milliseconds, in the form of all lists of the page. */
 export const clock = (date) => `${date.toTimeString().slice(0, 8)}.${String(date.getMilliseconds()).padStart(3, '0')}`;
 
+/** A number of seconds in two units at most. */
+export const duration = (s) => (s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s` : `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`);
+
 /** Offers a file to the user. */
 export function save(name, blob) {
 	const link = make('a');

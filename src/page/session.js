@@ -2,7 +2,7 @@
 // calls on `to`: phase(name, text), problem(problem), microphone(track), sound(stream), ids(object), and RTVI events. Each connect() has
 // a number, so that results of an abandoned one are ignored.
 
-import { isOperator, request } from './api.js';
+import { isOperator, ownCall, request } from './api.js';
 import * as mic from './mic.js';
 import { rtvi } from './rtvi.js';
 import { noMicrophone } from './secure.js';
@@ -96,7 +96,7 @@ export function session({ to, log }) {
 		// Users save and share the log, so tokens stay out of it.
 		const { token, videoroomToken, dailyToken, ...shown } = started ?? {};
 		log('http', 'started', shown);
-		session = started?.sessionId;
+		session = ownCall.session = started?.sessionId;
 		to.ids({ session });
 		if (connector.elsewhere) {
 			let notice;

@@ -1,16 +1,15 @@
-// Live sessions for the operator: what `GET /sessions` tells, a button that ends one, and figures of `/metrics`. Shown at
+// Live sessions for the operator: what `GET /sessions` tells, a button that ends one, figures of `/metrics`, and the calls. Shown at
 // `#sessions`, loaded when it is. The runner answers only those that may read the metrics.
 
 import { apiKey, keepKey, keyWaits, request, text } from './api.js';
+import { callList } from './calls.js';
 import { plot, redrawn } from './charts.js';
-import { make } from './dom.js';
+import { duration, make } from './dom.js';
 import { labelOf } from './transports.js';
 import { keyWanted } from './words.js';
 
 const REFRESH_MS = 2000;
 const [POINTS_MIN, POINTS_MAX] = [15, 90];
-
-const seconds = (s) => (s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s` : `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`);
 
 /** The sum of a metric over its labels; null if there is none. */
 function total(metrics, name) {
@@ -71,7 +70,8 @@ export function sessionsView(view) {
 	let timer, before, at;
 	key.setAttribute('aria-label', 'Key of the runner');
 	said.setAttribute('role', 'status');
-	view.append(heading, problem, graphs, none, said, list);
+	const calls = callList();
+	view.append(heading, problem, graphs, none, said, list, calls.box);
 	form.addEventListener('submit', (event) => {
 		event.preventDefault();
 		keepKey(key.value.trim());
@@ -84,7 +84,7 @@ export function sessionsView(view) {
 		graphs.hidden = Boolean(title);
 		if (!title) return;
 		list.replaceChildren();
-		none.hidden = true;
+		none.hidden = calls.box.hidden = true;
 		const had = document.activeElement === key;
 		// To agree is one click.
 		if (asks && keyWaits() && !key.value) key.value = apiKey();
@@ -119,7 +119,7 @@ export function sessionsView(view) {
 			if (!items.has(session.id)) items.set(session.id, item(session.id));
 			const { loss_percent: loss, transport, age_s: age, state, messages_in: heard, messages_out: told, speech_queued_ms: waiting } = session;
 			const rows = [
-				['Transport', labelOf(transport) || transport], ['Age', seconds(age)], ['State', state],
+				['Transport', labelOf(transport) || transport], ['Age', duration(age)], ['State', state],
 				['Loss', typeof loss === 'number' ? `${loss.toFixed(1)} %` : '–'], ['Messages', `${heard} in, ${told} out`],
 				['Speech queued', `${Math.round(waiting)} ms`],
 			];
@@ -139,6 +139,7 @@ export function sessionsView(view) {
 			const { sessions } = await request('GET', 'sessions', null, null, 5000);
 			tell('');
 			show(sessions);
+			calls.refresh();
 		} catch (error) {
 			// Only a key changes this answer, and each is a line in the runner's log.
 			if (error.status === 401) clearInterval(timer);

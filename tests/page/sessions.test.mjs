@@ -11,19 +11,23 @@ const clock = stopClock();
 const { apiKey, keepKey } = await page('api.js');
 const { keypad } = await page('keypad.js');
 const { sessionsView } = await page('sessions.js');
+const { labelOf } = await page('transports.js');
 
 // ---- live sessions
 
 const SESSION = { id: 'a1', transport: 'webrtc', age_s: 75, state: 'talking', loss_percent: 1.25, messages_in: 3, messages_out: 4, speech_queued_ms: 119.6 };
 
 /** The list, with the answers of the runner. */
-function list({ sessions = [200, { sessions: [SESSION] }], metrics = '', end = [200, {}] } = {}) {
+function list({ sessions = [200, { sessions: [SESSION] }], metrics = '', end = [200, {}], calls = [404, {}], call = {} } = {}) {
 	const view = new Element('main');
-	const own = { answers: { sessions, metrics, end }, requests: [] };
+	const own = { answers: { sessions, metrics, end, calls, call }, requests: [] };
 	setGlobal('fetch', async (url, { method = 'GET', headers }) => {
-		own.requests.push([method, url.pathname, headers?.Authorization ?? '']);
+		if (url.pathname.startsWith('/calls')) own.asked = [...own.asked ?? [], url.pathname + url.search];
+		else own.requests.push([method, url.pathname, headers?.Authorization ?? '']);
 		if (url.pathname === '/metrics') return new Response(own.answers.metrics);
-		const outcome = method === 'DELETE' ? own.answers.end : own.answers.sessions;
+		const id = url.pathname.split('/calls/')[1];
+		if (id) return new Response(JSON.stringify(own.answers.call[decodeURIComponent(id)] ?? {}), { status: id in own.answers.call ? 200 : 404 });
+		const outcome = url.pathname === '/calls' ? own.answers.calls : method === 'DELETE' ? own.answers.end : own.answers.sessions;
 		if (outcome instanceof Error) throw outcome;
 		return new Response(JSON.stringify(outcome[1]), { status: outcome[0] });
 	});
@@ -220,6 +224,90 @@ test('what a runner tells is text', async () => {
 	await own.show();
 	assert.ok(!own.view.all().some(({ tagName }) => tagName === 'IMG'));
 	assert.equal(own.rows().State, hostile);
+	own.shown.show(false);
+});
+
+// ---- calls
+
+const CALL = {
+	id: 'c1', transport: 'telephony_a', from: '+4366012345', to: '+431', started: '2026-01-02T09:14:00.000Z', duration_ms: 75_400, state: 'ended',
+	outcome: 'left', reason: 'caller left', ended_by: 'caller', interruptions: 1, answers: 2, latency_ms: 812, latency_max_ms: 900,
+};
+const TEXTS = [
+	{ at_ms: 1200, by: 'caller', text: 'What time is it?' },
+	{ at_ms: 2400, by: 'bot', text: 'Noon.', latency_ms: 812, stages: [{ name: 'LLM', ms: 300 }, { name: 'TTS', ms: 1204 }] },
+];
+
+/** Opens a call, as a click on its summary does. */
+async function open(own, nth = 0) {
+	const details = own.find('calls-list').children[nth].querySelector('details');
+	details.open = true;
+	details.fire('toggle');
+	await settle();
+	return details;
+}
+
+test('calls are listed with who called and why they ended, and a call opens with what was said', async () => {
+	const own = list({ calls: [200, { calls: [CALL, { ...CALL, id: 'c2', from: null, answers: 0, latency_ms: null, interruptions: 0 }], next: null }], call: { c1: { ...CALL, texts: TEXTS, keys: 3, functions: ['light_on'] } } });
+	await own.show();
+	const summaries = own.find('calls-list').children.map((item) => item.querySelector('summary').children.slice(1).map(({ textContent }) => textContent));
+	const label = labelOf('telephony_a');
+	assert.deepEqual(summaries, [
+		[`${label} · +4366012345`, '1 min 15 s · caller left · answers after 812 ms · 1 interruption'],
+		[label, '1 min 15 s · caller left'],
+	]);
+	assert.deepEqual(own.asked, ['/calls?limit=25'], 'what was said is asked for when the call is opened');
+	const details = await open(own);
+	assert.deepEqual(own.asked.at(-1), '/calls/c1');
+	assert.deepEqual(details.querySelector('ol').children.map((item) => item.children.map(({ textContent }) => textContent)), [
+		['Caller · 1 s', 'What time is it?'], ['Bot · 2 s', 'Noon.', 'after 812 ms · LLM 300 ms · TTS 1.2 s'],
+	]);
+	assert.match(details.textContent, /3 keys pressed\. Functions: light_on\./);
+	assert.equal((await open(own, 1)).querySelector('.soft').textContent, 'Its record is gone.');
+	own.shown.show(false);
+});
+
+test('a live call that is open goes on, and one that is closed is not asked for', async () => {
+	const live = { ...CALL, state: 'live', reason: null };
+	const own = list({ calls: [200, { calls: [live, { ...live, id: 'c2' }], next: null }], call: { c1: { ...live, texts: [] } } });
+	await own.show();
+	const details = await open(own);
+	assert.match(details.textContent, /Nothing was said/);
+	own.answers.call.c1 = { ...live, texts: TEXTS };
+	await own.later();
+	assert.equal(details.querySelector('ol').children.length, 2);
+	assert.ok(!own.asked.includes('/calls/c2'));
+	own.answers.calls = [200, { calls: [CALL], next: null }];
+	own.answers.call.c1 = { ...CALL, texts: TEXTS };
+	await own.later();
+	assert.match(own.find('calls-list').textContent, /caller left/);
+	const asked = own.asked.length;
+	await own.later();
+	assert.deepEqual(own.asked.slice(asked), ['/calls?limit=25'], 'what is over stays');
+	own.shown.show(false);
+});
+
+test('earlier calls are asked for, and a runner without records has no list', async () => {
+	const own = list({ calls: [200, { calls: [CALL], next: 'c1' }] });
+	await own.show();
+	const box = own.find('calls-list').parentElement ?? own.view.all().find((element) => element.children?.includes(own.find('calls-list')));
+	const more = box.querySelector('button');
+	assert.deepEqual([box.hidden, more.hidden], [false, false]);
+	more.click();
+	await settle();
+	assert.equal(own.asked.at(-1), '/calls?limit=50');
+	own.answers.calls = [404, { detail: 'x' }];
+	await own.later();
+	assert.equal(box.hidden, true);
+	own.shown.show(false);
+});
+
+test('what callers said is text', async () => {
+	const hostile = '<img src=x onerror=alert(1)>';
+	const own = list({ calls: [200, { calls: [{ ...CALL, from: hostile, reason: hostile }], next: null }], call: { c1: { ...CALL, texts: [{ ...TEXTS[1], text: hostile, stages: [{ name: hostile, ms: 1 }] }], functions: [hostile], bot_error: hostile } } });
+	await own.show();
+	await open(own);
+	assert.ok(!own.view.all().some(({ tagName }) => tagName === 'IMG'));
 	own.shown.show(false);
 });
 

@@ -437,6 +437,12 @@ export const sessionsChecks = {
 		await says(caller, 'status', 'the operator ended the call');
 		await says(page, 'sessions-view', 'No one is in a call');
 		assertEqual((await asked(runner, 'DELETE', `/sessions/${id}`)).status, 404, 'the second end');
+		const call = page.locator('#calls-list li').first();
+		await until(async () => /WebRTC[^]*ended by the operator/.test(await call.innerText()), 'the call that is over');
+		await call.locator('summary').click();
+		await says(page, 'calls-list', 'Bot ·');
+		await shoot(page, out, 'sessions-calls');
+		await assertFitsWidth(page, 'a call');
 		// The way back.
 		await page.locator('#to-sessions').click();
 		await page.locator('#talk-view').waitFor({ state: 'visible' });

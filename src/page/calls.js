@@ -1,0 +1,104 @@
+// The calls of a runner, live and past, below the live sessions: who called, why the call ended, and on request what was said with
+// the time of each answer. In: what `GET /calls` and `GET /calls/ID` tell. A runner without records has no such list.
+
+import { ownCall, request } from './api.js';
+import { duration, make } from './dom.js';
+import { labelOf } from './transports.js';
+
+const PAGE = 25;
+const LOADED_MAX = 200;
+
+const time = (date) => date.toTimeString().slice(0, 5);
+const isToday = (date) => date.toDateString() === new Date().toDateString();
+const when = (text) => {
+	const date = new Date(text);
+	return Object.assign(make('time', '', isToday(date) ? time(date) : `${date.toLocaleDateString()} ${time(date)}`), { dateTime: text, title: date.toLocaleString() });
+};
+const isMs = (value) => typeof value === 'number';
+const ms = (value) => (value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
+
+/** What one call was like, in a line. */
+function words({ duration_ms: lasted, state, reason, answers, latency_ms: latency, interruptions }) {
+	const parts = [state === 'live' ? 'now' : duration(lasted / 1000), state === 'live' ? '' : reason];
+	if (answers && isMs(latency)) parts.push(`answers after ${ms(latency)}`);
+	if (interruptions) parts.push(`${interruptions} interruption${interruptions === 1 ? '' : 's'}`);
+	return parts.filter(Boolean).join(' · ');
+}
+
+/** A text of the conversation, with the time of an answer. */
+function said({ by, text, at_ms: at, latency_ms: latency, stages = [] }) {
+	const parts = stages.filter(({ ms: took }) => isMs(took)).map(({ name, ms: took }) => `${name} ${ms(took)}`);
+	const timing = [isMs(latency) ? `after ${ms(latency)}` : '', ...parts].filter(Boolean).join(' · ');
+	const who = make('p', 'who', `${by === 'bot' ? 'Bot' : 'Caller'} · ${duration(at / 1000)}`);
+	return make('li', by === 'bot' ? 'bot' : 'user', who, make('p', 'words', text), ...timing ? [make('p', 'small', timing)] : []);
+}
+
+function conversation(call) {
+	const texts = Array.isArray(call.texts) ? call.texts : [];
+	const facts = [
+		call.texts_cut ? `${call.texts_cut} earlier texts were dropped.` : '',
+		texts.length ? '' : 'Nothing was said, or the bot reports no texts.',
+		call.keys ? `${call.keys} key${call.keys === 1 ? '' : 's'} pressed.` : '',
+		call.functions?.length ? `Functions: ${call.functions.join(', ')}.` : '',
+		call.bot_error ? `The bot failed: ${call.bot_error}` : '',
+	].filter(Boolean);
+	return [make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : []];
+}
+
+export function callList() {
+	const list = Object.assign(make('ul'), { id: 'calls-list' });
+	const more = make('button', 'quiet', 'Earlier calls');
+	const box = make('section', '', make('h2', '', 'Calls'), list, more);
+	const items = new Map();
+	let wanted = PAGE;
+	box.hidden = true;
+	more.addEventListener('click', () => {
+		wanted = Math.min(LOADED_MAX, wanted + PAGE);
+		refresh();
+	});
+
+	function item(id) {
+		const [summary, body] = [make('summary'), make('div')];
+		const details = make('details', '', summary, body);
+		const entry = { summary, box: make('li', 'card', details), state: '' };
+		entry.load = async () => {
+			if (!details.open) return;
+			try {
+				body.replaceChildren(...conversation(await request('GET', `calls/${encodeURIComponent(id)}`, null, null, 5000)));
+			} catch (error) {
+				body.replaceChildren(make('p', 'soft', error.status === 404 ? 'Its record is gone.' : `It cannot be shown: ${error.message}`));
+			}
+		};
+		details.addEventListener('toggle', entry.load);
+		return entry;
+	}
+
+	function show(calls) {
+		for (const id of [...items.keys()]) if (!calls.some((call) => call.id === id)) items.delete(id);
+		for (const call of calls) {
+			if (!items.has(call.id)) items.set(call.id, item(call.id));
+			const entry = items.get(call.id);
+			const who = [labelOf(call.transport) || call.transport || 'no transport', call.from ?? '', call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
+			entry.summary.replaceChildren(when(call.started), make('b', '', who), make('span', '', words(call)));
+			// A live conversation goes on, and ends once.
+			if (call.state === 'live' || entry.state === 'live') entry.load();
+			entry.state = call.state;
+		}
+		const boxes = calls.map(({ id }) => items.get(id).box);
+		// What is open, or has the focus, stays.
+		if (boxes.length !== list.children.length || boxes.some((each, nth) => list.children[nth] !== each)) list.replaceChildren(...boxes);
+	}
+
+	async function refresh() {
+		try {
+			const { calls, next } = await request('GET', `calls?limit=${wanted}`, null, null, 5000);
+			box.hidden = !calls.length;
+			more.hidden = !next || wanted === LOADED_MAX;
+			show(calls);
+		} catch {
+			// Why is told of the sessions above, or this runner keeps no records.
+			box.hidden = true;
+		}
+	}
+	return { box, refresh };
+}
