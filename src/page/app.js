@@ -519,6 +519,9 @@ async function view() {
 	$('talk-view').hidden = isList;
 	$('sessions-view').hidden = !isList;
 	$('to-sessions').href = isList ? '#' : '#sessions';
+	// One's own call goes on beside the list.
+	if (isList) $('sessions-view').prepend($('controls'));
+	else $('speakers').after($('controls'));
 	if (isList) sessions ??= (await import('./sessions.js')).sessionsView($('sessions-view'));
 	sessions?.show(location.hash === '#sessions');
 }

@@ -432,6 +432,16 @@ export const sessionsChecks = {
 		await until(async () => /\d+(\.\d+)? MB/.test(await text(page, 'sessions-figures')), 'memory');
 		await shoot(page, out, 'sessions');
 		await assertFitsWidth(page, 'sessions');
+		assertEqual(await page.locator('#mute').isVisible(), false, 'a page without a call has no buttons for one');
+		// The caller's own page marks the call, and keeps its buttons.
+		await caller.evaluate(() => { location.hash = 'sessions'; });
+		await says(caller, 'calls-list', 'your call');
+		await caller.locator('#sessions-view #mute').click();
+		await says(caller, 'mute', 'Unmute');
+		await shoot(caller, out, 'sessions-own');
+		await assertFitsWidth(caller, 'the own call');
+		await caller.evaluate(() => { location.hash = ''; });
+		await caller.locator('#call #mute').waitFor({ state: 'visible' });
 		await item.locator('button').click();
 		await isPhase(caller, 'idle');
 		await says(caller, 'status', 'the operator ended the call');
