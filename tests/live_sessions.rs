@@ -130,3 +130,22 @@ fn the_provider_of_a_simulated_call_is_asked_for_nothing() {
         assert_eq!(!rest.asked().is_empty(), is_asked, "{call_id}");
     }
 }
+
+/// Health checks tell a full runner from a dead one.
+#[test]
+fn a_full_runner_lives_and_is_not_ready() {
+    let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "1"]);
+    let ready = |runner: &TestRunner| {
+        let reply = ask(runner, "GET", "/readyz", &[]);
+        (reply.status, reply.json()["reason"].clone())
+    };
+    assert_eq!(ready(&runner), (200, Value::Null));
+    let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+    caller.say(&[0; 160]);
+    runner.wait_for_log("session started: telephony_a");
+    assert_eq!(ready(&runner), (503, json!("full")));
+    assert_eq!(ask(&runner, "GET", "/livez", &[]).status, 200);
+    caller.stop();
+    runner.wait_for_sessions(0);
+    assert_eq!(ready(&runner), (200, Value::Null));
+}

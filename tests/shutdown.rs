@@ -191,6 +191,8 @@ fn a_drain_lasts_until_its_sessions_end() {
         (&status["status"], &status["sessions"]),
         (&json!("draining"), &json!(3))
     );
+    assert_eq!(http::get(runner.addr, "/readyz").json()["reason"], "draining");
+    assert_eq!(http::get(runner.addr, "/livez").status, 200);
 
     assert_audio_flows(&mut first);
     let heard = device.wait("audio", |report| !report.audio.is_empty()).audio.len();

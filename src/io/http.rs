@@ -49,6 +49,7 @@ use crate::io::tls::ServerTls;
 use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan};
+use crate::proto::http::status::readiness;
 use crate::proto::http::token::SocketKind;
 use crate::proto::metrics::is_forwarding;
 use crate::proto::server::request_framing;
@@ -167,6 +168,14 @@ async fn dispatch(
             let status = app.status.reply(app.sessions.count(), is_draining, worker.as_ref());
             let code = StatusCode::from_u16(app.status.code(is_draining)).unwrap_or(StatusCode::OK);
             Ok(json_reply(code, status))
+        }
+        Route::Live => Ok(json_reply(StatusCode::OK, r#"{"live":true}"#)),
+        Route::Ready => {
+            let worker = app.modules.iter().find_map(RunningModule::worker_member);
+            let has_room = app.sessions.count() < app.config.sessions_max;
+            let (code, body) = readiness(has_room, app.sessions.is_closed(), worker.as_ref());
+            let code = StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+            Ok(json_reply(code, body))
         }
         Route::Robots => Ok(robots()),
         Route::Start => {

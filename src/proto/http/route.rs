@@ -29,6 +29,10 @@ pub enum Route<'p> {
     Robots,
     Start,
     Status,
+    /// Whether the process serves.
+    Live,
+    /// Whether the runner takes new sessions.
+    Ready,
     /// The state of the LiveKit worker.
     Worker,
     Metrics,
@@ -83,6 +87,8 @@ impl Route<'_> {
             | Route::Robots
             | Route::Start
             | Route::Status
+            | Route::Live
+            | Route::Ready
             | Route::Methods(_) => None,
         }
     }
@@ -169,6 +175,8 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
     let path = path.strip_suffix('/').unwrap_or(&path);
     match path {
         "/status" => read_only(method, Route::Status),
+        "/livez" => read_only(method, Route::Live),
+        "/readyz" => read_only(method, Route::Ready),
         "/worker" => read_only(method, Route::Worker),
         "/metrics" => read_only(method, Route::Metrics),
         "/sessions" => read_only(method, Route::Sessions),

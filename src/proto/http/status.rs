@@ -124,6 +124,18 @@ impl StatusReplies {
     }
 }
 
+/// Returns the status code and the JSON of `GET /readyz`: 200 while the runner takes new sessions,
+/// else 503 with the reason.
+pub fn readiness(has_room: bool, draining: bool, worker: Option<&WorkerMember>) -> (u16, String) {
+    let reason = match worker {
+        _ if draining => "draining",
+        Some(worker) if !worker.is_ready => worker.word,
+        _ if !has_room => "full",
+        _ => return (200, r#"{"ready":true}"#.to_owned()),
+    };
+    (503, json!({"ready": false, "reason": reason}).to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,5 +301,31 @@ mod tests {
             (&json!(["webrtc"]), &json!([]))
         );
         assert_eq!(one["sessions"], json!(usize::MAX));
+    }
+
+    #[test]
+    fn a_runner_is_ready_while_it_takes_new_sessions() {
+        let worker = |is_ready, word| WorkerMember {
+            is_ready,
+            word,
+            json: Value::Null,
+        };
+        let (lost, registered) = (worker(false, "connecting"), worker(true, "registered"));
+        for (has_room, draining, worker, reason) in [
+            (true, false, None, None),
+            (true, false, Some(&registered), None),
+            (false, false, None, Some("full")),
+            (true, true, None, Some("draining")),
+            (true, false, Some(&lost), Some("connecting")),
+            (false, true, Some(&lost), Some("draining")),
+        ] {
+            let (code, body) = readiness(has_room, draining, worker);
+            let body: Value = serde_json::from_str(&body).expect("JSON");
+            assert_eq!(code, if reason.is_none() { 200 } else { 503 });
+            assert_eq!(
+                (body["ready"] == true, body["reason"].as_str()),
+                (reason.is_none(), reason)
+            );
+        }
     }
 }
