@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::http::{self, Reply};
 use crate::support::provider::{Caller, Provider};
-use crate::support::runner::TestRunner;
+use crate::support::runner::{TestRunner, folder};
 
 fn ask(runner: &TestRunner, target: &str, headers: &[&str]) -> Reply {
     http::request(runner.addr, "GET", target, headers, b"").expect("an answer")
@@ -76,4 +76,36 @@ fn without_kept_calls_there_are_no_records() {
     let reply = ask(&runner, "/calls", &[]);
     assert_eq!(reply.status, 404);
     assert!(reply.text().contains("--calls-kept 0"), "{}", reply.text());
+}
+
+/// A record is on the disk when the call is over, also of a call that the end of the runner ends.
+#[test]
+fn records_are_written_to_a_folder() {
+    let folder = folder().join("calls");
+    let path = folder.to_str().expect("a path");
+    let mut runner = TestRunner::start(&["--bot", "echo", "--calls-dir", path]);
+    for ends_itself in [true, false] {
+        let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+        caller.say(&[0; 160]);
+        runner.wait_for_sessions(1);
+        if ends_itself {
+            caller.stop();
+            runner.wait_for_sessions(0);
+        } else {
+            runner.signal("TERM");
+            assert!(runner.wait().success());
+        }
+    }
+    let files: Vec<_> = std::fs::read_dir(&folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    let text = std::fs::read_to_string(&files[0]).expect("readable");
+    let outcomes: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["outcome"].clone())
+        .collect();
+    assert_eq!((files.len(), outcomes), (1, vec![json!("left"), json!("shutdown")]));
+    let wrong = TestRunner::run(&["--calls-dir", "/proc/none"]);
+    assert!(wrong.stderr.contains("--calls-dir /proc/none:"), "{}", wrong.stderr);
 }

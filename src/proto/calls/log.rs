@@ -27,7 +27,8 @@ const PAGE_MAX: usize = 200;
 /// The calls of a runner.
 #[derive(Debug)]
 pub struct CallLog {
-    config: CallsConfig,
+    kept: usize,
+    has_texts: bool,
     live: BTreeMap<Arc<str>, CallRecorder>,
     /// The latest last, each with its id and bytes.
     ended: VecDeque<(Arc<str>, usize, CallRecorder)>,
@@ -109,9 +110,10 @@ impl CallQuery {
 }
 
 impl CallLog {
-    pub fn new(config: CallsConfig) -> Self {
+    pub fn new(config: &CallsConfig) -> Self {
         CallLog {
-            config,
+            kept: config.kept,
+            has_texts: config.has_texts,
             live: BTreeMap::new(),
             ended: VecDeque::new(),
             ended_bytes: 0,
@@ -121,8 +123,7 @@ impl CallLog {
     /// Begins the record of a call.
     pub fn begin(&mut self, beginning: CallBeginning<'_>) {
         let id = beginning.id.clone();
-        self.live
-            .insert(id, CallRecorder::new(beginning, self.config.has_texts));
+        self.live.insert(id, CallRecorder::new(beginning, self.has_texts));
     }
 
     /// Returns the recorder of a live call.
@@ -130,21 +131,23 @@ impl CallLog {
         self.live.get_mut(id)
     }
 
-    /// Ends a call, and drops records above the limits.
-    pub fn end(&mut self, id: &str, end: CallEnding<'_>) {
-        let Some((id, mut call)) = self.live.remove_entry(id) else {
-            return;
-        };
+    /// Ends a call, and drops records above the limits. Returns the JSON of the record; `None` if
+    /// the call is not live.
+    pub fn end(&mut self, id: &str, end: CallEnding<'_>) -> Option<Value> {
+        let (id, mut call) = self.live.remove_entry(id)?;
+        let now = end.now;
         call.handle_end(end);
+        let record = call.describe(now);
         let bytes = call.bytes();
         self.ended_bytes += bytes;
         self.ended.push_back((id, bytes, call));
-        while self.ended.len() > self.config.kept || self.ended_bytes > CALLS_BYTES_MAX {
+        while self.ended.len() > self.kept || self.ended_bytes > CALLS_BYTES_MAX {
             let Some((_, bytes, _)) = self.ended.pop_front() else {
                 break;
             };
             self.ended_bytes -= bytes;
         }
+        Some(record)
     }
 
     /// Returns the JSON of `GET /calls`: the latest call first, and the id for `after` if there are
@@ -199,9 +202,12 @@ mod tests {
     }
 
     fn rig(kept: usize) -> Rig {
-        let config = CallsConfig { kept, has_texts: true };
+        let config = CallsConfig {
+            kept,
+            ..CallsConfig::default()
+        };
         Rig {
-            log: CallLog::new(config),
+            log: CallLog::new(&config),
             start: Instant::now(),
         }
     }

@@ -3,13 +3,14 @@
 //!
 //! `CallRecorder` reads what passes between the session and its bot and makes one record.
 //! `CallLog` keeps the records of live calls and of the last ones, within a limit of bytes, and
-//! makes the JSON of `GET /calls` and `GET /calls/ID`. Nothing is written to a disk.
+//! makes the JSON of `GET /calls` and `GET /calls/ID`. `files` names the files of `--calls-dir`.
 
 pub mod config;
 pub mod options;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "calls")] {
+        pub mod files;
         mod log;
         mod recorder;
 

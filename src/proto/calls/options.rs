@@ -1,5 +1,7 @@
 //! The options of the records of calls.
 
+use std::path::PathBuf;
+
 use super::config::CallsConfig;
 use crate::features::Feature;
 use crate::options::{Expected, Flag, FlagKind, SERVER, flag, number, put};
@@ -12,6 +14,7 @@ const KEPT_MAX: usize = 10_000;
 pub struct CallsOptions {
     kept: Option<usize>,
     has_texts: Option<bool>,
+    dir: Option<String>,
 }
 
 const fn calls<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
@@ -40,18 +43,25 @@ impl<T: AsMut<CallsOptions>> Flag<T> {
                 };
                 put(&mut args.as_mut().has_texts, has_texts)
             }),
-            "Whether records of calls have the texts of both sides; they are kept in memory alone. [default: on]",
+            "Whether records of calls have the texts of both sides. [default: on]",
+        ),
+        calls(
+            "--calls-dir",
+            FlagKind::Value("DIR", |args: &mut T, text| put(&mut args.as_mut().dir, text)),
+            "Folder to which the records of ended calls are written, one line of JSON each; the oldest files give way. \
+             Without it, they are kept in memory alone.",
         ),
     ];
 }
 
 impl CallsOptions {
     /// Returns the settings.
-    pub fn resolve(&self) -> CallsConfig {
+    pub fn resolve(self) -> CallsConfig {
         let default = CallsConfig::default();
         CallsConfig {
             kept: self.kept.unwrap_or(default.kept),
             has_texts: self.has_texts.unwrap_or(default.has_texts),
+            dir: self.dir.map(PathBuf::from),
         }
     }
 }

@@ -35,7 +35,7 @@ OPTIONS = {
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
     ("mediaroom",): {"--register": None, "--agent-name": "a", "--deployment": "a", "--target-load": "0.5"},
     ("messaging",): {"--messaging": None},
-    ("calls",): {"--calls-kept": "7", "--calls-texts": "off"},
+    ("calls",): {"--calls-kept": "7", "--calls-texts": "off", "--calls-dir": "/tmp"},
     ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp"},
     ("moq",): {
         "--moq-serve": None, "--moq-connect": "https://a", "--moq-bind": "[::]:0", "--moq-namespace": "a", "--moq-bot-id": "a",

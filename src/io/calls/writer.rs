@@ -1,0 +1,230 @@
+//! Writes the records of ended calls to the folder of `--calls-dir`.
+//!
+//! A thread of its own writes them, since a disk may be slow: calls do not wait for it. Each record
+//! is one line, synced before the next one. A line that a power cut left incomplete is removed when
+//! its file is opened again. `proto::calls::files` names the files.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use edge_runner_http::common::{lock, unix_time_ms};
+
+use crate::proto::calls::files::{CallFile, file_for, surplus};
+
+/// Records that wait for the disk; further ones are not written.
+const WAITING_MAX: usize = 256;
+/// Bytes that are searched for the end of the last whole line: more than a record has.
+const LINE_BYTES_MAX: u64 = 256 * 1024;
+
+/// Hands records to the thread that writes them.
+pub struct CallWriter {
+    records: Mutex<Option<SyncSender<String>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl CallWriter {
+    /// Makes the folder, tries to write there, and starts the thread.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn start(folder: &Path) -> io::Result<CallWriter> {
+        check(folder)?;
+        let (records, waiting) = sync_channel(WAITING_MAX);
+        let folder = folder.to_owned();
+        let thread = thread::Builder::new()
+            .name("calls".into())
+            .spawn(move || write_all(&folder, &waiting))?;
+        Ok(CallWriter {
+            records: Mutex::new(Some(records)),
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Writes a record, without waiting for the disk.
+    pub fn write(&self, record: String) {
+        let records = lock(&self.records);
+        match records.as_ref().map(|records| records.try_send(record)) {
+            Some(Err(TrySendError::Full(_))) => {
+                log::warn!("a record of a call is not written: the disk of --calls-dir is too slow");
+            }
+            // Without a thread, the reason was logged.
+            Some(Ok(()) | Err(TrySendError::Disconnected(_))) | None => {}
+        }
+    }
+
+    /// Waits until each record is written; none is taken afterwards.
+    pub fn finish(&self) {
+        lock(&self.records).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Checks that the folder of `--calls-dir` exists, or can be made, and takes files.
+///
+/// # Errors
+/// The system's error.
+pub fn check(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let probe = folder.join(format!(".edge-runner-{}", std::process::id()));
+    open(&probe)?;
+    fs::remove_file(probe)
+}
+
+fn write_all(folder: &Path, records: &Receiver<String>) {
+    let mut open = None;
+    let mut has_failed = false;
+    for record in records {
+        match write(folder, &mut open, &record, unix_time_ms()) {
+            Ok(()) if has_failed => {
+                has_failed = false;
+                log::info!("records of calls are written to {} again", folder.display());
+            }
+            Ok(()) => {}
+            Err(error) => {
+                open = None;
+                if !has_failed {
+                    has_failed = true;
+                    log::warn!("records of calls are not written to {}: {error}", folder.display());
+                }
+            }
+        }
+    }
+}
+
+/// Writes one record; `open` is the file of the last one.
+fn write(folder: &Path, open: &mut Option<(PathBuf, File)>, record: &str, unix_ms: u64) -> io::Result<()> {
+    let line = format!("{record}\n");
+    let bytes = u64::try_from(line.len()).unwrap_or(u64::MAX);
+    let files = files(folder)?;
+    let name = file_for(&files, bytes, unix_ms).name();
+    for file in surplus(&files, bytes, unix_ms) {
+        fs::remove_file(folder.join(file.name()))?;
+    }
+    let path = folder.join(name);
+    let mut file = match open.take() {
+        // A file that was deleted or moved is not written to.
+        Some((known, file)) if known == path && path.exists() => file,
+        _ => open_whole(&path)?,
+    };
+    file.write_all(line.as_bytes())?;
+    file.sync_data()?;
+    *open = Some((path, file));
+    Ok(())
+}
+
+fn files(folder: &Path) -> io::Result<Vec<CallFile>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if let Some(name) = name.to_str() {
+            files.extend(CallFile::parse(name, entry.metadata()?.len()));
+        }
+    }
+    Ok(files)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Opens a file, and removes a line that was not written to its end.
+fn open_whole(path: &Path) -> io::Result<File> {
+    let mut file = open(path)?;
+    let bytes = file.metadata()?.len();
+    let searched_from = bytes.saturating_sub(LINE_BYTES_MAX);
+    file.seek(SeekFrom::Start(searched_from))?;
+    let mut end = Vec::new();
+    (&file).take(LINE_BYTES_MAX).read_to_end(&mut end)?;
+    let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    if whole < end.len() {
+        log::warn!(
+            "{}: the last record is incomplete, perhaps by a power cut; it is removed",
+            path.display()
+        );
+        file.set_len(searched_from + u64::try_from(whole).unwrap_or(0))?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// 2026-11-28T22:13:20Z.
+    const NOW: u64 = 1_795_904_000_000;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("edge-runner-calls-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    #[test]
+    fn records_are_lines_of_a_file_that_only_its_owner_reads() {
+        let folder = folder("lines").join("below");
+        let writer = CallWriter::start(&folder).expect("a folder");
+        for nth in 0..3 {
+            writer.write(format!(r#"{{"id":{nth}}}"#));
+        }
+        writer.finish();
+        writer.write("late".to_owned());
+        let files = files(&folder).expect("readable");
+        assert_eq!(files.len(), 1);
+        let path = folder.join(files[0].name());
+        let text = fs::read_to_string(&path).expect("readable");
+        assert_eq!(text, "{\"id\":0}\n{\"id\":1}\n{\"id\":2}\n");
+        let mode = |path: &Path| fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
+        fs::remove_dir_all(folder.parent().expect("a parent")).expect("removable");
+    }
+
+    /// What a power cut leaves at any byte of a line is removed, and whole lines stay.
+    #[test]
+    fn an_incomplete_line_is_removed() {
+        let folder = folder("cut");
+        check(&folder).expect("a folder");
+        let path = folder.join("calls-20261128.jsonl");
+        let line = r#"{"id":"new"}"#;
+        for before in ["", "{\"id\":1}\n", "{\"id\":1}\n{\"id\":2}\n"] {
+            for cut in 0..line.len() {
+                fs::write(&path, format!("{before}{}", &line[..cut])).expect("writable");
+                write(&folder, &mut None, line, NOW).expect("written");
+                let text = fs::read_to_string(&path).expect("readable");
+                assert_eq!(text, format!("{before}{line}\n"), "{cut}");
+            }
+        }
+        fs::remove_dir_all(folder).expect("removable");
+    }
+
+    /// A folder that disappears, or cannot be written to, loses records and nothing else.
+    #[test]
+    fn a_folder_that_fails_is_tried_again() {
+        let folder = folder("gone");
+        check(&folder).expect("a folder");
+        let mut open = None;
+        write(&folder, &mut open, "1", NOW).expect("written");
+        fs::remove_dir_all(&folder).expect("removable");
+        assert!(write(&folder, &mut open, "2", NOW).is_err());
+        check(&folder).expect("a folder");
+        write(&folder, &mut open, "3", NOW).expect("written");
+        let text = fs::read_to_string(folder.join("calls-20261128.jsonl")).expect("readable");
+        assert_eq!(text, "3\n");
+        fs::remove_dir_all(folder).expect("removable");
+    }
+}
