@@ -51,6 +51,7 @@ export function callList() {
 	const box = make('section', '', make('h2', '', 'Calls'), list, more);
 	const items = new Map();
 	let wanted = PAGE;
+	let isKept = true;
 	box.hidden = true;
 	more.addEventListener('click', () => {
 		wanted = Math.min(LOADED_MAX, wanted + PAGE);
@@ -90,14 +91,16 @@ export function callList() {
 	}
 
 	async function refresh() {
+		if (!isKept) return;
 		try {
 			const { calls, next } = await request('GET', `calls?limit=${wanted}`, null, null, 5000);
 			box.hidden = !calls.length;
 			more.hidden = !next || wanted === LOADED_MAX;
 			show(calls);
-		} catch {
-			// Why is told of the sessions above, or this runner keeps no records.
+		} catch ({ status }) {
+			// Why is said of the sessions above, or this runner keeps no records.
 			box.hidden = true;
+			isKept = status !== 404 && status !== 501;
 		}
 	}
 	return { box, refresh };

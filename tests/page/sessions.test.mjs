@@ -299,6 +299,9 @@ test('earlier calls are asked for, and a runner without records has no list', as
 	own.answers.calls = [404, { detail: 'x' }];
 	await own.later();
 	assert.equal(box.hidden, true);
+	const asked = own.asked.length;
+	await own.later();
+	assert.equal(own.asked.length, asked, 'it is not asked again');
 	own.shown.show(false);
 });
 
