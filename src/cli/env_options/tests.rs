@@ -52,6 +52,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--bot-rate") => "8000",
         (_, "--tls") => "auto",
         (_, "--metrics") => "any",
+        (_, "--calls-texts") => "off",
         (_, "--ws-auth") => "token",
         (_, "--log") => "json",
         (_, "--register") => "room",
