@@ -37,7 +37,7 @@ use crate::audio::receiver::AudioReceiver;
 use crate::audio::sender::AudioSender;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{FINISH_WITHIN, PEER_LOST_AFTER};
+use crate::limits::{CONNECT_WITHIN, FINISH_WITHIN, PEER_LOST_AFTER};
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::transport::Transport;
 
@@ -111,6 +111,8 @@ pub struct MoqSession {
     /// When a connection that seems silent is judged, see [`SILENCE_CHECK`].
     silence_check: Option<Instant>,
     has_left: bool,
+    /// The bot ended before the caller came, who is told once it is there.
+    early_end: Option<LeaveReason>,
     audio_start: AudioStart,
     /// When a caller without a catalog is reported; `None` once that is settled.
     deaf_at: Option<Instant>,
@@ -141,6 +143,7 @@ impl MoqSession {
             is_silent: false,
             silence_check: None,
             has_left: false,
+            early_end: None,
             audio_start: AudioStart::Stopped,
             deaf_at: None,
             audio_receiver: AudioReceiver::new(Codec::Opus),
@@ -361,7 +364,14 @@ impl Session for MoqSession {
                     reason,
                 };
             }
-            MoqPhase::Waiting { .. } | MoqPhase::Lost { .. } => self.end(reason, now),
+            // A caller who is about to come would take the silence for a fault of the network.
+            MoqPhase::Waiting { until } => {
+                self.early_end.get_or_insert(reason);
+                self.phase = MoqPhase::Waiting {
+                    until: until.min(now + CONNECT_WITHIN),
+                };
+            }
+            MoqPhase::Lost { .. } => self.end(reason, now),
             _ => {}
         }
     }
@@ -384,7 +394,9 @@ impl Session for MoqSession {
         self.uplink.handle_timeout(now);
         self.bot.handle_timeout(now);
         match self.phase {
-            MoqPhase::Waiting { until } if now >= until => self.end(LeaveReason::NeverConnected, now),
+            MoqPhase::Waiting { until } if now >= until => {
+                self.end(self.early_end.unwrap_or(LeaveReason::NeverConnected), now);
+            }
             MoqPhase::Lost { until } if now >= until => self.end(self.reason_of_outage(), now),
             MoqPhase::Finishing { until, reason } => {
                 let playout_done = self.bot_queue_empty && self.audio_sender.is_finished();

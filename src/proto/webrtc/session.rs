@@ -122,6 +122,8 @@ pub struct WebRtcSession {
     was_audible: bool,
     /// The session was evicted before it was connected.
     is_evicted: bool,
+    /// The bot ended before the caller was connected, who is told once that is the case.
+    early_end: Option<LeaveReason>,
 }
 
 /// Whether audio may be sent once the caller is connected.
@@ -371,6 +373,9 @@ impl WebRtcSession {
         if let WebRtcPhase::Connecting { .. } = self.phase {
             self.phase = WebRtcPhase::Live;
         }
+        if let Some(reason) = self.early_end.take() {
+            self.handle_bot_end(reason, now);
+        }
         self.audio_sender.start(now);
         self.send_due_audio(now);
         if !std::mem::replace(&mut self.has_joined, true) {
@@ -449,6 +454,11 @@ impl Session for WebRtcSession {
                     reason,
                 };
             }
+            // A client that tries to connect would take the silence for a fault of the network. The
+            // caller of a call that is not accepted is told by its provider.
+            WebRtcPhase::Connecting { .. } if self.media_gate == MediaGate::Open => {
+                self.early_end.get_or_insert(reason);
+            }
             WebRtcPhase::Connecting { .. } => self.end(reason, now),
             _ => {}
         }
@@ -476,12 +486,12 @@ impl Session for WebRtcSession {
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
             WebRtcPhase::Connecting { until } if now >= until => {
-                let reason = if self.has_joined {
+                let unanswered = if self.has_joined {
                     LeaveReason::Vanished
                 } else {
                     LeaveReason::NeverConnected
                 };
-                self.end(reason, now);
+                self.end(self.early_end.unwrap_or(unanswered), now);
             }
             WebRtcPhase::Live | WebRtcPhase::Finishing { .. } => {
                 let silent = self.liveness.silent_for(now);
@@ -495,7 +505,7 @@ impl Session for WebRtcSession {
                 }
                 // A client that is told goodbye stops its playout, so the bot's turn must have
                 // ended.
-                let playout_done = self.bot_queue_empty && self.audio_sender.is_finished();
+                let playout_done = self.bot_queue_empty && self.audio_sender.is_finished() && !self.awaits_channel();
                 if let WebRtcPhase::Finishing { until, reason } = self.phase
                     && (now >= until || playout_done)
                 {

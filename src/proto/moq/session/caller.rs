@@ -18,6 +18,7 @@ use crate::moq::catalog::{AudioRendition, CATALOG_TRACK, CatalogAudio, CatalogRe
 use crate::moq::media_frame::MediaFrame;
 use crate::moq::peer::{MoqEvent, MoqPeer, MoqSubscribeOptions, MoqSubscriptionId, MoqTrackKind};
 use crate::moq::record_log::{MoqRecord, RECORD_TRACK, RecordReader, SESSION_ENDING_TYPE};
+use crate::session::Session;
 
 /// Time that a publisher may delay audio behind newer audio: that of Pipecat. With less, a
 /// publisher drops packets that the jitter buffer waits for.
@@ -183,6 +184,9 @@ impl MoqSession {
         self.audio_start = AudioStart::Due(now + super::AUDIO_START_WITHIN);
         if self.bot.has_audio_subscriber() {
             self.start_audio(now);
+        }
+        if let Some(reason) = self.early_end.take() {
+            self.handle_bot_end(reason, now);
         }
     }
 

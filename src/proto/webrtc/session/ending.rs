@@ -39,6 +39,12 @@ impl WebRtcSession {
         self.close(now);
     }
 
+    /// Returns whether the client has yet to open the channel of its offer, on which it is told that
+    /// the bot left.
+    pub(super) fn awaits_channel(&self) -> bool {
+        self.connection.offers_channel() && !self.connection.has_channel() && !self.connection.is_device()
+    }
+
     pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
         self.pending_event = Some(SessionEvent::Left(reason));
         let listens = self.connection.has_channel() && !self.is_lost && !self.connection.is_device();

@@ -60,6 +60,7 @@ impl WebRtcSession {
             is_call: false,
             was_audible: false,
             is_evicted: false,
+            early_end: None,
         }
     }
 

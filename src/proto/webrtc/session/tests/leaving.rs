@@ -248,6 +248,50 @@ fn a_bot_leaves_a_client_without_a_channel() {
     assert!(pair.gone.is_some());
 }
 
+/// A client whose bot ended while it was connecting is told why, as soon as its channel is open.
+#[test]
+fn a_client_that_connects_after_the_end_of_its_bot_is_told() {
+    let told = r#"{"type":"signalling","message":{"type":"peerLeft","reason":"bot failed"}}"#;
+    let without_channel = |pair: &Pair| pair.client.connected && pair.client.open_channel().is_none();
+    for is_connected in [false, true] {
+        let mut pair = Pair::new();
+        assert!(!is_connected || pair.run_until(secs(5), without_channel));
+        pair.act(|session, now| session.handle_bot_end(LeaveReason::BotFailed, now));
+        assert_eq!(pair.left(), None, "{is_connected}");
+        pair.run(secs(5));
+        assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::BotFailed));
+        assert_eq!(pair.client.texts(), [told], "{is_connected}");
+        assert!(pair.client.closed.is_some() && pair.gone.is_some());
+    }
+}
+
+/// One without a channel sees the connection close.
+#[test]
+fn a_client_without_a_channel_connects_after_the_end_of_its_bot() {
+    let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| offer);
+    pair.bot_ends();
+    pair.run(secs(5));
+    assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::BotEnded));
+    assert!(pair.client.connected && pair.client.closed.is_some());
+    assert!(pair.gone.is_some());
+}
+
+/// One that never connects keeps the session no longer than it would with a bot.
+#[test]
+fn a_client_that_never_connects_does_not_keep_the_session_of_an_ended_bot() {
+    let mut pair = Pair::new();
+    pair.up.cut = true;
+    pair.bot_ends();
+    pair.act(|session, now| session.handle_bot_end(LeaveReason::BotFailed, now));
+    pair.run(secs(17));
+    assert_eq!(
+        pair.left(),
+        Some((LeaveReason::BotEnded, secs(15))),
+        "the first end counts"
+    );
+    assert!(pair.gone.is_some());
+}
+
 /// When the runner stops, the client is told, and the session ends within a second.
 #[test]
 fn a_shutdown_says_goodbye() {
