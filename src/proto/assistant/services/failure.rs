@@ -240,6 +240,9 @@ impl ServiceFailure {
             (_, Some(403)) => ServiceFailure::Forbidden,
             (_, Some(404)) => ServiceFailure::UnknownModel,
             (_, Some(413)) => ServiceFailure::TooLong,
+            // Those of the moment apart, as for a status.
+            (_, Some(408 | 409 | 425 | 429 | 499)) => ServiceFailure::Fault,
+            (_, Some(number @ 400..=499)) => ServiceFailure::Rejected(u16::try_from(number).unwrap_or(400)),
             _ => ServiceFailure::Fault,
         }
     }
@@ -332,6 +335,10 @@ mod tests {
             (json!({"code": 401}), ServiceFailure::RefusedKey),
             (json!({"code": "insufficient_quota"}), ServiceFailure::NoQuota),
             (json!({"code": "404"}), ServiceFailure::UnknownModel),
+            (json!({"code": 400}), ServiceFailure::Rejected(400)),
+            (json!({"code": "422"}), ServiceFailure::Rejected(422)),
+            (json!({"code": 429}), ServiceFailure::Fault),
+            (json!({"code": 503}), ServiceFailure::Fault),
             (json!({"message": "the key sk-1 said"}), ServiceFailure::Fault),
             (json!("a text"), ServiceFailure::Fault),
         ] {

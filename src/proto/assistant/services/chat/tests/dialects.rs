@@ -149,3 +149,87 @@ fn ollama() {
     assert_eq!(arguments, [r#"{"city":"Linz"}"#, r#"{"city":"Graz"}"#]);
     assert_eq!(&*text, "");
 }
+
+/// An error in place of the next chunk names a call that the model spoiled.
+#[test]
+fn groq() {
+    let (text, outcome) = heard(concat!(
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"","tool_calls":[]},"logprobs":null,"finish_reason":null}],"x_groq":{"id":"req_1"}}"#,
+        "\n\n",
+        r#"data: {"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=","status_code":400}}"#,
+        "\n\n",
+    ));
+    assert_eq!((&*text, outcome), ("", Err(ServiceFailure::RefusedContent)));
+}
+
+/// Members that are null; a request that is too long is an error behind status 200.
+#[test]
+fn sglang() {
+    let (text, outcome) = heard(concat!(
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":null,"content":"It is late.","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}"#,
+        "\n\n",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":"stop","matched_stop":1}],"usage":null}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    assert_eq!(
+        (&*text, outcome.expect("an answer").end),
+        ("It is late.", ChatEnd::Complete)
+    );
+    let (_, outcome) = heard(concat!(
+        r#"data: {"error":{"object":"error","message":"Requested token count exceeds the model's maximum context length","type":"BadRequestError","param":null,"code":400}}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    let failure = outcome.expect_err("no answer");
+    assert!(failure.may_be_length(), "{failure}");
+    assert_eq!(failure, ServiceFailure::Rejected(400));
+}
+
+/// A request that is too long is named, with a number that says otherwise, before or in a stream.
+#[test]
+fn llama_cpp() {
+    let too_long = r#"{"error":{"code":500,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}"#;
+    let (_, outcome) = heard(&format!("data: {too_long}\n\n"));
+    assert_eq!(outcome, Err(ServiceFailure::TooLong));
+    for status in [400, 500] {
+        assert_eq!(
+            ServiceFailure::of_status(status, too_long.as_bytes()),
+            ServiceFailure::TooLong
+        );
+    }
+}
+
+/// A request that is too long is a whole answer without a word.
+#[test]
+fn lm_studio() {
+    let (text, outcome) = heard(concat!(
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant"},"logprobs":null,"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    let outcome = outcome.expect("an answer");
+    assert!(text.is_empty() && outcome.calls.is_empty());
+}
+
+/// A fault of the server behind it is an error in mid-answer, with or without an end of the stream.
+#[test]
+fn litellm() {
+    for end in ["", "data: [DONE]\n\n"] {
+        let (text, outcome) = heard(&format!(
+            "{}\n\n{}\n\n{end}",
+            r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"It is"},"finish_reason":null}]}"#,
+            r#"data: {"error": {"message": "litellm.APIConnectionError", "type": "None", "param": "None", "code": "500"}}"#,
+        ));
+        assert_eq!((&*text, outcome), ("It is", Err(ServiceFailure::Fault)));
+    }
+}
+
+/// A full queue is an error behind status 200, before any chunk.
+#[test]
+fn vllm() {
+    let (_, outcome) = heard(concat!(
+        r#"data: {"error":{"message":"the queue is full","type":"TooManyRequestsError","param":null,"code":429}}"#,
+        "\n\ndata: [DONE]\n\n",
+    ));
+    assert_eq!(outcome, Err(ServiceFailure::Fault));
+}
