@@ -66,6 +66,16 @@ fn uses_the_rate_of_each_frame() {
     );
 }
 
+/// A client that only listens, or only types, has no line that calls the bot deaf.
+#[test]
+fn a_client_without_audio_is_not_reported_as_deaf() {
+    let mut rig = Rig::client();
+    rig.binary(frames::message(r#"{"type":"send-text"}"#));
+    assert_eq!((rig.session.deaf_at, rig.session.deaf_warning()), (None, None));
+    rig.pass(CALL_DEAF_AFTER);
+    assert_eq!((rig.session.deaf_at, rig.session.deaf_warning()), (None, None));
+}
+
 /// Speech leaves as frames of 20 ms at playing speed, with a short lead, since this client cannot
 /// discard any.
 #[test]
