@@ -24,7 +24,7 @@ fn a_call_is_recorded_from_its_start_to_its_end() {
     assert_eq!(calls(&runner, ""), Vec::<Value>::new());
     let mut caller = Caller::dial(runner.addr, Provider::Twilio);
     caller.say(&[0; 160]);
-    runner.wait_for_log("session started: telephony_a");
+    runner.wait_for_log("session started: twilio");
     let live = &calls(&runner, "")[0];
     assert_eq!(
         (&live["state"], &live["transport"], &live["outcome"]),

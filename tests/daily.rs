@@ -177,10 +177,7 @@ fn start_makes_a_room_and_runs_a_bot_in_it() {
     );
     assert_eq!(runner.sessions(), 1);
     let log = end(runner);
-    assert!(
-        log.contains("session started: videoroom") && !log.contains(&url),
-        "{log}"
-    );
+    assert!(log.contains("session started: daily") && !log.contains(&url), "{log}");
 }
 
 /// properties reach the provider, under the aliases too. Those of the wrong type are

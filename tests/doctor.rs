@@ -74,10 +74,10 @@ fn rooms_that_cannot_be_had_fail() {
         ("LIVEKIT_API_SECRET", CANARY),
     ];
     let ended = doctor(&["--port", "0", "-vv"], &variables);
-    assert!(line(&ended, "videoroom").starts_with("FAIL"), "{ended:?}");
-    let half = line(&ended, "mediaroom");
+    assert!(line(&ended, "daily").starts_with("FAIL"), "{ended:?}");
+    let half = line(&ended, "livekit");
     assert!(
-        half.starts_with("warn") && half.contains("MEDIAROOM_URL, MEDIAROOM_API_KEY"),
+        half.starts_with("warn") && half.contains("MEDIAROOM_API_KEY (or LIVEKIT_API_KEY)"),
         "{half}"
     );
     assert_eq!(ended.code, Some(1), "{ended:?}");

@@ -31,7 +31,7 @@ fn the_operator_sees_a_call_and_ends_it() {
     assert!(sessions(&runner).is_empty());
     let mut caller = Caller::dial(runner.addr, Provider::Twilio);
     caller.say(&[0; 160]);
-    runner.wait_for_log("session started: telephony_a");
+    runner.wait_for_log("session started: twilio");
     let path = only_path(&runner);
     let session = &sessions(&runner)[0];
     assert_eq!(session["transport"], json!("telephony_a"));
@@ -123,7 +123,7 @@ fn the_provider_of_a_simulated_call_is_asked_for_nothing() {
         caller.start();
         caller.say(&[0; 160]);
         runner.wait_for_sessions(1);
-        runner.wait_for_log("session started: telephony_a");
+        runner.wait_for_log("session started: twilio");
         assert_eq!(ask(&runner, "DELETE", &only_path(&runner), &[]).status, 202);
         assert!(caller.end().is_some());
         runner.wait_for_sessions(0);
@@ -142,7 +142,7 @@ fn a_full_runner_lives_and_is_not_ready() {
     assert_eq!(ready(&runner), (200, Value::Null));
     let mut caller = Caller::dial(runner.addr, Provider::Twilio);
     caller.say(&[0; 160]);
-    runner.wait_for_log("session started: telephony_a");
+    runner.wait_for_log("session started: twilio");
     assert_eq!(ready(&runner), (503, json!("full")));
     assert_eq!(ask(&runner, "GET", "/livez", &[]).status, 200);
     caller.stop();

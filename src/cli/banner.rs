@@ -10,7 +10,6 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 
 use super::features::guarded;
-use super::flags::common_name;
 use super::qr;
 use crate::config::{BuiltInBot, Config, Host, ListenAddresses, ServiceAccess, Tls, Transport};
 use crate::features::{Feature, sockets};
@@ -102,7 +101,7 @@ pub fn https_url(config: &Config, port: u16) -> Option<String> {
 
 /// Returns the common name of a transport, followed by its wire name if that differs.
 fn full_name(transport: Transport) -> String {
-    match (common_name(transport), transport.name()) {
+    match (transport.common_name(), transport.name()) {
         (common, name) if common == name => name.to_owned(),
         (common, name) => format!("{common} ({name})"),
     }
@@ -562,11 +561,11 @@ mod tests {
         };
         assert_eq!(
             rooms(&[], &["-t", "daily"]),
-            "  Rooms      Daily needs VIDEOROOM_API_KEY"
+            "  Rooms      Daily needs VIDEOROOM_API_KEY (or DAILY_API_KEY)"
         );
         assert_eq!(
             rooms(&all[..3], &["-t", "livekit"]),
-            "  Rooms      LiveKit needs MEDIAROOM_API_SECRET"
+            "  Rooms      LiveKit needs MEDIAROOM_API_SECRET (or LIVEKIT_API_SECRET)"
         );
         assert!(rooms(&all, &["-t", "daily"]).starts_with("  Rooms      open http://localhost:7860/videoroom, or"));
         assert!(rooms(&all, &["-t", "livekit"]).contains("wss://rooms.example"));

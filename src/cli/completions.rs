@@ -105,7 +105,7 @@ fn values(long: &str, word: &'static str) -> Values {
     match (long, word) {
         ("--transport", _) => {
             let built = || flags::transports().filter(|transport| transport.in_this_build());
-            let names: Vec<&str> = built().map(flags::common_name).collect();
+            let names: Vec<&str> = built().map(Transport::common_name).collect();
             let wire_names = built().map(Transport::name).filter(|name| !names.contains(name));
             Values::Words([names.clone(), wire_names.collect()].concat())
         }

@@ -67,7 +67,7 @@ pub(super) fn guarded() -> String {
 /// # Errors
 /// [`UsageError::MissingFeature`] for the first of them.
 pub(super) fn check(args: &LowArgs, transport: Option<Transport>) -> Result<(), UsageError> {
-    let by_transport = transport.map(|transport| (format!("`-t {}`", transport.name()), transport.feature()));
+    let by_transport = transport.map(|transport| (format!("`-t {}`", transport.common_name()), transport.feature()));
     let by_bot = args
         .bot
         .and_then(|bot| Some((format!("`--bot {}`", bot.name()), bot.feature()?)));

@@ -9,7 +9,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::aliases::{self, Area};
 use crate::config::{BotAudio, BuiltInBot, LogFormat, MetricsAccess, Tls, Transport};
 use crate::features::Feature;
 use crate::limits::{
@@ -510,7 +509,7 @@ const _: () = assert!(SESSIONS_MAX_DEFAULT == 32);
 
 fn transport(text: &str) -> Result<Transport, Expected> {
     Transport::from_name(text).ok_or_else(|| {
-        let names = transports().map(common_name);
+        let names = transports().map(Transport::common_name);
         let wire_names: Vec<&str> = transports().map(Transport::name).collect();
         Expected::one_of(text, &names.collect::<Vec<_>>(), &wire_names)
     })
@@ -519,12 +518,6 @@ fn transport(text: &str) -> Result<Transport, Expected> {
 /// Returns all transports, in the order of the help.
 pub(super) fn transports() -> impl Iterator<Item = Transport> {
     Transport::ALL.into_iter()
-}
-
-/// Returns the common name of a transport: its first alias, or its wire name without one.
-pub(super) fn common_name(transport: Transport) -> &'static str {
-    let name = transport.name();
-    aliases::aliases(Area::Transport, name).first().copied().unwrap_or(name)
 }
 
 fn bot_audio(text: &str) -> Result<BotAudio, Expected> {

@@ -328,7 +328,7 @@ fn description(flag: &RunnerFlag) -> Cow<'static, str> {
         _ => return Cow::Borrowed(flag.help),
     }
     let listed = flags::transports().map(|transport| {
-        let (common, name) = (flags::common_name(transport), transport.name());
+        let (common, name) = (transport.common_name(), transport.name());
         let mark = match transport.in_this_build() {
             true => String::new(),
             false => format!(" {ABSENT}"),

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::flags::{LowArgs, WsAuth, common_name};
+use super::flags::{LowArgs, WsAuth};
 use super::{Env, UsageError, cluster, env_trust, features};
 use crate::config::{
     BotAudio, BuiltInBot, Config, MetricsAccess, MoqConfig, MoqMode, PythonBot, Secret, Tls, ToolsConfig, Transport,
@@ -162,7 +162,7 @@ fn transport(args: &LowArgs) -> Result<Option<Transport>, UsageError> {
         (true, None | Some(Transport::Videoroom)) => Ok(Some(Transport::Videoroom)),
         (true, Some(other)) => Err(UsageError::Combination(format!(
             "`--direct` needs `-t daily` and cannot be used with `-t {}`",
-            common_name(other)
+            other.common_name()
         ))),
         (false, given) => Ok(given),
     }
@@ -186,7 +186,7 @@ fn proxy(
             None => Err(UsageError::Combination(format!(
                 "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to, or `--tls acme`; for \
                  simulated calls alone, `--proxy localhost`",
-                common_name(Transport::Telephony(provider))
+                Transport::Telephony(provider).common_name()
             ))),
         },
         _ => Ok(None),
@@ -324,7 +324,7 @@ fn warn_about_calls(transport: Option<Transport>, origins: &[String], ws_auth: W
     let Some(provider) = transport.and_then(Transport::provider) else {
         return;
     };
-    let name = common_name(Transport::Telephony(provider));
+    let name = Transport::Telephony(provider).common_name();
     if !origins.is_empty() {
         warnings.push(format!(
             "`-t {name}` with `--allowed-origins`: telephony providers send no Origin header, so their webhooks and calls \

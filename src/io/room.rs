@@ -33,7 +33,12 @@ pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kin
 /// Runs a bot from its start to its end, logs its end, and returns its result.
 pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> BotOutcome {
     let began = tasks::now();
-    log::info!("session started: {}", kind.name());
+    let name = match kind {
+        Kind::Videoroom(_) => Transport::Videoroom.common_name(),
+        Kind::Mediaroom(_) => Transport::Mediaroom.common_name(),
+        _ => kind.name(),
+    };
+    log::info!("session started: {name}");
     let share = match kind {
         Kind::Videoroom(_) => Some(SessionMetrics::begin(
             sessions.metrics().clone(),

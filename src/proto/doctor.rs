@@ -59,8 +59,8 @@ impl Finding {
     /// Returns the finding about a setting that a transport needs: an error if it was selected.
     pub fn missing(config: &Config, transport: Transport, text: String) -> Self {
         match config.transport == Some(transport) {
-            true => Finding::error(transport.name(), text),
-            false => Finding::warning(transport.name(), text),
+            true => Finding::error(transport.common_name(), text),
+            false => Finding::warning(transport.common_name(), text),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::call_control::HangUpOutcome;
 use crate::livekit::room_service;
 use crate::telephony::hangup;
 use crate::telephony::provider::Provider;
+use crate::transport::Transport;
 
 /// The API that hangs up a call.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +24,8 @@ impl HangUpApi {
     /// Returns the name for the log.
     pub fn name(self) -> &'static str {
         match self {
-            HangUpApi::Provider(provider) => provider.wire_name(),
-            HangUpApi::Room => "mediaroom",
+            HangUpApi::Provider(provider) => Transport::Telephony(provider).common_name(),
+            HangUpApi::Room => Transport::Mediaroom.common_name(),
         }
     }
 
@@ -104,9 +105,8 @@ mod tests {
     /// The log names the API as options and statuses do.
     #[test]
     fn an_api_has_the_name_of_its_transport() {
-        assert_eq!(HangUpApi::from(TWILIO).name(), TWILIO.wire_name());
-        assert_eq!(HangUpApi::from(TWILIO).name(), "telephony_a");
-        assert_eq!(HangUpApi::Room.name(), "mediaroom");
+        assert_eq!(HangUpApi::from(TWILIO).name(), "twilio");
+        assert_eq!(HangUpApi::Room.name(), "livekit");
     }
 
     /// Temporary failures are retried after each pause; others are reported at once.

@@ -59,6 +59,13 @@ impl Transport {
         }
     }
 
+    /// Returns the name by which people know it, for logs and reports: its first alias, or the
+    /// canonical name without one.
+    pub fn common_name(self) -> &'static str {
+        let name = self.name();
+        aliases::aliases(Area::Transport, name).first().copied().unwrap_or(name)
+    }
+
     /// Returns the transport with this canonical name or alias.
     pub fn from_name(name: &str) -> Option<Transport> {
         Transport::named(&Transport::ALL, name)

@@ -110,6 +110,16 @@ impl Provider {
         }
     }
 
+    /// Its name in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Twilio => "twilio",
+            Self::Telnyx => "telnyx",
+            Self::Plivo => "plivo",
+            Self::Exotel => "exotel",
+        }
+    }
+
     /// Messages of a recorded call.
     pub fn script(self) -> impl Iterator<Item = &'static str> {
         let text = match self {

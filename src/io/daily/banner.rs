@@ -3,6 +3,7 @@
 use crate::config::{Config, ListenAddresses, Transport};
 use crate::io::module::BannerRow;
 use crate::proto::http::page_address::local_url;
+use crate::proto::options::values::all_names;
 
 /// Returns how a session starts, or which settings are missing, and the webhook of dial-in.
 pub fn rows(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
@@ -33,7 +34,7 @@ pub fn rows(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
 
 fn rooms(config: &Config, listening: &ListenAddresses) -> String {
     match (&config.videoroom.key, config.bot_enters_rooms, &config.api_key) {
-        (None, ..) => "Daily needs VIDEOROOM_API_KEY".into(),
+        (None, ..) => format!("Daily needs {}", all_names("VIDEOROOM_API_KEY")),
         (_, false, _) => "none: the built-in bots cannot join rooms; name a bot that can after `--`".into(),
         // A browser that opens a URL sends no key.
         (_, true, Some(_)) => "call /start with the key; it returns a room and a token".into(),

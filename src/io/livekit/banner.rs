@@ -3,6 +3,7 @@
 use crate::config::{Config, ListenAddresses, Transport};
 use crate::io::module::BannerRow;
 use crate::proto::livekit::missing_variables;
+use crate::proto::options::values::all_names;
 
 /// Returns how a session starts, or which settings are missing.
 pub fn rows(config: &Config, _: &ListenAddresses) -> Vec<BannerRow> {
@@ -15,7 +16,8 @@ pub fn rows(config: &Config, _: &ListenAddresses) -> Vec<BannerRow> {
 fn rooms(config: &Config) -> String {
     let missing = missing_variables(&config.mediaroom);
     if !missing.is_empty() {
-        return format!("LiveKit needs {}", missing.join(", "));
+        let names: Vec<String> = missing.into_iter().map(all_names).collect();
+        return format!("LiveKit needs {}", names.join(", "));
     }
     let url = config.mediaroom.url.as_deref().unwrap_or_default();
     match &config.mediaroom.worker {

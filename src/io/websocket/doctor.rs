@@ -41,7 +41,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn unanswered(provider: &Provider, error: &RestError) -> Finding {
+fn unanswered(provider: &'static Provider, error: &RestError) -> Finding {
     let text = format!("the credentials could not be checked: {error}");
     Finding::error(doctor::what(provider), text)
 }

@@ -7,6 +7,7 @@
 use super::room_name;
 use crate::config::Config;
 use crate::doctor::Finding;
+use crate::options::values::all_names;
 use crate::server::rest::{RestMethod, RestRequest, bearer, encode_path_segment};
 use crate::transport::Transport;
 
@@ -25,7 +26,7 @@ impl Question {
     /// Returns the name of the check.
     pub fn what(self) -> &'static str {
         match self {
-            Question::Key => Transport::Videoroom.name(),
+            Question::Key => Transport::Videoroom.common_name(),
             Question::Room => "video room",
         }
     }
@@ -114,8 +115,9 @@ pub fn missing_settings(config: &Config) -> Vec<Finding> {
         || video.sample_room_url.is_some()
         || video.dialin_hmac.is_some();
     if asked && video.key.is_none() {
-        let text = "VIDEOROOM_API_KEY is not set: no rooms and tokens can be created";
-        findings.push(Finding::missing(config, Transport::Videoroom, text.into()));
+        let name = all_names("VIDEOROOM_API_KEY");
+        let text = format!("{name} is not set: no rooms and tokens can be created");
+        findings.push(Finding::missing(config, Transport::Videoroom, text));
     }
     if config.creates_rooms_for_pages() {
         findings.push(Finding::warning(
@@ -235,14 +237,16 @@ mod tests {
             ..Config::default()
         };
         let video = told(&only(Transport::Videoroom));
-        assert!(matches!(&video[..], [(FindingLevel::Error, "videoroom", text)] if text.contains("VIDEOROOM_API_KEY")));
+        assert!(
+            matches!(&video[..], [(FindingLevel::Error, "daily", text)] if text.contains("VIDEOROOM_API_KEY (or DAILY_API_KEY)"))
+        );
         assert_eq!(told(&only(Transport::WebRtc)), []);
 
         let mut half = Config::default();
         half.videoroom.room_url = Some("https://example.daily.co/room".into());
         let told_half = told(&half);
         assert!(
-            matches!(&told_half[..], [(FindingLevel::Warning, "videoroom", _)]),
+            matches!(&told_half[..], [(FindingLevel::Warning, "daily", _)]),
             "{told_half:?}"
         );
         let open = Config {

@@ -97,18 +97,18 @@ impl fmt::Display for StartRequestError {
         match self {
             StartRequestError::Invalid(invalid) => invalid.fmt(f),
             StartRequestError::Unknown { asked, allowed } => {
-                let names: Vec<&str> = allowed.iter().map(|transport| transport.name()).collect();
+                let names: Vec<&str> = allowed.iter().map(|transport| transport.common_name()).collect();
                 write!(f, "transport `{asked}` is unknown; allowed: {}", names.join(", "))
             }
             StartRequestError::Excluded { asked, only } => {
-                let (asked, only) = (asked.name(), only.name());
+                let (asked, only) = (asked.common_name(), only.common_name());
                 write!(
                     f,
                     "transport `{asked}` is not allowed: this runner serves `{only}` only (-t {only})"
                 )
             }
             StartRequestError::ByOptionOnly(asked) => {
-                let asked = asked.name();
+                let asked = asked.common_name();
                 write!(
                     f,
                     "transport `{asked}` is served only by a runner started with -t {asked}"
@@ -118,10 +118,15 @@ impl fmt::Display for StartRequestError {
                 f,
                 "transport `{}` is not served: the built-in bots cannot join its rooms; start the runner with a bot that can, \
                  as in `edge-runner -- python3 bot.py`",
-                asked.name()
+                asked.common_name()
             ),
             StartRequestError::NotInThisBuild(asked) => {
-                write!(f, "transport `{}` {}", asked.name(), MissingFeature(asked.feature()))
+                write!(
+                    f,
+                    "transport `{}` {}",
+                    asked.common_name(),
+                    MissingFeature(asked.feature())
+                )
             }
         }
     }
@@ -400,8 +405,7 @@ mod tests {
             assert_eq!(
                 refusal.to_string(),
                 format!(
-                    "transport `{name}` is unknown; allowed: webrtc, videoroom, mediaroom, telephony_a, telephony_b, telephony_c, telephony_d, \
-                     websocket"
+                    "transport `{name}` is unknown; allowed: webrtc, daily, livekit, twilio, telnyx, plivo, exotel, websocket"
                 )
             );
         }

@@ -14,6 +14,7 @@ use super::token::{self, TokenParams};
 use super::{agent_name, missing_variables};
 use crate::aliases::StartNames;
 use crate::livekit::config::Mediaroom;
+use crate::options::values::all_names;
 use crate::secret::Secret;
 
 /// The required variables that are not set.
@@ -29,10 +30,11 @@ impl MissingVariables {
 
 impl fmt::Display for MissingVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let missing = self.0.join(", ");
+        let names: Vec<String> = self.0.iter().copied().map(all_names).collect();
+        let missing = names.join(", ");
         write!(
             f,
-            "mediaroom needs MEDIAROOM_URL, MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET in the environment of the runner or in \
+            "LiveKit needs MEDIAROOM_URL, MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET in the environment of the runner or in \
              its .env; not set: {missing}"
         )
     }
@@ -173,7 +175,7 @@ mod tests {
             let (_, listed) = missing.split_once("not set: ").expect("a list");
             for (at, name) in names.into_iter().enumerate() {
                 assert_eq!(
-                    listed.split(", ").any(|each| each == name),
+                    listed.split(", ").any(|each| each.starts_with(&format!("{name} (or "))),
                     is_absent(at as u8),
                     "{missing}"
                 );

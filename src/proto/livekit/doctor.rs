@@ -9,12 +9,13 @@ use super::{agent_name, http_base, missing_variables};
 use crate::config::Config;
 use crate::doctor::Finding;
 use crate::limits::ROOM_CLOCK_LEEWAY;
+use crate::options::values::all_names;
 use crate::server::rest::{RestMethod, RestRequest, bearer};
 use crate::transport::Transport;
 
 /// Returns the name of the check.
 pub fn what() -> &'static str {
-    Transport::Mediaroom.name()
+    Transport::Mediaroom.common_name()
 }
 
 /// Returns the request that asks whether the server admits the bot; `None` without its settings.
@@ -71,7 +72,8 @@ pub fn missing_settings(config: &Config) -> Option<Finding> {
     let missing = missing_variables(&config.mediaroom);
     let asked = config.transport == Some(Transport::Mediaroom) || missing.len() < 3;
     (asked && !missing.is_empty()).then(|| {
-        let text = format!("needed to join rooms, but not set: {}", missing.join(", "));
+        let names: Vec<String> = missing.into_iter().map(all_names).collect();
+        let text = format!("needed to join rooms, but not set: {}", names.join(", "));
         Finding::missing(config, Transport::Mediaroom, text)
     })
 }
@@ -146,11 +148,11 @@ mod tests {
             ..Config::default()
         };
         let media = missing_settings(&only(Transport::Mediaroom)).expect("a finding");
-        assert_eq!((media.level, media.what), (FindingLevel::Error, "mediaroom"));
+        assert_eq!((media.level, media.what), (FindingLevel::Error, "livekit"));
         assert!(
             media
                 .text
-                .ends_with("MEDIAROOM_URL, MEDIAROOM_API_KEY, MEDIAROOM_API_SECRET"),
+                .ends_with("MEDIAROOM_API_KEY (or LIVEKIT_API_KEY), MEDIAROOM_API_SECRET (or LIVEKIT_API_SECRET)"),
             "{}",
             media.text
         );
@@ -158,9 +160,10 @@ mod tests {
         let mut half = Config::default();
         half.mediaroom.key = Some("m-key".into());
         let half = missing_settings(&half).expect("a finding");
-        assert_eq!((half.level, half.what), (FindingLevel::Warning, "mediaroom"));
+        assert_eq!((half.level, half.what), (FindingLevel::Warning, "livekit"));
         assert!(
-            half.text.ends_with("MEDIAROOM_URL, MEDIAROOM_API_SECRET"),
+            half.text
+                .ends_with("MEDIAROOM_URL (or LIVEKIT_URL), MEDIAROOM_API_SECRET (or LIVEKIT_API_SECRET)"),
             "{}",
             half.text
         );

@@ -515,7 +515,7 @@ impl Session for RoomSession {
     type Command = RoomCommand;
 
     fn name(&self) -> String {
-        Transport::Mediaroom.name().to_owned()
+        Transport::Mediaroom.common_name().to_owned()
     }
 
     /// The first call joins the room.

@@ -297,8 +297,8 @@ impl SocketSession {
         if let Some(expected) = expected.filter(|expected| expected.is_telephony() && *expected != transport) {
             log::warn!(
                 "the call is {}'s, though the runner was started with -t {}",
-                transport.name(),
-                expected.name()
+                transport.common_name(),
+                expected.common_name()
             );
         }
         SocketBotStart {
@@ -460,10 +460,7 @@ impl Session for SocketSession {
     type Command = SocketCommand;
 
     fn name(&self) -> String {
-        match self.transport() {
-            Transport::Telephony(provider) => format!("{} ({})", provider.wire_name(), provider.name),
-            other => other.name().to_owned(),
-        }
+        self.transport().common_name().to_owned()
     }
 
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {

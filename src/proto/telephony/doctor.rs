@@ -4,7 +4,6 @@
 //! findings. Only the status is used. Source: the providers' API references ("Fetch an account",
 //! "Retrieve user balance", "Retrieve an account").
 
-use crate::aliases::{Area, aliases};
 use crate::config::Config;
 use crate::doctor::Finding;
 use crate::server::rest::RestRequest;
@@ -15,9 +14,8 @@ use crate::telephony::settings::Settings;
 use crate::transport::Transport;
 
 /// Returns the name of a provider's check: the one that people know.
-pub fn what(provider: &Provider) -> &'static str {
-    let name = provider.wire_name();
-    aliases(Area::Transport, name).first().copied().unwrap_or(name)
+pub fn what(provider: &'static Provider) -> &'static str {
+    Transport::Telephony(provider).common_name()
 }
 
 /// Returns the request that tests the credentials; `None` if none are configured.
@@ -26,7 +24,7 @@ pub fn request(provider: &Provider, settings: &Settings) -> Option<RestRequest> 
 }
 
 /// Evaluates a provider's response by its status.
-pub fn answer(provider: &Provider, status: u16) -> Finding {
+pub fn answer(provider: &'static Provider, status: u16) -> Finding {
     let what = what(provider);
     match status {
         200..=299 => Finding::ok(what, "the provider accepts the credentials"),

@@ -180,7 +180,7 @@ async fn an_invalid_start_is_rejected() {
     assert!(
         unknown
             .1
-            .starts_with("transport `pigeon` is unknown; allowed: webrtc, videoroom, mediaroom, telephony_a, ")
+            .starts_with("transport `pigeon` is unknown; allowed: webrtc, daily, livekit, twilio, ")
     );
     let by_option = runner.post("/start", json!({"transport": "moq"})).await.refusal();
     assert_eq!(by_option.0, 400);
