@@ -169,6 +169,22 @@ fn an_ice_restart_changes_the_ufrag_and_nothing_else() {
     assert_talks(&mut pair);
 }
 
+/// The old path carries the call until the new one is chosen (RFC 8445 section 9), also if no check
+/// of the new one is ever answered.
+#[test]
+fn an_ice_restart_without_a_new_path_keeps_the_old_one() {
+    let (mut pair, _) = call();
+    let offer = pair.client.change(|api| {
+        api.ice_restart(true);
+    });
+    let answer = pair.act(|session, _| session.renegotiate(&offer)).expect("an answer");
+    pair.client.accept(&answer);
+    pair.pass = |_, contents| contents[0] >= 4;
+    assert_talks(&mut pair);
+    pair.run(secs(3));
+    assert_talks(&mut pair);
+}
+
 /// Hold: a direction that does not let the runner send stops its RTP, and the next one starts it
 /// again.
 #[test]
