@@ -1,8 +1,9 @@
 //! A UDP socket of one address family, read and written by several datagrams per system call.
 //!
 //! In: the address to bind; datagrams to send. Out: batches of datagrams, each with its source, the
-//! local address it was sent to, and its ECN bits. A failed read is repeated after a growing pause.
-//! Source: `quinn-udp`; RFC 3168 for ECN.
+//! local address it was sent to, and its ECN bits. A read that does not fill the batch has emptied
+//! the socket, so the next one waits for the kernel without asking it. A failed read is repeated
+//! after a growing pause. Source: `quinn-udp`; RFC 3168 for ECN.
 
 use std::io;
 use std::io::IoSliceMut;
@@ -12,7 +13,8 @@ use log::Level;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::SockRef;
 use tokio::io::Interest;
-use tokio::net::UdpSocket;
+use tokio::io::unix::AsyncFd;
+use tokio::task::coop;
 
 use crate::proto::webrtc::backoff::{Backoff, BackoffDelay};
 
@@ -25,9 +27,19 @@ const DATAGRAM_BATCH_BYTES: usize = 64 * 1024;
 /// while packets wait.
 const DATAGRAM_SOCKET_BYTES: usize = 2 * 1024 * 1024;
 
+/// The most datagrams of one read here. Elsewhere than on Linux it may be one, and no read then tells
+/// that the socket is empty.
+const FULL_BATCH: usize = if quinn_udp::BATCH_SIZE < DATAGRAM_BATCH {
+    quinn_udp::BATCH_SIZE
+} else {
+    DATAGRAM_BATCH
+};
+
 /// A socket of IPv4 or of IPv6 alone.
 pub struct UdpFamilySocket {
-    pub socket: UdpSocket,
+    /// Waits for datagrams only. Sending does not wait, and a wait for room would end with each
+    /// datagram that has left.
+    pub(super) socket: AsyncFd<std::net::UdpSocket>,
     state: UdpSocketState,
     /// The local port.
     pub port: u16,
@@ -79,27 +91,36 @@ impl UdpFamilySocket {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         enlarge_receive_buffer(&socket);
         let port = socket.local_addr()?.port();
-        Ok(UdpFamilySocket {
-            socket: UdpSocket::from_std(socket)?,
-            state,
-            port,
-        })
+        // SAFETY: a `std::net::UdpSocket` owns its descriptor, so that this one is open as long as the
+        // `AsyncFd` has the socket. Nothing here puts another one in its place.
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE)? };
+        Ok(UdpFamilySocket { socket, state, port })
     }
 
     /// Reads the next datagrams into the batch.
     pub async fn receive(&self, batch: &mut DatagramBatch) {
         loop {
-            let received = {
-                let mut parts = batch.bytes.chunks_exact_mut(DATAGRAM_BATCH_BYTES).map(IoSliceMut::new);
-                let mut slices: [IoSliceMut<'_>; DATAGRAM_BATCH] =
-                    std::array::from_fn(|_| parts.next().expect("the batch has this many parts"));
-                batch.metas = [RecvMeta::default(); DATAGRAM_BATCH];
-                let metas = &mut batch.metas;
-                self.socket
-                    .async_io(Interest::READABLE, || {
-                        self.state.recv(UdpSockRef::from(&self.socket), &mut slices, metas)
-                    })
-                    .await
+            // A flood must not keep other tasks from running.
+            coop::consume_budget().await;
+            let received = match self.socket.readable().await {
+                Ok(mut ready) => {
+                    let mut parts = batch.bytes.chunks_exact_mut(DATAGRAM_BATCH_BYTES).map(IoSliceMut::new);
+                    let mut slices: [IoSliceMut<'_>; DATAGRAM_BATCH] =
+                        std::array::from_fn(|_| parts.next().expect("the batch has this many parts"));
+                    batch.metas = [RecvMeta::default(); DATAGRAM_BATCH];
+                    let metas = &mut batch.metas;
+                    let read =
+                        |socket: &AsyncFd<_>| self.state.recv(UdpSockRef::from(socket.get_ref()), &mut slices, metas);
+                    let Ok(received) = ready.try_io(read) else {
+                        continue;
+                    };
+                    if received.as_ref().is_ok_and(|received| *received < FULL_BATCH) {
+                        // A datagram that has come since the kernel reported this one is reported anew.
+                        ready.clear_ready();
+                    }
+                    received
+                }
+                Err(error) => Err(error),
             };
             match received {
                 Ok(received) => {
@@ -114,7 +135,7 @@ impl UdpFamilySocket {
 
     /// Sends a datagram, or drops it if the kernel has no room.
     pub fn send(&self, transmit: &Transmit<'_>) {
-        if let Err(error) = self.state.try_send(UdpSockRef::from(&self.socket), transmit) {
+        if let Err(error) = self.state.try_send(UdpSockRef::from(self.socket.get_ref()), transmit) {
             log::debug!("sending to {}: {error}", transmit.destination);
         }
     }

@@ -304,14 +304,65 @@ async fn odd_datagrams_do_not_stop_the_port() {
     );
 }
 
+/// Bursts of any length arrive whole, and so does what follows them.
+#[tokio::test]
+async fn a_burst_is_read_to_its_end() {
+    let reading = reading();
+    let mut session = reading.port.open();
+    // A socket of tokio refuses to send before its first wait.
+    let caller = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    session.prove(caller.local_addr().expect("a bound socket has an address"));
+    for length in [1, 7, 8, 9, 15, 16, 17, 40, 1] {
+        // The reader does not run before the first wait.
+        for number in 0..length {
+            caller.send_to(&[128, number], reading.v4()).expect("sent");
+        }
+        for number in 0..length {
+            assert_eq!(&*next(&mut session).await.contents, [128, number], "of {length}");
+        }
+    }
+}
+
+/// A read that empties the socket is the last one until the kernel reports more, and room to send is
+/// not waited for.
+#[tokio::test]
+async fn an_empty_socket_is_not_read_again() {
+    if quinn_udp::BATCH_SIZE == 1 {
+        return skip::lacks_ability("reads that empty the socket", "one read takes one datagram here");
+    }
+    let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
+    let reader = port.v4.as_ref().expect("IPv4");
+    let caller = socket().await;
+    let mut batch = DatagramBatch::default();
+    for _ in 0..3 {
+        caller
+            .send_to(b"one", (Ipv4Addr::LOCALHOST, port.number()))
+            .await
+            .expect("sent");
+        reader.receive(&mut batch).await;
+        assert_eq!(batch.datagrams().count(), 1);
+        let read = reader.socket.try_io(Interest::READABLE, |_| -> io::Result<()> {
+            unreachable!("it is empty")
+        });
+        assert_eq!(read.expect_err("nothing is there").kind(), io::ErrorKind::WouldBlock);
+        let room = reader.socket.try_io(Interest::WRITABLE, |_| -> io::Result<()> {
+            unreachable!("nobody waits")
+        });
+        assert_eq!(room.expect_err("not told").kind(), io::ErrorKind::WouldBlock);
+    }
+}
+
 /// The receive buffer is larger than the default, for any user.
 #[tokio::test]
 async fn the_port_holds_a_burst() {
     let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let plain = socket().await;
-    let held = |socket: &UdpSocket| SockRef::from(socket).recv_buffer_size().expect("a size");
+    let plain = SockRef::from(&plain).recv_buffer_size().expect("a size");
     for socket in [&port.v4, &port.v6].into_iter().flatten() {
-        assert!(held(&socket.socket) > held(&plain));
+        let held = SockRef::from(socket.socket.get_ref())
+            .recv_buffer_size()
+            .expect("a size");
+        assert!(held > plain);
     }
 }
 
@@ -323,7 +374,8 @@ async fn the_host_selects_the_listening_address() {
     let v4 = |octets: [u8; 4]| IpAddr::from(octets);
     let loopback = bind(Host::Address(v4([127, 0, 0, 1])));
     assert!(loopback.serves(v4([127, 0, 0, 1])));
-    let local = |socket: &Option<UdpFamilySocket>| socket.as_ref().map(|socket| address(&socket.socket).ip());
+    let address = |socket: &UdpFamilySocket| socket.socket.get_ref().local_addr().expect("it is bound");
+    let local = |socket: &Option<UdpFamilySocket>| socket.as_ref().map(|socket| address(socket).ip());
     assert_eq!(local(&loopback.v4), Some(Ipv4Addr::UNSPECIFIED.into()));
     let any = bind(Host::Address(Ipv4Addr::UNSPECIFIED.into()));
     assert!(any.serves(v4([192, 0, 2, 1])) && !any.serves(Ipv6Addr::LOCALHOST.into()));
