@@ -8,7 +8,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::time::sleep_until;
@@ -28,6 +28,14 @@ use crate::proto::server::live_sessions::SessionProgress;
 use crate::proto::session::{CallerFrame, Deadline, Session, SessionOutput};
 use crate::proto::silent_bot::{BOT_SILENT_AFTER, SilentBotWatch};
 use crate::proto::stall::TaskRole;
+
+/// How much later than the timer of a session its standby timer is: one frame, so that it is where the
+/// timer moves to next.
+///
+/// tokio interrupts its own wait for events, by a system call and another wait, when a timer is set
+/// before all others. Nobody waits for the standby timer; it makes the deadline of the next frame
+/// known while that of this one passes.
+const STANDBY_AFTER: Duration = Duration::from_millis(20);
 
 /// The I/O of one session: receives input and performs commands.
 pub trait SessionIo: Send + 'static {
@@ -317,6 +325,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
 /// Runs until the session is gone; returns the result of the bot if it ended first.
 async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut SessionTask) -> Option<BotOutcome> {
     let mut timer = pin!(sleep_until(tasks::now().into()));
+    let mut standby = pin!(sleep_until(tasks::now().into()));
     let mut shutdown = task.sessions.shutdown().clone();
     let mut stop = pin!(async move { shutdown.wait().await });
     let mut outcome = None;
@@ -328,6 +337,9 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
         let until = tokio::time::Instant::from_std(deadline.earlier_of(due, "metrics").at);
         if timer.deadline() != until {
             timer.as_mut().reset(until);
+        }
+        if standby.deadline() <= until {
+            standby.as_mut().reset(until + STANDBY_AFTER);
         }
         let SessionTask {
             transport_side,
