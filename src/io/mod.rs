@@ -21,6 +21,8 @@ pub mod drain;
 #[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
 pub mod gather;
 pub mod http;
+#[cfg(feature = "webrtc")]
+pub mod inbox_queue;
 #[cfg(feature = "mediaroom")]
 pub mod livekit;
 pub mod metrics;

@@ -10,6 +10,7 @@
 //! queue of that relay, and packets to it are routed like all others. A peer behind a relay is a
 //! different path. Callers over ICE-TCP (`ice_tcp`) are routed in the same way.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,9 +19,9 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use edge_runner_http::common::lock;
-use tokio::sync::mpsc;
 
 use crate::config::Host;
+use crate::io::inbox_queue::InboxQueue;
 use crate::io::tasks;
 use crate::proto::webrtc::connection::{IceProtocol, ReceivedPacket};
 use crate::proto::webrtc::packet_router::{PacketRouter, RemotePath};
@@ -34,8 +35,8 @@ mod queues;
 
 /// Datagrams queued for one session: 200 packets a second for a third of a second.
 const SESSION_INBOX_DATAGRAMS: usize = 64;
-/// Bytes of the block into which datagrams are copied for their sessions.
-const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
+/// Bytes of the block into which datagrams are copied for their sessions: some 50 packets of speech.
+const DATAGRAM_ARENA_BYTES: usize = 8 * 1024;
 
 /// A received packet on its way to a session.
 pub struct Datagram {
@@ -58,14 +59,11 @@ impl Datagram {
     }
 }
 
-/// The sending half of a session's inbox.
-type InboxSender = mpsc::Sender<Datagram>;
-
 /// The UDP port, shared by all sessions.
 pub struct UdpPort {
     v4: Option<UdpFamilySocket>,
     v6: Option<UdpFamilySocket>,
-    routes: Mutex<PacketRouter<InboxSender>>,
+    routes: Mutex<PacketRouter<InboxQueue<Datagram>>>,
     last_session: AtomicU64,
     relays: OutgoingQueues,
     /// Queues of peers that are connected over TCP.
@@ -258,12 +256,10 @@ impl UdpPort {
 
     /// Opens the inbox of a new session.
     pub fn open(self: &Arc<Self>) -> SessionInbox {
-        let (sender, receiver) = mpsc::channel(SESSION_INBOX_DATAGRAMS);
         SessionInbox {
             port: self.clone(),
             session: self.last_session.fetch_add(1, Relaxed) + 1,
-            sender,
-            receiver,
+            queue: InboxQueue::new(SESSION_INBOX_DATAGRAMS),
             ufrag: None,
         }
     }
@@ -290,7 +286,7 @@ impl UdpPort {
         self.routes().len()
     }
 
-    fn routes(&self) -> MutexGuard<'_, PacketRouter<InboxSender>> {
+    fn routes(&self) -> MutexGuard<'_, PacketRouter<InboxQueue<Datagram>>> {
         // The maps are consistent after every statement, so a panic cannot leave half a change.
         lock(&self.routes)
     }
@@ -298,7 +294,7 @@ impl UdpPort {
 
 /// Delivers a packet to its sessions, and returns the first of them.
 fn deliver(
-    routes: &PacketRouter<InboxSender>,
+    routes: &PacketRouter<InboxQueue<Datagram>>,
     path: RemotePath,
     destination: SocketAddr,
     contents: &[u8],
@@ -310,25 +306,26 @@ fn deliver(
     let mut copy: Option<Bytes> = None;
     for (session, inbox) in routes.recipients(path, contents) {
         first = first.or(Some(session));
-        let Ok(permit) = inbox.try_reserve() else {
-            dropped.inbox_full.fetch_add(1, Relaxed);
-            continue;
-        };
-        let copy = copy.get_or_insert_with(|| {
-            if arena.capacity() < contents.len() {
-                // One block holds many datagrams, and is reused once they have all been read.
-                arena.reserve(DATAGRAM_ARENA_BYTES.max(contents.len()));
+        let is_queued = inbox.push(|| {
+            let copy = copy.get_or_insert_with(|| {
+                if arena.capacity() < contents.len() {
+                    // One block holds many datagrams, and is reused once they have all been read.
+                    arena.reserve(DATAGRAM_ARENA_BYTES.max(contents.len()));
+                }
+                arena.extend_from_slice(contents);
+                arena.split().freeze()
+            });
+            Datagram {
+                over: path.over,
+                source: path.address,
+                destination,
+                contents: copy.clone(),
+                arrived,
             }
-            arena.extend_from_slice(contents);
-            arena.split().freeze()
         });
-        permit.send(Datagram {
-            over: path.over,
-            source: path.address,
-            destination,
-            contents: copy.clone(),
-            arrived,
-        });
+        if !is_queued {
+            dropped.inbox_full.fetch_add(1, Relaxed);
+        }
     }
     if first.is_none() {
         dropped.unrouted.fetch_add(1, Relaxed);
@@ -340,26 +337,20 @@ fn deliver(
 pub struct SessionInbox {
     port: Arc<UdpPort>,
     session: u64,
-    /// Held, so that the channel never closes.
-    sender: InboxSender,
-    receiver: mpsc::Receiver<Datagram>,
+    queue: InboxQueue<Datagram>,
     ufrag: Option<String>,
 }
 
 impl SessionInbox {
     /// Waits for the session's next datagram.
     pub async fn recv(&mut self) -> Datagram {
-        match self.receiver.recv().await {
-            Some(datagram) => datagram,
-            // The inbox holds a sender.
-            None => std::future::pending().await,
-        }
+        poll_fn(|cx| self.queue.poll_next(cx)).await
     }
 
     /// Takes a datagram that has already arrived.
     #[cfg(test)]
     pub fn try_recv(&mut self) -> Option<Datagram> {
-        self.receiver.try_recv().ok()
+        self.queue.try_next()
     }
 
     /// Routes a ufrag to the session in place of an earlier one, whose paths are removed.
@@ -376,14 +367,14 @@ impl SessionInbox {
         if let Some(old) = self.ufrag.replace(ufrag.clone()) {
             routes.unregister(Some(&old), self.session, used);
         }
-        routes.register(ufrag, self.session, &self.sender);
+        routes.register(ufrag, self.session, &self.queue);
     }
 
     /// Routes STUN responses on a path on which a check was sent or answered.
     pub fn expect(&self, path: impl Into<RemotePath>) {
         self.port
             .routes()
-            .expect_answers(path.into(), self.session, &self.sender);
+            .expect_answers(path.into(), self.session, &self.queue);
     }
 
     /// Routes everything on a path on which a check was answered. Returns the other sessions for
@@ -391,13 +382,13 @@ impl SessionInbox {
     pub fn prove(&self, path: impl Into<RemotePath>) -> Vec<u64> {
         self.port
             .routes()
-            .mark_validated(path.into(), self.session, &self.sender)
+            .mark_validated(path.into(), self.session, &self.queue)
     }
 
     /// Routes everything from a configured address to this session alone, until the inbox is
     /// dropped or [`SessionInbox::release`] is called.
     pub fn reserve(&self, address: SocketAddr) {
-        self.port.routes().reserve(address.into(), self.session, &self.sender);
+        self.port.routes().reserve(address.into(), self.session, &self.queue);
     }
 
     /// Removes the route of a reserved address.

@@ -21,8 +21,8 @@ use quinn_proto::{
     ClientConfig, ConnectError, Connection, ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent,
     Incoming, ServerConfig, Transmit,
 };
-use tokio::sync::mpsc;
 
+use crate::io::inbox_queue::InboxQueue;
 use crate::io::tasks;
 use crate::io::udp::family::{DatagramBatch, UdpFamilySocket};
 use crate::proto::moq::link::endpoint_config;
@@ -64,7 +64,7 @@ pub struct MoqPort {
 
 struct EndpointState {
     endpoint: Endpoint,
-    inboxes: HashMap<ConnectionHandle, mpsc::Sender<ReceivedEvent>>,
+    inboxes: HashMap<ConnectionHandle, InboxQueue<ReceivedEvent>>,
 }
 
 impl MoqPort {
@@ -175,7 +175,7 @@ impl MoqPort {
                     bytes,
                     arrived: now,
                 };
-                if inbox.is_none_or(|inbox| inbox.try_send(received).is_err()) {
+                if inbox.is_none_or(|inbox| !inbox.push(|| received)) {
                     self.inbox_full.fetch_add(1, Relaxed);
                 }
                 None
@@ -239,12 +239,12 @@ impl MoqPort {
     }
 
     fn open(self: &Arc<Self>, state: &mut EndpointState, handle: ConnectionHandle) -> ConnectionInbox {
-        let (sender, receiver) = mpsc::channel(INBOX_EVENTS);
-        state.inboxes.insert(handle, sender);
+        let queue = InboxQueue::new(INBOX_EVENTS);
+        state.inboxes.insert(handle, queue.clone());
         ConnectionInbox {
             port: self.clone(),
             handle,
-            receiver,
+            queue,
             is_drained: false,
         }
     }
@@ -324,7 +324,7 @@ pub struct ReceivedEvent {
 pub struct ConnectionInbox {
     port: Arc<MoqPort>,
     handle: ConnectionHandle,
-    receiver: mpsc::Receiver<ReceivedEvent>,
+    queue: InboxQueue<ReceivedEvent>,
     /// Whether the endpoint has forgotten the connection; its handle may belong to another one.
     is_drained: bool,
 }
@@ -337,10 +337,7 @@ impl ConnectionInbox {
 
     /// Polls for the connection's next event. A drained connection has none.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<ReceivedEvent> {
-        match self.receiver.poll_recv(cx) {
-            Poll::Ready(Some(received)) => Poll::Ready(received),
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
+        self.queue.poll_next(cx)
     }
 
     /// Passes an event of the connection to the endpoint; the connection takes the result.

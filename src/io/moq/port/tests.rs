@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{ConnectionError, Event};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::{self, RootCertStore};
@@ -208,7 +209,7 @@ async fn a_refusal_ends_the_attempt_at_once() {
 async fn a_full_inbox_drops_events() {
     let mut pair = pair(V4, false, false);
     let (mut client, mut client_inbox) = pair.connect();
-    let (mut server, mut server_inbox) = {
+    let (mut server, server_inbox) = {
         let dialing = drive(&mut client, &mut client_inbox);
         let serving = async {
             let (mut server, mut inbox) = pair.accepted.recv().await.expect("the port runs");
@@ -236,7 +237,7 @@ async fn a_full_inbox_drops_events() {
     tokio::time::timeout(GUARD, full).await.expect("a full inbox");
     let dropped = pair.server.inbox_full();
     let mut held = 0;
-    while server_inbox.receiver.try_recv().is_ok() {
+    while server_inbox.queue.try_next().is_some() {
         held += 1;
     }
     assert_eq!(held, INBOX_EVENTS);
