@@ -149,7 +149,10 @@ impl WebRtc {
                 reply,
             },
         };
-        session.send(request).await.map_err(|_| OfferError::UnknownConnection)?;
+        session
+            .send(Box::new(request))
+            .await
+            .map_err(|_| OfferError::UnknownConnection)?;
         answer.await.unwrap_or(Err(OfferError::UnknownConnection))
     }
 
@@ -182,7 +185,7 @@ impl WebRtc {
         let session = self.shared.connection(id).ok_or_else(unknown)?;
         let (reply, done) = oneshot::channel();
         let request = SessionRequest::Resource(resource_request, reply);
-        session.send(request).await.map_err(|_| unknown())?;
+        session.send(Box::new(request)).await.map_err(|_| unknown())?;
         done.await.unwrap_or_else(|_| Err(unknown()))
     }
 
@@ -198,7 +201,7 @@ impl WebRtc {
             .ok_or_else(|| self.shared.unknown(&candidates.pc_id))?;
         let lines = candidates.candidates.into_iter().map(|each| each.candidate).collect();
         session
-            .send(SessionRequest::Candidates(lines))
+            .send(Box::new(SessionRequest::Candidates(lines)))
             .await
             .map_err(|_| OfferError::UnknownConnection)
     }

@@ -16,7 +16,7 @@ use edge_runner_http::common::random;
 
 use super::progress::{CallEvent, ProgressSender};
 use super::session_io::WebRtcIo;
-use super::shared::{Registration, SessionRequest, secret};
+use super::shared::{Registration, RequestSender, SessionRequest, secret};
 use super::{WebRtc, seed_thread, seeding};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::{Host, Transport};
@@ -48,18 +48,18 @@ pub struct AnsweredCall {
 /// A running session.
 pub struct RunningCall {
     pub progress: mpsc::Receiver<CallEvent>,
-    requests: mpsc::Sender<SessionRequest>,
+    requests: RequestSender,
 }
 
 impl RunningCall {
     /// Starts the audio: the call was accepted.
     pub fn open(&self) {
-        let _ = self.requests.try_send(SessionRequest::Open);
+        let _ = self.requests.try_send(Box::new(SessionRequest::Open));
     }
 
     /// Ends the session: the call is over.
     pub fn end(&self, reason: LeaveReason) {
-        let _ = self.requests.try_send(SessionRequest::End(reason));
+        let _ = self.requests.try_send(Box::new(SessionRequest::End(reason)));
     }
 }
 

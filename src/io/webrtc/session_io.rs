@@ -28,7 +28,7 @@ use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
 /// The I/O of one session.
 pub struct WebRtcIo {
     pub inbox: SessionInbox,
-    pub requests: mpsc::Receiver<SessionRequest>,
+    pub requests: mpsc::Receiver<Box<SessionRequest>>,
     pub shared: Arc<WebRtcShared>,
     pub registered: Registration,
     /// The WHIP resource of a session opened by one POST.
@@ -52,7 +52,7 @@ pub struct SelectedPath {
 /// An input of the session.
 pub enum WebRtcInput {
     Datagram(Datagram),
-    Request(SessionRequest),
+    Request(Box<SessionRequest>),
 }
 
 impl SessionIo for WebRtcIo {
@@ -74,7 +74,7 @@ impl SessionIo for WebRtcIo {
                 task.counts.add(Count::BytesIn, datagram.contents.len() as u64);
                 session.handle_packet(&datagram.packet(), datagram.arrived);
             }
-            WebRtcInput::Request(request) => self.handle_request(request, session),
+            WebRtcInput::Request(request) => self.handle_request(*request, session),
         }
     }
 

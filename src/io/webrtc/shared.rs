@@ -52,6 +52,10 @@ pub enum SessionRequest {
     Inquire(oneshot::Sender<SilentSession>),
 }
 
+/// The channel to the task of a session. Requests are few and large, and a channel makes room for 32
+/// values at once.
+pub type RequestSender = mpsc::Sender<Box<SessionRequest>>;
+
 /// A session whose caller does not answer checks.
 #[derive(Clone, Copy)]
 pub struct SilentSession {
@@ -64,7 +68,7 @@ pub struct SilentSession {
 /// The channel of a session.
 #[derive(Clone)]
 struct SessionHandle {
-    requests: mpsc::Sender<SessionRequest>,
+    requests: RequestSender,
     /// The origin of the offer, if it came from a device.
     device: Option<OfferOrigin>,
 }
@@ -86,7 +90,7 @@ pub struct Sockets {
 
 #[derive(Default)]
 struct ConnectionRegistry {
-    by_pc_id: HashMap<String, mpsc::Sender<SessionRequest>>,
+    by_pc_id: HashMap<String, RequestSender>,
     by_number: HashMap<u64, SessionHandle>,
 }
 
@@ -114,7 +118,7 @@ impl WebRtcShared {
         self: &Arc<Self>,
         pc_id: String,
         number: u64,
-        requests: mpsc::Sender<SessionRequest>,
+        requests: RequestSender,
         device: Option<OfferOrigin>,
     ) -> Registration {
         let mut connections = self.connections();
@@ -133,7 +137,7 @@ impl WebRtcShared {
         let session = self.connections().by_number.get(&number).cloned();
         if let Some(session) = session {
             // A session with a full channel is stalled and will end.
-            let _ = session.requests.try_send(SessionRequest::Rival(rival));
+            let _ = session.requests.try_send(Box::new(SessionRequest::Rival(rival)));
         }
     }
 
@@ -141,7 +145,7 @@ impl WebRtcShared {
     pub fn notify_others(&self, number: u64, rival: CompetingSession) {
         for (other, session) in &self.connections().by_number {
             if *other != number {
-                let _ = session.requests.try_send(SessionRequest::Rival(rival));
+                let _ = session.requests.try_send(Box::new(SessionRequest::Rival(rival)));
             }
         }
     }
@@ -154,7 +158,7 @@ impl WebRtcShared {
         let sessions = connections.by_number.values().filter(may_be);
         let inquiries = sessions.map(|reach| {
             let (inquirer, inquiry) = oneshot::channel();
-            let _ = reach.requests.try_send(SessionRequest::Inquire(inquirer));
+            let _ = reach.requests.try_send(Box::new(SessionRequest::Inquire(inquirer)));
             inquiry
         });
         inquiries.collect()
@@ -211,7 +215,7 @@ impl WebRtcShared {
     }
 
     /// Returns the channel of a connection.
-    pub fn connection(&self, pc_id: &str) -> Option<mpsc::Sender<SessionRequest>> {
+    pub fn connection(&self, pc_id: &str) -> Option<RequestSender> {
         self.connections().by_pc_id.get(pc_id).cloned()
     }
 
