@@ -16,13 +16,14 @@ pub async fn built_in_bot(args: RunnerArguments) -> Result<(), BotError> {
         )
         .into());
     }
+    // Boxed, because the memory of a call would otherwise be that of the largest bot.
     match args.cli_args.bot {
-        BuiltInBot::Parrot => parrot::parrot(args).await,
-        BuiltInBot::Echo => echo::echo(args).await,
+        BuiltInBot::Parrot => Box::pin(parrot::parrot(args)).await,
+        BuiltInBot::Echo => Box::pin(echo::echo(args)).await,
         #[cfg(feature = "assistants")]
-        BuiltInBot::Realtime => super::assistant::realtime::realtime(args).await,
+        BuiltInBot::Realtime => Box::pin(super::assistant::realtime::realtime(args)).await,
         #[cfg(feature = "assistants")]
-        BuiltInBot::Cascade => super::assistant::cascade::cascade(args).await,
+        BuiltInBot::Cascade => Box::pin(super::assistant::cascade::cascade(args)).await,
         // The command line refuses them.
         #[cfg(not(feature = "assistants"))]
         BuiltInBot::Realtime | BuiltInBot::Cascade => {

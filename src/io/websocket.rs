@@ -85,7 +85,14 @@ async fn run(
     if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
         log::debug!("the size of the send buffer: {error}");
     }
-    let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
+    // Boxed, as are its steps: the task would otherwise have room for a socket in each of its steps.
+    let opening = Box::pin(WebSocketStream::from_partially_read(
+        stream,
+        read.into(),
+        Role::Server,
+        Some(config()),
+    ));
+    let socket = Box::new(opening.await);
     let now = tasks::now();
     let (session, path) = match endpoint {
         SocketEndpoint::Client => (SocketSession::client(now), "/ws-client"),
@@ -119,7 +126,7 @@ type HangUpFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The I/O of one WebSocket session.
 struct WebSocketIo {
-    socket: WebSocketStream<MaybeTlsStream>,
+    socket: Box<WebSocketStream<MaybeTlsStream>>,
     path: &'static str,
     /// The start of the bot; `None` once it has started.
     start: Option<SessionStart>,
@@ -322,7 +329,7 @@ impl WebSocketIo {
         };
         task.counts.add(Count::PacketsOut, 1);
         task.counts.add(Count::BytesOut, frame.len() as u64);
-        let mut socket = Pin::new(&mut self.socket);
+        let mut socket = Pin::new(&mut *self.socket);
         let sent = match socket.as_mut().start_send(frame) {
             Ok(()) => socket.poll_flush(cx),
             Err(error) => Poll::Ready(Err(error)),
