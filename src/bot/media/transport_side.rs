@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::queues::{MediaQueues, RoomCallData};
 use super::{Audio, AudioFrame, Event, Events, Media, Output, PLAYED_MARK};
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX};
+use crate::proto::audio::queue::take_samples;
 use crate::proto::counts::QueueLevels;
 
 /// The media of a session before its bot has opened it, without rates.
@@ -153,7 +154,7 @@ impl TransportSide {
             }
             let marked = outbound.marks.front().map_or(usize::MAX, |(behind, _)| *behind);
             let take = outbound.samples.len().min(samples_max).min(marked);
-            into.extend(outbound.samples.drain(..take));
+            take_samples(&mut outbound.samples, take, into);
             for (behind, _) in &mut outbound.marks {
                 *behind -= take;
             }

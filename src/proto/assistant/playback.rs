@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::assistant::report::SpeechMark;
+use crate::audio::queue::take_samples;
 
 /// Length of a piece: the resolution of the position.
 const PIECE: Duration = Duration::from_millis(100);
@@ -128,7 +129,7 @@ impl SpeechPlayback {
         let item = self.items.iter_mut().find(|item| !item.waiting.is_empty())?;
         let samples = item.waiting.len().min(samples_max);
         pcm.clear();
-        pcm.extend(item.waiting.drain(..samples));
+        take_samples(&mut item.waiting, samples, pcm);
         let number = self.next_mark;
         self.next_mark += 1;
         self.marks

@@ -11,6 +11,7 @@ pub mod elapsed;
 pub mod g711;
 pub mod pacer;
 pub mod playout_pacer;
+pub mod queue;
 pub mod rate_converter;
 pub mod resample;
 #[cfg(any(test, feature = "testing"))]

@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::audio::queue::take_samples;
 use crate::counts::{Count, Counts};
 use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
 
@@ -287,7 +288,7 @@ impl Pacer {
             }
         }
         self.frame.clear();
-        self.frame.extend(self.queue.drain(..filled));
+        take_samples(&mut self.queue, filled, &mut self.frame);
         self.frame.resize(samples, 0);
         let came_alone = self.frame_ready_at > self.last_departures[1] && self.queue.len() < samples;
         if self.in_speech && came_alone && self.frame_ready_at < Some(now) {

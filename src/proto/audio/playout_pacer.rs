@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::audio::queue::take_samples;
 use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
 
 /// Time that an incomplete last frame waits for more speech before it is padded with silence:
@@ -154,7 +155,7 @@ impl PlayoutPacer {
         }
         self.played = Some(played);
         self.chunk.clear();
-        self.chunk.extend(self.queue.drain(..takes));
+        take_samples(&mut self.queue, takes, &mut self.chunk);
         self.chunk.resize(filled, 0);
         for (before, _) in &mut self.marks {
             *before = before.saturating_sub(takes);
