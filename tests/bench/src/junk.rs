@@ -157,7 +157,7 @@ fn rtc_port(log: &str) -> Option<u16> {
 
 /// Returns how many datagrams the kernel has dropped at the IPv4 socket of this port: the last
 /// column.
-fn dropped(port: u16) -> Result<u64> {
+pub fn dropped(port: u16) -> Result<u64> {
     let table = std::fs::read_to_string("/proc/net/udp")?;
     let end = format!(":{port:04X}");
     let line = table.lines().find(|line| {

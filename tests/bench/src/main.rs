@@ -20,6 +20,7 @@ mod floods;
 mod growth;
 mod http;
 mod junk;
+mod limit;
 mod moq;
 mod phone;
 mod plain;
@@ -41,7 +42,7 @@ const USAGE: &str = "\
 usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N] [--seconds N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu calls rooms moq delay growth junk cloud
+  --only ROWS     some of: start size idle status offer cpu limit calls rooms moq delay growth junk cloud
                   realtime cascade, or of the proofs, which run only when they are named and end with exit code 1
                   when they fail: soak churn floods footprint reboots
   --quick         fewer and shorter; the figures say less
@@ -72,13 +73,14 @@ type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 /// Measures a row and checks its limits. Also returns the violations.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
-const ROWS: [(&str, Row); 15] = [
+const ROWS: [(&str, Row); 16] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
     ("status", rows::status),
     ("offer", rows::offer),
     ("cpu", rows::cpu),
+    ("limit", limit::limit),
     ("calls", rows::calls),
     ("rooms", rooms::rooms),
     ("moq", moq::moq),

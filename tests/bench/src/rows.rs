@@ -209,7 +209,8 @@ pub async fn talk_each(
 }
 
 /// Live calls with speech in both directions: the callers send speech without a pause, and the echo
-/// bot's audio is decoded and encoded. Memory per session is the growth by 31 sessions after the
+/// bot's audio is decoded and encoded. A wait is a thread of the runner that sleeps until something
+/// happens, most often for the next packet. Memory per session is the growth by 31 sessions after the
 /// first.
 pub fn cpu(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
@@ -223,13 +224,18 @@ pub fn cpu(bench: &Bench) -> Result<Lines> {
             calls.push(runtime.block_on(Call::begin(&mut http))?);
         }
         let (settling, _) = runtime.block_on(talk(&mut calls, &speech, Duration::from_secs(2)))?;
-        let (began, before) = (Instant::now(), runner.cpu_s()?);
+        let (began, before, waits) = (Instant::now(), runner.cpu_s()?, runner.waits()?);
         let time = Duration::from_secs(bench.amount(if count == 1 { 40 } else { 20 }, 5).into());
         let (packets, tallies) = runtime.block_on(talk(&mut calls, &speech, time))?;
         let cores = (runner.cpu_s()? - before) / began.elapsed().as_secs_f64();
+        let waits = (runner.waits()? - waits) as f64 / began.elapsed().as_secs_f64();
         lines.push(row(
             format!("CPU per echo session at {count}"),
             format!("{:.4} cores", cores / count as f64),
+        ));
+        lines.push(row(
+            format!("waits per second and echo session at {count}"),
+            format!("{:.1}", waits / count as f64),
         ));
         rss_kib.push(runner.status_kib("VmRSS")?);
         sent += settling + packets;

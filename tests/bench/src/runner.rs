@@ -135,12 +135,17 @@ impl Runner {
 
     /// Returns the user and system time that the process has taken so far, in seconds.
     pub fn cpu_s(&self) -> Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The second field is the program name in brackets, which may contain anything.
-        let (_, fields) = stat.rsplit_once(')').ok_or("no name in /proc/PID/stat")?;
-        let mut fields = fields.split_whitespace().skip(11);
-        let mut ticks = || -> Result<f64> { Ok(fields.next().ok_or("too few fields in /proc/PID/stat")?.parse()?) };
-        Ok((ticks()? + ticks()?) / TICKS_PER_S)
+        cpu_s(&self.child.id().to_string())
+    }
+
+    /// Returns how often the threads of the process have begun to wait so far.
+    pub fn waits(&self) -> Result<u64> {
+        let mut waits = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let status = fs::read_to_string(thread?.path().join("status"))?;
+            waits += field(&status, "voluntary_ctxt_switches").ok_or("no switches in /proc/PID/task/TID/status")?;
+        }
+        Ok(waits)
     }
 
     /// Returns a field of `/proc/PID/status` in KiB: `VmRSS`, `RssAnon`.
@@ -155,9 +160,7 @@ impl Runner {
 
     fn kib(&self, file: &str, name: &str) -> Result<u64> {
         let text = fs::read_to_string(format!("/proc/{}/{file}", self.child.id()))?;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let value = value.and_then(|value| value.split_whitespace().next());
-        Ok(value.ok_or_else(|| format!("no {name} in /proc/PID/{file}"))?.parse()?)
+        Ok(field(&text, name).ok_or_else(|| format!("no {name} in /proc/PID/{file}"))?)
     }
 
     /// Returns the number of open descriptors and of threads.
@@ -220,6 +223,25 @@ impl Runner {
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.folder.join("log"))?)
     }
+}
+
+/// Returns the user and system time that a process has taken so far, in seconds; `process` is its number,
+/// or `self`.
+pub fn cpu_s(process: &str) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The second field is the program name in brackets, which may contain anything.
+    let (_, fields) = stat.rsplit_once(')').ok_or("no name in /proc/PID/stat")?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let mut ticks = || -> Result<f64> { Ok(fields.next().ok_or("too few fields in /proc/PID/stat")?.parse()?) };
+    Ok((ticks()? + ticks()?) / TICKS_PER_S)
+}
+
+/// Returns the number of a field in a file of `/proc` with one field a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.split_whitespace().next()?.parse().ok()
 }
 
 impl Drop for Runner {
