@@ -16,7 +16,7 @@ use edge_runner_http::script::is_executable;
 use super::{CommandError, check};
 use crate::config::{BotAudio, Config, PythonBot};
 
-/// The package, as `src/page/build.rs` packs it.
+/// The package, as `src/build/page.rs` packs it.
 const PACKAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/edge_runner.py"));
 /// The interpreter when no environment has one.
 const INTERPRETER: &str = "python3";

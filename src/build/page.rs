@@ -1,12 +1,10 @@
-//! Packs the built-in page: compresses every file of this folder that is not Rust into a gzip
-//! member in `OUT_DIR`, and generates the table `page.rs` there for `mod.rs`. The extension of a
-//! file determines its content type; an unknown extension fails the build. Packs the package for
-//! bots in Python as well ([`pack_python`]).
+//! Packs the built-in page: compresses every file of `src/page` that is not Rust into a gzip
+//! member in `OUT_DIR`, and generates the table `page.rs` there for `src/page/mod.rs`. The
+//! extension of a file determines its content type; an unknown extension fails the build. Packs
+//! the package for bots in Python as well ([`pack_python`]).
 //!
 //! The format is gzip (RFC 1952) with the DEFLATE of miniz_oxide. It has no time stamp, so that
 //! builds are reproducible.
-
-#![allow(clippy::disallowed_methods)] // Cargo passes paths to build scripts in the environment.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +15,8 @@ use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 /// The highest compression level of miniz_oxide.
 const LEVEL: u8 = 10;
 
-fn main() {
+/// Packs both.
+pub fn pack() {
     let var = |name| PathBuf::from(env::var(name).expect("cargo sets it for build scripts"));
     let (folder, out) = (var("CARGO_MANIFEST_DIR").join("src/page"), var("OUT_DIR"));
     println!("cargo::rerun-if-changed=src/page");
