@@ -21,14 +21,14 @@
 #       release (TARGETS=T,... REPEAT=none REAL=1)       makes a release twice, compares the bytes, uses every file
 #       image (CUTS=50)                                 builds the image of a virtual board and boots it; about an hour. CUTS: cuts its power that often
 #       pictures                                        takes the pictures of README again, from the page
-#       sizes speed                                     tables: bytes of each profile, instructions of a call
+#       sizes speed                                     tables: bytes of each profile, and none has grown; instructions of a call
 #       sip                                             telephone calls through LiveKit's SIP service (a build in Go and C)
 #       room-faults                                     faults that the published LiveKit server simulates; 4 minutes
 #       nodes                                           two LiveKit nodes, Redis, three runners: kills, drains and cut cables; 10 minutes
 #       worker-figures                                  the runner beside LiveKit's published worker, and 10,000 jobs; half an hour
 #       gst-plugins                                     GStreamer's WHIP and WHEP elements: build (360 crates), one call each
 #       soak (MINUTES=2) churn                          long runs with limits on memory, descriptors and latency
-#       floods footprint                                calls during floods; size and idle memory
+#       floods footprint                                calls during floods; idle memory
 #       reboots (MINUTES=2)                             devices that lose power again and again beside calls
 #       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for that long, and 100,000 generated offers
 #       mutants                                         changes the protocol core in 1,555 places: its tests notice each
@@ -127,7 +127,7 @@ stage() {
     deny) dependencies ;;
     advisories) tests/check/advisories.sh ;;
     msrv) msrv ;;
-    size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
+    size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary; cross/sizes --compare native full opus-pure $binary ;;
     macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
     aiortc | gstreamer | net | pipecat | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | clock | cluster) "peer_$1" ;;
@@ -201,6 +201,7 @@ page() {
 # What is not Rust: the library of bots in Python, the script that installs a release, and the metadata of the crates.
 scripts() {
     python3 tests/check/test_common.py
+    python3 tests/check/test_sizes.py
     python3 tests/bots/test_edge_bot.py
     python3 tests/bots/test_menu.py
     python3 tests/bots/test_edge_runner.py

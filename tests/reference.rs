@@ -1,5 +1,5 @@
-//! `docs/reference.md` against the program: options, variables, metrics, aliases and limits are
-//! generated, and routes, transports, features and messages are checked.
+//! `docs/reference.md` against the program: options, variables, metrics, aliases, limits and sizes
+//! are generated, and routes, transports, features and messages are checked.
 //!
 //! `UPDATE=1 cargo test --test main reference` writes the generated parts again. A part stands
 //! between `<!-- NAME: generated -->` and `<!-- end of NAME -->`.
@@ -543,4 +543,94 @@ fn values_of_limits_are_read_as_they_are_meant() {
     );
     assert_eq!(value("A_BYTES", "16..=512"), "16 to 512");
     assert_eq!(value("A_BYTES_MAX", "4 * MESSAGE_BYTES_MAX"), "4 × `MESSAGE_BYTES_MAX`");
+}
+
+/// A number with commas between its thousands.
+fn grouped(number: u64) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", grouped(number / 1000), number % 1000),
+    }
+}
+
+/// The lines of `cross/sizes.txt`: target, selection, codec, bytes, memory.
+fn sizes() -> Vec<[String; 5]> {
+    let text = read("cross/sizes.txt");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    lines
+        .map(|line| {
+            (fields(line).try_into()).unwrap_or_else(|_| panic!("cross/sizes.txt: five words instead of `{line}`"))
+        })
+        .collect()
+}
+
+/// The bytes and the memory of a build, if it was measured.
+fn size(target: &str, selection: &str, codec: &str) -> Option<(u64, String)> {
+    let found = sizes()
+        .into_iter()
+        .find(|[of, name, with, ..]| (of.as_str(), name.as_str(), with.as_str()) == (target, selection, codec));
+    found.map(|[.., bytes, memory]| {
+        let memory = match memory.parse() {
+            Ok(kilobytes) => format!("{} kB", grouped(kilobytes)),
+            Err(_) => memory,
+        };
+        (bytes.parse().expect("bytes are a number"), memory)
+    })
+}
+
+const NATIVE: &str = "native-x86_64";
+const ARM: [&str; 2] = ["aarch64-unknown-linux-gnu", "armv7-unknown-linux-gnueabihf"];
+
+#[test]
+fn sizes_are_those_of_the_file() {
+    let mut table = "| selection | features | codec | bytes on x86-64 | idle memory | bytes on aarch64 | on ARMv7 |\n\
+                     |---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for (selection, features) in [
+        ("full", "everything; the default"),
+        ("runner", "everything but `cloud`; what the packages for boards hold"),
+        ("browser", "`webrtc`, `tls`, `page`"),
+        ("telephone", "`telephony`"),
+        ("smallest", "`webrtc`, with `--profile smallest`"),
+    ] {
+        for codec in ["libopus", "opus-pure", "-"] {
+            let native = size(NATIVE, selection, codec);
+            let arm = ARM.map(|target| size(target, selection, codec));
+            if native.is_none() && arm.iter().all(Option::is_none) {
+                continue;
+            }
+            let bytes = |size: &Option<(u64, String)>| size.as_ref().map_or("-".into(), |(bytes, _)| grouped(*bytes));
+            let memory = native.as_ref().map_or("-", |(_, memory)| memory);
+            table += &format!(
+                "| `{selection}` | {features} | {codec} | {} | {memory} | {} | {} |\n",
+                bytes(&native),
+                bytes(&arm[0]),
+                bytes(&arm[1])
+            );
+        }
+    }
+    hold("sizes", &table);
+}
+
+/// Sizes in README, in megabytes, of builds that `cross/sizes.txt` has.
+#[test]
+fn sizes_in_the_readme_are_those_of_the_file() {
+    let readme = read("README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let smaller = "smaller selections](docs/reference.md#features) start at ";
+    for (target, selection, codec, before, after) in [
+        (NATIVE, "full", "opus-pure", "the page included: ", " on x86-64"),
+        (ARM[0], "runner", "libopus", "without the cloud service, it has ", ";"),
+        (ARM[0], "telephone", "-", smaller, "."),
+    ] {
+        let Some((bytes, _)) = size(target, selection, codec) else {
+            assert_ne!(
+                target, NATIVE,
+                "cross/sizes.txt has no size of {selection} for {target}"
+            );
+            continue;
+        };
+        let words = format!("{before}{:.1} MB{after}", bytes as f64 / 1e6);
+        assert!(readme.contains(&words), "README.md lacks: {words}");
+    }
 }
