@@ -16,6 +16,7 @@ use crate::features::Feature;
 use crate::limits::{API_KEY_BYTES, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
 use crate::proto::assistant::options::ChosenBot;
 use crate::proto::options::hosts;
+use crate::proto::sorting;
 use crate::proto::telephony::PROVIDERS;
 use crate::proto::{assistant, daily, livekit, telephony, webrtc, whatsapp};
 
@@ -50,7 +51,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let proxy = proxy(&args, transport, &acme.names, warnings)?;
     // Requests for the names of the certificate are for this server.
     host_names.extend(acme.names.iter().cloned());
-    host_names.sort_unstable();
+    sorting::sort(&mut host_names);
     host_names.dedup();
     check_command(&args)?;
     if args.given.contains(&"--python") && !args.is_python_bot {

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::proto::sorting;
+
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
@@ -297,7 +299,7 @@ fn networks(folder: &Path) -> Vec<serde_json::Value> {
     let addresses = addresses();
     let listed = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut adapters: Vec<_> = listed.map(|entry| entry.path()).collect();
-    adapters.sort();
+    sorting::sort(&mut adapters);
     let adapters = adapters.iter().filter_map(|path| {
         // Virtual interfaces have no device.
         path.join("device").exists().then_some(())?;

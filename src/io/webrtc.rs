@@ -20,6 +20,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::proto::sorting;
+
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -233,7 +235,7 @@ impl WebRtc {
             }
         };
         let _ = tokio::time::timeout(PROBE_WITHIN, finding).await;
-        silent.sort_by_key(|silent| silent.heard);
+        sorting::sort_by_key(&mut silent, |silent| silent.heard);
         let places = silent.iter();
         let mut places = places.map(|silent| sessions.admission().replace(silent.ticket, requester));
         match places.find_map(Result::ok) {

@@ -68,6 +68,7 @@ pub mod session;
 pub mod setup;
 pub mod silent_bot;
 pub mod sockets;
+pub mod sorting;
 pub mod stall;
 pub mod telephony;
 #[cfg(all(any(test, feature = "testing"), feature = "webrtc"))]

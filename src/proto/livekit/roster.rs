@@ -16,6 +16,7 @@ use crate::limits::{
     ROOM_ATTRIBUTES_BYTES_MAX, ROOM_DEPARTED_MAX, ROOM_NAME_BYTES_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX,
 };
 pub use crate::participant::Participant;
+use crate::sorting;
 
 /// `ParticipantInfo.state` of a participant whose media is up. Others receive neither audio nor
 /// data.
@@ -129,7 +130,7 @@ impl Roster {
         let here: HashSet<&str> = listed.iter().map(|info| info.sid.as_str()).collect();
         let mut gone: Vec<Arc<str>> = self.entries.keys().cloned().collect();
         gone.retain(|sid| !here.contains(&**sid));
-        gone.sort_unstable();
+        sorting::sort(&mut gone);
         for sid in gone {
             self.leave(&sid, update);
         }
@@ -138,7 +139,7 @@ impl Roster {
     /// Returns the sids of the tracks that are subscribed to, sorted.
     pub fn subscribed_tracks(&self) -> Vec<String> {
         let mut sids: Vec<String> = self.track_owners.keys().map(ToString::to_string).collect();
-        sids.sort_unstable();
+        sorting::sort(&mut sids);
         sids
     }
 
@@ -378,7 +379,7 @@ fn participant_of(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
         name: truncated(&info.name).to_owned(),
         is_agent: is_agent(info),
         is_telephone: matches!(info.kind, SIP | CONNECTOR),
-        attributes: attributes.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        attributes: sorting::map(attributes.map(|(name, value)| (name.clone(), value.clone()))),
     }
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use super::wire::{DataValue, StreamChunk, StreamContent, StreamHeader, StreamTrailer, TextStreamHeader};
 use crate::bot_message::BotText;
 use crate::limits::ROOM_TRANSCRIPT_PAUSE;
+use crate::sorting;
 
 /// Bytes of text in one packet of a stream, as published clients send it.
 const ROOM_STREAM_CHUNK_BYTES_MAX: usize = 15_000;
@@ -221,7 +222,7 @@ impl Transcripts {
     /// Closes the stream of the bot's turn.
     fn close(&mut self) {
         if let Some(stream) = self.bot.take() {
-            let is_final = BTreeMap::from([(FINAL.to_owned(), "true".to_owned())]);
+            let is_final = sorting::map([(FINAL.to_owned(), "true".to_owned())]);
             self.push("", trailer(&stream.stream_id, is_final));
         }
     }
@@ -240,7 +241,7 @@ impl Transcripts {
 }
 
 fn attributes(segment: &str, track_sid: &str, is_final: bool) -> BTreeMap<String, String> {
-    let mut attributes = BTreeMap::from([
+    let mut attributes = sorting::map([
         (SEGMENT_ID.to_owned(), segment.to_owned()),
         (FINAL.to_owned(), is_final.to_string()),
     ]);

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::aliases::{self, Area};
+use crate::sorting;
 
 /// The variables of the process and of its `.env` file.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +27,7 @@ impl Variables {
         process: impl IntoIterator<Item = (String, String)>,
         file: impl IntoIterator<Item = (String, String)>,
     ) -> Variables {
-        let mut values: BTreeMap<_, _> = file.into_iter().collect();
+        let mut values = sorting::map(file);
         let process: Vec<_> = process.into_iter().collect();
         let of_process = process.iter().map(|(name, _)| name.clone()).collect();
         values.extend(process);

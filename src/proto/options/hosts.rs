@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Env, UsageError};
 use crate::options::host::Host;
+use crate::sorting;
 
 /// Maximum length of a DNS name, in bytes.
 const NAME_BYTES_MAX: usize = 253;
@@ -161,7 +162,7 @@ pub fn host_names(allowed: &[String], env: &Env<'_>) -> Result<Vec<String>, Usag
     }
     let own = env.names.iter().filter(|name| is_host(name));
     names.extend(own.map(|name| name.trim_end_matches('.').to_ascii_lowercase()));
-    names.sort_unstable();
+    sorting::sort(&mut names);
     names.dedup();
     Ok(names)
 }

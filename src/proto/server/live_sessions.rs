@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::counts::{Count, Counts, QueueLevels};
+use crate::sorting;
 use crate::transport::Transport;
 
 /// The failures that are kept.
@@ -93,7 +94,7 @@ impl<H: Clone> LiveSessions<H> {
     /// Returns the JSON of `GET /sessions`, the oldest session first.
     pub fn reply(&self, now: Instant) -> String {
         let mut sessions: Vec<(&Arc<str>, &LiveSession<H>)> = self.live.iter().collect();
-        sessions.sort_by_key(|(_, session)| session.began);
+        sorting::sort_by_key(&mut sessions, |(_, session)| session.began);
         let sessions: Vec<Value> = sessions
             .into_iter()
             .map(|(id, session)| session.describe(id, now))

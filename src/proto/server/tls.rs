@@ -17,6 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use self::parsed::Certificate;
 pub use crate::limits::RELEASED_S;
 use crate::limits::{AUTHORITY_VALID, CERTIFICATE_NAMES_MAX, CERTIFICATE_VALID};
+use crate::sorting;
 use std::time::Duration;
 
 /// Time before its creation at which a certificate becomes valid: clocks of clients may be slow,
@@ -64,7 +65,7 @@ pub fn certificate_names(host_names: &[String], addresses: &[IpAddr]) -> Vec<Cer
     }
     let usable = addresses.iter().filter(|address| is_for_browsers(**address));
     names.extend(usable.copied().map(CertificateName::Address));
-    names.sort_unstable();
+    sorting::sort(&mut names);
     names.dedup();
     names.truncate(CERTIFICATE_NAMES_MAX);
     names
@@ -240,7 +241,7 @@ pub fn next_names(
     let mut names = wanted.to_vec();
     if let Some(last) = last {
         names.extend(last.names.iter().filter(|name| permits(subtrees, name)).cloned());
-        names.sort_unstable();
+        sorting::sort(&mut names);
         names.dedup();
     }
     if names.len() > CERTIFICATE_NAMES_MAX {

@@ -15,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::limits::{CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, TCP_ADDRESSES_MAX};
 use crate::options::host::Host;
+use crate::sorting;
 
 /// Lowest port of a candidate: services use the ports below, and must not receive checks of the
 /// runner.
@@ -388,7 +389,7 @@ fn routable_addresses(interfaces: &[InterfaceAddress], family: impl Fn(IpAddr) -
         chosen = possible;
     }
     // The sort is stable, so equal candidates keep the system's order.
-    chosen.sort_by_key(|(name, address)| (address.is_ipv6(), is_tunnel(name)));
+    sorting::sort_by_key(&mut chosen, |(name, address)| (address.is_ipv6(), is_tunnel(name)));
     chosen.into_iter().map(|(_, address)| address).collect()
 }
 
@@ -399,7 +400,7 @@ fn loopback_addresses(interfaces: &[InterfaceAddress], always: Option<Ipv4Addr>)
         .filter(IpAddr::is_loopback)
         .chain(always.map(IpAddr::V4))
         .collect();
-    found.sort_unstable();
+    sorting::sort(&mut found);
     found.dedup();
     found
 }

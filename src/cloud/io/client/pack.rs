@@ -14,6 +14,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use edge_runner_proto::sorting;
+
 use data_encoding::HEXLOWER;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -95,7 +97,7 @@ pub fn pack(dir: &Path, file: &str, further: &[String], links: LinkPolicy) -> Re
     })?;
     let mut uses = RuleUses::default();
     let mut files = walk(&root, &rules, &mut uses, links)?;
-    files.sort_unstable_by(|one, other| order(one, other));
+    sorting::sort_by(&mut files, |one, other| order(one, other));
     if files.binary_search_by(|other| order(other, file.as_bytes())).is_err() {
         return Err(ClientError::Usage(without_build_file(
             &root,
@@ -274,7 +276,7 @@ impl OutsideLinks {
 
     /// Formats the error.
     fn refusal(mut self) -> String {
-        self.shown.sort_unstable();
+        sorting::sort(&mut self.shown);
         let more = match self.count - self.shown.len() {
             0 => String::new(),
             more => format!("\n  and {more} more"),

@@ -5,7 +5,7 @@
 //! calls go to the caller alone. Messages of agents are ignored. Source: `docs/spec/livekit.md` 5.3
 //! to 5.6.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -24,6 +24,7 @@ use crate::livekit::transcripts::TranscriptSpeaker;
 use crate::livekit::wire::{DataPacket, DataValue, RpcRequest, SipDtmf, UserPacket};
 use crate::livekit::{NAME_ATTRIBUTE, STATE_ATTRIBUTE};
 use crate::rtvi::LABEL;
+use crate::sorting;
 
 /// Texts and keys that callers may send before the bot has joined: a greeting and some impatience.
 const ROOM_EARLY_MAX: usize = 64;
@@ -188,7 +189,7 @@ impl RoomSession {
         let Some(state) = self.agent_state.poll_change(now) else {
             return false;
         };
-        let mut attributes = BTreeMap::from([(STATE_ATTRIBUTE.to_owned(), state.name().to_owned())]);
+        let mut attributes = sorting::map([(STATE_ATTRIBUTE.to_owned(), state.name().to_owned())]);
         if !self.agent_name.is_empty() {
             attributes.insert(NAME_ATTRIBUTE.to_owned(), self.agent_name.clone());
         }

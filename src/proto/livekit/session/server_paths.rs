@@ -17,6 +17,7 @@ use crate::limits::{
     ROOM_TCP_CANDIDATES_MAX,
 };
 use crate::livekit::signal::ServerOffers;
+use crate::sorting;
 use crate::webrtc::connection::{IceProtocol, PacketPath};
 use crate::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
 
@@ -168,7 +169,7 @@ impl ServerPaths {
         self.force_relay = offers.force_relay && !offers.relays.is_empty();
         let mut relays: Vec<GatherServer> = offers.relays.clone();
         // The sort is stable, so servers of one transport keep the order of the server.
-        relays.sort_by_key(|server| match server.usage {
+        sorting::sort_by_key(&mut relays, |server| match server.usage {
             ServerUse::Turn {
                 transport: TurnTransport::Udp,
                 ..

@@ -23,6 +23,7 @@ use crate::livekit::roster::{is_valid_id, truncated};
 use crate::livekit::session::JobRules;
 use crate::livekit::wire::ParticipantInfo;
 use crate::secret::Secret;
+use crate::sorting;
 use crate::uuid::Uuid;
 
 /// Jobs whose assignment did not come in time, remembered in case it comes later.
@@ -109,7 +110,7 @@ impl<P: SessionSlots> AgentWorker<P> {
                 reply.participant_identity = format!("agent-{}", job.id);
                 reply.participant_name.clone_from(&worker.agent_name);
                 let (key, value) = agent_mark(&worker.agent_name);
-                reply.participant_attributes = BTreeMap::from([
+                reply.participant_attributes = sorting::map([
                     (key.to_owned(), value.to_owned()),
                     ("lk.agent.state".to_owned(), "initializing".to_owned()),
                 ]);

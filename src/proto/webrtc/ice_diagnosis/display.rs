@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use super::{IceAttempt, IceFailure};
 use crate::address_scope::AddressScope;
+use crate::sorting;
 
 /// The most local addresses in a sentence.
 const LOCALS_MAX: usize = 3;
@@ -90,7 +91,7 @@ impl IceAttempt {
         } else {
             let towards = self.pairs.iter().filter(|pair| pair.sent > 0);
             let mut remotes: Vec<_> = towards.map(|pair| pair.remote).collect();
-            remotes.sort_unstable();
+            sorting::sort(&mut remotes);
             remotes.dedup();
             let locals = self.local_addresses();
             let more = if locals.len() > LOCALS_MAX { " and others" } else { "" };
