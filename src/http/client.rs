@@ -34,6 +34,7 @@ use edge_runner_proto::limits::{
 use edge_runner_proto::server::rest::{RestMethod, RestRequest};
 
 use crate::common::lock;
+use crate::tasks;
 
 /// The value of the `User-Agent` header.
 pub const USER_AGENT_NAME: &str = concat!("edge-runner/", env!("CARGO_PKG_VERSION"));
@@ -521,7 +522,7 @@ pub async fn system_trust() -> Result<TlsConnector, RestError> {
         return Ok(connector.clone());
     }
     // Some hundred kilobytes of files: not in the way of the media tasks.
-    let found = tokio::task::spawn_blocking(|| trust_in(rustls_native_certs::load_native_certs()));
+    let found = tasks::blocking(|| trust_in(rustls_native_certs::load_native_certs()));
     let connector = found.await.unwrap_or_else(|panic| {
         let why = format!(" ({panic})");
         Err(RestError::NoCertificates { why })

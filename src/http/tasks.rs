@@ -1,16 +1,18 @@
 //! Tasks, the count of live sessions, and the clock.
 //!
-//! tokio's task code is instantiated for every future type, at about five kilobytes each. Tasks
-//! without a result are therefore boxed and share one type.
+//! tokio's task code is instantiated for every future type, at about five kilobytes each, and for
+//! every closure that blocks, at three. Tasks without a result and blocking work are therefore
+//! boxed and share one type.
 //!
 //! A session holds a [`Slot`] from its offer until its bot has ended. Shutdown waits until no slot
 //! is held.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::time::Instant;
 
 use edge_runner_proto::time::RequestTime;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::common::unix_time_s;
 use crate::sync::{Arc, AtomicUsize, Notify, Ordering};
@@ -26,6 +28,16 @@ pub fn boxed(work: impl Future<Output = ()> + Send + 'static) -> BoxedTask {
 /// Spawns a task. A panic ends that task only.
 pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     tokio::spawn(boxed(work))
+}
+
+type BoxedWork = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
+
+/// Runs blocking work on a thread for it, from the first poll on. Fails if the work panics, or if
+/// the runtime shuts down.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    let work: BoxedWork = Box::new(move || Box::new(work()));
+    let done = tokio::task::spawn_blocking(work).await?;
+    Ok(*done.downcast().expect("the type that the work returned"))
 }
 
 /// Returns the time of tokio's clock, which tests can pause and advance.
@@ -122,6 +134,15 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn blocking_work_returns_its_result_or_its_panic() {
+        assert_eq!(blocking(|| "done".to_owned()).await.expect("it returns"), "done");
+        let failed = blocking(|| -> u8 { panic!("no result") })
+            .await
+            .expect_err("it panicked");
+        assert_eq!(failed.into_panic().downcast_ref(), Some(&"no result"));
+    }
 
     /// Slots up to the cap are granted, and a released slot is granted again.
     #[test]

@@ -42,6 +42,7 @@ use crate::notify;
 use crate::shutdown::Shutdown;
 use crate::store;
 use crate::stream::MaybeTlsStream;
+use crate::tasks;
 use edge_runner_proto::config::{self, TlsSettings};
 use edge_runner_proto::limits::CERTIFICATE_LEFT_MIN;
 
@@ -216,7 +217,7 @@ impl ServerTls {
         };
         debug!("another certificate is due: {due}");
         let tls = self.clone();
-        let renewed = tokio::task::spawn_blocking(move || match tls.source.own() {
+        let renewed = tasks::blocking(move || match tls.source.own() {
             Some(own) => own.renew(&addresses, clock_s).map(|next| tls.current.set(next)),
             None => Ok(()),
         });
@@ -230,7 +231,7 @@ impl ServerTls {
     /// Reads the files again.
     async fn reload(self: &Arc<Self>) {
         let tls = self.clone();
-        let read = tokio::task::spawn_blocking(move || match &tls.source {
+        let read = tasks::blocking(move || match &tls.source {
             CertificateSource::Auto(_) => Ok(false),
             CertificateSource::Acme { acme, .. } => {
                 acme.retry();
@@ -334,7 +335,7 @@ pub trait WatchedCertificate: Send + Sync + 'static {
 
 async fn blocking(other: Option<Arc<dyn WatchedCertificate>>, work: fn(&dyn WatchedCertificate)) {
     if let Some(other) = other
-        && let Err(panic) = tokio::task::spawn_blocking(move || work(&*other)).await
+        && let Err(panic) = tasks::blocking(move || work(&*other)).await
     {
         error!("the certificate: {panic}");
     }

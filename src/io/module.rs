@@ -20,6 +20,7 @@ use crate::proto::http::route::Route;
 use crate::proto::http::start::{RequestBase, StartPlan};
 use edge_runner_http::common::{PeerInfo, Reply, UpgradeSlot};
 use edge_runner_http::server::ConnState;
+use edge_runner_http::tasks;
 
 type CheckFn = for<'a> fn(&'a Config) -> ModuleFuture<'a, Result<(), RunError>>;
 type RunFn = fn(&ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError>;
@@ -127,6 +128,6 @@ pub struct StartRequest<'a> {
 /// Runs a check that reads files in a thread: a network file system may not answer.
 pub async fn blocking(config: &Arc<Config>, look: fn(&Config) -> Vec<Finding>) -> Vec<Finding> {
     let config = config.clone();
-    let looked = tokio::task::spawn_blocking(move || look(&config)).await;
+    let looked = tasks::blocking(move || look(&config)).await;
     looked.unwrap_or_else(|panic| vec![Finding::warning("doctor", format!("a check failed: {panic}"))])
 }

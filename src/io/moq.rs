@@ -301,7 +301,7 @@ impl Moq {
 
 /// Reads the certificate of the relay and returns its hash.
 async fn hash_in(path: PathBuf) -> Result<Option<String>, MoqStartError> {
-    let read = tokio::task::spawn_blocking(move || hash_of_file(&path)).await;
+    let read = tasks::blocking(move || hash_of_file(&path)).await;
     match read {
         Ok(Ok(hash)) => Ok(hash),
         Ok(Err(error)) => Err(MoqStartError::Certificate(format!("--moq-tls-cert: {error}"))),

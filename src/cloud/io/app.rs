@@ -43,6 +43,7 @@ use edge_runner_http::common::{
     self, BodyError, BodyLimits, ConnLimits, PeerInfo, Reply, ResponseBody, UpgradeSlot, json_reply,
 };
 use edge_runner_http::server::{ConnPhase, ConnState, HttpService};
+use edge_runner_http::tasks;
 use edge_runner_http::tls::ServerTls;
 use edge_runner_proto::server::key::bearer;
 use edge_runner_proto::server::range::{self, ByteRange};
@@ -542,6 +543,6 @@ fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
 
 /// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = tasks::blocking(work).await;
     done.map_err(|panic| ApiError::internal(panic.to_string()))
 }

@@ -216,7 +216,7 @@ impl RunDirs {
 /// Runs blocking work on a thread for it. Returns `None` after a panic, which the runtime has
 /// logged.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::task::spawn_blocking(work).await.ok()
+    tasks::blocking(work).await.ok()
 }
 
 /// Error message for a panic.

@@ -21,6 +21,7 @@ use crate::limits::{ANSWER_BYTES_MAX, CLIENT_CREATE};
 use crate::proto::build::BuildStatus;
 use crate::proto::progress::size;
 use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse};
+use edge_runner_http::tasks;
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::server::rest::{RestBody, RestMethod, RestRequest, bearer, encode_path_segment};
 use pack::{LinkPolicy, PackedContext};
@@ -289,7 +290,7 @@ async fn pack_blocking(task: &BuildTask) -> Result<PackedContext, ClientError> {
         true => LinkPolicy::Follow,
         false => LinkPolicy::Inside,
     };
-    let packed = tokio::task::spawn_blocking(move || pack::pack(Path::new(&dir), &file, &exclude, links)).await;
+    let packed = tasks::blocking(move || pack::pack(Path::new(&dir), &file, &exclude, links)).await;
     packed.unwrap_or_else(|panic| Err(ClientError::Failed(format!("packing: {panic}"))))
 }
 

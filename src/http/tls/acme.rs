@@ -37,6 +37,7 @@ use super::pair::CertificatePair;
 use crate::client;
 use crate::common::{self, lock, unix_time_s};
 use crate::store::{self, Store};
+use crate::tasks;
 use edge_runner_proto::config::{AcmeConfig, TlsSettings};
 use edge_runner_proto::limits::ACME_ORDER_WITHIN;
 use edge_runner_proto::server::acme::{OrderClock, OrderFailure, VALIDATION_PORT, covers, is_for};
@@ -335,7 +336,7 @@ impl AcmeTls {
         work: impl FnOnce(&AcmeTls) -> T + Send + 'static,
     ) -> Option<T> {
         let acme = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&acme)).await;
+        let done = tasks::blocking(move || work(&acme)).await;
         done.inspect_err(|panic| warn!("the certificate: {panic}")).ok()
     }
 

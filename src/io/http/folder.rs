@@ -24,6 +24,7 @@ use crate::proto::http::folder::{self, FileHeaders, FileReply, FileVersion, Fold
 use crate::proto::http::route::RouteError;
 use edge_runner_http::common::{Reply, ResponseBody};
 use edge_runner_http::server::ConnState;
+use edge_runner_http::tasks;
 
 /// The policy of a page that the operator brings: whatever it needs, but not in a frame of another
 /// site, which could lead clicks to the microphone.
@@ -85,7 +86,7 @@ pub(super) async fn serve(
     let name = (*parts.last().expect("a path has a component")).to_owned();
     let owned: Vec<String> = parts.into_iter().map(str::to_owned).collect();
     let root: PathBuf = folder.to_owned();
-    let opened = tokio::task::spawn_blocking(move || open(&root, &owned)).await;
+    let opened = tasks::blocking(move || open(&root, &owned)).await;
     let opened = opened.unwrap_or_else(|panic| Err(io::Error::other(panic)));
     match opened {
         Ok(FolderEntry::File(file, version)) => {
