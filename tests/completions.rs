@@ -67,6 +67,7 @@ fn bash_completes_commands_options_and_values() {
         (&["--log", "=", ""], &["text", "json"]),
         (&["completions", "z"], &["zsh"]),
         (&["cloud", "b"], &["build"]),
+        (&["new", "p"], &["python", "pipecat"]),
         (&["--api-key-file", "Cargo.to"], &["Cargo.toml"]),
         (&["--state-dir", "test"], &["tests"]),
         (&["--bot", "echo", "--", "Cargo.to"], &["Cargo.toml"]),
@@ -100,6 +101,7 @@ fn fish_completes_commands_options_and_values() {
         ("edge-runner -t tw", "twilio"),
         ("edge-runner --tls=au", "--tls=auto"),
         ("edge-runner completions z", "zsh"),
+        ("edge-runner new r", "rust"),
         ("edge-runner --esp", "--esp32"),
     ] {
         assert_eq!(
@@ -132,6 +134,7 @@ zpty -d shell
         ("edge-runner doc", "edge-runner doctor"),
         ("edge-runner -t twi", "edge-runner -t twilio"),
         ("edge-runner completions z", "edge-runner completions zsh"),
+        ("edge-runner new r", "edge-runner new rust"),
         ("edge-runner --tls=au", "edge-runner --tls=auto"),
         ("edge-runner --esp", "edge-runner --esp32"),
     ] {

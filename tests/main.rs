@@ -35,6 +35,7 @@ mod livekit_worker;
 mod losses;
 mod metrics;
 mod moq;
+mod new;
 mod offers;
 mod pcm;
 mod processes;

@@ -1,7 +1,8 @@
 //! Packs the built-in page: compresses every file of `src/page` that is not Rust into a gzip
 //! member in `OUT_DIR`, and generates the table `page.rs` there for `src/page/mod.rs`. The
 //! extension of a file determines its content type; an unknown extension fails the build. Packs
-//! the package for bots in Python as well ([`pack_python`]).
+//! the package for bots in Python as well ([`pack_python`]), and the files of `edge-runner new`
+//! ([`pack_new`]).
 //!
 //! The format is gzip (RFC 1952) with the DEFLATE of miniz_oxide. It has no time stamp, so that
 //! builds are reproducible.
@@ -21,6 +22,9 @@ pub fn pack() {
     let (folder, out) = (var("CARGO_MANIFEST_DIR").join("src/page"), var("OUT_DIR"));
     println!("cargo::rerun-if-changed=src/page");
     pack_python(&var("CARGO_MANIFEST_DIR").join("src/io/process/python"), &out);
+    if env::var_os("CARGO_FEATURE_NEW").is_some() {
+        pack_new(&var("CARGO_MANIFEST_DIR").join("src/cli/new/kinds"), &out);
+    }
     if env::var_os("CARGO_FEATURE_PAGE").is_none() {
         return;
     }
@@ -79,6 +83,42 @@ fn pack_python(folder: &Path, out: &Path) {
         read(&folder.join("start.py"))
     );
     fs::write(out.join("edge_runner.py"), program).expect("OUT_DIR can be written");
+}
+
+/// Packs the files of new bots: for each its path below `folder`, a line feed, its text, and a zero
+/// byte; compressed together, since they resemble each other.
+fn pack_new(folder: &Path, out: &Path) {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut packed = Vec::new();
+    for path in files_below(folder) {
+        let name = path.strip_prefix(folder).expect("a path below the folder");
+        let name = name.to_str().expect("names are UTF-8");
+        // Files of these names here would be read by cargo and git.
+        let name = name
+            .replace("manifest.toml", "Cargo.toml")
+            .replace("gitignore", ".gitignore");
+        packed.extend_from_slice(name.as_bytes());
+        packed.push(b'\n');
+        packed.extend(fs::read(&path).expect("a listed file can be read"));
+        packed.push(0);
+    }
+    fs::write(out.join("new.deflate"), compress_to_vec(&packed, LEVEL)).expect("OUT_DIR can be written");
+}
+
+/// Returns the files of a folder and of those in it, sorted by path. What tests of the files leave
+/// behind is not one of them.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("a folder can be listed").path();
+        match path.is_dir() {
+            true if path.ends_with("__pycache__") => {}
+            true => found.extend(files_below(&path)),
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    found
 }
 
 /// Base 64 of RFC 4648.

@@ -41,6 +41,7 @@ Usage: {name} completions bash|zsh|fish
 fn commands() -> Vec<(&'static str, &'static str)> {
     let all = [
         ("doctor", "check what prevents calls", Some(Feature::Doctor)),
+        ("new", "make a folder with a new bot and its test", Some(Feature::New)),
         ("setup", "serve the setup page of a board", Some(Feature::Setup)),
         ("cloud", "the cloud agent service and its client", Some(Feature::Cloud)),
         ("completions", "print completions for a shell", None),
@@ -51,6 +52,9 @@ fn commands() -> Vec<(&'static str, &'static str)> {
         .filter(|(.., feature)| feature.is_none_or(Feature::in_this_build));
     built.map(|(name, help, _)| (name, help)).collect()
 }
+
+/// The kinds of `edge-runner new`.
+pub(super) const KINDS: [&str; 4] = ["python", "pipecat", "node", "rust"];
 
 /// The commands of `edge-runner cloud`.
 const CLOUD: [&str; 6] = ["serve", "keys", "build", "status", "logs", "regions"];
@@ -194,6 +198,7 @@ _{function}() {{
         case ${{COMP_WORDS[1]}} in
         completions) _{function}_reply -W '{shells}'; return ;;
         cloud) _{function}_reply -W '{cloud}'; return ;;
+        new) _{function}_reply -W '{kinds}'; return ;;
         help) _{function}_reply -W '{commands}'; return ;;
         esac
     fi
@@ -209,6 +214,7 @@ complete -F _{function} {name}
 "#,
         shells = SHELLS.join(" "),
         cloud = CLOUD.join(" "),
+        kinds = KINDS.join(" "),
         commands = names_of(&commands()),
         options = options.join(" "),
     )
@@ -260,6 +266,7 @@ _{name}() {{
     case ${{words[2]}} in
     completions) (( CURRENT > 2 )) && {{ compadd -- {shells}; return }} ;;
     cloud) (( CURRENT > 2 )) && {{ compadd -- {cloud}; return }} ;;
+    new) (( CURRENT > 2 )) && {{ compadd -- {kinds}; return }} ;;
     esac
     if (( ${{words[(i)--]}} < CURRENT )); then
         (( CURRENT -= ${{words[(i)--]}} ))
@@ -278,6 +285,7 @@ fi
 "#,
         shells = SHELLS.join(" "),
         cloud = CLOUD.join(" "),
+        kinds = KINDS.join(" "),
         commands = commands.join(" "),
     )
 }
@@ -299,7 +307,11 @@ fn fish(name: &str) -> String {
             "complete -c {name} -n __fish_use_subcommand -a {command} -d '{help}'"
         );
     }
-    for (command, words) in [("completions", SHELLS.join(" ")), ("cloud", CLOUD.join(" "))] {
+    for (command, words) in [
+        ("completions", SHELLS.join(" ")),
+        ("cloud", CLOUD.join(" ")),
+        ("new", KINDS.join(" ")),
+    ] {
         let seen = format!("'__fish_seen_subcommand_from {command}'");
         let _ = writeln!(text, "complete -c {name} -n {seen} -a '{words}'");
     }

@@ -48,6 +48,11 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
         "run this command as the bot of each session",
         None,
     ),
+    (
+        "new KIND NAME",
+        "make a folder with a new bot and its test",
+        Some(Feature::New),
+    ),
     ("doctor [OPTIONS]", "check what prevents calls", Some(Feature::Doctor)),
     (
         "setup --spool DIR [OPTIONS]",

@@ -4,7 +4,7 @@
 //! `env_options` adds the values of variables. `resolve` then validates the combination and builds
 //! the [`Config`]. Everything else that affects the result is a value in [`Env`], so tests run both
 //! stages without touching the process. Only `start` reads the environment and the files of the
-//! process. A usage error ends the process with exit code 2; its text names the mistake and the
+//! process; only `new` writes files. A usage error ends the process with exit code 2; its text names the mistake and the
 //! expected value.
 
 pub mod banner;
@@ -15,6 +15,8 @@ mod env_trust;
 mod features;
 mod flags;
 mod help;
+#[cfg(feature = "new")]
+mod new;
 mod qr;
 mod resolve;
 #[cfg(feature = "setup")]
@@ -44,6 +46,9 @@ pub enum CliCommand {
         config: crate::io::setup::SetupConfig,
         verbosity: u8,
     },
+    /// Make the folder of a new bot.
+    #[cfg(feature = "new")]
+    New(new::NewBot),
     /// A command of `edge-runner cloud`.
     #[cfg(feature = "cloud")]
     Cloud(edge_runner_cloud::cli::CloudCommand),
@@ -105,6 +110,10 @@ pub fn parse_for(
         options.remove(0);
         return setup(program, options);
     }
+    if options.first().is_some_and(|argument| argument == "new") {
+        options.remove(0);
+        return new(program, options);
+    }
     if let Some(text) = information(program, &options)? {
         return Ok(CliCommand::Help(text));
     }
@@ -149,7 +158,7 @@ pub fn parse_for(
 }
 
 /// The commands, with `help` last.
-const COMMANDS: [&str; 5] = ["doctor", "setup", "cloud", "completions", "help"];
+const COMMANDS: [&str; 6] = ["doctor", "new", "setup", "cloud", "completions", "help"];
 
 /// Returns the output of `help` and `completions`; `None` for other arguments.
 fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option<String>, UsageError> {
@@ -159,6 +168,8 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
         (Some("help"), Some("doctor")) => help::doctor(program),
         #[cfg(feature = "setup")]
         (Some("help"), Some("setup")) => setup::help(program),
+        #[cfg(feature = "new")]
+        (Some("help"), Some("new")) => new::help(program),
         (Some("help"), Some("completions")) | (Some("completions"), Some("--help" | "-h")) => {
             completions::help(program)
         }
@@ -166,7 +177,7 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
             return Err(UsageError::value(
                 "help",
                 other,
-                Expected::one_of(other, &COMMANDS[..4], &[]),
+                Expected::one_of(other, &COMMANDS[..5], &[]),
             ));
         }
         (Some("completions"), shell) => {
@@ -240,6 +251,19 @@ fn setup(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, Usag
     unreachable!("`need` fails in a build without the feature")
 }
 
+/// Parses the arguments after `new`.
+#[cfg(feature = "new")]
+fn new(program: &ProgramIdentity, options: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    new::command(program, &options)
+}
+
+/// Rejects the arguments after `new`.
+#[cfg(not(feature = "new"))]
+fn new(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    need(&format!("`{} new`", program.name), Feature::New)?;
+    unreachable!("`need` fails in a build without the feature")
+}
+
 /// Parses the arguments after `cloud`.
 #[cfg(feature = "cloud")]
 fn cloud(_: &ProgramIdentity, options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
@@ -262,7 +286,11 @@ pub fn help_of(program: &ProgramIdentity, arguments: &[OsString]) -> String {
         #[cfg(not(feature = "cloud"))]
         true => format!("{name} --help"),
         false => match arguments.first() {
-            Some(first) if first == "doctor" || first == "setup" || first == "completions" => {
+            Some(first)
+                if ["doctor", "setup", "new", "completions"]
+                    .iter()
+                    .any(|command| first == command) =>
+            {
                 format!("{name} {} --help", first.to_string_lossy())
             }
             _ => format!("{name} --help"),

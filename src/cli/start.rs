@@ -157,6 +157,8 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         CliCommand::Cloud(command) => return cloud(command, file.warnings, &env.variables),
         #[cfg(feature = "setup")]
         CliCommand::Setup { config, verbosity } => return setup(config, verbosity, &env.variables),
+        #[cfg(feature = "new")]
+        CliCommand::New(bot) => return make(&bot),
         CliCommand::Serve { config, warnings } => (config, warnings, false),
         CliCommand::Doctor { config, warnings } => (config, warnings, true),
     };
@@ -300,6 +302,19 @@ fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Varia
         code: EXIT_FAILURE,
         message: error.to_string(),
     })
+}
+
+/// Makes the folder of a new bot, and prints what to do with it.
+#[cfg(feature = "new")]
+fn make(bot: &super::new::NewBot) -> Result<(), StartupError> {
+    let made = bot.make(Path::new(""));
+    let text = made.map_err(|message| StartupError {
+        code: EXIT_FAILURE,
+        message,
+    })?;
+    // It is made, whether anybody reads that or not.
+    let _ = io::stdout().write_all(text.as_bytes());
+    Ok(())
 }
 
 /// Prints the findings of the doctor. A failed check is an error.

@@ -40,6 +40,8 @@ pub enum Feature {
     Calls,
     /// `edge-runner setup`: the setup page of a board.
     Setup,
+    /// `edge-runner new`: folders for bots of one's own.
+    New,
     /// `edge-runner doctor`.
     Doctor,
     /// `edge-runner cloud`.
@@ -48,7 +50,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 17] = [
+    pub const ALL: [Feature; 18] = [
         Feature::WebRtc,
         Feature::Turn,
         Feature::Telephony,
@@ -64,6 +66,7 @@ impl Feature {
         Feature::Page,
         Feature::Calls,
         Feature::Setup,
+        Feature::New,
         Feature::Doctor,
         Feature::Cloud,
     ];
@@ -86,6 +89,7 @@ impl Feature {
             Feature::Page => "page",
             Feature::Calls => "calls",
             Feature::Setup => "setup",
+            Feature::New => "new",
             Feature::Doctor => "doctor",
             Feature::Cloud => "cloud",
         }
@@ -109,6 +113,7 @@ impl Feature {
             Feature::Page => cfg!(feature = "page"),
             Feature::Calls => cfg!(feature = "calls"),
             Feature::Setup => cfg!(feature = "setup"),
+            Feature::New => cfg!(feature = "new"),
             Feature::Doctor => cfg!(feature = "doctor"),
             Feature::Cloud => cfg!(feature = "cloud"),
         }

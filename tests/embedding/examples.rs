@@ -21,6 +21,9 @@ mod hello;
 mod hum;
 #[path = "../../examples/menu.rs"]
 mod menu;
+/// The bot that `edge-runner new rust` makes, whose test is in its file.
+#[path = "../../src/cli/new/kinds/rust/src/main.rs"]
+mod new_rust;
 #[path = "../../examples/room.rs"]
 mod room;
 #[path = "../../examples/voicemail.rs"]

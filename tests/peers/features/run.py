@@ -127,7 +127,7 @@ def marked_help(build):
         is_marked = f"{name} {MARK}" in transports or f"({name}) {MARK}" in transports
         assert is_marked == (feature not in build.has), transports
     usage = text[text.index("Usage:"):text.index("Options marked")]
-    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == ["doctor", "setup", "cloud"], usage
+    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == ["new", "doctor", "setup", "cloud"], usage
     assert all(len(line) <= 100 for line in text.splitlines())
     line = next(text for text in text.splitlines() if "PIPECAT_ICE_SERVERS" in text)
     assert (MARK in line) == ("webrtc" not in build.has), line
@@ -139,6 +139,7 @@ def refused_options(build):
              for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
     asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
     asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("setup",)), ["setup", "--spool", "/tmp"]),
+              (build.absent(("new",)), ["new", "python", "a-bot"]),
               (build.absent(("cloud",)), ["cloud", "serve"])]
     asked += [(build.absent(("assistants",)), ["--bot", name]) for name in ("realtime", "cascade")]
     seen = 0

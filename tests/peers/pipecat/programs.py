@@ -1,7 +1,8 @@
-"""Checks of bots in processes: the two examples, and the arguments of a call."""
+"""Checks of bots in processes: the two examples, a new bot, and the arguments of a call."""
 
 import asyncio
 import json
+import os
 import pathlib
 import sys
 
@@ -114,4 +115,19 @@ async def call_data(start):
     return "four providers"
 
 
-CHECKS = {check.__name__: check for check in [program, pipeline, marks, call_data]}
+async def made(start):
+    """a bot that `edge-runner new pipecat` makes: its own test has a call with it"""
+    runner = start()
+    binary, folder = runner.process.args[0], runner.folder.name
+    for command, below, variables in (
+        ([binary, "new", "pipecat", "a-bot"], folder, {}),
+        ([sys.executable, "test_bot.py"], f"{folder}/a-bot", {"EDGE_RUNNER": str(binary)}),
+    ):
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=below, env={**os.environ, **variables}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+        said, _ = await process.communicate()
+        assert process.returncode == 0, said.decode()
+    return "ready, and the speech came back"
+
+
+CHECKS = {check.__name__: check for check in [program, pipeline, marks, call_data, made]}
