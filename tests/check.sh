@@ -208,6 +208,7 @@ scripts() {
     ! needs 'apt-get install curl openssh-client' curl ssh-keygen || python3 tests/release/test_install.py
     python3 tests/release/test_metadata.py
     python3 tests/release/test_draft.py
+    ! needs 'a C compiler: apt-get install gcc libc6-dev' cc || python3 tests/release/test_registries.py
 }
 
 # --- Other builds.

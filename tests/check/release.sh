@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a release twice, in two folders, compares the bytes, and uses what was made: install.sh, every program and a call
-# with it, the packages, the container image, the crates. It compiles without optimisation, since the pipeline is the same.
+# with it, the packages, the container image, the wheels, the packages for npm, the crates, and the crate of `edge-runner new`. It compiles without optimisation, since the pipeline is the same.
 #   TARGETS=T,...    only these, among them x86_64-unknown-linux-gnu
 #   REPEAT=T,...     only these the second time (default: those of TARGETS); none: no second time
 #   REAL=1           with the optimisation of a release, which takes hours
@@ -33,7 +33,7 @@ if [ "$REPEAT" != none ]; then
     if [ "$REPEAT" = "${TARGETS:-}" ]; then
         diff -r "$out/first" "$out/second"
     else
-        for file in "$out/second"/*.tar.gz "$out/second"/*.deb "$out/second"/*.cdx.json "$out/second/install.sh"; do
+        for file in "$out/second"/*.tar.gz "$out/second"/*.deb "$out/second"/*.whl "$out/second"/*.tgz "$out/second"/*.cdx.json "$out/second/install.sh"; do
             cmp "$out/first/${file##*/}" "$file"
         done
     fi
@@ -78,3 +78,8 @@ cargo publish --workspace --dry-run --quiet --allow-dirty
 # In the same folder, which has the libraries compiled by now.
 cargo install --quiet --locked --debug --path . --root "$out/installed" --target-dir target
 "$out/installed/bin/edge-runner" --version
+say 'a new crate, with this clone in place of the repository'
+rm -rf "$out/new" && mkdir "$out/new"
+(cd "$out/new" && "$out/installed/bin/edge-runner" new rust my-bot >/dev/null)
+repository=$(sed -n 's/^repository = "\(.*\)"$/\1/p' Cargo.toml)
+(cd "$out/new/my-bot" && cargo test --quiet --config "patch.'$repository'.edge-runner.path='$root'" --target-dir "$root/target/new")

@@ -157,6 +157,21 @@ def check_packages(release):
         seen(f"{package.name}: {package.stat().st_size} bytes, {', '.join(filter(None, fields))}")
 
 
+# --- Packages of registries
+
+
+def check_wheels(release):
+    """What pip and npm install of this processor has a call, without a network."""
+    wheels = sorted(release.glob("*.whl"))
+    if not wheels:
+        seen("no wheels and no packages for npm, as no static program was made")
+        return
+    for package in [*wheels, *sorted(release.glob("*.tgz"))]:
+        seen(f"{package.name}: {package.stat().st_size} bytes")
+    run(ROOT / "tests/release/try.sh", release)
+    seen("pip and npm install programs that make bots for Python and Node, and the bots' tests have a call with them")
+
+
 # --- The container image
 
 
@@ -268,6 +283,7 @@ def main():
         check_install(release, folder)
         check_programs(release, folder, version)
         check_packages(release)
+        check_wheels(release)
         check_components(release, version)
         check_container(release, folder, version)
 
