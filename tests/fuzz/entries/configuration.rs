@@ -65,6 +65,7 @@ pub fn configuration(bytes: &[u8]) {
             // A minute to a day.
             assert!((60..=86_400).contains(&config.open_for.as_secs()), "{config:?}");
         }
+        Ok(CliCommand::New(_)) => {}
         Ok(CliCommand::Cloud(Cloud::Do { warnings, .. })) => {
             assert!(!warnings.iter().any(|warning| is_secret(warning)))
         }
