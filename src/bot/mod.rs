@@ -383,6 +383,8 @@ pub struct WebSocketArguments {
     pub line_laws: Option<LineLaws>,
     /// Whether the caller is the simulated telephone of the built-in page.
     pub is_simulated: bool,
+    /// The flags of an evaluation by `pipecat eval`, an object. It sends and expects texts alone.
+    pub eval: Option<Value>,
     media: Option<media::MediaSlot>,
 }
 
@@ -412,6 +414,7 @@ impl WebSocketArguments {
             line_rate_hz: None,
             line_laws: None,
             is_simulated: false,
+            eval: None,
             media: Some(slot),
         }
     }
@@ -419,6 +422,11 @@ impl WebSocketArguments {
     /// Returns the arguments of a call that is simulated, or not.
     pub(crate) fn simulated(self, is_simulated: bool) -> Self {
         WebSocketArguments { is_simulated, ..self }
+    }
+
+    /// Returns the arguments of an evaluation, or of none.
+    pub(crate) fn of_eval(self, eval: Option<Value>) -> Self {
+        WebSocketArguments { eval, ..self }
     }
 
     /// Returns the arguments of a telephone call on this line.

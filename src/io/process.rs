@@ -310,6 +310,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
             path: socket.websocket.path,
             transport_type: socket.transport_type.name(),
             call_data: socket.call_data.as_ref(),
+            eval: socket.eval.as_ref(),
         },
         Kind::Videoroom(room) => process::KindArguments::Videoroom {
             room_url: &room.room_url,

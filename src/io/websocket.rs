@@ -358,6 +358,7 @@ impl WebSocketIo {
         let SocketBotStart {
             transport,
             call_data,
+            eval,
             line_rate_hz,
             line_laws,
             is_simulated,
@@ -368,7 +369,8 @@ impl WebSocketIo {
         let connection = WebSocketConnection::new(self.path);
         task.start_bot(start.session_id, body, transport, SOCKET_IN_FRAMES_MAX, |slot| {
             let arguments = WebSocketArguments::new(connection, transport, call_data, slot);
-            bot::Kind::WebSocket(arguments.on_line(line_rate_hz, line_laws).simulated(is_simulated))
+            let arguments = arguments.on_line(line_rate_hz, line_laws).simulated(is_simulated);
+            bot::Kind::WebSocket(arguments.of_eval(eval))
         });
     }
 }

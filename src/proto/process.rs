@@ -72,6 +72,8 @@ pub enum KindArguments<'a> {
         path: &'a str,
         transport_type: &'a str,
         call_data: Option<&'a Value>,
+        /// The flags of an evaluation.
+        eval: Option<&'a Value>,
     },
     Videoroom {
         room_url: &'a str,
@@ -183,11 +185,13 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
             path,
             transport_type,
             call_data,
+            eval,
         } => {
             put("websocket", json!({"path": path}));
-            put("transport_type", (*transport_type).into());
-            if let Some(call_data) = call_data {
-                put("call_data", (*call_data).clone());
+            put("transport_type", eval.map_or(*transport_type, |_| "eval").into());
+            let of_eval = eval.map(|flags| json!({"body": flags}));
+            if let Some(call_data) = of_eval.or_else(|| call_data.cloned()) {
+                put("call_data", call_data);
             }
         }
     }
@@ -365,6 +369,7 @@ mod tests {
             path: "/ws",
             transport_type: "telephony_a",
             call_data: Some(&call_data),
+            eval: None,
         };
         let fields = expected.as_object_mut().expect("an object");
         fields.remove("webrtc_connection");
@@ -378,8 +383,21 @@ mod tests {
             path: "/ws-client",
             transport_type: "websocket",
             call_data: None,
+            eval: None,
         };
         assert!(parsed(&common(&body), &plain).get("call_data").is_none());
+        let flags = json!({"skip_tts": true});
+        let eval = KindArguments::WebSocket {
+            path: "/ws",
+            transport_type: "websocket",
+            call_data: None,
+            eval: Some(&flags),
+        };
+        let eval = parsed(&common(&body), &eval);
+        assert_eq!(
+            (&eval["transport_type"], &eval["call_data"]["body"]),
+            (&json!("eval"), &flags)
+        );
 
         let moq = KindArguments::Moq {
             relay_url: "https://localhost:4080/moq",

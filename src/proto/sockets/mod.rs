@@ -1,6 +1,7 @@
 //! Sessions on WebSockets: telephone calls and plain clients.
 //!
-//! - [`socket`]: one session; [`frames`]: protobuf
+//! - [`socket`]: one session; [`frames`]: protobuf; [`eval`]: the handshake of `pipecat eval`
 
+pub mod eval;
 pub mod frames;
 pub mod socket;

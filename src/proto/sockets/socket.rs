@@ -1,4 +1,5 @@
-//! A session on a WebSocket: a plain client, or a telephone call from its handshake to its hang-up.
+//! A session on a WebSocket: a plain client, a telephone call from its handshake to its hang-up, or
+//! an evaluation.
 //!
 //! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Closed`, with a deadline in every
 //! phase; a plain client starts live. In: messages of the peer, the bot's speech, texts, marks and
@@ -86,6 +87,8 @@ pub struct SocketBotStart {
     pub transport: Transport,
     /// The data of a call.
     pub call_data: Option<Value>,
+    /// The flags of an evaluation.
+    pub eval: Option<Value>,
     /// The rate of a line that has one for both directions.
     pub line_rate_hz: Option<u32>,
     pub line_laws: Option<LineLaws>,
@@ -133,6 +136,8 @@ enum WireProtocol {
     Client,
     /// A provider's JSON; `None` before the handshake.
     Call(Option<Box<TelephonyCall>>),
+    /// The texts of an evaluation, with its flags.
+    Eval(Value),
 }
 
 /// A session on a WebSocket.
@@ -258,7 +263,7 @@ impl SocketSession {
     pub fn telephone(&self) -> Option<&TelephonyCall> {
         match &self.wire {
             WireProtocol::Call(call) => call.as_deref(),
-            WireProtocol::Client => None,
+            WireProtocol::Client | WireProtocol::Eval(_) => None,
         }
     }
 
@@ -304,6 +309,10 @@ impl SocketSession {
         SocketBotStart {
             transport,
             call_data: call.map(|call| call.data.clone()),
+            eval: match &self.wire {
+                WireProtocol::Eval(flags) => Some(flags.clone()),
+                WireProtocol::Client | WireProtocol::Call(_) => None,
+            },
             line_rate_hz: call
                 .filter(|call| call.rx.rate_hz == call.tx.rate_hz)
                 .map(|call| call.rx.rate_hz),
@@ -380,7 +389,7 @@ impl SocketSession {
     /// Returns the time at which the far end has played all speech; `None` while some is queued.
     fn playout_end(&self) -> Option<Instant> {
         let margin = match self.wire {
-            WireProtocol::Client => Duration::ZERO,
+            WireProtocol::Client | WireProtocol::Eval(_) => Duration::ZERO,
             WireProtocol::Call(_) => CALL_PLAYOUT_MARGIN,
         };
         let sent = self.bot_queue_empty && self.audio_sender.is_sent();
@@ -421,6 +430,10 @@ impl SocketSession {
             (playout_pacer::PlayoutOutput::Chunk(pcm), WireProtocol::Call(Some(call))) => {
                 SocketMessage::Text(call.media(pcm))
             }
+            // An evaluation has the bot's audio in its texts, if at all.
+            (playout_pacer::PlayoutOutput::Chunk(_), WireProtocol::Eval(_)) => {
+                return Some(SessionOutput::BotAudioWanted);
+            }
             (playout_pacer::PlayoutOutput::Chunk(pcm), _) => SocketMessage::Binary(frames::audio(pcm, CLIENT_HZ)),
             (playout_pacer::PlayoutOutput::Mark(name), WireProtocol::Call(Some(call))) => {
                 let text = call.mark(&name);
@@ -460,7 +473,11 @@ impl Session for SocketSession {
     type Command = SocketCommand;
 
     fn name(&self) -> String {
-        self.transport().common_name().to_owned()
+        let name = self.transport().common_name();
+        match self.wire {
+            WireProtocol::Eval(_) => format!("{name} (eval)"),
+            _ => name.to_owned(),
+        }
     }
 
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
@@ -492,11 +509,12 @@ impl Session for SocketSession {
     fn handle_interruption(&mut self, _now: Instant) {
         let unsent = self.audio_sender.handle_interruption();
         let message = match &self.wire {
-            WireProtocol::Call(Some(call)) => SocketMessage::Text(call.clear()),
+            WireProtocol::Call(Some(call)) => Some(SocketMessage::Text(call.clear())),
             WireProtocol::Call(None) => return,
-            WireProtocol::Client => SocketMessage::Binary(frames::interruption()),
+            WireProtocol::Client => Some(SocketMessage::Binary(frames::interruption())),
+            WireProtocol::Eval(_) => None,
         };
-        if self.can_send_audio() {
+        if let Some(message) = message.filter(|_| self.can_send_audio()) {
             self.send(message);
         }
         for name in unsent {
@@ -524,6 +542,7 @@ impl Session for SocketSession {
         }
         let message = match self.wire {
             WireProtocol::Client => SocketMessage::Binary(frames::message(&text)),
+            WireProtocol::Eval(_) => SocketMessage::Text(text),
             WireProtocol::Call(_) => match serde_json::from_str::<Value>(&text) {
                 Ok(Value::Object(object)) if object.get("label").is_none_or(|label| label != "rtvi-ai") => {
                     SocketMessage::Text(text)

@@ -15,6 +15,7 @@ use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
     CALL_DEAF_AFTER, EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ, TELEPHONY_UNREADABLE_MAX,
 };
+use crate::sockets::eval;
 use crate::sockets::frames::{self, ProtobufFrame};
 use crate::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall};
 
@@ -25,6 +26,9 @@ impl SocketSession {
         self.has_heard = true;
         match (&self.wire, self.phase) {
             (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(Some(text), now),
+            (WireProtocol::Eval(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
+                self.events.push_back(SessionEvent::Message(text.to_owned()));
+            }
             (WireProtocol::Client, SocketPhase::Live | SocketPhase::Finishing { .. }) => {
                 self.end(
                     LeaveReason::Protocol,
@@ -56,6 +60,9 @@ impl SocketSession {
                 }
                 self.skip_unreadable("send text messages", now);
             }
+            (WireProtocol::Eval(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
+                self.end(LeaveReason::Protocol, 1003, "send text messages", now);
+            }
             (WireProtocol::Client, SocketPhase::Live | SocketPhase::Finishing { .. }) => self.take_frame(bytes, now),
             _ => {}
         }
@@ -72,6 +79,14 @@ impl SocketSession {
 
     /// Checks a message of a peer that is not yet recognised; `None` is a binary message.
     fn detect(&mut self, text: Option<&str>, now: Instant) {
+        if let Some(flags) = text.and_then(eval::flags) {
+            // A client like those of the other endpoint, so it needs no proof of a provider.
+            self.wire = WireProtocol::Eval(flags);
+            self.phase = SocketPhase::Live;
+            self.early.clear();
+            self.needs_permit = true;
+            return self.begin();
+        }
         match text.map_or(Ok(None), |text| telephony::detect(&PROVIDERS, text)) {
             Ok(Some(call)) => {
                 if let Some(rules) = &self.rules

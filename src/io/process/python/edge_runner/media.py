@@ -78,7 +78,11 @@ class Media:
 
     async def send_message(self, message):
         """Sends a message as JSON. Raises `ValueError` if it is too long."""
-        data = field(1, json.dumps(message).encode())
+        await self.send_text(json.dumps(message))
+
+    async def send_text(self, text):
+        """Sends a message. Raises `ValueError` if it is too long."""
+        data = field(1, text.encode())
         if len(data) > MESSAGE_BYTES_MAX - 16:
             raise ValueError(f"a message to the caller has {len(data)} bytes; at most {MESSAGE_BYTES_MAX} can be sent")
         await self._send(MESSAGE, data)

@@ -110,6 +110,8 @@ class Runner:
         """Returns the arguments of the session as Pipecat's runner gives them."""
         arguments = runner_arguments(self.session)
         arguments.cli_args = self.options
+        if self.options.runner_body and self.session.kind == "websocket":
+            arguments.body = read_body(self.options.runner_body)
         return arguments
 
     def create_transport(self, runner_args, transport_params):
@@ -122,6 +124,10 @@ class Runner:
         if isinstance(runner_args, runner_types.SmallWebRTCRunnerArguments):
             params = transport_params_of(transport_params, "webrtc")
             return transport.SmallWebRTCTransport(runner_args.webrtc_connection, params)
+        if isinstance(runner_args, runner_types.WebSocketRunnerArguments) and session.is_eval:
+            from . import evaluation
+
+            return evaluation.create(runner_args.websocket, transport_params, runner_args.call_data.body)
         if isinstance(runner_args, runner_types.WebSocketRunnerArguments):
             params = transport_params_of(transport_params, session.transport_type)
             return transport.FastAPIWebsocketTransport(runner_args.websocket, params)
@@ -153,7 +159,7 @@ def runner_arguments(session):
     if session.kind == "webrtc":
         arguments = of_pipecat.SmallWebRTCRunnerArguments(webrtc_connection=WebRtcCaller(session), **common)
     elif session.kind == "websocket":
-        parsed = (session.transport_type, call_data) if session.is_telephone else None
+        parsed = (session.transport_type, call_data) if session.is_telephone or session.is_eval else None
         caller = WebSocketCaller(session, parsed)
         arguments = of_pipecat.WebSocketRunnerArguments(
             websocket=caller, transport_type=session.transport_type, **common
@@ -177,6 +183,16 @@ def runner_arguments(session):
         arguments = of_pipecat.RunnerArguments(**common)
     arguments.pipeline_idle_timeout_secs = given.get("idle_timeout", 300)
     return arguments
+
+
+def read_body(name):
+    """Returns the content of a file in YAML or JSON."""
+    import yaml
+
+    try:
+        return yaml.safe_load(pathlib.Path(name).read_text())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise Refused(f"--runner-body {name} cannot be read: {error}") from None
 
 
 def find_bot(file):
@@ -214,7 +230,7 @@ def set_log(verbose):
 
 
 SERVER = (
-    "host port transport proxy direct downloads_folder uploads_folder runner_body dialin esp32 whatsapp ws_auth ice_servers "
+    "host port transport proxy direct downloads_folder uploads_folder dialin esp32 whatsapp ws_auth ice_servers "
     "allowed_origins moq_connect moq_bind moq_serve moq_namespace moq_tls_cert moq_tls_key moq_tls_insecure moq_tls_generate"
 ).split()
 """Options of Pipecat's runner that say what the server does."""

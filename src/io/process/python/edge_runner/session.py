@@ -16,6 +16,7 @@ class Session:
         kind = arguments.get("transport_type")
         self.transport_type = PROVIDERS.get(kind, kind)
         self.is_telephone = kind in PROVIDERS
+        self.is_eval = kind == "eval"
         self.transport = None
         """The transport that has the media."""
 

@@ -82,10 +82,13 @@ class EdgeInput(BaseInputTransport):
     async def process_frame(self, frame, direction: FrameDirection):
         await super().process_frame(frame, direction)
         if isinstance(frame, UserImageRequestFrame):
-            error = "There is no camera: edge-runner carries no video."
-            logger.warning(error)
-            if frame.result_callback:
-                await frame.result_callback({"error": error})
+            await self.answer_image(frame)
+
+    async def answer_image(self, frame):
+        error = "There is no camera: edge-runner carries no video."
+        logger.warning(error)
+        if frame.result_callback:
+            await frame.result_callback({"error": error})
 
     async def _start_audio_in_streaming(self):
         self._is_streaming = True
@@ -163,9 +166,11 @@ class EdgeTransport(BaseTransport):
     """Events: `on_client_connected(transport, client)`, `on_client_disconnected(transport, client)`,
     `on_app_message(transport, message, sender)`, `on_session_timeout(transport, client)`."""
 
+    INPUT, OUTPUT, CARRIES_VIDEO = EdgeInput, EdgeOutput, False
+
     def __init__(self, client, params: TransportParams, input_name=None, output_name=None):
         super().__init__(input_name=input_name, output_name=output_name)
-        if params.video_out_enabled:
+        if params.video_out_enabled and not self.CARRIES_VIDEO:
             raise Refused("The bot sets video_out_enabled, and edge-runner carries no video.")
         self._session = client.session
         if not self._session.media_url:
@@ -186,12 +191,12 @@ class EdgeTransport(BaseTransport):
 
     def input(self) -> EdgeInput:
         if self._input is None:
-            self._input = EdgeInput(self, self._params, name=self._input_name)
+            self._input = self.INPUT(self, self._params, name=self._input_name)
         return self._input
 
     def output(self) -> EdgeOutput:
         if self._output is None:
-            self._output = EdgeOutput(self, self._params, name=self._output_name)
+            self._output = self.OUTPUT(self, self._params, name=self._output_name)
         return self._output
 
     def get_client_id(self, client) -> str:
@@ -230,9 +235,13 @@ class EdgeTransport(BaseTransport):
             timeout_s = getattr(self._params, "session_timeout", None)
             if timeout_s:
                 self._start(self._time_out(timeout_s))
+        await self.prepare(end)
         await self._client.fire("connected")
         await self._call_event_handler("on_client_connected", self._client)
         await end.push_frame(ClientConnectedFrame())
+
+    async def prepare(self, end):
+        """Runs before the bot is told of the caller."""
 
     async def leave(self, end):
         """Closes the media when its last end has ended."""
@@ -318,7 +327,10 @@ class EdgeTransport(BaseTransport):
         try:
             await self._media.send_message(message)
         except (TypeError, ValueError) as error:
-            logger.error(f"A message was not sent: {error}")
+            self.report_unsent(error)
+
+    def report_unsent(self, error):
+        logger.error(f"A message was not sent: {error}")
 
     def post(self, message):
         """Sends a message without waiting."""

@@ -541,3 +541,58 @@ fn a_call_without_audio_of_the_caller_is_reported_once() {
     heard.pass(2 * CALL_DEAF_AFTER);
     assert_eq!(heard.session.deaf_at, None);
 }
+
+fn eval_connect() -> Value {
+    json!({"id": "eval-connect", "label": "rtvi-ai", "type": "client-message",
+        "data": {"t": "eval-connect", "d": {"skip_tts": true}}})
+}
+
+/// An evaluation needs no proof of a provider, and both ways carry texts and no audio.
+#[test]
+fn an_evaluation_exchanges_texts() {
+    let mut rig = Rig::new(|now| SocketSession::call(Proof::Missing, Arc::new(config()), now));
+    rig.json(eval_connect());
+    assert_eq!((rig.permits, rig.begun.len(), rig.session.has_caller()), (1, 1, true));
+    assert_eq!(rig.begun[0].eval, Some(json!({"skip_tts": true})));
+    assert_eq!(
+        (rig.begun[0].transport, &rig.begun[0].call_data),
+        (Transport::WebSocket, &None)
+    );
+    rig.session.set_audio(16_000, 16_000, true, rig.now);
+    rig.text(r#"{"label": "rtvi-ai", "type": "client-ready"}"#);
+    rig.text("any text");
+    let heard: Vec<&SessionEvent> = rig.events[1..].iter().collect();
+    let text = |text: &str| SessionEvent::Message(text.to_owned());
+    assert_eq!(
+        heard,
+        [
+            &text(r#"{"label": "rtvi-ai", "type": "client-ready"}"#),
+            &text("any text")
+        ]
+    );
+    rig.speech.extend(tone(1_600, 16_000));
+    rig.with(|session, _| session.handle_message(r#"{"label":"rtvi-ai","type":"bot-ready"}"#.into()));
+    rig.pass(Duration::from_secs(2));
+    rig.with(|session, now| session.handle_interruption(now));
+    assert!(rig.speech.is_empty(), "the bot's audio is taken at its pace");
+    let ready = SocketMessage::Text(r#"{"label":"rtvi-ai","type":"bot-ready"}"#.into());
+    assert_eq!(rig.sent, [(Duration::ZERO, ready)]);
+    rig.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+    rig.pass(Duration::from_secs(1));
+    assert_eq!((rig.closed(), rig.hang_ups), (Some((1000, "")), 0));
+}
+
+/// A binary message ends an evaluation, and the message in the middle of a call begins none.
+#[test]
+fn an_evaluation_is_of_texts_from_its_first_message() {
+    let mut rig = Rig::new(|now| SocketSession::call(Proof::Missing, Arc::new(config()), now));
+    rig.json(eval_connect());
+    rig.binary(vec![1]);
+    assert_eq!(
+        (rig.closed(), rig.left()),
+        (Some((1003, "send text messages")), Some(LeaveReason::Protocol))
+    );
+    let mut rig = call();
+    rig.json(eval_connect());
+    assert_eq!((rig.begun.len(), rig.session.telephone().is_some()), (1, true));
+}
