@@ -57,6 +57,8 @@ pub(super) struct LowArgs {
     pub state_dir: Option<String>,
     pub page: Option<String>,
     pub downloads_folder: Option<String>,
+    /// Whether the transport is [`EVAL`].
+    pub asks_for_eval: bool,
     pub api_key: Option<String>,
     pub api_key_file: Option<String>,
     pub cluster_key_file: Option<String>,
@@ -348,7 +350,11 @@ const SERVING: &[RunnerFlag] = &[
     flag(
         "--transport",
         FlagKind::Value("T", |args: &mut LowArgs, text| {
-            put(&mut args.transport, transport(&text)?)
+            args.asks_for_eval = text == EVAL;
+            match args.asks_for_eval {
+                true => Ok(()),
+                false => put(&mut args.transport, transport(&text)?),
+            }
         }),
         SERVER,
         "The only transport that `POST /start` accepts, and its default. It does not restrict \
@@ -506,6 +512,9 @@ const GENERALS: &[RunnerFlag] = &[
 
 // The help contains this default.
 const _: () = assert!(SESSIONS_MAX_DEFAULT == 32);
+
+/// The transport of Pipecat's runner for evaluations, which has been its endpoint /ws for some time.
+pub(super) const EVAL: &str = "eval";
 
 fn transport(text: &str) -> Result<Transport, Expected> {
     Transport::from_name(text).ok_or_else(|| {

@@ -94,6 +94,9 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     check_udp_ports(&args, transport, &moq)?;
     features::check(&args, transport)?;
     features::warn_unused_credentials(variables, warnings);
+    if args.asks_for_eval {
+        warnings.push("`-t eval` has no effect: `pipecat eval` connects to /ws, whatever the transport".to_owned());
+    }
     features::warn_unused_variables(&args, warnings);
     warn_about_calls(transport, &allowed_origins, ws_auth, warnings);
     warnings.extend(open_sockets(api_key.is_some(), ws_auth));

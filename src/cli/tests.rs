@@ -134,6 +134,21 @@ fn reads_values_in_every_spelling() {
     assert_eq!(config.opus_complexity, 0);
 }
 
+/// Options of Pipecat's runner: an old name of the downloads folder, and a transport that is none.
+#[test]
+fn reads_old_options_of_pipecats_runner() {
+    assert_eq!(config(&["--folder", "files"]).downloads_dir, Some("files".into()));
+    let (config, warnings) = served(&["-t", "eval"], &[]);
+    assert_eq!(config.transport, None);
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning.starts_with("`-t eval` has no effect")),
+        "{warnings:?}"
+    );
+    assert!(refused(&["-t", "vonage"]).contains("webrtc"));
+}
+
 #[test]
 fn the_log_is_text_by_default() {
     use crate::config::LogFormat;

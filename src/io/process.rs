@@ -227,7 +227,10 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
     let media = media
         .zip(listener)
         .map(|(media, listener)| |signals| protobuf::run(media, listener, control, signals));
-    let signals = ProgramSignals::default();
+    let signals = ProgramSignals {
+        is_python_bot: spec.input.is_some(),
+        ..ProgramSignals::default()
+    };
     let result = supervise(&mut program, media, args.shutdown, &signals).await;
     let line = program.flush_output().await;
     Ok(result.map_err(|error| error.with_last_line(line))?)

@@ -57,6 +57,7 @@ pub const TABLE: &[AliasRow] = &[
     row(Area::Transport, "telephony_b", &["telnyx"]),
     row(Area::Transport, "telephony_c", &["plivo"]),
     row(Area::Transport, "telephony_d", &["exotel"]),
+    row(Area::Option, "--downloads-folder", &["--folder"]),
     row(Area::Option, "--embedded", &["--esp32"]),
     row(Area::Option, "--messaging", &["--whatsapp"]),
     row(Area::Variable, "RUNNER_ALLOWED_ORIGINS", &["PIPECAT_ALLOWED_ORIGINS"]),

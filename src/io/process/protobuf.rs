@@ -156,9 +156,19 @@ impl PendingMedia {
 
     /// Tells the log and the client that the program does not connect. A program that joins its
     /// LiveKit room by itself needs no media.
-    fn report_late(&self) {
+    fn report_late(&self, is_python_bot: bool) {
         let PendingMedia::Open(media) = self else { return };
         let seconds = PROCESS_MEDIA_EXPECTED.as_secs();
+        let fatal = false;
+        if is_python_bot {
+            log::info!(
+                "the bot is starting: after {seconds} s its file has not called for a caller yet; it still imports its modules, \
+                 or waits for a service; `edge-runner doctor` with the file measures the imports"
+            );
+            let error = format!("The bot is starting: it has not been ready within {seconds} s.");
+            let _ = media.send_message(ToClient::Error { error: &error, fatal }.text());
+            return;
+        }
         log::warn!(
             "the bot has not opened media_url after {seconds} s, so it gets no audio: it may still be starting; a program \
              connects to the media_url of RUNNER_ARGUMENTS (docs/bots.md); a bot for Pipecat's own runner is started by \
@@ -168,7 +178,6 @@ impl PendingMedia {
             "The program of the bot runs, but has not opened its media after {seconds} s. It may still be starting, or it \
              may wait for callers at a web server of its own; a bot for Pipecat's runner is started by `edge-runner bot.py`."
         );
-        let fatal = false;
         // A client that takes no messages is told nothing.
         let _ = media.send_message(ToClient::Error { error: &error, fatal }.text());
     }
@@ -191,6 +200,8 @@ pub struct ProgramSignals {
     pub group_ended: Notify,
     /// Whether the program has connected to its media.
     pub is_connected: AtomicBool,
+    /// Whether the program runs the file of a bot in Python, which connects once its imports are done.
+    pub is_python_bot: bool,
 }
 
 /// Carries the media of one session until it ends.
@@ -215,7 +226,7 @@ pub async fn run(
             accepted = &mut accepted_media => break accepted,
             () = &mut late, if !is_late => {
                 is_late = true;
-                media.report_late();
+                media.report_late(signals.is_python_bot);
             }
             () = exited.notified() => match timeout(PROCESS_REST, &mut accepted_media).await {
                 // The program may have connected, spoken and exited before this task ran.

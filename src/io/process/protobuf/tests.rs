@@ -28,11 +28,15 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn begin() -> (TransportSide, JoinHandle<MediaEnd>, Arc<ProgramSignals>, String) {
+    begin_with(ProgramSignals::default())
+}
+
+fn begin_with(signals: ProgramSignals) -> (TransportSide, JoinHandle<MediaEnd>, Arc<ProgramSignals>, String) {
     let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let media = PendingMedia::Open(slot.open(Audio::default()));
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
-    let exited = Arc::<ProgramSignals>::default();
+    let exited = Arc::new(signals);
     let told = exited.clone();
     let talk = tokio::spawn(async move { run(media, listener, no_call(), &told).await });
     (transport_side, talk, exited, url)
@@ -538,6 +542,23 @@ async fn a_program_that_does_not_connect_in_time_is_reported_once() {
     let _program = connect(&url).await;
     transport_side.push(Event::Message("hello".into()));
     assert!(!talk.is_finished());
+}
+
+/// The file of a bot in Python connects after its imports, so the client is told that it starts.
+#[tokio::test(start_paused = true)]
+async fn a_bot_in_python_that_is_late_is_said_to_be_starting() {
+    let signals = ProgramSignals {
+        is_python_bot: true,
+        ..ProgramSignals::default()
+    };
+    let (transport_side, _talk, _exited, _url) = begin_with(signals);
+    sleep(2 * PROCESS_MEDIA_EXPECTED).await;
+    let message = transport_side.take_message().expect("a message");
+    assert!(
+        message.contains("The bot is starting") && message.contains("\"fatal\":false"),
+        "{message}"
+    );
+    assert_eq!(transport_side.take_message(), None);
 }
 
 /// A room is joined when the program connects, so a program that joins by itself does not cause a

@@ -77,6 +77,8 @@ class Runner:
         asyncio.run(self._run(bot))
 
     def _warn_of_options(self, parser):
+        if self.options.transport == "vonage":
+            raise Refused("-t vonage: edge-runner does not speak with Vonage.")
         for action in parser._actions:
             if action.dest in SERVER and getattr(self.options, action.dest) != parser.get_default(action.dest):
                 name = action.option_strings[-1]
