@@ -38,6 +38,16 @@ peer_pipecat() {
     return "${verdict:-0}"
 }
 
+# EXAMPLES=FOLDER: the folder `examples` of a clone of Pipecat, which no package has.
+peer_pipecat-bots() {
+    needs 'apt-get install espeak-ng' espeak-ng || return 0
+    needs_python pipecat.transports.websocket.client,typer,rich,questionary,soxr || return 0
+    needs_path tests/check/python.sh target/pipecat-cli || return 0
+    release
+    shared $python tests/peers/pipecat-bots/run.py --binary $binary ${EXAMPLES:+--examples "$EXAMPLES"}
+    return "${verdict:-0}"
+}
+
 # The WebRTC stack of LiveKit's client offers no loopback candidates, so the stage runs in a network namespace with
 # a dummy interface.
 peer_rooms() {
