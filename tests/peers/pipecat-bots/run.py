@@ -108,6 +108,27 @@ async def evaluation(binary, _):
     return "2 of 2"
 
 
+async def suite(binary, _):
+    """`pipecat eval suite` starts this runner by its template, with the body of the run, and passes"""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        manifest = {
+            "bots_dir": str(HERE), "scenarios_dir": str(HERE), "runs_dir": str(folder), "record": False,
+            "spawn": f"{binary} --python {{python}} --rtc-port 0 --port {{port}} {{bot}}",
+            "suite": [{"bot": "evaluated_bot.py", "scenarios": ["scenario"], "runner_body": {"data": {"greeting": "Say hello."}}}],
+        }
+        # YAML has JSON in it.
+        (folder / "manifest.yaml").write_text(json.dumps(manifest))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "pipecat.cli.main", "eval", "suite", folder / "manifest.yaml", stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, env={**os.environ, **environment()})
+        said, _ = await asyncio.wait_for(process.communicate(), EVAL_S)
+        logs = "".join(log.read_text() for log in folder.rglob("*.log"))
+    assert process.returncode == 0 and "1/1 passed" in said.decode(), said.decode() + logs
+    assert "body {'greeting': 'Say hello.'}" in logs, logs
+    return "1 of 1"
+
+
 async def examples(binary, folder):
     """Pipecat's published examples: each comes as far as it can without video"""
     if folder is None:
@@ -123,7 +144,7 @@ async def examples(binary, folder):
     return f"{len(files)} files: " + ", ".join(f"{number} {name}" for name, number in counted.items())
 
 
-CHECKS = {check.__name__: check for check in [init_bots, evaluation, examples]}
+CHECKS = {check.__name__: check for check in [init_bots, evaluation, suite, examples]}
 
 
 async def main(binary, folder, names):

@@ -226,6 +226,6 @@ def replaced(original, scripted, source):
     parent = next((base for base in original.__mro__[1:] if "_original" in vars(base)), scripted)
     return type(original.__name__, (parent if issubclass(parent, scripted) else scripted,), {
         **nested, "__module__": original.__module__, "_original": original,
-        "_takes_turns": "UserStartedSpeakingFrame" in source,
-        "_speaks": "TTSAudioRawFrame" in source,
+        "_takes_turns": getattr(parent, "_takes_turns", False) or "UserStartedSpeakingFrame" in source,
+        "_speaks": getattr(parent, "_speaks", False) or "TTSAudioRawFrame" in source,
     })
