@@ -6,7 +6,7 @@ import signal
 import sys
 from urllib.parse import urlsplit
 
-from peer import ANY_SOUND, CLEAN, NOTICED_S, ROOT, Peer, Spread, hears_itself, starts
+from peer import ANY_SOUND, CLEAN, NOTICED_S, ROOT, Peer, Spread, hears_itself, measure, starts
 
 # A player that stood still catches up, or waits until its buffer is full again.
 AFTER_STOP = Spread(CLEAN.share, 0.4)
@@ -29,6 +29,23 @@ def talker(kind, doc):
         return await talks(place.runner(), kind)
     check.__doc__ = doc
     return check
+
+
+async def unchanged(place):
+    """an unchanged Pipecat bot, which knows nothing of QUIC: it is ready, plays back what it hears, and ends with the caller"""
+    bot = ROOT / "tests" / "peers" / "pipecat" / "unchanged_bot.py"
+    runner = place.runner(bot=("--python", sys.executable, str(bot), "--name", "Ada"))
+    async with Peer(await starts(runner)) as peer:
+        await peer.ready()
+        await peer.until(lambda: "BotStoppedSpeakingFrame" in runner.log_text(), "the end of the greeting")
+        share, _ = await measure(peer, 2)
+        # The greeting has another tone, and the bot's own rate is 8 kHz.
+        assert share > 0.5, f"a share of {share} of the peer's own tone"
+        await peer.leave()
+        await runner.wait_for_sessions(0, NOTICED_S)
+    log = runner.log_text()
+    assert "hello, Ada" in log and "the bot returns" in log and "Traceback" not in log, log
+    return f"share {share:.3f}"
 
 
 async def numbered(place):
@@ -182,6 +199,6 @@ CHECKS = {
     "old": talker("0.4", "moq-rs 0.4: RTVI both ways, its own tone, a leave that ends the session"),
     "new": talker("0.5", "moq-rs 0.5: the same"),
     "pipecat": talker("pipecat", "Pipecat 1.14's own transport: the same"),
-    "numbered": numbered, "killed": killed, "terminated": terminated, "stalled": stalled, "together": together, "named": named,
+    "unchanged": unchanged, "numbered": numbered, "killed": killed, "terminated": terminated, "stalled": stalled, "together": together, "named": named,
     "program": program, "strangers": strangers, "tokens": tokens,
 }

@@ -49,7 +49,8 @@ async def init_bots(binary, _):
     with tempfile.TemporaryDirectory() as folder:
         path = os.pathsep.join([str(LIBRARIES), *filter(None, [os.environ.get("PYTHONPATH")])])
         subprocess.run([sys.executable, HERE / "generate.py", folder], check=True, env={**os.environ, "PYTHONPATH": path})
-        bots = sorted(pathlib.Path(folder).rglob("bot.py"))
+        made = sorted(pathlib.Path(folder).rglob("bot.py"))
+        bots = [bot for bot in made if is_python(bot)]
         said = sentence()
         ours = await side_by_side([on_edge_runner(binary, bot, said) for bot in bots])
         theirs = await side_by_side([on_pipecats_runner(bot, said) for bot in bots[::COMPARED]])
@@ -59,7 +60,16 @@ async def init_bots(binary, _):
     other = [name[bot] for bot, one, two in zip(bots[::COMPARED], ours[::COMPARED], theirs) if one != two]
     assert not other, f"Pipecat's runner has another outcome: {other}"
     assert len(bots) >= 40, f"{len(bots)} bots"
-    return f"{len(bots)} of {len(bots)}, {len(theirs)} compared"
+    return f"{len(bots)} of {len(bots)}, {len(theirs)} compared; {len(made) - len(bots)} more are no Python"
+
+
+def is_python(file):
+    """The generator of Pipecat 1.14 makes a file for one service that no Python compiles."""
+    try:
+        compile(file.read_bytes(), file, "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 async def evaluate(port, folder):

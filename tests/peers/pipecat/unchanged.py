@@ -2,12 +2,16 @@
 
 import asyncio
 import importlib.util
+import json
 import pathlib
 import sys
 import time
+import urllib.request
 
+import messaging
 import providers
 from call import Call
+from checks import until
 from client import RATE, Client
 from programs import HZ, NOTICED_S, STARTED_S, hum, socket_url
 from sound import in_tune, tone
@@ -142,5 +146,50 @@ async def unchanged_video(start):
     assert "Traceback" not in runner.log_text()
 
 
+async def unchanged_whatsapp(start):
+    """an unchanged Pipecat bot in a WhatsApp call: the caller hears it, and it ends when the caller leaves"""
+    async with messaging.Caller() as caller, messaging.Graph() as graph:
+        variables = {**messaging.VARIABLES, "MESSAGING_API_URL": graph.url + "/v23.0", "LOGURU_LEVEL": "INFO"}
+        runner = start("--messaging", "--python", sys.executable, BOT, "--name", "Ada", **variables)
+        body = messaging.webhook("wacid.CHECK", caller.sdp)
+        assert await asyncio.to_thread(messaging.post, runner.url, body) == (200, {"status": "success"})
+        await until(lambda: graph.requests, "pre_accept")
+        await caller.answered(json.loads(graph.requests[0][4])["session"]["sdp"])
+        await runner.wait_for_log("BotStoppedSpeakingFrame", STARTED_S)
+        assert caller.heard >= 20, f"{caller.heard} frames heard"
+        await caller.connection.close()
+        await ended(runner, 1)
+
+
+async def unchanged_whip(start):
+    """an unchanged Pipecat bot for a WHIP client: greets when it is connected, and ends by DELETE"""
+    runner = run(start)
+    async with messaging.Caller() as caller:
+        status, headers, answer = await asyncio.to_thread(whip, runner.url + "/whip", "POST", caller.sdp)
+        assert status == 201, (status, answer)
+        await caller.answered(answer)
+        await runner.wait_for_log("BotStoppedSpeakingFrame", STARTED_S)
+        assert caller.heard >= 20, f"{caller.heard} frames heard"
+        status, _, said = await asyncio.to_thread(whip, runner.url + headers["Location"], "DELETE")
+        assert status == 200, (status, said)
+        await ended(runner, 1)
+
+
+def whip(url, method, sdp=None):
+    request = urllib.request.Request(url, sdp and sdp.encode(), {"Content-Type": "application/sdp"} if sdp else {}, method=method)
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return reply.status, reply.headers, reply.read().decode()
+
+
+async def unchanged_sandbox(start):
+    """an unchanged Pipecat bot in the sandbox of the runner"""
+    runner = run(lambda *arguments, **variables: start("--sandbox", *arguments, **variables))
+    async with Client(socket_url(runner, "/ws-client")) as peer:
+        await peer.ready(limit_s=STARTED_S)
+        await peer.until(lambda: "BotStoppedSpeakingFrame" in runner.log_text(), "the end of the greeting", SOON_S)
+    await ended(runner, 1)
+
+
 CHECKS = {check.__name__: check for check in [
-    unchanged_client, unchanged_browser, unchanged_calls, unchanged_by_hand, unchanged_video]}
+    unchanged_client, unchanged_browser, unchanged_calls, unchanged_by_hand, unchanged_video,
+    unchanged_whatsapp, unchanged_whip, unchanged_sandbox]}
