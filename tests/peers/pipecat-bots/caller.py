@@ -75,6 +75,9 @@ class Caller:
             await asyncio.sleep(0.05)
         return self.frames > before
 
+    def was_understood(self):
+        return any(message.get("type") == "user-transcription" for message in self.messages)
+
     async def pause(self, limit_s):
         end = time.monotonic() + limit_s
         while time.monotonic() - self.heard_at < PAUSE_S and time.monotonic() < end:

@@ -124,6 +124,7 @@ async def converse(outcome, url, sentence, log):
                 await caller.pause(SAID_S)
             if outcome.connects and not caller.is_over:
                 caller.say()
-                outcome.answers = await caller.hears(SAID_S)
+                # A bot that transcribes says nothing.
+                outcome.answers = await caller.hears(SAID_S) or not outcome.greets and caller.was_understood()
     except OSError as error:
         outcome.log = f"Error: {error}"

@@ -12,6 +12,7 @@ use super::audio_sender::SocketAudioSender;
 use super::ending::UNRECOGNISED;
 use super::{SocketPhase, SocketSession, WireProtocol, call_chunk_format};
 use crate::event::{LeaveReason, SessionEvent};
+use crate::features::Feature;
 use crate::limits::{
     CALL_DEAF_AFTER, EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ, TELEPHONY_UNREADABLE_MAX,
 };
@@ -79,7 +80,8 @@ impl SocketSession {
 
     /// Checks a message of a peer that is not yet recognised; `None` is a binary message.
     fn detect(&mut self, text: Option<&str>, now: Instant) {
-        if let Some(flags) = text.and_then(eval::flags) {
+        let is_for_clients = Feature::WebSocket.in_this_build();
+        if let Some(flags) = text.filter(|_| is_for_clients).and_then(eval::flags) {
             // A client like those of the other endpoint, so it needs no proof of a provider.
             self.wire = WireProtocol::Eval(flags);
             self.phase = SocketPhase::Live;
