@@ -200,6 +200,16 @@ class Parameters(unittest.TestCase):
         self.assertEqual(log.getvalue().count("WARNING"), 1)
         self.assertIn("--port after bot.py", log.getvalue())
 
+    def test_a_transport_of_vonage_is_refused(self):
+        with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ"):
+            runner = run.Runner(pathlib.Path("bot.py"), {})
+        with mock.patch.object(sys, "argv", ["bot.py", "-t", "vonage"]), self.assertRaisesRegex(Refused, "Vonage"):
+            runner.main()
+
+    def test_an_evaluation_keeps_what_pipecat_has_read_of_it(self):
+        caller = session.Session({"kind": "websocket", "transport_type": "eval", "call_data": {"body": {"skip_tts": True}}})
+        self.assertEqual((caller.is_eval, caller.is_telephone, caller.transport_type), (True, False, "eval"))
+
 
 class Ends(unittest.TestCase):
     def run_bot(self, bot, transport=None):

@@ -21,6 +21,7 @@ LIBRARIES = SCRIPTED.parents[3] / "target" / "pipecat-cli"
 STARTED_S, SAID_S, ENDED_S = 60, 12, 20
 GREETED_S = 8
 VIDEO = "The bot sets video_out_enabled, and edge-runner carries no video."
+NO_CAMERA = "There is no camera"
 
 
 @dataclass
@@ -33,6 +34,8 @@ class Outcome:
     answers: bool = False
     ends: bool = False
     refused: bool = False
+    # Asked for a picture, and was told that there is none.
+    camera: bool = False
     log: str = field(default="", repr=False, compare=False)
 
     @property
@@ -40,7 +43,7 @@ class Outcome:
         return self.loads and self.connects and self.greets and self.answers and self.ends
 
     def steps(self):
-        return " ".join(name for name in ("loads", "connects", "greets", "answers", "ends", "refused") if getattr(self, name))
+        return " ".join(name for name in ("loads", "connects", "greets", "answers", "ends", "refused", "camera") if getattr(self, name))
 
     def why(self):
         """The last line of an error."""
@@ -66,7 +69,7 @@ async def on_edge_runner(binary, file, sentence):
         except AssertionError:
             pass
         outcome.log = runner.log_text()
-        outcome.refused = VIDEO in outcome.log
+        outcome.refused, outcome.camera = VIDEO in outcome.log, NO_CAMERA in outcome.log
     finally:
         runner.stop()
     return outcome

@@ -166,22 +166,30 @@ class ScriptedLLM(Stub, llm_service.LLMService):
 
 
 def wanted_call(context):
+    """The name and the arguments of the function to call after the last message: one for a picture if there is one."""
     messages = [message for message in context.get_messages() if isinstance(message, dict)]
     last = messages[-1] if messages else {}
-    tools = getattr(context.tools, "standard_tools", None)
-    if not tools or last.get("role") != "user" or "weather" not in str(last.get("content")).lower():
+    if last.get("role") != "user":
         return None
-    tool = tools[0]
-    if not hasattr(tool, "required"):
-        from pipecat.adapters.schemas.direct_function import DirectFunctionWrapper
-
-        tool = DirectFunctionWrapper(tool).to_function_schema()
+    tools = [schema_of(tool) for tool in getattr(context.tools, "standard_tools", None) or ()]
+    pictures = [tool for tool in tools if "image" in tool.name]
+    if not tools or not pictures and "weather" not in str(last.get("content")).lower():
+        return None
+    tool = (pictures or tools)[0]
     samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 
     def sample(schema):
         return (schema.get("enum") or [samples.get(schema.get("type"), "Paris")])[0]
 
     return tool.name, {name: sample(tool.properties.get(name, {})) for name in tool.required}
+
+
+def schema_of(tool):
+    if hasattr(tool, "required"):
+        return tool
+    from pipecat.adapters.llm.schemas.direct_function import DirectFunctionWrapper
+
+    return DirectFunctionWrapper(tool).to_function_schema()
 
 
 class ScriptedImages(Stub, image_service.ImageGenService):
@@ -200,6 +208,30 @@ class ScriptedVision(Stub, vision_service.VisionService):
         yield VisionTextFrame("A cat.")
 
 
+class ScriptedMCP:
+    """A server of tools that has none."""
+
+    def __init__(self, **_):
+        pass
+
+    async def start(self):
+        pass
+
+    async def close(self):
+        pass
+
+    async def tools(self):
+        from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
+
+        return ToolsSchema(standard_tools=[])
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+
 KINDS = [
     (stt_service.STTService, ScriptedSTT), (tts_service.TTSService, ScriptedTTS), (llm_service.LLMService, ScriptedLLM),
     (image_service.ImageGenService, ScriptedImages), (vision_service.VisionService, ScriptedVision),
@@ -208,6 +240,8 @@ KINDS = [
 
 def script(module):
     """Replaces the services that this module defines."""
+    if hasattr(module, "MCPClient"):
+        module.MCPClient = ScriptedMCP
     try:
         source = inspect.getsource(module)
     except OSError:

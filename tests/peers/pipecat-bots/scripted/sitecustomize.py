@@ -121,8 +121,9 @@ class Scripted(importlib.abc.MetaPathFinder):
         self.busy = set()
 
     def find_spec(self, name, path=None, target=None):
-        # Modules right below `pipecat.services` are those of the base classes.
-        if not name.startswith("pipecat.services.") or name.count(".") < 3 or name in self.busy:
+        # The other modules right below `pipecat.services` are those of the base classes.
+        is_service = name.startswith("pipecat.services.") and (name.count(".") > 2 or name.endswith(".mcp_service"))
+        if not is_service or name in self.busy:
             return None
         self.busy.add(name)
         try:
