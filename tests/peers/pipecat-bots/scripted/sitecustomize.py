@@ -11,7 +11,7 @@ import os
 import sys
 
 SETTINGS = ("_KEY", "_URL", "_TOKEN", "_ID", "_SECRET", "_REGION", "_ENDPOINT", "_SID", "_LICENSE", "_PATH", "_NAME", "_HOST", "_MODEL",
-            "_CREDENTIALS", "_LOCATION", "_PROJECT")
+            "_CREDENTIALS", "_LOCATION", "_PROJECT", "_UUID")
 
 
 # Pipecat itself, and what it does without.
