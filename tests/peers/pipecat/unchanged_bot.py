@@ -17,7 +17,7 @@ from pipecat.runner.types import RunnerArguments, SmallWebRTCRunnerArguments
 from pipecat.runner.utils import create_transport, parse_telephony_websocket
 from pipecat.serializers.twilio import TwilioFrameSerializer
 from pipecat.transports.base_transport import BaseTransport, TransportParams
-from pipecat.transports.daily.transport import DailyParams
+from pipecat.transports.daily.transport import DailyOutputTransportMessageFrame, DailyParams
 from pipecat.transports.smallwebrtc.transport import SmallWebRTCTransport
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
 from pipecat.workers.runner import WorkerRunner
@@ -39,6 +39,7 @@ def speech(seconds):
 class Echo(FrameProcessor):
     async def process_frame(self, frame: Frame, direction: FrameDirection):
         await super().process_frame(frame, direction)
+        assert not isinstance(frame, DailyOutputTransportMessageFrame), "no room of Daily"
         if isinstance(frame, InputAudioRawFrame):
             if max(array.array("h", frame.audio), default=0) > 1000:
                 await self.push_frame(OutputAudioRawFrame(frame.audio, frame.sample_rate, frame.num_channels))

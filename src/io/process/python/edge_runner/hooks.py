@@ -158,17 +158,26 @@ def stand_in_websocket(module):
 def stand_in_daily(module):
     """Most bots import DailyParams, and few enter rooms of Daily, whose package is not for every board."""
     from pydantic import ConfigDict
+    from pipecat.frames import frames
     from pipecat.transports.base_transport import TransportParams
 
     class DailyParams(TransportParams):
         model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
 
-    class DailyTransport:
+    class Daily:
         def __init__(self, *_, **__):
             raise Refused("This session is in a room of Daily, and the package is missing: pip install daily-python")
 
-    DailyParams.__module__ = DailyTransport.__module__ = module.__name__
-    module.DailyParams, module.DailyTransport = DailyParams, DailyTransport
+    def of_daily(name):
+        """Returns one of Pipecat's frames under its name for Daily; else what nothing makes without a room."""
+        if not name.startswith("Daily"):
+            raise AttributeError(name)
+        base = getattr(frames, name.removeprefix("Daily"), Daily)
+        setattr(module, name, type(name, (base,), {"__module__": module.__name__}))
+        return getattr(module, name)
+
+    DailyParams.__module__ = module.__name__
+    module.DailyParams, module.__getattr__ = DailyParams, of_daily
 
 
 def patch_utils(module, runner):
