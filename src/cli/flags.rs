@@ -513,7 +513,7 @@ const GENERALS: &[RunnerFlag] = &[
 // The help contains this default.
 const _: () = assert!(SESSIONS_MAX_DEFAULT == 32);
 
-/// The transport of Pipecat's runner for evaluations, which has been its endpoint /ws for some time.
+/// A former transport of Pipecat's runner for evaluations, which use the endpoint /ws.
 pub(super) const EVAL: &str = "eval";
 
 fn transport(text: &str) -> Result<Transport, Expected> {

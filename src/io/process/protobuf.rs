@@ -200,7 +200,7 @@ pub struct ProgramSignals {
     pub group_ended: Notify,
     /// Whether the program has connected to its media.
     pub is_connected: AtomicBool,
-    /// Whether the program runs the file of a bot in Python, which connects once its imports are done.
+    /// Whether the program runs the file of a bot in Python, which connects after its imports.
     pub is_python_bot: bool,
 }
 

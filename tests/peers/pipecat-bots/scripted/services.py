@@ -32,7 +32,7 @@ def tone(rate, seconds=SPOKEN_S):
     return array.array("h", (int(8000 * math.sin(2 * math.pi * TONE_HZ * n / rate)) for n in range(int(seconds * rate)))).tobytes()
 
 
-class Ear:
+class SpeechInput:
     """Finds the end of what the caller says."""
 
     def __init__(self):
@@ -80,13 +80,13 @@ def kept(keywords, *names):
 class ScriptedSTT(Stub, stt_service.STTService):
     def __init__(self, *_, **keywords):
         super().__init__(settings=STTSettings(model="scripted", language=None), **kept(keywords, "sample_rate", "name"))
-        self._ear = Ear()
+        self._speech = SpeechInput()
 
     async def run_stt(self, audio):
         yield None
 
     async def process_audio_frame(self, frame, direction):
-        heard = self._ear.hear(frame)
+        heard = self._speech.hear(frame)
         if heard == "began" and self._takes_turns:
             await self.broadcast_frame(UserStartedSpeakingFrame)
         elif heard == "ended":
@@ -117,7 +117,7 @@ class ScriptedLLM(Stub, llm_service.LLMService):
         instruction = getattr(given, "system_instruction", None)
         settings.system_instruction = instruction if isinstance(instruction, str) else None
         super().__init__(settings=settings, **kept(keywords, "name", "function_call_timeout_secs", "file_resolver"))
-        self._answers, self._ear = 0, Ear()
+        self._answers, self._speech = 0, SpeechInput()
 
     def can_generate_metrics(self):
         return True
@@ -131,7 +131,7 @@ class ScriptedLLM(Stub, llm_service.LLMService):
             await self._answer(frame.context)
             return
         if isinstance(frame, InputAudioRawFrame) and self._speaks:
-            heard = self._ear.hear(frame)
+            heard = self._speech.hear(frame)
             if heard == "began" and self._takes_turns:
                 await self.broadcast_frame(UserStartedSpeakingFrame)
             elif heard == "ended":
