@@ -45,8 +45,8 @@ use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
@@ -72,18 +72,16 @@ use edge_runner_proto::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall
 use edge_runner_proto::time::RequestTime;
 use edge_runner_proto::uuid::Uuid;
 use edge_runner_proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
-use edge_runner_proto::webrtc::crypto;
+use edge_runner_proto::webrtc::connection::PeerConnection;
 use edge_runner_proto::webrtc::offer::{CandidatesBody, OfferBody};
 use edge_runner_proto::webrtc::sdp::{DtlsRole, keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
 use prost::Message as _;
 use serde_json::Value;
-use str0m::change::SdpOffer;
-use str0m::crypto::CryptoProvider;
-use str0m::{Candidate, Rtc};
+use str0m::Candidate;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 
-/// A prepared offer keeps all its sections in str0m, in the parsed offer and in the answer.
+/// A prepared offer keeps all its sections in the answer.
 pub fn sdp_offer(bytes: &[u8]) {
     let Ok(prepared) = prepare_offer(&String::from_utf8_lossy(bytes)) else {
         return;
@@ -99,27 +97,12 @@ pub fn sdp_offer(bytes: &[u8]) {
     for text in &prepared.candidates {
         candidate(text.as_bytes());
     }
-    let Ok(offer) = SdpOffer::from_sdp_string(&prepared.sdp) else {
-        return;
-    };
-    let sections = |sdp: &str| sdp.matches("\nm=").count();
-    assert_eq!(sections(&offer.to_sdp_string()), sections(&prepared.sdp));
-    let mut rtc = Rtc::builder()
-        .set_crypto_provider(provider())
-        .set_dtls_cert(crypto::certificate().expect("a certificate").clone())
-        .clear_codecs()
-        .enable_opus(true, false)
-        .build(Instant::now());
-    if let Ok(answer) = rtc.sdp_api().accept_offer(offer) {
-        let answer = answer.to_sdp_string();
+    let setup = offers::setup(None, Some(offers::DEVICE));
+    if let Ok((_, answer)) = PeerConnection::accept(&prepared.sdp, &setup, Instant::now()) {
+        let sections = |sdp: &str| sdp.matches("\nm=").count();
         assert_eq!(sections(&answer), sections(&prepared.sdp));
         sdp_answer(answer.as_bytes());
     }
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
-    PROVIDER.get_or_init(|| Arc::new(crypto::provider())).clone()
 }
 
 /// A valid answer has one host candidate and short lines, and a second pass does not change it.

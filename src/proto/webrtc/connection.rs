@@ -10,6 +10,7 @@
 //! it answered a check of this end ([`ConnectionOutput::PathValidated`]). Sources: RFC 8829, RFC
 //! 8445, RFC 7587, RFC 8831.
 
+mod answering;
 mod channels;
 mod checks;
 mod client;
@@ -37,6 +38,7 @@ use str0m::error::IceError;
 use str0m::media::Pt;
 use str0m::{Candidate, Input, Rtc};
 
+use self::answering::AnsweredOffers;
 pub use self::channels::ChannelLabel;
 use self::channels::DataChannels;
 use self::client::ClientNegotiation;
@@ -78,6 +80,9 @@ pub struct PeerConnection {
     dtmf: Option<(Pt, DtmfReceiver)>,
     unusable_audio: UnusableAudio,
     data_channels: DataChannels,
+    /// The addresses of this end that the peer may know.
+    local_candidates: Vec<Candidate>,
+    answered: AnsweredOffers,
     client: ClientNegotiation,
     sfu: SfuNegotiation,
     /// Outputs that precede those of str0m.
@@ -125,6 +130,8 @@ impl PeerConnection {
             dtmf: None,
             unusable_audio: UnusableAudio::default(),
             data_channels: DataChannels::new(config.messages),
+            local_candidates: Vec::new(),
+            answered: AnsweredOffers::default(),
             client: ClientNegotiation::default(),
             sfu: SfuNegotiation::default(),
             outputs: VecDeque::new(),
@@ -142,7 +149,7 @@ impl PeerConnection {
         for candidate in candidates {
             match candidate {
                 Ok(candidate) => {
-                    self.rtc.add_local_candidate(candidate);
+                    self.add_local_candidate(candidate);
                 }
                 Err(error) => log::debug!("cannot use the address as an ICE candidate: {error}"),
             }

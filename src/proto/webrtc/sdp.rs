@@ -1,28 +1,35 @@
-//! SDP: prepares offers for str0m, and rewrites str0m's answers for clients.
+//! SDP: normalizes and reads offers, and writes answers for clients.
 //!
 //! [`prepare_offer`] normalizes a client's offer and extracts its candidates;
 //! [`prepare_sfu_description`] does so for a media-room server, and [`prepare_call`] for a WhatsApp
-//! call. [`rewrite_answer_for_device`] adapts an answer to the parsers of microcontrollers,
+//! call. [`SdpDescription`] is what str0m is set up from, and [`write_answer`] writes the answer.
+//! [`rewrite_answer_for_device`] adapts an answer to the parsers of microcontrollers,
 //! [`rewrite_declined_sections`] corrects declined sections, [`insert_declined_sections`] adds
-//! those that str0m did not see, [`write_call_answer`] keeps the lines that WhatsApp documents, and
-//! [`keep_only_host_candidate`] serves browsers of a runner with `--embedded`. All written lines
-//! end in CRLF. Rejected: text that is not SDP or exceeds a cap, unsupported sections of a room,
-//! and answers that would harm a device. Sources: RFC 8866, RFC 8839, RFC 9143,
+//! those that were taken out of the offer, [`write_call_answer`] keeps the lines that WhatsApp
+//! documents, and [`keep_only_host_candidate`] serves browsers of a runner with `--embedded`. All
+//! written lines end in CRLF. Rejected: text that is not SDP or exceeds a cap, unsupported sections
+//! of a room, and answers that would harm a device. Sources: RFC 8866, RFC 8839, RFC 9143,
 //! `docs/spec/devices.md` 3.
 
 mod answer;
 mod call;
 mod client_stack;
 mod declined;
+mod description;
 mod offer;
 mod section;
+mod write;
 
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
 pub use call::{CallAnswer, CallError, prepare_call, write_call_answer};
 pub use client_stack::{ClientStack, DtlsRole};
 pub use declined::{DeclinedSection, insert_declined_sections, name_rejected_formats, rewrite_declined_sections};
+pub use description::{
+    AUDIO_LEVEL_URI, CertificateDigest, DescribedSection, MID_URI, SdpDescription, SectionKind, attribute,
+};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_sfu_description};
 pub use section::NegotiatedCodec;
+pub use write::{AcceptedAudio, AnswerTransport, AnsweredSection, write_answer};
 
 /// Splits a line into its type letter and its value.
 fn split_line(line: &str) -> Option<(char, &str)> {

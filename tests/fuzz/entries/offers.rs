@@ -4,7 +4,7 @@
 //! SDP, with lines and sections duplicated, dropped, moved and exchanged, and with keywords in the
 //! wrong places. Source: RFC 8866.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
 use std::time::Instant;
 
@@ -171,32 +171,40 @@ fn section(lines: &[String], at: usize) -> (usize, usize) {
     (from, after.map_or(lines.len(), |after| from + 1 + after))
 }
 
-/// Prepares an offer, answers it for a browser and a device, and checks that a second pass does not
-/// change the output and that the output length is bounded by the offer. Returns whether it was
-/// answered.
-pub fn run(offer: &str) -> bool {
+/// The address for microcontrollers.
+pub const DEVICE: DeviceAddress = DeviceAddress {
+    address: HOST,
+    is_guess: false,
+};
+
+/// Returns what a connection is created from, with a host candidate.
+pub fn setup(embedded: Option<Ipv4Addr>, device: Option<DeviceAddress>) -> ConnectionSetup<'static> {
     static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
     static NOTHING: GatheredAddresses = GatheredAddresses {
         reflexive: Vec::new(),
         relayed: Vec::new(),
     };
+    const LOCAL: [SocketAddr; 1] = [SocketAddr::new(IpAddr::V4(HOST), 7860)];
+    ConnectionSetup {
+        context: &COMMON,
+        local: &LOCAL,
+        tcp: &[],
+        gathered: &NOTHING,
+        embedded,
+        device,
+        seed: 7,
+        secret: IceSecret([7; 32]),
+    }
+}
+
+/// Prepares an offer, answers it for a browser and a device, and checks that a second pass does not
+/// change the output and that the output length is bounded by the offer. Returns whether it was
+/// answered.
+pub fn run(offer: &str) -> bool {
     super::sdp_offer(offer.as_bytes());
     let mut answered = false;
-    let device = DeviceAddress {
-        address: HOST,
-        is_guess: false,
-    };
-    for (embedded, device) in [(None, None), (None, Some(device)), (Some(HOST), Some(device))] {
-        let setup = ConnectionSetup {
-            context: &COMMON,
-            local: &[SocketAddr::from((HOST, 7860))],
-            tcp: &[],
-            gathered: &NOTHING,
-            embedded,
-            device,
-            seed: 7,
-            secret: IceSecret([7; 32]),
-        };
+    for (embedded, device) in [(None, None), (None, Some(DEVICE)), (Some(HOST), Some(DEVICE))] {
+        let setup = setup(embedded, device);
         let now = Instant::now();
         let Ok((mut session, answer)) = WebRtcSession::accept(offer, &setup, now) else {
             continue;

@@ -10,7 +10,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use str0m::Candidate;
-use str0m::change::SdpOffer;
 use str0m::error::IceError;
 use str0m::net::{Protocol, TcpType};
 
@@ -20,7 +19,7 @@ use super::dtmf::DtmfReceiver;
 use super::output::NegotiationError;
 use crate::audio::codec::Codec;
 use crate::webrtc::candidate;
-use crate::webrtc::sdp::{self, DeviceAnswerError, PreparedOffer};
+use crate::webrtc::sdp::{self, DeviceAnswerError, PreparedOffer, SdpDescription};
 
 /// What all answers to one client have in common.
 #[derive(Default)]
@@ -32,9 +31,6 @@ pub struct ClientNegotiation {
     /// The client's address in its own network, from its offer.
     pub host: Option<IpAddr>,
     pub offers_channel: bool,
-    /// The user name fragment that str0m chose at the last ICE restart, and still writes into
-    /// candidates.
-    replaced_ufrag: Option<String>,
 }
 
 /// A microcontroller's offer, as far as it identifies the device.
@@ -105,7 +101,6 @@ impl PeerConnection {
             device_address,
             host: candidate::host_address(&prepared.candidates),
             offers_channel: prepared.has_application,
-            replaced_ufrag: None,
         };
         peer.add_local_candidates(local_candidates(setup, &local, device));
         if device && prepared.has_application {
@@ -131,31 +126,24 @@ impl PeerConnection {
     }
 
     fn negotiate(&mut self, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
-        let ufrag = self.local_ufrag();
-        let offer = SdpOffer::from_sdp_string(&prepared.sdp)
-            .map_err(|error| NegotiationError::BadDescription(format!("the offer's SDP cannot be read: {error}")))?;
-        let mut answer = self
-            .rtc
-            .sdp_api()
-            .accept_offer(offer)
-            .map_err(|error| NegotiationError::BadDescription(format!("the offer cannot be answered: {error}")))?
-            .to_sdp_string();
-        self.paths.consent.handle_description(&prepared.sdp);
+        let bad = |why: String| NegotiationError::BadDescription(format!("the offer cannot be answered: {why}"));
+        let offer = SdpDescription::parse(&prepared.sdp);
+        offer
+            .check(&self.answered.layout, |mid| self.is_free(mid))
+            .map_err(bad)?;
         // A later offer may stop the audio; the first one must have it.
-        if self.sources.sections.is_empty() && !has_audio(&answer) {
+        if self.answered.layout.is_empty() && !self.has_usable_audio(&offer) {
             return Err(no_supported_codec());
         }
-        if self.local_ufrag() != ufrag {
-            self.paths.handle_restart();
-            answer = self.replace_credentials(&answer);
-        }
-        if let Some(replaced) = &self.client.replaced_ufrag {
-            answer = answer.replace(replaced, &self.rtc.direct_api().local_ice_credentials().ufrag);
-        }
+        let answer = self.answer_description(&offer, prepared.dtls_role, |peer| {
+            peer.paths.handle_restart();
+            peer.replace_credentials();
+        })?;
+        self.paths.consent.handle_description(&prepared.sdp);
         for line in &prepared.candidates {
             self.add_remote_candidate(line);
         }
-        if self.config.has_dtmf {
+        if self.config.is_call {
             let answer = sdp::write_call_answer(&answer);
             self.dtmf = answer.dtmf_payload_type.map(|pt| (pt.into(), DtmfReceiver::default()));
             return Ok(sdp::insert_declined_sections(&answer.sdp, &prepared.declined));
@@ -164,7 +152,7 @@ impl PeerConnection {
         Ok(sdp::insert_declined_sections(&answer, &prepared.declined))
     }
 
-    /// Rewrites str0m's answer for the client.
+    /// Rewrites an answer for the client.
     fn finish_answer(&self, answer: &str, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
         let mut answer = sdp::rewrite_declined_sections(answer, &prepared.sdp);
         for (ours, theirs) in &prepared.opus_spellings {
@@ -189,17 +177,11 @@ impl PeerConnection {
 
     /// Replaces the credentials that str0m generated for an ICE restart; see
     /// [`super::credentials`].
-    fn replace_credentials(&mut self, answer: &str) -> String {
-        let Some(credentials) = &mut self.credentials else {
-            return answer.to_owned();
-        };
-        let mut api = self.rtc.direct_api();
-        let made = api.local_ice_credentials();
-        let ours = credentials.next();
-        let answer = answer.replace(&made.pass, &ours.pass);
-        api.set_local_ice_credentials(ours);
-        self.client.replaced_ufrag = Some(made.ufrag);
-        answer
+    fn replace_credentials(&mut self) {
+        if let Some(credentials) = &mut self.credentials {
+            let ours = credentials.next();
+            self.rtc.direct_api().set_local_ice_credentials(ours);
+        }
     }
 }
 
@@ -272,12 +254,6 @@ fn own_addresses(setup: &ConnectionSetup<'_>, local: &[SocketAddr]) -> Vec<Socke
     let gathered = setup.gathered.reflexive.iter().chain(&setup.gathered.relayed);
     let gathered = gathered.map(|(address, _)| *address);
     local.iter().copied().chain(gathered).collect()
-}
-
-/// Returns whether an answer accepts audio. Rejected or stopped sections have port 0.
-fn has_audio(answer: &str) -> bool {
-    let mut sections = answer.lines().filter_map(|line| line.strip_prefix("m=audio "));
-    sections.any(|section| !section.starts_with("0 "))
 }
 
 fn no_supported_codec() -> NegotiationError {

@@ -25,7 +25,7 @@ use crate::limits::{MESSAGE_BYTES_MAX, ROOM_MEDIA_LOST_AFTER};
 use crate::webrtc::candidate::DeviceAddress;
 use crate::webrtc::crypto;
 use crate::webrtc::gather::GatheredAddresses;
-use crate::webrtc::sdp::{NegotiatedCodec, PreparedOffer};
+use crate::webrtc::sdp::{DescribedSection, NegotiatedCodec, PreparedOffer, SdpDescription};
 
 /// Bytes of messages that one session buffers for a peer that acknowledges slowly.
 const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
@@ -55,6 +55,12 @@ impl ConnectionContext {
     pub fn providers_in_use(&self) -> usize {
         let providers = [&self.provider, &self.bare_provider, &self.embedded_provider];
         providers.map(|provider| Arc::strong_count(provider) - 1).iter().sum()
+    }
+
+    /// Returns the provider of ordinary connections.
+    #[cfg(test)]
+    pub fn provider(&self) -> Arc<CryptoProvider> {
+        self.provider.clone()
     }
 
     /// Returns str0m's settings for an ordinary connection with Opus.
@@ -97,15 +103,17 @@ pub struct ConnectionSetup<'a> {
 
 /// The properties in which connections differ.
 pub struct ConnectionConfig {
-    provider: Arc<CryptoProvider>,
+    pub provider: Arc<CryptoProvider>,
     pub audio_codec: NegotiatedCodec,
-    extensions: ExtensionMap,
+    pub extensions: ExtensionMap,
     /// RTP packets are sent without the empty header extension that str0m writes.
     pub strips_extension: bool,
     /// The peer is a microcontroller.
     pub is_device: bool,
-    /// DTMF events are negotiated.
-    pub has_dtmf: bool,
+    /// The peer is the server of a call.
+    pub is_call: bool,
+    /// The payload type of DTMF events, if they are offered.
+    pub dtmf: Option<u8>,
     pub audio_layout: AudioLayout,
     /// The only audio section accepts packets of any source.
     pub accepts_any_source: bool,
@@ -132,12 +140,13 @@ impl ConnectionConfig {
     /// Keys and SRTP profiles are unaffected.
     pub fn browser(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         let common = setup.context;
-        let (provider, extensions) = match offer.has_extensions {
-            true => (&common.provider, extensions(&[(4, Extension::RtpMid)])),
-            false => (&common.bare_provider, ExtensionMap::empty()),
+        let provider = match offer.has_extensions {
+            true => &common.provider,
+            false => &common.bare_provider,
         };
+        let mid = offer.mid_extension.map(|id| (id, Extension::RtpMid));
         ConnectionConfig {
-            extensions,
+            extensions: extensions(mid.as_slice()),
             strips_extension: !offer.has_extensions,
             accepts_any_source: offer.audio_sections == 1,
             secret: Some(setup.secret),
@@ -153,7 +162,8 @@ impl ConnectionConfig {
             extensions: ExtensionMap::empty(),
             strips_extension: false,
             is_device: false,
-            has_dtmf: false,
+            is_call: false,
+            dtmf: None,
             audio_layout: AudioLayout::SingleClient,
             accepts_any_source: false,
             messages: MessageFormat::Text,
@@ -177,8 +187,11 @@ impl ConnectionConfig {
 
     /// Returns the configuration for the server of a call.
     pub fn call(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
+        let description = SdpDescription::parse(&offer.sdp);
+        let keys = description.sections.iter().find_map(DescribedSection::telephone_event);
         ConnectionConfig {
-            has_dtmf: true,
+            is_call: true,
+            dtmf: keys.map(|(payload_type, _)| payload_type),
             ..ConnectionConfig::bare(setup, offer, spoken)
         }
     }
@@ -216,9 +229,9 @@ impl ConnectionConfig {
     pub(super) fn rtc_config(&self, cert: DtlsCert) -> RtcConfig {
         let mut config = with_codec(base_config(self.provider.clone(), cert), self.audio_codec)
             .set_extension_map(self.extensions.clone());
-        if self.has_dtmf {
+        if let Some(payload_type) = self.dtmf {
             config.codec_config().add_config(
-                DTMF_PT.into(),
+                payload_type.into(),
                 None,
                 str0m::format::Codec::Tele,
                 Frequency::EIGHT_KHZ,
@@ -230,10 +243,8 @@ impl ConnectionConfig {
     }
 }
 
-/// The payload type with which str0m offers Opus.
-const OPUS_PT: u8 = 111;
-/// The DTMF payload type until an offer gives another; browsers use the same.
-const DTMF_PT: u8 = 126;
+/// The payload type with which this end offers Opus.
+pub const OPUS_PT: u8 = 111;
 
 /// Returns the settings that all connections share.
 pub(super) fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcConfig {
@@ -249,24 +260,32 @@ pub(super) fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcC
         .set_reordering_size_audio(1)
 }
 
-/// Adds a codec; G.711 gets the payload type of the offer.
+/// Adds a codec with the payload type of the offer.
 fn with_codec(mut config: RtcConfig, spoken: NegotiatedCodec) -> RtcConfig {
-    let law = match spoken.codec {
-        Codec::Opus => return config.enable_opus(true, false),
+    let (clock, channels, format) = match spoken.codec {
+        Codec::Opus => {
+            let format = FormatParams {
+                min_p_time: Some(10),
+                use_inband_fec: Some(true),
+                ..FormatParams::default()
+            };
+            (Frequency::FORTY_EIGHT_KHZ, Some(2), format)
+        }
+        Codec::G711(_) => (Frequency::EIGHT_KHZ, None, FormatParams::default()),
+    };
+    let codec = str0m_codec(spoken.codec);
+    let codecs = config.codec_config();
+    codecs.add_config(spoken.payload_type.into(), None, codec, clock, channels, format);
+    config
+}
+
+/// Returns str0m's name of a codec.
+pub fn str0m_codec(codec: Codec) -> str0m::format::Codec {
+    match codec {
+        Codec::Opus => str0m::format::Codec::Opus,
         Codec::G711(Law::Mu) => str0m::format::Codec::PCMU,
         Codec::G711(Law::A) => str0m::format::Codec::PCMA,
-    };
-    let clock = Frequency::EIGHT_KHZ;
-    let codecs = config.codec_config();
-    codecs.add_config(
-        spoken.payload_type.into(),
-        None,
-        law,
-        clock,
-        None,
-        FormatParams::default(),
-    );
-    config
+    }
 }
 
 /// Maps the negotiated header extensions to their ids.

@@ -3,7 +3,6 @@
 //! In: outgoing datagrams, events and errors of str0m. Out: [`ConnectionOutput`] values; outgoing
 //! packets are recorded on the way.
 
-use str0m::media::{MediaKind, Mid};
 use str0m::rtp::RtpPacket;
 use str0m::{Event, IceConnectionState, RtcError};
 
@@ -69,7 +68,7 @@ impl PeerConnection {
                 self.last_received_at = self.now;
                 Some(ConnectionOutput::Connected)
             }
-            Event::MediaAdded(added) if added.kind == MediaKind::Audio => {
+            Event::MediaAdded(added) => {
                 self.handle_media(added.mid);
                 None
             }
@@ -91,16 +90,6 @@ impl PeerConnection {
                 self.report_end(ConnectionOutput::PeerClosed)
             }
             _ => None,
-        }
-    }
-
-    /// Handles a negotiated audio section.
-    fn handle_media(&mut self, mid: Mid) {
-        let media = self.rtc.media(mid);
-        let payload_type = media.and_then(|media| media.remote_pts().first().copied());
-        if let Some(payload_type) = payload_type.filter(|_| self.config.audio_layout == AudioLayout::SingleClient) {
-            self.sources.handle_media(&mut self.rtc, mid);
-            self.sender.add_section(mid, payload_type);
         }
     }
 

@@ -3,8 +3,8 @@
 //!
 //! In: the server's descriptions and its list of tracks. Out: descriptions of this end. The
 //! publisher has one Opus track with audio level and two data channels. The subscriber receives the
-//! Opus tracks of all participants. Descriptions that str0m would apply only partly are rejected,
-//! see [`sections`]; the connection continues unchanged. Ignored: video, other codecs, and tracks
+//! Opus tracks of all participants. Descriptions that would be applied only partly are rejected;
+//! the connection continues unchanged. Ignored: video, other codecs, and tracks
 //! and candidates beyond their caps. Sources: RFC 8829, RFC 6464, RFC 7587, `docs/spec/livekit.md`
 //! 3.
 
@@ -21,14 +21,18 @@ use str0m::channel::{ChannelConfig, Reliability};
 use str0m::media::{Direction, MediaKind, Mid};
 use str0m::net::Protocol;
 
-use self::sections::{SectionKind, SfuDescription};
 use super::PeerConnection;
+use super::answering::{self, EXTENSIONS};
 use super::channels::{LOSSY, RELIABLE};
 use super::config::{ConnectionConfig, ConnectionContext};
 use super::output::{ConnectionOutput, NegotiationError};
 use super::sources::AudioSection;
 use crate::limits::REMOTE_CANDIDATES_MAX;
-use crate::webrtc::sdp;
+use crate::webrtc::crypto;
+use crate::webrtc::sdp::{self, DtlsRole, SdpDescription, SectionKind};
+
+/// Why a description is not used.
+const NO_FINGERPRINT: &str = "it has no `a=fingerprint`";
 
 /// The media stream id of the published track.
 const STREAM: &str = "bot";
@@ -51,7 +55,10 @@ pub struct SfuNegotiation {
     audio_mid: Option<Mid>,
     /// The sections of the previous description, in order.
     layout: Vec<(String, SectionKind)>,
-    pending_offer: Option<SdpPendingOffer>,
+    /// The offer that has no answer yet, and what it changes.
+    pending_offer: Option<(SdpOffer, SdpPendingOffer)>,
+    /// An answer was applied.
+    is_answered: bool,
     /// Candidates that arrived before the answer; `None` after it.
     early_candidates: Option<Vec<String>>,
     /// Candidates of the server to which a TCP connection can be opened.
@@ -102,16 +109,16 @@ impl PeerConnection {
         let (offer, pending) = change
             .apply()
             .ok_or_else(|| NegotiationError::Internal("there is nothing to offer".to_owned()))?;
-        let offer = offer.to_sdp_string();
+        let text = offer.to_sdp_string();
         peer.data_channels.offered = Some(reliable);
         peer.sfu = SfuNegotiation {
             audio_mid: Some(mid),
-            layout: SfuDescription::parse(&offer).layout(),
-            pending_offer: Some(pending),
+            layout: SdpDescription::parse(&text).layout(),
+            pending_offer: Some((offer, pending)),
             early_candidates: Some(Vec::new()),
             ..SfuNegotiation::default()
         };
-        Ok((peer, offer))
+        Ok((peer, text))
     }
 
     /// Creates the subscriber's connection from the server's first offer. Returns it with the
@@ -147,19 +154,28 @@ impl PeerConnection {
         let bad = |why: String| NegotiationError::BadDescription(format!("the server's answer cannot be used: {why}"));
         self.now = now;
         let prepared = sdp::prepare_sfu_description(answer).map_err(|error| bad(error.to_string()))?;
-        let description = SfuDescription::parse(&prepared.sdp);
+        let description = SdpDescription::parse(&prepared.sdp);
         description.check(&self.sfu.layout, |_| false).map_err(bad)?;
+        let digest = description
+            .fingerprint()
+            .ok_or_else(|| bad(NO_FINGERPRINT.to_owned()))?;
         if description.sections.len() > self.sfu.layout.len() {
             return Err(bad("it has more sections than the offer".to_owned()));
         }
         if !description.takes_audio_and_data() {
             return Err(bad("it does not take audio with Opus, and data".to_owned()));
         }
-        let parsed = SdpAnswer::from_sdp_string(&prepared.sdp).map_err(|error| bad(error.to_string()))?;
-        let Some(pending) = self.sfu.pending_offer.take() else {
+        let Some((offer, pending)) = self.sfu.pending_offer.take() else {
             log::debug!("answer ignored: there is no offer that it belongs to");
             return Ok(());
         };
+        let parsed = self.answer_as_server(offer, &description)?;
+        if !std::mem::replace(&mut self.sfu.is_answered, true) {
+            let mut api = self.rtc.direct_api();
+            api.set_remote_fingerprint(answering::fingerprint(digest));
+            api.start_dtls(prepared.dtls_role == DtlsRole::Client)
+                .map_err(|error| NegotiationError::Internal(error.to_string()))?;
+        }
         let ufrag = self.local_ufrag();
         self.rtc
             .sdp_api()
@@ -181,6 +197,32 @@ impl PeerConnection {
         Ok(())
     }
 
+    /// Answers an offer of this end as the server did, as far as its answer differs from others: in
+    /// its credentials, header extensions and the size of messages. str0m's other form of an answer
+    /// is text.
+    fn answer_as_server(&self, offer: SdpOffer, answer: &SdpDescription<'_>) -> Result<SdpAnswer, NegotiationError> {
+        let bad = |why: String| NegotiationError::BadDescription(format!("the server's answer cannot be used: {why}"));
+        let cert = crypto::certificate().map_err(|error| NegotiationError::Internal(error.to_string()))?;
+        let creds = answering::credentials(answer).ok_or_else(|| bad("it has no ICE credentials".to_owned()))?;
+        let mut config = self
+            .config
+            .rtc_config(cert.clone())
+            .clear_extension_map()
+            .set_local_ice_credentials(creds)
+            .set_sctp_max_message_size(answer.max_message_bytes());
+        let mut sections = answer.sections.iter();
+        if let Some(audio) = sections.find(|section| section.kind == SectionKind::Audio) {
+            for (extension, uri) in EXTENSIONS {
+                if let Some(id) = audio.extension_id(uri) {
+                    config = config.set_extension(id, extension);
+                }
+            }
+        }
+        let mut template = config.build(self.now);
+        let answer = template.sdp_api().accept_offer(offer);
+        answer.map_err(|error| bad(error.to_string()))
+    }
+
     /// Answers a later offer of the server.
     ///
     /// # Errors
@@ -196,25 +238,22 @@ impl PeerConnection {
             return Err(NegotiationError::Ended);
         }
         let prepared = sdp::prepare_sfu_description(offer).map_err(|error| bad(error.to_string()))?;
-        let description = SfuDescription::parse(&prepared.sdp);
-        let is_free = |mid: &str| self.rtc.media(mid.into()).is_some_and(|media| media.disabled());
-        description.check(&self.sfu.layout, is_free).map_err(bad)?;
+        let description = SdpDescription::parse(&prepared.sdp);
+        let layout = &self.answered.layout;
+        description.check(layout, |mid| self.is_free(mid)).map_err(bad)?;
+        if description.fingerprint().is_none() {
+            return Err(bad(NO_FINGERPRINT.to_owned()));
+        }
         let choice = description.select_tracks(mid_to_track, &self.sources.sections);
         let text = description.write(&choice);
-        let parsed = SdpOffer::from_sdp_string(&text).map_err(|error| bad(error.to_string()))?;
-        let ufrag = self.local_ufrag();
         let heard: Vec<AudioSection> = choice.into_iter().flatten().collect();
         self.sources.remove_stale(&mut self.rtc, &heard);
-        let answer = self.rtc.sdp_api().accept_offer(parsed);
-        let answer = answer.map_err(|error| bad(error.to_string()))?.to_sdp_string();
-        self.sfu.layout = description.layout();
+        let offer = SdpDescription::parse(&text);
+        let answer = self.answer_description(&offer, prepared.dtls_role, PeerConnection::handle_ice_restart)?;
         self.paths.consent.handle_description(&prepared.sdp);
         let gone = self.sources.replace(heard);
         self.outputs
             .extend(gone.into_iter().map(ConnectionOutput::TrackRemoved));
-        if self.local_ufrag() != ufrag {
-            self.handle_ice_restart();
-        }
         for candidate in &prepared.candidates {
             self.add_remote_candidate(candidate);
         }

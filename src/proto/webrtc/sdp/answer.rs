@@ -1,6 +1,6 @@
 //! Adapts answers to microcontrollers, and to browsers of a runner with `--embedded`.
 //!
-//! In: str0m's answer and the one address to offer. Out: the answer with that address as its only
+//! In: an answer and the one address to offer. Out: the answer with that address as its only
 //! candidate. A device's answer also loses every line that its parser mishandles, and is checked.
 //! The device copies lines into 256 bytes without a check, uses the last fingerprint and SSRC,
 //! tries candidates in order, and reads 4096 bytes. An answer that breaks one of these rules

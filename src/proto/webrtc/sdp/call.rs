@@ -2,12 +2,12 @@
 //! to the letter.
 //!
 //! [`prepare_call`] prepares an offer like [`prepare_offer`] and sets the DTLS role: the server
-//! offers `actpass` and expects this end to start the handshake, but str0m would wait.
-//! [`write_call_answer`] keeps only documented lines of str0m's answer. Rejected: offers without
+//! offers `actpass` and expects this end to start the handshake, although an answerer may wait.
+//! [`write_call_answer`] keeps only documented lines of an answer. Rejected: offers without
 //! audio, and those without a SHA-256 fingerprint, which exchange keys in the SDP. Sources: the
 //! provider's SDP samples, `docs/spec/whatsapp.md` 3, RFC 5763.
 
-use super::client_stack::ClientStack;
+use super::client_stack::{ClientStack, DtlsRole};
 use super::{PreparedOffer, SdpError, payload_type, prepare_offer, push_line, split_attribute, split_line};
 
 /// Why the offer of a call cannot be answered.
@@ -30,7 +30,7 @@ impl std::fmt::Display for CallError {
     }
 }
 
-/// Prepares the offer of a call for str0m.
+/// Prepares the offer of a call.
 ///
 /// # Errors
 /// [`CallError`] names what was rejected and what is allowed.
@@ -45,9 +45,11 @@ pub fn prepare_call(sdp: &str) -> Result<PreparedOffer, CallError> {
     if !prepared.sdp.lines().any(has_fingerprint) {
         return Err(CallError::NoFingerprint);
     }
-    prepared.sdp = prepared
-        .sdp
-        .replace("\r\na=setup:actpass\r\n", "\r\na=setup:passive\r\n");
+    let written = "\r\na=setup:actpass\r\n";
+    if prepared.sdp.contains(written) {
+        prepared.sdp = prepared.sdp.replace(written, "\r\na=setup:passive\r\n");
+        prepared.dtls_role = DtlsRole::Client;
+    }
     // The peer is the provider's server, whatever its profile.
     prepared.client_stack = ClientStack::Full;
     Ok(prepared)
@@ -122,6 +124,9 @@ mod tests {
         assert!(prepared.sdp.contains("\r\na=setup:passive\r\n") && !prepared.sdp.contains("actpass"));
         assert!(prepared.sdp.contains("\r\na=ice-lite\r\n") && prepared.sdp.contains("\r\na=mid:audio\r\n"));
         assert_eq!(prepared.candidates.len(), 2);
+        assert_eq!(prepared.dtls_role, DtlsRole::Client);
+        let active = MESSAGING_OFFER.replace("actpass", "active");
+        assert_eq!(prepare_call(&active).expect("fit").dtls_role, DtlsRole::Server);
     }
 
     /// A number may be configured to exchange keys in the SDP, which is not supported.

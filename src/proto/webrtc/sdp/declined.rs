@@ -1,11 +1,11 @@
 //! Corrects the declined sections of an answer: video, and audio without a supported codec.
 //!
-//! In: str0m's answer and the offer. Out: the corrected answer. str0m writes port 0 and format 0
-//! and removes the section from the bundle, but RFC 3264 section 6 requires an offered format. A
-//! section that the offer bundles stays in the bundle as inactive; outside it would need its own
-//! transport, for which aiortc waits forever. A section that is not bundled, or that the offer
-//! stops, keeps port 0. Sources: RFC 3264 section 6, RFC 9143 sections 7.3 and 7.3.3, RFC 8829
-//! section 5.3.1.
+//! In: an answer and the offer. Out: the corrected answer. [`super::write_answer`] writes port 0
+//! and format 0 and leaves the section out of the bundle, but RFC 3264 section 6 requires an
+//! offered format. A section that the offer bundles stays in the bundle as inactive; outside it
+//! would need its own transport, for which aiortc waits forever. A section that is not bundled, or
+//! that the offer stops, keeps port 0. Sources: RFC 3264 section 6, RFC 9143 sections 7.3 and
+//! 7.3.3, RFC 8829 section 5.3.1.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::section::is_direction;
 
 const GROUP: &str = "a=group:BUNDLE";
 
-/// A section that str0m does not see, and that an answer declines (RFC 3264 section 6).
+/// A section that was taken out of an offer, and that an answer declines (RFC 3264 section 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclinedSection {
     /// Its place in the offer.

@@ -1,11 +1,11 @@
-//! Prepares offers for str0m's parser, which only knows what browsers write.
+//! Normalizes offers to what browsers write, so that [`super::SdpDescription`] can read them.
 //!
 //! In: an untrusted offer. Out: a [`PreparedOffer`]. Candidates are extracted, since each is
 //! checked alone and an invalid one must not fail the offer. Harmless deviations are corrected:
 //! line ends, blank lines, profiles, line order, missing directions, duplicate attributes, payload
 //! types without a codec, and group lines that name missing sections. A client's sections of
 //! unsupported media, and those outside of the one transport, are taken out and declined. Rejected:
-//! ambiguous offers, and section names that str0m would change in the answer.
+//! ambiguous offers, and section names that cannot be repeated in packets.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -25,7 +25,7 @@ const ROOM_SDP_LINES_MAX: usize = 40 * ROOM_SDP_SECTIONS_MAX;
 /// Bytes of such an offer.
 const ROOM_SDP_BYTES_MAX: usize = 2 * 1024 * ROOM_SDP_SECTIONS_MAX;
 
-/// An offer that str0m can parse, and its properties.
+/// A normalized offer, and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedOffer {
     /// The offer without candidates; every line ends in CRLF.
@@ -40,6 +40,8 @@ pub struct PreparedOffer {
     pub dtls_role: DtlsRole,
     /// The offer has header extensions. Otherwise the client may expect the payload at byte 12.
     pub has_extensions: bool,
+    /// The id of the header extension that names sections, if audio has it.
+    pub mid_extension: Option<u8>,
     /// Nonstandard `rtpmap` spellings of Opus: that of RFC 7587, and that of the offer.
     pub opus_spellings: Vec<(String, String)>,
     /// The number of audio sections, stopped ones included.
@@ -48,7 +50,7 @@ pub struct PreparedOffer {
     pub has_video: bool,
     /// The offer has a data-channel section.
     pub has_application: bool,
-    /// The sections that str0m does not see.
+    /// The sections that were taken out.
     pub declined: Vec<DeclinedSection>,
 }
 
@@ -146,7 +148,7 @@ const ROOM: SdpLimits = SdpLimits {
     family: Some(ClientStack::Full),
 };
 
-/// Prepares an offer for str0m.
+/// Prepares an offer of a client.
 ///
 /// # Errors
 /// [`SdpError`] names what was rejected and what is allowed.
@@ -154,7 +156,7 @@ pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
     prepare(sdp, &CALLER)
 }
 
-/// Prepares an offer or answer of a media-room server for str0m.
+/// Prepares an offer or answer of a media-room server.
 ///
 /// # Errors
 /// [`SdpError`] names what was rejected and what is allowed.
@@ -229,6 +231,10 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
         client_stack: family,
         dtls_role: role,
         has_extensions: marks.has_extensions,
+        mid_extension: sections
+            .iter()
+            .filter(|section| section.media == MediaType::Audio)
+            .find_map(MediaSection::mid_extension),
         opus_spellings: sections.iter().flat_map(MediaSection::opus_spellings).collect(),
         audio_sections: sections
             .iter()
@@ -291,7 +297,7 @@ impl<'a> ParsedOffer<'a> {
                     .push(value);
             }
             ('o', None) => self.session_lines.origin = self.session_lines.origin.or(Some(value)),
-            // ICE replaces all other lines, and out of order they silently end str0m's parser.
+            // ICE replaces all other lines.
             _ => {}
         }
         Ok(())
@@ -413,7 +419,7 @@ impl SessionLines<'_> {
 
     /// Returns the names of the bundled sections in order, each after a space.
     ///
-    /// Devices name a data channel that they do not have, and str0m requires an exact list. Without
+    /// Devices name a data channel that they do not have, and an answer has an exact list. Without
     /// a group line all sections are bundled, since they share one transport.
     fn bundled_mids(&self, sections: &[MediaSection<'_>]) -> String {
         let offered = self.bundle();

@@ -1,13 +1,13 @@
-//! One media section of an offer, normalized for str0m.
+//! One media section of an offer, normalized.
 //!
 //! In: the lines of a section. Out: the section with a name, one direction, one DTLS role, a
 //! feedback profile, and only payload types that have a codec. Unsupported media and transports are
-//! kept as [`MediaType::Unsupported`]; str0m must not see them, because it would omit them and all
-//! later sections from its answer. Rejected: names that str0m would change. Sources: RFC 8866
-//! section 5.14, RFC 9143.
+//! kept as [`MediaType::Unsupported`]. Rejected: names that cannot be repeated in packets. Sources:
+//! RFC 8866 section 5.14, RFC 9143.
 
 use std::collections::HashSet;
 
+use super::description::{MID_URI, extension_id};
 use super::{SdpError, excerpt, payload_type, push_line, split_attribute};
 use crate::audio::codec::Codec;
 use crate::audio::g711::Law;
@@ -130,11 +130,11 @@ impl<'a> MediaSection<'a> {
             return Err(SdpError::InvalidMid(excerpt(&self.mid)));
         }
         if self.media == MediaType::Application {
-            // Written by a browser in a field trial. With it str0m would skip the SCTP handshake.
+            // Written by a browser in a field trial, to skip the SCTP handshake. This end does not.
             self.attributes.retain(|attribute| !attribute.starts_with("sctp-init:"));
         } else {
             self.normalize_formats();
-            // One channel is the default, and str0m treats an explicit one as another codec.
+            // One channel is the default, so it is left out.
             for attribute in &mut self.attributes {
                 let encoding = attribute.strip_prefix("rtpmap:").and_then(|map| map.split_once(' '));
                 let codec = encoding.and_then(|(_, encoding)| parse_codec(encoding));
@@ -180,10 +180,17 @@ impl<'a> MediaSection<'a> {
             .attributes
             .iter()
             .filter_map(|attribute| attribute.strip_prefix("rtpmap:")?.split_once(' '));
-        match maps.find(|(number, _)| payload_type(number) == Some(wanted)) {
-            Some((_, encoding)) => parse_codec(encoding),
-            None => static_codec(wanted),
-        }
+        let map = maps.find(|(number, _)| payload_type(number) == Some(wanted));
+        codec_of(wanted, map.map(|(_, encoding)| encoding))
+    }
+
+    /// Returns the id of the header extension that names sections.
+    pub fn mid_extension(&self) -> Option<u8> {
+        let mut ids = self.attributes.iter().filter_map(|attribute| {
+            let (id, uri) = attribute.strip_prefix("extmap:")?.split_once(' ')?;
+            extension_id(id, uri, MID_URI)
+        });
+        ids.next()
     }
 
     fn normalize_formats(&mut self) {
@@ -248,8 +255,13 @@ impl<'a> MediaSection<'a> {
 /// The standard name of Opus.
 const OPUS: &str = "opus/48000/2";
 
-/// Payload types that str0m knows without `a=rtpmap`: PCMU, PCMA, G722, CN (RFC 3551 section 6).
+/// Payload types that are known without `a=rtpmap`: PCMU, PCMA, G722, CN (RFC 3551 section 6).
 const STATIC_PAYLOAD_TYPES: [u8; 4] = [0, 8, 9, 13];
+
+/// Returns the codec of a payload type with this `rtpmap` encoding, if it is supported.
+pub fn codec_of(payload_type: u8, encoding: Option<&str>) -> Option<Codec> {
+    encoding.map_or_else(|| static_codec(payload_type), parse_codec)
+}
 
 /// Returns the codec of a payload type without `a=rtpmap`.
 fn static_codec(payload_type: u8) -> Option<Codec> {
@@ -282,8 +294,7 @@ fn rtpmap_payload_type(value: &str) -> Option<u8> {
     (!name.is_empty() && rate > 0 && channels_read && parts.next().is_none()).then(|| payload_type(value))?
 }
 
-/// Returns whether an `ssrc` value has a name and a value. str0m searches for the `:` beyond the
-/// line.
+/// Returns whether an `ssrc` value has a name and a value.
 pub fn is_ssrc(value: &str) -> bool {
     let Some((ssrc, (name, value))) = value
         .split_once(' ')

@@ -348,7 +348,7 @@ fn a_microphone_is_answered() {
     }
 }
 
-/// A field trial's attribute would make str0m skip the SCTP handshake.
+/// A field trial's attribute asks to skip the SCTP handshake.
 #[test]
 fn sctp_init_is_removed() {
     let offer = CHROME.replace("a=sctp-port:5000\n", "a=sctp-init:AQAAIA==\na=sctp-port:5000\n");

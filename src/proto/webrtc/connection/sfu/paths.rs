@@ -13,8 +13,8 @@ use str0m::net::{Protocol, TcpType};
 
 use super::super::output::{ConnectionOutput, NegotiationError};
 use super::PeerConnection;
-use super::sections::SfuDescription;
 use crate::limits::ROOM_TCP_CANDIDATES_MAX;
+use crate::webrtc::sdp::SdpDescription;
 
 impl PeerConnection {
     /// Reports a TCP candidate of the server.
@@ -46,24 +46,24 @@ impl PeerConnection {
 
     /// Removes a TCP connection that has ended, or that belongs to an earlier ICE session.
     pub fn remove_tcp_path(&mut self, local: SocketAddr) {
-        self.remove_local_candidate(tcp_candidate(local));
+        self.withdraw(tcp_candidate(local));
     }
 
     /// Adds a relayed address. Returns its candidate line for the server, without `a=`.
     pub fn add_relayed(&mut self, relayed: SocketAddr, local: SocketAddr) -> Option<String> {
         let candidate = Candidate::relayed(relayed, local, Protocol::Udp).ok()?;
-        self.rtc.add_local_candidate(candidate).map(Candidate::to_sdp_string)
+        self.add_local_candidate(candidate)
     }
 
     /// Removes a relayed address.
     pub fn remove_relayed(&mut self, relayed: SocketAddr, local: SocketAddr) {
-        self.remove_local_candidate(Candidate::relayed(relayed, local, Protocol::Udp));
+        self.withdraw(Candidate::relayed(relayed, local, Protocol::Udp));
     }
 
     /// Removes host addresses, because the server wants a relay.
     pub fn remove_host_candidates(&mut self, local: &[SocketAddr]) {
         for address in local {
-            self.remove_local_candidate(Candidate::host(*address, Protocol::Udp));
+            self.withdraw(Candidate::host(*address, Protocol::Udp));
         }
     }
 
@@ -72,9 +72,9 @@ impl PeerConnection {
         self.sfu.has_udp_candidate
     }
 
-    fn remove_local_candidate(&mut self, candidate: Result<Candidate, str0m::error::IceError>) {
+    fn withdraw(&mut self, candidate: Result<Candidate, str0m::error::IceError>) {
         if let Ok(candidate) = candidate {
-            self.rtc.direct_api().invalidate_candidate(&candidate);
+            self.remove_local_candidate(&candidate);
         }
     }
 
@@ -93,15 +93,15 @@ impl PeerConnection {
         let (offer, pending) = change
             .apply()
             .ok_or_else(|| NegotiationError::Internal("there is nothing to offer".to_owned()))?;
-        let offer = offer.to_sdp_string();
-        if SfuDescription::parse(&offer).layout() != self.sfu.layout {
+        let text = offer.to_sdp_string();
+        if SdpDescription::parse(&text).layout() != self.sfu.layout {
             return Err(NegotiationError::Internal(
                 "an ICE restart changed the sections".to_owned(),
             ));
         }
-        self.sfu.pending_offer = Some(pending);
+        self.sfu.pending_offer = Some((offer, pending));
         self.sfu.early_candidates = Some(Vec::new());
-        Ok((offer, credentials.ufrag))
+        Ok((text, credentials.ufrag))
     }
 
     /// Forgets the server's candidates of the ICE session before a restart.
