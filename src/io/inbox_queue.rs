@@ -1,6 +1,6 @@
 //! What waits for one session: a bounded queue with the memory that its use needs.
 //!
-//! In: datagrams or events, from whoever reads the port. Out: the same values in order, to the one
+//! In: datagrams or events, from the readers of a port. Out: the same values in order, to the one
 //! task that waits for them. A full queue refuses a value. A channel of tokio would hold two blocks
 //! of 32 values, 8 KiB of datagrams, for the one that usually waits.
 
@@ -39,7 +39,8 @@ impl<T> InboxQueue<T> {
         }
     }
 
-    /// Appends the value that `make` returns. A full queue returns `false` and does not call `make`.
+    /// Appends the value that `make` returns. A full queue returns `false` and does not call
+    /// `make`.
     pub fn push(&self, make: impl FnOnce() -> T) -> bool {
         let waker = {
             let mut waiting = lock(&self.waiting);

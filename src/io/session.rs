@@ -29,11 +29,11 @@ use crate::proto::session::{CallerFrame, Deadline, Session, SessionOutput};
 use crate::proto::silent_bot::{BOT_SILENT_AFTER, SilentBotWatch};
 use crate::proto::stall::TaskRole;
 
-/// How much later than the timer of a session its standby timer is: one frame, so that it is where the
-/// timer moves to next.
+/// How much later than the timer of a session its standby timer is: one frame, so that it is where
+/// the timer moves to next.
 ///
 /// tokio interrupts its own wait for events, by a system call and another wait, when a timer is set
-/// before all others. Nobody waits for the standby timer; it makes the deadline of the next frame
+/// before all others. No task waits for the standby timer; it makes the deadline of the next frame
 /// known while that of this one passes.
 const STANDBY_AFTER: Duration = Duration::from_millis(20);
 

@@ -35,7 +35,8 @@ mod queues;
 
 /// Datagrams queued for one session: 200 packets a second for a third of a second.
 const SESSION_INBOX_DATAGRAMS: usize = 64;
-/// Bytes of the block into which datagrams are copied for their sessions: some 50 packets of speech.
+/// Bytes of the block into which datagrams are copied for their sessions: some 50 packets of
+/// speech.
 const DATAGRAM_ARENA_BYTES: usize = 8 * 1024;
 
 /// A received packet on its way to a session.

@@ -85,7 +85,7 @@ async fn run(
     if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
         log::debug!("the size of the send buffer: {error}");
     }
-    // Boxed, as are its steps: the task would otherwise have room for a socket in each of its steps.
+    // Both are boxed: the task would otherwise have the size of this step, 13 KiB, for good.
     let opening = Box::pin(WebSocketStream::from_partially_read(
         stream,
         read.into(),

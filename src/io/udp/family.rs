@@ -27,8 +27,8 @@ const DATAGRAM_BATCH_BYTES: usize = 64 * 1024;
 /// while packets wait.
 const DATAGRAM_SOCKET_BYTES: usize = 2 * 1024 * 1024;
 
-/// The most datagrams of one read here. Elsewhere than on Linux it may be one, and no read then tells
-/// that the socket is empty.
+/// The most datagrams of one read here. Elsewhere than on Linux it may be one, and no read then
+/// tells that the socket is empty.
 const FULL_BATCH: usize = if quinn_udp::BATCH_SIZE < DATAGRAM_BATCH {
     quinn_udp::BATCH_SIZE
 } else {
@@ -91,8 +91,8 @@ impl UdpFamilySocket {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         enlarge_receive_buffer(&socket);
         let port = socket.local_addr()?.port();
-        // SAFETY: a `std::net::UdpSocket` owns its descriptor, so that this one is open as long as the
-        // `AsyncFd` has the socket. Nothing here puts another one in its place.
+        // SAFETY: a `std::net::UdpSocket` owns its descriptor, so that this one is open as long as
+        // the `AsyncFd` has the socket. Nothing here puts another one in its place.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE)? };
         Ok(UdpFamilySocket { socket, state, port })
     }
@@ -115,7 +115,7 @@ impl UdpFamilySocket {
                         continue;
                     };
                     if received.as_ref().is_ok_and(|received| *received < FULL_BATCH) {
-                        // A datagram that has come since the kernel reported this one is reported anew.
+                        // A datagram that has come since the kernel's report is reported anew.
                         ready.clear_ready();
                     }
                     received

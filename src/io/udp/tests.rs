@@ -323,8 +323,8 @@ async fn a_burst_is_read_to_its_end() {
     }
 }
 
-/// A read that empties the socket is the last one until the kernel reports more, and room to send is
-/// not waited for.
+/// A read that empties the socket is the last one until the kernel reports more, and room to send
+/// is not waited for.
 #[tokio::test]
 async fn an_empty_socket_is_not_read_again() {
     if quinn_udp::BATCH_SIZE == 1 {
@@ -346,7 +346,7 @@ async fn an_empty_socket_is_not_read_again() {
         });
         assert_eq!(read.expect_err("nothing is there").kind(), io::ErrorKind::WouldBlock);
         let room = reader.socket.try_io(Interest::WRITABLE, |_| -> io::Result<()> {
-            unreachable!("nobody waits")
+            unreachable!("no one waits")
         });
         assert_eq!(room.expect_err("not told").kind(), io::ErrorKind::WouldBlock);
     }

@@ -52,8 +52,8 @@ pub enum SessionRequest {
     Inquire(oneshot::Sender<SilentSession>),
 }
 
-/// The channel to the task of a session. Requests are few and large, and a channel makes room for 32
-/// values at once.
+/// The channel to the task of a session. Requests are few and large, and a channel makes room for
+/// 32 values at once.
 pub type RequestSender = mpsc::Sender<Box<SessionRequest>>;
 
 /// A session whose caller does not answer checks.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Moves the oldest `count` samples to the end of `into`. `Vec::extend` would check for room at each
-/// sample.
+/// Moves the oldest `count` samples to the end of `into`. `Vec::extend` would check for room at
+/// each sample.
 ///
 /// # Panics
 /// If fewer samples wait.

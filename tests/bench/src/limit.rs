@@ -1,10 +1,10 @@
 //! The row `limit`: how many WebRTC calls at once lose nothing, and what loses the first packet.
 //!
-//! Calls as in the row `cpu`, of which 16 more begin at each step, until packets are lost. Each step
-//! reports the packets that did not reach the bot, those that did not come back, the slots of 20 ms
-//! that the runner skipped, and the CPU of the runner and of the callers, which share the cores. The
-//! last line says where packets were lost: in the kernel's queue of the port, in the inboxes of the
-//! sessions, behind others so that they came too late, or on the way back.
+//! Calls as in the row `cpu`, of which 16 more begin at each step, until packets are lost. Each
+//! step reports the packets that did not reach the bot, those that did not come back, the slots of
+//! 20 ms that the runner skipped, and the CPU of the runner and of the callers, which share the
+//! cores. The last line says where packets were lost: in the kernel's queue of the port, in the
+//! inboxes of the sessions, behind others so that they came too late, or on the way back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

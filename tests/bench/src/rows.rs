@@ -202,8 +202,8 @@ pub async fn talk_each(
 
 /// Live calls with speech in both directions: the callers send speech without a pause, and the echo
 /// bot's audio is decoded and encoded. A wait is a thread of the runner that sleeps until something
-/// happens, most often for the next packet. Memory per session is the growth by 31 sessions after the
-/// first.
+/// happens, most often for the next packet. Memory per session is the growth by 31 sessions after
+/// the first.
 pub fn cpu(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let speech = Arc::new(speech::voice(10)?);

@@ -225,8 +225,8 @@ impl Runner {
     }
 }
 
-/// Returns the user and system time that a process has taken so far, in seconds; `process` is its number,
-/// or `self`.
+/// Returns the user and system time that a process has taken so far, in seconds; `process` is its
+/// number, or `self`.
 pub fn cpu_s(process: &str) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is the program name in brackets, which may contain anything.
