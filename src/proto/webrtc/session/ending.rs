@@ -39,7 +39,7 @@ impl WebRtcSession {
         self.close(now);
     }
 
-    /// Returns whether the client has yet to open the channel of its offer, on which it is told that
+    /// Returns whether the client has yet to open the channel of its offer. It is told there that
     /// the bot left.
     pub(super) fn awaits_channel(&self) -> bool {
         self.connection.offers_channel() && !self.connection.has_channel() && !self.connection.is_device()
