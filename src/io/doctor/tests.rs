@@ -163,7 +163,7 @@ async fn room_providers_are_asked_about_the_credentials() {
         config.videoroom.key = Some(Secret::new(CANARY));
         config.videoroom.url = url;
         let findings = daily::doctor::examine(&config).await;
-        assert_eq!(one(&findings, "videoroom").level, verdict, "{findings:?}");
+        assert_eq!(one(&findings, "daily").level, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
         let head = checks.await.expect("one request");
         assert!(head.starts_with("GET /rooms?limit=1 HTTP/1.1\r\n"), "{head}");
@@ -179,7 +179,7 @@ async fn room_providers_are_asked_about_the_credentials() {
         config.mediaroom.secret = Some(Secret::new(CANARY));
         let findings = livekit::doctor::server(&config).await;
         // This server answers `{}`, which is no response of a media-room server.
-        assert_eq!(one(&findings, "mediaroom").level, verdict, "{findings:?}");
+        assert_eq!(one(&findings, "livekit").level, verdict, "{findings:?}");
         let head = checks.await.expect("one request");
         assert!(head.starts_with("GET /rtc/validate?protocol=15 HTTP/1.1\r\n"), "{head}");
         assert!(head.to_ascii_lowercase().contains("\r\nauthorization: bearer eyj") && !head.contains(CANARY));
@@ -205,7 +205,7 @@ async fn an_unreachable_provider_is_reported() {
     config.allowed_origins.push("https://app.example".into());
     config.videoroom.room_url = Some("https://example.net/room".into());
     let findings = daily::doctor::examine(&config).await;
-    let finding = one(&findings, "videoroom");
+    let finding = one(&findings, "daily");
     assert_eq!((findings.len(), finding.level), (1, FindingLevel::Error));
     assert!(finding.text.contains("127.0.0.1") && !finding.text.contains(CANARY));
 }
@@ -465,7 +465,7 @@ async fn checks_run_concurrently() {
     config.videoroom.key = Some(Secret::new(CANARY));
     config.videoroom.url = rooms;
     let Findings(findings) = examine(Arc::new(config)).await;
-    for what in ["plivo", "videoroom"] {
+    for what in ["plivo", "daily"] {
         assert_eq!(one(&findings, what).level, FindingLevel::Ok, "{findings:?}");
     }
     for asked in [first, second] {

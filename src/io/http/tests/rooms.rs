@@ -120,7 +120,7 @@ async fn a_media_room_without_its_variables_is_refused() {
     let reply: Value = serde_json::from_slice(&reply.body).expect("JSON");
     let detail = reply["detail"].as_str().expect("a detail");
     assert!(
-        detail.ends_with("not set: MEDIAROOM_URL, MEDIAROOM_API_SECRET"),
+        detail.ends_with("not set: MEDIAROOM_URL (or LIVEKIT_URL), MEDIAROOM_API_SECRET (or LIVEKIT_API_SECRET)"),
         "{detail}"
     );
     assert_eq!(runner.live.count(), 0);

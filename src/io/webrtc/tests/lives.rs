@@ -49,13 +49,15 @@ async fn a_bot_that_fails_ends_its_own_session() {
     keep_lines();
     for way in ["panic", "fail"] {
         let mut rig = Rig::new(4);
-        let well = rig.session(json!({})).await.expect("an answer");
         let mark = format!("{way}-7f3a");
         let bad = rig
             .session(json!({ "do": way, "mark": mark }))
             .await
             .expect("an answer");
+        // A client that connects is told of the end, so the session waits for it.
         pass(Duration::from_secs(5)).await;
+        let well = rig.session(json!({})).await.expect("an answer");
+        pass(CONNECT_WITHIN - Duration::from_secs(2)).await;
         assert_eq!(rig.engine.sessions().count(), 1, "{way}");
         assert!(rig.knows(&well.pc_id).await && !rig.knows(&bad.pc_id).await);
         let lines = warned(&mark);
