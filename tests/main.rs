@@ -53,5 +53,6 @@ mod tls;
 mod turn;
 mod unsafety;
 mod untrusted;
+mod warm;
 mod whatsapp;
 mod whip;

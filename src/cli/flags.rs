@@ -12,7 +12,8 @@ use std::time::Duration;
 use crate::config::{BotAudio, BuiltInBot, LogFormat, MetricsAccess, Tls, Transport};
 use crate::features::Feature;
 use crate::limits::{
-    DRAIN_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
+    BOT_MEMORY_MIB, DRAIN_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WARM_MAX,
+    WORKERS_MAX,
 };
 use crate::proto::assistant::options::AssistantOptions;
 use crate::proto::calls::options::CallsOptions;
@@ -49,6 +50,8 @@ pub(super) struct LowArgs {
     /// Whether `command` begins with the file of a bot in Python.
     pub is_python_bot: bool,
     pub python: Option<PathBuf>,
+    pub warm: Option<usize>,
+    pub bot_memory_mib: Option<u64>,
     pub env_file: Option<String>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
@@ -401,6 +404,25 @@ const PROGRAMS: &[RunnerFlag] = &[
         BOTS,
         "The interpreter of a bot that is given by its file, `bot.py`. [default: that of VIRTUAL_ENV, of .venv beside \
          the file, or beside this program, else python3]",
+    ),
+    flag(
+        "--warm",
+        FlagKind::Value("N", |args, text| put(&mut args.warm, number(&text, 0, WARM_MAX)?)),
+        BOTS,
+        "Processes that have loaded the bot before a call. One that can fork serves all calls by its children; otherwise N \
+         wait for one call each. 0 starts a process for each call. [default: 1 for bot.py, 0 for a command after `--`]",
+    ),
+    flag(
+        "--bot-memory",
+        FlagKind::Value("MB", |args, text| {
+            put(
+                &mut args.bot_memory_mib,
+                number(&text, *BOT_MEMORY_MIB.start(), *BOT_MEMORY_MIB.end())?,
+            )
+        }),
+        BOTS,
+        "Private memory that each process of a bot may have, in MiB. What it asks for beyond fails, and ends no other call. \
+         [default: no limit]",
     ),
     flag(
         "--pass-env",

@@ -101,6 +101,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     warn_about_calls(transport, &allowed_origins, ws_auth, warnings);
     warnings.extend(open_sockets(api_key.is_some(), ws_auth));
     let bot_audio = bot_audio(&args, warnings)?;
+    let warm = warm(&args, bot_audio, warnings);
     let sandbox = sandbox(&args, assistant.tools.as_ref(), env, warnings);
     let mut config = Config::default();
     config.host = host;
@@ -130,6 +131,8 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.python_bot = args.is_python_bot.then_some(PythonBot {
         interpreter: args.python,
     });
+    config.warm = warm;
+    config.bot_memory_mib = args.bot_memory_mib;
     config.withheld = withheld;
     config.bot_folder = bot_folder(env);
     config.sandbox = sandbox;
@@ -289,6 +292,22 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
         (BotAudio::Pcm { .. }, Some(rate_hz)) => return Ok(BotAudio::Pcm { rate_hz }),
     };
     Err(UsageError::Combination(wrong.into()))
+}
+
+/// Returns the number of processes that load the bot before a call.
+fn warm(args: &LowArgs, audio: BotAudio, warnings: &mut Vec<String>) -> usize {
+    let may_be = args.command.is_some() && audio == BotAudio::Protobuf && !args.daily.direct;
+    for (option, has_effect) in [("--warm", may_be), ("--bot-memory", args.command.is_some())] {
+        if args.given.contains(&option) && !has_effect {
+            let needed = "the file of a bot or a command after `--`";
+            warnings.push(match args.command {
+                None => format!("`{option}` has no effect without {needed}"),
+                Some(_) => format!("`{option}` has no effect with `--bot-audio pcm` or `--direct`"),
+            });
+        }
+    }
+    let default = usize::from(args.is_python_bot);
+    if may_be { args.warm.unwrap_or(default) } else { 0 }
 }
 
 /// Returns the files that programs in a sandbox do not see: those from which the runner reads

@@ -61,7 +61,7 @@ cfg_if::cfg_if! {
 }
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -232,14 +232,22 @@ fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
                      without `--` and `python`"
                 );
             }
-            Ok(process::bot(process::ProgramSpec {
+            let warm = (config.warm > 0).then(|| process::WarmSpec {
+                command: python::warm_command(config, command, folder),
+                package: python::package(config),
+                waiting_max: config.warm,
+                file: config.python_bot.as_ref().map(|_| folder.unwrap_or(Path::new("")).join(&command[0])),
+            });
+            let spec = process::ProgramSpec {
                 command: words,
                 withheld: config.withheld.clone(),
                 audio: config.bot_audio,
                 input: python::package(config),
                 working_dir: config.bot_folder.clone(),
                 sandbox,
-            }))
+                memory_kib: config.bot_memory_mib.map(|mib| mib * 1024),
+            };
+            Ok(process::bot(spec, warm))
         }
         None => Ok(bot),
     }

@@ -4,7 +4,7 @@
 //! `RUNNER_ARGUMENTS`. Its media is a WebSocket at `media_url` with the frames of
 //! `proto::sockets::frames` ([`protobuf`], [`listener`]), or PCM on its standard streams ([`pcm`]).
 //! Its other output is logged ([`output_log`]). A file in Python alone is a program as well
-//! ([`python`]). Out: the result of the session.
+//! ([`python`]), and may be loaded before its calls ([`warm`]). Out: the result of the session.
 //! The program runs until it exits, closes its media, or the session is over. Then its group gets
 //! SIGTERM, and SIGKILL after a grace period ([`program`]). With `--sandbox` it sees and may do
 //! less ([`sandbox`]).
@@ -18,6 +18,7 @@ pub mod program;
 pub mod protobuf;
 pub mod python;
 pub mod sandbox;
+pub mod warm;
 
 use std::ffi::OsString;
 use std::io;
@@ -47,6 +48,8 @@ use program::Program;
 pub use program::ProgramSpec;
 use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia, ProgramSignals};
 use sandbox::Sandbox;
+pub use warm::WarmSpec;
+use warm::WarmBot;
 
 /// Time by which the kill of a program precedes the end of its task, so that the task can report
 /// it.
@@ -57,7 +60,7 @@ const STOP_GRACE: Duration = BOT_GRACE.saturating_sub(PROCESS_KILL_MARGIN);
 
 /// Returns the bot that runs a command for every session. Logs the names of the variables that the
 /// command does not inherit.
-pub fn bot(spec: ProgramSpec) -> Bot {
+pub fn bot(spec: ProgramSpec, warm: Option<WarmSpec>) -> Bot {
     let is_set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let set: Vec<&str> = spec.withheld.iter().filter(is_set).map(String::as_str).collect();
     if !set.is_empty() {
@@ -67,7 +70,8 @@ pub fn bot(spec: ProgramSpec) -> Bot {
         );
     }
     let spec = Arc::new(spec);
-    bot::erase(move |args| run(spec.clone(), args))
+    let warm = warm.map(|warm| Arc::new(WarmBot::start(spec.clone(), warm)));
+    bot::erase(move |args| run(spec.clone(), warm.clone(), args))
 }
 
 /// The reason for which a command cannot be run.
@@ -210,7 +214,7 @@ pub enum MediaEnd {
     ProtocolError(MediaProtocolError, ClosingMedia),
 }
 
-async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), BotError> {
+async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: RunnerArguments) -> Result<(), BotError> {
     if let BotAudio::Pcm { rate_hz } = spec.audio {
         return run_pcm(&spec, args, rate_hz).await;
     }
@@ -223,7 +227,10 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
         .map_err(ProgramError::Listener)?;
     let arguments = arguments(&args, listener.as_ref())?;
     let control = CallControl::of(&args);
-    let (mut program, _) = start(&spec, &arguments, &args)?;
+    let mut program = match loaded(warm.as_deref(), &arguments, &args).await {
+        Some(program) => program,
+        None => start(&spec, &arguments, &args)?.0,
+    };
     let media = media
         .zip(listener)
         .map(|(media, listener)| |signals| protobuf::run(media, listener, control, signals));
@@ -234,6 +241,15 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
     let result = supervise(&mut program, media, args.shutdown, &signals).await;
     let line = program.flush_output().await;
     Ok(result.map_err(|error| error.with_last_line(line))?)
+}
+
+/// Returns a program that has loaded the bot before the call.
+async fn loaded(warm: Option<&WarmBot>, arguments: &str, args: &RunnerArguments) -> Option<Program> {
+    let (warm, mut shutdown) = (warm?, args.shutdown.clone());
+    tokio::select! {
+        program = warm.take(arguments, &args.session_id) => program,
+        () = shutdown.wait() => None,
+    }
 }
 
 /// Runs a program whose media is PCM on its standard streams.

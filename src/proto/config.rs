@@ -99,6 +99,10 @@ pub struct Config {
     pub command: Option<Vec<OsString>>,
     /// Set if the first word of that program is a file in Python, which an interpreter runs.
     pub python_bot: Option<PythonBot>,
+    /// Processes that have loaded the program before a call; 0 starts one for each call.
+    pub warm: usize,
+    /// What each process of the program may have of private memory, in MiB.
+    pub bot_memory_mib: Option<u64>,
     /// Audio interface of that program.
     pub bot_audio: BotAudio,
     /// Environment variables that the program does not inherit.
@@ -182,6 +186,8 @@ impl Default for Config {
             command: None,
             withheld: Vec::new(),
             python_bot: None,
+            warm: 0,
+            bot_memory_mib: None,
             bot_audio: BotAudio::default(),
             bot_folder: None,
             sandbox: None,

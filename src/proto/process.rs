@@ -6,7 +6,8 @@
 //! fit into an environment variable are rejected. The queues in both directions are
 //! [`inbound_queue`] and [`playout_queue`]; [`output_lines`] splits the program's output into log
 //! lines, and [`last_line`] makes one fit to be shown; [`first_line`] finds the interpreter of a
-//! script; [`media_query`] is what a program asks of its media. Source: Pipecat's runner arguments
+//! script; [`media_query`] is what a program asks of its media; [`warm`] is what a process says that
+//! has loaded its bot before a call. Source: Pipecat's runner arguments
 //! for the names; the other messages are our own.
 
 pub mod first_line;
@@ -15,6 +16,7 @@ pub mod last_line;
 pub mod media_query;
 pub mod output_lines;
 pub mod playout_queue;
+pub mod warm;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -218,7 +219,7 @@ class Ends(unittest.TestCase):
         runner.session.transport = transport
         with mock.patch.object(runner, "runner_arguments"), mock.patch.object(run, "STOP_S", 0):
             self.addCleanup(signal.signal, signal.SIGTERM, signal.SIG_DFL)
-            asyncio.run(runner._run(bot))
+            asyncio.run(runner._run(lambda: bot(None)))
         self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_IGN, "the end of the bot is not disturbed")
 
     def test_sigterm_cancels_a_bot_that_does_not_return(self):
@@ -297,6 +298,54 @@ class Imports(unittest.TestCase):
         from pipecat.serializers.twilio import TwilioFrameSerializer
 
         self.assertFalse(TwilioFrameSerializer("MZ1").params.auto_hang_up)
+
+
+class Warm(unittest.TestCase):
+    def test_a_file_that_leaves_the_call_to_its_bot_is_loaded_before_it(self):
+        from edge_runner.warm import is_loadable
+
+        bare = "async def bot(args):\n    pass\n"
+        with tempfile.TemporaryDirectory() as folder:
+            for source, loadable in (
+                (bare, True),
+                ("from pipecat.runner.run import main\nmain()\n", True),
+                (bare + "if __name__ == '__main__':\n    go()\n", False),
+                (bare + "asyncio.run(bot(None))\n", False),
+                (bare + "os.environ['RUNNER_ARGUMENTS']\n", False),
+                ("def bot(args):\n    pass\n", False),
+                ("print()\n", False),
+            ):
+                file = pathlib.Path(folder, "bot.py")
+                file.write_text(source)
+                self.assertEqual(is_loadable(file), loadable, source)
+
+    def test_what_a_child_cannot_have_forbids_the_fork(self):
+        from edge_runner.warm import can_fork
+
+        # A pipe has no peer that a child would share.
+        with socket.socket() as control, mock.patch("threading.active_count", return_value=1):
+            others = [name for name in os.listdir("/proc/self/fd")]
+            links = {f"/proc/self/fd/{name}": "pipe:[1]" for name in others}
+            links[f"/proc/self/fd/{control.fileno()}"] = "socket:[2]"
+            with mock.patch("os.readlink", side_effect=lambda path: links.get(path, "pipe:[1]")):
+                self.assertTrue(can_fork(control.fileno()))
+                links["/proc/self/fd/1"] = "socket:[3]"
+                self.assertFalse(can_fork(control.fileno()))
+            with mock.patch("threading.active_count", return_value=2):
+                self.assertFalse(can_fork(control.fileno()))
+
+    def test_the_error_of_a_file_has_its_line(self):
+        from edge_runner.warm import Control
+
+        sent, file = [], pathlib.Path("bot.py")
+        control = Control.__new__(Control)
+        control._send = sent.append
+        try:
+            exec(compile("\n1 / 0\n", "bot.py", "exec"))
+        except ZeroDivisionError as error:
+            control.fail(error, file)
+        control.fail(SystemExit(2), file)
+        self.assertEqual([one["error"] for one in sent], ["ZeroDivisionError: division by zero (bot.py, line 2)", "SystemExit: 2"])
 
 
 class Files(unittest.TestCase):

@@ -397,6 +397,10 @@ impl TestRunner {
             .unwrap_or_else(|| panic!("no VmHWM in {status}"))
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its open descriptors.
     pub fn descriptors(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.child.id());

@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -13,13 +14,16 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::output_log;
 use super::pcm::Pipes;
 use super::sandbox::Sandbox;
+use super::warm::Parent;
 use crate::bot::SessionId;
 use crate::config::BotAudio;
 use crate::io::children::{self, ChildOwner};
@@ -41,19 +45,76 @@ pub struct ProgramSpec {
     pub working_dir: Option<PathBuf>,
     /// Where the command runs with less; its working folder comes before the one above.
     pub sandbox: Option<Sandbox>,
+    /// What each process may have of private memory.
+    pub memory_kib: Option<u64>,
 }
 
 /// A running program.
 pub struct Program {
-    /// Dropped before `child`: the signal needs the leader's process id, which the system may reuse
+    /// Dropped before `leader`: the signal needs the leader's process id, which the system may reuse
     /// once the leader is reaped.
     group: ProcessGroup,
-    child: Child,
-    _owner: ChildOwner,
+    leader: Leader,
+    /// That of a child of the runner; dropped after it.
+    _owner: Option<ChildOwner>,
     /// Logs the program's output. It is a task, so that a flood of output delays nothing else.
     output_log: JoinSet<()>,
     /// The last line of stderr, once all of it was read.
     last_line: Arc<OnceLock<String>>,
+    /// The connection to a process that was started before its call; it ends with the call.
+    _control: Option<Arc<UnixStream>>,
+}
+
+/// The first process of the group.
+enum Leader {
+    Own(Box<Child>),
+    Forked(Forked),
+}
+
+/// A child of a process that has loaded the bot.
+struct Forked {
+    /// Tells how it ended; `None` once it has told, or never will.
+    ended: Option<oneshot::Receiver<ExitStatus>>,
+    status: Option<ExitStatus>,
+    /// Reports the end.
+    _parent: Arc<Parent>,
+}
+
+/// A process that was started before its call, or that forks for calls.
+pub struct WaitingProgram {
+    program: Program,
+    /// Tells the log whose lines follow.
+    session: Option<oneshot::Sender<SessionId>>,
+}
+
+impl WaitingProgram {
+    /// Makes it the program of a call.
+    pub fn begin(mut self, session_id: SessionId, control: Arc<UnixStream>) -> Program {
+        if let Some(session) = self.session.take() {
+            let _ = session.send(session_id);
+        }
+        self.program._control = Some(control);
+        self.program
+    }
+
+    /// Its lines are those of no call.
+    pub fn forget_session(&mut self) {
+        self.session = None;
+    }
+
+    /// Returns whether it has exited.
+    pub fn is_over(&mut self) -> bool {
+        match &mut self.program.leader {
+            Leader::Own(child) => !matches!(child.try_wait(), Ok(None)),
+            Leader::Forked(_) => false,
+        }
+    }
+
+    /// Waits for the end of a process that fails, and returns the last line of its stderr.
+    pub async fn last_line(&mut self) -> Option<String> {
+        self.session = None;
+        self.program.flush_output().await
+    }
 }
 
 impl Program {
@@ -62,7 +123,7 @@ impl Program {
     /// # Errors
     /// The system's error, when the program does not exist, or memory or permissions are missing.
     pub fn start(spec: &ProgramSpec, arguments: &str, session_id: SessionId) -> io::Result<(Program, Option<Pipes>)> {
-        let mut command = command(spec, arguments)?;
+        let mut command = command(spec, &spec.command, Some(arguments))?;
         let stdin = match spec.audio {
             BotAudio::Protobuf if spec.input.is_some() => Stdio::piped(),
             BotAudio::Protobuf => Stdio::null(),
@@ -94,7 +155,55 @@ impl Program {
             }
         };
         let log = async move { tokio::join!(feed, read).1 };
-        Ok((Program::new("bot", (child, owner), session_id, log), pipes))
+        let log = logging::in_session(session_id.clone(), log);
+        Ok((Program::new("bot", (child, owner), Some(session_id), log), pipes))
+    }
+
+    /// Starts a process before its call, with a socket as its standard input.
+    ///
+    /// # Errors
+    /// See [`Program::start`].
+    pub fn start_warm(spec: &ProgramSpec, words: &[OsString]) -> io::Result<(WaitingProgram, UnixStream)> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut command = command(spec, words, None)?;
+        // In a sandbox the ids of processes are others.
+        let allowed = if spec.sandbox.is_some() { "once" } else { "fork" };
+        command.env("EDGE_RUNNER_WARM", allowed);
+        let (mut child, owner) = children::spawn(command.stdin(Stdio::from(OwnedFd::from(theirs))))?;
+        let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let (session, begins) = oneshot::channel();
+        let log = async move {
+            // Without a call, all of the output is read here.
+            let session_id = tokio::select! {
+                last = output_log::run(&mut stdout, &mut stderr) => return last,
+                Ok(session_id) = begins => session_id,
+            };
+            logging::in_session(session_id, output_log::run(stdout, stderr)).await
+        };
+        let waiting = WaitingProgram {
+            program: Program::new("process that loads the bot", (child, owner), None, log),
+            session: Some(session),
+        };
+        Ok((waiting, UnixStream::from_std(ours)?))
+    }
+
+    /// Takes a process that was forked for a call.
+    pub fn of_forked(
+        pid: u32,
+        ended: oneshot::Receiver<ExitStatus>,
+        parent: Arc<Parent>,
+        log: impl Future<Output = String> + Send + 'static,
+    ) -> Program {
+        log::debug!("the bot is process {pid}");
+        let leader = Leader::Forked(Forked {
+            ended: Some(ended),
+            status: None,
+            _parent: parent,
+        });
+        Program::with_log((pid, leader), None, log)
     }
 
     /// Starts a command that reads and writes lines of text. Its stderr is logged at DEBUG.
@@ -106,15 +215,17 @@ impl Program {
         arguments: &str,
         session_id: SessionId,
     ) -> io::Result<(Program, ChildStdin, ChildStdout)> {
-        let (mut child, owner) = children::spawn(command(spec, arguments)?.stdin(Stdio::piped()))?;
+        let mut command = command(spec, &spec.command, Some(arguments))?;
+        let (mut child, owner) = children::spawn(command.stdin(Stdio::piped()))?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let program = Program::new("program of functions", (child, owner), session_id, async {
+        let log = logging::in_session(session_id.clone(), async {
             output_log::run_at_debug(stderr).await;
             String::new()
         });
+        let program = Program::new("program of functions", (child, owner), Some(session_id), log);
         Ok((program, stdin, stdout))
     }
 
@@ -122,24 +233,37 @@ impl Program {
     fn new(
         what: &str,
         (child, owner): (Child, ChildOwner),
-        session_id: SessionId,
+        session_id: Option<SessionId>,
         log: impl Future<Output = String> + Send + 'static,
     ) -> Program {
         let id = child.id().expect("a child that was never waited for has a process id");
-        log::debug!("the {what} is process {id}");
+        let started = || log::debug!("the {what} is process {id}");
+        match session_id {
+            Some(session_id) => logging::in_session_sync(session_id, started),
+            None => started(),
+        }
+        Program::with_log((id, Leader::Own(Box::new(child))), Some(owner), log)
+    }
+
+    fn with_log(
+        (id, leader): (u32, Leader),
+        owner: Option<ChildOwner>,
+        log: impl Future<Output = String> + Send + 'static,
+    ) -> Program {
         let last_line = Arc::<OnceLock<String>>::default();
         let kept = last_line.clone();
         let log = async move {
             let _ = kept.set(log.await);
         };
         let mut output_log = JoinSet::new();
-        output_log.spawn(tasks::boxed(logging::in_session(session_id, log)));
+        output_log.spawn(tasks::boxed(log));
         Program {
             group: ProcessGroup::from_leader(id),
-            child,
+            leader,
             _owner: owner,
             output_log,
             last_line,
+            _control: None,
         }
     }
 
@@ -148,9 +272,50 @@ impl Program {
     /// # Errors
     /// The system's error, when the exit status was collected elsewhere.
     pub async fn exited(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait().await;
+        let status = match &mut self.leader {
+            Leader::Own(child) => child.wait().await,
+            Leader::Forked(forked) => {
+                if let Some(ended) = &mut forked.ended {
+                    forked.status = ended.await.ok();
+                    forked.ended = None;
+                }
+                match forked.status {
+                    Some(status) => Ok(status),
+                    None => Ok(self.exited_without_parent().await),
+                }
+            }
+        };
         self.group.leader_was_reaped();
         status
+    }
+
+    /// Waits for the end of a child whose parent has died, which would have told how it ended.
+    async fn exited_without_parent(&mut self) -> ExitStatus {
+        self.group.leader_was_reaped();
+        while !self.group.is_gone() {
+            sleep(PROCESS_GROUP_INTERVAL).await;
+        }
+        let status = ExitStatus::from_raw(0);
+        if let Leader::Forked(forked) = &mut self.leader {
+            forked.status = Some(status);
+        }
+        status
+    }
+
+    /// Learns whether a forked process has been reaped by its parent: its id may be that of another
+    /// process then.
+    fn learn_of_end(&mut self) {
+        let Leader::Forked(forked) = &mut self.leader else {
+            return;
+        };
+        if let Some(ended) = &mut forked.ended {
+            let told = ended.try_recv();
+            if told == Err(oneshot::error::TryRecvError::Empty) {
+                return;
+            }
+            (forked.ended, forked.status) = (None, told.ok());
+        }
+        self.group.leader_was_reaped();
     }
 
     /// Waits until the process and its whole group have ended.
@@ -167,11 +332,13 @@ impl Program {
 
     /// Sends SIGTERM to the group.
     pub fn terminate(&mut self) {
+        self.learn_of_end();
         self.group.signal(Signal::TERM);
     }
 
     /// Sends SIGKILL to the group.
     pub fn kill(&mut self) {
+        self.learn_of_end();
         self.group.signal(Signal::KILL);
     }
 
@@ -183,10 +350,18 @@ impl Program {
     }
 }
 
+impl Drop for Program {
+    fn drop(&mut self) {
+        // The group is killed next.
+        self.learn_of_end();
+    }
+}
+
 /// Returns the command of a program, with its environment and pipes for its output.
-fn command(spec: &ProgramSpec, arguments: &str) -> io::Result<Command> {
+fn command(spec: &ProgramSpec, words: &[OsString], arguments: Option<&str>) -> io::Result<Command> {
+    let limit = spec.memory_kib.map(limited).unwrap_or_default();
     let launcher = spec.sandbox.as_ref().map(Sandbox::launcher).unwrap_or_default();
-    let mut words = launcher.iter().chain(&spec.command);
+    let mut words = limit.iter().chain(&launcher).chain(words);
     let mut command = Command::new(words.next().ok_or(io::ErrorKind::NotFound)?);
     for name in &spec.withheld {
         command.env_remove(name);
@@ -197,7 +372,6 @@ fn command(spec: &ProgramSpec, arguments: &str) -> io::Result<Command> {
     command
         .args(words)
         .env("ENV", "local")
-        .env("RUNNER_ARGUMENTS", arguments)
         // Without it, Python buffers output up to 8 KiB, and loses the buffer in a crash.
         .env("PYTHONUNBUFFERED", "1")
         // These address the runner's own supervisor; a program that inherits them would report
@@ -209,7 +383,21 @@ fn command(spec: &ProgramSpec, arguments: &str) -> io::Result<Command> {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
+    match arguments {
+        Some(arguments) => command
+            .env("RUNNER_ARGUMENTS", arguments)
+            .env_remove("EDGE_RUNNER_WARM"),
+        None => command.env_remove("RUNNER_ARGUMENTS"),
+    };
     Ok(command)
+}
+
+/// Returns the words before a command whose processes may each have this much private memory: a
+/// shell sets the limit, which whatever it starts inherits. It is RLIMIT_DATA, which counts what a
+/// process may write to, and not the gigabytes of addresses that RLIMIT_AS counts and nobody uses.
+fn limited(memory_kib: u64) -> Vec<OsString> {
+    let words = ["/bin/sh", "-c", "ulimit -d \"$0\" && exec \"$@\""].map(OsString::from);
+    words.into_iter().chain([memory_kib.to_string().into()]).collect()
 }
 
 /// Returns whether a status is that of a program that SIGTERM ended: the signal, code 0, or the

@@ -20,6 +20,13 @@ use crate::config::{BotAudio, Config, PythonBot};
 const PACKAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/edge_runner.py"));
 /// The interpreter when no environment has one.
 const INTERPRETER: &str = "python3";
+/// Reads the package from a socket, which has messages behind it.
+const LOADER: &str = "import sys
+stream = open(0, 'rb', 0, closefd=False)
+length, program = int(stream.readline()), b''
+while len(program) < length:
+    program += stream.read(length - len(program)) or sys.exit(1)
+exec(compile(program, '<edge_runner>', 'exec'))";
 /// What a bot for Pipecat's own runner imports.
 const PIPECATS_RUNNER: &str = "pipecat.runner.run";
 
@@ -41,6 +48,16 @@ pub fn command(config: &Config, command: &[OsString], folder: Option<&Path>) -> 
     // Reads the program from the standard input.
     words.extend(package(config).map(|_| "-".into()));
     words.extend_from_slice(command);
+    words
+}
+
+/// Returns the command of a process that loads the bot before its calls.
+pub fn warm_command(config: &Config, command: &[OsString], folder: Option<&Path>) -> Vec<OsString> {
+    let mut words = self::command(config, command, folder);
+    if package(config).is_some() {
+        words[1] = "-c".into();
+        words.insert(2, LOADER.into());
+    }
     words
 }
 
@@ -165,6 +182,9 @@ mod tests {
         let given = ["bot.py", "--name", "Ada"].map(OsString::from);
         let config = bot(Some("/py"));
         assert_eq!(command(&config, &given, None), ["/py", "-", "bot.py", "--name", "Ada"]);
+        let warm = warm_command(&config, &given, None);
+        assert_eq!(warm[..2], ["/py", "-c"]);
+        assert_eq!(warm[3..], given);
         assert!(package(&config).is_some_and(|package| package.len() < 64 * 1024));
         let pcm = crate::proto::config! {
             bot_audio: BotAudio::Pcm { rate_hz: 8_000 },

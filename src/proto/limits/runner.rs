@@ -63,6 +63,11 @@ pub const CLUSTER_KEY_BYTES: RangeInclusive<usize> = 32..=512;
 pub const SESSIONS_MAX_HIGHEST: usize = 4_096;
 /// Worker threads: far above the cores of any supported board.
 pub const WORKERS_MAX: usize = 64;
+/// Processes that wait for a call: far more than begin at once.
+pub const WARM_MAX: usize = 32;
+/// Private memory of a bot's process that may be asked for, in MiB: an interpreter needs the least,
+/// and no board has the most.
+pub const BOT_MEMORY_MIB: RangeInclusive<u64> = 16..=1_048_576;
 /// ICE servers that are passed to clients; browsers warn from five on.
 pub const ICE_SERVERS_MAX: usize = 16;
 /// URLs of one ICE server: four schemes on two address families.

@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import json
 import pathlib
+import statistics
 import sys
 import time
 import urllib.request
@@ -19,6 +20,8 @@ from sound import in_tune, tone
 BOT = str(pathlib.Path(__file__).with_name("unchanged_bot.py"))
 # A time limit for what the bot does at once.
 SOON_S = 20
+# Calls whose median is told.
+CALLS = 20
 
 
 def browser(runner):
@@ -133,6 +136,47 @@ async def unchanged_by_hand(start):
     assert "a call of twilio" in runner.log_text()
 
 
+def private_kib(pid):
+    """Memory of a process that no other has."""
+    lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+
+
+async def timed(runner, calls):
+    """Has calls one after the other. Returns the medians of the times to `bot-ready` and to the first sound in seconds, and
+    of the private memory of the bot in MiB."""
+    found = []
+    for nth in range(calls):
+        began = time.monotonic()
+        async with Client(socket_url(runner, "/ws-client")) as peer:
+            await peer.ready(limit_s=STARTED_S)
+            ready = time.monotonic() - began
+            await peer.until(lambda: len(peer.heard()) > 0, "the greeting", SOON_S)
+            sound = time.monotonic() - began
+            await peer.until(lambda: runner.log_text().count("BotStoppedSpeakingFrame") > nth, "its end", SOON_S)
+            found.append((ready, sound, private_kib(newest_bot(runner)) / 1024))
+        await runner.wait_for_sessions(0, NOTICED_S)
+    return [statistics.median(values) for values in zip(*found)]
+
+
+def newest_bot(runner):
+    """Returns the process of the last call that began."""
+    return int(runner.log_text().rsplit("the bot is process ", 1)[1].split()[0])
+
+
+async def unchanged_warm(start):
+    """an unchanged Pipecat bot, calls of one loaded process beside calls that load it: times and memory, no process left"""
+    said = []
+    for warm, words in (("1", "warm"), ("0", "spawned")):
+        runner = start("-v", "--warm", warm, "--python", sys.executable, BOT, "--name", "Ada", LOGURU_LEVEL="INFO")
+        if warm == "1":
+            await runner.wait_for_log("the bot is loaded before its calls: Fork", STARTED_S)
+        ready, sound, memory = await timed(runner, CALLS)
+        await ended(runner, CALLS)
+        said.append(f"{words}: ready {ready:.3f} s, sound {sound:.3f} s, {memory:.0f} MiB private")
+    return "; ".join(said)
+
+
 async def unchanged_video(start):
     """a bot with video output is refused in one sentence"""
     runner = run(start, "--video")
@@ -191,5 +235,5 @@ async def unchanged_sandbox(start):
 
 
 CHECKS = {check.__name__: check for check in [
-    unchanged_client, unchanged_browser, unchanged_calls, unchanged_by_hand, unchanged_video,
+    unchanged_client, unchanged_warm, unchanged_browser, unchanged_calls, unchanged_by_hand, unchanged_video,
     unchanged_whatsapp, unchanged_whip, unchanged_sandbox]}

@@ -188,6 +188,7 @@ fn spec(config: &Config, command: &[String]) -> ProgramSpec {
         input: None,
         working_dir: config.bot_folder.clone(),
         sandbox: Sandbox::new(config),
+        memory_kib: None,
     }
 }
 

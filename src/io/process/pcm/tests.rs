@@ -248,9 +248,10 @@ async fn a_session_without_audio_is_refused() {
         input: None,
         working_dir: None,
         sandbox: None,
+        memory_kib: None,
     };
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let refused = bot(spec)(args).await.expect_err("there is no audio").to_string();
+    let refused = bot(spec, None)(args).await.expect_err("there is no audio").to_string();
     assert!(
         refused.contains("`--bot-audio pcm`") && refused.contains("base"),
         "{refused}"

@@ -2,7 +2,7 @@
 
 `run` executes the file, `hooks` redirects what the file imports of Pipecat's runner and transports,
 `transport` is the Pipecat transport, `media` the connection to the runner, `pacing` the clock of
-speech. Nothing of Pipecat is imported before the file imports it.
+speech, `warm` the start before a call. Nothing of Pipecat is imported before the file imports it.
 """
 
 

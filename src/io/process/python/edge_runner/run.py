@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import signal
 import sys
 import types
 
-from . import Refused
+from . import Refused, warm
 from .hooks import Hooks
 from .session import Session, WebRtcCaller, WebSocketCaller
 
@@ -32,18 +33,41 @@ def run(arguments):
 
         return check(arguments[0])
     file = pathlib.Path(arguments[0])
-    runner = Runner(file, json.loads(os.environ.get("RUNNER_ARGUMENTS", "{}")))
+    control = warm.control()
+    if control and not is_loadable(file):
+        control.refuse()
+        return 0
+    runner = Runner(file, json.loads(os.environ.get("RUNNER_ARGUMENTS", "{}")), control)
     Hooks(runner).install()
     sys.argv = [str(file), *arguments[1:]]
     sys.path.insert(0, str(file.resolve().parent))
     try:
         module = load(file, "__main__")
-        if not runner.has_run and "pipecat" in sys.modules and asyncio.iscoroutinefunction(getattr(module, "bot", None)):
-            runner.main()
+        if not runner.has_run and inspect.iscoroutinefunction(getattr(module, "bot", None)):
+            if "pipecat" in sys.modules:
+                runner.main()
+            elif warm.has_bare_bot(file.read_text(errors="replace")):
+                runner.run_bare(module.bot)
+        if control and control.is_waiting:
+            control.refuse()
     except Refused as refused:
+        if control and control.is_waiting:
+            control.fail(refused, file)
         print(f"ERROR edge_runner: {refused}", file=sys.stderr)
         return 1
+    except (Exception, SystemExit) as error:
+        if control and control.is_waiting:
+            control.fail(error, file)
+        raise
     return 0
+
+
+def is_loadable(file):
+    """Whether a file can be loaded before its call. A file with an error in it is loaded, which reports it."""
+    try:
+        return warm.is_loadable(file)
+    except (OSError, SyntaxError):
+        return True
 
 
 def load(file, name):
@@ -58,8 +82,10 @@ def load(file, name):
 class Runner:
     """In place of `pipecat.runner.run`."""
 
-    def __init__(self, file, arguments):
+    def __init__(self, file, arguments, control=None):
         self.file = file
+        self.control = control
+        """The connection of a process that is started before its call."""
         self.session = Session(arguments)
         self.options = options(None).parse_args([])
         self.has_run = False
@@ -74,7 +100,18 @@ class Runner:
         self._warn_of_options(parser)
         set_log(self.options.verbose)
         bot = find_bot(self.file)
-        asyncio.run(self._run(bot))
+        self._wait_for_call()
+        asyncio.run(self._run(lambda: bot(self.runner_arguments())))
+
+    def run_bare(self, bot):
+        """Runs `async def bot(args)` of a file without Pipecat: `args` is the object of RUNNER_ARGUMENTS."""
+        self.has_run = True
+        self._wait_for_call()
+        asyncio.run(self._run(lambda: bot(self.session.arguments)))
+
+    def _wait_for_call(self):
+        if self.control:
+            self.session = Session(self.control.wait(self.file))
 
     def _warn_of_options(self, parser):
         if self.options.transport == "vonage":
@@ -89,7 +126,7 @@ class Runner:
                 )
 
     async def _run(self, bot):
-        task = asyncio.ensure_future(bot(self.runner_arguments()))
+        task = asyncio.ensure_future(bot())
         loop = asyncio.get_running_loop()
 
         def stop():

@@ -1,0 +1,195 @@
+"""Loads a bot before its calls: a process that forks a child for each, or one that waits for its only call.
+
+In: the socket on stdin, one JSON object a line; a call of a process that forks has the stdout and stderr of the child
+beside it. Out: the arguments of a call, in the process that has to run it. The interface is "Warm processes" in
+docs/bots.md.
+"""
+
+import array
+import ast
+import gc
+import json
+import os
+import pathlib
+import select
+import socket
+import sys
+import threading
+import traceback
+import warnings
+
+FILES_MAX = 256
+"""Files whose changes are noticed."""
+
+
+class Control:
+    """The connection to the runner. `allowed` is `fork`, or `once` where the runner cannot see children of the process."""
+
+    def __init__(self, allowed):
+        self.allowed = allowed
+        self.is_waiting = True
+        self._socket = socket.socket(fileno=os.dup(0))
+        self._received, self._descriptors = b"", []
+        redirect(os.open(os.devnull, os.O_RDONLY), 0)
+
+    def refuse(self):
+        """The file has to be run anew for each call."""
+        self._send({"hello": 1, "mode": "none"})
+
+    def fail(self, error, file):
+        """The file could not be loaded."""
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        words = traceback.format_exception_only(type(error), error)[-1].strip()
+        self._send({"error": f"{words[:1000]} ({file.name}, line {lines[-1]})" if lines else words[:1000]})
+
+    def wait(self, file):
+        """Says that the file is loaded, and returns the arguments of a call in the process that runs it."""
+        forks = self.allowed == "fork" and can_fork(self._socket.fileno())
+        if forks:
+            # What is there now stays shared with the children.
+            gc.collect()
+            gc.freeze()
+        self._send({"hello": 1, "mode": "fork" if forks else "once", "files": own_files(file)})
+        call = self._serve() if forks else self._next()
+        self.is_waiting = False
+        self._socket.close()
+        os.environ["RUNNER_ARGUMENTS"] = json.dumps(call["arguments"])
+        return call["arguments"]
+
+    def _serve(self):
+        """Forks for each call. Returns in the children alone."""
+        children, poll = {}, select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor in children:
+                    poll.unregister(descriptor)
+                    self._report(*children.pop(descriptor))
+                    os.close(descriptor)
+            while self._is_readable():
+                call = self._next()
+                streams, self._descriptors = self._descriptors[:2], self._descriptors[2:]
+                try:
+                    pid = fork()
+                except OSError as error:
+                    self._send({"call": call["call"], "error": str(error)})
+                    pid = None
+                if pid == 0:
+                    for descriptor in [*children, *self._descriptors]:
+                        os.close(descriptor)
+                    redirect(streams[0], 1)
+                    redirect(streams[1], 2)
+                    reseed()
+                    return call
+                for descriptor in streams:
+                    os.close(descriptor)
+                if pid is not None:
+                    descriptor = os.pidfd_open(pid)
+                    children[descriptor] = (pid, call["call"])
+                    poll.register(descriptor, select.POLLIN)
+                    self._send({"call": call["call"], "pid": pid})
+
+    def _is_readable(self):
+        return b"\n" in self._received or bool(select.select([self._socket], [], [], 0)[0])
+
+    def _report(self, pid, call):
+        _, status = os.waitpid(pid, 0)
+        ended = {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"exit": os.WEXITSTATUS(status)}
+        self._send({"call": call, **ended})
+
+    def _next(self):
+        """Waits for a line of the runner. Ends the process with the runner."""
+        while b"\n" not in self._received:
+            # As `socket.recv_fds`, which Python has from 3.9 on.
+            data, beside, _, _ = self._socket.recvmsg(65536, socket.CMSG_SPACE(2 * array.array("i").itemsize))
+            for level, kind, content in beside:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    self._descriptors += array.array("i", content)
+            if not data:
+                os._exit(0)
+            self._received += data
+        line, self._received = self._received.split(b"\n", 1)
+        return json.loads(line)
+
+    def _send(self, message):
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            os._exit(0)
+
+
+def control():
+    """Returns the connection of a process that is started before its call."""
+    allowed = os.environ.pop("EDGE_RUNNER_WARM", None)
+    return Control(allowed) if allowed else None
+
+
+def is_loadable(file):
+    """Whether a file can be loaded before its call: it leaves the call to a function `bot`."""
+    source = file.read_text(errors="replace")
+    if "RUNNER_ARGUMENTS" in source:
+        return False
+    return "pipecat.runner.run" in source or has_bare_bot(source)
+
+
+def has_bare_bot(source):
+    """Whether a file is `async def bot(args)` and does not run it by itself."""
+    if "__main__" in source or "asyncio.run(" in source:
+        return False
+    body = ast.parse(source).body
+    return any(isinstance(part, ast.AsyncFunctionDef) and part.name == "bot" for part in body)
+
+
+def can_fork(control):
+    """A child of `fork` has no other thread, shares every connection, and locks stay as they are."""
+    if not hasattr(os, "pidfd_open") or threading.active_count() > 1:
+        return False
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            is_socket = os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:")
+        except OSError:
+            continue
+        if is_socket and int(descriptor) != control:
+            return False
+    return True
+
+
+def fork():
+    """Forks into a process group of the child."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        # Of Python 3.12: threads of native libraries, which wait for work and hold no lock of Python.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    try:
+        os.setpgid(pid, pid or os.getpid())
+    except OSError:
+        # The child was faster.
+        pass
+    return pid
+
+
+def redirect(descriptor, to):
+    os.dup2(descriptor, to)
+    os.close(descriptor)
+
+
+def reseed():
+    """`random` does it by itself."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random:
+        numpy_random.seed()
+
+
+def own_files(file):
+    """Returns the file, what it has loaded from its folder, and `.env`."""
+    folder = file.resolve().parent
+    files = [file.resolve()]
+    for module in list(sys.modules.values()):
+        name = getattr(module, "__file__", None)
+        path = pathlib.Path(name).resolve() if isinstance(name, str) else None
+        if path and folder in path.parents and "site-packages" not in path.parts:
+            files.append(path)
+    files += [folder / ".env"]
+    return sorted({str(path) for path in files})[:FILES_MAX]

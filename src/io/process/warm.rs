@@ -1,0 +1,622 @@
+//! Processes that have loaded the bot before a call begins.
+//!
+//! In: the command of such a process, and calls. Out: a [`Program`] for a call: a child that the
+//! process forks, or the process itself, which was waiting. One task keeps them running: it starts
+//! another where one was used, has died, or where a file of the bot has changed. A call that finds
+//! none waits a while for one that starts, and is started by itself otherwise, so that none is
+//! lost. A bot that cannot be loaded any more leaves the one that was loaded before in service.
+//! The messages are those of [`crate::proto::process::warm`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use edge_runner_http::common::lock;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::output_log;
+use super::program::{Program, ProgramSpec, WaitingProgram};
+use crate::bot::SessionId;
+use crate::io::group::ProcessGroup;
+use crate::io::tasks;
+use crate::logging;
+use crate::proto::process::last_line;
+use crate::proto::process::warm::{self, Message, WARM_LINE_BYTES_MAX, WarmMode, restart_after};
+
+/// Time in which a process loads the bot: minutes on a small board.
+const PROCESS_WARM_LOAD: Duration = Duration::from_secs(180);
+/// Time that a call waits for a process that starts, before it is started by itself.
+const PROCESS_WARM_WAIT: Duration = Duration::from_secs(30);
+/// Time in which a process forks the child of a call.
+const PROCESS_FORK_WITHIN: Duration = Duration::from_secs(5);
+
+/// What is started before calls.
+pub struct WarmSpec {
+    pub command: Vec<OsString>,
+    /// What the process reads from its socket before any message, behind a line with its length.
+    pub package: Option<&'static str>,
+    /// Processes that wait for a call, where each takes one.
+    pub waiting_max: usize,
+    /// The file of the bot, if it is known.
+    pub file: Option<PathBuf>,
+}
+
+/// The processes of a bot. Dropping it kills those that have no call.
+pub struct WarmBot {
+    shared: Arc<Shared>,
+    _keeper: JoinSet<()>,
+}
+
+struct Shared {
+    spec: Arc<ProgramSpec>,
+    warm: WarmSpec,
+    state: Mutex<State>,
+    /// Changes with `state`.
+    changes: watch::Sender<()>,
+    calls: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// How the newest process serves calls; `None` before the first one is ready.
+    mode: Option<WarmMode>,
+    parent: Option<Arc<Parent>>,
+    waiting: VecDeque<Box<Waiting>>,
+    /// The files of the bot and how they were when it was loaded.
+    files: Vec<(PathBuf, Stamp)>,
+    /// A file has changed since.
+    is_outdated: bool,
+    /// Processes in a row that failed.
+    failures: u32,
+    /// Nothing starts now: the last process failed, and the next one has to wait.
+    is_pausing: bool,
+}
+
+type Stamp = Option<(SystemTime, u64)>;
+
+/// What a call gets.
+enum Offer {
+    Parent(Arc<Parent>),
+    Waiting(Box<Waiting>),
+    Later,
+    /// None will come in time.
+    Nothing,
+}
+
+impl State {
+    fn has_changed(&self) -> bool {
+        self.files.iter().any(|(file, stamp)| stamp_of(file) != *stamp)
+    }
+
+    fn is_needed(&self, waiting_max: usize) -> bool {
+        self.is_outdated
+            || match self.mode {
+                None => true,
+                Some(WarmMode::None) => false,
+                Some(WarmMode::Once) => self.waiting.len() < waiting_max,
+                Some(WarmMode::Fork) => self.parent.as_ref().is_none_or(|parent| parent.is_over()),
+            }
+    }
+
+    fn offer(&mut self) -> Offer {
+        // The call that came after the change of a file is to be that of the new one.
+        if self.is_outdated && !self.is_pausing {
+            return Offer::Later;
+        }
+        if let Some(parent) = self.parent.as_ref().filter(|parent| !parent.is_over()) {
+            return Offer::Parent(parent.clone());
+        }
+        if let Some(waiting) = self.waiting.pop_front() {
+            return Offer::Waiting(waiting);
+        }
+        match self.is_pausing || self.mode == Some(WarmMode::None) {
+            true => Offer::Nothing,
+            false => Offer::Later,
+        }
+    }
+}
+
+impl WarmBot {
+    pub fn start(spec: Arc<ProgramSpec>, warm: WarmSpec) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                files: stamped(warm.file.clone()),
+                ..State::default()
+            }),
+            spec,
+            warm,
+            changes: watch::Sender::default(),
+            calls: AtomicU64::default(),
+        });
+        let mut keeper = JoinSet::new();
+        keeper.spawn(tasks::boxed(keep(shared.clone())));
+        WarmBot {
+            shared,
+            _keeper: keeper,
+        }
+    }
+
+    /// Returns a program that has loaded the bot, for one call. `None` if the call has to start its
+    /// own.
+    pub async fn take(&self, arguments: &str, session_id: &SessionId) -> Option<Program> {
+        let mut changes = self.shared.changes.subscribe();
+        self.shared.notice_changes();
+        let mut time_is_up = std::pin::pin!(sleep(PROCESS_WARM_WAIT));
+        let mut has_waited = false;
+        loop {
+            let offer = lock(&self.shared.state).offer();
+            let program = match offer {
+                Offer::Nothing => return None,
+                Offer::Later => {
+                    if !has_waited {
+                        log::info!("the bot is starting: the call waits until it is loaded");
+                        has_waited = true;
+                    }
+                    tokio::select! {
+                        changed = changes.changed() => changed.ok()?,
+                        () = &mut time_is_up => return None,
+                    }
+                    continue;
+                }
+                Offer::Parent(parent) => {
+                    let call = self.shared.calls.fetch_add(1, Ordering::Relaxed);
+                    let program = parent.clone().fork(call, arguments, session_id).await;
+                    if program.is_none() {
+                        parent.end();
+                    }
+                    program
+                }
+                Offer::Waiting(waiting) => waiting.take(arguments, session_id).await,
+            };
+            let mut state = lock(&self.shared.state);
+            state.failures = program.as_ref().map_or(state.failures + 1, |_| 0);
+            drop(state);
+            self.shared.changes.send_replace(());
+            if program.is_some() {
+                return program;
+            }
+            // It has died, and another one takes a while.
+            log::warn!("the process that had loaded the bot is gone: it is started again");
+        }
+    }
+}
+
+impl Shared {
+    /// Looks whether a file of the bot has changed.
+    fn notice_changes(&self) {
+        let mut state = lock(&self.state);
+        if !state.is_outdated && state.has_changed() {
+            state.is_outdated = true;
+            state.is_pausing = false;
+            drop(state);
+            log::info!("a file of the bot has changed: it is loaded again");
+            self.changes.send_replace(());
+        }
+    }
+
+    /// Takes a process that is ready.
+    fn add(&self, ready: Ready, files: Vec<(PathBuf, Stamp)>) {
+        let mut state = lock(&self.state);
+        if state.is_outdated {
+            state.waiting.clear();
+        }
+        state.mode = Some(ready.mode());
+        state.files = files;
+        state.is_outdated = state.has_changed();
+        // Those with a call keep the one before until their call has ended.
+        state.parent = None;
+        match ready {
+            Ready::Parent(parent) => state.parent = Some(parent),
+            Ready::Waiting(waiting) => state.waiting.push_back(waiting),
+            Ready::Nothing => {}
+        }
+        drop(state);
+        self.changes.send_replace(());
+    }
+
+    /// Records that a process could not load the bot. Returns the pause before the next one.
+    fn fail(&self, files: Vec<(PathBuf, Stamp)>) -> Duration {
+        let mut state = lock(&self.state);
+        state.failures += 1;
+        state.is_pausing = true;
+        // The one that was loaded before stays until the next change.
+        state.is_outdated = false;
+        state.files = files;
+        let pause = restart_after(state.failures);
+        drop(state);
+        self.changes.send_replace(());
+        pause
+    }
+}
+
+/// Keeps processes ready.
+async fn keep(shared: Arc<Shared>) {
+    let mut changes = shared.changes.subscribe();
+    loop {
+        let pause = {
+            let state = lock(&shared.state);
+            match state.is_needed(shared.warm.waiting_max) {
+                false => None,
+                // One that died, and none that was used, waits.
+                true if state.failures > 0 && !state.is_outdated => Some(restart_after(state.failures)),
+                true => Some(Duration::ZERO),
+            }
+        };
+        match pause {
+            None => {
+                let _ = changes.changed().await;
+                continue;
+            }
+            Some(Duration::ZERO) => {}
+            Some(pause) => wait(&shared, pause).await,
+        }
+        lock(&shared.state).is_pausing = false;
+        let before: Vec<_> = lock(&shared.state).files.iter().map(|(file, _)| file.clone()).collect();
+        let before = stamped(before);
+        match load(&shared).await {
+            Ok((ready, files)) => {
+                log::debug!("the bot is loaded before its calls: {:?}", ready.mode());
+                // A change since the start of the process is still a change.
+                let mut files = stamped(files);
+                for (file, stamp) in &mut files {
+                    if let Some((_, old)) = before.iter().find(|(known, _)| known == file) {
+                        *stamp = *old;
+                    }
+                }
+                shared.add(ready, files);
+            }
+            Err(why) => {
+                let has_old = lock(&shared.state).mode.is_some_and(|mode| mode != WarmMode::None);
+                let pause = shared.fail(before);
+                match has_old {
+                    true => log::warn!("the bot cannot be loaded: {why}; calls get the one that was loaded before"),
+                    false => log::warn!(
+                        "the bot cannot be loaded: {why}; the next try is in {} s",
+                        pause.as_secs()
+                    ),
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the pause of failed starts, or until a file has changed.
+async fn wait(shared: &Shared, pause: Duration) {
+    let mut changes = shared.changes.subscribe();
+    lock(&shared.state).is_pausing = true;
+    shared.changes.send_replace(());
+    changes.mark_unchanged();
+    let changed = async {
+        while !lock(&shared.state).is_outdated {
+            let _ = changes.changed().await;
+        }
+    };
+    tokio::select! {
+        () = sleep(pause) => {}
+        () = changed => {}
+    }
+}
+
+/// Starts a process and waits until it has loaded the bot.
+async fn load(shared: &Arc<Shared>) -> Result<(Ready, Vec<PathBuf>), LoadError> {
+    let (mut program, stream) = Program::start_warm(&shared.spec, &shared.warm.command)?;
+    let mut lines = Lines::new(Arc::new(stream));
+    let hello = async {
+        if let Some(package) = shared.warm.package {
+            let text = [&format!("{}\n", package.len()), package].concat();
+            write_all(&lines.stream, text.as_bytes()).await?;
+        }
+        lines.next().await
+    };
+    let hello = timeout(PROCESS_WARM_LOAD, hello).await.map_err(|_| LoadError::Late)?;
+    let last_line = async |mut program: WaitingProgram| program.last_line().await.as_deref().and_then(last_line::shown);
+    match hello {
+        Ok(Some(Message::Hello { mode, files })) => {
+            let stream = lines.stream.clone();
+            Ok(match mode {
+                WarmMode::None => (Ready::Nothing, files),
+                WarmMode::Once => (Ready::Waiting(Box::new(Waiting { program, stream })), files),
+                WarmMode::Fork => {
+                    program.forget_session();
+                    (Ready::Parent(Parent::new(program, lines, shared)), files)
+                }
+            })
+        }
+        Ok(Some(Message::Failed(why))) => {
+            // Its other lines are in the log by then.
+            last_line(program).await;
+            let why = last_line::shown(&why).unwrap_or_else(|| "it does not say why".to_owned());
+            Err(LoadError::Bot(why))
+        }
+        Ok(Some(_)) => Err(LoadError::Message(warm::NoMessage)),
+        Ok(None) => Err(match last_line(program).await {
+            Some(line) => LoadError::Bot(line),
+            None => LoadError::Ended,
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Why a process did not load the bot.
+#[derive(Debug, thiserror::Error)]
+enum LoadError {
+    #[error("{0}")]
+    Bot(String),
+    #[error("its process ended before it said that it is ready")]
+    Ended,
+    #[error("its process was not ready after {} s", PROCESS_WARM_LOAD.as_secs())]
+    Late,
+    #[error(transparent)]
+    Message(#[from] warm::NoMessage),
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+enum Ready {
+    Parent(Arc<Parent>),
+    Waiting(Box<Waiting>),
+    Nothing,
+}
+
+impl Ready {
+    fn mode(&self) -> WarmMode {
+        match self {
+            Ready::Parent(_) => WarmMode::Fork,
+            Ready::Waiting(_) => WarmMode::Once,
+            Ready::Nothing => WarmMode::None,
+        }
+    }
+}
+
+/// A process that takes one call.
+struct Waiting {
+    program: WaitingProgram,
+    stream: Arc<UnixStream>,
+}
+
+impl Waiting {
+    /// Gives it a call. `None` if it has died.
+    async fn take(mut self: Box<Self>, arguments: &str, session_id: &SessionId) -> Option<Program> {
+        let line = warm::call(0, arguments);
+        let written = timeout(PROCESS_FORK_WITHIN, write_all(&self.stream, line.as_bytes())).await;
+        if self.program.is_over() || !matches!(written, Ok(Ok(()))) {
+            return None;
+        }
+        Some(self.program.begin(session_id.clone(), self.stream))
+    }
+}
+
+/// A process that forks a child for each call. Its children hold it until their calls have ended.
+pub struct Parent {
+    stream: Arc<UnixStream>,
+    children: Arc<Children>,
+    /// Whether a message was begun and not completed. Locked while one is written.
+    is_torn: tokio::sync::Mutex<bool>,
+    _program: WaitingProgram,
+    _reader: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Children {
+    calls: Mutex<BTreeMap<u64, Child>>,
+    is_over: AtomicBool,
+}
+
+/// What a call waits for.
+struct Child {
+    started: Option<oneshot::Sender<u32>>,
+    ended: oneshot::Sender<ExitStatus>,
+}
+
+impl Parent {
+    fn new(program: WaitingProgram, mut lines: Lines, shared: &Arc<Shared>) -> Arc<Self> {
+        let children = Arc::<Children>::default();
+        let stream = lines.stream.clone();
+        let (known, changes) = (children.clone(), Arc::downgrade(shared));
+        let mut reader = JoinSet::new();
+        reader.spawn(tasks::boxed(async move {
+            loop {
+                match lines.next().await {
+                    Ok(Some(message)) => known.take(message),
+                    Ok(None) => break,
+                    Err(error) => {
+                        log::warn!("the process that has loaded the bot: {error}");
+                        break;
+                    }
+                }
+            }
+            known.end();
+            if let Some(shared) = changes.upgrade() {
+                let mut state = lock(&shared.state);
+                if state.parent.as_ref().is_some_and(|parent| parent.is_over()) {
+                    log::warn!("the process that has loaded the bot has ended: it is started again");
+                    state.failures += 1;
+                    state.is_pausing = true;
+                }
+                drop(state);
+                shared.changes.send_replace(());
+            }
+        }));
+        Arc::new(Parent {
+            stream,
+            children,
+            is_torn: tokio::sync::Mutex::new(false),
+            _program: program,
+            _reader: reader,
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.children.is_over.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.children.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets it fork the child of a call. `None` if it does not.
+    async fn fork(self: Arc<Self>, call: u64, arguments: &str, session_id: &SessionId) -> Option<Program> {
+        let (stdout, of_stdout) = output().ok()?;
+        let (stderr, of_stderr) = output().ok()?;
+        let (started, has_started) = oneshot::channel();
+        let (ended, has_ended) = oneshot::channel();
+        let child = Child {
+            started: Some(started),
+            ended,
+        };
+        lock(&self.children.calls).insert(call, child);
+        let line = warm::call(call, arguments);
+        let fork = async {
+            let mut is_torn = self.is_torn.lock().await;
+            if std::mem::replace(&mut *is_torn, true) || self.is_over() {
+                return None;
+            }
+            let sent = send_with(&self.stream, line.as_bytes(), &[of_stdout, of_stderr])
+                .await
+                .ok()?;
+            write_all(&self.stream, &line.as_bytes()[sent..]).await.ok()?;
+            *is_torn = false;
+            drop(is_torn);
+            has_started.await.ok()
+        };
+        let pid = timeout(PROCESS_FORK_WITHIN, fork).await.ok().flatten();
+        let Some(pid) = pid else {
+            lock(&self.children.calls).remove(&call);
+            return None;
+        };
+        let log = logging::in_session(session_id.clone(), async move { output_log::run(stdout, stderr).await });
+        Some(Program::of_forked(pid, has_ended, self, log))
+    }
+}
+
+impl Children {
+    fn take(&self, message: Message) {
+        let mut calls = lock(&self.calls);
+        match message {
+            Message::Started { call, pid } => {
+                let started = calls.get_mut(&call).and_then(|child| child.started.take());
+                if started.is_none_or(|started| started.send(pid).is_err()) {
+                    // The call has ended by now, and the group is killed.
+                    calls.remove(&call);
+                    drop(ProcessGroup::from_leader(pid));
+                }
+            }
+            Message::Refused { call, error } => {
+                log::warn!("the process that has loaded the bot cannot fork: {error}");
+                calls.remove(&call);
+            }
+            Message::Ended { call, status } => {
+                if let Some(child) = calls.remove(&call) {
+                    let _ = child.ended.send(ExitStatus::from_raw(status));
+                }
+            }
+            Message::Hello { .. } | Message::Failed(_) => {}
+        }
+    }
+
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        lock(&self.calls).clear();
+    }
+}
+
+/// Returns a pipe for the output of a child.
+fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (sender, receiver) = pipe::pipe()?;
+    Ok((receiver, sender.into_blocking_fd()?))
+}
+
+/// Sends the beginning of a message with file descriptors. Returns the number of bytes.
+async fn send_with(stream: &UnixStream, text: &[u8], files: &[OwnedFd; 2]) -> io::Result<usize> {
+    stream
+        .async_io(Interest::WRITABLE, || {
+            let files = [files[0].as_fd(), files[1].as_fd()];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut beside = SendAncillaryBuffer::new(&mut space);
+            beside.push(SendAncillaryMessage::ScmRights(&files));
+            Ok(sendmsg(
+                stream,
+                &[IoSlice::new(text)],
+                &mut beside,
+                SendFlags::NOSIGNAL,
+            )?)
+        })
+        .await
+}
+
+async fn write_all(stream: &UnixStream, mut text: &[u8]) -> io::Result<()> {
+    while !text.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(text) {
+            Ok(count) => text = &text[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The messages of a process.
+struct Lines {
+    stream: Arc<UnixStream>,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    fn new(stream: Arc<UnixStream>) -> Self {
+        Lines {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Returns the next message; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Message>, LoadError> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let rest = self.buffer.split_off(end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                return Ok(Some(warm::parse(&line)?));
+            }
+            if self.buffer.len() >= WARM_LINE_BYTES_MAX {
+                return Err(warm::NoMessage.into());
+            }
+            self.stream.readable().await?;
+            let mut part = [0; 1024];
+            match self.stream.try_read(&mut part) {
+                Ok(0) => return Ok(None),
+                Ok(count) => self.buffer.extend_from_slice(&part[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn stamped(files: impl IntoIterator<Item = PathBuf>) -> Vec<(PathBuf, Stamp)> {
+    let stamp = |file: PathBuf| {
+        let stamp = stamp_of(&file);
+        (file, stamp)
+    };
+    files.into_iter().map(stamp).collect()
+}
+
+fn stamp_of(file: &Path) -> Stamp {
+    let found = std::fs::metadata(file).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}

@@ -1,0 +1,199 @@
+//! What the runner and a warm process of a bot tell each other, one JSON object a line.
+//!
+//! In: the lines of a process, which has loaded its bot before a call begins. Out: [`Message`], the
+//! line that gives it a call, and the pause before the next start of a process that failed.
+//! Names that are not known are ignored, so that either side may add to its messages. "Warm
+//! processes" in docs/bots.md is this contract for authors.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// Bytes of a line of a process, which may list hundreds of files.
+pub const WARM_LINE_BYTES_MAX: usize = 64 * 1024;
+/// Files whose changes are noticed.
+pub const WARM_FILES_MAX: usize = 256;
+/// The longest pause between two starts of a process that fails.
+const RESTART_MAX: Duration = Duration::from_secs(60);
+
+/// How a process serves calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WarmMode {
+    /// It forks a child for each call.
+    Fork,
+    /// It takes one call itself.
+    Once,
+    /// Its bot cannot be loaded before a call.
+    None,
+}
+
+/// A line of a process.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Message {
+    /// It is ready.
+    Hello { mode: WarmMode, files: Vec<PathBuf> },
+    /// Its bot could not be loaded.
+    Failed(String),
+    /// The child of a call runs.
+    Started { call: u64, pid: u32 },
+    /// The child of a call could not be started.
+    Refused { call: u64, error: String },
+    /// The child of a call has ended, with the wait status of the system.
+    Ended { call: u64, status: i32 },
+}
+
+/// Why a line is none of these.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NoMessage;
+
+impl fmt::Display for NoMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("its process sent a line that is no message of this interface (\"Warm processes\" in docs/bots.md)")
+    }
+}
+
+impl std::error::Error for NoMessage {}
+
+#[derive(Deserialize)]
+struct Line {
+    hello: Option<u32>,
+    mode: Option<WarmMode>,
+    #[serde(default)]
+    files: Vec<PathBuf>,
+    call: Option<u64>,
+    pid: Option<u32>,
+    exit: Option<u8>,
+    signal: Option<u8>,
+    error: Option<String>,
+}
+
+/// Reads a line of a process.
+///
+/// # Errors
+/// [`NoMessage`] for anything else.
+pub fn parse(line: &[u8]) -> Result<Message, NoMessage> {
+    let line: Line = serde_json::from_slice(line).map_err(|_| NoMessage)?;
+    let Some(call) = line.call else {
+        return match (line.hello, line.mode, line.error) {
+            (_, _, Some(error)) => Ok(Message::Failed(error)),
+            (Some(1), Some(mode), None) => Ok(Message::Hello {
+                mode,
+                files: line.files.into_iter().take(WARM_FILES_MAX).collect(),
+            }),
+            _ => Err(NoMessage),
+        };
+    };
+    match (line.pid, line.exit, line.signal, line.error) {
+        // Process 1 is the system's, and a group must never be that of the runner.
+        (Some(pid @ 2..=0x3FFF_FFFF), None, None, None) => Ok(Message::Started { call, pid }),
+        (None, Some(code), None, None) => Ok(Message::Ended {
+            call,
+            status: i32::from(code) << 8,
+        }),
+        (None, None, Some(signal @ 1..=64), None) => Ok(Message::Ended {
+            call,
+            status: i32::from(signal),
+        }),
+        (None, None, None, Some(error)) => Ok(Message::Refused { call, error }),
+        _ => Err(NoMessage),
+    }
+}
+
+/// Returns the line that gives a process a call with these arguments, a JSON object.
+pub fn call(call: u64, arguments: &str) -> String {
+    format!("{{\"call\":{call},\"arguments\":{arguments}}}\n")
+}
+
+/// Returns the pause before the next start, after this many processes in a row that failed.
+pub fn restart_after(failures: u32) -> Duration {
+    let seconds = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
+    Duration::from_secs(seconds).min(RESTART_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_lines_of_a_process() {
+        let hello = |mode, files: &[&str]| Message::Hello {
+            mode,
+            files: files.iter().map(PathBuf::from).collect(),
+        };
+        for (line, expected) in [
+            (
+                r#"{"hello":1,"mode":"fork","files":["/b/bot.py"],"more":[]}"#,
+                hello(WarmMode::Fork, &["/b/bot.py"]),
+            ),
+            (r#"{"hello":1,"mode":"once"}"#, hello(WarmMode::Once, &[])),
+            (r#"{"hello":1,"mode":"none"}"#, hello(WarmMode::None, &[])),
+            (r#"{"error":"no module"}"#, Message::Failed("no module".to_owned())),
+            (r#"{"call":7,"pid":4711}"#, Message::Started { call: 7, pid: 4711 }),
+            (
+                r#"{"call":7,"exit":3}"#,
+                Message::Ended {
+                    call: 7,
+                    status: 3 << 8,
+                },
+            ),
+            (r#"{"call":7,"signal":9}"#, Message::Ended { call: 7, status: 9 }),
+            (
+                r#"{"call":7,"error":"no memory"}"#,
+                Message::Refused {
+                    call: 7,
+                    error: "no memory".to_owned(),
+                },
+            ),
+        ] {
+            assert_eq!(parse(line.as_bytes()), Ok(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn refuses_any_other_line() {
+        for line in [
+            "",
+            "ready",
+            "{}",
+            r#"{"hello":2,"mode":"fork"}"#,
+            r#"{"hello":1,"mode":"spoon"}"#,
+            r#"{"call":7}"#,
+            r#"{"call":7,"pid":1}"#,
+            r#"{"call":7,"pid":0}"#,
+            r#"{"call":7,"pid":-4}"#,
+            r#"{"call":7,"pid":4294967295}"#,
+            r#"{"call":7,"pid":9,"exit":0}"#,
+            r#"{"call":7,"signal":0}"#,
+            r#"{"call":7,"exit":256}"#,
+        ] {
+            assert_eq!(parse(line.as_bytes()), Err(NoMessage), "{line}");
+        }
+    }
+
+    #[test]
+    fn keeps_as_many_files_as_are_looked_at() {
+        let files = vec!["a.py"; WARM_FILES_MAX + 1];
+        let line = serde_json::json!({"hello": 1, "mode": "fork", "files": files}).to_string();
+        let Ok(Message::Hello { files, .. }) = parse(line.as_bytes()) else {
+            panic!("a hello");
+        };
+        assert_eq!(files.len(), WARM_FILES_MAX);
+    }
+
+    #[test]
+    fn a_call_is_one_line() {
+        assert_eq!(
+            call(7, r#"{"kind":"base"}"#),
+            "{\"call\":7,\"arguments\":{\"kind\":\"base\"}}\n"
+        );
+    }
+
+    #[test]
+    fn the_pauses_between_starts_double_up_to_a_minute() {
+        let pauses: Vec<u64> = [1, 2, 3, 6, 7, 100].map(|n| restart_after(n).as_secs()).into();
+        assert_eq!(pauses, [1, 2, 4, 32, 60, 60]);
+    }
+}

@@ -1,0 +1,252 @@
+//! Tests of bots that are loaded before their calls, against the real binary: in Python without
+//! Pipecat, and in a program that speaks the interface by itself.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::support::client::Client;
+use crate::support::runner::TestRunner;
+
+/// A bot that says who it is when a call begins, and stays until its call has ended.
+const BOT: &str = "import asyncio, os, random, sys
+print('loaded by', os.getpid())
+async def bot(args):
+    print('call', args['kind'], os.getpid(), os.getppid(), os.getpgid(0), os.environ['RUNNER_ARGUMENTS'][:8], sys.argv[1:])
+    await asyncio.sleep(600)
+";
+
+fn bot(source: &str, options: &[&str]) -> TestRunner {
+    let words = [&["--python", "python3"], options, &["bot.py", "--name", "Ada"]].concat();
+    TestRunner::start_among(&[("bot.py", source)], &words, &[])
+}
+
+/// Returns the numbers of a line behind these words.
+fn numbers(line: &str) -> Vec<u32> {
+    line.split(' ').filter_map(|word| word.parse().ok()).collect()
+}
+
+fn kill(signal: &str, pid: u32) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+}
+
+/// Has a call, and returns the numbers of its own process, its parent and its group.
+fn call(runner: &TestRunner, nth: usize) -> (Client, [u32; 3]) {
+    let client = Client::connect(runner.addr, "/ws-client");
+    let line = runner.wait_for_logs("call websocket ", nth).pop().expect("a line");
+    let numbers = numbers(line.split("call websocket ").nth(1).expect("the words"));
+    (client, numbers[..3].try_into().expect("three numbers"))
+}
+
+fn hang_up(runner: &TestRunner, mut client: Client) {
+    client.socket.close(1000);
+    client.end();
+    runner.wait_for_sessions(0);
+}
+
+#[test]
+fn each_call_is_a_child_of_the_process_that_has_loaded_the_bot() {
+    let runner = bot(BOT, &[]);
+    let parent = numbers(&runner.wait_for_log("loaded by "))[0];
+    let (one, first) = call(&runner, 1);
+    let (other, second) = call(&runner, 2);
+    for [own, of, group] in [first, second] {
+        assert_eq!((of, group), (parent, own));
+    }
+    let line = runner.wait_for_log("call websocket ");
+    assert!(line.contains("{\"") && line.contains("['--name', 'Ada']"), "{line}");
+    hang_up(&runner, one);
+    hang_up(&runner, other);
+    assert_eq!(runner.log().matches("loaded by").count(), 1);
+    assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
+    assert!(
+        !fs::exists(format!("/proc/{}", first[0])).expect("/proc"),
+        "it was reaped"
+    );
+}
+
+/// The lines of a child carry the session of its call, and its failure ends that call alone.
+#[test]
+fn a_child_fails_by_itself() {
+    let source = "import asyncio, sys
+async def bot(args):
+    print('call', args['kind'], 0, 0, 0)
+    print('NoModelError: no model', file=sys.stderr)
+    sys.exit(7)
+";
+    let runner = bot(source, &[]);
+    let _client = Client::connect(runner.addr, "/ws-client");
+    let line = runner.wait_for_log("the bot failed");
+    assert!(
+        line.contains("exit status: 7") && line.contains("NoModelError: no model"),
+        "{line}"
+    );
+    let said = runner.wait_for_log("NoModelError");
+    let session = |line: &str| line.split("session ").nth(1).map(|rest| rest[..8].to_owned());
+    assert_eq!(session(&said), session(&line), "{said} {line}");
+    runner.wait_for_sessions(0);
+}
+
+/// A call outlives the process that forked it, and the next one is not lost.
+#[test]
+fn a_parent_that_is_killed_is_started_again() {
+    let runner = bot(BOT, &[]);
+    let (client, [child, parent, _]) = call(&runner, 1);
+    kill("-KILL", parent);
+    runner.wait_for_log("it is started again");
+    let (other, [second, _, _]) = call(&runner, 2);
+    assert_ne!(second, child);
+    assert!(fs::exists(format!("/proc/{child}")).expect("/proc"), "the call goes on");
+    hang_up_two(&runner, client, other);
+    runner.wait_for_log("session ended: caller left");
+    assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
+}
+
+fn hang_up_two(runner: &TestRunner, mut one: Client, other: Client) {
+    one.socket.close(1000);
+    one.end();
+    hang_up(runner, other);
+}
+
+#[test]
+fn a_child_that_is_killed_ends_its_call() {
+    let runner = bot(BOT, &[]);
+    let (_client, [child, ..]) = call(&runner, 1);
+    kill("-KILL", child);
+    let line = runner.wait_for_log("the bot failed");
+    assert!(line.contains("signal: 9"), "{line}");
+    runner.wait_for_sessions(0);
+}
+
+/// What a bot starts is of its own group, and is ended with the call.
+#[test]
+fn the_children_of_a_bot_end_with_its_call() {
+    let source = BOT.replace("    await", "    os.system('sleep 600 & echo left $!')\n    await");
+    let runner = bot(&source, &[]);
+    let (client, _) = call(&runner, 1);
+    let line = runner.wait_for_log("left ");
+    let left = *numbers(&line).last().expect("a number");
+    hang_up(&runner, client);
+    assert!(
+        !fs::exists(format!("/proc/{left}/fd/0")).unwrap_or(true),
+        "{left} is left"
+    );
+}
+
+#[test]
+fn a_changed_file_is_loaded_again_and_a_broken_one_keeps_the_old() {
+    let runner = bot(BOT, &[]);
+    let file = runner.path("bot.py");
+    let (client, [_, first, _]) = call(&runner, 1);
+    fs::write(&file, format!("{BOT}\nraise ValueError('a broken file')\n")).expect("a file");
+    let (other, [_, second, _]) = call(&runner, 2);
+    assert_eq!(first, second);
+    let line = runner.wait_for_log("the bot cannot be loaded");
+    assert!(line.contains("ValueError: a broken file (bot.py, line 7)"), "{line}");
+    assert!(line.contains("the one that was loaded before"), "{line}");
+    fs::write(&file, format!("{BOT}\nFIXED = True\n")).expect("a file");
+    let (third, [_, last, _]) = call(&runner, 3);
+    assert_ne!(last, first);
+    for client in [client, other, third] {
+        let mut client = client;
+        client.socket.close(1000);
+        client.end();
+    }
+    runner.wait_for_sessions(0);
+    assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
+}
+
+/// A bot with a thread cannot be forked: a process waits for one call, and the next one starts.
+#[test]
+fn a_bot_with_threads_has_a_process_that_waits() {
+    let source =
+        format!("import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n{BOT}");
+    let runner = bot(&source, &[]);
+    let loaded = numbers(&runner.wait_for_log("loaded by "))[0];
+    let (one, [first, parent, group]) = call(&runner, 1);
+    assert_eq!((first, parent, group), (loaded, runner.pid(), loaded));
+    let line = runner.wait_for_log("call websocket ");
+    assert!(line.contains("session "), "{line}");
+    let second = numbers(&runner.wait_for_logs("loaded by ", 2)[1])[0];
+    hang_up(&runner, one);
+    let (other, [third, ..]) = call(&runner, 2);
+    assert_eq!(third, second);
+    hang_up(&runner, other);
+}
+
+/// A file that runs its bot by itself is a process for each call, as is any with `--warm 0`.
+#[test]
+fn a_file_that_runs_itself_is_started_for_each_call() {
+    let own =
+        "import json, os, time\nprint('kind', json.loads(os.environ['RUNNER_ARGUMENTS'])['kind'])\ntime.sleep(600)\n";
+    for (source, options, words) in [
+        (own, &[][..], "kind websocket"),
+        (BOT, &["--warm", "0"][..], "call websocket"),
+    ] {
+        let runner = bot(source, options);
+        for nth in 1..=2 {
+            let client = Client::connect(runner.addr, "/ws-client");
+            runner.wait_for_logs(words, nth);
+            hang_up(&runner, client);
+        }
+        assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
+    }
+}
+
+/// 10 MB at the import are read and dropped, and the calls go on.
+#[test]
+fn a_module_that_floods_its_output_is_loaded() {
+    let runner = bot(&format!("print(('x' * 1000 + '\\n') * 10_000)\n{BOT}"), &[]);
+    let (client, _) = call(&runner, 1);
+    hang_up(&runner, client);
+}
+
+#[test]
+fn calls_leave_neither_processes_nor_descriptors() {
+    let runner = bot(BOT, &[]);
+    let (client, [_, parent, _]) = call(&runner, 1);
+    hang_up(&runner, client);
+    let (before, of_parent) = (runner.descriptors(), descriptors(parent));
+    for nth in 2..=30 {
+        let (client, _) = call(&runner, nth);
+        hang_up(&runner, client);
+    }
+    runner.wait_for_descriptors(before);
+    assert_eq!(descriptors(parent), of_parent);
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("the system has it");
+    assert_eq!(children, "", "no zombie");
+}
+
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").count()
+}
+
+#[test]
+fn a_bot_cannot_have_more_memory_than_its_limit() {
+    let source = BOT.replace("    await", "    memory = bytes(400 << 20)\n    await");
+    for warm in ["0", "1"] {
+        let runner = bot(&source, &["--bot-memory", "200", "--warm", warm]);
+        let _client = Client::connect(runner.addr, "/ws-client");
+        let line = runner.wait_for_log("the bot failed");
+        assert!(line.contains("MemoryError"), "{line}");
+    }
+}
+
+/// The interface in any language: here a shell script, which takes one call.
+#[test]
+fn a_program_of_any_language_waits_for_its_call() {
+    let script = "echo waiting in $EDGE_RUNNER_WARM; echo '{\"hello\":1,\"mode\":\"once\"}' >&0; read -r call; echo \"got $call\"; sleep 600";
+    let runner = TestRunner::start(&["--warm", "2", "--", "/bin/sh", "-c", script]);
+    runner.wait_for_logs("waiting in fork", 2);
+    let client = Client::connect(runner.addr, "/ws-client");
+    let line = runner.wait_for_log("got {");
+    let call: serde_json::Value = serde_json::from_str(line.split("got ").nth(1).expect("a line")).expect("JSON");
+    assert_eq!(
+        (&call["call"], &call["arguments"]["kind"]),
+        (&json!(0), &json!("websocket"))
+    );
+    runner.wait_for_logs("waiting in fork", 3);
+    hang_up(&runner, client);
+}
