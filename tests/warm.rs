@@ -13,7 +13,7 @@ use crate::support::runner::TestRunner;
 const BOT: &str = "import asyncio, os, random, sys
 print('loaded by', os.getpid())
 async def bot(args):
-    print('call', args['kind'], os.getpid(), os.getppid(), os.getpgid(0), os.environ['RUNNER_ARGUMENTS'][:8], sys.argv[1:])
+    print('call', args['kind'], os.getpid(), os.getppid(), os.getpgid(0), os.environ['RUNNER_' 'ARGUMENTS'][:8], sys.argv[1:])
     await asyncio.sleep(600)
 ";
 
@@ -25,6 +25,12 @@ fn bot(source: &str, options: &[&str]) -> TestRunner {
 /// Returns the numbers of a line behind these words.
 fn numbers(line: &str) -> Vec<u32> {
     line.split(' ').filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Returns the session in brackets that a line of the log names.
+fn session(line: &str) -> &str {
+    let (_, rest) = line.split_once('[').expect("a session");
+    rest.split_once(']').expect("its end").0
 }
 
 fn kill(signal: &str, pid: u32) {
@@ -84,8 +90,7 @@ async def bot(args):
         "{line}"
     );
     let said = runner.wait_for_log("NoModelError");
-    let session = |line: &str| line.split("session ").nth(1).map(|rest| rest[..8].to_owned());
-    assert_eq!(session(&said), session(&line), "{said} {line}");
+    assert_eq!(session(&said), session(&line));
     runner.wait_for_sessions(0);
 }
 
@@ -168,7 +173,7 @@ fn a_bot_with_threads_has_a_process_that_waits() {
     let (one, [first, parent, group]) = call(&runner, 1);
     assert_eq!((first, parent, group), (loaded, runner.pid(), loaded));
     let line = runner.wait_for_log("call websocket ");
-    assert!(line.contains("session "), "{line}");
+    assert_eq!(session(&line).len(), 8);
     let second = numbers(&runner.wait_for_logs("loaded by ", 2)[1])[0];
     hang_up(&runner, one);
     let (other, [third, ..]) = call(&runner, 2);

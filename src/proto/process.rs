@@ -6,9 +6,9 @@
 //! fit into an environment variable are rejected. The queues in both directions are
 //! [`inbound_queue`] and [`playout_queue`]; [`output_lines`] splits the program's output into log
 //! lines, and [`last_line`] makes one fit to be shown; [`first_line`] finds the interpreter of a
-//! script; [`media_query`] is what a program asks of its media; [`warm`] is what a process says that
-//! has loaded its bot before a call. Source: Pipecat's runner arguments
-//! for the names; the other messages are our own.
+//! script; [`media_query`] is what a program asks of its media; [`warm`] is what one says that is
+//! started before its call. Source: Pipecat's runner arguments for the names; the other messages
+//! are our own.
 
 pub mod first_line;
 pub mod inbound_queue;

@@ -51,8 +51,8 @@ pub struct ProgramSpec {
 
 /// A running program.
 pub struct Program {
-    /// Dropped before `leader`: the signal needs the leader's process id, which the system may reuse
-    /// once the leader is reaped.
+    /// Dropped before `leader`: the signal needs the leader's process id, which the system may
+    /// reuse once the leader is reaped.
     group: ProcessGroup,
     leader: Leader,
     /// That of a child of the runner; dropped after it.
@@ -394,7 +394,7 @@ fn command(spec: &ProgramSpec, words: &[OsString], arguments: Option<&str>) -> i
 
 /// Returns the words before a command whose processes may each have this much private memory: a
 /// shell sets the limit, which whatever it starts inherits. It is RLIMIT_DATA, which counts what a
-/// process may write to, and not the gigabytes of addresses that RLIMIT_AS counts and nobody uses.
+/// process may write to, and not the gigabytes of addresses of RLIMIT_AS that stay unused.
 fn limited(memory_kib: u64) -> Vec<OsString> {
     let words = ["/bin/sh", "-c", "ulimit -d \"$0\" && exec \"$@\""].map(OsString::from);
     words.into_iter().chain([memory_kib.to_string().into()]).collect()

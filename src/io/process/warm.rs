@@ -35,7 +35,7 @@ use crate::io::group::ProcessGroup;
 use crate::io::tasks;
 use crate::logging;
 use crate::proto::process::last_line;
-use crate::proto::process::warm::{self, Message, WARM_LINE_BYTES_MAX, WarmMode, restart_after};
+use crate::proto::process::warm::{self, WARM_LINE_BYTES_MAX, WarmMessage, WarmMode, restart_after};
 
 /// Time in which a process loads the bot: minutes on a small board.
 const PROCESS_WARM_LOAD: Duration = Duration::from_secs(180);
@@ -57,21 +57,21 @@ pub struct WarmSpec {
 
 /// The processes of a bot. Dropping it kills those that have no call.
 pub struct WarmBot {
-    shared: Arc<Shared>,
+    shared: Arc<WarmShared>,
     _keeper: JoinSet<()>,
 }
 
-struct Shared {
+struct WarmShared {
     spec: Arc<ProgramSpec>,
     warm: WarmSpec,
-    state: Mutex<State>,
+    state: Mutex<WarmState>,
     /// Changes with `state`.
     changes: watch::Sender<()>,
     calls: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct WarmState {
     /// How the newest process serves calls; `None` before the first one is ready.
     mode: Option<WarmMode>,
     parent: Option<Arc<Parent>>,
@@ -97,7 +97,7 @@ enum Offer {
     Nothing,
 }
 
-impl State {
+impl WarmState {
     fn has_changed(&self) -> bool {
         self.files.iter().any(|(file, stamp)| stamp_of(file) != *stamp)
     }
@@ -132,10 +132,10 @@ impl State {
 
 impl WarmBot {
     pub fn start(spec: Arc<ProgramSpec>, warm: WarmSpec) -> Self {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
+        let shared = Arc::new(WarmShared {
+            state: Mutex::new(WarmState {
                 files: stamped(warm.file.clone()),
-                ..State::default()
+                ..WarmState::default()
             }),
             spec,
             warm,
@@ -195,7 +195,7 @@ impl WarmBot {
     }
 }
 
-impl Shared {
+impl WarmShared {
     /// Looks whether a file of the bot has changed.
     fn notice_changes(&self) {
         let mut state = lock(&self.state);
@@ -244,7 +244,7 @@ impl Shared {
 }
 
 /// Keeps processes ready.
-async fn keep(shared: Arc<Shared>) {
+async fn keep(shared: Arc<WarmShared>) {
     let mut changes = shared.changes.subscribe();
     loop {
         let pause = {
@@ -295,7 +295,7 @@ async fn keep(shared: Arc<Shared>) {
 }
 
 /// Waits for the pause of failed starts, or until a file has changed.
-async fn wait(shared: &Shared, pause: Duration) {
+async fn wait(shared: &WarmShared, pause: Duration) {
     let mut changes = shared.changes.subscribe();
     lock(&shared.state).is_pausing = true;
     shared.changes.send_replace(());
@@ -312,7 +312,7 @@ async fn wait(shared: &Shared, pause: Duration) {
 }
 
 /// Starts a process and waits until it has loaded the bot.
-async fn load(shared: &Arc<Shared>) -> Result<(Ready, Vec<PathBuf>), LoadError> {
+async fn load(shared: &Arc<WarmShared>) -> Result<(Ready, Vec<PathBuf>), LoadError> {
     let (mut program, stream) = Program::start_warm(&shared.spec, &shared.warm.command)?;
     let mut lines = Lines::new(Arc::new(stream));
     let hello = async {
@@ -325,7 +325,7 @@ async fn load(shared: &Arc<Shared>) -> Result<(Ready, Vec<PathBuf>), LoadError> 
     let hello = timeout(PROCESS_WARM_LOAD, hello).await.map_err(|_| LoadError::Late)?;
     let last_line = async |mut program: WaitingProgram| program.last_line().await.as_deref().and_then(last_line::shown);
     match hello {
-        Ok(Some(Message::Hello { mode, files })) => {
+        Ok(Some(WarmMessage::Hello { mode, files })) => {
             let stream = lines.stream.clone();
             Ok(match mode {
                 WarmMode::None => (Ready::Nothing, files),
@@ -336,13 +336,13 @@ async fn load(shared: &Arc<Shared>) -> Result<(Ready, Vec<PathBuf>), LoadError> 
                 }
             })
         }
-        Ok(Some(Message::Failed(why))) => {
+        Ok(Some(WarmMessage::Failed(why))) => {
             // Its other lines are in the log by then.
             last_line(program).await;
             let why = last_line::shown(&why).unwrap_or_else(|| "it does not say why".to_owned());
             Err(LoadError::Bot(why))
         }
-        Ok(Some(_)) => Err(LoadError::Message(warm::NoMessage)),
+        Ok(Some(_)) => Err(LoadError::WarmMessage(warm::NoMessage)),
         Ok(None) => Err(match last_line(program).await {
             Some(line) => LoadError::Bot(line),
             None => LoadError::Ended,
@@ -361,7 +361,7 @@ enum LoadError {
     #[error("its process was not ready after {} s", PROCESS_WARM_LOAD.as_secs())]
     Late,
     #[error(transparent)]
-    Message(#[from] warm::NoMessage),
+    WarmMessage(#[from] warm::NoMessage),
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -423,7 +423,7 @@ struct Child {
 }
 
 impl Parent {
-    fn new(program: WaitingProgram, mut lines: Lines, shared: &Arc<Shared>) -> Arc<Self> {
+    fn new(program: WaitingProgram, mut lines: Lines, shared: &Arc<WarmShared>) -> Arc<Self> {
         let children = Arc::<Children>::default();
         let stream = lines.stream.clone();
         let (known, changes) = (children.clone(), Arc::downgrade(shared));
@@ -504,10 +504,10 @@ impl Parent {
 }
 
 impl Children {
-    fn take(&self, message: Message) {
+    fn take(&self, message: WarmMessage) {
         let mut calls = lock(&self.calls);
         match message {
-            Message::Started { call, pid } => {
+            WarmMessage::Started { call, pid } => {
                 let started = calls.get_mut(&call).and_then(|child| child.started.take());
                 if started.is_none_or(|started| started.send(pid).is_err()) {
                     // The call has ended by now, and the group is killed.
@@ -515,16 +515,16 @@ impl Children {
                     drop(ProcessGroup::from_leader(pid));
                 }
             }
-            Message::Refused { call, error } => {
+            WarmMessage::Refused { call, error } => {
                 log::warn!("the process that has loaded the bot cannot fork: {error}");
                 calls.remove(&call);
             }
-            Message::Ended { call, status } => {
+            WarmMessage::Ended { call, status } => {
                 if let Some(child) = calls.remove(&call) {
                     let _ = child.ended.send(ExitStatus::from_raw(status));
                 }
             }
-            Message::Hello { .. } | Message::Failed(_) => {}
+            WarmMessage::Hello { .. } | WarmMessage::Failed(_) => {}
         }
     }
 
@@ -585,7 +585,7 @@ impl Lines {
     }
 
     /// Returns the next message; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Message>, LoadError> {
+    async fn next(&mut self) -> Result<Option<WarmMessage>, LoadError> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let rest = self.buffer.split_off(end + 1);

@@ -1,6 +1,6 @@
 //! What the runner and a warm process of a bot tell each other, one JSON object a line.
 //!
-//! In: the lines of a process, which has loaded its bot before a call begins. Out: [`Message`], the
+//! In: the lines of a process, which has loaded its bot before a call begins. Out: [`WarmMessage`], the
 //! line that gives it a call, and the pause before the next start of a process that failed.
 //! Names that are not known are ignored, so that either side may add to its messages. "Warm
 //! processes" in docs/bots.md is this contract for authors.
@@ -32,7 +32,7 @@ pub enum WarmMode {
 
 /// A line of a process.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum WarmMessage {
     /// It is ready.
     Hello { mode: WarmMode, files: Vec<PathBuf> },
     /// Its bot could not be loaded.
@@ -58,7 +58,7 @@ impl fmt::Display for NoMessage {
 impl std::error::Error for NoMessage {}
 
 #[derive(Deserialize)]
-struct Line {
+struct WarmLine {
     hello: Option<u32>,
     mode: Option<WarmMode>,
     #[serde(default)]
@@ -74,12 +74,12 @@ struct Line {
 ///
 /// # Errors
 /// [`NoMessage`] for anything else.
-pub fn parse(line: &[u8]) -> Result<Message, NoMessage> {
-    let line: Line = serde_json::from_slice(line).map_err(|_| NoMessage)?;
+pub fn parse(line: &[u8]) -> Result<WarmMessage, NoMessage> {
+    let line: WarmLine = serde_json::from_slice(line).map_err(|_| NoMessage)?;
     let Some(call) = line.call else {
         return match (line.hello, line.mode, line.error) {
-            (_, _, Some(error)) => Ok(Message::Failed(error)),
-            (Some(1), Some(mode), None) => Ok(Message::Hello {
+            (_, _, Some(error)) => Ok(WarmMessage::Failed(error)),
+            (Some(1), Some(mode), None) => Ok(WarmMessage::Hello {
                 mode,
                 files: line.files.into_iter().take(WARM_FILES_MAX).collect(),
             }),
@@ -88,16 +88,16 @@ pub fn parse(line: &[u8]) -> Result<Message, NoMessage> {
     };
     match (line.pid, line.exit, line.signal, line.error) {
         // Process 1 is the system's, and a group must never be that of the runner.
-        (Some(pid @ 2..=0x3FFF_FFFF), None, None, None) => Ok(Message::Started { call, pid }),
-        (None, Some(code), None, None) => Ok(Message::Ended {
+        (Some(pid @ 2..=0x3FFF_FFFF), None, None, None) => Ok(WarmMessage::Started { call, pid }),
+        (None, Some(code), None, None) => Ok(WarmMessage::Ended {
             call,
             status: i32::from(code) << 8,
         }),
-        (None, None, Some(signal @ 1..=64), None) => Ok(Message::Ended {
+        (None, None, Some(signal @ 1..=64), None) => Ok(WarmMessage::Ended {
             call,
             status: i32::from(signal),
         }),
-        (None, None, None, Some(error)) => Ok(Message::Refused { call, error }),
+        (None, None, None, Some(error)) => Ok(WarmMessage::Refused { call, error }),
         _ => Err(NoMessage),
     }
 }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn reads_the_lines_of_a_process() {
-        let hello = |mode, files: &[&str]| Message::Hello {
+        let hello = |mode, files: &[&str]| WarmMessage::Hello {
             mode,
             files: files.iter().map(PathBuf::from).collect(),
         };
@@ -130,19 +130,19 @@ mod tests {
             ),
             (r#"{"hello":1,"mode":"once"}"#, hello(WarmMode::Once, &[])),
             (r#"{"hello":1,"mode":"none"}"#, hello(WarmMode::None, &[])),
-            (r#"{"error":"no module"}"#, Message::Failed("no module".to_owned())),
-            (r#"{"call":7,"pid":4711}"#, Message::Started { call: 7, pid: 4711 }),
+            (r#"{"error":"no module"}"#, WarmMessage::Failed("no module".to_owned())),
+            (r#"{"call":7,"pid":4711}"#, WarmMessage::Started { call: 7, pid: 4711 }),
             (
                 r#"{"call":7,"exit":3}"#,
-                Message::Ended {
+                WarmMessage::Ended {
                     call: 7,
                     status: 3 << 8,
                 },
             ),
-            (r#"{"call":7,"signal":9}"#, Message::Ended { call: 7, status: 9 }),
+            (r#"{"call":7,"signal":9}"#, WarmMessage::Ended { call: 7, status: 9 }),
             (
                 r#"{"call":7,"error":"no memory"}"#,
-                Message::Refused {
+                WarmMessage::Refused {
                     call: 7,
                     error: "no memory".to_owned(),
                 },
@@ -177,7 +177,7 @@ mod tests {
     fn keeps_as_many_files_as_are_looked_at() {
         let files = vec!["a.py"; WARM_FILES_MAX + 1];
         let line = serde_json::json!({"hello": 1, "mode": "fork", "files": files}).to_string();
-        let Ok(Message::Hello { files, .. }) = parse(line.as_bytes()) else {
+        let Ok(WarmMessage::Hello { files, .. }) = parse(line.as_bytes()) else {
             panic!("a hello");
         };
         assert_eq!(files.len(), WARM_FILES_MAX);
