@@ -50,6 +50,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--bot") => "echo",
         (_, "--bot-audio") => "pcm",
         (_, "--bot-rate") => "8000",
+        (_, "--bot-memory") => "200",
         (_, "--tls") => "auto",
         (_, "--metrics") => "any",
         (_, "--calls-texts") => "off",

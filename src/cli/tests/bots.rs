@@ -87,6 +87,34 @@ fn a_command_replaces_the_built_in_bot() {
     );
 }
 
+/// One process has loaded a file, as it can be; a command has to speak the interface.
+#[test]
+fn a_file_is_loaded_before_its_calls_and_a_command_where_asked() {
+    for (args, expected) in [
+        (&["bot.py"][..], 1),
+        (&["--warm", "0", "bot.py"], 0),
+        (&["--warm", "3", "bot.py"], 3),
+        (&["--bot-audio", "pcm", "bot.py"], 0),
+        (&["--", "node", "bot.mjs"], 0),
+        (&["--warm", "2", "--", "node", "bot.mjs"], 2),
+    ] {
+        assert_eq!(config(args).warm, expected, "{args:?}");
+    }
+    assert_eq!(config(&["--bot-memory", "300", "bot.py"]).bot_memory_mib, Some(300));
+    assert!(refused(&["--warm", "33", "bot.py"]).contains("0 to 32"));
+    for (args, option) in [
+        (&["--warm", "1"][..], "`--warm` has no effect without"),
+        (
+            &["--warm", "1", "--bot-audio", "pcm", "bot.py"],
+            "`--warm` has no effect with",
+        ),
+        (&["--bot-memory", "300"], "`--bot-memory` has no effect without"),
+    ] {
+        let (_, warnings) = served(args, &[]);
+        assert!(warnings.iter().any(|warning| warning.contains(option)), "{warnings:?}");
+    }
+}
+
 /// Options before the file are the runner's; all behind it is the bot's, also after a list.
 #[test]
 fn the_file_of_a_bot_in_python_begins_its_command() {
