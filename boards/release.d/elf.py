@@ -32,6 +32,9 @@ def read(target, path):
     if is_dynamic == ("musl" in target):
         raise ValueError(f"{path} is {'dynamic' if is_dynamic else 'static'}, which no program for {target} is")
     versions = [int(minor) for minor in re.findall(rb"\0GLIBC_2\.(\d+)(?=[.\0])", content)]
+    # Packed relocations, which glibc reads since 2.36 (`src/build/linker.rs`).
+    if b"\0GLIBC_ABI_DT_RELR\0" in content:
+        versions.append(36)
     # The oldest that wheels can name, for a program that needs no newer symbol.
     glibc = max(versions, default=17) if is_dynamic else None
     return Elf(target, content, glibc)

@@ -164,6 +164,12 @@ class Packages(unittest.TestCase):
                 self.assertNotIn("Traceback", refused.stderr)
         self.assertEqual(list((self.root / "refused").iterdir()), [])
 
+    def test_a_program_with_packed_relocations_needs_the_glibc_that_reads_them(self):
+        packed = self.root / "packed-relocations"
+        packed.write_bytes(program_file(64, 62, interpreter=True) + b"\0GLIBC_2.34\0GLIBC_ABI_DT_RELR\0")
+        written = self.write("wheel.py", self.root / "packed-wheel", {"x86_64-unknown-linux-gnu": packed})
+        self.assertIn("-manylinux_2_36_x86_64", written.stdout)
+
     def test_pip_installs_a_wheel_that_runs(self):
         out, home = self.root / "own-wheel", self.root / "environment"
         written = self.write("wheel.py", out, {self.own_target: self.own})
