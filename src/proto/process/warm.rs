@@ -1,9 +1,9 @@
 //! What the runner and a warm process of a bot tell each other, one JSON object a line.
 //!
-//! In: the lines of a process, which has loaded its bot before a call begins. Out: [`WarmMessage`], the
-//! line that gives it a call, and the pause before the next start of a process that failed.
-//! Names that are not known are ignored, so that either side may add to its messages. "Warm
-//! processes" in docs/bots.md is this contract for authors.
+//! In: the lines of a process, which has loaded its bot before a call begins. Out:
+//! [`WarmMessage`], the line that gives it a call, and the pause before the next start of a process
+//! that failed. Names that are not known are ignored, so that either side may add to its messages.
+//! "Warm processes" in docs/bots.md is this contract for authors.
 
 use std::fmt;
 use std::path::PathBuf;
