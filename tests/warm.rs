@@ -63,8 +63,7 @@ fn each_call_is_a_child_of_the_process_that_has_loaded_the_bot() {
     }
     let line = runner.wait_for_log("call websocket ");
     assert!(line.contains("{\"") && line.contains("['--name', 'Ada']"), "{line}");
-    hang_up(&runner, one);
-    hang_up(&runner, other);
+    hang_up_two(&runner, one, other);
     assert_eq!(runner.log().matches("loaded by").count(), 1);
     assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
     assert!(

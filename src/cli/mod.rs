@@ -4,8 +4,8 @@
 //! `env_options` adds the values of variables. `resolve` then validates the combination and builds
 //! the [`Config`]. Everything else that affects the result is a value in [`Env`], so tests run both
 //! stages without touching the process. Only `start` reads the environment and the files of the
-//! process; only `new` writes files. A usage error ends the process with exit code 2; its text names the mistake and the
-//! expected value.
+//! process; only `new` writes files. A usage error ends the process with exit code 2; its text
+//! names the mistake and the expected value.
 
 pub mod banner;
 mod cluster;

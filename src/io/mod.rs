@@ -236,7 +236,10 @@ fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
                 command: python::warm_command(config, command, folder),
                 package: python::package(config),
                 waiting_max: config.warm,
-                file: config.python_bot.as_ref().map(|_| folder.unwrap_or(Path::new("")).join(&command[0])),
+                file: config
+                    .python_bot
+                    .as_ref()
+                    .map(|_| folder.unwrap_or(Path::new("")).join(&command[0])),
             });
             let spec = process::ProgramSpec {
                 command: words,

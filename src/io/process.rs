@@ -48,8 +48,8 @@ use program::Program;
 pub use program::ProgramSpec;
 use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia, ProgramSignals};
 use sandbox::Sandbox;
-pub use warm::WarmSpec;
 use warm::WarmBot;
+pub use warm::WarmSpec;
 
 /// Time by which the kill of a program precedes the end of its task, so that the task can report
 /// it.

@@ -1,7 +1,7 @@
 //! `edge-runner new KIND NAME`: a folder with a bot, its test and a README, which work at once.
 //!
-//! In: the arguments after `new`. Out: the folder, or why there is none. What exists stays as it is.
-//! The files are those below `kinds`, where they run as they are; a name takes the place of
+//! In: the arguments after `new`. Out: the folder, or why there is none. What exists stays as it
+//! is. The files are those below `kinds`, where they run as they are; a name takes the place of
 //! `my-bot`. `next` is no file of the folder, but what to type in it.
 
 use std::ffi::OsString;
@@ -55,8 +55,8 @@ pub(super) fn command(program: &ProgramIdentity, arguments: &[OsString]) -> Resu
     }
 }
 
-/// Returns what is expected in place of a name that cannot be one of a folder, a crate and a package
-/// of npm.
+/// Returns what is expected in place of a name that cannot be one of a folder, a crate and a
+/// package of npm.
 fn objection(kind: &str, name: &str) -> Option<&'static str> {
     let is_usable = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     let begins_well = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());

@@ -23,7 +23,6 @@ use tokio::time::{sleep, timeout};
 use super::output_log;
 use super::pcm::Pipes;
 use super::sandbox::Sandbox;
-use super::warm::Parent;
 use crate::bot::SessionId;
 use crate::config::BotAudio;
 use crate::io::children::{self, ChildOwner};
@@ -76,8 +75,8 @@ struct Forked {
     /// Tells how it ended; `None` once it has told, or never will.
     ended: Option<oneshot::Receiver<ExitStatus>>,
     status: Option<ExitStatus>,
-    /// Reports the end.
-    _parent: Arc<Parent>,
+    /// The process that forked it, which reports the end.
+    _parent: Arc<dyn Send + Sync>,
 }
 
 /// A process that was started before its call, or that forks for calls.
@@ -194,7 +193,7 @@ impl Program {
     pub fn of_forked(
         pid: u32,
         ended: oneshot::Receiver<ExitStatus>,
-        parent: Arc<Parent>,
+        parent: Arc<dyn Send + Sync>,
         log: impl Future<Output = String> + Send + 'static,
     ) -> Program {
         log::debug!("the bot is process {pid}");

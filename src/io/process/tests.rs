@@ -212,7 +212,9 @@ async fn a_session_without_media_lasts_as_long_as_its_program() {
         working_dir.0.clone().into(),
     ];
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let failed = within(bot(spec(&command), None)(args)).await.expect_err("it exits with 4");
+    let failed = within(bot(spec(&command), None)(args))
+        .await
+        .expect_err("it exits with 4");
     assert_eq!(failed.to_string(), "exit status: 4");
 }
 

@@ -75,7 +75,7 @@ struct WarmState {
     /// How the newest process serves calls; `None` before the first one is ready.
     mode: Option<WarmMode>,
     parent: Option<Arc<Parent>>,
-    waiting: VecDeque<Box<Waiting>>,
+    waiting: VecDeque<Box<WaitingBot>>,
     /// The files of the bot and how they were when it was loaded.
     files: Vec<(PathBuf, Stamp)>,
     /// A file has changed since.
@@ -91,7 +91,7 @@ type Stamp = Option<(SystemTime, u64)>;
 /// What a call gets.
 enum Offer {
     Parent(Arc<Parent>),
-    Waiting(Box<Waiting>),
+    Waiting(Box<WaitingBot>),
     Later,
     /// None will come in time.
     Nothing,
@@ -329,7 +329,7 @@ async fn load(shared: &Arc<WarmShared>) -> Result<(Ready, Vec<PathBuf>), LoadErr
             let stream = lines.stream.clone();
             Ok(match mode {
                 WarmMode::None => (Ready::Nothing, files),
-                WarmMode::Once => (Ready::Waiting(Box::new(Waiting { program, stream })), files),
+                WarmMode::Once => (Ready::Waiting(Box::new(WaitingBot { program, stream })), files),
                 WarmMode::Fork => {
                     program.forget_session();
                     (Ready::Parent(Parent::new(program, lines, shared)), files)
@@ -368,7 +368,7 @@ enum LoadError {
 
 enum Ready {
     Parent(Arc<Parent>),
-    Waiting(Box<Waiting>),
+    Waiting(Box<WaitingBot>),
     Nothing,
 }
 
@@ -383,12 +383,12 @@ impl Ready {
 }
 
 /// A process that takes one call.
-struct Waiting {
+struct WaitingBot {
     program: WaitingProgram,
     stream: Arc<UnixStream>,
 }
 
-impl Waiting {
+impl WaitingBot {
     /// Gives it a call. `None` if it has died.
     async fn take(mut self: Box<Self>, arguments: &str, session_id: &SessionId) -> Option<Program> {
         let line = warm::call(0, arguments);

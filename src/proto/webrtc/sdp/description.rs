@@ -6,16 +6,11 @@
 //! (`ssrc`), RFC 8841 section 6 (`max-message-size`), RFC 9143 section 6 (bundled sections with
 //! port 0).
 
+use super::extensions::extension_id;
 use super::section::{NegotiatedCodec, codec_of};
 use super::{payload_type, split_attribute};
 use crate::audio::codec::Codec;
 
-/// The header extension that names the section of a packet, RFC 9143 section 15.
-pub const MID_URI: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
-/// The header extension with the level of a packet, RFC 6464.
-pub const AUDIO_LEVEL_URI: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
-/// The largest id of a header extension that str0m supports.
-const EXTENSION_ID_MAX: u8 = 16;
 /// The size of messages that a peer takes if it does not name one, RFC 8841 section 6.1.
 const MESSAGE_BYTES_DEFAULT: u32 = 64 * 1024;
 /// The last event of a key press that str0m sends and receives, RFC 4733 section 3.2.
@@ -289,13 +284,6 @@ impl<'a> SdpDescription<'a> {
     }
 }
 
-/// Returns the id of `ID[/DIRECTION] URI [ATTRIBUTES]` if it is of this extension.
-pub fn extension_id(id: &str, rest: &str, uri: &str) -> Option<u8> {
-    let id = id.split('/').next()?.parse().ok()?;
-    let is_wanted = rest.split(' ').next() == Some(uri) && (1..=EXTENSION_ID_MAX).contains(&id);
-    is_wanted.then_some(id)
-}
-
 /// Parses `sha-256 AB:CD:...`.
 fn parse_digest(value: &str) -> Option<CertificateDigest> {
     let (algorithm, hex) = value.split_once(' ')?;
@@ -317,6 +305,7 @@ pub fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::webrtc::sdp::{AUDIO_LEVEL_URI, MID_URI};
 
     fn section(lines: &str) -> String {
         format!("v=0\r\na=group:BUNDLE 0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111 8 126\r\na=mid:0\r\n{lines}")

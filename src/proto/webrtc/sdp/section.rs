@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::description::{MID_URI, extension_id};
+use super::extensions::{MID_URI, extension_id};
 use super::{SdpError, excerpt, payload_type, push_line, split_attribute};
 use crate::audio::codec::Codec;
 use crate::audio::g711::Law;
