@@ -244,7 +244,7 @@ fn the_file_lists_exactly_the_known_variables() {
 fn the_card_lists_every_setting_of_assistants() {
     let is_of_assistants = |name: &str| {
         let prefixes = ["RUNNER_BOT_", "REALTIME_", "CASCADE_", "TOOLS_"];
-        let of_programs = ["RUNNER_BOT_AUDIO", "RUNNER_BOT_RATE"];
+        let of_programs = ["RUNNER_BOT_AUDIO", "RUNNER_BOT_MEMORY", "RUNNER_BOT_RATE"];
         (prefixes.iter().any(|prefix| name.starts_with(prefix)) || name == "RUNNER_TOOLS")
             && !of_programs.contains(&name)
     };

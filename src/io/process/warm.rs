@@ -548,12 +548,7 @@ async fn send_with(stream: &UnixStream, text: &[u8], files: &[OwnedFd; 2]) -> io
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut beside = SendAncillaryBuffer::new(&mut space);
             beside.push(SendAncillaryMessage::ScmRights(&files));
-            Ok(sendmsg(
-                stream,
-                &[IoSlice::new(text)],
-                &mut beside,
-                SendFlags::NOSIGNAL,
-            )?)
+            Ok(sendmsg(stream, &[IoSlice::new(text)], &mut beside, SendFlags::empty())?)
         })
         .await
 }
