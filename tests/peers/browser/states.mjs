@@ -434,6 +434,7 @@ export const sessionsChecks = {
 		await assertFitsWidth(page, 'sessions');
 		assertEqual(await page.locator('#mute').isVisible(), false, 'a page without a call has no buttons for one');
 		// The caller's own page marks the call, and keeps its buttons.
+		await caller.bringToFront();
 		await caller.evaluate(() => { location.hash = 'sessions'; });
 		await says(caller, 'sessions-view', 'your call');
 		await caller.locator('#sessions-view #mute').click();
@@ -442,6 +443,7 @@ export const sessionsChecks = {
 		await assertFitsWidth(caller, 'the own call');
 		await caller.evaluate(() => { location.hash = ''; });
 		await caller.locator('#call #mute').waitFor({ state: 'visible' });
+		await page.bringToFront();
 		await item.locator('button').click();
 		await isPhase(caller, 'idle');
 		await says(caller, 'status', 'the operator ended the call');
