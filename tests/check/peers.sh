@@ -176,7 +176,7 @@ peer_firefox() {
     needs 'apt-get install --no-install-recommends firefox-esr pulseaudio' firefox-esr pulseaudio || return 0
     needs_node || return 0
     release
-    node --experimental-websocket tests/peers/browser/run.mjs --browser firefox --binary $binary --out target/browser
+    node tests/peers/browser/run.mjs --browser firefox --binary $binary --out target/browser
 }
 
 peer_cluster() {

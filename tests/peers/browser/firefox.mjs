@@ -11,6 +11,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
+// The WebSocket of Node 20.20 closes every connection, and each new one, after some twenty of them (1006).
+import { WebSocket } from 'ws';
 import { until } from './runner.mjs';
 import { watchConnections } from './watch.mjs';
 
@@ -65,9 +67,9 @@ class Bidi {
 			bidi.#socket.onerror = () => fail(new Error(`no connection to ${url}`));
 		});
 		bidi.#socket.onmessage = ({ data }) => bidi.#take(JSON.parse(data));
-		bidi.#socket.onclose = async () => {
+		bidi.#socket.onclose = async ({ code }) => {
 			if (bidi.#closed) return;
-			bidi.#lost = end().then((how) => new BrowserLost(`Firefox has closed the connection; ${how}`));
+			bidi.#lost = end().then((how) => new BrowserLost(`Firefox has closed the connection with ${code}; ${how}`));
 			const lost = await bidi.#lost;
 			for (const { fail } of bidi.#waiting.values()) fail(lost);
 		};

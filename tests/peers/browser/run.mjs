@@ -2,7 +2,7 @@
 // failed, with 3 when all that did have no verdict.
 //
 //   node run.mjs [--binary PATH] [--out FOLDER] [--only WORD] [--playground FOLDER] [--menu PATH]
-//   node --experimental-websocket run.mjs --browser firefox [..]
+//   node run.mjs --browser firefox [..]
 //   node run.mjs --moq [--relay PATH] [..]      Media over QUIC alone, also through a relay
 //
 // Needs Chromium and espeak-ng of the system, or Firefox, and `npm ci` in this folder. Screenshots go to FOLDER.
