@@ -78,11 +78,15 @@ const interrupted = (bot) => async (context) => {
 	const session = await call(context);
 	const { page } = session;
 	await until(async () => (await text(page, 'transcript')).includes('interrupted'), 'an interruption', LIMIT_MS);
-	// What is still in the jitter buffer of the browser, and in the network.
-	await sleep(300);
-	const before = (await received(page)).energy;
-	await sleep(500);
-	const loud = (await received(page)).energy - before;
+	// What is still in the jitter buffer of the browser, and in the network, is played first: a browser that has few processors holds
+	// more of it. The answer itself would last for seconds.
+	let loud;
+	for (let tries = 0; tries < 3 && !(loud <= SILENT); tries += 1) {
+		await sleep(300);
+		const before = (await received(page)).energy;
+		await sleep(500);
+		loud = (await received(page)).energy - before;
+	}
 	if (loud > SILENT) throw new Error(`not silent: ${loud}`);
 	return { energy: loud, waited: await finish(session, bot) };
 };
