@@ -334,9 +334,9 @@ impl Playback {
     fn level(&self, now: Instant) -> f32 {
         let Some(began) = self.began else { return 0.0 };
         let samples = |time: Duration| (time.as_secs_f64() * f64::from(RATE_HZ)) as usize;
-        let heard = now.saturating_duration_since(began);
-        let end = samples(heard).min(self.samples.len());
-        let start = samples(heard.saturating_sub(PARROT_LEVEL_INTERVAL)).min(end);
+        let elapsed = now.saturating_duration_since(began);
+        let end = samples(elapsed).min(self.samples.len());
+        let start = samples(elapsed.saturating_sub(PARROT_LEVEL_INTERVAL)).min(end);
         sound::level(&self.samples[start..end])
     }
 }

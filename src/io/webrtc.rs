@@ -235,7 +235,7 @@ impl WebRtc {
             }
         };
         let _ = tokio::time::timeout(PROBE_WITHIN, finding).await;
-        sorting::sort_by_key(&mut silent, |silent| silent.heard);
+        sorting::sort_by_key(&mut silent, |silent| silent.last_received);
         let places = silent.iter();
         let mut places = places.map(|silent| sessions.admission().replace(silent.ticket, requester));
         match places.find_map(Result::ok) {

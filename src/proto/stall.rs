@@ -94,7 +94,7 @@ pub struct TaskWatch {
     timer: StallTimer,
     moves: u32,
     stalled: bool,
-    told: u32,
+    warnings: u32,
 }
 
 impl TaskWatch {
@@ -103,7 +103,7 @@ impl TaskWatch {
             timer: StallTimer::new(now),
             moves: 0,
             stalled: false,
-            told: 0,
+            warnings: 0,
         }
     }
 
@@ -114,7 +114,7 @@ impl TaskWatch {
         if moves != self.moves || moves.is_multiple_of(2) {
             self.moves = moves;
             self.timer = StallTimer::new(now);
-            let over = std::mem::take(&mut self.stalled) && self.told <= TURN_WARNINGS_MAX;
+            let over = std::mem::take(&mut self.stalled) && self.warnings <= TURN_WARNINGS_MAX;
             return over.then_some(StallEvent::Recovered(busy));
         }
         let news = !self.stalled && busy >= TURN_STALL;
@@ -122,13 +122,13 @@ impl TaskWatch {
             return None;
         }
         self.stalled = true;
-        self.told = self.told.saturating_add(1);
-        (self.told <= TURN_WARNINGS_MAX).then_some(StallEvent::Stalled(busy))
+        self.warnings = self.warnings.saturating_add(1);
+        (self.warnings <= TURN_WARNINGS_MAX).then_some(StallEvent::Stalled(busy))
     }
 
     /// Returns the number of stalls.
     pub fn stalls(&self) -> u32 {
-        self.told
+        self.warnings
     }
 }
 
@@ -194,12 +194,12 @@ mod tests {
         mut look: impl FnMut(Instant) -> Option<StallEvent>,
     ) -> Vec<(Duration, StallEvent)> {
         let mut at = from;
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         while at <= until {
-            told.extend(look(start + at).map(|change| (at, change)));
+            events.extend(look(start + at).map(|change| (at, change)));
             at += WATCH_INTERVAL;
         }
-        told
+        events
     }
 
     /// A query answered within the limit is no stall; a longer one is reported once, and so is its
@@ -209,18 +209,18 @@ mod tests {
         let start = Instant::now();
         let mut heartbeat = Heartbeat::new(start);
         assert_eq!(heartbeat.handle_look(true, start), None);
-        let told = looks(start, WATCH_INTERVAL, RUNTIME_STALL - MS, |now| {
+        let events = looks(start, WATCH_INTERVAL, RUNTIME_STALL - MS, |now| {
             heartbeat.handle_look(false, now)
         });
-        assert_eq!((told, heartbeat.is_stalled()), (Vec::new(), false));
-        let told = looks(start, RUNTIME_STALL, RUNTIME_STALL * 4, |now| {
+        assert_eq!((events, heartbeat.is_stalled()), (Vec::new(), false));
+        let events = looks(start, RUNTIME_STALL, RUNTIME_STALL * 4, |now| {
             heartbeat.handle_look(false, now)
         });
-        assert_eq!(told, [(RUNTIME_STALL, StallEvent::Stalled(RUNTIME_STALL))]);
+        assert_eq!(events, [(RUNTIME_STALL, StallEvent::Stalled(RUNTIME_STALL))]);
         assert!(heartbeat.is_stalled());
         let end = RUNTIME_STALL * 4 + WATCH_INTERVAL;
-        let told = looks(start, end, end * 2, |now| heartbeat.handle_look(true, now));
-        assert_eq!(told, [(end, StallEvent::Recovered(end))]);
+        let events = looks(start, end, end * 2, |now| heartbeat.handle_look(true, now));
+        assert_eq!(events, [(end, StallEvent::Recovered(end))]);
         assert!(!heartbeat.is_stalled());
     }
 
@@ -230,11 +230,11 @@ mod tests {
         let start = Instant::now();
         let mut heartbeat = Heartbeat::new(start);
         let mut nth = 0;
-        let told = looks(start, WATCH_INTERVAL, RUNTIME_STALL * 20, |now| {
+        let events = looks(start, WATCH_INTERVAL, RUNTIME_STALL * 20, |now| {
             nth += 1;
             heartbeat.handle_look(nth % 5 == 0, now)
         });
-        assert_eq!(told, []);
+        assert_eq!(events, []);
     }
 
     /// After an hour of suspension, neither an open query nor a running task counts as stalled.
@@ -253,12 +253,12 @@ mod tests {
         assert_eq!(look(hour), (None, None));
         assert_eq!(look(hour + WATCH_INTERVAL), (None, None));
         // Afterwards, time counts again.
-        let mut told = 0;
+        let mut events = 0;
         for nth in 2..20 {
             let (runtime, task) = look(hour + WATCH_INTERVAL * nth);
-            told += u32::from(runtime.is_some()) + u32::from(task.is_some());
+            events += u32::from(runtime.is_some()) + u32::from(task.is_some());
         }
-        assert_eq!(told, 2);
+        assert_eq!(events, 2);
         // The longest gap between two checks that counts, and the first that does not.
         for (gap, counts) in [(WATCH_GAP_MAX, true), (WATCH_GAP_MAX + MS, false)] {
             let mut timer = StallTimer::new(start);
@@ -271,11 +271,11 @@ mod tests {
         let start = Instant::now();
         let mut turns = TaskWatch::new(start);
         // Entered just before the first check.
-        let told = looks(start, Duration::ZERO, TURN_STALL * 3, |now| turns.handle_look(7, now));
-        assert_eq!(told, [(TURN_STALL, StallEvent::Stalled(TURN_STALL))]);
+        let events = looks(start, Duration::ZERO, TURN_STALL * 3, |now| turns.handle_look(7, now));
+        assert_eq!(events, [(TURN_STALL, StallEvent::Stalled(TURN_STALL))]);
         let end = TURN_STALL * 3 + WATCH_INTERVAL;
-        let told = looks(start, end, end * 2, |now| turns.handle_look(8, now));
-        assert_eq!(told, [(end, StallEvent::Recovered(end))]);
+        let events = looks(start, end, end * 2, |now| turns.handle_look(8, now));
+        assert_eq!(events, [(end, StallEvent::Recovered(end))]);
         assert_eq!(turns.stalls(), 1);
     }
 
@@ -285,12 +285,12 @@ mod tests {
         let start = Instant::now();
         let (mut busy, mut idle) = (TaskWatch::new(start), TaskWatch::new(start));
         let mut moves = u32::MAX - 20;
-        let told = looks(start, Duration::ZERO, TURN_STALL * 20, |now| {
+        let events = looks(start, Duration::ZERO, TURN_STALL * 20, |now| {
             // The counter wraps at its end.
             moves = moves.wrapping_add(2);
             busy.handle_look(moves, now)
         });
-        assert_eq!(told, []);
+        assert_eq!(events, []);
         assert_eq!(
             looks(start, Duration::ZERO, TURN_STALL * 20, |now| idle.handle_look(6, now)),
             []

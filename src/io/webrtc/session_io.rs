@@ -90,7 +90,7 @@ impl SessionIo for WebRtcIo {
             WebRtcCommand::PathValidated(proven) => self.prove(&proven),
             WebRtcCommand::ProbeOutcome(found) => {
                 let silent = SilentSession {
-                    heard: session.last_heard(),
+                    last_received: session.last_received(),
                     ticket: task.permit.ticket(),
                 };
                 for inquirer in self.inquirers.drain(..).filter(|_| found == ProbeOutcome::Silent) {

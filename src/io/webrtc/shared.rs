@@ -60,7 +60,7 @@ pub type RequestSender = mpsc::Sender<Box<SessionRequest>>;
 #[derive(Clone, Copy)]
 pub struct SilentSession {
     /// When the last packet of the caller arrived.
-    pub heard: Instant,
+    pub last_received: Instant,
     /// The ticket of the session's permit.
     pub ticket: Ticket,
 }

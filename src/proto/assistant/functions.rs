@@ -71,7 +71,7 @@ pub struct FunctionAnswer {
     pub name: String,
     pub output: String,
     /// Whether the client was told of the call.
-    pub is_told: bool,
+    pub is_reported: bool,
     pub is_cancelled: bool,
 }
 
@@ -255,7 +255,7 @@ impl FunctionReplies {
     /// Converts the outputs of calls that waited; clients were told of all but the built-in ones.
     fn of(given: FunctionOutputs<FunctionHost>) -> Self {
         let answer = |output: FunctionOutput<FunctionHost>| FunctionAnswer {
-            is_told: output.note != FunctionHost::BuiltIn,
+            is_reported: output.note != FunctionHost::BuiltIn,
             call_id: output.call_id,
             name: output.name,
             output: output.output,
@@ -275,7 +275,7 @@ impl CallEffects {
             call_id: output.call_id,
             name: output.name,
             output: output.output,
-            is_told: false,
+            is_reported: false,
             is_cancelled: false,
         };
         CallEffects {
@@ -418,7 +418,7 @@ mod tests {
         assert!(!functions.handle_response_done("r").wants_response);
         let pressed = functions.handle_keys_pressed("a");
         assert_eq!(
-            (pressed.outputs[0].output.as_str(), pressed.outputs[0].is_told),
+            (pressed.outputs[0].output.as_str(), pressed.outputs[0].is_reported),
             (r#"{"ok":true}"#, false)
         );
         let dropped = functions.handle_keys_dropped();

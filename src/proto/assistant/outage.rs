@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 /// [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(4);
-/// A wait of which the caller is told.
-const WAIT_TOLD: Duration = Duration::from_secs(2);
+/// A wait from this length on is reported to the caller.
+const WAIT_REPORTED: Duration = Duration::from_secs(2);
 
 /// The failures of one service since it answered.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Outage {
     since: Option<Instant>,
     newest: Option<Instant>,
     failures: u32,
-    is_told: bool,
+    is_reported: bool,
     retry_at: Option<Instant>,
 }
 
@@ -29,7 +29,7 @@ pub struct Outage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutageStep {
     /// Ask again at [`Outage::retry_at`], and tell the caller first.
-    Retry { is_to_tell: bool },
+    Retry { is_to_report: bool },
     /// The patience is over.
     Over,
 }
@@ -64,9 +64,9 @@ impl Outage {
         // An absurd wait ends with the patience.
         let at = now.checked_add(wait).map_or(latest, |at| at.min(latest));
         self.retry_at = Some(at);
-        let is_to_tell = !self.is_told && (self.failures > 1 || at >= now + WAIT_TOLD);
-        self.is_told |= is_to_tell;
-        OutageStep::Retry { is_to_tell }
+        let is_to_report = !self.is_reported && (self.failures > 1 || at >= now + WAIT_REPORTED);
+        self.is_reported |= is_to_report;
+        OutageStep::Retry { is_to_report }
     }
 
     /// Returns when the service may be asked again; `None` if it may be asked now.
@@ -98,12 +98,12 @@ mod tests {
     #[test]
     fn attempts_go_on_until_the_patience_is_over() {
         let (mut outage, start) = (Outage::default(), start());
-        let (mut now, mut attempts, mut told) = (start, Vec::new(), 0);
+        let (mut now, mut attempts, mut reports) = (start, Vec::new(), 0);
         loop {
             outage.handle_asked(now);
             match outage.handle_failed(None, PATIENCE, now) {
                 OutageStep::Over => break,
-                OutageStep::Retry { is_to_tell } => told += u32::from(is_to_tell),
+                OutageStep::Retry { is_to_report } => reports += u32::from(is_to_report),
             }
             now = outage.retry_at().expect("another attempt");
             outage.handle_timeout(now);
@@ -114,7 +114,7 @@ mod tests {
             attempts,
             [500, 1_500, 3_500, 7_500, 11_500, 15_500, 19_500, 23_500, 27_500, 30_000]
         );
-        assert_eq!(told, 1);
+        assert_eq!(reports, 1);
     }
 
     #[test]
@@ -122,9 +122,9 @@ mod tests {
         let start = start();
         for (wait, waits) in [(ms(6_000), ms(6_000)), (ms(100), ms(500)), (Duration::MAX, PATIENCE)] {
             let mut outage = Outage::default();
-            let is_to_tell = wait > ms(2_000);
+            let is_to_report = wait > ms(2_000);
             let step = outage.handle_failed(Some(wait), PATIENCE, start);
-            assert_eq!(step, OutageStep::Retry { is_to_tell });
+            assert_eq!(step, OutageStep::Retry { is_to_report });
             assert_eq!(outage.retry_at(), Some(start + waits), "{wait:?}");
         }
     }

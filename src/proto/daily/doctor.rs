@@ -224,37 +224,37 @@ mod tests {
     /// A partial configuration is always reported, an absent one only for the selected transport.
     #[test]
     fn names_missing_configuration() {
-        let told = |config: &Config| -> Vec<(FindingLevel, &str, String)> {
+        let findings = |config: &Config| -> Vec<(FindingLevel, &str, String)> {
             missing_settings(config)
                 .into_iter()
                 .map(|finding| (finding.level, finding.what, finding.text))
                 .collect()
         };
-        assert_eq!(told(&Config::default()), []);
-        assert_eq!(told(&config()), []);
+        assert_eq!(findings(&Config::default()), []);
+        assert_eq!(findings(&config()), []);
         let only = |transport| Config {
             transport: Some(transport),
             ..Config::default()
         };
-        let video = told(&only(Transport::Videoroom));
+        let video = findings(&only(Transport::Videoroom));
         assert!(
             matches!(&video[..], [(FindingLevel::Error, "daily", text)] if text.contains("VIDEOROOM_API_KEY (or DAILY_API_KEY)"))
         );
-        assert_eq!(told(&only(Transport::WebRtc)), []);
+        assert_eq!(findings(&only(Transport::WebRtc)), []);
 
         let mut half = Config::default();
         half.videoroom.room_url = Some("https://example.daily.co/room".into());
-        let told_half = told(&half);
+        let half_findings = findings(&half);
         assert!(
-            matches!(&told_half[..], [(FindingLevel::Warning, "daily", _)]),
-            "{told_half:?}"
+            matches!(&half_findings[..], [(FindingLevel::Warning, "daily", _)]),
+            "{half_findings:?}"
         );
         let open = Config {
             allowed_origins: Vec::new(),
             ..config()
         };
         assert!(
-            matches!(&told(&open)[..], [(FindingLevel::Warning, "origins", text)] if text.contains("--allowed-origins"))
+            matches!(&findings(&open)[..], [(FindingLevel::Warning, "origins", text)] if text.contains("--allowed-origins"))
         );
         for closed in [
             Config {
@@ -270,24 +270,27 @@ mod tests {
                 ..open.clone()
             },
         ] {
-            assert_eq!(told(&closed), []);
+            assert_eq!(findings(&closed), []);
         }
         let mut dialin = config();
         dialin.videoroom.dialin = true;
         for names in [vec![], vec!["board".into(), "board.local".into()]] {
             dialin.host_names = names;
-            let found = told(&dialin);
+            let found = findings(&dialin);
             assert!(
                 matches!(&found[..], [(_, "dial-in", text), (_, "dial-in", _)] if text.contains("--proxy")),
                 "{found:?}"
             );
         }
         dialin.host_names.push("bots.example.net".into());
-        assert_eq!(told(&dialin).len(), 1);
+        assert_eq!(findings(&dialin).len(), 1);
         dialin.host_names.clear();
         dialin.proxy = Some("bots.example.net".into());
-        assert!(matches!(&told(&dialin)[..], [(FindingLevel::Warning, "dial-in", _)]));
+        assert!(matches!(
+            &findings(&dialin)[..],
+            [(FindingLevel::Warning, "dial-in", _)]
+        ));
         dialin.videoroom.dialin_hmac = Some(SecretBytes::new(*b"key"));
-        assert_eq!(told(&dialin), []);
+        assert_eq!(findings(&dialin), []);
     }
 }

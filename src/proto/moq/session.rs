@@ -261,7 +261,7 @@ impl MoqSession {
     /// acknowledgements arrive all the time.
     fn silent_at(&self) -> Option<Instant> {
         let is_expected = self.can_send_audio() && self.bot.has_audio_subscriber() && !self.is_silent;
-        let due = self.uplink.last_heard().filter(|_| is_expected)? + PEER_LOST_AFTER;
+        let due = self.uplink.last_received().filter(|_| is_expected)? + PEER_LOST_AFTER;
         Some(self.silence_check.map_or(due, |check| due.max(check)))
     }
 

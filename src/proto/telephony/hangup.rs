@@ -323,12 +323,12 @@ mod tests {
     /// them.
     #[test]
     fn failures_omit_numbers_and_keys() {
-        let told = words(
+        let message = words(
             400,
             r#"{"code":15550001111,"message":"Call CA00000000000000000000000000000001 from +1 (555) 000-1111 with\nBasic QUMwMTphLXRva2VuYS10b2tlbg== failed\u0007"}"#,
         );
         assert_eq!(
-            told,
+            message,
             "status 400: Call \u{2026} from +# (###) ###-#### with Basic \u{2026} failed"
         );
         let long = format!(r#"{{"message":"{}"}}"#, "word ".repeat(1000));

@@ -139,8 +139,8 @@ impl Protocol for Twilio {
         let hash = form::parse(query.unwrap_or_default().as_bytes());
         let parameters = match form::find(&hash, "bodySHA256") {
             Some(hash) if !is_form(webhook) => {
-                let told = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).unwrap_or_default();
-                if told != Sha256::digest(webhook.body).as_slice() {
+                let signed_digest = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).unwrap_or_default();
+                if signed_digest != Sha256::digest(webhook.body).as_slice() {
                     return Err(SignatureError::ForeignBody { header: SIGNATURE });
                 }
                 String::new()

@@ -168,8 +168,8 @@ impl WebRtcSession {
     }
 
     /// Returns when the caller was last heard.
-    pub fn last_heard(&self) -> Instant {
-        self.liveness.last_heard()
+    pub fn last_received(&self) -> Instant {
+        self.liveness.last_received()
     }
 
     /// Returns the identity of a microcontroller, for other sessions.
@@ -219,7 +219,7 @@ impl WebRtcSession {
         if silence >= CHECK_AT_ONCE_AFTER {
             self.connection.send_check();
         }
-        self.liveness.handle_heard(now);
+        self.liveness.handle_received(now);
         self.is_contested = false;
         if !self.is_ending() && std::mem::take(&mut self.is_lost) {
             self.resume_pending = true;
@@ -389,8 +389,8 @@ impl WebRtcSession {
                 Some(until)
             }
             WebRtcPhase::Finishing { until, .. } => Some(until),
-            WebRtcPhase::Live if self.is_lost => Some(self.liveness.last_heard() + self.end_after_silence),
-            WebRtcPhase::Live => Some(self.liveness.last_heard() + PEER_LOST_AFTER),
+            WebRtcPhase::Live if self.is_lost => Some(self.liveness.last_received() + self.end_after_silence),
+            WebRtcPhase::Live => Some(self.liveness.last_received() + PEER_LOST_AFTER),
             WebRtcPhase::Gone => None,
         };
         // An overdue message is waiting for the peer's ACK, so it sets no timer.

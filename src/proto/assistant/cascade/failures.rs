@@ -76,7 +76,7 @@ enum Verdict {
     /// The request is given up.
     Lost,
     /// It may be made again, and the caller is to be told that it takes a while.
-    Again { is_to_tell: bool },
+    Again { is_to_report: bool },
 }
 
 impl Cascade {
@@ -134,9 +134,9 @@ impl Cascade {
                 self.end(EndReason::Failed(words));
                 Verdict::Over
             }
-            OutageStep::Retry { is_to_tell } => {
+            OutageStep::Retry { is_to_report } => {
                 self.log(words);
-                Verdict::Again { is_to_tell }
+                Verdict::Again { is_to_report }
             }
         }
     }
@@ -199,7 +199,7 @@ impl Cascade {
     }
 
     fn tell_wait(&mut self, verdict: Verdict) {
-        if (verdict == Verdict::Again { is_to_tell: true }) {
+        if (verdict == Verdict::Again { is_to_report: true }) {
             self.tell_failure(HOLD_ON);
         }
     }

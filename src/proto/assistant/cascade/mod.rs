@@ -724,7 +724,7 @@ impl Cascade {
     fn add_outputs(&mut self, outputs: Vec<FunctionAnswer>) {
         for answer in outputs {
             self.history.add_output(&answer.call_id, &answer.output);
-            if answer.is_told {
+            if answer.is_reported {
                 self.report(ClientReport::FunctionStopped {
                     call_id: answer.call_id,
                     name: answer.name,

@@ -19,15 +19,15 @@ impl CallDrafts {
     }
 
     /// Adds what an event tells of a call; empty texts are unknown. Returns a complete call.
-    pub fn add(&mut self, response_id: &str, told: CalledFunction) -> Option<CalledFunction> {
-        let at = match self.0.iter().position(|(_, draft)| draft.call_id == told.call_id) {
+    pub fn add(&mut self, response_id: &str, part: CalledFunction) -> Option<CalledFunction> {
+        let at = match self.0.iter().position(|(_, draft)| draft.call_id == part.call_id) {
             Some(at) => at,
             None => {
                 if self.0.len() == FUNCTION_CALLS_MAX {
                     self.0.remove(0);
                 }
                 let draft = CalledFunction {
-                    call_id: told.call_id,
+                    call_id: part.call_id,
                     ..CalledFunction::default()
                 };
                 self.0.push((response_id.to_owned(), draft));
@@ -35,7 +35,7 @@ impl CallDrafts {
             }
         };
         let draft = &mut self.0[at].1;
-        for (known, new) in [(&mut draft.name, told.name), (&mut draft.arguments, told.arguments)] {
+        for (known, new) in [(&mut draft.name, part.name), (&mut draft.arguments, part.arguments)] {
             if known.is_empty() {
                 *known = new;
             }
@@ -56,7 +56,7 @@ impl CallDrafts {
 mod tests {
     use super::*;
 
-    fn told(call_id: &str, name: &str, arguments: &str) -> CalledFunction {
+    fn part(call_id: &str, name: &str, arguments: &str) -> CalledFunction {
         CalledFunction {
             call_id: call_id.to_owned(),
             name: name.to_owned(),
@@ -67,24 +67,24 @@ mod tests {
     #[test]
     fn a_call_is_complete_with_its_name_and_its_arguments() {
         let mut drafts = CallDrafts::default();
-        assert_eq!(drafts.add("r", told("a", "f", "")), None);
-        assert_eq!(drafts.add("r", told("b", "", "{}")), None);
-        assert_eq!(drafts.add("r", told("a", "", "{}")), Some(told("a", "f", "{}")));
-        assert_eq!(drafts.add("r", told("b", "g", "")), Some(told("b", "g", "{}")));
-        assert_eq!(drafts.add("r", told("c", "h", "{}")), Some(told("c", "h", "{}")));
+        assert_eq!(drafts.add("r", part("a", "f", "")), None);
+        assert_eq!(drafts.add("r", part("b", "", "{}")), None);
+        assert_eq!(drafts.add("r", part("a", "", "{}")), Some(part("a", "f", "{}")));
+        assert_eq!(drafts.add("r", part("b", "g", "")), Some(part("b", "g", "{}")));
+        assert_eq!(drafts.add("r", part("c", "h", "{}")), Some(part("c", "h", "{}")));
         assert_eq!(drafts.finish("r"), []);
     }
 
     #[test]
     fn the_end_of_a_response_completes_its_calls() {
         let mut drafts = CallDrafts::default();
-        drafts.add("r", told("a", "f", ""));
-        drafts.add("s", told("b", "f", ""));
-        drafts.add("r", told("c", "", "{}"));
-        assert_eq!(drafts.finish("r"), [told("a", "f", "")]);
-        assert_eq!(drafts.finish("s"), [told("b", "f", "")]);
+        drafts.add("r", part("a", "f", ""));
+        drafts.add("s", part("b", "f", ""));
+        drafts.add("r", part("c", "", "{}"));
+        assert_eq!(drafts.finish("r"), [part("a", "f", "")]);
+        assert_eq!(drafts.finish("s"), [part("b", "f", "")]);
         for call in 0..2 * FUNCTION_CALLS_MAX {
-            drafts.add("t", told(&call.to_string(), "f", ""));
+            drafts.add("t", part(&call.to_string(), "f", ""));
         }
         assert_eq!(drafts.finish("t").len(), FUNCTION_CALLS_MAX);
     }

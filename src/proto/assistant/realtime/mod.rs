@@ -88,7 +88,7 @@ struct ActiveResponse {
     /// Unknown until the service has created it.
     id: Option<String>,
     /// Whether the caller was told that it failed.
-    is_failure_told: bool,
+    is_failure_reported: bool,
 }
 
 /// One session.
@@ -405,13 +405,13 @@ impl Realtime {
         let is_first = self.connection.retry_at().is_none();
         match self.connection.handle_failed(None, patience, now) {
             OutageStep::Over => self.end(EndReason::Failed(words)),
-            OutageStep::Retry { is_to_tell } => {
+            OutageStep::Retry { is_to_report } => {
                 self.log(words);
                 let until = self.connection.retry_at().filter(|_| !is_first);
                 self.phase = Phase::Waiting {
                     until: until.unwrap_or(now),
                 };
-                if is_to_tell {
+                if is_to_report {
                     self.tell_failure(HOLD_ON);
                 }
             }
@@ -522,7 +522,7 @@ impl Realtime {
         self.request_id = self.send(event);
         self.active = Some(ActiveResponse {
             id: None,
-            is_failure_told: false,
+            is_failure_reported: false,
         });
     }
 
@@ -567,7 +567,7 @@ impl Realtime {
     fn answer_functions(&mut self, answers: FunctionReplies) {
         for answer in answers.outputs {
             self.send(client_event::function_output(&answer.call_id, &answer.output));
-            if answer.is_told {
+            if answer.is_reported {
                 self.report(ClientReport::FunctionStopped {
                     call_id: answer.call_id,
                     name: answer.name,

@@ -98,7 +98,7 @@ impl Realtime {
             ServerEvent::ResponseCreated { id } => {
                 self.active = Some(ActiveResponse {
                     id: Some(id),
-                    is_failure_told: false,
+                    is_failure_reported: false,
                 });
                 self.report(ClientReport::LlmStarted);
             }
@@ -278,8 +278,8 @@ impl Realtime {
         match status {
             ResponseStatus::Failed => {
                 let class = errors::classify(error.code.as_deref(), error.kind.as_deref(), false);
-                let is_told = active.is_some_and(|active| active.is_failure_told);
-                if self.is_fatal(class) || !is_told {
+                let is_reported = active.is_some_and(|active| active.is_failure_reported);
+                if self.is_fatal(class) || !is_reported {
                     self.count(AssistantCount::Error(class));
                     self.handle_no_answer(class, now);
                 }
@@ -330,7 +330,7 @@ impl Realtime {
         }
         // The end of a response in progress may tell of the same failure.
         let active = self.active.as_mut();
-        if !active.is_some_and(|active| std::mem::replace(&mut active.is_failure_told, true)) {
+        if !active.is_some_and(|active| std::mem::replace(&mut active.is_failure_reported, true)) {
             self.handle_no_answer(class, now);
         }
     }

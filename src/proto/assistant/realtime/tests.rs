@@ -217,8 +217,8 @@ fn a_lost_connection_is_tried_until_the_patience_is_over() {
     }
     assert!(matches!(rig.end(), Some(EndReason::Failed(_))), "{:?}", rig.end());
     assert!((30..32).contains(&(rig.now - begun).as_secs()), "{:?}", rig.now - begun);
-    let is_told = |output: &&RealtimeOutput| matches!(output, RealtimeOutput::Report(ClientReport::Error { .. }));
-    assert_eq!(rig.outputs.iter().filter(is_told).count(), 1);
+    let is_reported = |output: &&RealtimeOutput| matches!(output, RealtimeOutput::Report(ClientReport::Error { .. }));
+    assert_eq!(rig.outputs.iter().filter(is_reported).count(), 1);
     assert!(
         rig.session.next_speech(&mut Vec::new()).is_some(),
         "the sound of the failure"

@@ -18,7 +18,7 @@ const FORMER_MAX: usize = 4;
 struct NumberedLink {
     number: u64,
     link: MoqLink,
-    last_heard: Instant,
+    last_received: Instant,
 }
 
 /// The connections of a session.
@@ -35,7 +35,7 @@ impl Uplink {
         self.current = Some(Box::new(NumberedLink {
             number,
             link,
-            last_heard: now,
+            last_received: now,
         }));
     }
 
@@ -63,8 +63,8 @@ impl Uplink {
     }
 
     /// Returns when the current connection last received a datagram.
-    pub fn last_heard(&self) -> Option<Instant> {
-        self.current.as_ref().map(|current| current.last_heard)
+    pub fn last_received(&self) -> Option<Instant> {
+        self.current.as_ref().map(|current| current.last_received)
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Box<NumberedLink>> {
@@ -73,7 +73,7 @@ impl Uplink {
 
     pub fn handle_connection_event(&mut self, number: u64, event: ConnectionEvent, now: Instant) {
         if let Some(found) = self.all().find(|each| each.number == number) {
-            found.last_heard = now;
+            found.last_received = now;
             found.link.handle_connection_event(event, now);
         }
     }

@@ -43,7 +43,7 @@ enum Probe {
 
 pub struct Liveness {
     /// When the caller last sent an authenticated packet.
-    last_heard: Instant,
+    last_received: Instant,
     /// When the last check was sent, including those of str0m.
     last_check: Instant,
     /// When this module last requested a check.
@@ -57,7 +57,7 @@ pub struct Liveness {
 impl Liveness {
     pub fn new(now: Instant) -> Self {
         Liveness {
-            last_heard: now,
+            last_received: now,
             last_check: now,
             asked: now,
             awaits_answer: false,
@@ -68,17 +68,17 @@ impl Liveness {
 
     /// Returns how long the caller has been silent.
     pub fn silent_for(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.last_heard)
+        now.saturating_duration_since(self.last_received)
     }
 
     /// Returns when the caller was last heard.
-    pub fn last_heard(&self) -> Instant {
-        self.last_heard
+    pub fn last_received(&self) -> Instant {
+        self.last_received
     }
 
     /// Records an authenticated packet.
-    pub fn handle_heard(&mut self, now: Instant) {
-        self.last_heard = now;
+    pub fn handle_received(&mut self, now: Instant) {
+        self.last_received = now;
         if let Probe::Running { .. } = self.probe {
             self.outcome = Some(ProbeOutcome::Present);
         }
@@ -145,7 +145,7 @@ impl Liveness {
 
     /// Returns when a check is due without a probe.
     fn next_regular_check(&self) -> Instant {
-        let quiet = (self.last_heard + QUIET_AFTER).max(self.asked + QUIET_INTERVAL);
+        let quiet = (self.last_received + QUIET_AFTER).max(self.asked + QUIET_INTERVAL);
         quiet.min(self.last_check + CHECK_INTERVAL_MAX)
     }
 
@@ -168,13 +168,13 @@ mod tests {
         liveness: &mut Liveness,
         from: Instant,
         time: Duration,
-        mut heard: impl FnMut(Duration) -> bool,
+        mut receives: impl FnMut(Duration) -> bool,
     ) -> Vec<u128> {
         let mut checks = Vec::new();
         let mut at = Duration::ZERO;
         while at <= time {
-            if heard(at) {
-                liveness.handle_heard(from + at);
+            if receives(at) {
+                liveness.handle_received(from + at);
             }
             if from + at >= liveness.next_check() && liveness.take_due_check(from + at) {
                 checks.push(at.as_millis());
@@ -202,7 +202,7 @@ mod tests {
                 quiet.push(ms);
             }
             if quiet.last().is_some_and(|asked| asked + 5 == ms) {
-                liveness.handle_heard(now);
+                liveness.handle_received(now);
             }
         }
         assert_eq!(quiet, [1_000, 2_005, 3_010]);
@@ -228,11 +228,11 @@ mod tests {
         );
         liveness.start_probe(true, now + took + TICK);
         assert_eq!(liveness.take_outcome(), Some(ProbeOutcome::Silent));
-        liveness.handle_heard(now + took + 2 * TICK);
+        liveness.handle_received(now + took + 2 * TICK);
         assert_eq!(liveness.take_outcome(), None);
         liveness.start_probe(true, now + took + 3 * TICK);
         assert_eq!(liveness.take_outcome(), None);
-        liveness.handle_heard(now + took + 4 * TICK);
+        liveness.handle_received(now + took + 4 * TICK);
         assert_eq!(liveness.take_outcome(), Some(ProbeOutcome::Present));
     }
 
@@ -258,7 +258,7 @@ mod tests {
             liveness.start_probe(true, now);
             if liveness.take_due_check(now) {
                 asked.push(now);
-                liveness.handle_heard(now);
+                liveness.handle_received(now);
             }
         }
         assert!(

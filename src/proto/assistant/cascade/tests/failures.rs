@@ -9,8 +9,9 @@ impl Rig {
     }
 
     fn told(&self, words: &str) -> usize {
-        let is_told = |report: &&ClientReport| matches!(report, ClientReport::Error { text } if text.contains(words));
-        self.reports().filter(is_told).count()
+        let is_reported =
+            |report: &&ClientReport| matches!(report, ClientReport::Error { text } if text.contains(words));
+        self.reports().filter(is_reported).count()
     }
 
     fn logged(&self, words: &str) -> bool {

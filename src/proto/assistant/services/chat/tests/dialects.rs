@@ -5,7 +5,7 @@ use super::*;
 use crate::assistant::services::sse::SseReader;
 
 /// Reads the bytes of a response, in pieces of one length, as a client does.
-fn read_stream(stream: &str, piece_bytes: usize) -> (String, Result<ChatOutcome, ServiceFailure>) {
+fn read_pieces(stream: &str, piece_bytes: usize) -> (String, Result<ChatOutcome, ServiceFailure>) {
     let (mut events, mut reader, mut text) = (SseReader::default(), ChatReader::default(), String::new());
     for piece in stream.as_bytes().chunks(piece_bytes) {
         let mut left = piece;
@@ -23,16 +23,16 @@ fn read_stream(stream: &str, piece_bytes: usize) -> (String, Result<ChatOutcome,
 }
 
 /// Reads a stream whole and byte by byte, which must agree.
-fn heard(stream: &str) -> (String, Result<ChatOutcome, ServiceFailure>) {
-    let whole = read_stream(stream, stream.len());
-    assert_eq!(read_stream(stream, 1), whole);
+fn read_stream(stream: &str) -> (String, Result<ChatOutcome, ServiceFailure>) {
+    let whole = read_pieces(stream, stream.len());
+    assert_eq!(read_pieces(stream, 1), whole);
     whole
 }
 
 /// The first chunk judges the prompt and has no choice; others judge the answer.
 #[test]
 fn azure() {
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         r#"data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}}]}"#,
         "\n\n",
         r#"data: {"choices":[{"content_filter_results":{},"delta":{"content":"","refusal":null,"role":"assistant"},"finish_reason":null,"index":0,"logprobs":null}],"object":"chat.completion.chunk"}"#,
@@ -49,7 +49,7 @@ fn azure() {
 /// Calls without an index, in pieces, with a signature that goes back; the reason is `stop`.
 #[test]
 fn gemini() {
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         r#"data: {"choices":[{"delta":{"role":"assistant","tool_calls":[{"extra_content":{"google":{"thought_signature":"c2ln"}},"function":{"arguments":"{\"city\":","name":"weather"},"id":"call_297140","type":"function"}]},"index":0}],"model":"gemini","object":"chat.completion.chunk"}"#,
         "\n\n",
         r#"data: {"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"\"Linz\"}"}}]},"index":0}],"object":"chat.completion.chunk"}"#,
@@ -88,7 +88,7 @@ fn gemini() {
 /// Parts of text between parts of thinking; a whole call in one chunk; the usage comes unasked.
 #[test]
 fn mistral() {
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"The user asks."}]}]},"finish_reason":null}]}"#,
         "\n\n",
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":[{"type":"text","text":"One "}]},"finish_reason":null}]}"#,
@@ -113,7 +113,7 @@ fn mistral() {
 /// Comments while it waits; a fault in mid-answer is an error beside the reason `error`.
 #[test]
 fn openrouter() {
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         ": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n",
         r#"data: {"id":"gen-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"It is"},"finish_reason":null}]}"#,
         "\n\n: OPENROUTER PROCESSING\n\n",
@@ -124,7 +124,7 @@ fn openrouter() {
         (&*text, outcome.expect("an answer").end),
         ("It is late.", ChatEnd::Complete)
     );
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         r#"data: {"id":"gen-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"It is"},"finish_reason":null}]}"#,
         "\n\n",
         r#"data: {"id":"gen-1","object":"chat.completion.chunk","error":{"code":"server_error","message":"Provider disconnected"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}"#,
@@ -136,7 +136,7 @@ fn openrouter() {
 /// Whole calls, in older versions without an index; thinking in a field of its own.
 #[test]
 fn ollama() {
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"They ask for two."},"finish_reason":null}]}"#,
         "\n\n",
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"","tool_calls":[{"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Linz\"}"}},{"id":"call_b","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Graz\"}"}}]},"finish_reason":null}]}"#,
@@ -153,7 +153,7 @@ fn ollama() {
 /// An error in place of the next chunk names a call that the model spoiled.
 #[test]
 fn groq() {
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"","tool_calls":[]},"logprobs":null,"finish_reason":null}],"x_groq":{"id":"req_1"}}"#,
         "\n\n",
         r#"data: {"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=","status_code":400}}"#,
@@ -165,7 +165,7 @@ fn groq() {
 /// Members that are null; a request that is too long is an error behind status 200.
 #[test]
 fn sglang() {
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":null,"content":"It is late.","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}"#,
         "\n\n",
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":"stop","matched_stop":1}],"usage":null}"#,
@@ -175,7 +175,7 @@ fn sglang() {
         (&*text, outcome.expect("an answer").end),
         ("It is late.", ChatEnd::Complete)
     );
-    let (_, outcome) = heard(concat!(
+    let (_, outcome) = read_stream(concat!(
         r#"data: {"error":{"object":"error","message":"Requested token count exceeds the model's maximum context length","type":"BadRequestError","param":null,"code":400}}"#,
         "\n\ndata: [DONE]\n\n",
     ));
@@ -188,7 +188,7 @@ fn sglang() {
 #[test]
 fn llama_cpp() {
     let too_long = r#"{"error":{"code":500,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}"#;
-    let (_, outcome) = heard(&format!("data: {too_long}\n\n"));
+    let (_, outcome) = read_stream(&format!("data: {too_long}\n\n"));
     assert_eq!(outcome, Err(ServiceFailure::TooLong));
     for status in [400, 500] {
         assert_eq!(
@@ -201,7 +201,7 @@ fn llama_cpp() {
 /// A request that is too long is a whole answer without a word.
 #[test]
 fn lm_studio() {
-    let (text, outcome) = heard(concat!(
+    let (text, outcome) = read_stream(concat!(
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant"},"logprobs":null,"finish_reason":null}]}"#,
         "\n\n",
         r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}"#,
@@ -215,7 +215,7 @@ fn lm_studio() {
 #[test]
 fn litellm() {
     for end in ["", "data: [DONE]\n\n"] {
-        let (text, outcome) = heard(&format!(
+        let (text, outcome) = read_stream(&format!(
             "{}\n\n{}\n\n{end}",
             r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"It is"},"finish_reason":null}]}"#,
             r#"data: {"error": {"message": "litellm.APIConnectionError", "type": "None", "param": "None", "code": "500"}}"#,
@@ -227,7 +227,7 @@ fn litellm() {
 /// A full queue is an error behind status 200, before any chunk.
 #[test]
 fn vllm() {
-    let (_, outcome) = heard(concat!(
+    let (_, outcome) = read_stream(concat!(
         r#"data: {"error":{"message":"the queue is full","type":"TooManyRequestsError","param":null,"code":429}}"#,
         "\n\ndata: [DONE]\n\n",
     ));
