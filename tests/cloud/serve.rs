@@ -58,6 +58,36 @@ fn banner_and_health() {
     assert!(!stdout.contains("INFO") && stderr.contains("INFO"), "{stdout}");
 }
 
+/// A prober needs no key: 200 while a grant would be issued, else 503 with the reason.
+#[test]
+fn readiness_names_what_is_missing() {
+    let data = DataDir::new();
+    let regions = data.path().with_extension("regions");
+    fs::write(&regions, r#"{"default":"lab","regions":[{"code":"lab"}]}"#).expect("a folder of ours");
+    let named = ["--regions", regions.to_str().expect("UTF-8")];
+    let cloud = TestCloud::start(&data, &named);
+    let ask = |cloud: &TestCloud, path: &str| {
+        let reply = http::get(cloud.runner.addr, path);
+        (reply.status, reply.json())
+    };
+    assert_eq!(ask(&cloud, "/livez"), (200, json!({"live": true})));
+    assert_eq!(ask(&cloud, "/readyz"), (200, json!({"ready": true})));
+    fs::write(&regions, "{").expect("a folder of ours");
+    assert_eq!(
+        ask(&cloud, "/readyz"),
+        (503, json!({"ready": false, "reason": "regions"}))
+    );
+    assert_eq!(ask(&cloud, "/livez").0, 200);
+    drop(cloud);
+    fs::remove_file(&regions).expect("it is there");
+
+    let cloud = TestCloud::start(&data, &["--min-free", "1125899906842624"]);
+    assert_eq!(
+        ask(&cloud, "/readyz"),
+        (503, json!({"ready": false, "reason": "storage"}))
+    );
+}
+
 /// The data directory has mode 0700 and is locked.
 #[test]
 fn a_data_directory_is_locked_by_one_service() {

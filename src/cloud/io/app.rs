@@ -304,6 +304,8 @@ async fn dispatch(
         .map_err(ApiError::clone);
     match route {
         CloudRoute::Health => Ok(health()),
+        CloudRoute::Live => Ok(ok(&json!({"live": true}))),
+        CloudRoute::Ready => Ok(readiness(app).await),
         CloudRoute::Upload => upload(request, body, requester).await,
         CloudRoute::Regions => org.and_then(|_| Ok(ok(&app.regions()?.json()))),
         CloudRoute::Properties => {
@@ -404,6 +406,21 @@ impl AuthorizedRequest<'_> {
 
 fn health() -> Reply {
     ok(&json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
+}
+
+/// 200 while a grant would be issued, else 503 with the reason.
+async fn readiness(app: &CloudApp) -> Reply {
+    let reason = match app.regions() {
+        Err(_) => Some("regions"),
+        Ok(_) => app.uploads.obstacle().await,
+    };
+    match reason {
+        None => ok(&json!({"ready": true})),
+        Some(reason) => {
+            let body = json!({"ready": false, "reason": reason}).to_string();
+            json_reply(StatusCode::SERVICE_UNAVAILABLE, body)
+        }
+    }
 }
 
 async fn upload(

@@ -116,8 +116,24 @@ impl UploadService {
         granted.await.unwrap_or_else(|panic| Err(internal(panic)))
     }
 
+    /// Returns what keeps new grants from being issued: `storage` without enough free space, `records`
+    /// if they cannot be read, or nothing.
+    pub async fn obstacle(self: &Arc<Self>) -> Option<&'static str> {
+        let uploads = self.clone();
+        let found = spawn_blocking(move || match uploads.has_space() {
+            Ok(false) => Some("storage"),
+            Ok(true) if uploads.records.has_build(Uuid::v4(random())).is_ok() => None,
+            Ok(true) | Err(_) => Some("records"),
+        });
+        found.await.unwrap_or(Some("records"))
+    }
+
+    fn has_space(&self) -> std::io::Result<bool> {
+        Ok(self.free_min == 0 || disk::free_bytes(&self.data_dir)? >= self.free_min)
+    }
+
     fn grant_now(&self, to: KeyHolder, region: Slug, url: &str) -> Result<UploadGrant, ApiError> {
-        if self.free_min > 0 && disk::free_bytes(&self.data_dir).map_err(internal)? < self.free_min {
+        if !self.has_space().map_err(internal)? {
             return Err(ApiError::storage_full());
         }
         let now_ms = unix_time_ms();

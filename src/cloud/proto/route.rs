@@ -14,8 +14,10 @@ use crate::proto::keys::{self, KeyKind};
 use edge_runner_proto::http::route::percent_decode;
 use edge_runner_proto::uuid::Uuid;
 
-/// Health check, without a key.
+/// Health checks, without a key: the release, whether the process serves, whether builds can begin.
 const HEALTH: &str = "healthz";
+const LIVE: &str = "livez";
+const READY: &str = "readyz";
 /// Path of uploads, also the bucket's name.
 pub const UPLOADS: &str = "build-contexts";
 
@@ -43,6 +45,8 @@ pub struct RequestPath<'p> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloudRoute {
     Health,
+    Live,
+    Ready,
     /// `POST /build-contexts`.
     Upload,
     Regions,
@@ -118,6 +122,8 @@ impl<'p> RequestPath<'p> {
         match (self.kind, &*words) {
             (Some(KeyKind::Public), _) => Err(ApiError::not_implemented(KeyKind::Public)),
             (None, [HEALTH]) => read(CloudRoute::Health),
+            (None, [LIVE]) => read(CloudRoute::Live),
+            (None, [READY]) => read(CloudRoute::Ready),
             (None, [UPLOADS]) => write(CloudRoute::Upload),
             (None, _) => Err(unknown()),
             (Some(KeyKind::Private), ["agents" | "services" | "secrets" | "apiKeys" | "sessions" | "users", ..]) => {
@@ -243,6 +249,8 @@ mod tests {
         for (method, path, route) in [
             ("GET", "/healthz", CloudRoute::Health),
             ("HEAD", "/healthz", CloudRoute::Health),
+            ("GET", "/livez", CloudRoute::Live),
+            ("GET", "/readyz", CloudRoute::Ready),
             ("POST", "/build-contexts", CloudRoute::Upload),
         ] {
             let path = RequestPath::new(path);
