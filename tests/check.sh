@@ -14,6 +14,7 @@
 #       cloud                                           the cloud service and packer against the published client
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
+#       each-feature                                    every cargo feature alone; features: each without each other, in a few builds
 #       msrv                                            the lowest version of Rust that Cargo.toml declares compiles the program and the library
 #       advisories                                      RustSec's database (tests/check/advisories.sh --fetch) against the lock files
 #       arm armv7                                       ARM programs under an emulator
@@ -93,7 +94,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'msrv advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'msrv each-feature advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -120,7 +121,8 @@ stage() {
     page) page ;;
     scripts) scripts ;;
     doc) RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items ;;
-    features) each_feature ;;
+    features) feature_sets ;;
+    each-feature) each_feature ;;
     fuzz) cargo check --quiet --locked --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
     environments) environments ;;
     reduced) reduced smallest; reduced telephone ;;
@@ -229,15 +231,23 @@ dependencies() {
     python3 tests/check/test_supply_chain.py
 }
 
-# Every feature and profile of Cargo.toml alone, and no feature at all. Clippy checks the root package only. `smallest` and
-# `telephone` are other names of one feature each, and built by `reduced`; so is `libopus`, which changes nothing alone.
+# No feature, and selections that have each feature without each other one. Clippy checks the root package only. `reduced` builds
+# `webrtc` and `telephony`, with which `libopus` belongs.
+feature_sets() {
+    tests/check/feature_sets.py | selections
+}
+
+# Every name of the table of features alone.
 each_feature() {
-    local each feature
-    each=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml |
-        grep -vx -e default -e full -e smallest -e webrtc -e telephone -e telephony -e libopus)
-    for feature in '' $each; do
-        printf '%s\n' "--features '$feature'"
-        cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
+    sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full | selections
+}
+
+# Lints the program and the library with each selection of features that it reads.
+selections() {
+    local chosen
+    while read -r chosen; do
+        printf '%s\n' "--features '$chosen'"
+        cargo clippy --quiet --lib --bins --no-default-features --features "$chosen" -- -D warnings </dev/null
     done
 }
 
