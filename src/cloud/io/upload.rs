@@ -116,7 +116,7 @@ impl UploadService {
         granted.await.unwrap_or_else(|panic| Err(internal(panic)))
     }
 
-    /// Returns what keeps new grants from being issued: `storage` without enough free space, `records`
+    /// Returns what keeps grants from being issued: `storage` without enough free space, `records`
     /// if they cannot be read, or nothing.
     pub async fn obstacle(self: &Arc<Self>) -> Option<&'static str> {
         let uploads = self.clone();
