@@ -12,6 +12,7 @@
 #       aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme assistants browser firefox    real peers
 #       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
+#       openapi                                         every route by a client that is generated from docs/openapi.yaml
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
 #       each-feature                                    every cargo feature alone; features: each without each other, in a few builds
@@ -80,7 +81,7 @@ gate_lanes() {
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
     restore_all
     say 'builds, and tests that own their clock'
-    together 'environments fmt page scripts deny workflows monitoring features cloud chaos clock' 'lint unit documents blackbox doc fuzz' 'size reduced cross macos'
+    together 'environments fmt page scripts deny workflows monitoring features cloud openapi chaos clock' 'lint unit documents blackbox doc fuzz' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
@@ -132,7 +133,7 @@ stage() {
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary; cross/sizes --compare native full opus-pure $binary ;;
     macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
-    aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | clock | cluster) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     pictures) needs 'apt-get install chromium espeak-ng' chromium espeak-ng || return 0; release; node tests/peers/browser/pictures.mjs ;;

@@ -263,27 +263,64 @@ fn endpoint(route: &Route<'_>) -> Option<&'static str> {
     })
 }
 
+/// Returns the methods and paths of the table of routes.
+fn listed_routes() -> Vec<(String, String)> {
+    let text = section("## Routes");
+    let text = text.split("\n### ").next().expect("the first part of the section");
+    let mut listed = Vec::new();
+    for row in text.lines().filter(|line| line.starts_with("| `")) {
+        let mut cells = row.trim_matches('|').split(" | ");
+        let (methods, paths) = (cells.next().expect("methods"), cells.next().expect("paths"));
+        for method in code(methods) {
+            let method = if method == "WS" { "GET" } else { method };
+            listed.extend(code(paths).into_iter().map(|path| (method.to_owned(), path.to_owned())));
+        }
+    }
+    listed
+}
+
+/// The description for programs has the routes of the table, and no other.
+#[test]
+fn the_openapi_description_has_every_route() {
+    let yaml = read("docs/openapi.yaml");
+    let (_, paths) = yaml.split_once("\npaths:\n").expect("paths");
+    let (paths, _) = paths.split_once("\ncomponents:\n").expect("components behind them");
+    let (mut described, mut path) = (BTreeSet::new(), "");
+    for line in paths.lines() {
+        if let Some(found) = line.strip_prefix("  /").and_then(|line| line.strip_suffix(':')) {
+            path = found;
+        }
+        for method in ["get", "post", "patch", "delete", "put"] {
+            if line.strip_prefix("    ") == Some(&format!("{method}:")) {
+                described.insert((method.to_uppercase(), format!("/{path}")));
+            }
+        }
+    }
+    let parameter = |path: String| {
+        let path = path.replace("rtc_ID", "{id}").replace("ID", "{id}");
+        let path = path
+            .replace("NAME", "{name}")
+            .replace("TOKEN", "{token}")
+            .replace("PATH", "{file}");
+        path.replace("/client/app.js", "/client/{file}")
+    };
+    // The page itself is the file without a name.
+    let listed = listed_routes().into_iter().filter(|(_, path)| path != "/client/");
+    let listed: BTreeSet<_> = listed.map(|(method, path)| (method, parameter(path))).collect();
+    assert_eq!(described, listed);
+}
+
 /// Every row of the table of routes leads to an endpoint, and every endpoint has a row.
 #[test]
 fn every_route_of_the_page_exists_and_every_endpoint_is_on_the_page() {
-    let text = section("## Routes");
-    let text = text.split("\n### ").next().expect("the first part of the section");
-    let mut found = BTreeSet::new();
-    let mut paths = BTreeSet::new();
-    for row in text.lines().filter(|line| line.starts_with("| `")) {
-        let mut cells = row.trim_matches('|').split(" | ");
-        let (methods, listed) = (cells.next().expect("methods"), cells.next().expect("paths"));
-        for method in code(methods) {
-            let method = if method == "WS" { "GET" } else { method };
-            for path in code(listed) {
-                // Ids of sessions are hexadecimal.
-                let example = path.replace("/ID", "/0123456789abcdef");
-                let route = route(method, &example);
-                let route = route.unwrap_or_else(|refusal| panic!("{method} {path}: {refusal}"));
-                found.insert(endpoint(&route).unwrap_or_else(|| panic!("{method} {path}")));
-                paths.insert(path.to_owned());
-            }
-        }
+    let (mut found, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    for (method, path) in listed_routes() {
+        // Ids of sessions are hexadecimal.
+        let example = path.replace("ID", "0123456789abcdef");
+        let route = route(&method, &example);
+        let route = route.unwrap_or_else(|refusal| panic!("{method} {path}: {refusal}"));
+        found.insert(endpoint(&route).unwrap_or_else(|| panic!("{method} {path}")));
+        paths.insert(path);
     }
     let all = [
         Route::PageRedirect,
@@ -326,6 +363,7 @@ fn every_route_of_the_page_exists_and_every_endpoint_is_on_the_page() {
         "/whep/NAME",
         "/whip/s/ID",
         "/v1/realtime/calls",
+        "/v1/realtime/calls/rtc_ID/hangup",
         "/v1/realtime/client_secrets",
     ] {
         assert!(paths.contains(path), "docs/reference.md has no route {path}");

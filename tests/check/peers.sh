@@ -195,6 +195,13 @@ peer_cloud() {
     $python tests/peers/cloud/run.py --binary $binary
 }
 
+# A client that is generated from the description of the routes.
+peer_openapi() {
+    needs_path tests/check/python.sh target/schemathesis || return 0
+    release
+    find_python
+    $python tests/peers/openapi/run.py --binary $binary
+}
 
 # Programs whose clock is wrong. Without Pebble the row of ACME is skipped.
 peer_clock() {

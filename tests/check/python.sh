@@ -17,11 +17,12 @@ build() {
     "$pip" install --quiet --no-deps --target "$1/wyoming" -r $peers/assistants/requirements-wyoming.txt
     "$pip" install --quiet --no-deps --target "$1/playground" -r $peers/browser/requirements.txt
     "$pip" install --quiet --no-deps --target "$1/pipecat-cli" -r $peers/pipecat-bots/requirements.txt
+    "$pip" install --quiet --require-hashes --target "$1/schemathesis" -r $peers/openapi/requirements.txt
     "$pip" install --quiet --no-deps --target "$1/livekit-agents" -r $peers/room/requirements-agents.txt
 }
 make_once "python-$(digest tests/check/requirements.txt $peers/*/requirements*.txt "$(python3 -VV)" "$0")" build
 mkdir -p target
-for name in venv moq-rs-0.4 speech-to-speech wyoming playground pipecat-cli livekit-agents; do
+for name in venv moq-rs-0.4 speech-to-speech wyoming playground pipecat-cli livekit-agents schemathesis; do
     [ -L target/$name ] || rm -rf "target/$name"
     ln -sfn "$made/$name" target/$name
 done

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Schemathesis, a client that is generated from docs/openapi.yaml, asks a runner for everything there with right and wrong values.
+
+No answer may be 500 or above, or differ from the description: status code, type, fields. Needs `target/schemathesis`
+of `tests/check/python.sh`.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from checks import Report, chosen, options  # noqa: E402
+from runner import ROOT, Runner  # noqa: E402
+
+# GET /videoroom is left out: without credentials it is a 500 that names them.
+CHECKS_OF_ANSWERS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+LIMIT_S = 300
+
+
+def ask(runner, *arguments):
+    """Runs Schemathesis to its end. Returns the line that counts its requests."""
+    command = [
+        sys.executable, "-m", "schemathesis.cli", "run", str(ROOT / "docs" / "openapi.yaml"), "--url", runner.url,
+        "--checks", CHECKS_OF_ANSWERS, "--phases", "coverage,fuzzing", "--max-examples", "20", "--seed", "1", "--no-color",
+        "--generation-database", "none", "--exclude-path", "/videoroom", *arguments,
+    ]
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "target" / "schemathesis"), str(HERE)]),
+        "SCHEMATHESIS_HOOKS": "hooks",
+    }
+    # It keeps what it has found in its working directory.
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stdout[-8000:]
+    return next(line.strip() for line in done.stdout.splitlines() if " generated, " in line)
+
+
+def open_runner(place):
+    """without a key: every route answers as it is described"""
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "file.txt").write_text("a file\n")
+        return ask(place(Runner, "--bot", "echo", "--downloads-folder", folder))
+
+
+def with_key(place):
+    """with a key: the same for the operator, and every refusal is as described"""
+    runner = place(Runner, "--bot", "echo", "--api-key", "correct-horse-battery", "--metrics", "key", "--ws-auth", "token")
+    refused = ask(runner)
+    return f"{ask(runner, '--header', 'Authorization: Bearer correct-horse-battery')}; without it: {refused}"
+
+
+CHECKS = {"open": open_runner, "with_key": with_key}
+
+
+def main():
+    given = options(__doc__, CHECKS).parse_args()
+    with Report() as report:
+        for name, check in chosen(CHECKS, given.checks).items():
+            with report.check(check, name) as result:
+                result.said = check(lambda kind, *arguments: result.keep(kind(given.binary.resolve(), *arguments)))
+    sys.exit(report.code)
+
+
+if __name__ == "__main__":
+    main()
