@@ -348,13 +348,53 @@ class Warm(unittest.TestCase):
         self.assertEqual([one["error"] for one in sent], ["ZeroDivisionError: division by zero (bot.py, line 2)", "SystemExit: 2"])
 
 
+def program_of_package():
+    modules = (PACKAGE / "edge_runner").glob("*.py")
+    name = lambda path: "edge_runner" if path.stem == "__init__" else f"edge_runner.{path.stem}"
+    sources = {name(path): path.read_text() for path in modules}
+    return f"SOURCES = {sources!r}\n{(PACKAGE / 'start.py').read_text()}"
+
+
+class Children(unittest.TestCase):
+    def fork(self, source):
+        """Loads a file and has one call forked. Returns how its child ended, its stdout and its stderr."""
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:
+            pathlib.Path(folder, "bot.py").write_text(source)
+            pathlib.Path(folder, "package.py").write_text(program_of_package())
+            with theirs:
+                process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, cwd=folder,
+                                           env={"EDGE_RUNNER_WARM": "fork"})
+            with process, open(os.path.join(folder, "out"), "w+") as out, open(os.path.join(folder, "err"), "w+") as errors:
+                self.assertEqual(json.loads(lines.readline())["mode"], "fork")
+                socket.send_fds(ours, [b'{"call":7,"arguments":{}}\n'], [out.fileno(), errors.fileno()])
+                self.assertIn("pid", json.loads(lines.readline()))
+                ended = json.loads(lines.readline())
+                ours.shutdown(socket.SHUT_RDWR)
+                process.wait()
+                out.seek(0)
+                errors.seek(0)
+                return ended, out.read(), errors.read()
+
+    def test_a_child_ends_without_what_native_libraries_do_at_the_end(self):
+        # As onnxruntime, which aborts there or waits for ever: its thread is in the parent alone.
+        source = ("import atexit, ctypes\nlibc = ctypes.CDLL(None)\nlibc.__cxa_atexit(libc.abort, None, None)\n"
+                  "atexit.register(print, 'the end')\nasync def bot(args):\n    print('the call')\n")
+        self.assertEqual(self.fork(source), ({"call": 7, "exit": 0}, "the call\nthe end\n", ""))
+
+    def test_the_exit_of_a_child_is_that_of_its_bot(self):
+        bot = "import sys\nasync def bot(args):\n    "
+        for line, code, said in (("sys.exit(7)", 7, ""), ("sys.exit()", 0, ""), ("sys.exit('no key')", 1, "no key\n")):
+            self.assertEqual(self.fork(bot + line), ({"call": 7, "exit": code}, "", said), line)
+        ended, _, log = self.fork(bot + "1 / 0")
+        self.assertEqual(ended, {"call": 7, "exit": 1})
+        self.assertTrue(log.endswith("ZeroDivisionError: division by zero\n"), log)
+
+
 class Files(unittest.TestCase):
     def run_file(self, source, *arguments, **variables):
         """Runs a file as the runner does, and returns its exit code, stdout and stderr."""
-        modules = (PACKAGE / "edge_runner").glob("*.py")
-        name = lambda path: "edge_runner" if path.stem == "__init__" else f"edge_runner.{path.stem}"
-        sources = {name(path): path.read_text() for path in modules}
-        program = f"SOURCES = {sources!r}\n{(PACKAGE / 'start.py').read_text()}"
+        program = program_of_package()
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "beside.py").write_text("WORD = 'beside'\n")
             pathlib.Path(folder, "bot.py").write_text(source)

@@ -32,14 +32,25 @@ def run(arguments):
         from .check import check
 
         return check(arguments[0])
-    file = pathlib.Path(arguments[0])
     control = warm.control()
+    try:
+        code = run_file(pathlib.Path(arguments[0]), arguments[1:], control)
+    except BaseException as error:
+        if not (control and control.is_child):
+            raise
+        code = warm.exit_code(error)
+    if control and control.is_child:
+        warm.end_child(code)
+    return code
+
+
+def run_file(file, arguments, control):
     if control and not is_loadable(file):
         control.refuse()
         return 0
     runner = Runner(file, json.loads(os.environ.get("RUNNER_ARGUMENTS", "{}")), control)
     Hooks(runner).install()
-    sys.argv = [str(file), *arguments[1:]]
+    sys.argv = [str(file), *arguments]
     sys.path.insert(0, str(file.resolve().parent))
     try:
         module = load(file, "__main__")

@@ -7,6 +7,7 @@ docs/bots.md.
 
 import array
 import ast
+import atexit
 import gc
 import json
 import os
@@ -28,6 +29,8 @@ class Control:
     def __init__(self, allowed):
         self.allowed = allowed
         self.is_waiting = True
+        self.is_child = False
+        """This process was forked for its call."""
         self._socket = socket.socket(fileno=os.dup(0))
         self._received, self._descriptors = b"", []
         redirect(os.open(os.devnull, os.O_RDONLY), 0)
@@ -80,6 +83,7 @@ class Control:
                     redirect(streams[0], 1)
                     redirect(streams[1], 2)
                     reseed()
+                    self.is_child = True
                     return call
                 for descriptor in streams:
                     os.close(descriptor)
@@ -168,6 +172,30 @@ def fork():
         # The child was faster.
         pass
     return pid
+
+
+def exit_code(error):
+    """Returns what a process ends with after this exception, and writes on stderr what Python writes."""
+    if not isinstance(error, SystemExit):
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def end_child(code):
+    """Ends a child as Python ends, but for what native libraries do at the end: onnxruntime waits there for a thread that
+    only the parent has, for ever or until it aborts."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    os._exit(code)
 
 
 def redirect(descriptor, to):
