@@ -1,9 +1,11 @@
 """What a package for Python or Node has to know of a program: the processor it is for, and the C library it needs.
 
-In: the file of a program, and its target. Out: an `Elf`, or a `ValueError` that says what does not fit. Of the ELF header only the
-class, the machine and the program headers are read (System V ABI, chapter 4); versions of glibc are those named in the file.
+In: the file of a program and its target, or the arguments of the script. Out: an `Elf`, or a `ValueError` that says what does not
+fit. Of the ELF header only the class, the machine and the program headers are read (System V ABI, chapter 4); versions of glibc
+are those named in the file.
 """
 
+import argparse
 import re
 import struct
 from collections import namedtuple
@@ -38,6 +40,16 @@ def read(target, path):
     # The oldest that wheels can name, for a program that needs no newer symbol.
     glibc = max(versions, default=17) if is_dynamic else None
     return Elf(target, content, glibc)
+
+
+def arguments(about):
+    """Reads the arguments that the scripts for packages have."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--notices", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("programs", nargs="+", metavar="TARGET=BINARY")
+    return parser.parse_args()
 
 
 def pairs(words):

@@ -9,7 +9,6 @@ optional. npm knows one processor `arm`, for which the builds of Node are ARMv7,
 input gives the same bytes.
 """
 
-import argparse
 import gzip
 import io
 import json
@@ -92,12 +91,7 @@ def write(name, version, files, out):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", required=True)
-    parser.add_argument("--notices", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("programs", nargs="+", metavar="TARGET=BINARY")
-    asked = parser.parse_args()
+    asked = elf.arguments(__doc__)
     try:
         programs = [program for program in elf.pairs(asked.programs) if program.target.split("-")[0] in PROCESSORS]
     except ValueError as error:

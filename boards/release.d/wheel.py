@@ -12,7 +12,6 @@ A wheel is a zip archive with three lists, so it is written here: tools that mak
 nothing of a program that another compiler has made. pip, pipx and uv read it in tests/release/test_wheel.py.
 """
 
-import argparse
 import base64
 import hashlib
 import os
@@ -125,12 +124,7 @@ def write(program, version, notices, out):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", required=True)
-    parser.add_argument("--notices", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("programs", nargs="+", metavar="TARGET=BINARY")
-    asked = parser.parse_args()
+    asked = elf.arguments(__doc__)
     try:
         version, programs = python_version(asked.version), elf.pairs(asked.programs)
     except ValueError as error:
