@@ -5,18 +5,16 @@ import contextlib
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 
 from caller import Caller
 from checks import free_ports
+from generate import LIBRARIES
 from runner import Runner
 
 SCRIPTED = pathlib.Path(__file__).resolve().with_name("scripted")
-# What the generator of bots and Pipecat's own runner need beside Pipecat.
-LIBRARIES = SCRIPTED.parents[3] / "target" / "pipecat-cli"
 # Time limits.
 STARTED_S, SAID_S, ENDED_S = 60, 12, 20
 GREETED_S = 8
@@ -57,10 +55,10 @@ def environment():
             "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", "TWILIO_ACCOUNT_SID": "AC1", "TWILIO_AUTH_TOKEN": "1"}
 
 
-async def on_edge_runner(binary, file, sentence):
+async def on_edge_runner(binary, python, file, sentence):
     """The outcome of a call with `edge-runner FILE`."""
     outcome = Outcome()
-    runner = Runner(binary, "--python", sys.executable, str(file), "-v", variables=environment())
+    runner = Runner(binary, "--python", python, str(file), "-v", variables=environment())
     try:
         await converse(outcome, runner.url, sentence, runner.log_text)
         try:
@@ -76,11 +74,11 @@ async def on_edge_runner(binary, file, sentence):
 
 
 @contextlib.asynccontextmanager
-async def running(file, port, *arguments):
+async def running(python, file, port, *arguments):
     """Runs `python FILE` while the block runs, once it serves. Gives a function that returns its log."""
     with tempfile.NamedTemporaryFile("a+") as log:
         process = subprocess.Popen(
-            [sys.executable, str(file), "--port", str(port), "--host", "127.0.0.1", *arguments], stdin=subprocess.DEVNULL, stdout=log,
+            [python, str(file), "--port", str(port), "--host", "127.0.0.1", *arguments], stdin=subprocess.DEVNULL, stdout=log,
             stderr=log, cwd=file.parent, env={**os.environ, **environment()})
 
         def text():
@@ -96,18 +94,18 @@ async def running(file, port, *arguments):
             process.wait()
 
 
-async def on_pipecats_runner(file, sentence):
+async def on_pipecats_runner(python, file, sentence):
     """The outcome of a call with `python FILE`."""
     outcome = Outcome()
     port, = free_ports(1)
-    async with running(file, port) as text:
+    async with running(python, file, port) as text:
         await converse(outcome, f"http://127.0.0.1:{port}", sentence, text)
-        # The server goes on, and says when the connection has ended.
+        # The server goes on. This is Pipecat's line of the pipeline that has ended.
         end = time.monotonic() + ENDED_S
-        while time.monotonic() < end and "connection closed" not in text():
-            await asyncio.sleep(0.1)
+        while time.monotonic() < end and not (is_over := "finished running" in text()):
+            await asyncio.sleep(0.05)
         outcome.log = text()
-        outcome.ends = outcome.connects and not has_failed(outcome.log)
+        outcome.ends = outcome.connects and is_over and not has_failed(outcome.log)
     return outcome
 
 

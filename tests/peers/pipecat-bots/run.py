@@ -1,12 +1,14 @@
 """Bots that others wrote, unchanged, on edge-runner and on Pipecat's own runner: those that `pipecat init` makes for each of its
-services, and Pipecat's examples where a folder has them. The services are scripted. Prints a line per check; exits with 1 when
-one failed.
+services, of which each is a check, and Pipecat's examples where a folder has them. The services are scripted. Prints a line per
+check; exits with 1 when one failed.
 
     run.py [--binary PATH] [--examples FOLDER] [CHECK...]
 """
 
 import asyncio
+import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -20,47 +22,44 @@ sys.path += [str(HERE.parent), str(HERE.parent / "pipecat")]
 import sound
 from caller import RATE
 from checks import Report, chosen, free_ports, left, options
-from conversation import LIBRARIES, environment, on_edge_runner, on_pipecats_runner, running
+from conversation import environment, on_edge_runner, on_pipecats_runner, running
+from generate import made_once
+from preloaded import Interpreter
 from runner import Runner
 
-SENTENCE = "Hello there. What is the capital of France?"
-AT_ONCE = 3
+SENTENCE = "What is the capital of France?"
+# Checks side by side, which wait for most of their time; one where nothing may be beside it.
+AT_ONCE = 1 if os.environ.get("CHECKS_ONLY") else 2
 # Pipecat's own runner has every so many of the bots too.
 COMPARED = 4
 EVAL_S = 120
 
 
+class Run:
+    """What the checks have in common."""
+
+    def __init__(self, binary, examples, folder):
+        self.binary, self.examples = binary, examples
+        made = {bot.relative_to(folder).parts[0]: bot for bot in sorted(folder.rglob("bot.py"))}
+        self.bots = {name: bot for name, bot in made.items() if is_python(bot)}
+        self.no_python = made.keys() - self.bots.keys()
+        self.kept = contextlib.ExitStack()
+
+    @functools.cache
+    def python(self):
+        """An interpreter that has imported most of what the bots import."""
+        return self.kept.enter_context(Interpreter(self.kept.enter_context(tempfile.TemporaryDirectory()), environment()))
+
+
+@functools.cache
 def sentence():
     return sound.sentence(SENTENCE, RATE).astype("<i2").tobytes()
 
 
-async def side_by_side(jobs):
-    turns = asyncio.Semaphore(AT_ONCE)
-
-    async def in_turn(job):
-        async with turns:
-            return await job
-
-    return await asyncio.gather(*map(in_turn, jobs))
-
-
-async def init_bots(binary, _):
-    """every bot of `pipecat init` loads, connects, greets, answers and ends; some of them on Pipecat's runner as well"""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.pathsep.join([str(LIBRARIES), *filter(None, [os.environ.get("PYTHONPATH")])])
-        subprocess.run([sys.executable, HERE / "generate.py", folder], check=True, env={**os.environ, "PYTHONPATH": path})
-        made = sorted(pathlib.Path(folder).rglob("bot.py"))
-        bots = [bot for bot in made if is_python(bot)]
-        said = sentence()
-        ours = await side_by_side([on_edge_runner(binary, bot, said) for bot in bots])
-        theirs = await side_by_side([on_pipecats_runner(bot, said) for bot in bots[::COMPARED]])
-        name = {bot: bot.relative_to(folder).parts[0] for bot in bots}
-    bad = [f"{name[bot]}: {outcome.steps()}: {outcome.why()}" for bot, outcome in zip(bots, ours) if not outcome.is_whole]
-    assert not bad, "\n".join(bad)
-    other = [name[bot] for bot, one, two in zip(bots[::COMPARED], ours[::COMPARED], theirs) if one != two]
-    assert not other, f"Pipecat's runner has another outcome: {other}"
-    assert len(bots) >= 40, f"{len(bots)} bots"
-    return f"{len(bots)} of {len(bots)}, {len(theirs)} compared; {len(made) - len(bots)} more are no Python"
+async def init_bots(run, _):
+    """`pipecat init` makes a bot for each of its services"""
+    assert len(run.bots) >= 40, f"{len(run.bots)} bots"
+    return f"{len(run.bots)}; {len(run.no_python)} more are no Python"
 
 
 def is_python(file):
@@ -70,6 +69,23 @@ def is_python(file):
     except SyntaxError:
         return False
     return True
+
+
+def of_init(name, is_compared):
+    """The check of a bot."""
+    async def check(run, result):
+        bot, python = run.bots[name], run.python()
+        ours = await on_edge_runner(run.binary, python, bot, sentence())
+        result.show(lambda: ours.log)
+        assert ours.is_whole, f"{ours.steps()}: {ours.why()}"
+        if is_compared:
+            theirs = await on_pipecats_runner(python, bot, sentence())
+            assert ours == theirs, f"on Pipecat's runner: {theirs.steps()}: {theirs.why()}"
+            return "as on Pipecat's runner"
+        return None
+
+    check.__doc__ = "a bot of `pipecat init` loads, connects, greets, answers and ends"
+    return check
 
 
 async def evaluate(port, folder):
@@ -90,7 +106,7 @@ def passed(result):
     return result["passed"], result["failures"], [turn["status"] for turn in result["turns"]]
 
 
-async def evaluation(binary, _):
+async def evaluation(run, _):
     """`pipecat eval` in text mode passes what it passes on Pipecat's runner, and the file of --runner-body reaches the bot"""
     bot = HERE / "evaluated_bot.py"
     with tempfile.TemporaryDirectory() as name:
@@ -98,7 +114,7 @@ async def evaluation(binary, _):
         body = folder / "body.yaml"
         body.write_text("greeting: Say hello.\n")
         given = ["--runner-body", str(body)]
-        runner = Runner(binary, "--python", sys.executable, str(bot), *given, variables=environment())
+        runner = Runner(run.binary, "--python", sys.executable, str(bot), *given, variables=environment())
         try:
             port = int(runner.url.rpartition(":")[2])
             # The runner stays for the next scenario.
@@ -108,7 +124,7 @@ async def evaluation(binary, _):
         finally:
             runner.stop()
         port, = free_ports(1)
-        async with running(bot, port, *given):
+        async with running(sys.executable, bot, port, *given):
             theirs = await evaluate(port, folder)
     assert theirs["passed"], theirs
     for result in ours:
@@ -118,13 +134,13 @@ async def evaluation(binary, _):
     return "2 of 2"
 
 
-async def suite(binary, _):
+async def suite(run, _):
     """`pipecat eval suite` starts this runner by its template, with the body of the run, and passes"""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         manifest = {
             "bots_dir": str(HERE), "scenarios_dir": str(HERE), "runs_dir": str(folder), "record": False,
-            "spawn": f"{binary} --python {{python}} --rtc-port 0 --port {{port}} {{bot}}",
+            "spawn": f"{run.binary} --python {{python}} --rtc-port 0 --port {{port}} {{bot}}",
             "suite": [{"bot": "evaluated_bot.py", "scenarios": ["scenario"], "runner_body": {"data": {"greeting": "Say hello."}}}],
         }
         # YAML has JSON in it.
@@ -139,35 +155,48 @@ async def suite(binary, _):
     return "1 of 1"
 
 
-async def examples(binary, folder):
+async def examples(run, _):
     """Pipecat's published examples: each comes as far as it can without video"""
+    folder = run.examples
     if folder is None:
         return ("SKIPPED, AND NOT PROVED HERE: Pipecat's examples, which no package has: git clone https://github.com/pipecat-ai/pipecat, "
                 "and give --examples pipecat/examples")
     files = [file for file in sorted(folder.rglob("*.py")) if "pipecat.runner.run import main" in file.read_text()]
-    said = sentence()
-    outcomes = dict(zip(files, await side_by_side([on_edge_runner(binary, file, said) for file in files])))
-    for file, outcome in outcomes.items():
+    outcomes, rest = {}, iter(files)
+
+    async def work():
+        for file in rest:
+            outcomes[file] = await on_edge_runner(run.binary, sys.executable, file, sentence())
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    for file, outcome in sorted(outcomes.items()):
         print(f"{file.relative_to(folder)}: {outcome.steps()}" + ("" if outcome.is_whole else f": {outcome.why()}"))
     counted = {field.name: sum(getattr(outcome, field.name) for outcome in outcomes.values())
                for field in dataclasses.fields(next(iter(outcomes.values()))) if field.compare}
     return f"{len(files)} files: " + ", ".join(f"{number} {name}" for name, number in counted.items())
 
 
-CHECKS = {check.__name__: check for check in [init_bots, evaluation, suite, examples]}
+def checks_of(run):
+    bots = {name: of_init(name, nth % COMPARED == 0) for nth, name in enumerate(run.bots)}
+    return {check.__name__: check for check in [evaluation, suite, init_bots]} | bots | {examples.__name__: examples}
 
 
-async def main(binary, folder, names):
-    with Report() as report:
-        checks = chosen(CHECKS, names)
-        for name in left(checks):
-            with report.check(checks[name], name) as result:
-                result.said = await checks[name](binary, folder)
+async def main(run, checks):
+    with Report() as report, run.kept:
+        names = left(checks)
+
+        async def work():
+            for name in names:
+                with report.check(checks[name], name) as result:
+                    result.said = await checks[name](run, result)
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
     return report.code
 
 
 if __name__ == "__main__":
-    parser = options(__doc__, CHECKS)
+    parser = options(__doc__, [evaluation, suite, init_bots, examples])
     parser.add_argument("--examples", type=pathlib.Path)
     given = parser.parse_args()
-    sys.exit(asyncio.run(main(given.binary.resolve(), given.examples and given.examples.resolve(), given.checks)))
+    run = Run(given.binary.resolve(), given.examples and given.examples.resolve(), made_once())
+    sys.exit(asyncio.run(main(run, chosen(checks_of(run), given.checks))))
