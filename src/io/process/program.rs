@@ -67,11 +67,11 @@ pub struct Program {
 /// The first process of the group.
 enum Leader {
     Own(Box<Child>),
-    Forked(Forked),
+    Forked(ForkedChild),
 }
 
 /// A child of a process that has loaded the bot.
-struct Forked {
+struct ForkedChild {
     /// Tells how it ended; `None` once it has told, or never will.
     ended: Option<oneshot::Receiver<ExitStatus>>,
     status: Option<ExitStatus>,
@@ -197,7 +197,7 @@ impl Program {
         log: impl Future<Output = String> + Send + 'static,
     ) -> Program {
         log::debug!("the bot is process {pid}");
-        let leader = Leader::Forked(Forked {
+        let leader = Leader::Forked(ForkedChild {
             ended: Some(ended),
             status: None,
             _parent: parent,
