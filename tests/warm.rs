@@ -4,9 +4,10 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::client::Client;
+use crate::support::http;
 use crate::support::runner::TestRunner;
 
 /// A bot that says who it is when a call begins, and stays until its call has ended.
@@ -144,15 +145,19 @@ fn a_changed_file_is_loaded_again_and_a_broken_one_keeps_the_old() {
     let runner = bot(BOT, &[]);
     let file = runner.path("bot.py");
     let (client, [_, first, _]) = call(&runner, 1);
+    assert_eq!(bot_process(&runner), json!({"state": "ready"}));
     fs::write(&file, format!("{BOT}\nraise ValueError('a broken file')\n")).expect("a file");
     let (other, [_, second, _]) = call(&runner, 2);
     assert_eq!(first, second);
     let line = runner.wait_for_log("the bot cannot be loaded");
     assert!(line.contains("ValueError: a broken file (bot.py, line 7)"), "{line}");
     assert!(line.contains("the one that was loaded before"), "{line}");
+    let why = "ValueError: a broken file (bot.py, line 7)";
+    assert_eq!(bot_process(&runner), json!({"state": "ready", "error": why}));
     fs::write(&file, format!("{BOT}\nFIXED = True\n")).expect("a file");
     let (third, [_, last, _]) = call(&runner, 3);
     assert_ne!(last, first);
+    assert_eq!(bot_process(&runner), json!({"state": "ready"}));
     for client in [client, other, third] {
         let mut client = client;
         client.socket.close(1000);
@@ -160,6 +165,24 @@ fn a_changed_file_is_loaded_again_and_a_broken_one_keeps_the_old() {
     }
     runner.wait_for_sessions(0);
     assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
+}
+
+fn bot_process(runner: &TestRunner) -> Value {
+    http::get(runner.addr, "/status").json()["bot_process"].take()
+}
+
+/// The error of a bot that cannot be loaded is for this machine, and not for callers of a proxy.
+#[test]
+fn the_status_says_why_the_bot_cannot_be_loaded() {
+    let runner = bot(&format!("import no_such_module\n{BOT}"), &[]);
+    runner.wait_for_log("the bot cannot be loaded");
+    let why = "ModuleNotFoundError: No module named 'no_such_module' (bot.py, line 1)";
+    assert_eq!(bot_process(&runner), json!({"state": "failed", "error": why}));
+    let forwarded = http::request(runner.addr, "GET", "/status", &["X-Forwarded-For: 192.0.2.1"], b"");
+    let forwarded = forwarded.expect("a reply").json();
+    assert_eq!(forwarded["bot_process"], json!({"state": "failed"}));
+    let spawned = bot(BOT, &["--warm", "0"]);
+    assert_eq!(bot_process(&spawned), Value::Null);
 }
 
 /// A bot with a thread cannot be forked: a process waits for one call, and the next one starts.

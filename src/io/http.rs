@@ -165,7 +165,15 @@ async fn dispatch(
         Route::Status => {
             let is_draining = app.sessions.is_closed();
             let worker = app.modules.iter().find_map(RunningModule::worker_member);
-            let status = app.status.reply(app.sessions.count(), is_draining, worker.as_ref());
+            let mut bot = app.modules.iter().find_map(RunningModule::bot_process);
+            let sees_errors = app.access.has_key(authorizations(headers))
+                && operator::check_sessions_access(app, headers, peer).is_ok();
+            if let Some(bot) = bot.as_mut().filter(|_| !sees_errors) {
+                bot.error = None;
+            }
+            let status = app
+                .status
+                .reply(app.sessions.count(), is_draining, worker.as_ref(), bot.as_ref());
             let code = StatusCode::from_u16(app.status.code(is_draining)).unwrap_or(StatusCode::OK);
             Ok(json_reply(code, status))
         }

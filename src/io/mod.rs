@@ -70,6 +70,7 @@ use crate::config::{Config, ListenAddresses};
 use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::process::python;
 use crate::io::process::sandbox::{Sandbox, SandboxError};
+use crate::io::running::RunningModule;
 use crate::io::server::BindError;
 use crate::io::services::{LostService, Services};
 use crate::io::serving::RunnerInstance;
@@ -212,8 +213,9 @@ fn check_sandbox(config: &Config) -> Result<(), RunError> {
     }
 }
 
-/// Returns the bot of every session: the configured program, if there is one.
-fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
+/// Returns the bot of every session: the configured program, if there is one, with its processes
+/// that start before the calls.
+fn bot_of(config: &Config, bot: Bot) -> Result<(Bot, Option<Arc<dyn RunningModule>>), RunError> {
     match &config.command {
         Some(command) => {
             let sandbox = Sandbox::new(config);
@@ -252,6 +254,6 @@ fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
             };
             Ok(process::bot(spec, warm))
         }
-        None => Ok(bot),
+        None => Ok((bot, None)),
     }
 }

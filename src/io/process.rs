@@ -34,6 +34,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::bot::{self, Audio, Bot, BotError, Kind, RunnerArguments, Shutdown};
 use crate::config::BotAudio;
+use crate::io::running::RunningModule;
 use crate::limits::{
     BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_CLOSE_WITHIN, PROCESS_DRAIN_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_REST,
 };
@@ -58,9 +59,10 @@ const PROCESS_KILL_MARGIN: Duration = Duration::from_millis(250);
 /// The time from SIGTERM to SIGKILL.
 const STOP_GRACE: Duration = BOT_GRACE.saturating_sub(PROCESS_KILL_MARGIN);
 
-/// Returns the bot that runs a command for every session. Logs the names of the variables that the
+/// Returns the bot that runs a command for every session, and its processes that start before the
+/// calls. Logs the names of the variables that the
 /// command does not inherit.
-pub fn bot(spec: ProgramSpec, warm: Option<WarmSpec>) -> Bot {
+pub fn bot(spec: ProgramSpec, warm: Option<WarmSpec>) -> (Bot, Option<Arc<dyn RunningModule>>) {
     let is_set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let set: Vec<&str> = spec.withheld.iter().filter(is_set).map(String::as_str).collect();
     if !set.is_empty() {
@@ -71,7 +73,8 @@ pub fn bot(spec: ProgramSpec, warm: Option<WarmSpec>) -> Bot {
     }
     let spec = Arc::new(spec);
     let warm = warm.map(|warm| Arc::new(WarmBot::start(spec.clone(), warm)));
-    bot::erase(move |args| run(spec.clone(), warm.clone(), args))
+    let running = warm.clone().map(|warm| warm as Arc<dyn RunningModule>);
+    (bot::erase(move |args| run(spec.clone(), warm.clone(), args)), running)
 }
 
 /// The reason for which a command cannot be run.

@@ -14,7 +14,7 @@ use edge_runner_http::tls::WatchedCertificate;
 use tokio::net::TcpStream;
 
 use crate::config::ListenAddresses;
-use crate::proto::http::status::WorkerMember;
+use crate::proto::http::status::{BotProcessMember, WorkerMember};
 use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::metrics::text::MetricsText;
 
@@ -34,6 +34,11 @@ pub trait RunningModule: Any + Send + Sync {
 
     /// Returns the state for `/status`.
     fn worker_member(&self) -> Option<WorkerMember> {
+        None
+    }
+
+    /// Returns the state of the process that loads the bot before its calls.
+    fn bot_process(&self) -> Option<BotProcessMember> {
         None
     }
 

@@ -78,7 +78,7 @@ impl RunnerInstance {
         services: &Services,
     ) -> Result<RunnerInstance, RunError> {
         check_sandbox(&config)?;
-        let bot = bot_of(&config, bot)?;
+        let (bot, warm) = bot_of(&config, bot)?;
         modules::check(&config).await?;
         let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
         let (stop, shutdown) = Shutdown::channel();
@@ -89,6 +89,7 @@ impl RunnerInstance {
         }
         let mut app = RunnerApp::new(sessions.clone(), tls, routes);
         modules::run(&mut app, &listeners, services)?;
+        warm.into_iter().for_each(|warm| app.modules.push(warm));
         let mut listening = ListenAddresses {
             port: listeners.port(),
             rtc_port: 0,

@@ -7,6 +7,7 @@ import { keypad } from './keypad.js';
 import { levels } from './levels.js';
 import { eventLog } from './log.js';
 import * as mic from './mic.js';
+import { notices } from './notices.js';
 import { startOptions } from './options.js';
 import { canRecord, recorder } from './recorder.js';
 import { noMicrophone, phoneAddress } from './secure.js';
@@ -451,12 +452,9 @@ async function askRunner() {
 	pill.dataset.ok = Boolean(runner);
 	call.doubt('The runner does not answer', isGone);
 	$('bot-name').textContent = runner?.bot ?? '';
-	const far = runner?.speech_to ?? [];
-	const notices = [];
-	if (far.length) notices.push(`What you say and type goes to ${far.join(' and ')}, a third party, while the call lasts.`);
-	if (isStopping) notices.push('The runner is stopping: it takes no new calls, and a call in progress may end soon.');
-	$('notice').hidden = !notices.length;
-	$('notice').textContent = notices.join(' ');
+	const said = notices(runner, isStopping);
+	$('notice').hidden = !said.length;
+	$('notice').textContent = said.join(' ');
 	const usable = options.setStatus(runner);
 	// With -t the runner may accept only transports that a page cannot use.
 	$('connect').disabled = call.phase === 'idle' && Boolean(runner) && !usable;

@@ -32,8 +32,10 @@ use super::output_log;
 use super::program::{Program, ProgramSpec, WaitingProgram};
 use crate::bot::SessionId;
 use crate::io::group::ProcessGroup;
+use crate::io::running::RunningModule;
 use crate::io::tasks;
 use crate::logging;
+use crate::proto::http::status::{BotProcessMember, BotProcessState};
 use crate::proto::process::last_line;
 use crate::proto::process::warm::{self, WARM_LINE_BYTES_MAX, WarmMessage, WarmMode, restart_after};
 
@@ -84,6 +86,8 @@ struct WarmState {
     failures: u32,
     /// Nothing starts now: the last process failed, and the next one has to wait.
     is_pausing: bool,
+    /// Why the newest process could not load the bot.
+    error: Option<String>,
 }
 
 type Stamp = Option<(SystemTime, u64)>;
@@ -110,6 +114,19 @@ impl WarmState {
                 Some(WarmMode::Once) => self.waiting.len() < waiting_max,
                 Some(WarmMode::Fork) => self.parent.as_ref().is_none_or(|parent| parent.is_over()),
             }
+    }
+
+    /// Returns the state for `/status`; `None` for a bot that each call has to load.
+    fn member(&self) -> Option<BotProcessMember> {
+        let is_loaded = self.parent.as_ref().is_some_and(|parent| !parent.is_over()) || !self.waiting.is_empty();
+        let state = match (is_loaded, &self.error) {
+            _ if self.mode == Some(WarmMode::None) => return None,
+            (true, _) => BotProcessState::Ready,
+            (false, Some(_)) => BotProcessState::Failed,
+            (false, None) => BotProcessState::Starting,
+        };
+        let error = self.error.clone();
+        Some(BotProcessMember { state, error })
     }
 
     fn offer(&mut self) -> Offer {
@@ -195,6 +212,12 @@ impl WarmBot {
     }
 }
 
+impl RunningModule for WarmBot {
+    fn bot_process(&self) -> Option<BotProcessMember> {
+        lock(&self.shared.state).member()
+    }
+}
+
 impl WarmShared {
     /// Looks whether a file of the bot has changed.
     fn notice_changes(&self) {
@@ -215,6 +238,7 @@ impl WarmShared {
             state.waiting.clear();
         }
         state.mode = Some(ready.mode());
+        state.error = None;
         state.files = files;
         state.is_outdated = state.has_changed();
         // Those with a call keep the one before until their call has ended.
@@ -229,9 +253,10 @@ impl WarmShared {
     }
 
     /// Records that a process could not load the bot. Returns the pause before the next one.
-    fn fail(&self, files: Vec<(PathBuf, Stamp)>) -> Duration {
+    fn fail(&self, files: Vec<(PathBuf, Stamp)>, error: String) -> Duration {
         let mut state = lock(&self.state);
         state.failures += 1;
+        state.error = Some(error);
         state.is_pausing = true;
         // The one that was loaded before stays until the next change.
         state.is_outdated = false;
@@ -281,7 +306,7 @@ async fn keep(shared: Arc<WarmShared>) {
             }
             Err(why) => {
                 let has_old = lock(&shared.state).mode.is_some_and(|mode| mode != WarmMode::None);
-                let pause = shared.fail(before);
+                let pause = shared.fail(before, why.to_string());
                 match has_old {
                     true => log::warn!("the bot cannot be loaded: {why}; calls get the one that was loaded before"),
                     false => log::warn!(

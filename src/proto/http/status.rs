@@ -1,7 +1,7 @@
 //! `/status`: the reply with the transports, the bot and the number of sessions.
 //!
-//! In: the configuration, the replica, the state of the worker. Out: the JSON of the reply, and its
-//! status code. Source: `docs/spec/runner.md`, decision D-26.
+//! In: the configuration, the replica, the states of the worker and of the bot's process. Out: the
+//! JSON of the reply, and its status code. Source: `docs/spec/runner.md`, decision D-26.
 
 use serde_json::{Value, json};
 
@@ -30,6 +30,36 @@ pub struct WorkerMember {
     /// The word for its state.
     pub word: &'static str,
     pub json: Value,
+}
+
+/// The process that loads the bot before its calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BotProcessMember {
+    pub state: BotProcessState,
+    /// The last line of the error of the newest one that could not load the bot.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BotProcessState {
+    Starting,
+    Ready,
+    /// None could load the bot yet. Each call starts a process of its own.
+    Failed,
+}
+
+impl BotProcessMember {
+    fn json(&self) -> Value {
+        let state = match self.state {
+            BotProcessState::Starting => "starting",
+            BotProcessState::Ready => "ready",
+            BotProcessState::Failed => "failed",
+        };
+        match &self.error {
+            Some(error) => json!({"state": state, "error": error}),
+            None => json!({"state": state}),
+        }
+    }
 }
 
 impl StatusReplies {
@@ -105,7 +135,13 @@ impl StatusReplies {
 
     /// Returns the JSON of the response. A runner that accepts no new session is `draining`, and
     /// not `ready`; nor is one whose worker has no registration.
-    pub fn reply(&self, sessions: usize, draining: bool, worker: Option<&WorkerMember>) -> Vec<u8> {
+    pub fn reply(
+        &self,
+        sessions: usize,
+        draining: bool,
+        worker: Option<&WorkerMember>,
+        bot: Option<&BotProcessMember>,
+    ) -> Vec<u8> {
         use std::io::Write as _;
         const BEGIN: &str = r#"{"status":""#;
         let word = match worker {
@@ -119,7 +155,8 @@ impl StatusReplies {
         reply.extend_from_slice(word.as_bytes());
         reply.extend_from_slice(&self.before_sessions);
         let member = worker.map_or_else(String::new, |worker| format!(r#","worker":{}"#, worker.json));
-        write!(reply, "{sessions}{}{member}}}", self.page).expect("writing to a vector cannot fail");
+        let bot = bot.map_or_else(String::new, |bot| format!(r#","bot_process":{}"#, bot.json()));
+        write!(reply, "{sessions}{}{member}{bot}}}", self.page).expect("writing to a vector cannot fail");
         reply
     }
 }
@@ -164,7 +201,7 @@ mod tests {
         let page = |config: Config| -> Value {
             let mut status = StatusReplies::new(&config, None);
             status.set_addresses(&config, &listening);
-            let reply: Value = serde_json::from_slice(&status.reply(3, false, None)).expect("JSON");
+            let reply: Value = serde_json::from_slice(&status.reply(3, false, None, None)).expect("JSON");
             reply["page"].clone()
         };
         let everywhere = || Config {
@@ -181,11 +218,32 @@ mod tests {
         assert_eq!(page(proxied), Value::Null);
     }
 
+    /// A bot that is loaded before its calls has a state; its error is for those who may see it.
+    #[test]
+    fn status_has_the_state_of_the_process_of_the_bot() {
+        let member = |state, error: Option<&str>| -> Value {
+            let bot = BotProcessMember {
+                state,
+                error: error.map(str::to_owned),
+            };
+            let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, Some(&bot));
+            let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
+            status["bot_process"].clone()
+        };
+        assert_eq!(member(BotProcessState::Starting, None), json!({"state": "starting"}));
+        assert_eq!(member(BotProcessState::Ready, None), json!({"state": "ready"}));
+        let error = "ModuleNotFoundError: No module named \"x\" (bot.py, line 3)";
+        assert_eq!(
+            member(BotProcessState::Failed, Some(error)),
+            json!({"state": "failed", "error": error})
+        );
+    }
+
     /// A video room needs a key that creates one, or the URL of one that exists.
     #[test]
     fn status_names_transports_without_credentials() {
         let lacking = |config: &Config| -> Value {
-            let reply = StatusReplies::new(config, None).reply(0, false, None);
+            let reply = StatusReplies::new(config, None).reply(0, false, None, None);
             let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
             status["without_credentials"].clone()
         };
@@ -205,7 +263,7 @@ mod tests {
         let status = |transport, sessions| -> Value {
             let status = StatusReplies::new(&config(transport), None);
             let reply = |draining| -> Value {
-                serde_json::from_slice(&status.reply(sessions, draining, None)).expect("a reply is JSON")
+                serde_json::from_slice(&status.reply(sessions, draining, None, None)).expect("a reply is JSON")
             };
             let (ready, mut draining) = (reply(false), reply(true));
             assert_eq!(draining["status"].take(), json!("draining"));
@@ -244,12 +302,12 @@ mod tests {
             (worker(false, "refused"), false, "refused"),
             (worker(true, "registered"), true, "draining"),
         ] {
-            let reply = StatusReplies::new(&stock, None).reply(0, draining, Some(&member));
+            let reply = StatusReplies::new(&stock, None).reply(0, draining, Some(&member), None);
             let status: Value = serde_json::from_slice(&reply).expect("JSON");
             assert_eq!((&status["status"], &status["worker"]), (&json!(expected), &member.json));
         }
         let stock: Value =
-            serde_json::from_slice(&StatusReplies::new(&stock, None).reply(0, false, None)).expect("JSON");
+            serde_json::from_slice(&StatusReplies::new(&stock, None).reply(0, false, None, None)).expect("JSON");
         assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
         assert_eq!(
             stock["transports"].as_array().map(Vec::len),
@@ -261,7 +319,7 @@ mod tests {
             ..Config::default()
         };
         let mut calls: Value =
-            serde_json::from_slice(&StatusReplies::new(&calls, None).reply(3, false, None)).expect("JSON");
+            serde_json::from_slice(&StatusReplies::new(&calls, None).reply(3, false, None, None)).expect("JSON");
         let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
         assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
         let mut far = Config {
@@ -271,7 +329,7 @@ mod tests {
         far.assistant.realtime.url = ServiceUrl::parse("wss://api.openai.com/v1?key=k").expect("a URL");
         let of_bot = |config: &Config| -> Vec<Value> {
             let status: Value =
-                serde_json::from_slice(&StatusReplies::new(config, None).reply(0, false, None)).expect("JSON");
+                serde_json::from_slice(&StatusReplies::new(config, None).reply(0, false, None, None)).expect("JSON");
             ["bot", "speech_to"].map(|name| status[name].clone()).into()
         };
         assert_eq!(of_bot(&far), [json!("realtime"), json!(["api.openai.com"])]);
@@ -290,7 +348,7 @@ mod tests {
         let replica = Replica::new(&key, Some("a"), [1; 8]);
         let replica = StatusReplies::new(&Config::default(), Some(&replica));
         assert_eq!((replica.code(false), replica.code(true)), (200, 503));
-        let mut named: Value = serde_json::from_slice(&replica.reply(3, false, None)).expect("JSON");
+        let mut named: Value = serde_json::from_slice(&replica.reply(3, false, None, None)).expect("JSON");
         let name = named.as_object_mut().expect("an object").remove("replica");
         assert_eq!((name, named), (Some(json!("a")), status(None, 3)));
         let alone = StatusReplies::new(&Config::default(), None);
