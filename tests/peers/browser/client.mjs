@@ -54,6 +54,25 @@ async function asks(page, n) {
 	if (answer?.n !== n) throw new Error(`asked with ${n}, answered ${JSON.stringify(answer)}`);
 }
 
+/** A bot for Pipecat's own runner, as it is: the module with its interpreter, and the file. */
+export const pipecatArgs = (python) => ['--python', python, join(HERE, '../pipecat/compared_bot.py')];
+
+/** The bot greets and plays back what it hears. */
+export const pipecatChecks = {
+	async 'client: an unchanged Pipecat bot greets, plays back, and ends with a clean leave'(context, runner, origin) {
+		const page = await open(context, origin);
+		const ready = await start(page, runner);
+		if (ready.about?.library !== 'pipecat-ai') throw new Error(JSON.stringify(ready));
+		await until(() => seen(page, 'bot-stopped-speaking'), 'the end of the greeting');
+		const energy = await hears(page);
+		await page.evaluate(() => globalThis.talk.disconnect());
+		const freed = await runner.waitForSessions(0);
+		await page.close();
+		if (runner.log.some((line) => /failed|Traceback/.test(line))) throw new Error('the bot failed');
+		return `${ready.about.library} ${ready.about.library_version}, energy ${energy.toFixed(3)}, freed after ${freed} s`;
+	},
+};
+
 /** Runs in the page: every connection offers this codec for audio, and no other. */
 function preferring(mimeType) {
 	const { createOffer } = RTCPeerConnection.prototype;

@@ -197,11 +197,16 @@ for (const [name, check] of Object.entries(rooms.videoChecks)) await run(name, c
 provider.close();
 const origin = await client.serveClient();
 for (const [name, check] of Object.entries(client.checks)) await run(name, check, ['--bot', 'echo'], origin.url);
+const python = join(root, 'target/venv/bin/python');
+const pipecat = existsSync(python) ? client.pipecatArgs(python) : null;
+if (!pipecat && !values.only) console.log('SKIPPED: the official client with a bot of Pipecat: tests/check/python.sh');
+for (const [name, check] of pipecat ? Object.entries(client.pipecatChecks) : []) await run(name, check, pipecat, origin.url);
 // A server for microcontrollers serves browsers too.
 const [[name, check]] = Object.entries(client.checks);
 await run(`${name}, with --embedded`, check, ['--bot', 'echo', '--embedded', '--host', '127.0.0.1'], origin.url);
 const plain = await client.serveClient('websocket-page.js');
 for (const [name, check] of Object.entries(websocket.checks)) await run(name, check, ['--bot', 'echo'], plain.url);
+for (const [name, check] of pipecat ? Object.entries(websocket.pipecatChecks) : []) await run(name, check, pipecat, plain.url);
 for (const [name, check] of Object.entries(websocket.tokenChecks)) {
 	await run(name, check, ['--bot', 'echo', '--ws-auth', 'token'], plain.url);
 }

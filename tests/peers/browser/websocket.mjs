@@ -129,6 +129,20 @@ export const checks = {
 	},
 };
 
+/** For a bot of Pipecat that greets and plays back what it hears. */
+export const pipecatChecks = {
+	async 'websocket: an unchanged Pipecat bot plays back, and ends with a clean leave'(context, runner, origin) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		// As long as the microphone's sentence and its pause.
+		const { energy } = await hears(page, 9);
+		if (energy < HEARD) throw new Error(`energy ${energy}`);
+		const said = `energy ${energy.toFixed(3)}, ${await leaves(page, runner)}`;
+		if (runner.log.some((line) => /failed|Traceback/.test(line))) throw new Error('the bot failed');
+		return said;
+	},
+};
+
 /** For a runner with `--ws-auth token`. */
 export const tokenChecks = {
 	async 'websocket: a token opens once, nothing else does'(context, runner, origin) {
