@@ -75,7 +75,7 @@ published_server() {
     needs 'apt-get install iproute2 nftables coturn chromium espeak-ng openssl, and Go 1.26 of https://go.dev/dl' \
         ip nft turnserver chromium espeak-ng openssl go || return 0
     needs_node || return 0
-    needs_python livekit.rtc,livekit.api,numpy || return 0
+    needs_python livekit.rtc,livekit.api,numpy,tenacity,pipecat.frames || return 0
     needs_python openai,websockets || return 0
     needs_path tests/check/python.sh target/livekit-agents || return 0
     local server

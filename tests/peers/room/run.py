@@ -22,6 +22,7 @@ import frontend
 import jobs
 import native
 import network
+import pipecat_bots
 import stage
 import start
 from checks import chosen, left, options
@@ -29,7 +30,7 @@ from world import World
 from runner import ROOT
 
 # Those that take longest come first: several processes may share the checks.
-CHECKS = {**network.CHECKS, **native.CHECKS, **alone.CHECKS, **start.CHECKS, **assistant.CHECKS, **jobs.CHECKS, **frontend.CHECKS}
+CHECKS = {**network.CHECKS, **native.CHECKS, **alone.CHECKS, **start.CHECKS, **assistant.CHECKS, **jobs.CHECKS, **frontend.CHECKS, **pipecat_bots.CHECKS}
 # Shares of the checks with the published server. The last takes minutes, and belongs to a night.
 WORKERS, SLOW = {*jobs.CHECKS, *frontend.CHECKS}, {"faults", "udp_dropped_without_tcp", "figures"}
 PARTS = {"rooms": CHECKS.keys() - WORKERS - SLOW, "workers": WORKERS, "slow": SLOW}
@@ -37,7 +38,7 @@ SERVER = ROOT / "target" / "debug" / "examples" / "media-room"
 # A published server cannot be made to do this.
 OWN_ALONE = ("trouble",)
 # The tests' own server has neither TCP nor resumes, keeps no attributes, has no API, and assigns no jobs.
-PUBLISHED_ALONE = (*network.CHECKS, *jobs.CHECKS, *frontend.CHECKS)
+PUBLISHED_ALONE = (*network.CHECKS, *pipecat_bots.CHECKS, *jobs.CHECKS, *frontend.CHECKS)
 # Time limits.
 LIMIT_S = 120
 NETWORK_LIMIT_S = 300
