@@ -109,6 +109,22 @@ fn a_parent_that_is_killed_is_started_again() {
     assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
 }
 
+/// One that is stopped answers no ping. It is killed, its call goes on, and the next has another.
+#[test]
+fn a_parent_that_hangs_is_replaced() {
+    let runner = bot(BOT, &[]);
+    let (client, [child, parent, _]) = call(&runner, 1);
+    kill("-STOP", parent);
+    runner.wait_for_log("does not answer: it is killed");
+    runner.wait_for_logs("loaded by ", 2);
+    let (other, [second, next, _]) = call(&runner, 2);
+    assert!(next != parent && second != child);
+    assert!(fs::exists(format!("/proc/{child}")).expect("/proc"), "the call goes on");
+    assert!(!fs::exists(format!("/proc/{parent}")).expect("/proc"), "it was reaped");
+    hang_up_two(&runner, client, other);
+    assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
+}
+
 fn hang_up_two(runner: &TestRunner, mut one: Client, other: Client) {
     one.socket.close(1000);
     one.end();

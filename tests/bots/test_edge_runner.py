@@ -367,6 +367,8 @@ class Children(unittest.TestCase):
                                            env={"EDGE_RUNNER_WARM": "fork"})
             with process, open(os.path.join(folder, "out"), "w+") as out, open(os.path.join(folder, "err"), "w+") as errors:
                 self.assertEqual(json.loads(lines.readline())["mode"], "fork")
+                ours.sendall(b'{"ping":3}\n')
+                self.assertEqual(json.loads(lines.readline()), {"pong": 3})
                 socket.send_fds(ours, [b'{"call":7,"arguments":{}}\n'], [out.fileno(), errors.fileno()])
                 self.assertIn("pid", json.loads(lines.readline()))
                 ended = json.loads(lines.readline())

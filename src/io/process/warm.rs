@@ -37,7 +37,9 @@ use crate::io::tasks;
 use crate::logging;
 use crate::proto::http::status::{BotProcessMember, BotProcessState};
 use crate::proto::process::last_line;
-use crate::proto::process::warm::{self, WARM_LINE_BYTES_MAX, WarmMessage, WarmMode, restart_after};
+use crate::proto::process::warm::{
+    self, PING_INTERVAL, Pings, WARM_LINE_BYTES_MAX, WarmMessage, WarmMode, restart_after,
+};
 
 /// Time in which a process loads the bot: minutes on a small board.
 const PROCESS_WARM_LOAD: Duration = Duration::from_secs(180);
@@ -350,14 +352,18 @@ async fn load(shared: &Arc<WarmShared>) -> Result<(Ready, Vec<PathBuf>), LoadErr
     let hello = timeout(PROCESS_WARM_LOAD, hello).await.map_err(|_| LoadError::Late)?;
     let last_line = async |mut program: WaitingProgram| program.last_line().await.as_deref().and_then(last_line::shown);
     match hello {
-        Ok(Some(WarmMessage::Hello { mode, files })) => {
+        Ok(Some(WarmMessage::Hello {
+            mode,
+            files,
+            answers_pings,
+        })) => {
             let stream = lines.stream.clone();
             Ok(match mode {
                 WarmMode::None => (Ready::Nothing, files),
                 WarmMode::Once => (Ready::Waiting(Box::new(WaitingBot { program, stream })), files),
                 WarmMode::Fork => {
                     program.forget_session();
-                    (Ready::Parent(Parent::new(program, lines, shared)), files)
+                    (Ready::Parent(Parent::new(program, lines, shared, answers_pings)), files)
                 }
             })
         }
@@ -429,9 +435,6 @@ impl WaitingBot {
 pub struct Parent {
     stream: Arc<UnixStream>,
     children: Arc<Children>,
-    /// Whether a message was begun and not completed. Locked while one is written.
-    is_torn: tokio::sync::Mutex<bool>,
-    _program: WaitingProgram,
     _reader: JoinSet<()>,
 }
 
@@ -439,6 +442,10 @@ pub struct Parent {
 struct Children {
     calls: Mutex<BTreeMap<u64, Child>>,
     is_over: AtomicBool,
+    /// Whether a message to the process was begun and not completed. Locked while one is written.
+    is_torn: tokio::sync::Mutex<bool>,
+    /// Their parent; `None` once it was killed because it hangs.
+    program: Mutex<Option<WaitingProgram>>,
 }
 
 /// What a call waits for.
@@ -448,14 +455,32 @@ struct Child {
 }
 
 impl Parent {
-    fn new(program: WaitingProgram, mut lines: Lines, shared: &Arc<WarmShared>) -> Arc<Self> {
-        let children = Arc::<Children>::default();
+    fn new(program: WaitingProgram, mut lines: Lines, shared: &Arc<WarmShared>, answers_pings: bool) -> Arc<Self> {
+        let children = Arc::new(Children {
+            program: Mutex::new(Some(program)),
+            ..Children::default()
+        });
         let stream = lines.stream.clone();
         let (known, changes) = (children.clone(), Arc::downgrade(shared));
         let mut reader = JoinSet::new();
         reader.spawn(tasks::boxed(async move {
+            let mut pings = Pings::default();
             loop {
-                match lines.next().await {
+                let message = tokio::select! {
+                    message = lines.next() => message,
+                    () = sleep(PING_INTERVAL), if answers_pings => {
+                        let Some(ping) = pings.poll_ping() else {
+                            log::warn!("the process that has loaded the bot does not answer: it is killed");
+                            // The system reaps its children then, and their calls go on.
+                            drop(lock(&known.program).take());
+                            break;
+                        };
+                        known.send_now(&lines.stream, &ping);
+                        continue;
+                    }
+                };
+                pings.handle_message();
+                match message {
                     Ok(Some(message)) => known.take(message),
                     Ok(None) => break,
                     Err(error) => {
@@ -479,8 +504,6 @@ impl Parent {
         Arc::new(Parent {
             stream,
             children,
-            is_torn: tokio::sync::Mutex::new(false),
-            _program: program,
             _reader: reader,
         })
     }
@@ -506,7 +529,7 @@ impl Parent {
         lock(&self.children.calls).insert(call, child);
         let line = warm::call(call, arguments);
         let fork = async {
-            let mut is_torn = self.is_torn.lock().await;
+            let mut is_torn = self.children.is_torn.lock().await;
             if std::mem::replace(&mut *is_torn, true) || self.is_over() {
                 return None;
             }
@@ -549,7 +572,17 @@ impl Children {
                     let _ = child.ended.send(ExitStatus::from_raw(status));
                 }
             }
-            WarmMessage::Hello { .. } | WarmMessage::Failed(_) => {}
+            WarmMessage::Hello { .. } | WarmMessage::Pong | WarmMessage::Failed(_) => {}
+        }
+    }
+
+    /// Sends a short message, unless the process does not read or another one is being sent.
+    fn send_now(&self, stream: &UnixStream, text: &str) {
+        let Ok(mut is_torn) = self.is_torn.try_lock() else {
+            return;
+        };
+        if !*is_torn {
+            *is_torn = stream.try_write(text.as_bytes()).is_ok_and(|count| count < text.len());
         }
     }
 

@@ -1,8 +1,9 @@
 //! What the runner and a warm process of a bot tell each other, one JSON object a line.
 //!
 //! In: the lines of a process, which has loaded its bot before a call begins. Out:
-//! [`WarmMessage`], the line that gives it a call, and the pause before the next start of a process
-//! that failed. Names that are not known are ignored, so that either side may add to its messages.
+//! [`WarmMessage`], the line that gives it a call, the [`Pings`] of one that waits, and the pause
+//! before the next start of a process that failed. Names that are not known are ignored, so that
+//! either side may add to its messages.
 //! "Warm processes" in docs/bots.md is this contract for authors.
 
 use std::fmt;
@@ -15,6 +16,10 @@ use serde::Deserialize;
 pub const WARM_LINE_BYTES_MAX: usize = 64 * 1024;
 /// Files whose changes are noticed.
 pub const WARM_FILES_MAX: usize = 256;
+/// How long a process that answers pings is silent before it gets one.
+pub const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// Pings in a row that a process may leave without an answer.
+const PINGS_UNANSWERED_MAX: u32 = 2;
 /// The longest pause between two starts of a process that fails.
 const RESTART_MAX: Duration = Duration::from_secs(60);
 
@@ -34,7 +39,13 @@ pub enum WarmMode {
 #[derive(Debug, PartialEq, Eq)]
 pub enum WarmMessage {
     /// It is ready.
-    Hello { mode: WarmMode, files: Vec<PathBuf> },
+    Hello {
+        mode: WarmMode,
+        files: Vec<PathBuf>,
+        answers_pings: bool,
+    },
+    /// It answers a ping.
+    Pong,
     /// Its bot could not be loaded.
     Failed(String),
     /// The child of a call runs.
@@ -63,6 +74,9 @@ struct WarmLine {
     mode: Option<WarmMode>,
     #[serde(default)]
     files: Vec<PathBuf>,
+    #[serde(default)]
+    pings: bool,
+    pong: Option<u64>,
     call: Option<u64>,
     pid: Option<u32>,
     exit: Option<u8>,
@@ -82,7 +96,9 @@ pub fn parse(line: &[u8]) -> Result<WarmMessage, NoMessage> {
             (Some(1), Some(mode), None) => Ok(WarmMessage::Hello {
                 mode,
                 files: line.files.into_iter().take(WARM_FILES_MAX).collect(),
+                answers_pings: line.pings,
             }),
+            (None, None, None) if line.pong.is_some() => Ok(WarmMessage::Pong),
             _ => Err(NoMessage),
         };
     };
@@ -107,6 +123,30 @@ pub fn call(call: u64, arguments: &str) -> String {
     format!("{{\"call\":{call},\"arguments\":{arguments}}}\n")
 }
 
+/// The pings of a process that waits for calls.
+#[derive(Debug, Default)]
+pub struct Pings {
+    sent: u64,
+    unanswered: u32,
+}
+
+impl Pings {
+    /// Returns the next ping, after [`PING_INTERVAL`] without a message; `None` if it hangs.
+    pub fn poll_ping(&mut self) -> Option<String> {
+        if self.unanswered == PINGS_UNANSWERED_MAX {
+            return None;
+        }
+        self.unanswered += 1;
+        self.sent += 1;
+        Some(format!("{{\"ping\":{}}}\n", self.sent))
+    }
+
+    /// Any message of the process shows that it runs.
+    pub fn handle_message(&mut self) {
+        self.unanswered = 0;
+    }
+}
+
 /// Returns the pause before the next start, after this many processes in a row that failed.
 pub fn restart_after(failures: u32) -> Duration {
     let seconds = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
@@ -122,6 +162,12 @@ mod tests {
         let hello = |mode, files: &[&str]| WarmMessage::Hello {
             mode,
             files: files.iter().map(PathBuf::from).collect(),
+            answers_pings: false,
+        };
+        let pinged = WarmMessage::Hello {
+            mode: WarmMode::Fork,
+            files: Vec::new(),
+            answers_pings: true,
         };
         for (line, expected) in [
             (
@@ -130,6 +176,8 @@ mod tests {
             ),
             (r#"{"hello":1,"mode":"once"}"#, hello(WarmMode::Once, &[])),
             (r#"{"hello":1,"mode":"none"}"#, hello(WarmMode::None, &[])),
+            (r#"{"hello":1,"mode":"fork","pings":true}"#, pinged),
+            (r#"{"pong":3}"#, WarmMessage::Pong),
             (r#"{"error":"no module"}"#, WarmMessage::Failed("no module".to_owned())),
             (r#"{"call":7,"pid":4711}"#, WarmMessage::Started { call: 7, pid: 4711 }),
             (
@@ -161,6 +209,8 @@ mod tests {
             r#"{"hello":2,"mode":"fork"}"#,
             r#"{"hello":1,"mode":"spoon"}"#,
             r#"{"call":7}"#,
+            r#"{"pong":-1}"#,
+            r#"{"pong":1,"mode":"fork"}"#,
             r#"{"call":7,"pid":1}"#,
             r#"{"call":7,"pid":0}"#,
             r#"{"call":7,"pid":-4}"#,
@@ -189,6 +239,16 @@ mod tests {
             call(7, r#"{"kind":"base"}"#),
             "{\"call\":7,\"arguments\":{\"kind\":\"base\"}}\n"
         );
+    }
+
+    #[test]
+    fn a_process_hangs_that_leaves_two_pings_without_an_answer() {
+        let mut pings = Pings::default();
+        assert_eq!(pings.poll_ping().as_deref(), Some("{\"ping\":1}\n"));
+        pings.handle_message();
+        assert_eq!(pings.poll_ping().as_deref(), Some("{\"ping\":2}\n"));
+        assert_eq!(pings.poll_ping().as_deref(), Some("{\"ping\":3}\n"));
+        assert_eq!(pings.poll_ping(), None);
     }
 
     #[test]

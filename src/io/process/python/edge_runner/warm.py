@@ -52,7 +52,7 @@ class Control:
             # What is there now stays shared with the children.
             gc.collect()
             gc.freeze()
-        self._send({"hello": 1, "mode": "fork" if forks else "once", "files": own_files(file)})
+        self._send({"hello": 1, "mode": "fork" if forks else "once", "files": own_files(file), "pings": forks})
         call = self._serve() if forks else self._next()
         self.is_waiting = False
         self._socket.close()
@@ -71,6 +71,9 @@ class Control:
                     os.close(descriptor)
             while self._is_readable():
                 call = self._next()
+                if "ping" in call:
+                    self._send({"pong": call["ping"]})
+                    continue
                 streams, self._descriptors = self._descriptors[:2], self._descriptors[2:]
                 try:
                     pid = fork()
