@@ -104,7 +104,7 @@ impl Rig {
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
-        let bot = tokio::spawn(bot(spec, None)(args));
+        let bot = tokio::spawn(bot(spec, None).0(args));
         Rig {
             working_dir,
             transport_side,
@@ -212,7 +212,7 @@ async fn a_session_without_media_lasts_as_long_as_its_program() {
         working_dir.0.clone().into(),
     ];
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let failed = within(bot(spec(&command), None)(args))
+    let failed = within(bot(spec(&command), None).0(args))
         .await
         .expect_err("it exits with 4");
     assert_eq!(failed.to_string(), "exit status: 4");
@@ -330,7 +330,7 @@ async fn the_error_names_a_program_that_cannot_be_started() {
         slot,
     ));
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
-    let failed = bot(spec(&["/nonexistent/bot".into()]), None)(args)
+    let failed = bot(spec(&["/nonexistent/bot".into()]), None).0(args)
         .await
         .expect_err("there is no such file");
     assert!(
@@ -619,7 +619,7 @@ async fn a_program_that_cannot_be_started_is_explained() {
             slot,
         ));
         let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
-        let failed = within(bot(spec(&command), None)(args))
+        let failed = within(bot(spec(&command), None).0(args))
             .await
             .expect_err("it cannot be started");
         failed.to_string()

@@ -251,7 +251,10 @@ async fn a_session_without_audio_is_refused() {
         memory_kib: None,
     };
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let refused = bot(spec, None)(args).await.expect_err("there is no audio").to_string();
+    let refused = bot(spec, None).0(args)
+        .await
+        .expect_err("there is no audio")
+        .to_string();
     assert!(
         refused.contains("`--bot-audio pcm`") && refused.contains("base"),
         "{refused}"
