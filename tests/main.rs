@@ -42,6 +42,7 @@ mod processes;
 mod reference;
 mod requests;
 mod secrets;
+mod settings;
 mod setup;
 mod shutdown;
 mod skips;

@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
-use super::ProgramIdentity;
 use super::flags::{self, RUNNER, RunnerFlag};
+use super::{ProgramIdentity, settings};
 use crate::aliases::{self, Area};
 use crate::config::{BuiltInBot, Transport};
 use crate::features::Feature;
@@ -41,6 +41,11 @@ Usage: {name} completions bash|zsh|fish
 fn commands() -> Vec<(&'static str, &'static str)> {
     let all = [
         ("doctor", "check what prevents calls", Some(Feature::Doctor)),
+        (
+            "config",
+            "check the settings, or print what is set",
+            Some(Feature::Config),
+        ),
         ("new", "make a folder with a new bot and its test", Some(Feature::New)),
         ("setup", "serve the setup page of a board", Some(Feature::Setup)),
         ("cloud", "the cloud agent service and its client", Some(Feature::Cloud)),
@@ -199,6 +204,7 @@ _{function}() {{
         completions) _{function}_reply -W '{shells}'; return ;;
         cloud) _{function}_reply -W '{cloud}'; return ;;
         new) _{function}_reply -W '{kinds}'; return ;;
+        config) ((COMP_CWORD == 2)) && {{ _{function}_reply -W '{config}'; return; }} ;;
         help) _{function}_reply -W '{commands}'; return ;;
         esac
     fi
@@ -215,6 +221,7 @@ complete -F _{function} {name}
         shells = SHELLS.join(" "),
         cloud = CLOUD.join(" "),
         kinds = KINDS.join(" "),
+        config = settings::COMMANDS.join(" "),
         commands = names_of(&commands()),
         options = options.join(" "),
     )
@@ -267,6 +274,7 @@ _{name}() {{
     completions) (( CURRENT > 2 )) && {{ compadd -- {shells}; return }} ;;
     cloud) (( CURRENT > 2 )) && {{ compadd -- {cloud}; return }} ;;
     new) (( CURRENT > 2 )) && {{ compadd -- {kinds}; return }} ;;
+    config) (( CURRENT == 3 )) && {{ compadd -- {config}; return }} ;;
     esac
     if (( ${{words[(i)--]}} < CURRENT )); then
         (( CURRENT -= ${{words[(i)--]}} ))
@@ -286,6 +294,7 @@ fi
         shells = SHELLS.join(" "),
         cloud = CLOUD.join(" "),
         kinds = KINDS.join(" "),
+        config = settings::COMMANDS.join(" "),
         commands = commands.join(" "),
     )
 }
@@ -311,6 +320,7 @@ fn fish(name: &str) -> String {
         ("completions", SHELLS.join(" ")),
         ("cloud", CLOUD.join(" ")),
         ("new", KINDS.join(" ")),
+        ("config", settings::COMMANDS.join(" ")),
     ] {
         let seen = format!("'__fish_seen_subcommand_from {command}'");
         let _ = writeln!(text, "complete -c {name} -n {seen} -a '{words}'");

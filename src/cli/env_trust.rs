@@ -284,6 +284,16 @@ fn of_modules() -> impl Iterator<Item = &'static Variable> {
     modules::VARIABLES.into_iter().flat_map(|module| module.variables)
 }
 
+/// Returns whether a variable of the runner is or may contain a secret, by its canonical name.
+#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "the file of settings uses it"))]
+pub(super) fn is_secret(name: &str) -> bool {
+    let of_modules = of_modules().any(|variable| variable.name == name && variable.holds == VariableContent::Secret);
+    SECRETS.contains(&name)
+        || name == CLOUD_KEY
+        || of_modules
+        || PROVIDERS.into_iter().flat_map(secrets).any(|secret| secret == name)
+}
+
 /// Returns the names of the variables that child programs do not inherit, without those in
 /// `passed`.
 ///
@@ -462,7 +472,8 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>, secret: 
     let is_own = OWN.iter().any(|prefix| canonical.starts_with(prefix))
         || modules::VARIABLES.iter().any(|module| module.contains(canonical))
         || of_providers.any(|setting| setting.name == canonical);
-    if canonical == "RUNNER_PYTHON" || (canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value)) {
+    let names_programs = ["RUNNER_PYTHON", "RUNNER_CONFIG"].contains(&canonical);
+    if names_programs || (canonical == "RUNNER_TOOLS" && !ServiceUrl::is_http(&line.value)) {
         return Some("determines which programs run".to_owned());
     }
     if let Some(why) = own_rejection_reason(canonical, &line.value, process).filter(|_| is_own) {

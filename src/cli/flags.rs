@@ -53,6 +53,7 @@ pub(super) struct LowArgs {
     pub warm: Option<usize>,
     pub bot_memory_mib: Option<u64>,
     pub env_file: Option<String>,
+    pub settings: SettingsArgs,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
     pub tls: Option<Tls>,
@@ -84,10 +85,25 @@ pub(super) struct LowArgs {
     pub command: Option<Vec<OsString>>,
     /// Whether the program has a bot of its own in place of the built-in ones.
     pub has_own_bot: bool,
-    /// The long names of the typed options.
+    /// The long names of the options that were typed or that the file of settings sets.
     pub given: Vec<&'static str>,
     /// The features that the given options need.
     pub needed: Vec<NeededFeature>,
+}
+
+/// The file of settings, and what `config show` prints.
+#[derive(Debug, Default)]
+pub(super) struct SettingsArgs {
+    /// The file of `--config`.
+    pub file: Option<String>,
+    /// Whether it contains a secret, and not only the name of a secret's file.
+    pub contains_secret: bool,
+    /// The files that it takes values from.
+    pub files: Vec<String>,
+    /// The key and place of the command that is the bot, if the file sets it.
+    pub command: Option<String>,
+    /// The long names of the options that are set, their values and where these are from.
+    pub recorded: Vec<(&'static str, String, ValueSource)>,
 }
 
 /// A feature that an option needs.
@@ -156,6 +172,7 @@ impl OptionStore for LowArgs {
     }
 
     fn record(&mut self, flag: &'static RunnerFlag, value: &str, source: ValueSource) {
+        self.settings.recorded.push((flag.long, value.to_owned(), source));
         self.needed.retain(|needed| needed.option != flag.long);
         if let Some(feature) = flag.feature().filter(|_| flag.off != Some(value)) {
             self.needed.push(NeededFeature {
@@ -502,6 +519,14 @@ const PUBLIC_NAME: &[RunnerFlag] = &[flag(
 .short('x')];
 
 const GENERALS: &[RunnerFlag] = &[
+    flag(
+        "--config",
+        FlagKind::Value("FILE", |args: &mut LowArgs, text| put(&mut args.settings.file, text)),
+        GENERAL,
+        "Read settings from this file, in TOML: every option without its dashes, such as `port = 80`, and every other \
+         variable by its name. Options and variables take precedence.",
+    )
+    .needs(&[Feature::Config]),
     flag(
         "--env-file", // The start reads it before the options, whose variables it sets.
         FlagKind::Value("FILE", |args, text| put(&mut args.env_file, text)),

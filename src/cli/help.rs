@@ -55,6 +55,11 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ),
     ("doctor [OPTIONS]", "check what prevents calls", Some(Feature::Doctor)),
     (
+        "config check|show [FILE]",
+        "check the settings, or print what is set",
+        Some(Feature::Config),
+    ),
+    (
         "setup --spool DIR [OPTIONS]",
         "serve the setup page of a board",
         Some(Feature::Setup),
@@ -106,7 +111,7 @@ const OPTION_VARIABLES: &str = "Every option has a variable, such as RUNNER_MAX_
                           precedence.";
 
 /// Variables that belong to no module, and their help.
-const ENVIRONMENT: &[(&str, &str)] = &[
+pub(super) const ENVIRONMENT: [(&str, &str); 2] = [
     ("RUST_LOG", "Log filter, such as `edge_runner=debug,str0m=info`."),
     ("ENV", "Set to `local` by the runner, for bots."),
 ];
@@ -122,7 +127,7 @@ pub(super) fn environment(providers: &[&Provider]) -> Vec<(&'static str, String)
     let of_modules = modules::VARIABLES.iter().flat_map(|module| module.variables);
     let of_modules = of_modules.map(|variable| (variable.name, variable.help));
     let others = of_modules
-        .chain(ENVIRONMENT.iter().copied())
+        .chain(ENVIRONMENT)
         .map(|(name, help)| (name, help.to_owned()));
     telephony_variables(providers).into_iter().chain(others).collect()
 }

@@ -19,6 +19,11 @@ mod help;
 mod new;
 mod qr;
 mod resolve;
+#[cfg(feature = "config")]
+mod settings;
+#[cfg(not(feature = "config"))]
+#[path = "settings/absent.rs"]
+mod settings;
 #[cfg(feature = "setup")]
 mod setup;
 pub mod start;
@@ -122,6 +127,15 @@ pub fn parse_for(
     if is_doctor {
         options.remove(0);
     }
+    let is_config = !is_doctor && options.first().is_some_and(|argument| argument == "config");
+    let mut config_command = None;
+    if is_config {
+        options.remove(0);
+        config_command = settings::command(&mut options)?;
+        if config_command.is_none() {
+            return Ok(CliCommand::Help(settings::help(program)));
+        }
+    }
     let mut args = Box::new(LowArgs {
         command,
         has_own_bot: program.has_own_bot,
@@ -130,6 +144,9 @@ pub fn parse_for(
     match parse_options(&mut *args, &RUNNER, options).map_err(|error| suggest_command(program, error))? {
         Some(SpecialMode::Help | SpecialMode::ShortHelp) if is_doctor => {
             return Ok(CliCommand::Help(help::doctor(program)));
+        }
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) if is_config => {
+            return Ok(CliCommand::Help(settings::help(program)));
         }
         Some(SpecialMode::Help) => return Ok(CliCommand::Help(help::text(program))),
         Some(SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help::summary(program))),
@@ -141,7 +158,21 @@ pub fn parse_for(
     }
     let mut warnings = Vec::new();
     env_options::warn_typos(&env.variables, &mut warnings);
-    let from_env = crate::proto::options::env_options::apply(&mut *args, &RUNNER, &env.variables)?;
+    let mut sources = crate::proto::options::env_options::apply(&mut *args, &RUNNER, &env.variables)?;
+    let added = settings::apply(&mut args, env, &sources).map_err(|error| error.with_sources(&sources))?;
+    sources.extend(added.options);
+    let env = &Env {
+        variables: added.variables,
+        addresses: env.addresses.clone(),
+        names: env.names.clone(),
+        read: env.read,
+        make_key: match is_config {
+            // A check leaves no key behind.
+            true => &|_| Ok("-".repeat(*crate::limits::API_KEY_BYTES.end())),
+            false => env.make_key,
+        },
+        lookup_host: env.lookup_host,
+    };
     if program.has_own_bot {
         for variable in ["--bot", "--tools"].map(flags::variable) {
             if env.variables.literal(&variable).is_some() {
@@ -149,7 +180,12 @@ pub fn parse_for(
             }
         }
     }
-    let config = resolve::config(*args, env, &mut warnings).map_err(|error| error.with_sources(&from_env))?;
+    let report = config_command.map(|command| settings::report(command, &args, &sources, env));
+    let config = resolve::config(*args, env, &mut warnings)
+        .map_err(|error| error.with_sources(&sources).with_places(&env.variables))?;
+    if let Some(report) = report {
+        return report.text(&warnings).map(CliCommand::Help);
+    }
     let config = Box::new(config);
     Ok(match is_doctor {
         false => CliCommand::Serve { config, warnings },
@@ -158,7 +194,7 @@ pub fn parse_for(
 }
 
 /// The commands, with `help` last.
-const COMMANDS: [&str; 6] = ["doctor", "new", "setup", "cloud", "completions", "help"];
+const COMMANDS: [&str; 7] = ["doctor", "config", "new", "setup", "cloud", "completions", "help"];
 
 /// Returns the output of `help` and `completions`; `None` for other arguments.
 fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option<String>, UsageError> {
@@ -166,6 +202,7 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
     let text = match (word(0).as_deref(), word(1).as_deref()) {
         (Some("help"), None) => help::text(program),
         (Some("help"), Some("doctor")) => help::doctor(program),
+        (Some("help"), Some("config")) if Feature::Config.in_this_build() => settings::help(program),
         #[cfg(feature = "setup")]
         (Some("help"), Some("setup")) => setup::help(program),
         #[cfg(feature = "new")]
@@ -177,7 +214,7 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
             return Err(UsageError::value(
                 "help",
                 other,
-                Expected::one_of(other, &COMMANDS[..5], &[]),
+                Expected::one_of(other, &COMMANDS[..6], &[]),
             ));
         }
         (Some("completions"), shell) => {
@@ -287,7 +324,7 @@ pub fn help_of(program: &ProgramIdentity, arguments: &[OsString]) -> String {
         true => format!("{name} --help"),
         false => match arguments.first() {
             Some(first)
-                if ["doctor", "setup", "new", "completions"]
+                if ["doctor", "config", "setup", "new", "completions"]
                     .iter()
                     .any(|command| first == command) =>
             {

@@ -117,6 +117,8 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.tls = tls;
     config.acme = acme;
     config.state_dir = state_dir;
+    let settings = args.settings;
+    config.secret_settings = settings.file.filter(|_| settings.contains_secret).map(PathBuf::from);
     config.page_dir = args.page.map(PathBuf::from);
     config.downloads_dir = args.downloads_folder.map(PathBuf::from);
     config.metrics = args.metrics.unwrap_or_default();
@@ -331,6 +333,7 @@ fn sandbox(
     };
     let options = [
         &args.env_file,
+        &args.settings.file,
         &args.api_key_file,
         &args.cluster_key_file,
         &args.moq.tls_key,
@@ -338,6 +341,7 @@ fn sandbox(
     let of_services = env.variables.names().filter(|name| name.ends_with("_API_KEY_FILE"));
     let files = std::iter::once(".env")
         .chain(options.into_iter().filter_map(Option::as_deref))
+        .chain(args.settings.files.iter().map(String::as_str))
         .chain(of_services.filter_map(|name| env.variables.literal(name)));
     Some(files.map(PathBuf::from).chain(key_of_tls).collect())
 }

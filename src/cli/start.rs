@@ -176,6 +176,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
     warnings.extend(env::uploads_folder_warning(&env.variables));
     // The doctor has a line of its own for it.
     warnings.extend(cluster_key_warning(&config).filter(|_| !doctor));
+    warnings.extend(secret_settings_warning(&config));
     let alone = set_variables(for_bots);
     logging::init(config.verbosity, env.variables.get("RUST_LOG"), bot_crate, config.log);
     for warning in file.warnings.iter().chain(&warnings) {
@@ -225,6 +226,21 @@ fn cluster_key_warning(config: &Config) -> Option<String> {
     // The key was read a moment ago.
     let mode = std::fs::metadata(file).ok()?.permissions().mode();
     key_file_warning(file, mode)
+}
+
+/// Returns a warning if others may read a file of settings that contains a secret.
+#[cfg(feature = "config")]
+fn secret_settings_warning(config: &Config) -> Option<String> {
+    let file = config.secret_settings.as_ref()?;
+    // The file was read a moment ago.
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    crate::proto::settings::exposed_warning(file, mode)
+}
+
+/// There is no file of settings.
+#[cfg(not(feature = "config"))]
+fn secret_settings_warning(_: &Config) -> Option<String> {
+    None
 }
 
 /// Returns warnings about unprotected endpoints and about calls that cannot succeed.

@@ -73,6 +73,8 @@ pub struct Config {
     pub acme: AcmeConfig,
     /// Folder of the files that the runner creates; `None` if no folder is known.
     pub state_dir: Option<PathBuf>,
+    /// The file of settings, if it contains a secret.
+    pub secret_settings: Option<PathBuf>,
     /// Folder that replaces the built-in page at `/client/`.
     pub page_dir: Option<PathBuf>,
     /// Folder whose files clients may download from `/files/`.
@@ -173,6 +175,7 @@ impl Default for Config {
             tls: Tls::Off,
             acme: AcmeConfig::default(),
             state_dir: None,
+            secret_settings: None,
             page_dir: None,
             downloads_dir: None,
             metrics: MetricsAccess::Local,

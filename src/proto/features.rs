@@ -38,6 +38,8 @@ pub enum Feature {
     Page,
     /// Records of calls: `/calls`.
     Calls,
+    /// A file of settings: `--config`.
+    Config,
     /// `edge-runner setup`: the setup page of a board.
     Setup,
     /// `edge-runner new`: folders for bots of one's own.
@@ -50,7 +52,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 18] = [
+    pub const ALL: [Feature; 19] = [
         Feature::WebRtc,
         Feature::Turn,
         Feature::Telephony,
@@ -65,6 +67,7 @@ impl Feature {
         Feature::Acme,
         Feature::Page,
         Feature::Calls,
+        Feature::Config,
         Feature::Setup,
         Feature::New,
         Feature::Doctor,
@@ -88,6 +91,7 @@ impl Feature {
             Feature::Acme => "acme",
             Feature::Page => "page",
             Feature::Calls => "calls",
+            Feature::Config => "config",
             Feature::Setup => "setup",
             Feature::New => "new",
             Feature::Doctor => "doctor",
@@ -112,6 +116,7 @@ impl Feature {
             Feature::Acme => cfg!(feature = "acme"),
             Feature::Page => cfg!(feature = "page"),
             Feature::Calls => cfg!(feature = "calls"),
+            Feature::Config => cfg!(feature = "config"),
             Feature::Setup => cfg!(feature = "setup"),
             Feature::New => cfg!(feature = "new"),
             Feature::Doctor => cfg!(feature = "doctor"),

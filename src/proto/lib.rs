@@ -19,6 +19,7 @@
 //! - [`job`] and [`participant`]: what bots learn about a room
 //! - [`calls`]: records of calls
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
+//! - `settings`: the file of settings, in a build with the feature `config`
 //! - `setup`: the setup page of a board, in a build with that feature
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
 
@@ -64,6 +65,8 @@ pub mod rtvi;
 pub mod secret;
 pub mod server;
 pub mod session;
+#[cfg(feature = "config")]
+pub mod settings;
 #[cfg(feature = "setup")]
 pub mod setup;
 pub mod silent_bot;

@@ -19,6 +19,17 @@ pub struct Variables {
     values: BTreeMap<String, String>,
     /// The names of the variables of the process.
     of_process: BTreeSet<String>,
+    /// The names of the variables of the file of settings, each with its key and place.
+    of_settings: BTreeMap<String, String>,
+}
+
+/// A variable that the file of settings sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsVariable {
+    pub name: &'static str,
+    pub value: String,
+    /// Its key and place, for messages.
+    pub place: String,
 }
 
 impl Variables {
@@ -31,7 +42,25 @@ impl Variables {
         let process: Vec<_> = process.into_iter().collect();
         let of_process = process.iter().map(|(name, _)| name.clone()).collect();
         values.extend(process);
-        Variables { values, of_process }
+        Variables {
+            values,
+            of_process,
+            of_settings: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the variables of the file of settings, which the others take precedence over.
+    pub fn with_settings(mut self, settings: Vec<SettingsVariable>) -> Variables {
+        for SettingsVariable { name, value, place } in settings {
+            self.values.insert(name.to_owned(), value);
+            self.of_settings.insert(name.to_owned(), place);
+        }
+        self
+    }
+
+    /// Returns the key and place of a variable that the file of settings sets.
+    pub fn place(&self, name: &str) -> Option<&str> {
+        self.of_settings.get(name).map(String::as_str)
     }
 
     /// Returns the value of a variable by its canonical name or an alias, and the name that is set.

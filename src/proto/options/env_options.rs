@@ -12,10 +12,13 @@ use super::suggest::nearest;
 use super::table::{Flag, FlagKind, OptionStore, OptionTable, ValueSource};
 use crate::aliases::{self, Area};
 
-/// An option that a variable set.
+/// An option that a variable or the file of settings sets.
 pub struct EnvOption<T: 'static> {
     pub flag: &'static Flag<T>,
+    /// The name of the variable, or the key and the place of the entry.
     pub variable: String,
+    /// Whether it is a switch that is turned off.
+    pub is_off: bool,
 }
 
 /// Returns the name of an option's variable with this prefix.
@@ -29,7 +32,7 @@ pub fn has_variable<T>(flag: &Flag<T>) -> bool {
     !matches!(flag.kind, FlagKind::Help | FlagKind::Version)
 }
 
-/// Applies the variables of options that were not typed.
+/// Applies the variables of options that were not typed, and returns these options.
 ///
 /// # Errors
 /// [`UsageError`] for an invalid value.
@@ -55,15 +58,21 @@ pub fn apply<T: OptionStore>(
         let count_of = |wants: &str, read: fn(&str) -> Option<u8>| {
             read(text).ok_or_else(|| UsageError::value(variable, text, wants))
         };
+        let mut is_off = false;
         match flag.kind {
             FlagKind::Switch(set) => match count_of("`true` or `false`", switch)? {
-                0 => continue,
+                0 => is_off = true,
                 _ => {
                     set(args);
                     args.record(flag, "", ValueSource::Variable);
                 }
             },
-            FlagKind::Count(set) => (0..count_of("a number from 0 to 3", count)?).for_each(|_| set(args)),
+            FlagKind::Count(set) => {
+                for _ in 0..count_of("a number from 0 to 3", count)? {
+                    set(args);
+                    args.record(flag, "", ValueSource::Variable);
+                }
+            }
             FlagKind::Value(..) | FlagKind::Optional(..) | FlagKind::List(..) => {
                 store(args, flag, ValueSource::Variable, variable, text)?;
             }
@@ -77,6 +86,7 @@ pub fn apply<T: OptionStore>(
         applied.push(EnvOption {
             flag,
             variable: variable.clone(),
+            is_off,
         });
     }
     Ok(applied)

@@ -135,8 +135,9 @@ fn next_value(parser: &mut lexopt::Parser) -> Result<Option<OptionValue>, UsageE
     Ok(text.map(|text| OptionValue { text, attached: false }))
 }
 
-/// Passes a value to the setter of an option. `name` is that of the option or of its variable.
-pub(super) fn store<T: OptionStore>(
+/// Passes a value to the setter of an option. `name` is that of the option, of its variable, or
+/// of its entry in the file of settings.
+pub(crate) fn store<T: OptionStore>(
     args: &mut T,
     flag: &'static Flag<T>,
     source: ValueSource,

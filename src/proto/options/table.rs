@@ -15,11 +15,13 @@ use crate::server::tls_config::Tls;
 pub enum ValueSource {
     Typed,
     Variable,
+    /// The file of settings.
+    File,
 }
 
 /// Collects the values of one command.
 pub trait OptionStore {
-    /// The long names of the typed options.
+    /// The long names of the options that were typed or that the file of settings sets.
     fn given(&mut self) -> &mut Vec<&'static str>;
     /// Records that an option was set. A switch has an empty value.
     fn record(&mut self, _flag: &'static Flag<Self>, _value: &str, _source: ValueSource)

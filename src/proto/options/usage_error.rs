@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::env::Variables;
 use super::env_options::EnvOption;
 use super::table::Expected;
 use crate::features::{Feature, MissingFeature};
@@ -75,7 +76,8 @@ impl UsageError {
         }
     }
 
-    /// Adds the variables that set the options in the message.
+    /// Adds the variables, and the entries of the file of settings, that set the options in the
+    /// message.
     pub fn with_sources<T>(mut self, from_env: &[EnvOption<T>]) -> UsageError {
         match &mut self {
             UsageError::Value { source, .. } => {
@@ -88,6 +90,9 @@ impl UsageError {
             | UsageError::MissingFeature { what: text, .. } => {
                 let is_named = |option: &&EnvOption<T>| {
                     let long = option.flag.long;
+                    if option.is_off {
+                        return false;
+                    }
                     let mut names = vec![format!("`{long}`"), format!("`{long} ")];
                     names.extend(option.flag.short.map(|short| format!("`-{short} ")));
                     // The message may name a family of options, such as `--moq-*`.
@@ -105,6 +110,16 @@ impl UsageError {
                 }
             }
             _ => {}
+        }
+        self
+    }
+
+    /// Adds the line of the file of settings that sets the variable in the message.
+    pub fn with_places(mut self, variables: &Variables) -> UsageError {
+        if let UsageError::Value { source, .. } = &mut self
+            && let Some(place) = variables.place(source)
+        {
+            *source = place.to_owned();
         }
         self
     }

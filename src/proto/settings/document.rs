@@ -1,0 +1,222 @@
+//! The text of the file: TOML in, entries or an error with its line out. No message contains a
+//! value, which may be a secret.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::key_of;
+use super::{READ_BEFORE, Reference, SettingEntry, SettingKey, SettingKind, SettingValue, SettingsFile};
+use crate::aliases::{self, Area};
+use crate::features::Feature;
+use crate::options::UsageError;
+use crate::options::env_options::with_prefix;
+use crate::options::suggest::nearest;
+
+/// Parses the text of a file with this name. `prefix` is that of the variables of options.
+///
+/// # Errors
+/// [`UsageError`] with the line, for the first mistake.
+pub fn parse(file: &str, text: &str, keys: &[SettingKey], prefix: &str) -> Result<SettingsFile, UsageError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let document = Document {
+        file,
+        text,
+        keys,
+        prefix,
+    };
+    let table = DeTable::parse(text).map_err(|wrong| {
+        let at = wrong.span().map_or(0, |span| span.start);
+        let message = wrong.message().lines().next().unwrap_or_default();
+        error(file, document.line(at), &format!("no valid TOML: {message}"))
+    })?;
+    let mut entries = document.entries(table.get_ref())?;
+    entries.sort_by_key(|setting| setting.line);
+    Ok(SettingsFile {
+        file: file.to_owned(),
+        entries,
+    })
+}
+
+/// Returns the error about a line.
+pub(super) fn error(file: &str, line: usize, sentence: &str) -> UsageError {
+    UsageError::Combination(format!("{file}:{line}: {sentence}"))
+}
+
+struct Document<'a> {
+    file: &'a str,
+    text: &'a str,
+    keys: &'a [SettingKey],
+    prefix: &'a str,
+}
+
+impl Document<'_> {
+    fn line(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().get(..at).unwrap_or_default();
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    fn error(&self, at: usize, sentence: &str) -> UsageError {
+        error(self.file, self.line(at), sentence)
+    }
+
+    fn entries(&self, table: &DeTable<'_>) -> Result<Vec<SettingEntry>, UsageError> {
+        // The first mistake of the file is reported, and not that of the first name.
+        let mut pairs: Vec<_> = table.iter().collect();
+        pairs.sort_by_key(|(key, _)| key.span().start);
+        let mut entries: Vec<SettingEntry> = Vec::new();
+        for (key, value) in pairs {
+            let at = key.span().start;
+            let given = key.get_ref().as_ref();
+            let known = self.known(given).ok_or_else(|| self.unknown(given, at))?;
+            if READ_BEFORE.contains(&known.name) {
+                return Err(self.error(
+                    at,
+                    &format!(
+                        "`{given}` is read before this file: use `{}` or {}",
+                        known.name,
+                        with_prefix(self.prefix, known.name)
+                    ),
+                ));
+            }
+            if let Some(feature) = known.feature.and_then(Feature::missing) {
+                return Err(UsageError::MissingFeature {
+                    what: format!("{}:{}: `{given}`", self.file, self.line(at)),
+                    feature,
+                });
+            }
+            if let Some(other) = entries.iter().find(|other| other.name == known.name) {
+                let (other, line) = (&other.key, other.line);
+                return Err(self.error(at, &format!("`{given}` is set twice: as `{other}` in line {line}")));
+            }
+            entries.push(SettingEntry {
+                name: known.name,
+                key: given.to_owned(),
+                line: self.line(at),
+                value: self.value(known, given, value)?,
+            });
+        }
+        Ok(entries)
+    }
+
+    fn known(&self, given: &str) -> Option<&SettingKey> {
+        let option = format!("--{given}");
+        let option = aliases::canonical(Area::Option, &option).trim_start_matches('-');
+        let variable = aliases::canonical(Area::Variable, given);
+        self.keys.iter().find(|key| {
+            let name = key_of(key.name, self.prefix);
+            name == option || name == variable
+        })
+    }
+
+    fn unknown(&self, given: &str, at: usize) -> UsageError {
+        let variable = aliases::canonical(Area::Variable, given);
+        let names: Vec<String> = self.keys.iter().map(|key| key_of(key.name, self.prefix)).collect();
+        let of_variable = |name: &&String| with_prefix(self.prefix, name) == variable;
+        let near = match names.iter().find(of_variable) {
+            Some(name) => Some(name.as_str()),
+            None => nearest(given, names.iter().map(String::as_str)),
+        };
+        let shown: String = given.chars().filter(|c| !c.is_control()).take(64).collect();
+        match near {
+            Some(near) => self.error(at, &format!("there is no setting `{shown}`; did you mean `{near}`?")),
+            None => self.error(
+                at,
+                &format!("there is no setting `{shown}`; keys are the long names of options, and names of variables"),
+            ),
+        }
+    }
+
+    fn value(&self, key: &SettingKey, given: &str, value: &Spanned<DeValue<'_>>) -> Result<SettingValue, UsageError> {
+        let wrong = |wants: &str| {
+            let found = found(value.get_ref());
+            Err(self.error(value.span().start, &format!("`{given}` takes {wants}, not {found}")))
+        };
+        match (key.kind, value.get_ref()) {
+            (SettingKind::Switch, DeValue::Boolean(on)) => Ok(SettingValue::Switch(*on)),
+            (SettingKind::Switch, _) => wrong("`true` or `false`"),
+            (SettingKind::Words, DeValue::Array(words)) => {
+                let words: Option<Vec<String>> = words.iter().map(|word| string(word.get_ref())).collect();
+                match words {
+                    Some(words) if words.first().is_some_and(|word| !word.is_empty()) => Ok(SettingValue::Texts(words)),
+                    _ => wrong("a list of texts: a program and its arguments"),
+                }
+            }
+            (SettingKind::Words, _) => wrong("a list of texts: a program and its arguments"),
+            (SettingKind::Count, DeValue::Integer(_)) => self.texts(given, std::slice::from_ref(value)),
+            (SettingKind::Count, _) => wrong("a number from 0 to 3"),
+            (_, DeValue::Table(table)) => self.reference(given, value.span().start, table),
+            (SettingKind::Several, DeValue::Array(list)) if list.is_empty() => {
+                wrong("at least one value (leave the key out for none)")
+            }
+            (SettingKind::Several, DeValue::Array(list)) => self.texts(given, list),
+            (SettingKind::Several, DeValue::Datetime(_)) => wrong("a text or a list of texts"),
+            (_, DeValue::Array(_) | DeValue::Datetime(_)) => wrong("one text or number"),
+            (_, _) => self.texts(given, std::slice::from_ref(value)),
+        }
+    }
+
+    fn texts(&self, given: &str, values: &[Spanned<DeValue<'_>>]) -> Result<SettingValue, UsageError> {
+        let mut texts = Vec::with_capacity(values.len());
+        for value in values {
+            let text = scalar(value.get_ref()).ok_or_else(|| {
+                let found = found(value.get_ref());
+                self.error(
+                    value.span().start,
+                    &format!("`{given}` takes texts or numbers, not {found}"),
+                )
+            })?;
+            texts.push(text);
+        }
+        Ok(SettingValue::Texts(texts))
+    }
+
+    fn reference(&self, given: &str, at: usize, table: &DeTable<'_>) -> Result<SettingValue, UsageError> {
+        let pairs: Vec<_> = table.iter().collect();
+        if let [(key, value)] = &*pairs
+            && let Some(text) = string(value.get_ref()).filter(|text| !text.trim().is_empty())
+        {
+            match key.get_ref().as_ref() {
+                "file" => return Ok(SettingValue::Reference(Reference::File(text))),
+                "variable" => return Ok(SettingValue::Reference(Reference::Variable(text))),
+                _ => {}
+            }
+        }
+        let sentence =
+            format!("`{given}` takes a value, {{ file = \"PATH\" }} or {{ variable = \"NAME\" }}; it is no section");
+        Err(self.error(at, &sentence))
+    }
+}
+
+fn string(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+/// Returns the text that the option would be typed with.
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .ok()
+            .map(|number| number.to_string()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(value) => Some(value.to_string()),
+        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+    }
+}
+
+/// Returns what a value is, for messages.
+fn found(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "`true` or `false`",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(list) if list.is_empty() => "an empty list",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

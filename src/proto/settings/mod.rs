@@ -1,0 +1,279 @@
+//! One file of settings, in TOML: options and variables under their own names.
+//!
+//! In: the text of the file and the [`SettingKey`]s that it may have. Out: [`SettingsFile`], whose
+//! entries set the options and variables that nothing else sets, or a [`UsageError`] with the line.
+//! A key is the long name of an option without its dashes, or the name of a variable that is of no
+//! option, with `bot-minutes` for RUNNER_BOT_MINUTES; their aliases are accepted. A secret may be a
+//! reference: `{ file = "PATH" }` or `{ variable = "NAME" }`. Source: TOML 1.1,
+//! <https://toml.io/en/v1.1.0>.
+
+mod document;
+
+use std::path::Path;
+
+use crate::features::Feature;
+use crate::options::env::{SettingsVariable, Variables};
+use crate::options::env_options::{EnvOption, has_variable};
+use crate::options::{Expected, Flag, FlagKind, OptionStore, OptionTable, UsageError, ValueSource, store};
+
+pub use document::parse;
+
+/// The key of the command that is the bot.
+pub const COMMAND: &str = "command";
+/// Options that are read before the file.
+pub const READ_BEFORE: [&str; 2] = ["--config", "--env-file"];
+/// The largest value of a counted option.
+const COUNT_MAX: u8 = 3;
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingKind {
+    Switch,
+    Count,
+    /// A text or a number.
+    One,
+    /// One or several of them.
+    Several,
+    /// A list of texts: a program and its arguments.
+    Words,
+}
+
+/// A key that the file may have.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingKey {
+    /// The long name of an option with its dashes, or the name of a variable.
+    pub name: &'static str,
+    pub kind: SettingKind,
+    /// The feature that a variable needs. That of an option is checked with the typed ones.
+    pub feature: Option<Feature>,
+}
+
+/// Returns the key of an option or a variable, which has no dashes before it and no prefix.
+pub fn key_of(name: &str, prefix: &str) -> String {
+    match (name.strip_prefix("--"), name.strip_prefix(prefix)) {
+        (Some(option), _) => option.to_owned(),
+        (None, Some(rest)) => rest.to_ascii_lowercase().replace('_', "-"),
+        (None, None) => name.to_owned(),
+    }
+}
+
+/// Returns the keys: the options of a table, these variables, and [`COMMAND`].
+pub fn keys<T>(
+    table: &OptionTable<T>,
+    variables: impl Iterator<Item = (&'static str, Option<Feature>)>,
+) -> Vec<SettingKey> {
+    let key = |name, kind, feature| SettingKey { name, kind, feature };
+    let options = table.flags().filter(|flag| has_variable(flag)).map(|flag| {
+        let kind = match flag.kind {
+            FlagKind::Switch(_) => SettingKind::Switch,
+            FlagKind::Count(_) => SettingKind::Count,
+            FlagKind::Repeatable(..) | FlagKind::List(..) => SettingKind::Several,
+            FlagKind::Value(..) | FlagKind::Optional(..) | FlagKind::Help | FlagKind::Version => SettingKind::One,
+        };
+        key(flag.long, kind, None)
+    });
+    options
+        .chain(variables.map(|(name, feature)| key(name, SettingKind::One, feature)))
+        .chain([key(COMMAND, SettingKind::Words, None)])
+        .collect()
+}
+
+/// The value of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingValue {
+    Switch(bool),
+    /// One value, or all of a list.
+    Texts(Vec<String>),
+    Reference(Reference),
+}
+
+/// Where the text of a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// In the variable of this name.
+    Variable(String),
+    /// In the first line of this file.
+    File(String),
+}
+
+/// One entry of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingEntry {
+    /// As in [`SettingKey`].
+    pub name: &'static str,
+    /// The key as it is written.
+    pub key: String,
+    /// The number of its line, from 1.
+    pub line: usize,
+    pub value: SettingValue,
+}
+
+/// The content of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsFile {
+    /// The name of the file, for messages.
+    pub file: String,
+    /// In the order of the lines.
+    pub entries: Vec<SettingEntry>,
+}
+
+impl SettingsFile {
+    /// Returns the entry of an option or a variable.
+    pub fn get(&self, name: &str) -> Option<&SettingEntry> {
+        self.entries.iter().find(|setting| setting.name == name)
+    }
+
+    /// Returns the key and the place of an entry, for messages.
+    pub fn place(&self, setting: &SettingEntry) -> String {
+        format!("{} ({}:{})", setting.key, self.file, setting.line)
+    }
+
+    /// Sets the options that neither `given` nor one of `from_env` sets, and marks them as given.
+    /// `read` returns the text of a reference, or why there is none.
+    ///
+    /// # Errors
+    /// [`UsageError`] for an invalid value.
+    pub fn apply<T: OptionStore>(
+        &self,
+        args: &mut T,
+        table: &OptionTable<T>,
+        from_env: &[EnvOption<T>],
+        read: &dyn Fn(&Reference) -> Result<String, String>,
+    ) -> Result<Vec<EnvOption<T>>, UsageError> {
+        // A variable takes precedence over the entry of an option that conflicts with its own.
+        let typed = args.given().len();
+        args.given().extend(from_env.iter().map(|option| option.flag.long));
+        let mut applied = Vec::new();
+        for setting in &self.entries {
+            let Some(flag) = table.flags().find(|flag| flag.long == setting.name) else {
+                continue;
+            };
+            if args.given().contains(&flag.long) || args.overrides(flag.long) {
+                continue;
+            }
+            let is_off = setting.value == SettingValue::Switch(false);
+            self.set(args, flag, setting, read)?;
+            applied.push(EnvOption {
+                flag,
+                variable: self.place(setting),
+                is_off,
+            });
+        }
+        args.given().truncate(typed);
+        let set = applied.iter().filter(|option| !option.is_off);
+        args.given().extend(set.map(|option| option.flag.long));
+        Ok(applied)
+    }
+
+    fn set<T: OptionStore>(
+        &self,
+        args: &mut T,
+        flag: &'static Flag<T>,
+        setting: &SettingEntry,
+        read: &dyn Fn(&Reference) -> Result<String, String>,
+    ) -> Result<(), UsageError> {
+        let place = self.place(setting);
+        match (&flag.kind, &setting.value) {
+            (FlagKind::Switch(set), SettingValue::Switch(true)) => {
+                set(args);
+                args.record(flag, "", ValueSource::File);
+            }
+            (_, SettingValue::Switch(_)) => {}
+            (FlagKind::Count(set), SettingValue::Texts(texts)) => {
+                let wants = || UsageError::value(&place, &texts.concat(), Expected::from("a number from 0 to 3"));
+                let count: u8 = texts.concat().parse().map_err(|_| wants())?;
+                if count > COUNT_MAX {
+                    return Err(wants());
+                }
+                for _ in 0..count {
+                    set(args);
+                    args.record(flag, "", ValueSource::File);
+                }
+            }
+            (_, SettingValue::Texts(texts)) => {
+                for text in texts {
+                    store(args, flag, ValueSource::File, &place, text)?;
+                }
+            }
+            (_, SettingValue::Reference(reference)) => {
+                let text = self.read(setting, reference, read)?;
+                // The value may be a secret, so it is in no message.
+                store(args, flag, ValueSource::File, &place, &text).map_err(|error| match error {
+                    UsageError::Value { source, wants, .. } => UsageError::redacted(&source, wants),
+                    other => other,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(
+        &self,
+        setting: &SettingEntry,
+        reference: &Reference,
+        read: &dyn Fn(&Reference) -> Result<String, String>,
+    ) -> Result<String, UsageError> {
+        read(reference).map_err(|why| self.error(setting.line, &format!("`{}`: {why}", setting.key)))
+    }
+
+    /// Returns the error about a line.
+    pub fn error(&self, line: usize, sentence: &str) -> UsageError {
+        document::error(&self.file, line, sentence)
+    }
+
+    /// Returns the variables that the file sets and that `env` does not, under any name.
+    ///
+    /// # Errors
+    /// [`UsageError`] for a reference that cannot be read.
+    pub fn variables(
+        &self,
+        env: &Variables,
+        read: &dyn Fn(&Reference) -> Result<String, String>,
+    ) -> Result<Vec<SettingsVariable>, UsageError> {
+        let is_variable = |setting: &&SettingEntry| !setting.name.starts_with("--") && setting.name != COMMAND;
+        let unset = |setting: &&SettingEntry| env.named(setting.name).is_none();
+        let of_file = self.entries.iter().filter(is_variable).filter(unset);
+        let variables = of_file.map(|setting| {
+            let value = match &setting.value {
+                SettingValue::Switch(value) => value.to_string(),
+                SettingValue::Texts(texts) => texts.concat(),
+                SettingValue::Reference(reference) => self.read(setting, reference, read)?,
+            };
+            Ok(SettingsVariable {
+                name: setting.name,
+                value,
+                place: self.place(setting),
+            })
+        });
+        variables.collect()
+    }
+
+    /// Returns whether the file itself contains a value of one of these options and variables.
+    pub fn contains_one(&self, is_secret: impl Fn(&str) -> bool) -> bool {
+        let texts = |setting: &&SettingEntry| matches!(setting.value, SettingValue::Texts(_));
+        self.entries.iter().filter(texts).any(|setting| is_secret(setting.name))
+    }
+
+    /// Returns the files of references.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter_map(|setting| match &setting.value {
+            SettingValue::Reference(Reference::File(path)) => Some(path.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// Returns a warning about a file that contains a secret, if its permissions let others read it.
+pub fn exposed_warning(file: &Path, mode: u32) -> Option<String> {
+    const READ_BY_OTHERS: u32 = 0o004;
+    (mode & READ_BY_OTHERS != 0).then(|| {
+        let file = file.display();
+        format!(
+            "every user of this machine may read {file}, which contains a secret; `chmod 640 {file}` prevents it, or keep the \
+             secret in a file of its own, named by {{ file = \"PATH\" }}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! Files with each kind of value and mistake, for a table of four options.
+
+use std::ffi::OsString;
+
+use super::*;
+use crate::options::{env_options, flag, number, push, put};
+
+#[derive(Debug, Default)]
+struct Args {
+    port: Option<u16>,
+    key: Option<String>,
+    key_file: Option<String>,
+    servers: Vec<String>,
+    is_embedded: bool,
+    verbosity: u8,
+    given: Vec<&'static str>,
+    argument: Option<OsString>,
+}
+
+impl OptionStore for Args {
+    fn given(&mut self) -> &mut Vec<&'static str> {
+        &mut self.given
+    }
+
+    fn argument(&mut self) -> &mut Option<OsString> {
+        &mut self.argument
+    }
+
+    fn overrides(&self, long: &str) -> bool {
+        long == "--key-file" && self.given.contains(&"--key")
+    }
+}
+
+static TABLE: OptionTable<Args> = OptionTable {
+    prefix: "RUNNER_",
+    argument: None,
+    own_variable_first: true,
+    modules: &[&[
+        flag(
+            "--port",
+            FlagKind::Value("N", |args: &mut Args, text| {
+                put(&mut args.port, number(&text, 0, u16::MAX)?)
+            }),
+            "",
+            "",
+        ),
+        flag(
+            "--key",
+            FlagKind::Value("KEY", |args, text| put(&mut args.key, text)),
+            "",
+            "",
+        ),
+        flag(
+            "--key-file",
+            FlagKind::Value("FILE", |args, text| put(&mut args.key_file, text)),
+            "",
+            "",
+        ),
+        flag(
+            "--ice-servers",
+            FlagKind::Repeatable("URL", |args, text| push(&mut args.servers, text)),
+            "",
+            "",
+        ),
+        flag("--embedded", FlagKind::Switch(|args| args.is_embedded = true), "", ""),
+        flag("--verbose", FlagKind::Count(|args| args.verbosity += 1), "", ""),
+        flag("--env-file", FlagKind::Value("FILE", |_, _| Ok(())), "", ""),
+    ]],
+};
+
+fn parsed(text: &str) -> Result<SettingsFile, UsageError> {
+    let variables = [
+        ("VIDEOROOM_API_KEY", None),
+        ("SERVICE_URL", None),
+        ("RUNNER_BOT_MINUTES", None),
+    ];
+    parse("a.toml", text, &keys(&TABLE, variables.into_iter()), TABLE.prefix)
+}
+
+fn refused(text: &str) -> String {
+    parsed(text).expect_err("a mistake").to_string()
+}
+
+fn no_references(_: &Reference) -> Result<String, String> {
+    Err("there is none".into())
+}
+
+/// Applies a file after typed options and variables.
+fn applied(typed: &[&'static str], variables: &[(&str, &str)], text: &str) -> Result<Args, UsageError> {
+    let mut args = Args {
+        given: typed.to_vec(),
+        ..Args::default()
+    };
+    let variables = variables
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+    let from_env = env_options::apply(&mut args, &TABLE, &Variables::new(variables, [])).expect("valid variables");
+    parsed(text)?.apply(&mut args, &TABLE, &from_env, &no_references)?;
+    Ok(args)
+}
+
+#[test]
+fn each_type_of_value_sets_its_option() {
+    let text = "\u{feff}# a comment\nport = 8_080\nverbose = 2\nembedded = true\nice-servers = [\"stun:a\", \"stun:b\"]\nkey = 'k'\n";
+    let args = applied(&[], &[], text).expect("valid settings");
+    assert_eq!((args.port, args.verbosity, args.is_embedded), (Some(8080), 2, true));
+    assert_eq!(args.servers, ["stun:a", "stun:b"]);
+    assert_eq!(args.key.as_deref(), Some("k"));
+    assert_eq!(
+        args.given,
+        ["--port", "--verbose", "--embedded", "--ice-servers", "--key"]
+    );
+    let args = applied(&[], &[], "port = '0x50'\n").expect_err("no number").to_string();
+    assert_eq!(args, "`port (a.toml:1)` takes a number from 0 to 65535, not `0x50`");
+    let args = applied(&[], &[], "ice-servers = 'stun:a'\nport = 0x50\nembedded = false").expect("valid settings");
+    assert_eq!(
+        (args.servers, args.port, args.is_embedded),
+        (vec!["stun:a".to_owned()], Some(80), false)
+    );
+}
+
+#[test]
+fn options_and_variables_take_precedence() {
+    let text = "port = 1\nkey-file = 'f'\nembedded = true\n";
+    assert_eq!(applied(&["--port"], &[], text).expect("valid settings").port, None);
+    let args = applied(&[], &[("RUNNER_PORT", "2"), ("RUNNER_EMBEDDED", "off")], text).expect("valid settings");
+    assert_eq!((args.port, args.is_embedded), (Some(2), false));
+    assert_eq!(args.given, ["--key-file"], "variables do not count as given");
+    // A variable also takes precedence over an entry that conflicts with it.
+    let args = applied(&[], &[("RUNNER_KEY", "k")], text).expect("valid settings");
+    assert_eq!((args.key.as_deref(), args.key_file), (Some("k"), None));
+}
+
+#[test]
+fn mistakes_have_their_line_and_what_is_expected() {
+    for (text, message) in [
+        (
+            "port = 1\nprot = 2\n",
+            "a.toml:2: there is no setting `prot`; did you mean `port`?",
+        ),
+        (
+            "ice_servers = []",
+            "a.toml:1: there is no setting `ice_servers`; did you mean `ice-servers`?",
+        ),
+        (
+            "RUNNER_PORT = 1",
+            "a.toml:1: there is no setting `RUNNER_PORT`; did you mean `port`?",
+        ),
+        (
+            "\n\nembedded = 'yes'",
+            "a.toml:3: `embedded` takes `true` or `false`, not a text",
+        ),
+        (
+            "verbose = true",
+            "a.toml:1: `verbose` takes a number from 0 to 3, not `true` or `false`",
+        ),
+        (
+            "verbose = 4",
+            "`verbose (a.toml:1)` takes a number from 0 to 3, not `4`",
+        ),
+        ("port = [1]", "a.toml:1: `port` takes one text or number, not a list"),
+        (
+            "port = 1979-05-27",
+            "a.toml:1: `port` takes one text or number, not a date or time",
+        ),
+        (
+            "ice-servers = [\n'stun:a',\n[1]]",
+            "a.toml:3: `ice-servers` takes texts or numbers, not a list",
+        ),
+        (
+            "ice-servers = []",
+            "a.toml:1: `ice-servers` takes at least one value (leave the key out for none), not an empty list",
+        ),
+        (
+            "BOT_MINUTES = 1",
+            "a.toml:1: there is no setting `BOT_MINUTES`; did you mean `bot-minutes`?",
+        ),
+        (
+            "RUNNER_BOT_MINUTES = 1",
+            "a.toml:1: there is no setting `RUNNER_BOT_MINUTES`; did you mean `bot-minutes`?",
+        ),
+        (
+            "command = 'bot'",
+            "a.toml:1: `command` takes a list of texts: a program and its arguments, not a text",
+        ),
+        (
+            "env-file = 'x'",
+            "a.toml:1: `env-file` is read before this file: use `--env-file` or RUNNER_ENV_FILE",
+        ),
+        (
+            "VIDEOROOM_API_KEY = 'a'\nDAILY_API_KEY = 'b'",
+            "a.toml:2: `DAILY_API_KEY` is set twice: as `VIDEOROOM_API_KEY` in line 1",
+        ),
+        (
+            "[key]\nvalue = 1",
+            "a.toml:1: `key` takes a value, { file = \"PATH\" } or { variable = \"NAME\" }; it is no section",
+        ),
+    ] {
+        let result = parsed(text).and_then(|_| applied(&[], &[], text).map(drop));
+        assert_eq!(result.expect_err(text).to_string(), message);
+    }
+    assert!(refused("xyz = 1").contains("keys are the long names of options"));
+    for (text, line) in [
+        ("port = 1\nport = 2\n", 2),
+        ("port = 1\n\nkey = \n", 3),
+        ("key = 'k", 1),
+    ] {
+        let message = refused(text);
+        assert!(
+            message.starts_with(&format!("a.toml:{line}: no valid TOML: ")),
+            "{message}"
+        );
+    }
+}
+
+/// A secret stays out of messages, wherever the mistake is.
+#[test]
+fn no_message_contains_a_value() {
+    for text in [
+        "key = hunter2",
+        "key = 'hunter2",
+        "key = 'a'\nkey = 'hunter2'",
+        "key = ['hunter2']",
+        "xyz = 'hunter2'",
+    ] {
+        let message = refused(text);
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+    let settings = parsed("port = { variable = 'SECRET' }").expect("valid settings");
+    let read = |_: &Reference| Ok("hunter2".to_owned());
+    let failed = settings.apply(&mut Args::default(), &TABLE, &[], &read).map(drop);
+    assert_eq!(
+        failed.expect_err("no number").to_string(),
+        "`port (a.toml:1)` takes a number from 0 to 65535"
+    );
+}
+
+#[test]
+fn values_may_be_in_files_and_variables() {
+    let settings = parsed("key = { file = 'f' }\nport = { variable = 'P' }\nDAILY_API_KEY = { file = 'g' }\n")
+        .expect("valid settings");
+    assert_eq!(settings.files().collect::<Vec<_>>(), ["f", "g"]);
+    let read = |reference: &Reference| match reference {
+        Reference::File(path) => Ok(format!("in {path}")),
+        Reference::Variable(name) => Ok(format!("{}1", name.len())),
+    };
+    let mut args = Args::default();
+    settings.apply(&mut args, &TABLE, &[], &read).expect("valid values");
+    assert_eq!((args.key.as_deref(), args.port), (Some("in f"), Some(11)));
+    let variables = settings.variables(&Variables::default(), &read).expect("valid values");
+    assert_eq!(variables.len(), 1);
+    assert_eq!((variables[0].name, &*variables[0].value), ("VIDEOROOM_API_KEY", "in g"));
+    let failed = settings
+        .apply(&mut Args::default(), &TABLE, &[], &no_references)
+        .map(drop);
+    assert_eq!(
+        failed.expect_err("no file").to_string(),
+        "a.toml:1: `key`: there is none"
+    );
+    assert!(!settings.contains_one(|_| true), "references are no secrets");
+    assert!(
+        parsed("key = 'k'")
+            .expect("valid settings")
+            .contains_one(|name| name == "--key")
+    );
+}
+
+/// A variable of the process takes precedence under any of its names.
+#[test]
+fn variables_of_the_file_are_those_that_nothing_else_sets() {
+    let settings = parsed("VIDEOROOM_API_KEY = 'a'\nSERVICE_URL = 'b'\nbot-minutes = 5\n").expect("valid settings");
+    let process = [("DAILY_API_KEY".to_owned(), "c".to_owned())];
+    let env = Variables::new(process, []);
+    let added = settings.variables(&env, &no_references).expect("no references");
+    let all = env.with_settings(added);
+    assert_eq!(all.get("VIDEOROOM_API_KEY"), Some("c"));
+    assert_eq!(all.get("SERVICE_URL"), Some("b"));
+    assert_eq!(all.get("RUNNER_BOT_MINUTES"), Some("5"));
+    assert_eq!(all.place("SERVICE_URL"), Some("SERVICE_URL (a.toml:2)"));
+    assert_eq!(all.place("VIDEOROOM_API_KEY"), None);
+}
+
+#[test]
+fn others_must_not_read_a_secret() {
+    let of = |mode| exposed_warning(Path::new("/etc/a.toml"), mode);
+    assert!(of(0o644).is_some_and(|text| text.contains("chmod 640 /etc/a.toml")));
+    for mode in [0o600, 0o640, 0o660] {
+        assert_eq!(of(mode), None, "{mode:o}");
+    }
+}
