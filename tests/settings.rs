@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
+use crate::support::client::Client;
 use crate::support::http;
 use crate::support::runner::TestRunner;
 
@@ -174,4 +175,66 @@ fn a_file_of_the_working_directory_names_no_settings() {
     assert_eq!(status(&runner)["bot"], "parrot");
     let runner = TestRunner::start_among(&files, &["--env-file", ".env"], &[]);
     assert_eq!(status(&runner)["bot"], "echo");
+}
+
+/// The status of `/start` for a request with these headers.
+fn start(runner: &TestRunner, headers: &[&str]) -> u16 {
+    let headers = [&["Content-Type: application/json"], headers].concat();
+    let reply = http::request(runner.addr, "POST", "/start", &headers, b"{}");
+    reply.expect("an answer").status
+}
+
+/// SIGHUP applies what can change live, and says what needs a restart. A mistake changes nothing.
+#[test]
+fn a_reload_applies_what_can_change_live() {
+    let before = "api-key = { file = 'key' }\nmetrics = 'off'\n";
+    let files = [(NAME, before), ("key", "the-first-key-of-all\n")];
+    let mut runner = TestRunner::start_among(&files, &["--config", NAME], &[]);
+    let (first, second) = (
+        "Authorization: Bearer the-first-key-of-all",
+        "Authorization: Bearer the-second-key-of-all",
+    );
+    let page = "Origin: https://other.example";
+    let client = Client::connect(runner.addr, "/ws-client");
+    assert_eq!((start(&runner, &[first, page]), start(&runner, &[second])), (200, 401));
+    assert!(!runner.log().contains(" DEBUG "), "{}", runner.log());
+    let write = |text: &str| fs::write(runner.path(NAME), text).expect("the folder is the test's");
+    write("api-key = 'short'\nverbose = 2\n");
+    runner.signal("HUP");
+    let line = runner.wait_for_log("SIGHUP: the settings stay as they were");
+    assert!(
+        line.contains("`api-key (edge-runner.toml:1)` takes a key of 16 to 512"),
+        "{line}"
+    );
+    assert_eq!(start(&runner, &[first]), 200);
+    fs::write(runner.path("key"), "the-second-key-of-all\n").expect("the folder is the test's");
+    let all = "allowed-origins = ['https://app.example']\ndrain = 3600\nverbose = 1\nmax-sessions = 7\n";
+    write(&format!("{before}{all}"));
+    runner.signal("HUP");
+    runner.wait_for_log("SIGHUP: settings changed, and applied by a restart: `max-sessions`");
+    runner.wait_for_log("SIGHUP: settings applied: `allowed-origins`, `api-key`, `drain`, `verbose`");
+    let app = "Origin: https://app.example";
+    assert_eq!(
+        (start(&runner, &[first, app]), start(&runner, &[second, app])),
+        (401, 200)
+    );
+    assert_eq!(start(&runner, &[second, page]), 403);
+    runner.wait_for_log(" DEBUG ");
+    assert!(!runner.log().contains("key-of-all"), "{}", runner.log());
+    // The call from before goes on, and its end is waited for.
+    runner.signal("TERM");
+    runner.wait_for_log("waiting up to");
+    drop(client);
+    assert!(runner.wait().success(), "{}", runner.log());
+}
+
+/// Variables of `.env` are read again, too; RUST_LOG replaces the level.
+#[test]
+fn a_reload_reads_the_variables_of_the_folder_again() {
+    let files = [(".env", "RUNNER_VERBOSE=0\n")];
+    let runner = TestRunner::start_among(&files, &[], &[("RUST_LOG", "info")]);
+    fs::write(runner.path(".env"), "RUNNER_VERBOSE=1\nRUNNER_DRAIN=5\n").expect("the folder is the test's");
+    runner.signal("HUP");
+    runner.wait_for_log("SIGHUP: settings applied: `drain`");
+    runner.wait_for_log("SIGHUP: settings changed, and applied by a restart: `verbose`");
 }

@@ -30,11 +30,13 @@ pub mod start;
 
 use std::ffi::OsString;
 
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::features::Feature;
+use crate::proto::options::env::Variables;
 use crate::proto::options::suggest::nearest;
 pub use crate::proto::options::{Env, UsageError};
 use crate::proto::options::{Expected, SpecialMode, need, parse as parse_options, split_command};
+use crate::proto::telephony::PROVIDERS;
 use flags::{LowArgs, RUNNER};
 
 /// The action that the arguments select.
@@ -180,17 +182,40 @@ pub fn parse_for(
             }
         }
     }
+    let set = set_values(&args, &env.variables);
     let report = config_command.map(|command| settings::report(command, &args, &sources, env));
     let config = resolve::config(*args, env, &mut warnings)
         .map_err(|error| error.with_sources(&sources).with_places(&env.variables))?;
     if let Some(report) = report {
         return report.text(&warnings).map(CliCommand::Help);
     }
-    let config = Box::new(config);
+    let mut config = Box::new(config);
+    config.set = set;
     Ok(match is_doctor {
         false => CliCommand::Serve { config, warnings },
         true => CliCommand::Doctor { config, warnings },
     })
+}
+
+/// Returns the options, the command and the variables that are set, by their keys.
+fn set_values(args: &LowArgs, variables: &Variables) -> Vec<(String, Secret)> {
+    let mut values: Vec<(String, Secret)> = Vec::new();
+    let mut set = |key: &str, text: &str| match values.iter_mut().find(|(other, _)| other == key) {
+        Some((_, value)) => *value = Secret::new(format!("{}\n{text}", value.expose())),
+        None => values.push((key.to_owned(), Secret::new(text))),
+    };
+    for (long, text, _) in &args.settings.recorded {
+        set(long.trim_start_matches('-'), text);
+    }
+    for word in args.command.iter().flatten() {
+        set("command", &word.to_string_lossy());
+    }
+    for (name, _) in help::environment(&PROVIDERS) {
+        if let Some(text) = variables.get(name) {
+            set(name, text);
+        }
+    }
+    values
 }
 
 /// The commands, with `help` last.

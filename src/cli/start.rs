@@ -20,10 +20,10 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use data_encoding::HEXLOWER;
-use edge_runner_http::common::random;
+use edge_runner_http::common::{lock, random};
 use edge_runner_http::host_name::host_name;
 use edge_runner_http::startup::{
     EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, is_single_threaded, runtime,
@@ -37,6 +37,7 @@ use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
 use crate::config::Config;
 use crate::features::Feature;
+use crate::io::reload::ReadSettings;
 use crate::io::{RunError, modules};
 use crate::limits::{OPTION_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
@@ -100,47 +101,25 @@ fn run_or_report(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -
 }
 
 fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(), StartupError> {
-    let mut process: BTreeMap<String, String> = std::env::vars_os()
+    let process: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (lossy(name), lossy(value)))
         .collect();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let named = env_trust::named_file(&arguments, &process);
-    let mut file = match &named {
-        Some(path) => named_env_file(path)?,
-        None => env_file().map_err(|error| {
-            StartupError::in_step(
-                "reading .env in the working directory; start edge-runner in a directory that this user may read",
-                error,
-            )
-        })?,
-    };
-    if named.is_none() {
-        env_trust::restrict(&mut file, &process);
-    }
-    let mut of_file: Vec<_> = file.variables.into_iter().map(|line| (line.name, line.value)).collect();
-    let for_bots = for_bots(&process, &of_file);
-    if named.is_some() {
-        // The operator's own file counts as the environment, which still takes precedence.
-        for (name, value) in of_file.drain(..).rev() {
-            process.entry(name).or_insert(value);
-        }
-    }
+    let Surroundings {
+        variables,
+        for_bots,
+        warnings: skipped,
+    } = surroundings(process.clone(), &arguments)?;
     let made_key = Cell::new(None);
-    let env = Env {
-        variables: Variables::new(process, of_file),
-        addresses: interface_addresses(),
-        names: machine_names(),
-        read: &|path| read_bytes(File::open(path)?, OPTION_FILE_BYTES_MAX),
-        make_key: &|folder| {
-            made_key.set(Some(folder.join(MADE_KEY_FILE)));
-            make_key(folder)
-        },
-        lookup_host: &resolve,
+    let note_key = |folder: &Path| {
+        made_key.set(Some(folder.join(MADE_KEY_FILE)));
+        make_key(folder)
     };
+    let env = env(variables, &note_key);
     let help = super::help_of(program, &arguments);
-    let command = super::parse_for(program, arguments, &env).map_err(|error| {
+    let command = super::parse_for(program, arguments.clone(), &env).map_err(|error| {
         // A skipped line of .env may be the cause of the error.
-        let skipped: String = file.warnings.iter().map(|warning| format!("\n{warning}")).collect();
+        let skipped: String = skipped.iter().map(|warning| format!("\n{warning}")).collect();
         StartupError {
             code: EXIT_USAGE,
             message: format!("{error}{skipped}\nSee `{help}`."),
@@ -154,7 +133,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         }
         // The cloud commands run no bots, so the environment is not changed.
         #[cfg(feature = "cloud")]
-        CliCommand::Cloud(command) => return cloud(command, file.warnings, &env.variables),
+        CliCommand::Cloud(command) => return cloud(command, skipped, &env.variables),
         #[cfg(feature = "setup")]
         CliCommand::Setup { config, verbosity } => return setup(config, verbosity, &env.variables),
         #[cfg(feature = "new")]
@@ -179,7 +158,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
     warnings.extend(secret_settings_warning(&config));
     let alone = set_variables(for_bots);
     logging::init(config.verbosity, env.variables.get("RUST_LOG"), bot_crate, config.log);
-    for warning in file.warnings.iter().chain(&warnings) {
+    for warning in skipped.iter().chain(&warnings) {
         log::warn!("{warning}");
     }
     if let Some(file) = made_key.take() {
@@ -198,7 +177,84 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
     if doctor {
         return run_doctor(runtime, config);
     }
-    serve(runtime, config, bot)
+    let read = read_again(program.clone(), process, arguments, [skipped, warnings].concat());
+    serve(runtime, config, bot, read)
+}
+
+/// The variables of a start.
+struct Surroundings {
+    /// Those of the process, and of `.env` or the file in its place.
+    variables: Variables,
+    /// Those that are set in the process, for bots.
+    for_bots: BTreeMap<String, String>,
+    /// Lines of the file that were skipped.
+    warnings: Vec<String>,
+}
+
+/// Reads `.env`, or the file that is named in its place.
+fn surroundings(mut process: BTreeMap<String, String>, arguments: &[OsString]) -> Result<Surroundings, StartupError> {
+    let named = env_trust::named_file(arguments, &process);
+    let mut file = match &named {
+        Some(path) => named_env_file(path)?,
+        None => env_file().map_err(|error| {
+            StartupError::in_step(
+                "reading .env in the working directory; start edge-runner in a directory that this user may read",
+                error,
+            )
+        })?,
+    };
+    if named.is_none() {
+        env_trust::restrict(&mut file, &process);
+    }
+    let mut of_file: Vec<_> = file.variables.into_iter().map(|line| (line.name, line.value)).collect();
+    let for_bots = for_bots(&process, &of_file);
+    if named.is_some() {
+        // The operator's own file counts as the environment, which still takes precedence.
+        for (name, value) in of_file.drain(..).rev() {
+            process.entry(name).or_insert(value);
+        }
+    }
+    Ok(Surroundings {
+        variables: Variables::new(process, of_file),
+        for_bots,
+        warnings: file.warnings,
+    })
+}
+
+/// Returns the surroundings of this machine.
+fn env<'a>(variables: Variables, make_key: &'a dyn Fn(&Path) -> io::Result<String>) -> Env<'a> {
+    Env {
+        variables,
+        addresses: interface_addresses(),
+        names: machine_names(),
+        read: &|path| read_bytes(File::open(path)?, OPTION_FILE_BYTES_MAX),
+        make_key,
+        lookup_host: &resolve,
+    }
+}
+
+/// Returns what reads the settings again while the runner runs: the files anew, and the arguments
+/// and variables with which the process was started. `warned` are warnings that were logged.
+fn read_again(
+    program: ProgramIdentity,
+    process: BTreeMap<String, String>,
+    arguments: Vec<OsString>,
+    warned: Vec<String>,
+) -> ReadSettings {
+    let warned = Mutex::new(warned);
+    Arc::new(move || {
+        let surroundings = surroundings(process.clone(), &arguments).map_err(|error| error.message)?;
+        let env = env(surroundings.variables, &make_key);
+        let (config, warnings) = match super::parse_for(&program, arguments.clone(), &env) {
+            Ok(CliCommand::Serve { config, warnings }) => (*config, warnings),
+            Ok(_) => return Err("they start no runner".to_owned()),
+            Err(error) => return Err(error.to_string()),
+        };
+        let all = [surroundings.warnings, warnings].concat();
+        let earlier = std::mem::replace(&mut *lock(&warned), all.clone());
+        let is_new = |warning: &String| !earlier.contains(warning);
+        Ok((config, all.into_iter().filter(is_new).collect()))
+    })
 }
 
 /// Returns the key of `--api-key-file auto`, and makes it at the first start.
@@ -353,7 +409,7 @@ fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError>
     }
 }
 
-fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupError> {
+fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot, read: ReadSettings) -> Result<(), StartupError> {
     if config.direct {
         let ran = runtime.block_on(modules::run_alone(config, bot, print_room_url));
         return finish(runtime, ran);
@@ -371,7 +427,7 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupE
         let https = banner::https_url(&announced, listening.port).map_or_else(String::new, |url| format!(" and {url}"));
         log::info!("listening on {}{https}{rtc_port}", announced.host.url(listening.port));
     };
-    let served = runtime.block_on(crate::io::run(config, bot, announce));
+    let served = runtime.block_on(crate::io::run_reloading(config, bot, announce, read));
     finish(runtime, served)
 }
 

@@ -11,12 +11,13 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write};
 use std::net::IpAddr;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use env_logger::fmt::Formatter;
 use env_logger::{Target, WriteStyle};
-use log::{Level, LevelFilter, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use edge_runner_proto::SessionId;
 use edge_runner_proto::config::LogFormat;
@@ -29,6 +30,9 @@ use crate::log_output::LogOutput;
 
 /// Time that the end of the process waits for the reader of stderr.
 const LOG_FLUSH: Duration = Duration::from_secs(1);
+
+/// The highest number of `-v` that changes something.
+const VERBOSITY_MAX: u8 = 3;
 
 /// All that this process writes to stderr.
 static STDERR: LazyLock<LogOutput<io::Stderr>> = LazyLock::new(|| {
@@ -153,39 +157,100 @@ pub fn in_session_sync(id: SessionId, log: impl FnOnce()) {
     SESSION.sync_scope(id, log);
 }
 
+/// A logger for each verbosity, or one alone where `RUST_LOG` replaces it.
+struct LeveledLogger {
+    loggers: Vec<env_logger::Logger>,
+    verbosity: AtomicUsize,
+}
+
+/// The logger of this process.
+static LOGGER: OnceLock<LeveledLogger> = OnceLock::new();
+
+impl LeveledLogger {
+    fn current(&self) -> &env_logger::Logger {
+        let last = self.loggers.len() - 1;
+        &self.loggers[self.verbosity.load(Ordering::Relaxed).min(last)]
+    }
+}
+
+impl Log for LeveledLogger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.current().enabled(metadata)
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        self.current().log(record);
+    }
+
+    fn flush(&self) {
+        self.current().flush();
+    }
+}
+
+/// Tells whether [`set_verbosity`] has an effect: `RUST_LOG` is not set.
+pub fn can_set_verbosity() -> bool {
+    LOGGER.get().is_some_and(|logger| logger.loggers.len() > 1)
+}
+
+/// Sets the level of the log, as the number of `-v`, unless `RUST_LOG` is set.
+pub fn set_verbosity(verbosity: u8) {
+    if let Some(logger) = LOGGER.get() {
+        logger.verbosity.store(verbosity.into(), Ordering::Relaxed);
+        log::set_max_level(logger.current().filter());
+    }
+}
+
 /// Installs the logger and the panic hook. Call it once per process.
 ///
 /// `verbosity` counts `-v`; `directives` is the text of `RUST_LOG`; `bot_crate` is the crate whose
 /// records are shown like the runner's own.
 pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &'static str, format: LogFormat) {
-    let mut builder = env_logger::Builder::new();
-    match directives {
+    let loggers = match directives {
         Some(directives) => {
+            let mut builder = env_logger::Builder::new();
             builder.parse_filters(directives);
+            vec![build(builder, bot_crate, format)]
         }
-        None => {
-            let (others, ours) = levels(verbosity);
-            builder.filter_level(others);
-            builder.filter_module(env!("CARGO_CRATE_NAME"), ours);
-            builder.filter_module(bot_crate, ours);
-            if verbosity < 3 {
-                // It logs every ordinary close as an error.
-                builder.filter_module("sctp_proto", LevelFilter::Off);
-                // They log addresses of peers, and a permission refused by a relay as a warning.
-                for library in [
-                    "turn_client_proto",
-                    "turn_types",
-                    "stun_proto",
-                    "stun_types",
-                    "tracing::span",
-                ] {
-                    builder.filter_module(library, LevelFilter::Off);
-                }
-                // It logs every message of a call.
-                builder.filter_module("tungstenite", LevelFilter::Warn);
-            }
-        }
+        None => (0..=VERBOSITY_MAX)
+            .map(|verbosity| build(with_levels(verbosity, bot_crate), bot_crate, format))
+            .collect(),
+    };
+    let verbosity = AtomicUsize::new(verbosity.into());
+    let logger = LOGGER.get_or_init(|| LeveledLogger { loggers, verbosity });
+    // If the host program has installed a logger, that one stays.
+    if log::set_logger(logger).is_ok() {
+        log::set_max_level(logger.current().filter());
+        log_panics(format);
     }
+}
+
+/// Returns a builder with the levels of a number of `-v`.
+fn with_levels(verbosity: u8, bot_crate: &str) -> env_logger::Builder {
+    let mut builder = env_logger::Builder::new();
+    let (others, ours) = levels(verbosity);
+    builder.filter_level(others);
+    builder.filter_module(env!("CARGO_CRATE_NAME"), ours);
+    builder.filter_module(bot_crate, ours);
+    if verbosity < 3 {
+        // It logs every ordinary close as an error.
+        builder.filter_module("sctp_proto", LevelFilter::Off);
+        // They log addresses of peers, and a permission refused by a relay as a warning.
+        for library in [
+            "turn_client_proto",
+            "turn_types",
+            "stun_proto",
+            "stun_types",
+            "tracing::span",
+        ] {
+            builder.filter_module(library, LevelFilter::Off);
+        }
+        // It logs every message of a call.
+        builder.filter_module("tungstenite", LevelFilter::Warn);
+    }
+    builder
+}
+
+fn build(mut builder: env_logger::Builder, bot_crate: &'static str, format: LogFormat) -> env_logger::Logger {
     builder.target(Target::Pipe(Box::new(ToStderr)));
     builder.write_style(match shows_colours(io::stderr().is_terminal()) {
         true => WriteStyle::Always,
@@ -213,10 +278,7 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &'static str, fo
         }
         write_line(out, record, bot_crate, format)
     });
-    // If the host program has installed a logger, that one stays.
-    if builder.try_init().is_ok() {
-        log_panics(format);
-    }
+    builder.build()
 }
 
 /// Writes a message of the process itself, such as why it ends, after all log lines.

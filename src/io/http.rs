@@ -11,6 +11,7 @@ pub mod body;
 pub mod custom_routes;
 pub mod error;
 pub mod lease;
+pub mod live_access;
 pub(crate) mod operator;
 pub mod refusal_log;
 
@@ -104,17 +105,19 @@ async fn answer(
     upgrade_slot: &UpgradeSlot,
 ) -> Reply {
     let (head, body) = request.into_parts();
+    let current = app.access.current();
+    let access = &current.policy;
     let peer = PeerInfo {
         source: app.client(&head.headers, peer),
-        is_authorised: app.access.requires_key() && app.access.has_key(authorizations(&head.headers)),
+        is_authorised: access.requires_key() && access.has_key(authorizations(&head.headers)),
         is_forwarded: head.headers.keys().any(|name| is_forwarding(name.as_str())),
         ..peer
     };
-    let cors = app.access.check_origin(values(&head.headers, header::ORIGIN));
+    let cors = access.check_origin(values(&head.headers, header::ORIGIN));
     let route = route::route(head.method.as_str(), head.uri.path());
     let takes_offer = route.as_ref().is_ok_and(Route::accepts_offer);
     let mut is_call = false;
-    let answered = match admit(&app.access, &head, &route, cors) {
+    let answered = match admit(access, &head, &route, cors) {
         Ok(Some(preflight)) => Ok(preflight),
         Ok(None) => match route {
             Ok(route) => {
@@ -137,7 +140,7 @@ async fn answer(
     {
         put(
             reply.headers_mut(),
-            origin::response_headers(origin, app.access.lists_origins()),
+            origin::response_headers(origin, access.lists_origins()),
         );
     }
     app.sessions.metrics().responded(reply.status().as_u16());
@@ -159,14 +162,18 @@ async fn dispatch(
         return Err(HttpError::MissingFeature(absent));
     }
     let is_session = |id: &str| lock(&app.table).may_restart(id, request_time());
-    let authorized = app.access.authorize(&route, authorizations(headers), is_session);
+    let authorized = app
+        .access
+        .current()
+        .policy
+        .authorize(&route, authorizations(headers), is_session);
     authorized.map_err(HttpError::Key)?;
     match route {
         Route::Status => {
             let is_draining = app.sessions.is_closed();
             let worker = app.modules.iter().find_map(RunningModule::worker_member);
             let mut bot = app.modules.iter().find_map(RunningModule::bot_process);
-            let sees_errors = app.access.has_key(authorizations(headers))
+            let sees_errors = app.access.current().policy.has_key(authorizations(headers))
                 && operator::check_sessions_access(app, headers, peer).is_ok();
             if let Some(bot) = bot.as_mut().filter(|_| !sees_errors) {
                 bot.error = None;

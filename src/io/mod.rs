@@ -34,6 +34,7 @@ pub mod observer;
 pub mod port_owner;
 pub mod process;
 pub mod procfs;
+pub mod reload;
 #[cfg(any(feature = "_rest", feature = "websocket"))]
 #[cfg_attr(not(feature = "_rest"), path = "rest/absent.rs")]
 pub mod rest;
@@ -62,14 +63,17 @@ cfg_if::cfg_if! {
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use edge_runner_http::common::lock;
 
 use crate::bot::Bot;
 use crate::config::{Config, ListenAddresses};
 use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::process::python;
 use crate::io::process::sandbox::{Sandbox, SandboxError};
+use crate::io::reload::{ReadSettings, SettingsWatcher};
 use crate::io::running::RunningModule;
 use crate::io::server::BindError;
 use crate::io::services::{LostService, Services};
@@ -151,6 +155,19 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&ListenAdd
     run_with(config, bot, announce, Services::default()).await
 }
 
+/// Like [`run`], and applies at SIGHUP what `read` returns, as far as it can change live.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_reloading(
+    config: Arc<Config>,
+    bot: Bot,
+    announce: impl FnOnce(&ListenAddresses),
+    read: ReadSettings,
+) -> Result<(), RunError> {
+    run_until_signal(config, bot, announce, Services::default(), Some(read)).await
+}
+
 /// Like [`run`], with additional services: it ends when one of them is lost.
 ///
 /// # Errors
@@ -161,10 +178,24 @@ pub async fn run_with(
     announce: impl FnOnce(&ListenAddresses),
     services: Services,
 ) -> Result<(), RunError> {
+    run_until_signal(config, bot, announce, services, None).await
+}
+
+async fn run_until_signal(
+    config: Arc<Config>,
+    bot: Bot,
+    announce: impl FnOnce(&ListenAddresses),
+    services: Services,
+    read: Option<ReadSettings>,
+) -> Result<(), RunError> {
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let watcher = CertificateWatcher::listen().map_err(RunError::Signals)?;
     let tls = ServerTls::open(&config.tls_settings()).map_err(RunError::Tls)?;
-    let drain = config.drain;
+    let settings = read.map(|read| SettingsWatcher::listen(&config, read)).transpose();
+    let settings = settings.map_err(RunError::Signals)?;
+    let drain = settings
+        .as_ref()
+        .map_or_else(|| Arc::new(Mutex::new(config.drain)), SettingsWatcher::drain);
     let serving = RunnerInstance::start(config, bot, tls.clone(), CustomRoutes::default(), &services).await?;
     let (live, sessions) = (serving.live.clone(), serving.sessions.clone());
     let tidy = services.spawn("the tidying of memory", memory::trim_when_idle(live.clone()));
@@ -175,6 +206,10 @@ pub async fn run_with(
         "the certificate watcher",
         watcher.run(tls.clone(), serving.module_certificate(), sessions.shutdown().clone()),
     );
+    if let Some(settings) = settings {
+        let reading = settings.run(serving.access.clone(), sessions.shutdown().clone());
+        services.spawn("the reading of settings", reading);
+    }
     announce(&serving.listening);
     if let Some(tls) = &tls {
         tls.log_authority();
@@ -194,7 +229,7 @@ pub async fn run_with(
         }
     };
     // A runner that has lost a service can serve neither its sessions nor new ones.
-    let drain = if lost.is_some() { Duration::ZERO } else { drain };
+    let drain = if lost.is_some() { Duration::ZERO } else { *lock(&drain) };
     sessions.close();
     let supervisor_told = sessions
         .watchdog()

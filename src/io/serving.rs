@@ -17,6 +17,7 @@ use crate::bot::{Bot, Shutdown, ShutdownTrigger};
 use crate::config::{Config, ListenAddresses, MoqUdpPort};
 use crate::io::http::app::RunnerApp;
 use crate::io::http::custom_routes::CustomRoutes;
+use crate::io::http::live_access::LiveAccess;
 use crate::io::modules;
 use crate::io::running::{RunningModule, RunningModules};
 use crate::io::services::Services;
@@ -36,6 +37,7 @@ pub struct RunnerInstance {
     pub live: SlotPool,
     pub listening: ListenAddresses,
     pub status: RunnerStatus,
+    pub access: Arc<LiveAccess>,
     stop: ShutdownTrigger,
     server: JoinHandle<()>,
     log_limit: Arc<Mutex<LogLimit>>,
@@ -107,13 +109,14 @@ impl RunnerInstance {
             modules: app.modules.clone(),
             runtime: Handle::current(),
         };
-        let log_limit = app.log_limit();
+        let (log_limit, access) = (app.log_limit(), app.access.clone());
         let server = services.spawn("the HTTP server", server::serve(listeners, Arc::new(app), shutdown));
         Ok(RunnerInstance {
             sessions,
             live,
             listening,
             status,
+            access,
             stop,
             server,
             log_limit,

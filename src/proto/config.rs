@@ -73,6 +73,9 @@ pub struct Config {
     pub acme: AcmeConfig,
     /// Folder of the files that the runner creates; `None` if no folder is known.
     pub state_dir: Option<PathBuf>,
+    /// The options and variables that are set, by their keys, for a comparison with later ones.
+    #[doc(hidden)]
+    pub set: Vec<(String, Secret)>,
     /// The file of settings, if it contains a secret.
     pub secret_settings: Option<PathBuf>,
     /// Folder that replaces the built-in page at `/client/`.
@@ -175,6 +178,7 @@ impl Default for Config {
             tls: Tls::Off,
             acme: AcmeConfig::default(),
             state_dir: None,
+            set: Vec::new(),
             secret_settings: None,
             page_dir: None,
             downloads_dir: None,

@@ -19,6 +19,7 @@
 //! - [`job`] and [`participant`]: what bots learn about a room
 //! - [`calls`]: records of calls
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
+//! - [`reload`]: what a change of settings needs
 //! - `settings`: the file of settings, in a build with the feature `config`
 //! - `setup`: the setup page of a board, in a build with that feature
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
@@ -61,6 +62,7 @@ pub mod moq;
 pub mod options;
 pub mod participant;
 pub mod process;
+pub mod reload;
 pub mod rtvi;
 pub mod secret;
 pub mod server;

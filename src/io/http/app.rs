@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::access::values;
 use super::custom_routes::CustomRoutes;
 use super::error::HttpError;
+use super::live_access::LiveAccess;
 use crate::bot::SessionId;
 use crate::config::{Config, ListenAddresses};
 use crate::features::{Feature, MissingFeature};
@@ -20,7 +21,6 @@ use crate::io::sessions::Sessions;
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
 use crate::limits::PROCESS_BODY_BYTES_MAX;
-use crate::proto::http::access::AccessPolicy;
 use crate::proto::http::registry;
 use crate::proto::http::started::{CreateError, StartedSessions};
 use crate::proto::http::status::StatusReplies;
@@ -38,7 +38,7 @@ pub struct RunnerApp {
     pub sessions: Sessions,
     /// What the modules keep while this runner runs.
     pub modules: RunningModules,
-    pub access: AccessPolicy,
+    pub access: Arc<LiveAccess>,
     pub status: StatusReplies,
     pub table: Arc<Mutex<StartedSessions>>,
     /// Tokens of WebSockets and of Media over QUIC.
@@ -63,7 +63,7 @@ impl RunnerApp {
             _ => SocketTokens::new(random(), Instant::now()),
         };
         RunnerApp {
-            access: AccessPolicy::new(&config, random()),
+            access: LiveAccess::new(&config),
             status: StatusReplies::new(&config, sessions.replica()),
             table: Arc::new(Mutex::new(StartedSessions::new(key))),
             tokens: Arc::new(Mutex::new(tokens)),

@@ -4,8 +4,6 @@
 //! In: the error and the request's head. Out: lines attributed to the client. Tokens in paths,
 //! secrets in bodies, and the configured key are removed.
 
-use std::borrow::Cow;
-
 use hyper::header::UPGRADE;
 use hyper::http::request::Parts;
 use log::{Level, debug, info, log, warn};
@@ -23,7 +21,8 @@ pub fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_off
     if let HttpError::Offer(why) = refusal {
         app.sessions.metrics().offer_refused(why);
     }
-    let path = without_key(app, route::path_for_log(head.uri.path()));
+    let access = app.access.current();
+    let path = access.without_key(route::path_for_log(head.uri.path()));
     let (method, status) = (&head.method, refusal.status().as_u16());
     let client = log_client(app, peer);
     match refusal {
@@ -34,7 +33,7 @@ pub fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_off
         }
         HttpError::Invalid { invalid, body } if client.may_log_body() => {
             let body = String::from_utf8_lossy(body);
-            let body = body::redact_for_log(without_key(app, &body).as_bytes());
+            let body = body::redact_for_log(access.without_key(&body).as_bytes());
             client.attribute(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
         }
         HttpError::Route(route::RouteError::NotFound) if head.headers.contains_key(UPGRADE) => {
@@ -47,7 +46,7 @@ pub fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_off
         }
         _ if takes_offer => {
             let detail = refusal.to_string();
-            let detail = without_key(app, &detail);
+            let detail = access.without_key(&detail);
             client.attribute(|| log!(level(refusal), "{status} {method} {path}: {detail}"));
         }
         _ => {}
@@ -67,12 +66,4 @@ fn level(refusal: &HttpError) -> Level {
 /// Returns the client to which the request's log lines are attributed.
 pub fn log_client(app: &RunnerApp, peer: PeerInfo) -> LogClient {
     LogClient::new(app.log_limit.clone(), peer.source, peer.is_authorised)
-}
-
-/// Removes the configured key from text that a client wrote.
-fn without_key<'t>(app: &RunnerApp, text: &'t str) -> Cow<'t, str> {
-    match &app.config.api_key {
-        Some(key) if text.contains(key.expose()) => text.replace(key.expose(), "***").into(),
-        _ => text.into(),
-    }
 }

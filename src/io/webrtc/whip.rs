@@ -85,7 +85,8 @@ async fn open(
     let of_session = shown.as_ref().and_then(PresentedKey::session_id);
     let of_session = of_session.filter(|id| lock(&app.table).is_unused(id, request_time()));
     let is_spent = of_session.is_none() && shown.as_ref().is_some_and(PresentedKey::is_client_secret);
-    let has_key = app.access.is_key(shown.as_ref().map(PresentedKey::as_bytes));
+    let access = app.access.current();
+    let has_key = access.policy.is_key(shown.as_ref().map(PresentedKey::as_bytes));
     if is_spent {
         return Err(HttpError::Whip(whip::WhipError::SpentKey));
     }
@@ -95,7 +96,7 @@ async fn open(
             None => KeyError::Missing,
         }));
     }
-    peer.is_authorised |= has_key && app.access.requires_key();
+    peer.is_authorised |= has_key && access.policy.requires_key();
     let kind = content_type(headers);
     let body = read(app.conn_limits, headers, AcceptedBody::Anything, body).await?;
     let call = match via {
@@ -154,7 +155,12 @@ fn created(app: &RunnerApp, via: WhipEndpoint, answered: AnswerBody) -> Reply {
 
 async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let shown = PresentedKey::from_request(authorizations(&head.headers), !is_of_browser(&head.headers), None);
-    if !app.access.is_key(shown.as_ref().map(PresentedKey::as_bytes)) {
+    if !app
+        .access
+        .current()
+        .policy
+        .is_key(shown.as_ref().map(PresentedKey::as_bytes))
+    {
         return Err(HttpError::Key(match head.headers.contains_key(header::AUTHORIZATION) {
             true => KeyError::Wrong,
             false => KeyError::Missing,

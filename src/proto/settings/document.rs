@@ -111,8 +111,9 @@ impl Document<'_> {
     fn unknown(&self, given: &str, at: usize) -> UsageError {
         let variable = aliases::canonical(Area::Variable, given);
         let names: Vec<String> = self.keys.iter().map(|key| key_of(key.name, self.prefix)).collect();
-        let of_variable = |name: &&String| with_prefix(self.prefix, name) == variable;
-        let near = match names.iter().find(of_variable) {
+        let plain = variable.strip_prefix(self.prefix).unwrap_or(variable);
+        let plain = plain.to_ascii_lowercase().replace('_', "-");
+        let near = match names.iter().find(|name| **name == plain) {
             Some(name) => Some(name.as_str()),
             None => nearest(given, names.iter().map(String::as_str)),
         };
