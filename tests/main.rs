@@ -32,6 +32,7 @@ mod imports;
 mod live_sessions;
 mod livekit;
 mod livekit_worker;
+mod local;
 mod losses;
 mod metrics;
 mod moq;

@@ -80,6 +80,7 @@ impl RunnerArguments {
             Kind::WebSocket(socket) => socket.media.take(),
             Kind::Mediaroom(room) => room.media.take(),
             Kind::Moq(moq) => moq.media.take(),
+            Kind::Local(local) => local.media.take(),
             Kind::Videoroom(_) | Kind::Base => None,
         };
         slot.map(|media| media.open(audio))
@@ -267,6 +268,8 @@ pub enum Kind {
     Mediaroom(MediaroomArguments),
     /// A caller over Media over QUIC.
     Moq(MoqArguments),
+    /// The sound card of this machine.
+    Local(LocalArguments),
 }
 
 impl Kind {
@@ -288,6 +291,7 @@ impl Kind {
             Kind::Videoroom(_) => "videoroom",
             Kind::Mediaroom(_) => "mediaroom",
             Kind::Moq(_) => "moq",
+            Kind::Local(_) => "local",
         }
     }
 }
@@ -571,6 +575,25 @@ impl MoqArguments {
             serve,
             media: Some(slot),
         }
+    }
+}
+
+/// What a session of the sound card has.
+#[non_exhaustive]
+pub struct LocalArguments {
+    media: Option<media::MediaSlot>,
+}
+
+impl fmt::Debug for LocalArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalArguments").finish_non_exhaustive()
+    }
+}
+
+impl LocalArguments {
+    #[cfg_attr(not(feature = "local"), allow(dead_code, reason = "only its driver makes them"))]
+    pub(crate) fn new(slot: media::MediaSlot) -> Self {
+        LocalArguments { media: Some(slot) }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::proto::assistant::options::AssistantOptions;
 use crate::proto::calls::options::CallsOptions;
 use crate::proto::daily::options::DailyOptions;
 use crate::proto::livekit::options::LiveKitOptions;
+use crate::proto::local::options::LocalOptions;
 use crate::proto::moq::options::MoqOptions;
 use crate::proto::options::env_options::with_prefix;
 use crate::proto::options::{
@@ -70,6 +71,7 @@ pub(super) struct LowArgs {
     pub metrics: Option<MetricsAccess>,
     pub calls: CallsOptions,
     pub drain: Option<Duration>,
+    pub local: LocalOptions,
     pub moq: MoqOptions,
     pub webrtc: WebRtcOptions,
     pub telephony: TelephonyOptions,
@@ -129,6 +131,7 @@ macro_rules! module_options {
 module_options!(
     acme: AcmeOptions,
     calls: CallsOptions,
+    local: LocalOptions,
     webrtc: WebRtcOptions,
     moq: MoqOptions,
     assistant: AssistantOptions,
@@ -222,6 +225,7 @@ pub(super) static RUNNER: OptionTable<LowArgs> = OptionTable {
         RunnerFlag::ACME,
         SERVING,
         RunnerFlag::CALLS,
+        RunnerFlag::LOCAL,
         RunnerFlag::WEBRTC,
         RunnerFlag::MOQ,
         BOT,

@@ -144,6 +144,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.mediaroom = mediaroom;
     config.messaging = messaging;
     config.moq = moq;
+    config.local = args.local.resolve(args.daily.direct, warnings)?;
     let sessions_default = match config.bot {
         BuiltInBot::Realtime | BuiltInBot::Cascade => assistant.sessions_max,
         BuiltInBot::Parrot | BuiltInBot::Echo => SESSIONS_MAX_DEFAULT,

@@ -25,6 +25,8 @@ pub mod http;
 pub mod inbox_queue;
 #[cfg(feature = "mediaroom")]
 pub mod livekit;
+#[cfg(feature = "local")]
+pub mod local;
 pub mod metrics;
 pub mod module;
 pub mod modules;
@@ -41,7 +43,7 @@ pub mod rest;
 pub mod room;
 pub mod running;
 pub mod serving;
-#[cfg(any(feature = "webrtc", feature = "telephony", feature = "websocket"))]
+#[cfg(any(feature = "webrtc", feature = "telephony", feature = "websocket", feature = "local"))]
 pub mod session;
 pub mod sessions;
 #[cfg(feature = "setup")]

@@ -39,6 +39,8 @@ pub const MODULES: &[Module] = &[
     crate::io::moq::routes::MODULE,
     #[cfg(feature = "messaging")]
     crate::io::whatsapp::routes::MODULE,
+    #[cfg(feature = "local")]
+    crate::io::local::MODULE,
     #[cfg(feature = "assistants")]
     crate::bots::assistant::MODULE,
 ];

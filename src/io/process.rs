@@ -345,6 +345,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
             token: &room.token,
             job: room.job.as_deref(),
         },
+        Kind::Local(_) => process::KindArguments::Local,
         Kind::Moq(moq) => process::KindArguments::Moq {
             relay_url: &moq.relay_url,
             namespace: &moq.namespace,

@@ -23,6 +23,7 @@ pub use crate::http::cluster::{ClusterConfig, ClusterKey};
 pub use crate::job::JobType;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::livekit::config::{Mediaroom, MediaroomWorker};
+pub use crate::local::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart};
 pub use crate::metrics::MetricsAccess;
 #[doc(hidden)]
 pub use crate::moq::config::MoqUdpPort;
@@ -128,6 +129,8 @@ pub struct Config {
     pub messaging: Option<Messaging>,
     /// Media over QUIC, which only `-t moq` serves.
     pub moq: MoqConfig,
+    /// The sound card as a caller; `None` without `--local`.
+    pub local: Option<LocalConfig>,
     /// The built-in bots that use services.
     pub assistant: AssistantConfig,
     /// Names of the fields of a Daily room in the response of `/start`.
@@ -204,6 +207,7 @@ impl Default for Config {
             mediaroom: Mediaroom::default(),
             messaging: None,
             moq: MoqConfig::default(),
+            local: None,
             assistant: AssistantConfig::default(),
             start_names: StartNames::default(),
             direct: false,

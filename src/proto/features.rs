@@ -40,6 +40,8 @@ pub enum Feature {
     Calls,
     /// A file of settings: `--config`.
     Config,
+    /// The sound card of this machine as a caller: `--local`.
+    Local,
     /// `edge-runner setup`: the setup page of a board.
     Setup,
     /// `edge-runner new`: folders for bots of one's own.
@@ -52,7 +54,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 19] = [
+    pub const ALL: [Feature; 20] = [
         Feature::WebRtc,
         Feature::Turn,
         Feature::Telephony,
@@ -68,6 +70,7 @@ impl Feature {
         Feature::Page,
         Feature::Calls,
         Feature::Config,
+        Feature::Local,
         Feature::Setup,
         Feature::New,
         Feature::Doctor,
@@ -92,6 +95,7 @@ impl Feature {
             Feature::Page => "page",
             Feature::Calls => "calls",
             Feature::Config => "config",
+            Feature::Local => "local",
             Feature::Setup => "setup",
             Feature::New => "new",
             Feature::Doctor => "doctor",
@@ -117,6 +121,7 @@ impl Feature {
             Feature::Page => cfg!(feature = "page"),
             Feature::Calls => cfg!(feature = "calls"),
             Feature::Config => cfg!(feature = "config"),
+            Feature::Local => cfg!(feature = "local"),
             Feature::Setup => cfg!(feature = "setup"),
             Feature::New => cfg!(feature = "new"),
             Feature::Doctor => cfg!(feature = "doctor"),

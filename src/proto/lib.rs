@@ -7,6 +7,7 @@
 //! - [`webrtc`]: offers, peer connections, their sessions, and the network below them
 //! - [`telephony`] and [`sockets`]: telephone calls and plain clients on WebSockets;
 //!   [`call_control`], [`hang_up`]: what telephone calls and calls in rooms have in common
+//! - [`local`]: the sound card of this machine as a caller
 //! - [`livekit`] and [`daily`]: media rooms; [`whatsapp`]: calls of a messaging app
 //! - [`moq`]: Media over QUIC
 //! - [`assistant`]: bots that talk by the services of others
@@ -56,6 +57,7 @@ pub mod job;
 pub mod kit;
 pub mod limits;
 pub mod livekit;
+pub mod local;
 pub mod metrics;
 pub mod modules;
 pub mod moq;

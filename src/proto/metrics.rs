@@ -131,7 +131,7 @@ struct TransportMetrics {
 /// All metrics. Created once per runner.
 #[derive(Default)]
 pub struct RunnerMetrics {
-    rows: [TransportMetrics; Transport::ALL.len()],
+    rows: [TransportMetrics; Transport::OF_SESSIONS.len()],
     codecs: [AtomicU64; CODECS.len()],
     refused: [AtomicU64; REFUSALS.len()],
     responses: [AtomicU64; CLASSES.len()],
@@ -238,14 +238,14 @@ impl RunnerMetrics {
     }
 
     fn rows(&self) -> impl Iterator<Item = (Transport, &TransportMetrics)> {
-        let all = Transport::ALL
+        let all = Transport::OF_SESSIONS
             .into_iter()
             .map(|transport| (transport, self.row(transport)));
         all.filter(|(transport, _)| transport.in_this_build())
     }
 
     fn row(&self, transport: Transport) -> &TransportMetrics {
-        let at = Transport::ALL.iter().position(|known| *known == transport);
+        let at = Transport::OF_SESSIONS.iter().position(|known| *known == transport);
         &self.rows[at.expect("every transport is one of the list")]
     }
 

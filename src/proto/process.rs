@@ -95,6 +95,7 @@ pub enum KindArguments<'a> {
         client_id: &'a str,
         serve: bool,
     },
+    Local,
 }
 
 /// The arguments do not fit into an environment variable.
@@ -129,6 +130,7 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
         KindArguments::Videoroom { .. } => "videoroom",
         KindArguments::Mediaroom { .. } => "mediaroom",
         KindArguments::Moq { .. } => "moq",
+        KindArguments::Local => "local",
     };
     put("kind", name.into());
     put("session_id", common.session_id.into());
@@ -137,7 +139,7 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
     put("handle_sigterm", common.handle_sigterm.into());
     put("idle_timeout", common.idle_timeout_s.into());
     match kind {
-        KindArguments::Base => {}
+        KindArguments::Base | KindArguments::Local => {}
         KindArguments::WebRtc { pc_id, call_data } => {
             put("webrtc_connection", json!({"pc_id": pc_id}));
             if let Some(call_data) = call_data {

@@ -22,14 +22,27 @@ pub enum Transport {
     WebSocket,
     /// Media over QUIC, served by the runner or through a relay.
     Moq,
+    /// The sound card of this machine, which neither `/start` nor `-t` selects.
+    Local,
 }
 
 /// Number of transports other than those of the telephony providers.
 const OTHERS: usize = 5;
 
 impl Transport {
-    /// All transports, in the order of help texts and pages.
+    /// All transports that `/start` and `-t` select, in the order of help texts and pages.
     pub const ALL: [Transport; OTHERS + PROVIDERS.len()] = Transport::all(PROVIDERS);
+
+    /// Every transport that a session may have.
+    pub const OF_SESSIONS: [Transport; OTHERS + PROVIDERS.len() + 1] = {
+        let mut all = [Transport::Local; OTHERS + PROVIDERS.len() + 1];
+        let mut at = 0;
+        while at < Transport::ALL.len() {
+            all[at] = Transport::ALL[at];
+            at += 1;
+        }
+        all
+    };
 
     /// Returns all transports, with those of these telephony providers.
     pub const fn all<const P: usize, const N: usize>(providers: [&'static Provider; P]) -> [Transport; N] {
@@ -56,6 +69,7 @@ impl Transport {
             Transport::Telephony(provider) => provider.wire_name(),
             Transport::WebSocket => "websocket",
             Transport::Moq => "moq",
+            Transport::Local => "local",
         }
     }
 
@@ -87,6 +101,7 @@ impl Transport {
             Transport::Telephony(_) => Feature::Telephony,
             Transport::WebSocket => Feature::WebSocket,
             Transport::Moq => Feature::Moq,
+            Transport::Local => Feature::Local,
         }
     }
 
@@ -127,6 +142,7 @@ mod tests {
             }
         }
         assert_eq!(Transport::from_name("twilio"), Some(Transport::Telephony(PROVIDERS[0])));
+        assert_eq!(Transport::from_name("local"), None, "it cannot be started from outside");
         assert_eq!(Transport::from_name("WebRTC"), None);
         assert_eq!(Transport::from_name(""), None);
     }

@@ -190,6 +190,7 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
             body,
         }),
         Transport::Mediaroom => Ok(StartPlan::Mediaroom { body }),
+        Transport::Local => Err(StartRequestError::ByOptionOnly(transport)),
         Transport::Moq => Ok(StartPlan::Moq {
             namespace: namespace.or_else(|| config.moq.namespace.clone()),
             body,

@@ -37,6 +37,10 @@ OPTIONS = {
     ("messaging",): {"--messaging": None},
     ("calls",): {"--calls-kept": "7", "--calls-texts": "off", "--calls-dir": "/tmp"},
     ("config",): {"--config": "a.toml"},
+    ("local",): {
+        "--local": None, "--local-in": "a", "--local-out": "a", "--local-rate": "8000", "--local-channels": "1",
+        "--local-start": "always", "--local-end": "1", "--local-echo": "off",
+    },
     ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp"},
     ("moq",): {
         "--moq-serve": None, "--moq-connect": "https://a", "--moq-bind": "[::]:0", "--moq-namespace": "a", "--moq-bot-id": "a",

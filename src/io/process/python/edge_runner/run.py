@@ -206,7 +206,8 @@ def runner_arguments(session):
         kinds = {"telnyx": of_pipecat.TelnyxCallData, "exotel": of_pipecat.ExotelCallData}
         call_data = kinds.get(session.transport_type, of_pipecat.CallData).model_validate(call_data)
     common = {"body": given.get("body"), "session_id": session.id, "call_data": call_data}
-    if session.kind == "webrtc":
+    # Bots of Pipecat know no sound card; what they do for browsers fits it.
+    if session.kind in ("webrtc", "local"):
         arguments = of_pipecat.SmallWebRTCRunnerArguments(webrtc_connection=WebRtcCaller(session), **common)
     elif session.kind == "websocket":
         parsed = (session.transport_type, call_data) if session.is_telephone or session.is_eval else None

@@ -1,0 +1,339 @@
+//! The driver of the sound card as a caller.
+//!
+//! In: the settings of `--local`, and what its commands and the terminal do. Out: one session at a
+//! time, whose bot is that of the runner. `commands` runs the two commands, `session_io` joins them
+//! with a session, and `terminal` reads and writes the terminal. Whatever the commands do, only
+//! this caller is affected.
+
+mod commands;
+mod session_io;
+mod terminal;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::sleep_until;
+
+use self::commands::{CommandSlots, MicrophoneCommand, MicrophoneEvent};
+use self::session_io::{LocalIo, LocalParts};
+use self::terminal::Terminal;
+use crate::bot::{Kind, LocalArguments};
+use crate::config::{Config, ListenAddresses, LocalConfig, LocalStart, Transport};
+use crate::features::Feature;
+use crate::io::RunError;
+use crate::io::admission::SessionPermit;
+use crate::io::http::app::new_session_id;
+use crate::io::module::{BannerRow, Module, ModuleStartup};
+use crate::io::running::{ModuleFuture, RunningModule};
+use crate::io::session::{self, SessionTask};
+use crate::io::sessions::Sessions;
+use crate::io::tasks;
+use crate::logging;
+use crate::proto::local::capture::Capture;
+use crate::proto::local::console::ConsoleWish;
+use crate::proto::local::session::{LocalSession, LocalSetup};
+use crate::proto::local::starting::StartGate;
+use crate::proto::metrics::text::{MetricKind, MetricsText};
+use crate::proto::server::admission::{PendingKind, Requester};
+use crate::proto::stall::TaskRole;
+use crate::proto::webrtc::offer::OfferError;
+
+/// Audio frames queued for a slow bot: 10 s, while it loads its models.
+const FRAMES_MAX: usize = 500;
+/// Pause after a session that found no place.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// Time that the commands have to end with the runner.
+const COMMANDS_END: Duration = Duration::from_secs(1);
+
+pub const MODULE: Module = Module {
+    check: Some(|config| Box::pin(std::future::ready(check(config)))),
+    run: Some(run),
+    banner: Some(banner),
+    ..Module::new(Feature::Local)
+};
+
+/// The running module.
+struct Local {
+    caller: AbortHandle,
+    slots: CommandSlots,
+    counts: Arc<LocalCounts>,
+}
+
+/// How often audio was lost.
+#[derive(Default)]
+struct LocalCounts {
+    gaps: AtomicU64,
+    underruns: AtomicU64,
+}
+
+impl RunningModule for Local {
+    fn render_metrics(&self, text: &mut MetricsText) {
+        text.family(
+            "edge_runner_local_xruns_total",
+            MetricKind::Counter,
+            "Times that the sound card lost audio: gaps of the microphone, which are filled with silence, and underruns \
+             of the loudspeaker.",
+        );
+        for (direction, count) in [("in", &self.counts.gaps), ("out", &self.counts.underruns)] {
+            text.sample(&[("direction", direction)], count.load(Relaxed));
+        }
+    }
+
+    fn end(&self) -> ModuleFuture<'_, ()> {
+        Box::pin(async {
+            self.caller.abort();
+            if tokio::time::timeout(COMMANDS_END, self.slots.wait_empty())
+                .await
+                .is_err()
+            {
+                log::warn!("a command of --local has not ended in time");
+            }
+        })
+    }
+}
+
+fn check(config: &Config) -> Result<(), RunError> {
+    match &config.local {
+        Some(local) if local.start == Some(LocalStart::Key) && !terminal::is_usable() => Err(RunError::Misuse(
+            "`--local-start key` needs a terminal as standard input, in the foreground; without one, use `--local-start \
+             speech`"
+                .to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns when sessions begin.
+fn start_of(config: &LocalConfig) -> LocalStart {
+    config.start.unwrap_or(match terminal::is_usable() {
+        true => LocalStart::Always,
+        false => LocalStart::Speech,
+    })
+}
+
+fn banner(config: &Config, _: &ListenAddresses) -> Vec<BannerRow> {
+    let Some(local) = &config.local else {
+        return Vec::new();
+    };
+    let has_terminal = terminal::is_usable();
+    let how = match (start_of(local), has_terminal) {
+        (LocalStart::Always, true) => "talk now; `q` ends the session, and Ctrl-C the runner",
+        (LocalStart::Always, false) => "talk now",
+        (LocalStart::Speech, true) => "a session begins when you speak; `q` ends it",
+        (LocalStart::Speech, false) => "a session begins when somebody speaks",
+        (LocalStart::Key, _) => "Enter begins a session, and `q` ends it",
+    };
+    let program = |words: &[String]| words.first().cloned().unwrap_or_default();
+    let (input, output) = (program(&local.input.words), program(&local.output.words));
+    vec![("Local", format!("{how}; through `{input}` and `{output}`"))]
+}
+
+fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
+    let sessions = startup.app.sessions.clone();
+    let Some(config) = sessions.config().local.clone() else {
+        return Ok(None);
+    };
+    let slots = commands::slots();
+    let counts = Arc::<LocalCounts>::default();
+    let caller = LocalCaller {
+        start: start_of(&config),
+        capture: Capture::new(config.input.rate_hz, config.input.channels),
+        gate: StartGate::new(start_of(&config), config.input.rate_hz),
+        microphone: None,
+        terminal: Terminal::open(),
+        config,
+        slots: slots.clone(),
+        counts: counts.clone(),
+        sessions,
+    };
+    let caller = tasks::spawn(caller.run());
+    Ok(Some(Arc::new(Local {
+        caller: caller.abort_handle(),
+        slots,
+        counts,
+    })))
+}
+
+/// The sound card as a caller.
+struct LocalCaller {
+    sessions: Sessions,
+    config: LocalConfig,
+    start: LocalStart,
+    gate: StartGate,
+    capture: Capture,
+    /// `None` while nothing listens.
+    microphone: Option<MicrophoneCommand>,
+    terminal: Terminal,
+    slots: CommandSlots,
+    counts: Arc<LocalCounts>,
+}
+
+/// An event between two sessions.
+enum IdleEvent {
+    Microphone(MicrophoneEvent),
+    Wish(ConsoleWish),
+    Due,
+}
+
+impl LocalCaller {
+    async fn run(mut self) {
+        let mut shutdown = self.sessions.shutdown().clone();
+        loop {
+            let heard = tokio::select! {
+                heard = self.wait_for_start() => heard,
+                () = shutdown.wait() => return,
+            };
+            match self.admit() {
+                Ok(permit) => self.run_session(heard, permit).await,
+                Err(OfferError::Stopping) => return,
+                Err(refused) => {
+                    log::warn!("no session for the sound card: {refused}");
+                    tokio::time::sleep(REFUSED_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn admit(&self) -> Result<SessionPermit, OfferError> {
+        let requester = Requester {
+            source: std::net::IpAddr::from(Ipv4Addr::LOCALHOST).into(),
+            is_authorised: true,
+            local_address: None,
+        };
+        let admission = self.sessions.admission();
+        admission.newcomer(|admission| admission.session(requester, PendingKind::Caller))
+    }
+
+    fn listen(&self) -> MicrophoneCommand {
+        MicrophoneCommand::start(&self.config.input, &self.sessions.config().withheld, &self.slots)
+    }
+
+    /// Waits until a session is to begin, and returns what was said before.
+    async fn wait_for_start(&mut self) -> Vec<i16> {
+        let mut pcm = Vec::new();
+        loop {
+            let now = tasks::now();
+            if let Some(heard) = self.gate.poll_start(now) {
+                return heard;
+            }
+            if self.gate.waits_for_line() {
+                self.microphone = None;
+                self.capture.handle_restart();
+            } else if self.microphone.is_none() {
+                self.microphone = Some(self.listen());
+            }
+            let reads_at = self.capture.reads_at(now);
+            let due = self.gate.poll_timeout();
+            let event = tokio::select! {
+                event = next_of(self.microphone.as_mut(), reads_at) => IdleEvent::Microphone(event),
+                wish = self.terminal.wish() => IdleEvent::Wish(wish),
+                () = until(due) => IdleEvent::Due,
+            };
+            match event {
+                IdleEvent::Microphone(MicrophoneEvent::Bytes(bytes)) => {
+                    self.capture.handle_bytes(&bytes, tasks::now());
+                    pcm.clear();
+                    self.capture.take(&mut pcm);
+                    self.gate.handle_audio(&pcm);
+                }
+                IdleEvent::Microphone(MicrophoneEvent::Started) => self.capture.handle_restart(),
+                IdleEvent::Microphone(MicrophoneEvent::Failed) => self.gate.handle_silence(),
+                IdleEvent::Wish(ConsoleWish::Begin) => self.gate.handle_line(),
+                IdleEvent::Wish(ConsoleWish::End) | IdleEvent::Due => {}
+            }
+        }
+    }
+
+    /// Runs one session to its end.
+    async fn run_session(&mut self, heard: Vec<i16>, permit: SessionPermit) {
+        let began = tasks::now();
+        let by_user = match self.spawn_session(heard, permit, began).await {
+            Some(parts) => {
+                self.microphone = Some(parts.microphone);
+                self.capture = parts.capture;
+                self.terminal = parts.terminal;
+                parts.is_ended_by_user
+            }
+            // The session's task has panicked; the commands have ended with it.
+            None => {
+                self.microphone = None;
+                self.capture = Capture::new(self.config.input.rate_hz, self.config.input.channels);
+                self.terminal = Terminal::absent();
+                false
+            }
+        };
+        self.gate.handle_session_end(began, by_user, tasks::now());
+        if self.gate.waits_for_line() {
+            self.terminal.show("Enter begins another session");
+        }
+    }
+
+    async fn spawn_session(&mut self, heard: Vec<i16>, permit: SessionPermit, now: Instant) -> Option<LocalParts> {
+        let (sessions, config) = (&self.sessions, &self.config);
+        let setup = LocalSetup {
+            in_rate_hz: config.input.rate_hz,
+            out_rate_hz: config.output.rate_hz,
+            out_channels: config.output.channels,
+            echo: config.echo,
+            end: config.end.unwrap_or(self.start.end_default()),
+            heard,
+        };
+        let microphone = self.microphone.take().unwrap_or_else(|| self.listen());
+        let fresh = Capture::new(config.input.rate_hz, config.input.channels);
+        let parts = LocalParts {
+            microphone,
+            capture: std::mem::replace(&mut self.capture, fresh),
+            terminal: std::mem::replace(&mut self.terminal, Terminal::absent()),
+            is_ended_by_user: false,
+        };
+        let (back, returned) = oneshot::channel();
+        let io = LocalIo::new(
+            parts,
+            config,
+            &sessions.config().withheld,
+            &self.slots,
+            &self.counts,
+            back,
+        );
+        let id = new_session_id();
+        let mut task = SessionTask::new(sessions.clone(), permit, None);
+        let session = Box::new(LocalSession::new(setup, now));
+        let bot_id = id.clone();
+        let running = async move {
+            task.start_bot(bot_id, json!({}), Transport::Local, FRAMES_MAX, |slot| {
+                Kind::Local(LocalArguments::new(slot))
+            });
+            session::run(session, io, task).await;
+        };
+        let running = logging::in_session(id.clone(), running);
+        let running = tasks::spawn(sessions.watchdog().watch_task(id, TaskRole::Media, running));
+        // The bot may take longer to end than its session.
+        let parts = returned.await.ok();
+        let _ = running.await;
+        parts
+    }
+}
+
+/// Waits for the next event of a microphone, and reads none before `reads_at`.
+async fn next_of(microphone: Option<&mut MicrophoneCommand>, reads_at: Option<Instant>) -> MicrophoneEvent {
+    if let Some(at) = reads_at {
+        sleep_until(at.into()).await;
+    }
+    match microphone {
+        Some(microphone) => microphone.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a time; for ever without one.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

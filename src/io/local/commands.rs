@@ -1,0 +1,434 @@
+//! The commands of the microphone and of the loudspeaker.
+//!
+//! In: the words of a command. Out: bytes of the microphone, and what happens to each command; it
+//! is started again as [`Supervision`] says. Each runs in a process group of its own in a task of
+//! its own, which ends the group when its user is gone. Pipes are small, since what waits in them
+//! is latency.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::until;
+use crate::config::AudioCommand;
+use crate::io::children::{self, ChildOwner};
+use crate::io::group::ProcessGroup;
+use crate::io::tasks::{self, SlotPool};
+use crate::proto::local::command::AudioDirection;
+use crate::proto::local::supervision::{CommandFailure, StderrLine, Supervision};
+use crate::proto::process::output_lines::LineSplitter;
+use std::time::Duration;
+
+/// Bytes of the pipes: 128 ms at 16 kHz, and the least that Linux grants.
+pub const PIPE_BYTES: usize = 4_096;
+/// Pieces of the microphone that wait for their user.
+const PIECES_MAX: usize = 16;
+/// Chunks of 20 ms that wait for the loudspeaker: its first lead, and one more.
+pub const CHUNKS_MAX: usize = 4;
+/// Commands at a time: those of one session, and those of the last one that are ending.
+const COMMANDS_MAX: usize = 8;
+/// Time that a player has to play what it has read.
+const PLAYED_WITHIN: Duration = Duration::from_millis(500);
+/// Time that the exit status of a command takes whose pipe is closed.
+const STATUS_WITHIN: Duration = Duration::from_millis(500);
+/// Bytes of one line of stderr.
+const LINE_BYTES_MAX: usize = 1_024;
+
+/// Counts the commands that run, so that the end of the runner can wait for them.
+pub type CommandSlots = SlotPool;
+
+/// Returns the slots of a runner.
+pub fn slots() -> CommandSlots {
+    SlotPool::new(COMMANDS_MAX)
+}
+
+/// What happens to the command of a microphone.
+pub enum MicrophoneEvent {
+    /// It has started, for the first time or again.
+    Started,
+    Bytes(Vec<u8>),
+    Failed,
+}
+
+/// The command of the microphone. Dropping it ends the command.
+pub struct MicrophoneCommand(mpsc::Receiver<MicrophoneEvent>);
+
+impl MicrophoneCommand {
+    /// Starts the command, without the variables that are `withheld`.
+    pub fn start(command: &AudioCommand, withheld: &[String], slots: &CommandSlots) -> MicrophoneCommand {
+        let (events, received) = mpsc::channel(PIECES_MAX);
+        let spec = CommandSpec::new(command, withheld, AudioDirection::In);
+        let slot = slots.try_acquire();
+        tasks::spawn(async move {
+            let _slot = slot;
+            tokio::select! {
+                () = record(&spec, &events) => {}
+                () = events.closed() => {}
+            }
+        });
+        MicrophoneCommand(received)
+    }
+
+    /// Waits for the next event. Cancel safe.
+    pub async fn next(&mut self) -> MicrophoneEvent {
+        match self.0.recv().await {
+            Some(event) => event,
+            // The task has panicked.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// What happens to the command of a loudspeaker.
+pub enum LoudspeakerEvent {
+    /// It has run dry.
+    Underrun,
+}
+
+/// The command of the loudspeaker. Dropping it ends the command once it has played the rest.
+pub struct LoudspeakerCommand {
+    pub chunks: mpsc::Sender<Vec<u8>>,
+    events: mpsc::Receiver<LoudspeakerEvent>,
+    /// Bytes in its pipe after the last write.
+    piped: Arc<AtomicUsize>,
+}
+
+impl LoudspeakerCommand {
+    /// Starts the command, without the variables that are `withheld`.
+    pub fn start(command: &AudioCommand, withheld: &[String], slots: &CommandSlots) -> LoudspeakerCommand {
+        let (chunks, received) = mpsc::channel(CHUNKS_MAX);
+        let (reported, events) = mpsc::channel(PIECES_MAX);
+        let spec = CommandSpec::new(command, withheld, AudioDirection::Out);
+        let slot = slots.try_acquire();
+        let piped = Arc::<AtomicUsize>::default();
+        let written = piped.clone();
+        tasks::spawn(async move {
+            let _slot = slot;
+            play(&spec, received, &reported, &written).await;
+        });
+        LoudspeakerCommand { chunks, events, piped }
+    }
+
+    /// Returns the bytes in its pipe after the last write.
+    pub fn piped(&self) -> usize {
+        self.piped.load(Relaxed)
+    }
+
+    /// Waits for the next event. Cancel safe.
+    pub async fn next(&mut self) -> LoudspeakerEvent {
+        match self.events.recv().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// A command to run.
+struct CommandSpec {
+    words: Vec<String>,
+    withheld: Vec<String>,
+    direction: AudioDirection,
+}
+
+impl CommandSpec {
+    fn new(command: &AudioCommand, withheld: &[String], direction: AudioDirection) -> Self {
+        CommandSpec {
+            words: command.words.clone(),
+            withheld: withheld.to_vec(),
+            direction,
+        }
+    }
+
+    fn supervision(&self) -> Supervision {
+        Supervision::new(self.direction, &self.words[0])
+    }
+
+    fn start(&self) -> Result<RunningCommand, CommandFailure> {
+        let (stdin, stdout) = match self.direction {
+            AudioDirection::In => (Stdio::null(), Stdio::piped()),
+            AudioDirection::Out => (Stdio::piped(), Stdio::null()),
+        };
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]);
+        for name in &self.withheld {
+            command.env_remove(name);
+        }
+        // Messages in English, since they are read.
+        command.env("LC_MESSAGES", "C").env_remove("LC_ALL").process_group(0);
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
+        let (child, owner) = children::spawn(&mut command).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => CommandFailure::NotFound,
+            _ => CommandFailure::NotStarted(error.to_string()),
+        })?;
+        Ok(RunningCommand {
+            group: ProcessGroup::from_leader(child.id().expect("a child that was not waited for has an id")),
+            child,
+            _owner: owner,
+        })
+    }
+}
+
+/// A running command. Dropping it kills its process group.
+struct RunningCommand {
+    /// Dropped before `child`: its id is that of the leader until the leader is reaped.
+    group: ProcessGroup,
+    child: Child,
+    _owner: ChildOwner,
+}
+
+impl RunningCommand {
+    /// Waits for the exit status.
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await;
+        self.group.leader_was_reaped();
+        status
+    }
+
+    /// Reads the rest of stderr of a command that has closed its pipe, and returns why it ended.
+    async fn ended(&mut self, lines: &mut StderrLines, supervision: &mut Supervision) -> CommandFailure {
+        let end = async {
+            let status = self.wait().await;
+            while lines.is_open {
+                lines.read(supervision).await;
+            }
+            status
+        };
+        match timeout(STATUS_WITHIN, end).await {
+            Ok(Ok(status)) => CommandFailure::Ended(status.to_string()),
+            Ok(Err(error)) => CommandFailure::Ended(error.to_string()),
+            Err(_) => CommandFailure::Ended("its pipe is closed".to_owned()),
+        }
+    }
+}
+
+/// The stderr of a command, by lines.
+struct StderrLines {
+    pipe: Option<ChildStderr>,
+    splitter: LineSplitter,
+    buffer: Box<[u8; 1024]>,
+    is_open: bool,
+}
+
+impl StderrLines {
+    fn of(command: &mut RunningCommand) -> Self {
+        let pipe = command.child.stderr.take();
+        StderrLines {
+            is_open: pipe.is_some(),
+            pipe,
+            splitter: LineSplitter::new(LINE_BYTES_MAX, "…", false),
+            buffer: Box::new([0; 1024]),
+        }
+    }
+
+    /// Reads once, and returns how many lines tell of lost audio. Cancel safe.
+    async fn read(&mut self, supervision: &mut Supervision) -> usize {
+        let StderrLines {
+            pipe: Some(pipe),
+            splitter,
+            buffer,
+            is_open,
+        } = self
+        else {
+            return std::future::pending().await;
+        };
+        let now = tasks::now();
+        let mut xruns = 0;
+        let mut handle = |line: &str| {
+            log::debug!(target: "edge_runner::local::stderr", "{line}");
+            xruns += usize::from(supervision.handle_line(line, now) == StderrLine::Xrun);
+        };
+        match pipe.read(&mut **buffer).await {
+            Ok(bytes @ 1..) => splitter.push(&buffer[..bytes], &mut handle),
+            Ok(0) | Err(_) => {
+                splitter.finish(&mut handle);
+                *is_open = false;
+            }
+        }
+        xruns
+    }
+}
+
+/// Reports a failure, and returns the pause before the next attempt.
+fn report(supervision: &mut Supervision, failure: &CommandFailure) -> Duration {
+    let retry = supervision.handle_failure(failure);
+    match retry.is_new {
+        true => log::warn!("{}", retry.words),
+        false => log::debug!("{}", retry.words),
+    }
+    retry.after
+}
+
+fn note_traffic(supervision: &mut Supervision) {
+    if let Some(words) = supervision.handle_traffic(tasks::now()) {
+        log::info!("{words}");
+    }
+}
+
+/// Runs the command of a microphone, again and again.
+async fn record(spec: &CommandSpec, events: &mpsc::Sender<MicrophoneEvent>) {
+    let mut supervision = spec.supervision();
+    loop {
+        let failure = match spec.start() {
+            Ok(mut command) => {
+                supervision.handle_started(tasks::now());
+                if events.send(MicrophoneEvent::Started).await.is_err() {
+                    return;
+                }
+                let mut lines = StderrLines::of(&mut command);
+                match command.child.stdout.take() {
+                    Some(mut stdout) => {
+                        shrink(&stdout);
+                        match read_pieces(&mut stdout, &mut lines, &mut supervision, events).await {
+                            Some(failure) => failure,
+                            None => command.ended(&mut lines, &mut supervision).await,
+                        }
+                    }
+                    None => CommandFailure::Hung,
+                }
+            }
+            Err(failure) => failure,
+        };
+        let pause = report(&mut supervision, &failure);
+        if events.send(MicrophoneEvent::Failed).await.is_err() {
+            return;
+        }
+        sleep(pause).await;
+    }
+}
+
+/// Passes on what a microphone writes. Returns `None` at the end of its output.
+async fn read_pieces(
+    stdout: &mut (impl AsyncRead + Unpin),
+    lines: &mut StderrLines,
+    supervision: &mut Supervision,
+    events: &mpsc::Sender<MicrophoneEvent>,
+) -> Option<CommandFailure> {
+    let mut buffer = [0; PIPE_BYTES];
+    loop {
+        if let Some(failure) = supervision.poll_failure(tasks::now()) {
+            return Some(failure);
+        }
+        let hangs_at = supervision.poll_timeout();
+        let read = tokio::select! {
+            read = stdout.read(&mut buffer) => read,
+            _ = lines.read(supervision), if lines.is_open => continue,
+            () = until(hangs_at) => continue,
+        };
+        let Ok(bytes @ 1..) = read else { return None };
+        note_traffic(supervision);
+        events
+            .send(MicrophoneEvent::Bytes(buffer[..bytes].to_vec()))
+            .await
+            .ok()?;
+        // The time of a user that reads slowly is not that of the command.
+        note_traffic(supervision);
+    }
+}
+
+/// Runs the command of a loudspeaker, again and again, until its user is gone.
+async fn play(
+    spec: &CommandSpec,
+    mut chunks: mpsc::Receiver<Vec<u8>>,
+    events: &mpsc::Sender<LoudspeakerEvent>,
+    piped: &AtomicUsize,
+) {
+    let mut supervision = spec.supervision();
+    loop {
+        let failure = match spec.start() {
+            Ok(mut command) => {
+                supervision.handle_started(tasks::now());
+                match write_chunks(&mut command, &mut supervision, &mut chunks, events, piped).await {
+                    Some(failure) => failure,
+                    None => {
+                        // Its standard input is closed: it plays the rest and ends.
+                        let _ = timeout(PLAYED_WITHIN, command.wait()).await;
+                        return;
+                    }
+                }
+            }
+            Err(failure) => failure,
+        };
+        let mut pause = std::pin::pin!(sleep(report(&mut supervision, &failure)));
+        // The conversation goes on; what the card cannot play is gone.
+        loop {
+            tokio::select! {
+                () = &mut pause => break,
+                chunk = chunks.recv() => if chunk.is_none() { return },
+            }
+        }
+    }
+}
+
+/// Writes chunks to a player. Returns `None` when its user is gone.
+async fn write_chunks(
+    command: &mut RunningCommand,
+    supervision: &mut Supervision,
+    chunks: &mut mpsc::Receiver<Vec<u8>>,
+    events: &mpsc::Sender<LoudspeakerEvent>,
+    piped: &AtomicUsize,
+) -> Option<CommandFailure> {
+    let mut lines = StderrLines::of(command);
+    let Some(mut stdin) = command.child.stdin.take() else {
+        return Some(CommandFailure::Hung);
+    };
+    shrink(&stdin);
+    let mut chunk: Vec<u8> = Vec::new();
+    let mut written = 0;
+    loop {
+        if let Some(failure) = supervision.poll_failure(tasks::now()) {
+            return Some(failure);
+        }
+        let is_pending = written < chunk.len();
+        let hangs_at = supervision.poll_timeout();
+        tokio::select! {
+            wrote = stdin.write(&chunk[written..]), if is_pending => match wrote {
+                Ok(bytes @ 1..) => {
+                    written += bytes;
+                    piped.store(unread(&stdin), Relaxed);
+                    note_traffic(supervision);
+                }
+                Ok(0) | Err(_) => {
+                    drop(stdin);
+                    return Some(command.ended(&mut lines, supervision).await);
+                }
+            },
+            next = chunks.recv(), if !is_pending => match next {
+                Some(next) => (chunk, written) = (next, 0),
+                None => return None,
+            },
+            xruns = lines.read(supervision), if lines.is_open => {
+                if xruns > 0 {
+                    piped.store(unread(&stdin), Relaxed);
+                    let _ = events.try_send(LoudspeakerEvent::Underrun);
+                }
+            }
+            _ = command.child.wait() => {
+                command.group.leader_was_reaped();
+                return Some(command.ended(&mut lines, supervision).await);
+            }
+            () = until(hangs_at) => {}
+        }
+    }
+}
+
+/// Returns the bytes in a pipe that its program has not read.
+fn unread(pipe: &impl std::os::fd::AsFd) -> usize {
+    rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| bytes as usize)
+}
+
+/// Gives a pipe its smallest size.
+#[cfg(target_os = "linux")]
+fn shrink(pipe: &impl std::os::fd::AsFd) {
+    if let Err(error) = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES) {
+        log::debug!("resizing a pipe of --local: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shrink(_: &impl std::os::fd::AsFd) {}

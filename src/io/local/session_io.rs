@@ -1,0 +1,198 @@
+//! The I/O of a session of the sound card: both commands, and the terminal.
+//!
+//! In: what they report. Out: the commands of [`LocalSession`], which are performed. At the end,
+//! the microphone and the terminal go back to the caller's task.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+
+use super::commands::{
+    CHUNKS_MAX, CommandSlots, LoudspeakerCommand, LoudspeakerEvent, MicrophoneCommand, MicrophoneEvent, PIPE_BYTES,
+};
+use super::terminal::Terminal;
+use super::{LocalCounts, next_of, until};
+use crate::config::LocalConfig;
+use crate::io::session::{CloseOutcome, SessionIo, SessionTask};
+use crate::io::tasks;
+use crate::proto::event::LeaveReason;
+use crate::proto::local::capture::{Capture, CaptureCounts};
+use crate::proto::local::console::ConsoleWish;
+use crate::proto::local::session::{LocalCommand, LocalSession};
+use crate::proto::session::Session as _;
+
+/// The buffer of a card, by the default commands.
+const CARD_BUFFER: Duration = Duration::from_millis(40);
+
+/// What a session borrows from the caller's task.
+pub struct LocalParts {
+    pub microphone: MicrophoneCommand,
+    pub capture: Capture,
+    pub terminal: Terminal,
+    pub is_ended_by_user: bool,
+}
+
+/// The I/O of one session.
+pub struct LocalIo {
+    parts: LocalParts,
+    loudspeaker: LoudspeakerCommand,
+    /// A chunk that the loudspeaker does not take yet.
+    waiting: Option<Vec<u8>>,
+    /// What the loudspeaker holds when it takes chunks again.
+    held: Duration,
+    bytes_per_s: u32,
+    /// The totals of the microphone at the start of the session, and its gaps since then.
+    before: CaptureCounts,
+    gaps: u64,
+    counts: Arc<LocalCounts>,
+    back: oneshot::Sender<LocalParts>,
+    pcm: Vec<i16>,
+}
+
+/// An input of the session.
+pub enum LocalInput {
+    Microphone(MicrophoneEvent),
+    /// A gap of the microphone is due.
+    Gap,
+    Loudspeaker(LoudspeakerEvent),
+    /// The loudspeaker has taken the chunk that waited.
+    Taken,
+    Wish(ConsoleWish),
+}
+
+impl LocalIo {
+    pub fn new(
+        parts: LocalParts,
+        config: &LocalConfig,
+        withheld: &[String],
+        slots: &CommandSlots,
+        counts: &Arc<LocalCounts>,
+        back: oneshot::Sender<LocalParts>,
+    ) -> LocalIo {
+        let output = &config.output;
+        let bytes_per_s = output.rate_hz * u32::from(output.channels) * 2;
+        let in_pipe = Duration::from_secs(PIPE_BYTES as u64) / bytes_per_s;
+        LocalIo {
+            before: parts.capture.counts(),
+            gaps: 0,
+            parts,
+            loudspeaker: LoudspeakerCommand::start(output, withheld, slots),
+            waiting: None,
+            bytes_per_s,
+            held: in_pipe + CARD_BUFFER + Duration::from_millis(20 * CHUNKS_MAX as u64),
+            counts: counts.clone(),
+            back,
+            pcm: Vec::new(),
+        }
+    }
+
+    /// Returns the sound in the pipe to the loudspeaker.
+    fn piped(&self) -> Duration {
+        Duration::from_secs(self.loudspeaker.piped() as u64) / self.bytes_per_s
+    }
+
+    /// Passes what the microphone has to the session.
+    fn hear(&mut self, session: &mut LocalSession, now: Instant) {
+        self.pcm.clear();
+        let capture = &mut self.parts.capture;
+        capture.take(&mut self.pcm);
+        let counts = capture.counts().since(self.before);
+        session.handle_microphone(&self.pcm, counts, now);
+        self.counts.gaps.fetch_add(counts.gaps - self.gaps, Relaxed);
+        self.gaps = counts.gaps;
+    }
+}
+
+impl SessionIo for LocalIo {
+    type Session = LocalSession;
+    type Input = LocalInput;
+
+    async fn recv(&mut self) -> LocalInput {
+        let LocalParts {
+            microphone,
+            capture,
+            terminal,
+            ..
+        } = &mut self.parts;
+        let chunks = self.loudspeaker.chunks.clone();
+        let (gap, reads_at) = (capture.poll_timeout(), capture.reads_at(tasks::now()));
+        tokio::select! {
+            event = next_of(Some(microphone), reads_at) => LocalInput::Microphone(event),
+            () = until(gap) => LocalInput::Gap,
+            event = self.loudspeaker.next() => LocalInput::Loudspeaker(event),
+            () = taken(&chunks, &mut self.waiting) => LocalInput::Taken,
+            wish = terminal.wish() => LocalInput::Wish(wish),
+        }
+    }
+
+    fn deliver(&mut self, input: LocalInput, session: &mut LocalSession, _task: &mut SessionTask) {
+        let now = tasks::now();
+        match input {
+            LocalInput::Microphone(MicrophoneEvent::Bytes(bytes)) => {
+                self.parts.capture.handle_bytes(&bytes, now);
+                self.hear(session, now);
+            }
+            LocalInput::Microphone(MicrophoneEvent::Started) => self.parts.capture.handle_restart(),
+            LocalInput::Microphone(MicrophoneEvent::Failed) => self.parts.capture.handle_restart(),
+            LocalInput::Gap => {
+                self.parts.capture.handle_timeout(now);
+                self.hear(session, now);
+            }
+            LocalInput::Loudspeaker(LoudspeakerEvent::Underrun) => {
+                self.counts.underruns.fetch_add(1, Relaxed);
+                session.handle_underrun(self.piped(), now);
+            }
+            LocalInput::Taken => session.handle_writable(self.held, now),
+            LocalInput::Wish(ConsoleWish::End) => {
+                self.parts.is_ended_by_user = true;
+                session.handle_end(LeaveReason::Left, now);
+            }
+            LocalInput::Wish(ConsoleWish::Begin) => {}
+        }
+    }
+
+    fn perform(
+        &mut self,
+        command: LocalCommand,
+        session: &mut LocalSession,
+        _task: &mut SessionTask,
+        _cx: &mut Context<'_>,
+    ) {
+        match command {
+            LocalCommand::Play(bytes) => match self.loudspeaker.chunks.try_send(bytes) {
+                Ok(()) => session.handle_backlog(self.piped(), tasks::now()),
+                Err(TrySendError::Closed(_)) => {}
+                Err(TrySendError::Full(bytes)) => {
+                    self.waiting = Some(bytes);
+                    session.handle_blocked();
+                }
+            },
+            LocalCommand::Show(line) => self.parts.terminal.show(&line),
+        }
+    }
+
+    fn close(self, _session: &LocalSession, _task: &SessionTask) -> CloseOutcome {
+        // Without a receiver the runner ends, and so do the commands.
+        let _ = self.back.send(self.parts);
+        CloseOutcome::default()
+    }
+}
+
+/// Waits until the loudspeaker takes the chunk that waits.
+async fn taken(chunks: &mpsc::Sender<Vec<u8>>, waiting: &mut Option<Vec<u8>>) {
+    if waiting.is_none() {
+        return std::future::pending().await;
+    }
+    match chunks.reserve().await {
+        Ok(permit) => {
+            if let Some(bytes) = waiting.take() {
+                permit.send(bytes);
+            }
+        }
+        Err(_) => *waiting = None,
+    }
+}

@@ -1,0 +1,185 @@
+//! The command of a microphone or a loudspeaker: its words, and the default ones.
+//!
+//! In: the text of an option. Out: the program and its arguments. Words are separated by spaces;
+//! quotes and backslashes work as in a POSIX shell, but nothing is expanded. A single word without
+//! a slash is a device of ALSA, which `arecord` or `aplay` opens.
+
+use std::fmt;
+
+/// Bytes of a command.
+const COMMAND_BYTES_MAX: usize = 4096;
+
+/// The direction of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AudioDirection {
+    /// From the microphone.
+    In,
+    /// To the loudspeaker.
+    Out,
+}
+
+impl AudioDirection {
+    /// Returns what the command works with, for a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            AudioDirection::In => "microphone",
+            AudioDirection::Out => "loudspeaker",
+        }
+    }
+
+    /// Returns the option that names the command.
+    pub fn option(self) -> &'static str {
+        match self {
+            AudioDirection::In => "--local-in",
+            AudioDirection::Out => "--local-out",
+        }
+    }
+
+    fn alsa_program(self) -> &'static str {
+        match self {
+            AudioDirection::In => "arecord",
+            AudioDirection::Out => "aplay",
+        }
+    }
+}
+
+/// Why the text of a command has no words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandTextError {
+    Empty,
+    TooLong,
+    OpenQuote,
+}
+
+impl fmt::Display for CommandTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandTextError::Empty => f.write_str("a command, or a device of ALSA such as plughw:CARD=Jabra"),
+            CommandTextError::TooLong => write!(f, "a command of at most {COMMAND_BYTES_MAX} bytes"),
+            CommandTextError::OpenQuote => f.write_str("a command whose quotes are closed"),
+        }
+    }
+}
+
+/// Returns the words of the command of an option; without one, the command for the default device.
+///
+/// # Errors
+/// [`CommandTextError`] says what the option takes.
+pub fn command(
+    text: Option<&str>,
+    direction: AudioDirection,
+    rate_hz: u32,
+    channels: u16,
+) -> Result<Vec<String>, CommandTextError> {
+    let Some(text) = text else {
+        return Ok(alsa_command(direction, "default", rate_hz, channels));
+    };
+    let words = words(text)?;
+    match &words[..] {
+        [device] if !device.contains('/') => Ok(alsa_command(direction, device, rate_hz, channels)),
+        _ => Ok(words),
+    }
+}
+
+/// Returns the command for a device of ALSA. Periods of 10 ms and buffers of 40 ms decide the
+/// latency: without them, the programs choose half a second.
+fn alsa_command(direction: AudioDirection, device: &str, rate_hz: u32, channels: u16) -> Vec<String> {
+    let (rate, channels) = (rate_hz.to_string(), channels.to_string());
+    let words = [
+        direction.alsa_program(),
+        "-q",
+        "-D",
+        device,
+        "-t",
+        "raw",
+        "-f",
+        "S16_LE",
+        "-r",
+        &rate,
+        "-c",
+        &channels,
+        "--period-time=10000",
+        "--buffer-time=40000",
+    ];
+    words.map(str::to_owned).to_vec()
+}
+
+/// Splits a command into words.
+fn words(text: &str) -> Result<Vec<String>, CommandTextError> {
+    if text.len() > COMMAND_BYTES_MAX {
+        return Err(CommandTextError::TooLong);
+    }
+    let mut words = Vec::new();
+    // `None` between two words.
+    let mut word: Option<String> = None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next().ok_or(CommandTextError::OpenQuote)? {
+                        end if end == letter => break,
+                        '\\' if letter == '"' => match letters.next().ok_or(CommandTextError::OpenQuote)? {
+                            escaped @ ('"' | '\\') => word.push(escaped),
+                            other => word.extend(['\\', other]),
+                        },
+                        inside => word.push(inside),
+                    }
+                }
+            }
+            '\\' => {
+                let escaped = letters.next().ok_or(CommandTextError::OpenQuote)?;
+                word.get_or_insert_default().push(escaped);
+            }
+            space if space.is_whitespace() => words.extend(word.take()),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    match words.first() {
+        Some(program) if !program.is_empty() => Ok(words),
+        _ => Err(CommandTextError::Empty),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Vec<String>, CommandTextError> {
+        command(Some(text), AudioDirection::In, 16_000, 1)
+    }
+
+    #[test]
+    fn splits_a_command_as_a_shell_does() {
+        let split = |text| of(text).expect("a command").join("|");
+        assert_eq!(split("pw-record  --rate 16000 -"), "pw-record|--rate|16000|-");
+        assert_eq!(split(r#"sh -c 'exec "$MIC" -'"#), r#"sh|-c|exec "$MIC" -"#);
+        assert_eq!(split(r#"a "b \"c\" \d" e\ f ''"#), r#"a|b "c" \d|e f|"#);
+        assert_eq!(split("/opt/mic"), "/opt/mic");
+    }
+
+    #[test]
+    fn rejects_a_command_without_a_program_or_with_an_open_quote() {
+        assert_eq!(of(""), Err(CommandTextError::Empty));
+        assert_eq!(of("  "), Err(CommandTextError::Empty));
+        assert_eq!(of("'' -x"), Err(CommandTextError::Empty));
+        for open in ["a 'b", "a \"b", "a \\", "a \"b\\"] {
+            assert_eq!(of(open), Err(CommandTextError::OpenQuote), "{open}");
+        }
+        assert!(of(&format!("/{}", "x".repeat(COMMAND_BYTES_MAX - 1))).is_ok());
+        assert_eq!(of(&"x".repeat(COMMAND_BYTES_MAX + 1)), Err(CommandTextError::TooLong));
+    }
+
+    #[test]
+    fn a_device_of_alsa_is_opened_with_small_buffers() {
+        let out = command(Some("plughw:CARD=Jabra"), AudioDirection::Out, 48_000, 2).expect("a device");
+        assert_eq!(
+            out.join(" "),
+            "aplay -q -D plughw:CARD=Jabra -t raw -f S16_LE -r 48000 -c 2 --period-time=10000 --buffer-time=40000"
+        );
+        let input = command(None, AudioDirection::In, 16_000, 1).expect("a command");
+        assert_eq!(input[..4].join(" "), "arecord -q -D default");
+    }
+}

@@ -1,0 +1,73 @@
+//! The settings of the local caller.
+
+use std::time::Duration;
+
+/// The settings of `--local`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalConfig {
+    /// Reads the microphone.
+    pub input: AudioCommand,
+    /// Plays to the loudspeaker.
+    pub output: AudioCommand,
+    /// When a session begins; `None` means [`LocalStart::Always`] on a terminal, else
+    /// [`LocalStart::Speech`].
+    pub start: Option<LocalStart>,
+    /// Silence of both sides that ends a session; zero never does. `None` means that of the start.
+    pub end: Option<Duration>,
+    /// What keeps the bot from hearing itself.
+    pub echo: LocalEcho,
+}
+
+/// A command that reads or writes PCM, and the form of its PCM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AudioCommand {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    pub rate_hz: u32,
+    pub channels: u16,
+}
+
+/// When a session of the local caller begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalStart {
+    /// At once, and again after the end of each session.
+    Always,
+    /// When somebody speaks.
+    Speech,
+    /// With a line on the terminal.
+    Key,
+}
+
+impl LocalStart {
+    /// The names of `--local-start`.
+    pub const NAMES: [&'static str; 3] = ["always", "speech", "key"];
+
+    /// Returns the start of this name.
+    pub fn from_name(name: &str) -> Option<LocalStart> {
+        match name {
+            "always" => Some(LocalStart::Always),
+            "speech" => Some(LocalStart::Speech),
+            "key" => Some(LocalStart::Key),
+            _ => None,
+        }
+    }
+
+    /// Returns the silence that ends a session without `--local-end`. A session that would begin
+    /// again at once has no reason to end.
+    pub fn end_default(self) -> Duration {
+        match self {
+            LocalStart::Always => Duration::ZERO,
+            LocalStart::Speech | LocalStart::Key => Duration::from_secs(8),
+        }
+    }
+}
+
+/// What keeps the bot from hearing itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalEcho {
+    /// The microphone is silent for the bot while the loudspeaker plays, and shortly after.
+    #[default]
+    Half,
+    /// Nothing: a speakerphone cancels its own echo, and a headset has none.
+    Off,
+}

@@ -1,0 +1,24 @@
+//! The sound card of this machine as a caller: `--local`.
+//!
+//! A pair of commands reads the microphone and plays to the loudspeaker, both as 16-bit signed
+//! little-endian PCM. [`capture`] turns what the microphone's command writes into an even stream of
+//! mono PCM; [`playout`] paces the bot's speech for the loudspeaker; [`session`] joins both with a
+//! bot; [`speech`] finds speech. [`starting`] decides when a session begins, [`supervision`] when a
+//! command is started again, and [`console`] reads the terminal and writes what was said.
+//! [`command`] splits the text of a command into words.
+
+pub mod command;
+pub mod config;
+pub mod options;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "local")] {
+        pub mod capture;
+        pub mod console;
+        pub mod playout;
+        pub mod session;
+        pub mod speech;
+        pub mod starting;
+        pub mod supervision;
+    }
+}

@@ -1,0 +1,235 @@
+//! The options of the local caller.
+
+use std::time::Duration;
+
+use super::command::{AudioDirection, command};
+use super::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart};
+use crate::features::Feature;
+use crate::limits::RATES_HZ;
+use crate::options::{Expected, Flag, FlagKind, UsageError, flag, number, put};
+
+/// The heading of the options in the help.
+const LOCAL: &str = "Sound card (`--local`)";
+/// The rate without `--local-rate`, in Hz.
+const RATE_DEFAULT_HZ: u32 = 16_000;
+/// Most channels of a card: arrays of eight microphones.
+const CHANNELS_MAX: u16 = 8;
+/// Longest silence that `--local-end` takes, in seconds.
+const END_S_MAX: u64 = 3_600;
+
+/// The typed `--local-*` options.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct LocalOptions {
+    pub is_on: bool,
+    pub input: Option<String>,
+    pub output: Option<String>,
+    /// Of the microphone and of the loudspeaker.
+    pub rates_hz: Option<(u32, u32)>,
+    pub channels: Option<(u16, u16)>,
+    pub start: Option<LocalStart>,
+    pub end: Option<Duration>,
+    pub echo: Option<LocalEcho>,
+}
+
+const fn local<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
+    flag(long, kind, LOCAL, help).needs(&[Feature::Local])
+}
+
+impl<T: AsMut<LocalOptions>> Flag<T> {
+    /// The options of the local caller.
+    pub const LOCAL: &'static [Flag<T>] = &[
+        local(
+            "--local",
+            FlagKind::Switch(|args: &mut T| args.as_mut().is_on = true),
+            "The sound card of this machine is a caller, beside all others. On a terminal, `q` or Ctrl-D ends its \
+             session, and what both sides say is shown.",
+        ),
+        local(
+            "--local-in",
+            FlagKind::Value("COMMAND|DEVICE", |args: &mut T, text| {
+                put(&mut args.as_mut().input, text)
+            }),
+            "Reads the microphone: a command that writes 16-bit signed little-endian PCM, such as `pw-record --raw \
+             --rate 16000 --channels 1 --latency 20ms -`, or a device for `arecord`, such as plughw:CARD=ID. \
+             [default: default]",
+        ),
+        local(
+            "--local-out",
+            FlagKind::Value("COMMAND|DEVICE", |args: &mut T, text| {
+                put(&mut args.as_mut().output, text)
+            }),
+            "Plays to the loudspeaker: a command that reads such PCM, or a device for `aplay`. [default: default]",
+        ),
+        local(
+            "--local-rate",
+            FlagKind::Value("HZ[:HZ]", |args: &mut T, text| {
+                put(
+                    &mut args.as_mut().rates_hz,
+                    pair(&text, *RATES_HZ.start(), *RATES_HZ.end())?,
+                )
+            }),
+            "Sample rate of the microphone's PCM, and that of the loudspeaker if it differs. [default: 16000]",
+        ),
+        local(
+            "--local-channels",
+            FlagKind::Value("N[:N]", |args: &mut T, text| {
+                put(&mut args.as_mut().channels, pair(&text, 1, CHANNELS_MAX)?)
+            }),
+            "Channels of the microphone's PCM, of which the first is used, and of the loudspeaker's if they differ. \
+             [default: 1]",
+        ),
+        local(
+            "--local-start",
+            FlagKind::Value("always|speech|key", |args: &mut T, text| {
+                let start =
+                    LocalStart::from_name(&text).ok_or_else(|| Expected::one_of(&text, &LocalStart::NAMES, &[]))?;
+                put(&mut args.as_mut().start, start)
+            }),
+            "When its session begins: at once and again after each end, when somebody speaks, or with a line on the \
+             terminal. [default: always on a terminal, else speech]",
+        ),
+        local(
+            "--local-end",
+            FlagKind::Value("SECONDS", |args: &mut T, text| {
+                let seconds =
+                    number(&text, 0, END_S_MAX).map_err(|_| format!("a number of seconds from 0 to {END_S_MAX}"))?;
+                put(&mut args.as_mut().end, Duration::from_secs(seconds))
+            }),
+            "Silence of both sides that ends its session; 0 never does. [default: 8, or 0 with --local-start always]",
+        ),
+        local(
+            "--local-echo",
+            FlagKind::Value("half|off", |args: &mut T, text| {
+                let echo = match &*text {
+                    "half" => LocalEcho::Half,
+                    "off" => LocalEcho::Off,
+                    _ => return Err(Expected::one_of(&text, &["half", "off"], &[])),
+                };
+                put(&mut args.as_mut().echo, echo)
+            }),
+            "What keeps the bot from hearing itself: `half` silences the microphone while the loudspeaker plays; `off` \
+             is for headsets and for speakerphones that cancel their echo, and lets callers interrupt. [default: half]",
+        ),
+    ];
+}
+
+/// Parses one number, or two separated by a colon.
+fn pair<N>(text: &str, least: N, most: N) -> Result<(N, N), Expected>
+where
+    N: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
+{
+    let parsed = match text.split_once(':') {
+        Some((first, second)) => number(first, least, most).and_then(|first| Ok((first, number(second, least, most)?))),
+        None => number(text, least, most).map(|both| (both, both)),
+    };
+    parsed.map_err(|_| format!("a number from {least} to {most}, or two of them separated by a colon").into())
+}
+
+impl LocalOptions {
+    /// Validates the options, and adds ignored ones to `warnings`. `None` without `--local`.
+    ///
+    /// # Errors
+    /// [`UsageError`] for a command without a program.
+    pub fn resolve(self, is_direct: bool, warnings: &mut Vec<String>) -> Result<Option<LocalConfig>, UsageError> {
+        let (in_rate_hz, out_rate_hz) = self.rates_hz.unwrap_or((RATE_DEFAULT_HZ, RATE_DEFAULT_HZ));
+        let (in_channels, out_channels) = self.channels.unwrap_or((1, 1));
+        let of = |text: &Option<String>, direction: AudioDirection, rate_hz, channels| {
+            let words = command(text.as_deref(), direction, rate_hz, channels).map_err(|error| {
+                UsageError::value(
+                    direction.option(),
+                    text.as_deref().unwrap_or_default(),
+                    error.to_string(),
+                )
+            })?;
+            Ok(AudioCommand {
+                words,
+                rate_hz,
+                channels,
+            })
+        };
+        let config = LocalConfig {
+            input: of(&self.input, AudioDirection::In, in_rate_hz, in_channels)?,
+            output: of(&self.output, AudioDirection::Out, out_rate_hz, out_channels)?,
+            start: self.start,
+            end: self.end,
+            echo: self.echo.unwrap_or_default(),
+        };
+        if !self.is_on {
+            if self != LocalOptions::default() {
+                warnings.push("the options `--local-*` have no effect without `--local`".into());
+            }
+            return Ok(None);
+        }
+        if is_direct {
+            warnings.push("`--local` has no effect with `--direct`, which runs one bot in one room".into());
+            return Ok(None);
+        }
+        Ok(Some(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(options: LocalOptions) -> (Option<LocalConfig>, Vec<String>) {
+        let mut warnings = Vec::new();
+        let config = options.resolve(false, &mut warnings).expect("valid");
+        (config, warnings)
+    }
+
+    #[test]
+    fn the_defaults_are_the_default_device_in_half_duplex() {
+        let on = LocalOptions {
+            is_on: true,
+            ..LocalOptions::default()
+        };
+        let (config, warnings) = resolve(on);
+        let config = config.expect("on");
+        assert!(warnings.is_empty(), "{warnings:?}");
+        assert_eq!((config.input.rate_hz, config.output.channels), (16_000, 1));
+        assert_eq!((config.start, config.end, config.echo), (None, None, LocalEcho::Half));
+        assert_eq!(
+            (&*config.input.words[0], &*config.output.words[0]),
+            ("arecord", "aplay")
+        );
+    }
+
+    #[test]
+    fn nothing_is_on_without_the_switch() {
+        assert_eq!(resolve(LocalOptions::default()), (None, Vec::new()));
+        let idle = LocalOptions {
+            end: Some(Duration::from_secs(3)),
+            ..LocalOptions::default()
+        };
+        let (config, warnings) = resolve(idle);
+        assert_eq!(config, None);
+        assert!(warnings[0].contains("`--local-*` have no effect"), "{warnings:?}");
+        let on = LocalOptions {
+            is_on: true,
+            ..LocalOptions::default()
+        };
+        let mut warnings = Vec::new();
+        assert_eq!(on.resolve(true, &mut warnings), Ok(None));
+        assert!(warnings[0].contains("--direct"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_wrong_command_is_rejected_by_its_option() {
+        let wrong = LocalOptions {
+            output: Some("aplay 'x".into()),
+            ..LocalOptions::default()
+        };
+        let error = wrong.resolve(false, &mut Vec::new()).expect_err("an open quote");
+        assert!(error.to_string().contains("--local-out"), "{error}");
+    }
+
+    #[test]
+    fn rates_and_channels_are_one_number_or_two() {
+        assert_eq!(pair("48000", 8_000, 48_000), Ok((48_000, 48_000)));
+        assert_eq!(pair("16000:22050", 8_000, 48_000), Ok((16_000, 22_050)));
+        for wrong in ["", ":", "7999", "16000:", "16000:96000", "1:2:3"] {
+            assert!(pair(wrong, 8_000, 48_000).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The bot's speech as an unbroken stream for the loudspeaker.
+//!
+//! In: PCM (`i16` mono at the bot's rate), marks, interruptions, and `now`. Out, by
+//! [`Playout::poll_output`]: chunks of 20 ms at the rate of the card, marks once all speech before
+//! them was played, and the start and end of speech. Pauses are filled with silence, so that the
+//! card never runs dry. The card holds between [`LEAD_MIN`] and [`LEAD_MAX`] of sound: an
+//! interruption drops the rest, and speech that arrives in real time waits no longer.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::audio::queue::take_samples;
+use crate::audio::rate_converter::RateConverter;
+use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
+
+/// Sound in the card below which silence follows speech that is not complete.
+const LEAD_MIN: Duration = Duration::from_millis(40);
+/// Sound in the card up to which speech is written: the buffer of the card, and one chunk.
+const LEAD_MAX: Duration = Duration::from_millis(60);
+/// The buffer of a card, beside which the pipe to it holds what was written.
+const CARD_BUFFER: Duration = Duration::from_millis(40);
+/// Sound that the pipe may hold all the time.
+const BACKLOG_MAX: Duration = Duration::from_millis(40);
+/// Time over which the pipe is watched.
+const BACKLOG_WINDOW: Duration = Duration::from_secs(1);
+/// Chunks per second.
+const CHUNKS_HZ: u32 = 50;
+
+/// Outputs of the playout.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LocalPlayoutOutput<'a> {
+    /// Write this chunk now.
+    Chunk(&'a [i16]),
+    /// All speech before this mark was played.
+    Mark(String),
+    /// The bot's speech starts; its first chunk follows.
+    SpeechStarted,
+    /// The bot's speech was played and the hangover has passed, or it was interrupted.
+    SpeechStopped,
+}
+
+/// Paces the stream to one loudspeaker.
+pub struct Playout {
+    rate_hz: u32,
+    converter: RateConverter,
+    queue: VecDeque<i16>,
+    chunk: Vec<i16>,
+    /// Marks, each with the number of queued samples before it.
+    marks: VecDeque<(usize, String)>,
+    /// Marks whose speech is in the card, each with the time at which it was played.
+    written_marks: VecDeque<(Instant, String)>,
+    /// The time at which the card has played everything that was written.
+    stream_end: Option<Instant>,
+    /// The least that the pipe held since a time.
+    backlog: Option<(Instant, Duration)>,
+    /// Whether the card takes nothing.
+    is_blocked: bool,
+    /// The time at which the last sound will have been played, while the bot speaks.
+    speaking: Option<Instant>,
+    /// The time at which the last sound was or will be played.
+    sound_end: Option<Instant>,
+    interrupted: bool,
+    chunks: u64,
+    underruns: u64,
+}
+
+impl Playout {
+    pub fn new(rate_hz: u32) -> Self {
+        Playout {
+            rate_hz,
+            converter: RateConverter::new(rate_hz, rate_hz),
+            queue: VecDeque::new(),
+            chunk: Vec::new(),
+            marks: VecDeque::new(),
+            written_marks: VecDeque::new(),
+            stream_end: None,
+            backlog: None,
+            is_blocked: false,
+            speaking: None,
+            sound_end: None,
+            interrupted: false,
+            chunks: 0,
+            underruns: 0,
+        }
+    }
+
+    /// Sets the rate of the bot's PCM, in Hz.
+    pub fn set_rate(&mut self, rate_hz: u32) {
+        if self.converter.from_hz() != rate_hz {
+            self.converter = RateConverter::new(rate_hz, self.rate_hz);
+        }
+    }
+
+    /// Returns the free capacity of the queue, in samples at the bot's rate.
+    pub fn free_capacity(&self) -> usize {
+        let queued = PACER_QUEUE.as_millis() as usize * self.rate_hz as usize / 1000;
+        self.converter.input_samples(queued.saturating_sub(self.queue.len()))
+    }
+
+    /// Queues speech at the bot's rate, at most [`Playout::free_capacity`] samples.
+    pub fn handle_audio(&mut self, pcm: &[i16]) {
+        self.queue.extend(self.converter.convert(pcm));
+    }
+
+    /// Adds a mark after all queued speech.
+    pub fn handle_mark(&mut self, name: String) {
+        self.marks.push_back((self.queue.len(), name));
+    }
+
+    /// Drops the queued speech, and returns the marks that were not played.
+    pub fn handle_interruption(&mut self) -> Vec<String> {
+        self.queue.clear();
+        self.converter.reset();
+        self.interrupted = self.speaking.is_some();
+        let written = self.written_marks.drain(..).map(|(_, name)| name);
+        written.chain(self.marks.drain(..).map(|(_, name)| name)).collect()
+    }
+
+    /// Handles a card that takes nothing more for now: its clock is slower than that of the
+    /// machine.
+    pub fn handle_blocked(&mut self) {
+        self.is_blocked = true;
+    }
+
+    /// Handles a card that takes chunks again; it holds `held` of sound.
+    pub fn handle_writable(&mut self, held: Duration, now: Instant) {
+        if std::mem::take(&mut self.is_blocked) {
+            self.stream_end = Some(now + held);
+        }
+    }
+
+    /// Handles a card that has run dry, while the pipe to it still held `piped`: its program was
+    /// late.
+    pub fn handle_underrun(&mut self, piped: Duration, now: Instant) {
+        self.underruns += 1;
+        self.backlog = None;
+        self.stream_end = self.stream_end.map(|end| end.min(now + piped));
+    }
+
+    /// Handles the sound in the pipe to the card. What stays there after an underrun, or because
+    /// the clock of the card is slower, is latency: the next silence is left out.
+    pub fn handle_backlog(&mut self, piped: Duration, now: Instant) {
+        let (since, least) = self.backlog.get_or_insert((now, piped));
+        *least = piped.min(*least);
+        if now.saturating_duration_since(*since) < BACKLOG_WINDOW {
+            return;
+        }
+        if *least > BACKLOG_MAX {
+            self.stream_end = self.stream_end.map(|end| end.max(now + piped + CARD_BUFFER));
+        }
+        self.backlog = None;
+    }
+
+    /// Returns whether all speech was played and all marks were returned.
+    pub fn is_played(&self, now: Instant) -> bool {
+        let is_sent = self.queue.is_empty() && self.marks.is_empty() && self.written_marks.is_empty();
+        is_sent && self.sound_end.is_none_or(|end| now >= end)
+    }
+
+    /// Returns the time at which the last sound was or will be played.
+    pub fn sound_end(&self) -> Option<Instant> {
+        self.sound_end
+    }
+
+    /// Returns the number of chunks written, and how often the card ran dry.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.chunks, self.underruns)
+    }
+
+    /// Returns the next deadline; `None` while the card takes nothing.
+    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let silence = self
+            .speaking
+            .filter(|_| self.queue.is_empty())
+            .map(|sound| sound + SPEECH_HANGOVER);
+        let mark = self.written_marks.front().map(|(at, _)| *at);
+        let chunk = (!self.is_blocked).then(|| self.due(now));
+        [silence, mark, chunk].into_iter().flatten().min()
+    }
+
+    /// Returns the next output that is due.
+    pub fn poll_output(&mut self, now: Instant) -> Option<LocalPlayoutOutput<'_>> {
+        let is_over = self.queue.is_empty() && self.speaking.is_some_and(|sound| now >= sound + SPEECH_HANGOVER);
+        if std::mem::take(&mut self.interrupted) || is_over {
+            self.speaking = None;
+            return Some(LocalPlayoutOutput::SpeechStopped);
+        }
+        while self.marks.front().is_some_and(|(before, _)| *before == 0) {
+            let played = self.sound_end.map_or(now, |end| end.max(now));
+            let name = self.marks.pop_front().map(|(_, name)| name);
+            self.written_marks.extend(name.map(|name| (played, name)));
+        }
+        if self.written_marks.front().is_some_and(|(at, _)| now >= *at) {
+            return self
+                .written_marks
+                .pop_front()
+                .map(|(_, name)| LocalPlayoutOutput::Mark(name));
+        }
+        if self.is_blocked || now < self.due(now) {
+            return None;
+        }
+        let samples = self.chunk_samples();
+        let takes = self.queue.len().min(samples);
+        let is_voiced = self.queue.range(..takes).any(|sample| *sample != 0);
+        let length = Duration::from_secs(samples as u64) / self.rate_hz;
+        let end = self.stream_end.map_or(now, |end| end.max(now)) + length;
+        if is_voiced && self.speaking.replace(end).is_none() {
+            return Some(LocalPlayoutOutput::SpeechStarted);
+        }
+        if takes > 0 {
+            self.sound_end = Some(end);
+        }
+        self.stream_end = Some(end);
+        self.chunk.clear();
+        take_samples(&mut self.queue, takes, &mut self.chunk);
+        self.chunk.resize(samples, 0);
+        for (before, _) in &mut self.marks {
+            *before = before.saturating_sub(takes);
+        }
+        self.chunks += 1;
+        Some(LocalPlayoutOutput::Chunk(&self.chunk))
+    }
+
+    fn chunk_samples(&self) -> usize {
+        (self.rate_hz / CHUNKS_HZ) as usize
+    }
+
+    /// Returns the time at which the next chunk is written.
+    fn due(&self, now: Instant) -> Instant {
+        let lead = match self.queue.len() >= self.chunk_samples() {
+            true => LEAD_MAX,
+            false => LEAD_MIN,
+        };
+        self.stream_end.and_then(|end| end.checked_sub(lead)).unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// An output: chunks by whether they have sound, marks by their name.
+    #[derive(Debug, PartialEq, Eq, Clone)]
+    enum Left {
+        Chunk(bool),
+        Mark(String),
+        Started,
+        Stopped,
+    }
+
+    fn drain(playout: &mut Playout, now: Instant) -> Vec<Left> {
+        let mut left = Vec::new();
+        while let Some(output) = playout.poll_output(now) {
+            left.push(match output {
+                LocalPlayoutOutput::Chunk(pcm) => {
+                    assert_eq!(pcm.len(), 320);
+                    Left::Chunk(pcm.iter().any(|sample| *sample != 0))
+                }
+                LocalPlayoutOutput::Mark(name) => Left::Mark(name),
+                LocalPlayoutOutput::SpeechStarted => Left::Started,
+                LocalPlayoutOutput::SpeechStopped => Left::Stopped,
+            });
+        }
+        left
+    }
+
+    /// Follows the deadlines until `until`.
+    fn run(playout: &mut Playout, from: Instant, until: Instant) -> Vec<(Instant, Left)> {
+        let (mut left, mut now) = (Vec::new(), from);
+        while now < until {
+            left.extend(drain(playout, now).into_iter().map(|left| (now, left)));
+            now = playout.poll_timeout(now).expect("a stream has no end");
+        }
+        left
+    }
+
+    #[test]
+    fn silence_flows_at_the_speed_of_sound() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        let left = run(&mut playout, start, start + Duration::from_secs(10));
+        assert!((500..=503).contains(&left.len()), "{}", left.len());
+        assert!(left.iter().all(|(_, left)| *left == Left::Chunk(false)));
+        let at_once = left.iter().filter(|(at, _)| *at == start).count();
+        assert_eq!(at_once, 3, "the card begins with 60 ms");
+    }
+
+    /// Speech in real time leaves at once, and a late chunk of it finds no gap up to 20 ms.
+    #[test]
+    fn live_speech_waits_for_no_fuller_queue() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        drain(&mut playout, start);
+        for nth in 1..50 {
+            let now = start + 20 * MS * nth;
+            playout.handle_audio(&[500; 320]);
+            let left = drain(&mut playout, now);
+            assert_eq!(left.last(), Some(&Left::Chunk(true)), "{nth}");
+        }
+    }
+
+    /// A mark returns when the loudspeaker has played the speech before it.
+    #[test]
+    fn a_mark_returns_when_its_speech_was_played() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        playout.handle_mark("first".into());
+        playout.handle_audio(&[500; 480]);
+        playout.handle_mark("second".into());
+        let left = run(&mut playout, start, start + Duration::from_secs(1));
+        let at = |wanted: &Left| left.iter().find(|(_, left)| left == wanted).map(|(at, _)| *at - start);
+        assert_eq!(at(&Left::Mark("first".into())), Some(Duration::ZERO));
+        assert_eq!(at(&Left::Started), Some(Duration::ZERO));
+        assert_eq!(at(&Left::Mark("second".into())), Some(40 * MS));
+        assert_eq!(at(&Left::Stopped), Some(40 * MS + SPEECH_HANGOVER));
+        assert!(playout.is_played(start + Duration::from_secs(1)));
+    }
+
+    /// Only what the card holds is still played.
+    #[test]
+    fn an_interruption_drops_the_queue_and_returns_its_marks() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        let capacity = playout.free_capacity();
+        assert_eq!(capacity, 1_600, "100 ms");
+        playout.handle_audio(&vec![500; capacity]);
+        playout.handle_mark("never".into());
+        let left = drain(&mut playout, start);
+        assert_eq!(left.iter().filter(|left| **left == Left::Chunk(true)).count(), 4);
+        assert_eq!(playout.handle_interruption(), ["never"]);
+        assert_eq!(playout.free_capacity(), capacity);
+        assert_eq!(drain(&mut playout, start), [Left::Stopped]);
+        assert!(!playout.is_played(start) && playout.is_played(start + 80 * MS));
+    }
+
+    /// A card whose clock is slower than ours fills up, and then gets less silence until the lead
+    /// is right again.
+    #[test]
+    fn a_full_card_is_left_to_play() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        drain(&mut playout, start);
+        playout.handle_blocked();
+        assert_eq!(playout.poll_timeout(start), None);
+        playout.handle_audio(&[500; 320]);
+        assert_eq!(drain(&mut playout, start + 900 * MS), []);
+        let now = start + Duration::from_secs(1);
+        playout.handle_writable(160 * MS, now);
+        assert_eq!(playout.poll_timeout(now), Some(now + 100 * MS));
+        assert_eq!(drain(&mut playout, now + 100 * MS), [Left::Started, Left::Chunk(true)]);
+    }
+
+    /// A card that has run dry gets its whole lead at once.
+    #[test]
+    fn an_underrun_is_filled_at_once() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        drain(&mut playout, start);
+        assert_eq!(drain(&mut playout, start + 10 * MS), []);
+        playout.handle_underrun(Duration::ZERO, start + 10 * MS);
+        assert_eq!(drain(&mut playout, start + 10 * MS).len(), 3);
+        assert_eq!(playout.counts(), (6, 1));
+        // What its program has not read yet need not be written again.
+        playout.handle_underrun(40 * MS, start + 10 * MS);
+        assert_eq!(drain(&mut playout, start + 10 * MS).len(), 1);
+    }
+
+    /// Sound that stays in the pipe is latency, which the next pause takes away.
+    #[test]
+    fn a_backlog_in_the_pipe_is_left_to_drain() {
+        let start = Instant::now();
+        for (piped, waits) in [(100 * MS, 100 * MS), (BACKLOG_MAX, 20 * MS)] {
+            let mut playout = Playout::new(16_000);
+            playout.handle_backlog(piped, start);
+            run(&mut playout, start, start + BACKLOG_WINDOW / 2);
+            // One moment is no backlog.
+            playout.handle_backlog(2 * piped, start + BACKLOG_WINDOW / 2);
+            run(&mut playout, start + BACKLOG_WINDOW / 2, start + BACKLOG_WINDOW);
+            let now = start + BACKLOG_WINDOW;
+            drain(&mut playout, now);
+            playout.handle_backlog(piped, now);
+            assert_eq!(playout.poll_timeout(now), Some(now + waits));
+        }
+    }
+
+    #[test]
+    fn any_rate_of_the_bot_becomes_that_of_the_card() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        playout.set_rate(24_000);
+        let (mut said, mut voiced, mut now) = (0, 0, start);
+        while now < start + Duration::from_secs(2) {
+            let piece = playout.free_capacity().min(24_000 - said);
+            playout.handle_audio(&vec![3_000; piece]);
+            said += piece;
+            voiced += drain(&mut playout, now)
+                .iter()
+                .filter(|left| **left == Left::Chunk(true))
+                .count();
+            now = playout.poll_timeout(now).expect("a stream has no end");
+        }
+        assert!((49..=51).contains(&voiced), "{voiced} chunks for a second");
+    }
+}

@@ -1,0 +1,269 @@
+//! A session of the sound card in virtual time.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+
+fn setup(echo: LocalEcho, end: Duration) -> LocalSetup {
+    LocalSetup {
+        in_rate_hz: 16_000,
+        out_rate_hz: 16_000,
+        out_channels: 1,
+        echo,
+        end,
+        heard: Vec::new(),
+    }
+}
+
+/// A session, its outputs so far, and its clock.
+struct Rig {
+    session: LocalSession,
+    now: Instant,
+    start: Instant,
+    heard: Vec<i16>,
+    events: Vec<(Duration, SessionEvent)>,
+    played: Vec<u8>,
+    lines: Vec<String>,
+    is_closed: bool,
+    /// What the bot has yet to say.
+    speech: VecDeque<i16>,
+    /// What the microphone records in each block of 10 ms; `None` without one.
+    microphone: Option<i16>,
+}
+
+impl Rig {
+    fn new(setup: LocalSetup) -> Rig {
+        let start = Instant::now();
+        let mut rig = Rig {
+            session: LocalSession::new(setup, start),
+            now: start,
+            start,
+            heard: Vec::new(),
+            events: Vec::new(),
+            played: Vec::new(),
+            lines: Vec::new(),
+            is_closed: false,
+            speech: VecDeque::new(),
+            microphone: Some(20),
+        };
+        rig.session.set_audio(16_000, 16_000, false, start);
+        rig
+    }
+
+    fn feed(&mut self) {
+        let capacity = self.session.bot_audio_capacity().expect("always");
+        let piece: Vec<i16> = self.speech.drain(..capacity.min(self.speech.len())).collect();
+        self.session.handle_bot_audio(&piece, self.now);
+    }
+
+    fn drain(&mut self) -> Instant {
+        loop {
+            match self.session.poll_output(self.now) {
+                SessionOutput::Timeout(deadline) => return deadline.at,
+                SessionOutput::Closed => {
+                    self.is_closed = true;
+                    return self.now + S;
+                }
+                SessionOutput::Command(LocalCommand::Play(bytes)) => self.played.extend(bytes),
+                SessionOutput::Command(LocalCommand::Show(line)) => self.lines.push(line),
+                SessionOutput::Audio(frame) => {
+                    assert!(frame.pcm.len() <= 320);
+                    self.heard.extend(frame.pcm);
+                }
+                SessionOutput::Event(event) => self.events.push((self.now - self.start, event)),
+                SessionOutput::BotAudioWanted => self.feed(),
+            }
+        }
+    }
+
+    /// Runs with a block of the microphone every 10 ms.
+    fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        let mut block = self.now + 10 * MS;
+        self.drain();
+        while self.now < until && !self.is_closed {
+            let deadline = self.drain();
+            self.now = deadline.min(block).max(self.now);
+            self.session.handle_timeout(self.now);
+            if self.now == block {
+                block += 10 * MS;
+                if let Some(level) = self.microphone {
+                    // A square wave of 500 Hz passes the filter of the detector.
+                    let pcm: Vec<i16> = (0..160).map(|n| if n / 16 % 2 == 0 { level } else { -level }).collect();
+                    self.session.handle_microphone(&pcm, CaptureCounts::default(), self.now);
+                }
+            }
+        }
+        self.drain();
+    }
+
+    fn left(&self) -> Option<(Duration, LeaveReason)> {
+        self.events.iter().find_map(|(at, event)| match event {
+            SessionEvent::Left(reason) => Some((*at, *reason)),
+            _ => None,
+        })
+    }
+}
+
+/// What was said before the session, and before the bot's rate is known, is not cut.
+#[test]
+fn the_bot_hears_the_first_words_and_a_client_that_is_ready() {
+    let mut setup = setup(LocalEcho::Half, Duration::ZERO);
+    setup.heard = vec![1; 1_600];
+    let start = Instant::now();
+    let mut session = LocalSession::new(setup, start);
+    session.handle_microphone(&[2; 160], CaptureCounts::default(), start);
+    assert!(matches!(
+        session.poll_output(start),
+        SessionOutput::Event(SessionEvent::Joined)
+    ));
+    let SessionOutput::Event(SessionEvent::Message(ready)) = session.poll_output(start) else {
+        panic!("client-ready");
+    };
+    assert!(ready.contains("client-ready"), "{ready}");
+    session.set_audio(16_000, 24_000, false, start);
+    let mut heard = Vec::new();
+    while let SessionOutput::Audio(frame) = session.poll_output(start) {
+        heard.extend_from_slice(frame.pcm);
+    }
+    assert_eq!(heard, [vec![1; 1_600], vec![2; 160]].concat());
+}
+
+/// In half duplex the bot hears silence from its first sound until its echo is over; else all.
+#[test]
+fn in_half_duplex_the_bot_does_not_hear_itself() {
+    for (echo, muted) in [(LocalEcho::Half, true), (LocalEcho::Off, false)] {
+        let mut rig = Rig::new(setup(echo, Duration::ZERO));
+        rig.run(S);
+        rig.speech.extend([9_000; 16_000]);
+        rig.feed();
+        rig.run(3 * S);
+        let silent = rig.heard.iter().filter(|sample| **sample == 0).count();
+        let expected = 16_000 + 16 * ECHO_TAIL.as_millis() as usize;
+        if muted {
+            assert!(silent.abs_diff(expected) < 16 * 80, "{silent} of {expected}");
+        } else {
+            assert_eq!(silent, 0);
+        }
+        assert!(rig.heard.len().abs_diff(4 * 16_000) < 480, "no time is lost");
+        let loud = rig.played.chunks_exact(2).filter(|sample| **sample != [0, 0]).count();
+        assert_eq!(loud, 16_000);
+        let speech: Vec<&SessionEvent> = rig.events[2..].iter().map(|(_, event)| event).collect();
+        assert_eq!(speech, [&SessionEvent::SpeechStarted, &SessionEvent::SpeechStopped]);
+    }
+}
+
+/// Silence ends a session; speech of either side and texts of the bot do not let it end.
+#[test]
+fn silence_of_both_sides_ends_a_session() {
+    let mut rig = Rig::new(setup(LocalEcho::Half, 3 * S));
+    rig.run(2 * S);
+    rig.speech.extend([9_000; 16_000]);
+    rig.feed();
+    rig.run(3 * S);
+    assert_eq!(rig.left(), None);
+    let text = json!({"label": "rtvi-ai", "type": "bot-transcription", "id": "1", "data": {"text": "Hm."}});
+    rig.session.handle_message(text.to_string());
+    rig.run(2 * S);
+    assert_eq!((rig.left(), &*rig.lines), (None, &["bot: Hm.".to_owned()][..]));
+    rig.microphone = Some(8_000);
+    rig.run(500 * MS);
+    rig.microphone = Some(20);
+    rig.run(10 * S);
+    let (at, reason) = rig.left().expect("an end");
+    assert_eq!(reason, LeaveReason::Left);
+    assert!((at.as_secs_f64() - 10.5).abs() < 0.3, "{at:?}");
+    let mut endless = Rig::new(setup(LocalEcho::Half, Duration::ZERO));
+    endless.run(100 * S);
+    assert_eq!(endless.left(), None);
+}
+
+/// A card that was unplugged for good ends the session.
+#[test]
+fn a_session_without_a_microphone_ends() {
+    let mut rig = Rig::new(setup(LocalEcho::Off, Duration::ZERO));
+    rig.run(S);
+    rig.microphone = None;
+    rig.run(MICROPHONE_LOST - 100 * MS);
+    assert_eq!(rig.left(), None);
+    rig.run(S);
+    assert_eq!(rig.left().map(|(_, reason)| reason), Some(LeaveReason::Vanished));
+}
+
+/// The last words are played before the session of a bot that has returned ends.
+#[test]
+fn a_bot_that_returns_is_heard_to_its_end() {
+    let mut rig = Rig::new(setup(LocalEcho::Half, Duration::ZERO));
+    rig.run(100 * MS);
+    rig.speech.extend([9_000; 8_000]);
+    rig.session.handle_bot_end(LeaveReason::BotEnded, rig.now);
+    rig.run(3 * S);
+    let (at, reason) = rig.left().expect("an end");
+    assert_eq!(reason, LeaveReason::BotEnded);
+    assert!((at.as_secs_f64() - 0.66).abs() < 0.1, "{at:?}");
+    let loud = rig.played.chunks_exact(2).filter(|sample| **sample != [0, 0]).count();
+    assert_eq!(loud, 8_000);
+}
+
+/// What the loudspeaker has not played is dropped, and its marks say so.
+#[test]
+fn an_interruption_flushes_what_waits_for_the_loudspeaker() {
+    let mut rig = Rig::new(setup(LocalEcho::Off, Duration::ZERO));
+    rig.run(100 * MS);
+    rig.speech.extend([9_000; 1_600]);
+    rig.feed();
+    assert_eq!(rig.session.handle_mark("end".into()), None);
+    rig.drain();
+    rig.session.handle_interruption(rig.now);
+    rig.run(S);
+    let loud = rig.played.chunks_exact(2).filter(|sample| **sample != [0, 0]).count();
+    assert!(loud <= 60 * 16, "{loud}");
+    let mark = SessionEvent::Mark {
+        name: "end".into(),
+        played: false,
+    };
+    assert!(rig.events.iter().any(|(_, event)| *event == mark), "{:?}", rig.events);
+    assert!(
+        rig.events
+            .iter()
+            .any(|(_, event)| *event == SessionEvent::SpeechStopped)
+    );
+}
+
+/// A loudspeaker of two channels at another rate gets its form of the bot's speech.
+#[test]
+fn the_loudspeaker_gets_its_channels() {
+    let mut setup = setup(LocalEcho::Off, Duration::ZERO);
+    (setup.out_rate_hz, setup.out_channels) = (48_000, 2);
+    let mut rig = Rig::new(setup);
+    rig.speech.extend([9_000; 3_200]);
+    rig.feed();
+    rig.run(S);
+    let frames: Vec<[i16; 2]> = rig
+        .played
+        .chunks_exact(4)
+        .map(|frame| {
+            [
+                i16::from_le_bytes([frame[0], frame[1]]),
+                i16::from_le_bytes([frame[2], frame[3]]),
+            ]
+        })
+        .collect();
+    assert!(frames.len() >= 48_000 && frames.iter().all(|[left, right]| left == right));
+    let loud = frames.iter().filter(|[left, _]| *left > 4_000).count();
+    assert!(loud.abs_diff(9_600) < 200, "{loud}");
+}
+
+/// The operator and the end of the runner end it at once.
+#[test]
+fn an_end_is_at_once() {
+    let mut rig = Rig::new(setup(LocalEcho::Half, Duration::ZERO));
+    rig.speech.extend([9_000; 16_000]);
+    rig.run(200 * MS);
+    rig.session.handle_end(LeaveReason::Shutdown, rig.now);
+    rig.drain();
+    assert!(rig.is_closed);
+    assert_eq!(rig.left().map(|(_, reason)| reason), Some(LeaveReason::Shutdown));
+    assert_eq!(rig.session.bot_audio_capacity(), Some(0));
+}

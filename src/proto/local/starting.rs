@@ -1,0 +1,249 @@
+//! When a session of the local caller begins.
+//!
+//! In: the microphone's PCM, lines of the terminal, ends of sessions, and `now`. Out: the start of
+//! a session, with the audio that led to it, so that the first words are not cut. Speech is found
+//! by its energy ([`SpeechWindow`]).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::config::LocalStart;
+use super::speech::SpeechWindow;
+
+/// Audio before a start by speech that the bot hears.
+const PRE_ROLL: Duration = Duration::from_secs(1);
+/// Pause after a session, for the echo of its last words.
+const AFTER_SESSION: Duration = Duration::from_secs(1);
+/// A session that is shorter has failed.
+const SHORT_SESSION: Duration = Duration::from_secs(10);
+/// Pauses after sessions that were too short, one after the other; the last one stays.
+const PAUSES: [Duration; 5] = [
+    AFTER_SESSION,
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+];
+
+/// Decides when the next session begins.
+pub struct StartGate {
+    start: LocalStart,
+    rate_hz: u32,
+    detector: SpeechWindow,
+    pre_roll: VecDeque<i16>,
+    /// No session begins earlier.
+    not_before: Option<Instant>,
+    short_sessions: usize,
+    /// A line on the terminal asks for a session.
+    is_asked: bool,
+    /// The user has ended the last session: the next one begins with a line.
+    is_paused: bool,
+    hears_speech: bool,
+    has_audio: bool,
+}
+
+impl StartGate {
+    pub fn new(start: LocalStart, rate_hz: u32) -> Self {
+        StartGate {
+            start,
+            rate_hz,
+            detector: SpeechWindow::new(rate_hz),
+            pre_roll: VecDeque::new(),
+            not_before: None,
+            short_sessions: 0,
+            is_asked: false,
+            is_paused: false,
+            hears_speech: false,
+            has_audio: false,
+        }
+    }
+
+    /// Returns whether a session can begin only with a line on the terminal, so that the microphone
+    /// need not run.
+    pub fn waits_for_line(&self) -> bool {
+        (self.start == LocalStart::Key || self.is_paused) && !self.is_asked
+    }
+
+    /// Handles audio of the microphone between sessions.
+    pub fn handle_audio(&mut self, pcm: &[i16]) {
+        self.has_audio |= !pcm.is_empty();
+        self.pre_roll.extend(pcm);
+        let kept = PRE_ROLL.as_secs() as usize * self.rate_hz as usize;
+        let surplus = self.pre_roll.len().saturating_sub(kept);
+        self.pre_roll.drain(..surplus);
+        if self.start == LocalStart::Speech {
+            self.hears_speech |= self.detector.hears_speech(pcm);
+        }
+    }
+
+    /// Handles a line on the terminal.
+    pub fn handle_line(&mut self) {
+        self.is_asked |= self.start == LocalStart::Key || self.is_paused;
+    }
+
+    /// Handles a microphone that has failed: what it said before is no beginning.
+    pub fn handle_silence(&mut self) {
+        self.detector.reset();
+        self.pre_roll.clear();
+        self.hears_speech = false;
+        self.has_audio = false;
+    }
+
+    /// Handles the end of a session that began at `began`; `by_user` if the terminal ended it.
+    pub fn handle_session_end(&mut self, began: Instant, by_user: bool, now: Instant) {
+        self.handle_silence();
+        self.is_paused = by_user && self.start == LocalStart::Always;
+        let is_short = !by_user && now.saturating_duration_since(began) < SHORT_SESSION;
+        self.short_sessions = if is_short { self.short_sessions + 1 } else { 0 };
+        let pause = PAUSES[self.short_sessions.min(PAUSES.len() - 1)];
+        // A person at a terminal decides alone, and knows what came before.
+        let pause = if self.start == LocalStart::Key {
+            Duration::ZERO
+        } else {
+            pause
+        };
+        self.not_before = Some(now + pause);
+    }
+
+    /// Returns when a pause ends.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.not_before
+    }
+
+    /// Returns the audio that comes before a session which begins now.
+    pub fn poll_start(&mut self, now: Instant) -> Option<Vec<i16>> {
+        if self.not_before.is_some_and(|at| now < at) {
+            // What is said in the pause does not count.
+            self.hears_speech = false;
+            return None;
+        }
+        self.not_before = None;
+        let begins = match self.start {
+            _ if self.is_paused || self.start == LocalStart::Key => self.is_asked,
+            LocalStart::Always => self.has_audio,
+            LocalStart::Speech => self.hears_speech,
+            LocalStart::Key => false,
+        };
+        if !begins {
+            return None;
+        }
+        let heard = match self.start {
+            LocalStart::Speech => self.pre_roll.iter().copied().collect(),
+            LocalStart::Always | LocalStart::Key => Vec::new(),
+        };
+        self.handle_silence();
+        (self.is_asked, self.is_paused) = (false, false);
+        Some(heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+    const RATE_HZ: u32 = 16_000;
+
+    /// A room: noise at this level.
+    fn noise(milliseconds: u32, level: i32) -> Vec<i16> {
+        let samples = RATE_HZ / 1000 * milliseconds;
+        let mut state = 1_u32;
+        (0..samples)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                ((state >> 16) as i32 % (2 * level + 1) - level) as i16
+            })
+            .collect()
+    }
+
+    /// Speech begins a session, and what was said before the detector was sure comes with it.
+    #[test]
+    fn speech_begins_a_session_with_its_first_words() {
+        let now = Instant::now();
+        let mut gate = StartGate::new(LocalStart::Speech, RATE_HZ);
+        for _ in 0..20 {
+            gate.handle_audio(&noise(100, 30));
+            assert_eq!(gate.poll_start(now), None);
+        }
+        // A click is no speech.
+        gate.handle_audio(&noise(50, 8_000));
+        gate.handle_audio(&noise(500, 30));
+        assert_eq!(gate.poll_start(now), None);
+        let speech = noise(150, 8_000);
+        gate.handle_audio(&speech);
+        let heard = gate.poll_start(now).expect("a start");
+        assert_eq!(heard.len(), RATE_HZ as usize, "a second");
+        assert_eq!(heard[heard.len() - speech.len()..], speech);
+        assert_eq!(gate.poll_start(now), None, "one start");
+    }
+
+    #[test]
+    fn the_echo_after_a_session_begins_no_other() {
+        let start = Instant::now();
+        let mut gate = StartGate::new(LocalStart::Speech, RATE_HZ);
+        gate.handle_audio(&noise(2_000, 30));
+        gate.handle_session_end(start, false, start + 60 * S);
+        gate.handle_audio(&noise(300, 8_000));
+        assert_eq!(gate.poll_start(start + 60 * S), None);
+        assert_eq!(gate.poll_timeout(), Some(start + 61 * S));
+        assert_eq!(gate.poll_start(start + 61 * S), None, "said in the pause");
+        gate.handle_audio(&noise(300, 8_000));
+        assert!(gate.poll_start(start + 61 * S).is_some());
+    }
+
+    /// A bot that fails at once is not started a hundred times a minute.
+    #[test]
+    fn sessions_that_fail_pause_longer_and_longer() {
+        let mut now = Instant::now();
+        let mut gate = StartGate::new(LocalStart::Always, RATE_HZ);
+        assert_eq!(gate.poll_start(now), None, "the microphone is not there");
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            gate.handle_audio(&[0; 160]);
+            assert!(gate.poll_start(now).is_some());
+            gate.handle_session_end(now, false, now);
+            let at = gate.poll_timeout().expect("a pause");
+            gate.handle_audio(&[0; 160]);
+            assert_eq!(gate.poll_start(now), None);
+            pauses.push((at - now).as_secs());
+            now = at;
+        }
+        assert_eq!(pauses, [2, 5, 10, 30, 30, 30, 30]);
+        gate.handle_audio(&[0; 160]);
+        assert!(gate.poll_start(now).is_some());
+        gate.handle_session_end(now, false, now + SHORT_SESSION);
+        assert_eq!(gate.poll_timeout(), Some(now + SHORT_SESSION + AFTER_SESSION));
+    }
+
+    /// Who ends the session at the terminal wants no other at once.
+    #[test]
+    fn a_session_that_the_user_ended_begins_again_with_a_line() {
+        let start = Instant::now();
+        let mut gate = StartGate::new(LocalStart::Always, RATE_HZ);
+        gate.handle_line();
+        gate.handle_audio(&[0; 160]);
+        assert!(!gate.waits_for_line() && gate.poll_start(start).is_some());
+        gate.handle_session_end(start, true, start + S);
+        gate.handle_audio(&[0; 160]);
+        assert!(gate.waits_for_line());
+        assert_eq!(gate.poll_start(start + 9 * S), None);
+        gate.handle_line();
+        assert!(!gate.waits_for_line());
+        assert!(gate.poll_start(start + 9 * S).is_some());
+    }
+
+    #[test]
+    fn a_line_begins_a_session_with_nothing_before_it() {
+        let now = Instant::now();
+        let mut gate = StartGate::new(LocalStart::Key, RATE_HZ);
+        assert!(gate.waits_for_line());
+        gate.handle_audio(&noise(2_000, 8_000));
+        assert_eq!(gate.poll_start(now), None);
+        gate.handle_line();
+        assert_eq!(gate.poll_start(now), Some(Vec::new()));
+        gate.handle_session_end(now, false, now);
+        assert_eq!(gate.poll_start(now), None);
+        gate.handle_line();
+        assert_eq!(gate.poll_start(now), Some(Vec::new()));
+    }
+}

@@ -1,0 +1,343 @@
+//! When the command of a microphone or a loudspeaker is started again, and what is said about it.
+//!
+//! In: its start, its traffic, its end, lines of its stderr, and `now`. Out: the pause before the
+//! next attempt, whether it hangs, and one line for the log per change. A card that is missing,
+//! busy or unplugged makes the command fail; a sound server that was killed makes it hang, or write
+//! that it lost audio as fast as it can.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::command::AudioDirection;
+use crate::process::last_line;
+
+/// Pauses between attempts; the last one stays.
+const PAUSES: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+];
+/// A command that has worked for this long has not failed because of its start.
+const PROVEN_AFTER: Duration = Duration::from_secs(10);
+/// Time without traffic after which a command hangs.
+const HUNG_AFTER: Duration = Duration::from_secs(1);
+/// Time from the start of a command to its first traffic.
+const FIRST_WITHIN: Duration = Duration::from_secs(5);
+/// A pipe takes data before a player has opened its card.
+const PLAYER_WORKS_AFTER: Duration = Duration::from_millis(500);
+/// Lines about lost audio in one second, above which the command is in a loop.
+const XRUNS_PER_S_MAX: u32 = 100;
+
+/// Why a command does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandFailure {
+    /// There is no such program.
+    NotFound,
+    /// The system cannot start it.
+    NotStarted(String),
+    /// It has ended, with its exit status.
+    Ended(String),
+    /// It has moved no audio for [`HUNG_AFTER`].
+    Hung,
+    /// It reports lost audio without an end.
+    Loops,
+}
+
+/// What a line of stderr means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StderrLine {
+    /// Audio was lost.
+    Xrun,
+    Words,
+}
+
+/// What comes after a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    pub after: Duration,
+    /// What the log says.
+    pub words: String,
+    /// Whether the log has not said it yet.
+    pub is_new: bool,
+}
+
+/// The state of one command.
+#[derive(Debug)]
+pub struct Supervision {
+    direction: AudioDirection,
+    program: String,
+    failures: usize,
+    started: Option<Instant>,
+    /// The time of the last traffic, or of the last time at which none was wanted.
+    moved: Option<Instant>,
+    has_worked: bool,
+    /// What was last said about a failure; empty while the command works.
+    said: String,
+    last_words: Option<String>,
+    xruns: u64,
+    /// The second in which lines about lost audio are counted, and their number.
+    second: Option<(Instant, u32)>,
+}
+
+impl Supervision {
+    pub fn new(direction: AudioDirection, program: &str) -> Self {
+        Supervision {
+            direction,
+            program: program.to_owned(),
+            failures: 0,
+            started: None,
+            moved: None,
+            has_worked: false,
+            said: String::new(),
+            last_words: None,
+            xruns: 0,
+            second: None,
+        }
+    }
+
+    /// Handles the start of the command.
+    pub fn handle_started(&mut self, now: Instant) {
+        self.started = Some(now);
+        self.moved = None;
+        self.has_worked = false;
+        self.last_words = None;
+        self.second = None;
+    }
+
+    /// Handles audio that the command has written or read. Returns what the log says of a command
+    /// that works again.
+    pub fn handle_traffic(&mut self, now: Instant) -> Option<String> {
+        self.moved = Some(now);
+        let age = now.saturating_duration_since(self.started?);
+        if age >= PROVEN_AFTER {
+            self.failures = 0;
+        }
+        if self.direction == AudioDirection::Out && age < PLAYER_WORKS_AFTER {
+            return None;
+        }
+        self.has_worked = true;
+        let failed = !std::mem::take(&mut self.said).is_empty();
+        failed.then(|| format!("the {} works again", self.direction.name()))
+    }
+
+    /// Returns whether the command works.
+    pub fn works(&self) -> bool {
+        self.has_worked
+    }
+
+    /// Returns the number of times that audio was lost.
+    pub fn xruns(&self) -> u64 {
+        self.xruns
+    }
+
+    /// Handles a line of stderr. The last one that is not about lost audio is the reason for an
+    /// end.
+    pub fn handle_line(&mut self, line: &str, now: Instant) -> StderrLine {
+        if line.contains("underrun") || line.contains("overrun") {
+            self.xruns += 1;
+            let (since, count) = self.second.get_or_insert((now, 0));
+            if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
+                (*since, *count) = (now, 0);
+            }
+            *count += 1;
+            return StderrLine::Xrun;
+        }
+        self.last_words = last_line::shown(line).or(self.last_words.take());
+        StderrLine::Words
+    }
+
+    /// Returns why the command is to be ended, if it is.
+    pub fn poll_failure(&self, now: Instant) -> Option<CommandFailure> {
+        if self.second.is_some_and(|(_, count)| count > XRUNS_PER_S_MAX) {
+            return Some(CommandFailure::Loops);
+        }
+        (now >= self.poll_timeout()?).then_some(CommandFailure::Hung)
+    }
+
+    /// Returns when a command without traffic hangs.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match (self.moved, self.started) {
+            (Some(moved), _) => Some(moved + HUNG_AFTER),
+            (None, Some(started)) => Some(started + FIRST_WITHIN),
+            (None, None) => None,
+        }
+    }
+
+    /// Handles a command that has failed.
+    pub fn handle_failure(&mut self, failure: &CommandFailure) -> Retry {
+        let after = PAUSES[self.failures.min(PAUSES.len() - 1)];
+        self.failures += 1;
+        self.started = None;
+        self.moved = None;
+        self.has_worked = false;
+        let why = FailureWords {
+            failure,
+            program: &self.program,
+            option: self.direction.option(),
+            last_words: self.last_words.as_deref(),
+        };
+        let words = format!("no {}: {why}", self.direction.name());
+        let is_new = self.said != words;
+        self.said.clone_from(&words);
+        Retry {
+            after,
+            words: format!("{words}; next attempt in {} s", after.as_secs()),
+            is_new,
+        }
+    }
+}
+
+/// The words for a failure.
+struct FailureWords<'a> {
+    failure: &'a CommandFailure,
+    program: &'a str,
+    option: &'static str,
+    last_words: Option<&'a str>,
+}
+
+impl fmt::Display for FailureWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (program, option) = (self.program, self.option);
+        match self.failure {
+            CommandFailure::NotFound if matches!(program, "arecord" | "aplay") => write!(
+                f,
+                "`{program}` is not installed; install the package alsa-utils, or name another command with {option}"
+            ),
+            CommandFailure::NotFound => write!(f, "there is no program `{program}`, which {option} names"),
+            CommandFailure::NotStarted(why) => write!(f, "`{program}` of {option} cannot be started: {why}"),
+            CommandFailure::Ended(status) => match self.last_words {
+                Some(words) => write!(f, "`{program}` ended ({status}): {words}{}", advice(words)),
+                None => write!(f, "`{program}` ended ({status}) without a word"),
+            },
+            CommandFailure::Hung => write!(f, "`{program}` moves no audio"),
+            CommandFailure::Loops => write!(
+                f,
+                "`{program}` reports lost audio without an end; has the sound server ended?"
+            ),
+        }
+    }
+}
+
+/// Returns what to do about a failure of ALSA.
+fn advice(words: &str) -> &'static str {
+    const ADVICE: [(&str, &str); 4] = [
+        ("Device or resource busy", " (another program has the card open)"),
+        (
+            "No such file or directory",
+            " (there is no such card: `arecord -L` and `aplay -L` list them)",
+        ),
+        ("No such device", " (was the card unplugged?)"),
+        ("Host is down", " (the sound server does not run)"),
+    ];
+    let found = ADVICE.iter().find(|(error, _)| words.contains(error));
+    found.map_or("", |(_, advice)| advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const S: Duration = Duration::from_secs(1);
+
+    fn ended() -> CommandFailure {
+        CommandFailure::Ended("exit status: 1".into())
+    }
+
+    /// The log has one line per change, and the pauses grow until the command has proven itself.
+    #[test]
+    fn a_failing_command_is_started_again_after_growing_pauses() {
+        let start = Instant::now();
+        let mut mic = Supervision::new(AudioDirection::In, "arecord");
+        let mut retries = Vec::new();
+        for _ in 0..5 {
+            mic.handle_started(start);
+            mic.handle_line("arecord: main:831: audio open error: Device or resource busy", start);
+            retries.push(mic.handle_failure(&ended()));
+        }
+        let pauses: Vec<u64> = retries.iter().map(|retry| retry.after.as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 5, 10, 10]);
+        assert!(retries[0].is_new && retries[1..].iter().all(|retry| !retry.is_new));
+        assert_eq!(
+            retries[0].words,
+            "no microphone: `arecord` ended (exit status: 1): arecord: main:831: audio open error: Device or resource busy \
+             (another program has the card open); next attempt in 1 s"
+        );
+        mic.handle_started(start);
+        assert!(!mic.works());
+        assert_eq!(mic.handle_traffic(start + S), Some("the microphone works again".into()));
+        assert!(mic.works() && mic.handle_traffic(start + S).is_none());
+        assert_eq!(mic.handle_failure(&ended()).after, 10 * S, "it worked for a second");
+        mic.handle_started(start);
+        mic.handle_traffic(start + 10 * S);
+        let again = mic.handle_failure(&ended());
+        assert!(again.after == S && again.is_new);
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_what_to_do() {
+        let mut mic = Supervision::new(AudioDirection::In, "arecord");
+        let words = mic.handle_failure(&CommandFailure::NotFound).words;
+        assert!(words.contains("alsa-utils") && words.contains("--local-in"), "{words}");
+        let mut own = Supervision::new(AudioDirection::Out, "my-player");
+        let words = own.handle_failure(&CommandFailure::NotFound).words;
+        assert!(
+            words.contains("there is no program `my-player`, which --local-out names"),
+            "{words}"
+        );
+        let words = own.handle_failure(&ended()).words;
+        assert!(words.contains("ended (exit status: 1) without a word"), "{words}");
+    }
+
+    #[test]
+    fn a_command_without_traffic_hangs() {
+        let start = Instant::now();
+        let mut mic = Supervision::new(AudioDirection::In, "arecord");
+        assert_eq!(mic.poll_timeout(), None);
+        mic.handle_started(start);
+        assert_eq!(mic.poll_failure(start + FIRST_WITHIN - MS), None);
+        assert_eq!(mic.poll_failure(start + FIRST_WITHIN), Some(CommandFailure::Hung));
+        mic.handle_traffic(start + 2 * S);
+        assert_eq!(mic.poll_timeout(), Some(start + 3 * S));
+        assert_eq!(mic.poll_failure(start + 3 * S), Some(CommandFailure::Hung));
+    }
+
+    /// A recorder whose sound server was killed writes "overrun!!!" as fast as it can.
+    #[test]
+    fn a_flood_of_lost_audio_is_a_failure_and_a_few_are_not() {
+        let start = Instant::now();
+        let mut mic = Supervision::new(AudioDirection::In, "arecord");
+        mic.handle_started(start);
+        for nth in 0..1_000 {
+            let now = start + 20 * MS * nth;
+            mic.handle_traffic(now);
+            assert_eq!(
+                mic.handle_line("overrun!!! (at least 12.5 ms long)", now),
+                StderrLine::Xrun
+            );
+            assert_eq!(mic.poll_failure(now), None);
+        }
+        assert_eq!(mic.xruns(), 1_000);
+        for _ in 0..=XRUNS_PER_S_MAX {
+            mic.handle_line("overrun!!! (at least 12.5 ms long)", start + 30 * S);
+        }
+        mic.handle_traffic(start + 30 * S);
+        assert_eq!(mic.poll_failure(start + 30 * S), Some(CommandFailure::Loops));
+    }
+
+    /// The pipe of a player takes audio before the player has found its card busy.
+    #[test]
+    fn a_player_works_only_after_a_while() {
+        let start = Instant::now();
+        let mut player = Supervision::new(AudioDirection::Out, "aplay");
+        player.handle_failure(&ended());
+        player.handle_started(start);
+        assert_eq!(player.handle_traffic(start + 499 * MS), None);
+        assert!(!player.works());
+        assert_eq!(
+            player.handle_traffic(start + 500 * MS),
+            Some("the loudspeaker works again".into())
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! The sound card as a caller of the real binary: `--local` with commands of the tests in place of
+//! a card. A microphone is a shell that writes files; the runner reads it at the speed of sound.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::http;
+use crate::support::runner::{PATIENCE, TestRunner, folder, wait_for_file};
+use crate::support::sound::{RATE_HZ, Speech, tone_share};
+
+/// Writes sound to a file, and returns its path.
+fn sound(name: &str, seconds: f64, sample: impl Fn(usize) -> i16) -> PathBuf {
+    let path = folder().join(name);
+    let samples = (seconds * f64::from(RATE_HZ)) as usize;
+    let bytes: Vec<u8> = (0..samples).flat_map(|at| sample(at).to_le_bytes()).collect();
+    std::fs::write(&path, bytes).expect("a file of the test");
+    path
+}
+
+fn tone(name: &str) -> PathBuf {
+    let frame = |at: usize| Speech::Tone { hz: 440.0 }.frame(at)[0];
+    sound(name, 1.0, frame)
+}
+
+/// The noise of a quiet room.
+fn noise(name: &str, seconds: f64) -> PathBuf {
+    sound(name, seconds, |at| ((at * 7_919 % 61) as i16) - 30)
+}
+
+/// A microphone that writes these files, and the last one for ever.
+fn microphone(before: &str, files: &[&Path]) -> String {
+    let (last, first) = files.split_last().expect("a file");
+    let first: String = first.iter().map(|file| format!("cat {}; ", file.display())).collect();
+    format!("sh -c '{before}{first}while cat {}; do :; done'", last.display())
+}
+
+/// A loudspeaker that keeps what it gets.
+fn loudspeaker(file: &Path) -> String {
+    format!("sh -c 'exec cat > {}'", file.display())
+}
+
+/// Returns what a loudspeaker got.
+fn played(file: &Path) -> Vec<i16> {
+    let bytes = std::fs::read(file).unwrap_or_default();
+    bytes
+        .chunks_exact(2)
+        .map(|pair| i16::from_le_bytes([pair[0], pair[1]]))
+        .collect()
+}
+
+fn transports(runner: &TestRunner, path: &str, list: &str) -> Vec<serde_json::Value> {
+    let reply = http::get(runner.addr, path).json();
+    let entries = reply[list].as_array().unwrap_or_else(|| panic!("a list in {reply}"));
+    entries.iter().map(|entry| entry["transport"].clone()).collect()
+}
+
+/// What is said at the microphone comes back from the loudspeaker, and the call is one like others:
+/// in the list of sessions, in the records and in the metrics.
+#[test]
+fn a_call_of_the_sound_card_hears_its_bot() {
+    let (tone, heard) = (tone("tone.raw"), folder().join("heard.raw"));
+    let (mic, out) = (microphone("", &[&tone]), loudspeaker(&heard));
+    let runner = TestRunner::start(&[
+        "--local",
+        "--local-start",
+        "always",
+        "--local-echo",
+        "off",
+        "--local-in",
+        &mic,
+        "--local-out",
+        &out,
+        "--bot",
+        "echo",
+    ]);
+    runner.wait_for_log("session started: local");
+    let second = RATE_HZ as usize;
+    let start = Instant::now();
+    let pcm = loop {
+        let pcm = played(&heard);
+        let loud = pcm.iter().position(|sample| sample.unsigned_abs() > 1_000);
+        if loud.is_some_and(|loud| pcm.len() > loud + 2 * second) {
+            break pcm;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "no two seconds of sound; log:\n{}",
+            runner.log()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(tone_share(&pcm[pcm.len() - second..], 440.0) > 0.9);
+    assert_eq!(transports(&runner, "/sessions", "sessions"), [json!("local")]);
+    assert_eq!(transports(&runner, "/calls", "calls"), [json!("local")]);
+    let metrics = http::get(runner.addr, "/metrics").text();
+    for line in [
+        "edge_runner_sessions{transport=\"local\"} 1",
+        "edge_runner_local_xruns_total{direction=\"out\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    let started = http::request(runner.addr, "POST", "/start", &[], br#"{"transport":"local"}"#).expect("an answer");
+    assert_eq!(
+        started.status,
+        400,
+        "it cannot be started from outside: {}",
+        started.text()
+    );
+}
+
+/// Nothing happens in a quiet room. Speech begins a session, the bot learns its kind, and silence
+/// ends it.
+#[test]
+fn speech_begins_a_session_and_silence_ends_it() {
+    let quiet = noise("quiet.raw", 2.0);
+    let voice = Speech::Voice {
+        from_ms: 0,
+        to_ms: 60_000,
+    };
+    let voice = sound("voice.raw", 1.5, |at| voice.frame(at)[0]);
+    let mic = microphone("", &[&quiet, &voice, &quiet]);
+    let bot = r#"echo "kind $RUNNER_ARGUMENTS" >&2; cat > heard.raw"#;
+    let runner = TestRunner::start(&[
+        "--local",
+        "--local-start",
+        "speech",
+        "--local-end",
+        "1",
+        "--local-in",
+        &mic,
+        "--local-out",
+        "sh -c 'exec cat >/dev/null'",
+        "--bot-audio",
+        "pcm",
+        "--",
+        "sh",
+        "-c",
+        bot,
+    ]);
+    let arguments = runner.wait_for_log("kind {");
+    assert!(arguments.contains(r#""kind":"local""#), "{arguments}");
+    let ended = runner.wait_for_log("session ended:");
+    assert!(ended.contains("caller left") && ended.contains("0 gaps"), "{ended}");
+    assert!(
+        runner.log().contains("neither side has spoken for 1 s"),
+        "{}",
+        runner.log()
+    );
+    let heard = played(&runner.path("heard.raw"));
+    let first = heard
+        .iter()
+        .position(|sample| sample.unsigned_abs() > 1_000)
+        .expect("speech");
+    assert!(
+        first > RATE_HZ as usize / 4,
+        "the session has what came before, {first}"
+    );
+    let loud = &heard[first..];
+    let spoken = loud.len()
+        - loud
+            .iter()
+            .rev()
+            .position(|sample| sample.unsigned_abs() > 1_000)
+            .expect("speech");
+    assert!(
+        spoken > RATE_HZ as usize * 5 / 4,
+        "no word is cut: {spoken} samples of 1.5 s"
+    );
+}
+
+/// Each failure is explained once, the command is started again, and all others are served.
+#[test]
+fn commands_that_fail_are_explained_and_started_again() {
+    let tone = tone("tone.raw");
+    let once = folder().join("once");
+    let busy = r#"echo "arecord: main:831: audio open error: Device or resource busy" >&2; exit 1"#;
+    let before = format!("test -e {0} || {{ touch {0}; {busy}; }}; ", once.display());
+    let before = before.replace('\'', "\"");
+    let mic = microphone(&before, &[&tone]);
+    let runner = TestRunner::start(&[
+        "--local",
+        "--local-start",
+        "always",
+        "--local-in",
+        &mic,
+        "--local-out",
+        "/nowhere/no-such-player -x",
+        "--bot",
+        "echo",
+    ]);
+    let busy = runner.wait_for_log("no microphone: `sh` ended (exit status: 1)");
+    assert!(
+        busy.contains("Device or resource busy (another program has the card open); next attempt in 1 s"),
+        "{busy}"
+    );
+    runner.wait_for_log("the microphone works again");
+    let missing = runner.wait_for_log("no loudspeaker:");
+    assert!(
+        missing.contains("there is no program `/nowhere/no-such-player`, which --local-out names"),
+        "{missing}"
+    );
+    runner.wait_for_sessions(1);
+    assert_eq!(http::get(runner.addr, "/status").status, 200);
+    assert_eq!(
+        runner.log().matches("no loudspeaker:").count(),
+        1,
+        "once: {}",
+        runner.log()
+    );
+}
+
+/// Commands that take no notice of anything end with the runner, by their process groups.
+#[test]
+fn the_end_of_the_runner_leaves_no_command() {
+    let (tone, mic_id, out_id) = (tone("tone.raw"), folder().join("mic.pid"), folder().join("out.pid"));
+    let mic = microphone(
+        &format!("trap \"\" TERM HUP; echo $$ > {}; ", mic_id.display()),
+        &[&tone],
+    );
+    let out = format!(
+        "sh -c 'trap \"\" TERM HUP PIPE; echo $$ > {}; cat >/dev/null; while :; do sleep 1; done'",
+        out_id.display()
+    );
+    let mut runner = TestRunner::start(&[
+        "--local",
+        "--local-start",
+        "always",
+        "--local-in",
+        &mic,
+        "--local-out",
+        &out,
+        "--bot",
+        "echo",
+    ]);
+    runner.wait_for_log("session started: local");
+    let ids = [mic_id, out_id].map(|file| wait_for_file(&file).trim().to_owned());
+    assert!(ids.iter().all(|id| Path::new("/proc").join(id).exists()), "{ids:?}");
+    runner.signal("TERM");
+    assert!(runner.wait().success(), "{}", runner.log());
+    for id in ids {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+}
+
+/// Types at a terminal when it shows a text, and copies all that it shows.
+const TERMINAL: &str = r#"
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+steps = [("listening on http", "\n"), ("bot: Say something", "q\n"), ("Enter begins another", "\n"), ("bot: Say something", "\x04"),
+    ("Enter begins another", "\x03")]
+seen = ""
+while True:
+    try:
+        text = os.read(fd, 4096).decode()
+    except OSError:
+        break
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    seen += text
+    if steps and steps[0][0] in seen:
+        os.write(fd, steps.pop(0)[1].encode())
+        seen = ""
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+/// A terminal is the console of the bot: Enter begins a session, what is said is shown, `q` and
+/// Ctrl-D end it.
+#[test]
+fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
+    let mic = microphone("", &[&noise("quiet.raw", 1.0)]);
+    let mut runner = TestRunner::start_through(
+        &["python3", "-c", TERMINAL],
+        &[
+            "--local",
+            "--local-start",
+            "key",
+            "--local-in",
+            &mic,
+            "--local-out",
+            "sh -c 'exec cat >/dev/null'",
+            "--bot",
+            "parrot",
+        ],
+        &[],
+    );
+    assert!(runner.wait().success());
+    let (shown, _) = runner.last_words();
+    assert!(shown.contains("Enter begins a session, and `q` ends it"), "{shown}");
+    assert_eq!(shown.matches("bot: Say something, then pause").count(), 2, "{shown}");
+    let ends = shown
+        .lines()
+        .filter(|line| line.contains("session ended: caller left") && line.contains("0 gaps"));
+    assert_eq!(ends.count(), 2, "{shown}");
+}
+
+/// The options say what they need.
+#[test]
+fn a_start_by_key_needs_a_terminal() {
+    let refused = TestRunner::run(&["--local", "--local-start", "key"]);
+    assert!(
+        refused.stderr.contains("`--local-start key` needs a terminal"),
+        "{}",
+        refused.stderr
+    );
+    let wake = TestRunner::run(&["--local", "--local-start", "wake"]);
+    assert!(wake.stderr.contains("`always`, `speech` or `key`"), "{}", wake.stderr);
+    assert_eq!(wake.code, Some(2));
+}
