@@ -93,7 +93,8 @@ fn a_call_of_the_sound_card_hears_its_bot() {
     };
     assert!(tone_share(&pcm[pcm.len() - second..], 440.0) > 0.9);
     assert_eq!(transports(&runner, "/sessions", "sessions"), [json!("local")]);
-    assert_eq!(transports(&runner, "/calls", "calls"), [json!("local")]);
+    assert_eq!(transports(&runner, "/calls?transport=local", "calls"), [json!("local")]);
+    assert_eq!(http::get(runner.addr, "/status").json()["local"], json!(true));
     let metrics = http::get(runner.addr, "/metrics").text();
     for line in [
         "edge_runner_sessions{transport=\"local\"} 1",

@@ -85,6 +85,11 @@ impl Transport {
         Transport::named(&Transport::ALL, name)
     }
 
+    /// Returns the transport of a session with this canonical name or alias.
+    pub fn of_session(name: &str) -> Option<Transport> {
+        Transport::named(&Transport::OF_SESSIONS, name)
+    }
+
     /// Returns the transport of this list with this canonical name or alias.
     pub fn named(transports: &[Transport], name: &str) -> Option<Transport> {
         let canonical = aliases::canonical(Area::Transport, name);
@@ -143,6 +148,8 @@ mod tests {
         }
         assert_eq!(Transport::from_name("twilio"), Some(Transport::Telephony(PROVIDERS[0])));
         assert_eq!(Transport::from_name("local"), None, "it cannot be started from outside");
+        assert_eq!(Transport::of_session("local"), Some(Transport::Local));
+        assert_eq!(Transport::of_session("daily"), Some(Transport::Videoroom));
         assert_eq!(Transport::from_name("WebRTC"), None);
         assert_eq!(Transport::from_name(""), None);
     }

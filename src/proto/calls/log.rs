@@ -85,7 +85,7 @@ impl CallQuery {
         }
         const TIME: &str = "a time such as 2026-11-28T09:14:00Z";
         Ok(CallQuery {
-            transport: read(query, "transport", "the name of a transport", Transport::from_name)?,
+            transport: read(query, "transport", "the name of a transport", Transport::of_session)?,
             outcome: read(query, "outcome", "an outcome such as `left` or `bot_failed`", |text| {
                 LeaveReason::ALL.into_iter().find(|reason| reason.label() == text)
             })?,
@@ -266,15 +266,17 @@ mod tests {
         rig.begin("web", Transport::WebRtc, "", 0);
         rig.begin("phone", Transport::Telephony(TWILIO), "+4366012345", 10);
         rig.begin("other", Transport::Telephony(TWILIO), "+4369999999", 20);
+        rig.begin("card", Transport::Local, "", 0);
         rig.end("web", LeaveReason::Vanished, 5);
         rig.end("phone", LeaveReason::BotFailed, 15);
         for (query, ids) in [
             ("transport=twilio", &["other", "phone"][..]),
+            ("transport=local", &["card"]),
             ("outcome=vanished", &["web"]),
             ("number=66012", &["phone"]),
             ("number=%2B431&outcome=bot_failed", &["phone"]),
             ("since=2026-11-28T22:13:30Z", &["other", "phone"]),
-            ("until=2026-11-28T22:13:30Z", &["web"]),
+            ("until=2026-11-28T22:13:30Z", &["card", "web"]),
         ] {
             assert_eq!(rig.list(query).0, ids, "{query}");
         }

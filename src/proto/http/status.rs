@@ -88,6 +88,7 @@ impl StatusReplies {
             .map(Transport::name)
             .collect();
         let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
+        let local = config.local.as_ref().map_or("", |_| r#""local":true,"#);
         let bot = match config.command {
             None => {
                 let name = config.bot_name.as_deref().unwrap_or(config.bot.name());
@@ -104,7 +105,7 @@ impl StatusReplies {
             None => String::new(),
         };
         let text = format!(
-            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
+            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{local}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
             json!(names(true)),
             json!(names(false)),
             json!(without_bot),
