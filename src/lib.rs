@@ -104,6 +104,7 @@
 //! | `page` | the page at `/client/` |
 //! | `calls` | records of calls: who called, what was said, why it ended |
 //! | `doctor` | `edge-runner doctor`, a check of network and credentials |
+//! | `call` | `edge-runner call`, a caller for tests on the command line |
 //! | `setup` | `edge-runner setup`, the page that sets a board up |
 //! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |
 //! | `vad` | [`kit`]'s `NeuralVad`, a detector of speech in noise, for `cascade` too |

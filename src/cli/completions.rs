@@ -46,6 +46,11 @@ fn commands() -> Vec<(&'static str, &'static str)> {
             "check the settings, or print what is set",
             Some(Feature::Config),
         ),
+        (
+            "call",
+            "call a bot: speak, listen, and check the answer",
+            Some(Feature::Call),
+        ),
         ("new", "make a folder with a new bot and its test", Some(Feature::New)),
         ("setup", "serve the setup page of a board", Some(Feature::Setup)),
         ("cloud", "the cloud agent service and its client", Some(Feature::Cloud)),

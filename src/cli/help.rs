@@ -60,6 +60,11 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
         Some(Feature::Config),
     ),
     (
+        "call URL [OPTIONS]",
+        "call a bot: speak, listen, and check the answer",
+        Some(Feature::Call),
+    ),
+    (
         "setup --spool DIR [OPTIONS]",
         "serve the setup page of a board",
         Some(Feature::Setup),

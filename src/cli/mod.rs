@@ -8,6 +8,8 @@
 //! names the mistake and the expected value.
 
 pub mod banner;
+#[cfg(feature = "call")]
+mod call;
 mod cluster;
 mod completions;
 mod env_options;
@@ -51,6 +53,12 @@ pub enum CliCommand {
     #[cfg(feature = "setup")]
     Setup {
         config: crate::io::setup::SetupConfig,
+        verbosity: u8,
+    },
+    /// Call a runner.
+    #[cfg(feature = "call")]
+    Call {
+        config: Box<crate::io::call::CallConfig>,
         verbosity: u8,
     },
     /// Make the folder of a new bot.
@@ -116,6 +124,10 @@ pub fn parse_for(
     if options.first().is_some_and(|argument| argument == "setup") {
         options.remove(0);
         return setup(program, options);
+    }
+    if options.first().is_some_and(|argument| argument == "call") {
+        options.remove(0);
+        return call(program, options);
     }
     if options.first().is_some_and(|argument| argument == "new") {
         options.remove(0);
@@ -219,7 +231,16 @@ fn set_values(args: &LowArgs, variables: &Variables) -> Vec<(String, Secret)> {
 }
 
 /// The commands, with `help` last.
-const COMMANDS: [&str; 7] = ["doctor", "config", "new", "setup", "cloud", "completions", "help"];
+const COMMANDS: [&str; 8] = [
+    "doctor",
+    "config",
+    "call",
+    "new",
+    "setup",
+    "cloud",
+    "completions",
+    "help",
+];
 
 /// Returns the output of `help` and `completions`; `None` for other arguments.
 fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option<String>, UsageError> {
@@ -228,6 +249,8 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
         (Some("help"), None) => help::text(program),
         (Some("help"), Some("doctor")) => help::doctor(program),
         (Some("help"), Some("config")) if Feature::Config.in_this_build() => settings::help(program),
+        #[cfg(feature = "call")]
+        (Some("help"), Some("call")) => call::help(program),
         #[cfg(feature = "setup")]
         (Some("help"), Some("setup")) => setup::help(program),
         #[cfg(feature = "new")]
@@ -313,6 +336,19 @@ fn setup(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, Usag
     unreachable!("`need` fails in a build without the feature")
 }
 
+/// Parses the arguments after `call`.
+#[cfg(feature = "call")]
+fn call(program: &ProgramIdentity, options: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    call::command(program, options)
+}
+
+/// Rejects the arguments after `call`.
+#[cfg(not(feature = "call"))]
+fn call(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    need(&format!("`{} call`", program.name), Feature::Call)?;
+    unreachable!("`need` fails in a build without the feature")
+}
+
 /// Parses the arguments after `new`.
 #[cfg(feature = "new")]
 fn new(program: &ProgramIdentity, options: Vec<OsString>) -> Result<CliCommand, UsageError> {
@@ -349,7 +385,7 @@ pub fn help_of(program: &ProgramIdentity, arguments: &[OsString]) -> String {
         true => format!("{name} --help"),
         false => match arguments.first() {
             Some(first)
-                if ["doctor", "config", "setup", "new", "completions"]
+                if ["doctor", "config", "call", "setup", "new", "completions"]
                     .iter()
                     .any(|command| first == command) =>
             {

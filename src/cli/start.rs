@@ -136,6 +136,8 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         CliCommand::Cloud(command) => return cloud(command, skipped, &env.variables),
         #[cfg(feature = "setup")]
         CliCommand::Setup { config, verbosity } => return setup(config, verbosity, &env.variables),
+        #[cfg(feature = "call")]
+        CliCommand::Call { config, verbosity } => return call(*config, verbosity, &env.variables),
         #[cfg(feature = "new")]
         CliCommand::New(bot) => return make(&bot),
         CliCommand::Serve { config, warnings } => (config, warnings, false),
@@ -373,6 +375,29 @@ fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Varia
     served.map_err(|error| StartupError {
         code: EXIT_FAILURE,
         message: error.to_string(),
+    })
+}
+
+/// Makes calls to a runner.
+#[cfg(feature = "call")]
+fn call(config: crate::io::call::CallConfig, verbosity: u8, variables: &Variables) -> Result<(), StartupError> {
+    use crate::io::call::CallsError;
+    logging::init(
+        verbosity,
+        variables.get("RUST_LOG"),
+        env!("CARGO_CRATE_NAME"),
+        crate::proto::config::LogFormat::Text,
+    );
+    forbid_debuggers();
+    let runtime = runtime(None, || {})?;
+    let called = runtime.block_on(crate::io::call::run(config));
+    runtime.shutdown_timeout(RUNTIME_END);
+    called.map_err(|error| {
+        let (code, message) = match error {
+            CallsError::Unusable(message) => (EXIT_USAGE, message),
+            CallsError::Failed(message) => (EXIT_FAILURE, message),
+        };
+        StartupError { code, message }
     })
 }
 

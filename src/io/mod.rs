@@ -11,6 +11,8 @@ pub use edge_runner_http::{children, group, memory, server, services, signal, st
 
 pub mod addresses;
 pub mod admission;
+#[cfg(feature = "call")]
+pub mod call;
 #[cfg(feature = "calls")]
 pub mod calls;
 #[cfg(feature = "videoroom")]
@@ -50,7 +52,7 @@ pub mod sessions;
 pub mod setup;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod websocket;
-#[cfg(any(feature = "mediaroom", feature = "assistants"))]
+#[cfg(any(feature = "mediaroom", feature = "assistants", feature = "call"))]
 pub mod websocket_client;
 #[cfg(feature = "messaging")]
 pub mod whatsapp;

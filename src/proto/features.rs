@@ -42,6 +42,8 @@ pub enum Feature {
     Config,
     /// The sound card of this machine as a caller: `--local`.
     Local,
+    /// `edge-runner call`.
+    Call,
     /// `edge-runner setup`: the setup page of a board.
     Setup,
     /// `edge-runner new`: folders for bots of one's own.
@@ -54,7 +56,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 20] = [
+    pub const ALL: [Feature; 21] = [
         Feature::WebRtc,
         Feature::Turn,
         Feature::Telephony,
@@ -71,6 +73,7 @@ impl Feature {
         Feature::Calls,
         Feature::Config,
         Feature::Local,
+        Feature::Call,
         Feature::Setup,
         Feature::New,
         Feature::Doctor,
@@ -96,6 +99,7 @@ impl Feature {
             Feature::Calls => "calls",
             Feature::Config => "config",
             Feature::Local => "local",
+            Feature::Call => "call",
             Feature::Setup => "setup",
             Feature::New => "new",
             Feature::Doctor => "doctor",
@@ -122,6 +126,7 @@ impl Feature {
             Feature::Calls => cfg!(feature = "calls"),
             Feature::Config => cfg!(feature = "config"),
             Feature::Local => cfg!(feature = "local"),
+            Feature::Call => cfg!(feature = "call"),
             Feature::Setup => cfg!(feature = "setup"),
             Feature::New => cfg!(feature = "new"),
             Feature::Doctor => cfg!(feature = "doctor"),

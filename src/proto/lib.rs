@@ -18,7 +18,7 @@
 //! - [`options`]: arguments and variables; [`modules`]: the variables of each module; [`config`],
 //!   [`transport`], [`built_in_bot`], [`limits`], [`aliases`], [`features`]
 //! - [`job`] and [`participant`]: what bots learn about a room
-//! - [`calls`]: records of calls
+//! - [`calls`]: records of calls; `caller`: a caller for tests, in a build with the feature `call`
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
 //! - [`reload`]: what a change of settings needs
 //! - `settings`: the file of settings, in a build with the feature `config`
@@ -44,6 +44,8 @@ pub(crate) mod base64;
 pub mod bot_message;
 pub mod built_in_bot;
 pub mod call_control;
+#[cfg(feature = "call")]
+pub mod caller;
 pub mod calls;
 pub mod config;
 pub mod counts;
@@ -80,7 +82,7 @@ pub mod stall;
 pub mod telephony;
 #[cfg(all(any(test, feature = "testing"), feature = "webrtc"))]
 pub mod testing;
-#[cfg(any(feature = "assistants", feature = "calls"))]
+#[cfg(any(feature = "assistants", feature = "calls", feature = "call"))]
 mod text;
 pub mod time;
 pub mod transport;

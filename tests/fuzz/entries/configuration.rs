@@ -70,6 +70,7 @@ pub fn configuration(bytes: &[u8]) {
             assert!(!warnings.iter().any(|warning| is_secret(warning)))
         }
         Ok(CliCommand::Cloud(Cloud::Help(text) | Cloud::Version(text))) => assert!(!text.is_empty()),
+        Ok(CliCommand::Call { config, .. }) => assert!((1..=500).contains(&config.calls)),
         Ok(CliCommand::Help(text) | CliCommand::Version(text)) => assert!(!text.is_empty()),
     }
     for line in arguments.lines() {

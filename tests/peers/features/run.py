@@ -120,7 +120,7 @@ def marked_help(build):
     """the help marks absent features, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
-    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 19, text
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 21, text
     # A description begins after the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 25, options
@@ -132,7 +132,7 @@ def marked_help(build):
         is_marked = f"{name} {MARK}" in transports or f"({name}) {MARK}" in transports
         assert is_marked == (feature not in build.has), transports
     usage = text[text.index("Usage:"):text.index("Options marked")]
-    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == ["new", "doctor", "config", "setup", "cloud"], usage
+    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == ["new", "doctor", "config", "call", "setup", "cloud"], usage
     assert all(len(line) <= 100 for line in text.splitlines())
     line = next(text for text in text.splitlines() if "PIPECAT_ICE_SERVERS" in text)
     assert (MARK in line) == ("webrtc" not in build.has), line
@@ -146,6 +146,7 @@ def refused_options(build):
     asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("setup",)), ["setup", "--spool", "/tmp"]),
               (build.absent(("config",)), ["config", "show"]),
               (build.absent(("new",)), ["new", "python", "a-bot"]),
+              (build.absent(("call",)), ["call", "http://localhost:7860"]),
               (build.absent(("cloud",)), ["cloud", "serve"])]
     asked += [(build.absent(("assistants",)), ["--bot", name]) for name in ("realtime", "cascade")]
     seen = 0

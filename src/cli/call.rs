@@ -1,0 +1,430 @@
+//! The arguments of `edge-runner call`.
+//!
+//! In: the arguments after `call`. Out: a [`CallConfig`], or the text of its help. What the caller
+//! does follows the order of the options. It reads no variables: those are the runner's.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::{CliCommand, ProgramIdentity, UsageError, version};
+use crate::config::{Secret, Transport};
+use crate::io::call::{CallConfig, StepSource};
+use crate::proto::bot_message::key;
+use crate::proto::caller::target::CallTarget;
+use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX, WordPattern};
+use crate::proto::options::help::{entries, entry, paragraph};
+use crate::proto::options::{
+    Expected, FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, push, put,
+};
+
+/// The time limit of a call.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the bot has to be quiet before the caller hangs up, without and with expectations.
+const LISTENS: Duration = Duration::from_secs(5);
+const LISTENS_EXPECTING: Duration = Duration::from_secs(1);
+/// The program that speaks texts.
+const SAY_COMMAND: &str = "espeak-ng --stdin --stdout";
+/// Bytes of a text.
+const TEXT_BYTES_MAX: usize = 4 * 1024;
+/// Keys of one step.
+const KEYS_MAX: usize = 64;
+
+const SPEAKS: &str = "What the caller does, in this order";
+const KEEPS: &str = "What it keeps";
+const EXPECTS: &str = "What it expects";
+const CALLS: &str = "Calls";
+
+#[derive(Debug, Default)]
+struct CallArgs {
+    transport: Option<Transport>,
+    api_key: Option<Secret>,
+    steps: Vec<StepSource>,
+    say_command: Option<String>,
+    record: Option<String>,
+    events: Option<String>,
+    json: bool,
+    expect: CallExpectations,
+    hang_up_after: Option<Duration>,
+    timeout: Option<Duration>,
+    calls: Option<u64>,
+    ramp: Option<Duration>,
+    verbosity: u8,
+    given: Vec<&'static str>,
+    argument: Option<OsString>,
+}
+
+impl OptionStore for CallArgs {
+    fn given(&mut self) -> &mut Vec<&'static str> {
+        &mut self.given
+    }
+
+    fn argument(&mut self) -> &mut Option<OsString> {
+        &mut self.argument
+    }
+}
+
+/// Reads a number of seconds, such as `2` or `0.5`.
+fn seconds(text: &str, most: u64) -> Result<Duration, Expected> {
+    let parsed: Option<f64> = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    let valid = parsed.filter(|seconds| (0.0..=most as f64).contains(seconds));
+    let duration = valid.map(Duration::from_secs_f64);
+    duration.ok_or_else(|| format!("a number of seconds from 0 to {most}, such as 2 or 0.5").into())
+}
+
+fn text(text: String) -> Result<String, Expected> {
+    if text.trim().is_empty() || text.len() > TEXT_BYTES_MAX {
+        return Err(format!("a text of at most {TEXT_BYTES_MAX} bytes").into());
+    }
+    Ok(text)
+}
+
+fn keys(text: &str) -> Result<String, Expected> {
+    let keys: Option<String> = text
+        .chars()
+        .map(|letter| key(letter.encode_utf8(&mut [0; 4])))
+        .collect();
+    let valid = keys.filter(|keys| (1..=KEYS_MAX).contains(&keys.len()));
+    valid.ok_or_else(|| format!("1 to {KEYS_MAX} keys of a telephone: 0-9, *, # and A-D").into())
+}
+
+fn transport(text: &str) -> Result<Transport, Expected> {
+    Transport::from_name(text).ok_or_else(|| {
+        let names = Transport::ALL.map(Transport::common_name);
+        Expected::one_of(text, &names, &[])
+    })
+}
+
+static CALL: OptionTable<CallArgs> = OptionTable {
+    prefix: "",
+    argument: Some("URL"),
+    own_variable_first: false,
+    modules: &[&[
+        flag(
+            "--transport",
+            FlagKind::Value("T", |args: &mut CallArgs, text| {
+                put(&mut args.transport, transport(&text)?)
+            }),
+            CALLS,
+            "How to call, where the URL does not say it: `webrtc` or `websocket`. [default: webrtc]",
+        )
+        .short('t'),
+        flag(
+            "--api-key",
+            FlagKind::Value("KEY", |args, text| put(&mut args.api_key, Secret::new(text))),
+            CALLS,
+            "The key of a runner with --api-key.",
+        ),
+        flag(
+            "--wav",
+            FlagKind::Repeatable("FILE", |args, text| push(&mut args.steps, StepSource::Wav(text))),
+            SPEAKS,
+            "Play a WAV file of 16-bit PCM, at any rate and with 1 to 8 channels, of at most 10 minutes.",
+        ),
+        flag(
+            "--say",
+            FlagKind::Repeatable("TEXT", |args, given| {
+                push(&mut args.steps, StepSource::Say(text(given)?))
+            }),
+            SPEAKS,
+            "Speak a text, with the command of --say-command.",
+        ),
+        flag(
+            "--silence",
+            FlagKind::Repeatable("SECONDS", |args, text| {
+                push(&mut args.steps, StepSource::Silence(seconds(&text, SOUND_SECONDS_MAX)?))
+            }),
+            SPEAKS,
+            "Be silent, at most 600 s.",
+        ),
+        flag(
+            "--keys",
+            FlagKind::Repeatable("KEYS", |args, text| {
+                push(&mut args.steps, StepSource::Keys(keys(&text)?))
+            }),
+            SPEAKS,
+            "Press keys of a telephone, such as 12#, one each 0.2 s.",
+        ),
+        flag(
+            "--text",
+            FlagKind::Repeatable("TEXT", |args, given| {
+                push(&mut args.steps, StepSource::Text(text(given)?))
+            }),
+            SPEAKS,
+            "Send a text, as typed by a user.",
+        ),
+        flag(
+            "--say-command",
+            FlagKind::Value("COMMAND", |args, text| put(&mut args.say_command, text)),
+            SPEAKS,
+            "The shell command that speaks: it reads the text from its standard input and writes a WAV file to its standard \
+             output. [default: espeak-ng --stdin --stdout]",
+        ),
+        flag(
+            "--record",
+            FlagKind::Value("FILE", |args, text| put(&mut args.record, text)),
+            KEEPS,
+            "Write a stereo WAV file at 16 kHz, at most an hour: the caller is left, the bot is right.",
+        ),
+        flag(
+            "--events",
+            FlagKind::Value("FILE", |args, text| put(&mut args.events, text)),
+            KEEPS,
+            "Write a JSON line for everything that happens: `call`, `time` in seconds since the caller dialled, `event`.",
+        ),
+        flag(
+            "--json",
+            FlagKind::Switch(|args: &mut CallArgs| args.json = true),
+            KEEPS,
+            "Print these lines in place of the transcript.",
+        ),
+        flag(
+            "--expect-text",
+            FlagKind::Repeatable("WORDS", |args, text| {
+                let pattern = WordPattern::parse(&text);
+                push(
+                    &mut args.expect.texts,
+                    pattern.ok_or("words, with `|` between alternatives and `*` for any text")?,
+                )
+            }),
+            EXPECTS,
+            "The bot says or shows these words, in any case; `*` is any text, `|` separates alternatives.",
+        ),
+        flag(
+            "--expect-speech",
+            FlagKind::Switch(|args: &mut CallArgs| args.expect.speech = true),
+            EXPECTS,
+            "At least 0.3 s of sound of the bot.",
+        ),
+        flag(
+            "--expect-latency",
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.expect.latency, seconds(&text, CALL_SECONDS_MAX)?)
+            }),
+            EXPECTS,
+            "Each answer begins at most this long after the end of the caller's sound, and the last sound has an answer.",
+        ),
+        flag(
+            "--timeout",
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.timeout, seconds(&text, CALL_SECONDS_MAX)?)
+            }),
+            CALLS,
+            "The longest call, at most an hour. [default: 60]",
+        ),
+        flag(
+            "--hang-up-after",
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.hang_up_after, seconds(&text, CALL_SECONDS_MAX)?)
+            }),
+            CALLS,
+            "Hang up when all is done, every expectation is met, and the bot was quiet for this long. [default: 1 with an \
+             expectation, else 5]",
+        ),
+        flag(
+            "--calls",
+            FlagKind::Value("N", |args, text| put(&mut args.calls, number(&text, 1, CALLS_MAX)?)),
+            CALLS,
+            "Make several calls at a time, at most 500, and print percentiles. [default: 1]",
+        ),
+        flag(
+            "--ramp",
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.ramp, seconds(&text, CALL_SECONDS_MAX)?)
+            }),
+            CALLS,
+            "Spread the begin of the calls over this time. [default: 0]",
+        ),
+        flag(
+            "--verbose",
+            FlagKind::Count(|args: &mut CallArgs| args.verbosity = args.verbosity.saturating_add(1)),
+            CALLS,
+            "Log more on stderr.",
+        )
+        .short('v'),
+        flag("--help", FlagKind::Help, CALLS, "Print this help.").short('h'),
+        flag("--version", FlagKind::Version, CALLS, "Print the version.").short('V'),
+    ]],
+};
+
+/// Parses the arguments after `call`.
+pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Result<CliCommand, UsageError> {
+    let mut args = CallArgs::default();
+    match parse(&mut args, &CALL, arguments)? {
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help(program))),
+        Some(SpecialMode::Version) => return Ok(version(program)),
+        None => {}
+    }
+    let combination = |text: String| UsageError::Combination(text);
+    let url = args.argument.as_ref().map(|url| url.to_string_lossy().into_owned());
+    let url = url.ok_or_else(|| combination("`call` needs a URL, such as http://localhost:7860".into()))?;
+    let target = CallTarget::parse(&url, args.transport).map_err(combination)?;
+    let is_sound = |step: &StepSource| matches!(step, StepSource::Wav(_) | StepSource::Say(_));
+    if args.steps.len() > STEPS_MAX {
+        return Err(combination(format!("`call` takes at most {STEPS_MAX} steps")));
+    }
+    if args.expect.latency.is_some() && !args.steps.iter().any(is_sound) {
+        return Err(combination(
+            "`--expect-latency` needs a sound of the caller to count from: `--wav FILE` or `--say TEXT`".into(),
+        ));
+    }
+    let calls = args.calls.unwrap_or(1);
+    if calls > 1 && args.record.is_some() {
+        return Err(combination("`--record` takes one call: leave out `--calls`".into()));
+    }
+    let listens = match args.expect.is_empty() {
+        true => LISTENS,
+        false => LISTENS_EXPECTING,
+    };
+    let config = CallConfig {
+        target,
+        api_key: args.api_key,
+        steps: args.steps,
+        say_command: args.say_command.unwrap_or_else(|| SAY_COMMAND.into()),
+        expect: args.expect,
+        longest: args.timeout.unwrap_or(TIMEOUT),
+        hang_up_after: args.hang_up_after.unwrap_or(listens),
+        record: args.record.map(Into::into),
+        events: args.events.map(Into::into),
+        prints_json: args.json,
+        calls,
+        ramp: args.ramp.unwrap_or_default(),
+    };
+    Ok(CliCommand::Call {
+        config: Box::new(config),
+        verbosity: args.verbosity,
+    })
+}
+
+/// Returns the text of `call --help`.
+pub(super) fn help(program: &ProgramIdentity) -> String {
+    let name = &program.name;
+    let mut text = format!("Usage: {name} call URL [OPTIONS]\n\n");
+    paragraph(
+        &mut text,
+        "Calls a bot: speaks, presses keys and sends texts, and prints what the bot says. URL is the address of a runner, \
+         such as http://localhost:7860, which is called over WebRTC; a path selects another endpoint: /api/offer and /whip \
+         of WebRTC, or ws://localhost:7860/ws-client for plain clients. Pipecat's runner can be called as well.",
+    );
+    for group in [SPEAKS, KEEPS, EXPECTS, CALLS] {
+        text.push_str(&format!("\n{group}:\n"));
+        entries(&mut text, CALL.flags().filter(|flag| flag.group == group), |flag| {
+            flag.help.to_owned()
+        });
+    }
+    text.push_str("\nExit codes:\n");
+    for (code, help) in [
+        ("  0", "Everything expected has happened."),
+        (
+            "  1",
+            "An expectation was not met, or a connection was lost: stderr says which.",
+        ),
+        (
+            "  2",
+            "Usage error, a file that cannot be used, or no call was answered.",
+        ),
+    ] {
+        entry(&mut text, code, help);
+    }
+    text.push_str(&format!(
+        "\nExamples:\n  {name} call ws://localhost:7860/ws-client --text hello --expect-text hello\n"
+    ));
+    text.push_str(&format!(
+        "  {name} call http://localhost:7860 --say 'Good morning' --expect-latency 2\n"
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "ws://localhost:7860/ws-client";
+
+    fn parsed(arguments: &[&str]) -> Result<CliCommand, UsageError> {
+        command(
+            &ProgramIdentity::stock(),
+            arguments.iter().map(OsString::from).collect(),
+        )
+    }
+
+    fn config(arguments: &[&str]) -> CallConfig {
+        match parsed(&[&[URL], arguments].concat()) {
+            Ok(CliCommand::Call { config, .. }) => *config,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn steps_keep_their_order() {
+        let steps = config(&[
+            "--text",
+            "a",
+            "--silence=0.5",
+            "--wav",
+            "b.wav",
+            "--keys",
+            "1a#",
+            "--say",
+            "c",
+        ])
+        .steps;
+        let expected = [
+            StepSource::Text("a".into()),
+            StepSource::Silence(Duration::from_millis(500)),
+            StepSource::Wav("b.wav".into()),
+            StepSource::Keys("1A#".into()),
+            StepSource::Say("c".into()),
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn the_caller_listens_longer_without_an_expectation() {
+        let plain = config(&[]);
+        assert_eq!((plain.longest, plain.hang_up_after, plain.calls), (TIMEOUT, LISTENS, 1));
+        assert_eq!(config(&["--expect-speech"]).hang_up_after, LISTENS_EXPECTING);
+        assert_eq!(config(&["--hang-up-after", "3s"]).hang_up_after, Duration::from_secs(3));
+        let many = config(&["--calls", "500", "--ramp", "2", "--timeout", "3600"]);
+        assert_eq!((many.calls, many.ramp), (500, Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (arguments, words) in [
+            (&[][..], "needs a URL"),
+            (&["localhost"], "is not a URL"),
+            (&[URL, "--silence", "-1"], "seconds from 0 to 600"),
+            (&[URL, "--silence", "601"], "seconds from 0 to 600"),
+            (&[URL, "--timeout", "nan"], "seconds from 0 to 3600"),
+            (&[URL, "--keys", "12x"], "keys of a telephone"),
+            (&[URL, "--keys", ""], "keys of a telephone"),
+            (&[URL, "--text", " "], "a text of at most"),
+            (&[URL, "--expect-text", "*"], "alternatives"),
+            (&[URL, "--expect-latency", "1"], "needs a sound"),
+            (&[URL, "--calls", "501"], "500"),
+            (&[URL, "--calls", "2", "--record", "a.wav"], "`--record` takes one call"),
+            (&[URL, "-t", "pigeon"], "websocket"),
+            (&[URL, "-t", "webrtc"], "does not say how to call"),
+        ] {
+            let error = parsed(arguments).expect_err("wrong arguments").to_string();
+            assert!(error.contains(words), "{arguments:?}: {error}");
+        }
+        let many = [URL.to_owned()]
+            .into_iter()
+            .chain((0..=STEPS_MAX).map(|_| "--silence=0".into()));
+        let many: Vec<String> = many.collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(parsed(&many).is_err_and(|error| error.to_string().contains("at most 100 steps")));
+    }
+
+    #[test]
+    fn the_help_has_every_option() {
+        let Ok(CliCommand::Help(help)) = parsed(&["--help"]) else {
+            panic!("a help");
+        };
+        for flag in CALL.flags() {
+            assert!(help.contains(flag.long), "{}", flag.long);
+        }
+        assert!(help.starts_with("Usage: edge-runner call URL") && help.contains("Exit codes"));
+    }
+}

@@ -1,0 +1,205 @@
+//! The requests of a call: asks a runner by `POST /start`, opens its WebSocket, or sends an offer.
+//!
+//! In: the target and the key. Out: the open socket or the answer to the offer, or a sentence about
+//! why there is none, with what the server answered and what to do about it. URLs are in the
+//! messages without their query, which may hold a token.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::config::Secret;
+use crate::io::call::CallConfig;
+use crate::io::rest::{self, RequestUrl, RestResponse};
+use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
+use crate::proto::caller::target::{self, CallTarget};
+use crate::proto::server::rest::{RestBody, RestMethod, RestRequest};
+
+/// The limits of the connection.
+const LIMITS: SocketLimits = SocketLimits {
+    within: Duration::from_secs(15),
+    message_bytes_max: 1024 * 1024,
+    send_bytes_max: 256 * 1024,
+    refusal_bytes_max: 4096,
+};
+/// The content type of a description.
+const SDP: &str = "application/sdp";
+/// Characters of an answer that are quoted.
+const QUOTED_CHARS_MAX: usize = 300;
+
+/// Opens the socket of a call.
+///
+/// # Errors
+/// A sentence for the user.
+pub async fn open(config: &CallConfig) -> Result<Box<ClientSocket>, String> {
+    let url = match &config.target {
+        CallTarget::Socket { url } => url.clone(),
+        CallTarget::StartedSocket { base } => {
+            match start(base, &target::start_body(), config.api_key.as_ref()).await? {
+                Some(response) => target::started_socket(base, &response).map_err(|why| format!("{base}: {why}"))?,
+                None => target::default_socket(base),
+            }
+        }
+        CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
+            return Err("this target is no WebSocket".into());
+        }
+    };
+    // A runner takes the header for a token, of which the URL may have one.
+    let has_token = url.contains("token=");
+    let authorization = config.api_key.as_ref().filter(|_| !has_token).map(bearer);
+    let headers: Vec<(&'static str, Secret)> = authorization
+        .map(|value| ("authorization", value))
+        .into_iter()
+        .collect();
+    let request = SocketRequest {
+        url: &url,
+        headers: &headers,
+        limits: LIMITS,
+    };
+    connect(request).await.map_err(|error| match error {
+        SocketError::Refused { status, body } => refusal(shown(&url), status, &body),
+        other => format!("{}: {other}; is a runner running there?", shown(&url)),
+    })
+}
+
+/// Asks a runner for a session. Returns its answer; `None` if it has no `/start`.
+async fn start(base: &str, body: &Value, key: Option<&Secret>) -> Result<Option<Bytes>, String> {
+    let response = post(&format!("{base}/start"), RestBody::json(body), key).await?;
+    match response.status {
+        200 => Ok(Some(response.body)),
+        404 | 405 => Ok(None),
+        status => Err(refusal(&format!("{base}/start"), status, &response.body)),
+    }
+}
+
+/// The answer to an offer.
+pub struct AnsweredOffer {
+    pub sdp: String,
+    /// The session of WHIP, which ends with a DELETE.
+    pub resource: Option<String>,
+}
+
+/// Sends an offer.
+///
+/// # Errors
+/// A sentence for the user.
+pub async fn offer(config: &CallConfig, sdp: &str) -> Result<AnsweredOffer, String> {
+    let key = config.api_key.as_ref();
+    let url = match &config.target {
+        CallTarget::Whip { url } => return offer_whip(url, sdp, key).await,
+        CallTarget::StartedOffer { base } => match start(base, &target::start_offer_body(), key).await? {
+            Some(response) => target::started_offer(base, &response).map_err(|why| format!("{base}: {why}"))?,
+            None => target::default_offer(base),
+        },
+        CallTarget::Offer { url } | CallTarget::Socket { url } | CallTarget::StartedSocket { base: url } => url.clone(),
+    };
+    let response = post(&url, RestBody::json(&target::offer_body(sdp)), key).await?;
+    if response.status != 200 {
+        return Err(refusal(shown(&url), response.status, &response.body));
+    }
+    let sdp = target::answer(&response.body).map_err(|why| format!("{}: {why}", shown(&url)))?;
+    Ok(AnsweredOffer { sdp, resource: None })
+}
+
+async fn offer_whip(url: &str, sdp: &str, key: Option<&Secret>) -> Result<AnsweredOffer, String> {
+    let body = RestBody {
+        content_type: SDP,
+        bytes: sdp.as_bytes().to_vec(),
+    };
+    let response = post(url, body, key).await?;
+    if response.status != 201 {
+        return Err(refusal(shown(url), response.status, &response.body));
+    }
+    let sdp = String::from_utf8(response.body.to_vec());
+    let location = response.location.as_deref();
+    Ok(AnsweredOffer {
+        sdp: sdp.map_err(|_| format!("{}: its answer is not text", shown(url)))?,
+        resource: location.and_then(|location| target::resource_url(url, location)),
+    })
+}
+
+/// Ends a session of WHIP. It would end by itself as well, so errors are only logged.
+pub async fn delete(resource: String, key: Option<&Secret>) {
+    let request = RestRequest {
+        method: RestMethod::Delete,
+        url: resource,
+        authorization: key.map(bearer),
+        body: None,
+    };
+    if let Err(error) = rest::send(&request).await {
+        log::debug!("ending the session: {error}");
+    }
+}
+
+/// Returns the host and the port of an HTTP target.
+pub fn authority(target: &CallTarget) -> Result<(String, u16), String> {
+    let (CallTarget::Offer { url }
+    | CallTarget::StartedOffer { base: url }
+    | CallTarget::Whip { url }
+    | CallTarget::Socket { url }
+    | CallTarget::StartedSocket { base: url }) = target;
+    let parsed = RequestUrl::of(url).map_err(|error| format!("{}: {error}", shown(url)))?;
+    let uri: Option<hyper::Uri> = url.parse().ok();
+    let port = uri.and_then(|uri| uri.port_u16());
+    let default = if parsed.tls { 443 } else { 80 };
+    Ok((parsed.host, port.unwrap_or(default)))
+}
+
+async fn post(url: &str, body: RestBody, key: Option<&Secret>) -> Result<RestResponse, String> {
+    let request = RestRequest {
+        method: RestMethod::Post,
+        url: url.to_owned(),
+        authorization: key.map(bearer),
+        body: Some(body),
+    };
+    let response = rest::send(&request).await;
+    response.map_err(|error| format!("{}: {error}; is a runner running there?", shown(url)))
+}
+
+/// Returns a URL without its query.
+fn shown(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
+}
+
+fn bearer(key: &Secret) -> Secret {
+    Secret::new(format!("Bearer {}", key.expose()))
+}
+
+/// Describes the refusal of a server.
+fn refusal(url: &str, status: u16, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(QUOTED_CHARS_MAX)
+        .collect();
+    let quoted = match line.trim() {
+        "" => String::new(),
+        line => format!(": {line}"),
+    };
+    let advice = match status {
+        401 | 403 => "; does it need `--api-key`?",
+        404 => "; does the URL have the right path?",
+        _ => "",
+    };
+    format!("{url}: the call was refused with status {status}{quoted}{advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_the_server_said() {
+        assert_eq!(
+            refusal("ws://a/b", 401, b"{\"detail\":\"no\x1b\"}"),
+            "ws://a/b: the call was refused with status 401: {\"detail\":\"no \"}; does it need `--api-key`?"
+        );
+        assert_eq!(
+            refusal("ws://a/b", 200, b""),
+            "ws://a/b: the call was refused with status 200"
+        );
+        assert!(refusal("ws://a/b", 500, &[b'x'; 4_096]).len() < 400);
+    }
+}

@@ -1,0 +1,259 @@
+//! `edge-runner call`: makes calls to a runner, and reports what happened.
+//!
+//! In: a [`CallConfig`]. Out: lines on stdout and in a file, a recording, and a [`CallsError`],
+//! from which the exit code follows. `proto::caller` decides what is said and when, and what
+//! counts as a failure; here are files, programs, sockets, and one task per call.
+
+mod dial;
+mod report;
+mod socket;
+mod sounds;
+#[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
+mod webrtc;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+
+use edge_runner_http::signal::Signals;
+use edge_runner_http::tasks;
+
+use self::report::CallReport;
+use crate::config::Secret;
+use crate::proto::caller::target::CallTarget;
+use crate::proto::caller::{
+    CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, PlannedStep, figures,
+};
+
+/// The options of a run.
+#[derive(Clone, Debug)]
+pub struct CallConfig {
+    pub target: CallTarget,
+    pub api_key: Option<Secret>,
+    pub steps: Vec<StepSource>,
+    /// The shell command that speaks texts.
+    pub say_command: String,
+    pub expect: CallExpectations,
+    pub longest: Duration,
+    pub hang_up_after: Duration,
+    pub record: Option<PathBuf>,
+    pub events: Option<PathBuf>,
+    /// JSON lines are printed in place of the transcript.
+    pub prints_json: bool,
+    pub calls: u64,
+    /// The time over which the calls begin.
+    pub ramp: Duration,
+}
+
+/// A step, as it is given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepSource {
+    /// A file.
+    Wav(String),
+    /// A text to speak.
+    Say(String),
+    Silence(Duration),
+    Keys(String),
+    Text(String),
+}
+
+/// Why a run was not a success.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CallsError {
+    /// Nothing was called, or no call was answered.
+    Unusable(String),
+    /// An expectation was not met, or a call was lost.
+    Failed(String),
+}
+
+/// One call of a run.
+struct CallRun<'r> {
+    number: u64,
+    report: &'r CallReport,
+    stop: watch::Receiver<bool>,
+}
+
+impl CallRun<'_> {
+    fn observe(&self, at: Duration, observation: &CallObservation) {
+        self.report.observe(self.number, at, observation);
+    }
+
+    /// Waits until the user stops the run.
+    async fn stopped(&mut self) {
+        if self.stop.wait_for(|stop| *stop).await.is_err() {
+            // Without a sender no one can stop it.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The end of a call: its result, or why there was none.
+type OneCallEnd = Result<CallVerdict, String>;
+
+/// Makes the calls. A signal ends them in good order.
+///
+/// # Errors
+/// [`CallsError`] says what failed, one sentence per line.
+pub async fn run(config: CallConfig) -> Result<(), CallsError> {
+    let mut signals =
+        Signals::listen().map_err(|error| CallsError::Unusable(format!("listening for signals: {error}")))?;
+    let steps = tokio::select! {
+        steps = sounds::load(&config.steps, &config.say_command) => steps.map_err(CallsError::Unusable)?,
+        name = signals.next() => return Err(CallsError::Unusable(format!("stopped by {name}"))),
+    };
+    let report = Arc::new(CallReport::open(&config).map_err(CallsError::Unusable)?);
+    let (stop, stopped) = watch::channel(false);
+    let (ended, mut ends) = mpsc::channel(1);
+    let config = Arc::new(config);
+    for number in 1..=config.calls {
+        let (config, report, ended) = (config.clone(), report.clone(), ended.clone());
+        let (steps, stop) = (steps.clone(), stopped.clone());
+        tasks::spawn(async move {
+            let mut task = CallRun {
+                number,
+                report: &report,
+                stop,
+            };
+            let end = one_call(&config, steps, &mut task).await;
+            // The receiver waits for every call.
+            let _ = ended.send((number, end)).await;
+        });
+    }
+    drop(ended);
+    let mut results = Vec::new();
+    loop {
+        tokio::select! {
+            end = ends.recv() => match end {
+                Some(end) => results.push(end),
+                None => break,
+            },
+            _ = signals.next() => drop(stop.send(true)),
+        }
+    }
+    results.sort_by_key(|(number, _)| *number);
+    conclude(&config, &report, &results)
+}
+
+async fn one_call(config: &CallConfig, steps: Vec<PlannedStep>, task: &mut CallRun<'_>) -> OneCallEnd {
+    // The first call begins at once, and the last one at the end of the ramp.
+    let share = config.ramp.as_secs_f64() / (config.calls.max(2) - 1) as f64;
+    let begins_after = Duration::from_secs_f64(share * (task.number - 1) as f64);
+    tokio::select! {
+        () = sleep(begins_after) => {}
+        () = task.stopped() => return Err("stopped before the call".into()),
+    }
+    let dialled = Instant::now().into_std();
+    let plan = CallPlan {
+        steps,
+        expect: config.expect.clone(),
+        longest: config.longest,
+        hang_up_after: config.hang_up_after,
+        records: config.record.is_some(),
+    };
+    let stopped = "stopped before the call was answered";
+    let conversation = match &config.target {
+        CallTarget::Socket { .. } | CallTarget::StartedSocket { .. } => {
+            let socket = tokio::select! {
+                socket = dial::open(config) => socket?,
+                () = task.stopped() => return Err(stopped.into()),
+            };
+            let mut conversation = CallConversation::new(plan, dialled, Instant::now().into_std(), true);
+            socket::run(*socket, &mut conversation, task).await;
+            conversation
+        }
+        CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
+            let call = tokio::select! {
+                call = webrtc::connect(config) => call?,
+                () = task.stopped() => return Err(stopped.into()),
+            };
+            let mut conversation = CallConversation::new(plan, dialled, Instant::now().into_std(), true);
+            call.run(&mut conversation, task).await;
+            conversation
+        }
+    };
+    let mut verdict = conversation.verdict();
+    if let Some(file) = &config.record {
+        let written = std::fs::write(file, conversation.recording().to_wav());
+        verdict.failures.extend(written.err().map(|error| {
+            format!(
+                "--record {}: {error}; it takes a file that can be written",
+                file.display()
+            )
+        }));
+    }
+    for failure in &verdict.failures {
+        task.observe(verdict.lasted, &CallObservation::Failed(failure.clone()));
+    }
+    Ok(verdict)
+}
+
+/// Reports the figures of the run, and returns its outcome.
+fn conclude(config: &CallConfig, report: &CallReport, results: &[(u64, OneCallEnd)]) -> Result<(), CallsError> {
+    let verdicts: Vec<&CallVerdict> = results.iter().filter_map(|(_, end)| end.as_ref().ok()).collect();
+    let connected: Vec<Duration> = verdicts.iter().map(|verdict| verdict.connected_after).collect();
+    let sounds: Vec<Duration> = verdicts
+        .iter()
+        .filter_map(|verdict| verdict.first_sound_after)
+        .collect();
+    let latencies: Vec<Duration> = verdicts.iter().flat_map(|verdict| verdict.latencies.clone()).collect();
+    let failed = results
+        .iter()
+        .filter(|(_, end)| !matches!(end, Ok(verdict) if verdict.failures.is_empty()));
+    let failed = failed.count();
+    if config.calls > 1 {
+        let lines = [
+            format!(
+                "calls: {}, answered: {}, failed: {failed}",
+                results.len(),
+                verdicts.len()
+            ),
+            figures::line("connected", &connected),
+            figures::line("first sound", &sounds),
+            figures::line("latency", &latencies),
+        ];
+        let object = json!({
+            "event": "summary",
+            "calls": results.len(),
+            "answered": verdicts.len(),
+            "failed": failed,
+            "connected": figures::object(&connected),
+            "first_sound": figures::object(&sounds),
+            "latency": figures::object(&latencies),
+        });
+        report.summarize(&lines, &object);
+    }
+    for verdict in &verdicts {
+        if !verdict.dropped.is_zero() {
+            let seconds = verdict.dropped.as_secs_f64();
+            log::warn!("{seconds:.1} s of the bot's audio were dropped: it came more than a minute early");
+        }
+    }
+    if failed == 0 {
+        return Ok(());
+    }
+    let name = |number: u64| match config.calls {
+        1 => String::new(),
+        _ => format!("call {number}: "),
+    };
+    let lines: Vec<String> = results
+        .iter()
+        .flat_map(|(number, end)| {
+            let failures = match end {
+                Ok(verdict) => verdict.failures.clone(),
+                Err(refused) => vec![refused.clone()],
+            };
+            failures
+                .into_iter()
+                .map(|failure| format!("{}{failure}", name(*number)))
+        })
+        .collect();
+    let text = lines.join("\n");
+    match verdicts.is_empty() {
+        true => Err(CallsError::Unusable(text)),
+        false => Err(CallsError::Failed(text)),
+    }
+}

@@ -1,0 +1,136 @@
+//! Drives a call over a WebSocket.
+//!
+//! In: an open socket and a conversation. Out: the conversation at its end, with the socket closed.
+//! The connection counts as lost if it ends without a close, or with the code of a failure, or if
+//! it accepts nothing for some seconds.
+
+use std::time::Duration;
+
+use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::CallRun;
+use crate::proto::caller::socket_frames;
+use crate::proto::caller::{CallConversation, ConversationOutput};
+
+/// How long a message may wait to be sent.
+const SENT_WITHIN: Duration = Duration::from_secs(5);
+/// How long the closing handshake may take.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Runs a call to its end.
+pub async fn run<S>(mut socket: S, conversation: &mut CallConversation, task: &mut CallRun<'_>)
+where
+    S: Sink<Message, Error = Error> + Stream<Item = Result<Message, Error>> + Unpin,
+{
+    let mut sent = send(&mut socket, socket_frames::hello()).await;
+    loop {
+        if let Err(why) = std::mem::replace(&mut sent, Ok(())) {
+            conversation.handle_end(Err(why), now());
+        }
+        let deadline = loop {
+            let output = conversation.poll_output();
+            match output {
+                ConversationOutput::Timeout(at) => break at,
+                ConversationOutput::Observed(at, observation) => task.observe(at, &observation),
+                ConversationOutput::HangUp => {
+                    let _ = timeout(CLOSED_WITHIN, close(&mut socket)).await;
+                }
+                _ => {
+                    if let Some(bytes) = socket_frames::encode(&output)
+                        && sent.is_ok()
+                    {
+                        sent = send(&mut socket, bytes).await;
+                    }
+                }
+            }
+        };
+        if conversation.is_over() {
+            return;
+        }
+        if sent.is_err() {
+            continue;
+        }
+        tokio::select! {
+            biased;
+            () = task.stopped() => conversation.handle_stop(now()),
+            () = sleep_until(Instant::from_std(deadline)) => conversation.handle_timeout(now()),
+            message = socket.next() => handle_message(conversation, message),
+        }
+    }
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+async fn send<S: Sink<Message, Error = Error> + Unpin>(socket: &mut S, bytes: Vec<u8>) -> Result<(), String> {
+    match timeout(SENT_WITHIN, socket.send(Message::Binary(bytes.into()))).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("it accepted nothing for {} s", SENT_WITHIN.as_secs())),
+    }
+}
+
+/// Closes the socket and waits for the other side to do the same.
+async fn close<S>(socket: &mut S)
+where
+    S: Sink<Message, Error = Error> + Stream<Item = Result<Message, Error>> + Unpin,
+{
+    let frame = CloseFrame {
+        code: CloseCode::Normal,
+        reason: "the caller hung up".into(),
+    };
+    if socket.send(Message::Close(Some(frame))).await.is_ok() {
+        while let Some(Ok(_)) = socket.next().await {}
+    }
+}
+
+fn handle_message(conversation: &mut CallConversation, message: Option<Result<Message, Error>>) {
+    let now = now();
+    match message {
+        Some(Ok(Message::Binary(bytes))) => {
+            if let Err(why) = socket_frames::handle_message(conversation, bytes, now) {
+                conversation.handle_end(Err(format!("a message cannot be read: {why}")), now);
+            }
+        }
+        Some(Ok(Message::Close(frame))) => conversation.handle_end(end_of(frame.as_ref()), now),
+        // Texts belong to other protocols; pings are answered by the library.
+        Some(Ok(_)) => {}
+        Some(Err(error)) => conversation.handle_end(Err(error.to_string()), now),
+        None => conversation.handle_end(Err("it ended without a close".into()), now),
+    }
+}
+
+/// Returns the reason of a close, or of a loss if its code is one of a failure.
+fn end_of(frame: Option<&CloseFrame>) -> Result<String, String> {
+    let Some(frame) = frame else {
+        return Ok(String::new());
+    };
+    match frame.code {
+        CloseCode::Normal | CloseCode::Away => Ok(frame.reason.to_string()),
+        code => Err(format!("closed with code {}: {}", u16::from(code), frame.reason)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_a_close_says_whether_the_call_failed() {
+        let close = |code: u16| {
+            end_of(Some(&CloseFrame {
+                code: code.into(),
+                reason: "why".into(),
+            }))
+        };
+        assert_eq!(end_of(None), Ok(String::new()));
+        assert_eq!((close(1000), close(1001)), (Ok("why".into()), Ok("why".into())));
+        assert_eq!(close(1011), Err("closed with code 1011: why".into()));
+        assert_eq!(close(4000), Err("closed with code 4000: why".into()));
+    }
+}

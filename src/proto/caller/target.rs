@@ -1,0 +1,292 @@
+//! Where a caller calls: the URL of `edge-runner call`, and the transport.
+//!
+//! In: a URL, and the transport of `--transport`. Out: the [`CallTarget`], or what is expected in
+//! place of the URL. The path of the URL selects the endpoint; a URL without a path is a runner,
+//! which is asked by `POST /start`.
+
+use serde_json::{Value, json};
+
+use crate::transport::Transport;
+
+/// The path of plain clients.
+const CLIENT_PATH: &str = "/ws-client";
+/// The end of the path of JSON offers.
+const OFFER_PATH: &str = "/api/offer";
+/// The transports by which a caller calls.
+const SPOKEN: [Transport; 2] = [Transport::WebRtc, Transport::WebSocket];
+
+/// Returns whether a path is one of WHIP, perhaps with the name of a bot.
+fn is_whip(path: &str) -> bool {
+    path.split('/').any(|segment| segment == "whip")
+}
+
+/// Where to call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallTarget {
+    /// The WebSocket of plain clients, at this URL.
+    Socket { url: String },
+    /// The same, at the URL that a runner returns from `/start`.
+    StartedSocket { base: String },
+    /// WebRTC by a JSON offer to this URL.
+    Offer { url: String },
+    /// The same, at the session that a runner returns from `/start`.
+    StartedOffer { base: String },
+    /// WHIP at this URL.
+    Whip { url: String },
+}
+
+impl CallTarget {
+    /// Finds the target.
+    ///
+    /// # Errors
+    /// A sentence about what is wrong and what is expected.
+    pub fn parse(url: &str, transport: Option<Transport>) -> Result<CallTarget, String> {
+        let takes = "a URL such as http://localhost:7860, http://localhost:7860/whip or ws://localhost:7860/ws-client";
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(format!("`{url}` is not a URL: `call` takes {takes}"));
+        };
+        let (authority, path) = match rest.find(['/', '?']) {
+            Some(at) => rest.split_at(at),
+            None => (rest, ""),
+        };
+        if authority.is_empty() || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(format!("`{url}` has no host, or a space: `call` takes {takes}"));
+        }
+        let path_alone = path.split('?').next().unwrap_or_default();
+        match (scheme, path_alone, transport) {
+            ("ws" | "wss", CLIENT_PATH, None | Some(Transport::WebSocket)) => {
+                Ok(CallTarget::Socket { url: url.to_owned() })
+            }
+            ("http" | "https", "" | "/", Some(Transport::WebSocket)) => Ok(CallTarget::StartedSocket {
+                base: format!("{scheme}://{authority}"),
+            }),
+            ("ws" | "wss", _, Some(Transport::WebSocket)) => Ok(CallTarget::Socket { url: url.to_owned() }),
+            ("http" | "https", "" | "/", None | Some(Transport::WebRtc)) => Ok(CallTarget::StartedOffer {
+                base: format!("{scheme}://{authority}"),
+            }),
+            ("http" | "https", path, None | Some(Transport::WebRtc)) if path.ends_with(OFFER_PATH) => {
+                Ok(CallTarget::Offer { url: url.to_owned() })
+            }
+            ("http" | "https", path, None | Some(Transport::WebRtc)) if is_whip(path) => {
+                Ok(CallTarget::Whip { url: url.to_owned() })
+            }
+            ("ws" | "wss" | "http" | "https", _, Some(other)) if !SPOKEN.contains(&other) => Err(format!(
+                "`call` cannot call by `{}`: it speaks `webrtc` and `websocket`, at {takes}",
+                other.common_name()
+            )),
+            ("ws" | "wss" | "http" | "https", ..) => Err(format!(
+                "`{url}` does not say how to call: use a URL without a path, or with one that `call` knows: `{CLIENT_PATH}`, \
+                 `{OFFER_PATH}` or `/whip`"
+            )),
+            _ => Err(format!("`{scheme}` is not a scheme of a runner: `call` takes {takes}")),
+        }
+    }
+}
+
+/// Returns the body of `POST /start` for a WebSocket.
+pub fn start_body() -> Value {
+    json!({"transport": "websocket", "createDailyRoom": false})
+}
+
+/// Returns the URL of the WebSocket from the response of `/start`.
+///
+/// # Errors
+/// A sentence about what is missing.
+pub fn started_socket(base: &str, response: &[u8]) -> Result<String, String> {
+    let value: Value = serde_json::from_slice(response)
+        .map_err(|_| "its answer to /start is not JSON: is this the address of a runner?".to_owned())?;
+    let text = |name: &str| value[name].as_str().filter(|text| !text.is_empty());
+    let Some(url) = text("wsUrl").or(text("ws_url")) else {
+        return Err("its answer to /start has no `wsUrl`: it does not serve plain clients".into());
+    };
+    // A relative URL belongs to the base. Pipecat's runner names `wss` for itself without TLS.
+    let authority = base.split_once("://").map_or(base, |(_, authority)| authority);
+    let own = url.split_once("://").and_then(|(_, rest)| rest.strip_prefix(authority));
+    let url = match own
+        .filter(|path| path.starts_with('/'))
+        .or(url.strip_prefix('/').map(|_| url))
+    {
+        Some(path) => format!("{}{path}", socket_base(base)),
+        None => url.to_owned(),
+    };
+    let separator = if url.contains('?') { '&' } else { '?' };
+    Ok(match text("token") {
+        Some(token) if !url.contains("token=") => format!("{url}{separator}token={token}"),
+        _ => url,
+    })
+}
+
+/// Returns the body of `POST /start` for WebRTC.
+pub fn start_offer_body() -> Value {
+    json!({"transport": "webrtc", "createDailyRoom": false, "enableDefaultIceServers": false})
+}
+
+/// Returns the URL for the offer from the response of `/start`.
+///
+/// # Errors
+/// A sentence about what is missing.
+pub fn started_offer(base: &str, response: &[u8]) -> Result<String, String> {
+    let value: Value = serde_json::from_slice(response)
+        .map_err(|_| "its answer to /start is not JSON: is this the address of a runner?".to_owned())?;
+    let session = value["sessionId"].as_str().filter(|id| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
+        !id.is_empty() && id.chars().all(is_plain)
+    });
+    match session {
+        Some(id) => Ok(format!("{base}/sessions/{id}{OFFER_PATH}")),
+        None => Err("its answer to /start has no `sessionId`: does it serve `webrtc`?".into()),
+    }
+}
+
+/// Returns the URL for offers at a runner without `/start`.
+pub fn default_offer(base: &str) -> String {
+    format!("{base}{OFFER_PATH}")
+}
+
+/// Returns the body with an offer.
+pub fn offer_body(sdp: &str) -> Value {
+    json!({"sdp": sdp, "type": "offer", "pc_id": null, "restart_pc": false, "request_data": {}})
+}
+
+/// Returns the SDP of the answer to a JSON offer.
+///
+/// # Errors
+/// A sentence about what is missing.
+pub fn answer(response: &[u8]) -> Result<String, String> {
+    let value: Option<Value> = serde_json::from_slice(response).ok();
+    let sdp = value.as_ref().and_then(|value| value["sdp"].as_str());
+    sdp.map(str::to_owned)
+        .ok_or_else(|| "its answer to the offer has no `sdp`: is this the address of a runner?".into())
+}
+
+/// Returns the URL of a WHIP session from its `Location`; `None` if it is at another server.
+pub fn resource_url(url: &str, location: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?']).next()?;
+    let base = format!("{scheme}://{authority}");
+    if location.starts_with('/') && !location.starts_with("//") {
+        return Some(format!("{base}{location}"));
+    }
+    let is_same = location.strip_prefix(&base).is_some_and(|path| path.starts_with('/'));
+    is_same.then(|| location.to_owned())
+}
+
+/// Returns the URL of plain clients at a runner without `/start`.
+pub fn default_socket(base: &str) -> String {
+    format!("{}{CLIENT_PATH}", socket_base(base))
+}
+
+/// Returns the base for WebSockets.
+fn socket_base(base: &str) -> String {
+    match base.strip_prefix("https") {
+        Some(rest) => format!("wss{rest}"),
+        None => base.replacen("http", "ws", 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(url: &str, transport: Option<&str>) -> Result<CallTarget, String> {
+        let transport = transport.map(|name| Transport::from_name(name).expect("a transport"));
+        CallTarget::parse(url, transport)
+    }
+
+    #[test]
+    fn the_path_or_the_option_selects_the_socket() {
+        for (url, transport) in [
+            ("ws://localhost:7860/ws-client", None),
+            ("wss://a.example/ws-client?token=1", None),
+            ("ws://localhost/ws-client", Some("websocket")),
+            ("ws://localhost/other", Some("websocket")),
+        ] {
+            assert_eq!(target(url, transport), Ok(CallTarget::Socket { url: url.into() }));
+        }
+        for url in ["http://localhost:7860", "http://localhost:7860/"] {
+            let base = "http://localhost:7860".into();
+            assert_eq!(target(url, Some("websocket")), Ok(CallTarget::StartedSocket { base }));
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_path_is_called_by_webrtc() {
+        for transport in [None, Some("webrtc")] {
+            let base = "https://a.example".to_owned();
+            assert_eq!(
+                target("https://a.example/", transport),
+                Ok(CallTarget::StartedOffer { base })
+            );
+            let url = "http://a/sessions/1/api/offer".to_owned();
+            assert_eq!(target(&url, transport), Ok(CallTarget::Offer { url: url.clone() }));
+            for url in ["http://a/whip", "http://a/whip/kitchen?token=1"] {
+                assert_eq!(target(url, transport), Ok(CallTarget::Whip { url: url.into() }));
+            }
+        }
+    }
+
+    #[test]
+    fn answers_to_offers_are_read() {
+        let base = "http://a:1";
+        let of = |response: Value| started_offer(base, response.to_string().as_bytes());
+        assert_eq!(
+            of(json!({"sessionId": "1-b"})).as_deref(),
+            Ok("http://a:1/sessions/1-b/api/offer")
+        );
+        assert!(of(json!({"sessionId": "../x"})).is_err() && of(json!({})).is_err());
+        assert!(started_offer(base, b"hi").expect_err("none").contains("not JSON"));
+        assert_eq!(default_offer(base), "http://a:1/api/offer");
+        assert_eq!(answer(br#"{"sdp":"v=0","type":"answer"}"#).as_deref(), Ok("v=0"));
+        assert!(answer(b"hi").is_err() && answer(b"{}").is_err());
+        assert_eq!(offer_body("v=0")["sdp"], "v=0");
+        assert_eq!(start_offer_body()["transport"], "webrtc");
+    }
+
+    #[test]
+    fn the_session_of_whip_is_at_the_same_server() {
+        let url = |location: &str| resource_url("http://a:1/whip?token=2", location);
+        assert_eq!(url("/whip/s/1").as_deref(), Some("http://a:1/whip/s/1"));
+        assert_eq!(url("http://a:1/whip/s/1").as_deref(), Some("http://a:1/whip/s/1"));
+        for other in ["http://b/whip", "//b/whip", "http://a:12/x", "whip"] {
+            assert_eq!(url(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn other_targets_are_refused_in_a_sentence() {
+        for (url, transport, words) in [
+            ("localhost:7860", None, "is not a URL"),
+            ("http://", None, "has no host"),
+            ("http://a b", None, "a space"),
+            ("ftp://a", None, "`ftp` is not a scheme"),
+            ("ws://a/else", None, "does not say how to call"),
+            ("http://a/else", None, "does not say how to call"),
+            ("ws://a/ws-client", Some("webrtc"), "does not say how to call"),
+            ("http://a", Some("moq"), "cannot call by `moq`"),
+            ("http://a", Some("mediaroom"), "cannot call by `livekit`"),
+        ] {
+            let error = target(url, transport).expect_err(url);
+            assert!(error.contains(words), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_socket_of_start_has_its_token() {
+        let base = "https://a.example:1";
+        let of = |response: Value| started_socket(base, response.to_string().as_bytes());
+        for (response, url) in [
+            (json!({"wsUrl": "ws://b/ws-client"}), "ws://b/ws-client"),
+            (json!({"wsUrl": "ws://a.example:1/c"}), "wss://a.example:1/c"),
+            (json!({"wsUrl": "ws://a.example:12/c"}), "ws://a.example:12/c"),
+            (json!({"wsUrl": "ws://b/c", "token": "t"}), "ws://b/c?token=t"),
+            (json!({"wsUrl": "ws://b/c?x=1", "token": "t"}), "ws://b/c?x=1&token=t"),
+            (json!({"wsUrl": "ws://b/c?token=u", "token": "t"}), "ws://b/c?token=u"),
+            (json!({"ws_url": "/c"}), "wss://a.example:1/c"),
+        ] {
+            assert_eq!(of(response).as_deref(), Ok(url));
+        }
+        assert!(of(json!({"wsUrl": null})).expect_err("none").contains("no `wsUrl`"));
+        assert!(started_socket(base, b"<html>").expect_err("none").contains("not JSON"));
+        assert_eq!(default_socket("http://a:7860"), "ws://a:7860/ws-client");
+    }
+}

@@ -1,0 +1,370 @@
+//! `edge-runner call` of the real binary, against runners with the built-in bots and against
+//! servers that are none: exit codes, transcripts, recordings and events.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread;
+use std::time::Instant;
+
+use edge_runner_proto::kit::{Wav, write_wav};
+use serde_json::Value;
+
+use crate::support::runner::{PATIENCE, RunOutput, TestRunner, folder, wait_for_file};
+use crate::support::sweep::Sweep;
+
+const CANARY: &str = "canary-of-a-caller-4716";
+
+/// Calls and waits for the end; a failed test would wait for the time limit of a call.
+fn call(url: &str, options: &[&str]) -> RunOutput {
+    TestRunner::run(&[&["call", url, "--timeout", "50"], options].concat())
+}
+
+fn socket(runner: &TestRunner) -> String {
+    format!("ws://{}/ws-client", runner.addr)
+}
+
+/// The events of a call with `--json`.
+fn events(output: &RunOutput) -> Vec<Value> {
+    let lines = output.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+fn event<'e>(events: &'e [Value], name: &str) -> &'e Value {
+    let found = events.iter().find(|event| event["event"] == name);
+    found.unwrap_or_else(|| panic!("no event {name} in {events:?}"))
+}
+
+/// The URL and the options of each endpoint of a runner that carries messages.
+fn endpoints(runner: &TestRunner) -> [(String, &'static [&'static str]); 6] {
+    let base = format!("http://{}", runner.addr);
+    [
+        (socket(runner), &[]),
+        (base.clone(), &["-t", "websocket"]),
+        (format!("{base}/"), &[]),
+        (base.clone(), &["-t", "webrtc"]),
+        (format!("{base}/api/offer"), &[]),
+        (format!("{base}/whip"), &[]),
+    ]
+}
+
+#[test]
+fn a_text_is_answered_at_each_endpoint() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    for (url, transport) in endpoints(&runner) {
+        let options = [transport, &["--text", "Good morning", "--expect-text", "good morning"]].concat();
+        let ended = call(&url, &options);
+        assert_eq!(ended.code, Some(0), "{url}: {ended:?}");
+        for line in [
+            "  connected",
+            "  the bot is ready",
+            "  caller: Good morning",
+            "  bot: Good morning",
+        ] {
+            assert!(ended.stdout.contains(line), "{url}: {line}: {ended:?}");
+        }
+    }
+    runner.wait_for_sessions(0);
+}
+
+/// The recording has what was said on the left and its echo on the right, and the events have the
+/// times of both.
+#[test]
+fn a_sound_and_its_echo_are_recorded() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let folder = folder();
+    fs::create_dir_all(&folder).expect("a folder");
+    let path = |name: &str| folder.join(name).to_str().expect("a text").to_owned();
+    let (said, record, log) = (path("said.wav"), path("record.wav"), path("events.jsonl"));
+    let sweep = Sweep { ms: 800 };
+    fs::write(&said, write_wav(&sweep.pcm(24_000), 24_000)).expect("a file");
+    for (url, transport) in endpoints(&runner) {
+        let options = [
+            "--wav",
+            &said,
+            "--expect-speech",
+            "--expect-latency",
+            "2",
+            "--record",
+            &record,
+            "--events",
+            &log,
+        ];
+        let ended = call(&url, &[&options[..], &["--json"], transport].concat());
+        assert_eq!(ended.code, Some(0), "{url}: {ended:?}");
+
+        let printed = events(&ended);
+        let written = fs::read_to_string(&log).expect("a file");
+        assert_eq!(written, ended.stdout);
+        for name in [
+            "connected",
+            "ready",
+            "caller-started",
+            "caller-stopped",
+            "bot-started",
+            "answered",
+            "bot-stopped",
+        ] {
+            event(&printed, name);
+        }
+        assert_eq!(event(&printed, "ended")["reason"], "the caller hung up");
+        let times: Vec<f64> = printed.iter().filter_map(|event| event["time"].as_f64()).collect();
+        assert_eq!(times.len(), printed.len());
+
+        let file = fs::read(&record).expect("a file");
+        let track = |side: usize| -> Vec<i16> {
+            let frames = file[44..].as_chunks::<4>().0.iter();
+            frames
+                .map(|frame| i16::from_le_bytes([frame[2 * side], frame[2 * side + 1]]))
+                .collect()
+        };
+        let wav = Wav::read(&file).expect("a WAV file");
+        assert_eq!((file[22], wav.rate_hz), (2, 16_000));
+        let caller = track(0);
+        let begin = caller.iter().position(|sample| sample.unsigned_abs() > 300);
+        let begin = begin.expect("a sound").saturating_sub(80);
+        sweep.assert_heard(caller[begin..].chunks(320), 16_000, 20.0);
+        // A busy machine may delay parts of the echo, and loses none.
+        let bot = track(1);
+        let is_loud = |piece: &&[i16]| piece.iter().any(|sample| sample.unsigned_abs() > 300);
+        let loud = bot.chunks(320).filter(is_loud).count();
+        assert!((36..60).contains(&loud), "{url}: {loud} frames of {}", bot.len() / 320);
+    }
+    fs::remove_dir_all(&folder).expect("the folder is there");
+}
+
+#[test]
+fn a_command_speaks_texts_and_its_failure_is_named() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let folder = folder();
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("said.wav");
+    fs::write(&file, write_wav(&Sweep { ms: 600 }.pcm(16_000), 16_000)).expect("a file");
+    let command = format!("grep -q hello && cat '{}'", file.display());
+    let ended = call(
+        &socket(&runner),
+        &["--say", "hello there", "--say-command", &command, "--expect-speech"],
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("caller plays \"hello there\""), "{ended:?}");
+    for (command, words) in [
+        ("echo no such voice >&2; exit 3", "no such voice"),
+        ("echo text", "WAV"),
+        ("true", "WAV"),
+    ] {
+        let ended = call(&socket(&runner), &["--say", "hello", "--say-command", command]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(
+            ended.stderr.contains(words) && ended.stderr.contains("--say"),
+            "{ended:?}"
+        );
+    }
+    fs::remove_dir_all(&folder).expect("the folder is there");
+}
+
+#[test]
+fn an_expectation_that_is_not_met_is_named_with_what_there_was() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let ended = TestRunner::run(&[
+        "call",
+        &socket(&runner),
+        "--text",
+        "Good morning",
+        "--expect-text",
+        "good evening",
+        "--expect-speech",
+        "--timeout",
+        "3",
+    ]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for words in [
+        "no text matches `good evening`: the bot's texts are \"Good morning\"",
+        "no speech of the bot: 0.00 s",
+    ] {
+        assert!(ended.stderr.contains(words), "{words}: {ended:?}");
+        assert!(ended.stdout.contains(&format!("FAILED: {words}")), "{words}: {ended:?}");
+    }
+}
+
+#[test]
+fn several_calls_end_with_percentiles() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let options = ["--text", "hi", "--expect-text", "hi", "--calls", "4", "--ramp", "0.2"];
+    let ended = call(&socket(&runner), &options);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended
+            .stdout
+            .contains("calls: 4, answered: 4, failed: 0\nconnected: p50 "),
+        "{ended:?}"
+    );
+    let ended = call(&socket(&runner), &[&options[..], &["--json"]].concat());
+    let events = events(&ended);
+    let summary = event(&events, "summary");
+    assert_eq!(
+        (&summary["answered"], &summary["first_sound"]),
+        (&4.into(), &Value::Null)
+    );
+    assert!(
+        summary["connected"]["p90"]
+            .as_f64()
+            .is_some_and(|seconds| seconds > 0.0),
+        "{summary}"
+    );
+    let calls: Vec<u64> = events
+        .iter()
+        .filter(|event| event["event"] == "ended")
+        .filter_map(|event| event["call"].as_u64())
+        .collect();
+    assert_eq!(calls.iter().sum::<u64>(), 10, "{calls:?}");
+}
+
+#[test]
+fn a_key_is_sent_and_a_refusal_is_explained() {
+    let runner = TestRunner::start(&["--bot", "echo", "--api-key", CANARY, "--ws-auth", "token"]);
+    let base = format!("http://{}", runner.addr);
+    let ended = call(
+        &base,
+        &[
+            "-t",
+            "websocket",
+            "--api-key",
+            CANARY,
+            "--text",
+            "hi",
+            "--expect-text",
+            "hi",
+        ],
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for (url, options) in [
+        (&base, &["-t", "websocket"][..]),
+        (&base, &["-t", "websocket", "--api-key", "wrong"]),
+        (&socket(&runner), &["--api-key", "wrong"]),
+    ] {
+        let ended = call(url, options);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains("refused with status 40"), "{ended:?}");
+        assert!(ended.stderr.contains("does it need `--api-key`?"), "{ended:?}");
+    }
+    let ended = call(&format!("ws://{}/elsewhere", runner.addr), &["-t", "websocket"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("right path"), "{ended:?}");
+}
+
+/// A server that answers each connection with these bytes and closes it.
+fn server(answer: &'static str) -> (String, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let serving = thread::spawn(move || {
+        let (mut peer, _) = listener.accept().expect("a caller");
+        let mut head = [0; 4096];
+        let mut read = 0;
+        while !head[..read].windows(4).any(|end| end == b"\r\n\r\n") {
+            match peer.read(&mut head[read..]).expect("a request") {
+                0 => break,
+                more => read += more,
+            }
+        }
+        peer.write_all(answer.as_bytes()).expect("the caller reads");
+    });
+    (address, serving)
+}
+
+#[test]
+fn a_server_that_is_no_runner_and_a_closed_port_are_named() {
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = closed.local_addr().expect("it is bound");
+    drop(closed);
+    for (url, transport) in [
+        (format!("ws://{address}/ws-client"), "websocket"),
+        (format!("http://{address}"), "websocket"),
+    ] {
+        let ended = call(&url, &["-t", transport]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(
+            ended.stderr.contains("refused") && ended.stderr.contains("is a runner running there?"),
+            "{ended:?}"
+        );
+    }
+    for (answer, scheme, words) in [
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
+            "ws",
+            "refused with status 200: hi",
+        ),
+        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "ws", "no valid response"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", "http", "not JSON"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", "http", "no `wsUrl`"),
+    ] {
+        let (address, serving) = server(answer);
+        let url = match scheme {
+            "ws" => format!("ws://{address}/ws-client"),
+            _ => format!("http://{address}"),
+        };
+        let ended = call(&url, &["-t", "websocket"]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(words), "{words}: {ended:?}");
+        serving.join().expect("the server answered");
+    }
+}
+
+/// Waits until the file of `--events` has an event.
+fn wait_for_event(file: &Path, name: &str) {
+    let start = Instant::now();
+    while !wait_for_file(file).contains(&format!("\"event\":\"{name}\"")) {
+        assert!(start.elapsed() < PATIENCE, "no event {name}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_runner_that_dies_during_a_call_is_a_lost_connection() {
+    for transport in ["websocket", "webrtc"] {
+        let mut runner = TestRunner::start(&["--bot", "echo"]);
+        let url = format!("http://{}", runner.addr);
+        let events = runner.path("events.jsonl");
+        let log = events.to_str().expect("a text").to_owned();
+        let calling = thread::spawn(move || call(&url, &["-t", transport, "--silence", "48", "--events", &log]));
+        wait_for_event(&events, "connected");
+        runner.signal("KILL");
+        runner.wait();
+        let ended = calling.join().expect("the call ends");
+        assert_eq!(ended.code, Some(1), "{transport}: {ended:?}");
+        assert!(
+            ended.stderr.contains("the connection was lost"),
+            "{transport}: {ended:?}"
+        );
+    }
+}
+
+/// A stopped runner closes its calls in good order, which the caller takes for a bot that hung up.
+#[test]
+fn a_bot_that_hangs_up_early_leaves_steps_undone() {
+    let mut runner = TestRunner::start(&["--bot", "echo"]);
+    let url = socket(&runner);
+    let calling = thread::spawn(move || call(&url, &["--silence", "40", "--text", "never"]));
+    runner.wait_for_sessions(1);
+    runner.signal("TERM");
+    runner.wait();
+    let ended = calling.join().expect("the call ends");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("the call ended after 0 of 2 steps"), "{ended:?}");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let url = "ws://localhost:9/ws-client";
+    for (options, words) in [
+        (&["--wav", "absent.wav"][..], "--wav absent.wav: No such file"),
+        (&["--wav", "/proc/self/status"], "WAV"),
+        (&["--events", "/absent/e.jsonl"], "--events /absent/e.jsonl"),
+    ] {
+        let ended = call(url, options);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(words), "{words}: {ended:?}");
+    }
+}
