@@ -136,6 +136,26 @@ fn a_sound_and_its_echo_are_recorded() {
     fs::remove_dir_all(&folder).expect("the folder is there");
 }
 
+/// The caller acts as each provider: the runner recognises the call and echoes its sound.
+#[test]
+fn a_telephone_calls_as_each_provider() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let wav = runner.path("said.wav");
+    fs::write(&wav, write_wav(&Sweep { ms: 800 }.pcm(16_000), 16_000)).expect("a file");
+    let wav = wav.to_str().expect("a text");
+    for provider in ["twilio", "telnyx", "plivo", "exotel"] {
+        for url in [format!("ws://{}/ws", runner.addr), format!("http://{}", runner.addr)] {
+            let ended = call(&url, &["-t", provider, "--keys", "1", "--wav", wav, "--expect-speech"]);
+            assert_eq!(ended.code, Some(0), "{provider}: {ended:?}");
+            for line in ["caller presses 1", "bot speaks", "bot answers after"] {
+                assert!(ended.stdout.contains(line), "{provider}: {line}: {ended:?}");
+            }
+        }
+        runner.wait_for_logs(&format!("session started: {provider}"), 2);
+    }
+    runner.wait_for_sessions(0);
+}
+
 #[test]
 fn a_command_speaks_texts_and_its_failure_is_named() {
     let runner = TestRunner::start(&["--bot", "echo"]);

@@ -105,7 +105,8 @@ static CALL: OptionTable<CallArgs> = OptionTable {
                 put(&mut args.transport, transport(&text)?)
             }),
             CALLS,
-            "How to call, where the URL does not say it: `webrtc` or `websocket`. [default: webrtc]",
+            "How to call, where the URL does not say it: webrtc, websocket, or the name of a telephony provider, as which \
+             the caller then acts. [default: webrtc]",
         )
         .short('t'),
         flag(
@@ -267,6 +268,16 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
             "`--expect-latency` needs a sound of the caller to count from: `--wav FILE` or `--say TEXT`".into(),
         ));
     }
+    let is_telephone = matches!(
+        target,
+        CallTarget::Telephone { .. } | CallTarget::StartedTelephone { .. }
+    );
+    let is_text = |step: &StepSource| matches!(step, StepSource::Text(_));
+    if is_telephone && (args.steps.iter().any(is_text) || !args.expect.texts.is_empty()) {
+        return Err(combination(
+            "a telephone carries sound and keys alone: leave out `--text` and `--expect-text`".into(),
+        ));
+    }
     let calls = args.calls.unwrap_or(1);
     if calls > 1 && args.record.is_some() {
         return Err(combination("`--record` takes one call: leave out `--calls`".into()));
@@ -404,6 +415,11 @@ mod tests {
             (&[URL, "--calls", "501"], "500"),
             (&[URL, "--calls", "2", "--record", "a.wav"], "`--record` takes one call"),
             (&[URL, "-t", "pigeon"], "websocket"),
+            (&["ws://a/ws", "-t", "twilio", "--text", "a"], "sound and keys alone"),
+            (
+                &["http://a", "-t", "exotel", "--expect-text", "a"],
+                "sound and keys alone",
+            ),
             (&[URL, "-t", "webrtc"], "does not say how to call"),
         ] {
             let error = parsed(arguments).expect_err("wrong arguments").to_string();

@@ -7,9 +7,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
 
-use crate::config::Secret;
+use crate::config::{Secret, Transport};
 use crate::io::call::CallConfig;
 use crate::io::rest::{self, RequestUrl, RestResponse};
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
@@ -34,11 +33,15 @@ const QUOTED_CHARS_MAX: usize = 300;
 /// A sentence for the user.
 pub async fn open(config: &CallConfig) -> Result<Box<ClientSocket>, String> {
     let url = match &config.target {
-        CallTarget::Socket { url } => url.clone(),
-        CallTarget::StartedSocket { base } => {
-            match start(base, &target::start_body(), config.api_key.as_ref()).await? {
-                Some(response) => target::started_socket(base, &response).map_err(|why| format!("{base}: {why}"))?,
-                None => target::default_socket(base),
+        CallTarget::Socket { url } | CallTarget::Telephone { url, .. } => url.clone(),
+        CallTarget::StartedSocket { base } => match start(base, Transport::WebSocket, config.api_key.as_ref()).await? {
+            Some(response) => target::started_socket(base, &response).map_err(|why| format!("{base}: {why}"))?,
+            None => target::default_socket(base),
+        },
+        CallTarget::StartedTelephone { base, provider } => {
+            match start(base, Transport::Telephony(provider), config.api_key.as_ref()).await? {
+                Some(response) => target::started_telephone(base, &response).map_err(|why| format!("{base}: {why}"))?,
+                None => target::default_telephone(base),
             }
         }
         CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
@@ -46,7 +49,7 @@ pub async fn open(config: &CallConfig) -> Result<Box<ClientSocket>, String> {
         }
     };
     // A runner takes the header for a token, of which the URL may have one.
-    let has_token = url.contains("token=");
+    let has_token = url.contains("token=") || matches!(config.target, CallTarget::StartedTelephone { .. });
     let authorization = config.api_key.as_ref().filter(|_| !has_token).map(bearer);
     let headers: Vec<(&'static str, Secret)> = authorization
         .map(|value| ("authorization", value))
@@ -64,8 +67,13 @@ pub async fn open(config: &CallConfig) -> Result<Box<ClientSocket>, String> {
 }
 
 /// Asks a runner for a session. Returns its answer; `None` if it has no `/start`.
-async fn start(base: &str, body: &Value, key: Option<&Secret>) -> Result<Option<Bytes>, String> {
-    let response = post(&format!("{base}/start"), RestBody::json(body), key).await?;
+async fn start(base: &str, transport: Transport, key: Option<&Secret>) -> Result<Option<Bytes>, String> {
+    let response = post(
+        &format!("{base}/start"),
+        RestBody::json(&target::start_body(transport)),
+        key,
+    )
+    .await?;
     match response.status {
         200 => Ok(Some(response.body)),
         404 | 405 => Ok(None),
@@ -88,11 +96,12 @@ pub async fn offer(config: &CallConfig, sdp: &str) -> Result<AnsweredOffer, Stri
     let key = config.api_key.as_ref();
     let url = match &config.target {
         CallTarget::Whip { url } => return offer_whip(url, sdp, key).await,
-        CallTarget::StartedOffer { base } => match start(base, &target::start_offer_body(), key).await? {
+        CallTarget::StartedOffer { base } => match start(base, Transport::WebRtc, key).await? {
             Some(response) => target::started_offer(base, &response).map_err(|why| format!("{base}: {why}"))?,
             None => target::default_offer(base),
         },
-        CallTarget::Offer { url } | CallTarget::Socket { url } | CallTarget::StartedSocket { base: url } => url.clone(),
+        CallTarget::Offer { url } => url.clone(),
+        _ => return Err("this target takes no offer".into()),
     };
     let response = post(&url, RestBody::json(&target::offer_body(sdp)), key).await?;
     if response.status != 200 {
@@ -138,7 +147,9 @@ pub fn authority(target: &CallTarget) -> Result<(String, u16), String> {
     | CallTarget::StartedOffer { base: url }
     | CallTarget::Whip { url }
     | CallTarget::Socket { url }
-    | CallTarget::StartedSocket { base: url }) = target;
+    | CallTarget::StartedSocket { base: url }
+    | CallTarget::Telephone { url, .. }
+    | CallTarget::StartedTelephone { base: url, .. }) = target;
     let parsed = RequestUrl::of(url).map_err(|error| format!("{}: {error}", shown(url)))?;
     let uri: Option<hyper::Uri> = url.parse().ok();
     let port = uri.and_then(|uri| uri.port_u16());

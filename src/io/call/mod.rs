@@ -15,16 +15,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
+use edge_runner_http::common::random;
 use edge_runner_http::signal::Signals;
 use edge_runner_http::tasks;
 
 use self::report::CallReport;
 use crate::config::Secret;
+use crate::proto::caller::socket_protocol::SocketProtocol;
 use crate::proto::caller::target::CallTarget;
+use crate::proto::caller::telephone::TelephoneStream;
 use crate::proto::caller::{
     CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, PlannedStep, figures,
 };
@@ -156,13 +160,18 @@ async fn one_call(config: &CallConfig, steps: Vec<PlannedStep>, task: &mut CallR
     };
     let stopped = "stopped before the call was answered";
     let conversation = match &config.target {
-        CallTarget::Socket { .. } | CallTarget::StartedSocket { .. } => {
+        CallTarget::Socket { .. }
+        | CallTarget::StartedSocket { .. }
+        | CallTarget::Telephone { .. }
+        | CallTarget::StartedTelephone { .. } => {
             let socket = tokio::select! {
                 socket = dial::open(config) => socket?,
                 () = task.stopped() => return Err(stopped.into()),
             };
-            let mut conversation = CallConversation::new(plan, dialled, Instant::now().into_std(), true);
-            socket::run(*socket, &mut conversation, task).await;
+            let protocol = protocol(&config.target);
+            let now = Instant::now().into_std();
+            let mut conversation = CallConversation::new(plan, dialled, now, protocol.has_messages());
+            socket::run(*socket, protocol, &mut conversation, task).await;
             conversation
         }
         CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
@@ -189,6 +198,17 @@ async fn one_call(config: &CallConfig, steps: Vec<PlannedStep>, task: &mut CallR
         task.observe(verdict.lasted, &CallObservation::Failed(failure.clone()));
     }
     Ok(verdict)
+}
+
+/// Returns the protocol of a WebSocket.
+fn protocol(target: &CallTarget) -> SocketProtocol {
+    match target {
+        CallTarget::Telephone { provider, .. } | CallTarget::StartedTelephone { provider, .. } => {
+            let id = HEXLOWER.encode(&random::<16>());
+            SocketProtocol::Telephone(Box::new(TelephoneStream::new(provider, &id)))
+        }
+        _ => SocketProtocol::Client,
+    }
 }
 
 /// Reports the figures of the run, and returns its outcome.

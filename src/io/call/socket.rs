@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::CallRun;
-use crate::proto::caller::socket_frames;
+use crate::proto::caller::socket_protocol::{CallerSocketMessage, SocketProtocol};
 use crate::proto::caller::{CallConversation, ConversationOutput};
 
 /// How long a message may wait to be sent.
@@ -22,11 +22,16 @@ const SENT_WITHIN: Duration = Duration::from_secs(5);
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runs a call to its end.
-pub async fn run<S>(mut socket: S, conversation: &mut CallConversation, task: &mut CallRun<'_>)
-where
+pub async fn run<S>(
+    mut socket: S,
+    mut protocol: SocketProtocol,
+    conversation: &mut CallConversation,
+    task: &mut CallRun<'_>,
+) where
     S: Sink<Message, Error = Error> + Stream<Item = Result<Message, Error>> + Unpin,
 {
-    let mut sent = send(&mut socket, socket_frames::hello()).await;
+    let opening = protocol.opening();
+    let mut sent = send(&mut socket, opening).await;
     loop {
         if let Err(why) = std::mem::replace(&mut sent, Ok(())) {
             conversation.handle_end(Err(why), now());
@@ -37,19 +42,24 @@ where
                 ConversationOutput::Timeout(at) => break at,
                 ConversationOutput::Observed(at, observation) => task.observe(at, &observation),
                 ConversationOutput::HangUp => {
-                    let _ = timeout(CLOSED_WITHIN, close(&mut socket)).await;
+                    let closing = protocol.closing();
+                    let _ = timeout(CLOSED_WITHIN, close(&mut socket, closing)).await;
                 }
                 _ => {
-                    if let Some(bytes) = socket_frames::encode(&output)
-                        && sent.is_ok()
-                    {
-                        sent = send(&mut socket, bytes).await;
+                    let messages = protocol.encode(&output);
+                    if sent.is_ok() {
+                        sent = send(&mut socket, messages).await;
                     }
                 }
             }
         };
         if conversation.is_over() {
             return;
+        }
+        while sent.is_ok()
+            && let Some(reply) = protocol.poll_reply(now())
+        {
+            sent = send(&mut socket, vec![reply]).await;
         }
         if sent.is_err() {
             continue;
@@ -58,7 +68,7 @@ where
             biased;
             () = task.stopped() => conversation.handle_stop(now()),
             () = sleep_until(Instant::from_std(deadline)) => conversation.handle_timeout(now()),
-            message = socket.next() => handle_message(conversation, message),
+            message = socket.next() => handle_message(conversation, &mut protocol, message),
         }
     }
 }
@@ -67,16 +77,29 @@ fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
 
-async fn send<S: Sink<Message, Error = Error> + Unpin>(socket: &mut S, bytes: Vec<u8>) -> Result<(), String> {
-    match timeout(SENT_WITHIN, socket.send(Message::Binary(bytes.into()))).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("it accepted nothing for {} s", SENT_WITHIN.as_secs())),
+async fn send<S: Sink<Message, Error = Error> + Unpin>(
+    socket: &mut S,
+    messages: Vec<CallerSocketMessage>,
+) -> Result<(), String> {
+    for message in messages {
+        match timeout(SENT_WITHIN, socket.send(on_wire(message))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(format!("it accepted nothing for {} s", SENT_WITHIN.as_secs())),
+        }
+    }
+    Ok(())
+}
+
+fn on_wire(message: CallerSocketMessage) -> Message {
+    match message {
+        CallerSocketMessage::Text(text) => Message::Text(text.into()),
+        CallerSocketMessage::Binary(bytes) => Message::Binary(bytes),
     }
 }
 
 /// Closes the socket and waits for the other side to do the same.
-async fn close<S>(socket: &mut S)
+async fn close<S>(socket: &mut S, last: Vec<CallerSocketMessage>)
 where
     S: Sink<Message, Error = Error> + Stream<Item = Result<Message, Error>> + Unpin,
 {
@@ -84,24 +107,34 @@ where
         code: CloseCode::Normal,
         reason: "the caller hung up".into(),
     };
-    if socket.send(Message::Close(Some(frame))).await.is_ok() {
+    let is_open = send(socket, last).await.is_ok();
+    if is_open && socket.send(Message::Close(Some(frame))).await.is_ok() {
         while let Some(Ok(_)) = socket.next().await {}
     }
 }
 
-fn handle_message(conversation: &mut CallConversation, message: Option<Result<Message, Error>>) {
+fn handle_message(
+    conversation: &mut CallConversation,
+    protocol: &mut SocketProtocol,
+    message: Option<Result<Message, Error>>,
+) {
     let now = now();
+    let message = match message {
+        Some(Ok(Message::Binary(bytes))) => Ok(CallerSocketMessage::Binary(bytes)),
+        Some(Ok(Message::Text(text))) => Ok(CallerSocketMessage::Text(text.as_str().to_owned())),
+        other => Err(other),
+    };
     match message {
-        Some(Ok(Message::Binary(bytes))) => {
-            if let Err(why) = socket_frames::handle_message(conversation, bytes, now) {
+        Ok(message) => {
+            if let Err(why) = protocol.handle_message(conversation, message, now) {
                 conversation.handle_end(Err(format!("a message cannot be read: {why}")), now);
             }
         }
-        Some(Ok(Message::Close(frame))) => conversation.handle_end(end_of(frame.as_ref()), now),
-        // Texts belong to other protocols; pings are answered by the library.
-        Some(Ok(_)) => {}
-        Some(Err(error)) => conversation.handle_end(Err(error.to_string()), now),
-        None => conversation.handle_end(Err("it ended without a close".into()), now),
+        Err(Some(Ok(Message::Close(frame)))) => conversation.handle_end(end_of(frame.as_ref()), now),
+        // Pings are answered by the library.
+        Err(Some(Ok(_))) => {}
+        Err(Some(Err(error))) => conversation.handle_end(Err(error.to_string()), now),
+        Err(None) => conversation.handle_end(Err("it ended without a close".into()), now),
     }
 }
 

@@ -15,8 +15,10 @@ pub mod playout;
 pub mod recording;
 pub mod rtvi_messages;
 pub mod socket_frames;
+pub mod socket_protocol;
 pub mod sound;
 pub mod target;
+pub mod telephone;
 pub mod turns;
 pub mod words;
 

@@ -26,7 +26,7 @@ pub enum PlannedStep {
 pub struct CallExpectations {
     /// Texts of the bot, in any order.
     pub texts: Vec<WordPattern>,
-    /// The bot is heard.
+    /// The bot makes a sound.
     pub speech: bool,
     /// The longest time from the end of a sound of the caller to the bot's answer.
     pub latency: Option<Duration>,

@@ -1,6 +1,6 @@
 //! A recording with the caller on the left and the bot on the right.
 //!
-//! In: frames of both sides that were heard at the same time, at 16 kHz. Out: a stereo WAV file.
+//! In: frames of both sides of the same time, at 16 kHz. Out: a stereo WAV file.
 //! It is as long as the longest call: an hour has 230 MB.
 
 use std::time::Duration;

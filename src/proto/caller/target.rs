@@ -6,14 +6,20 @@
 
 use serde_json::{Value, json};
 
+use crate::telephony::{PROVIDERS, Provider};
 use crate::transport::Transport;
 
 /// The path of plain clients.
 const CLIENT_PATH: &str = "/ws-client";
 /// The end of the path of JSON offers.
 const OFFER_PATH: &str = "/api/offer";
-/// The transports by which a caller calls.
-const SPOKEN: [Transport; 2] = [Transport::WebRtc, Transport::WebSocket];
+/// The path of telephony providers.
+const TELEPHONE_PATH: &str = "/ws";
+
+/// Returns whether a caller calls by a transport.
+fn is_spoken(transport: Transport) -> bool {
+    transport.is_telephony() || [Transport::WebRtc, Transport::WebSocket].contains(&transport)
+}
 
 /// Returns whether a path is one of WHIP, perhaps with the name of a bot.
 fn is_whip(path: &str) -> bool {
@@ -27,6 +33,10 @@ pub enum CallTarget {
     Socket { url: String },
     /// The same, at the URL that a runner returns from `/start`.
     StartedSocket { base: String },
+    /// The media WebSocket of a telephony provider, at this URL.
+    Telephone { url: String, provider: &'static Provider },
+    /// The same, at the URL that a runner returns from `/start`.
+    StartedTelephone { base: String, provider: &'static Provider },
     /// WebRTC by a JSON offer to this URL.
     Offer { url: String },
     /// The same, at the session that a runner returns from `/start`.
@@ -61,6 +71,18 @@ impl CallTarget {
                 base: format!("{scheme}://{authority}"),
             }),
             ("ws" | "wss", _, Some(Transport::WebSocket)) => Ok(CallTarget::Socket { url: url.to_owned() }),
+            ("ws" | "wss", _, Some(Transport::Telephony(provider))) => Ok(CallTarget::Telephone {
+                url: url.to_owned(),
+                provider,
+            }),
+            ("http" | "https", "" | "/", Some(Transport::Telephony(provider))) => Ok(CallTarget::StartedTelephone {
+                base: format!("{scheme}://{authority}"),
+                provider,
+            }),
+            ("ws" | "wss", TELEPHONE_PATH, None) => Err(format!(
+                "`{TELEPHONE_PATH}` is the path of telephony providers: say which one calls, such as `-t {}`",
+                PROVIDERS[0].vendor()
+            )),
             ("http" | "https", "" | "/", None | Some(Transport::WebRtc)) => Ok(CallTarget::StartedOffer {
                 base: format!("{scheme}://{authority}"),
             }),
@@ -70,8 +92,8 @@ impl CallTarget {
             ("http" | "https", path, None | Some(Transport::WebRtc)) if is_whip(path) => {
                 Ok(CallTarget::Whip { url: url.to_owned() })
             }
-            ("ws" | "wss" | "http" | "https", _, Some(other)) if !SPOKEN.contains(&other) => Err(format!(
-                "`call` cannot call by `{}`: it speaks `webrtc` and `websocket`, at {takes}",
+            ("ws" | "wss" | "http" | "https", _, Some(other)) if !is_spoken(other) => Err(format!(
+                "`call` cannot call by `{}`: it speaks `webrtc`, `websocket` and the telephones' protocols, at {takes}",
                 other.common_name()
             )),
             ("ws" | "wss" | "http" | "https", ..) => Err(format!(
@@ -83,9 +105,9 @@ impl CallTarget {
     }
 }
 
-/// Returns the body of `POST /start` for a WebSocket.
-pub fn start_body() -> Value {
-    json!({"transport": "websocket", "createDailyRoom": false})
+/// Returns the body of `POST /start` for a transport.
+pub fn start_body(transport: Transport) -> Value {
+    json!({"transport": transport.name(), "createDailyRoom": false, "enableDefaultIceServers": false})
 }
 
 /// Returns the URL of the WebSocket from the response of `/start`.
@@ -114,11 +136,6 @@ pub fn started_socket(base: &str, response: &[u8]) -> Result<String, String> {
         Some(token) if !url.contains("token=") => format!("{url}{separator}token={token}"),
         _ => url,
     })
-}
-
-/// Returns the body of `POST /start` for WebRTC.
-pub fn start_offer_body() -> Value {
-    json!({"transport": "webrtc", "createDailyRoom": false, "enableDefaultIceServers": false})
 }
 
 /// Returns the URL for the offer from the response of `/start`.
@@ -169,6 +186,23 @@ pub fn resource_url(url: &str, location: &str) -> Option<String> {
     }
     let is_same = location.strip_prefix(&base).is_some_and(|path| path.starts_with('/'));
     is_same.then(|| location.to_owned())
+}
+
+/// Returns the URL of the socket for a telephone, with its token in the path, as in markup.
+///
+/// # Errors
+/// As [`started_socket`].
+pub fn started_telephone(base: &str, response: &[u8]) -> Result<String, String> {
+    let url = started_socket(base, response)?;
+    Ok(match url.split_once("?token=") {
+        Some((path, token)) => format!("{path}/{token}"),
+        None => url,
+    })
+}
+
+/// Returns the URL of telephony providers at a runner without `/start`.
+pub fn default_telephone(base: &str) -> String {
+    format!("{}{TELEPHONE_PATH}", socket_base(base))
 }
 
 /// Returns the URL of plain clients at a runner without `/start`.
@@ -226,6 +260,24 @@ mod tests {
     }
 
     #[test]
+    fn a_telephone_calls_as_the_named_provider() {
+        let provider = PROVIDERS[2];
+        let url = "ws://a/ws/token".to_owned();
+        let expected = CallTarget::Telephone {
+            url: url.clone(),
+            provider,
+        };
+        assert_eq!(target(&url, Some("plivo")), Ok(expected));
+        let base = "http://a".to_owned();
+        let expected = CallTarget::StartedTelephone { base, provider };
+        assert_eq!(target("http://a/", Some("plivo")), Ok(expected));
+        assert!(target("ws://a/ws", None).is_err_and(|error| error.contains("`-t twilio`")));
+        let started = started_telephone("http://a", br#"{"wsUrl":"ws://a/ws","token":"t"}"#);
+        assert_eq!(started.as_deref(), Ok("ws://a/ws/t"));
+        assert_eq!(default_telephone("https://a"), "wss://a/ws");
+    }
+
+    #[test]
     fn answers_to_offers_are_read() {
         let base = "http://a:1";
         let of = |response: Value| started_offer(base, response.to_string().as_bytes());
@@ -239,7 +291,7 @@ mod tests {
         assert_eq!(answer(br#"{"sdp":"v=0","type":"answer"}"#).as_deref(), Ok("v=0"));
         assert!(answer(b"hi").is_err() && answer(b"{}").is_err());
         assert_eq!(offer_body("v=0")["sdp"], "v=0");
-        assert_eq!(start_offer_body()["transport"], "webrtc");
+        assert_eq!(start_body(Transport::WebRtc)["transport"], "webrtc");
     }
 
     #[test]

@@ -17,7 +17,7 @@ const TURN_PAUSE: Duration = Duration::from_millis(500);
 pub struct SpeechTurns {
     /// The caller's last sound, until the bot answers it.
     unanswered: Option<CallerSound>,
-    /// When the bot's sound was heard last, during a turn.
+    /// When the bot's sound was played last, during a turn.
     bot_sounds: Option<Instant>,
     first_sound: Option<Instant>,
     bot_spoke: Duration,
@@ -89,12 +89,12 @@ impl SpeechTurns {
         self.unanswered.is_none()
     }
 
-    /// Returns how long the bot was heard.
+    /// Returns how long the bot's sound was.
     pub fn bot_spoke(&self) -> Duration {
         self.bot_spoke
     }
 
-    /// Returns when the bot was heard first.
+    /// Returns when the bot's first sound arrived.
     pub fn first_sound(&self) -> Option<Instant> {
         self.first_sound
     }

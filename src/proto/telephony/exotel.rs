@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::call::StreamStart;
 use super::message;
-use super::provider::{Object, Protocol, Provider, built};
+use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::webhook::WebhookReply;
 use super::{ChunkLimits, MediaFormat, StreamError, TelephonyCall, TelephonyCodec};
 use crate::call_control::TransferTarget;
@@ -32,6 +32,20 @@ pub static EXOTEL: Provider = Provider {
     mark_events: &["mark"],
     returns_cleared: false,
     call_over_codes: &[],
+    dialect: StreamDialect {
+        opening: &[
+            r#"{"event":"connected"}"#,
+            r#"{"event":"start","sequence_number":"1","stream_sid":"{stream}","start":{"stream_sid":"{stream}","call_sid":"{call}","account_sid":"account","from":"","to":"","custom_parameters":{},"media_format":{"encoding":"audio/x-raw","sample_rate":"8000","bit_rate":"16"}}}"#,
+        ],
+        stream_prefix: "s-",
+        call_prefix: "c-",
+        stream_member: "stream_sid",
+        call_member: "call_sid",
+        sequence_member: "sequence_number",
+        has_numbers: false,
+        is_pcm: true,
+        message_ms: 100,
+    },
     protocol: built(&Exotel),
 };
 

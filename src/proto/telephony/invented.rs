@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::call::StreamStart;
 use super::message;
-use super::provider::{Object, Protocol, Provider, built};
+use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::settings::Settings;
 use super::settings::{Holds, Setting};
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest, base64, is_hmac_sha256, verified};
@@ -45,6 +45,17 @@ pub static INVENTED: Provider = Provider {
     mark_events: &["echo"],
     returns_cleared: true,
     call_over_codes: &[(410, "7")],
+    dialect: StreamDialect {
+        opening: &[r#"{"event":"line","line":"{stream}","leg":"{call}"}"#],
+        stream_prefix: "",
+        call_prefix: "",
+        stream_member: "line",
+        call_member: "leg",
+        sequence_member: "count",
+        has_numbers: true,
+        is_pcm: false,
+        message_ms: 20,
+    },
     protocol: built(&Quintel),
 };
 

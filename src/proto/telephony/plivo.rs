@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::call::StreamStart;
 use super::message;
-use super::provider::{Object, Protocol, Provider, built};
+use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::settings::Setting;
 use super::settings::Settings;
 use super::signature::{
@@ -43,6 +43,19 @@ pub static PLIVO: Provider = Provider {
     mark_events: &["playedStream", "played"],
     returns_cleared: false,
     call_over_codes: &[],
+    dialect: StreamDialect {
+        opening: &[
+            r#"{"event":"start","sequenceNumber":1,"start":{"callId":"{call}","streamId":"{stream}","accountId":"MA000000000000000000","tracks":["inbound"],"mediaFormat":{"encoding":"audio/x-mulaw","sampleRate":8000}},"extra_headers":"{}"}"#,
+        ],
+        stream_prefix: "s-",
+        call_prefix: "c-",
+        stream_member: "streamId",
+        call_member: "callId",
+        sequence_member: "sequenceNumber",
+        has_numbers: true,
+        is_pcm: false,
+        message_ms: 20,
+    },
     protocol: built(&Plivo),
 };
 

@@ -45,9 +45,31 @@ pub struct Provider {
     pub returns_cleared: bool,
     /// Statuses and codes of responses for a call that is over; 404 means so at every provider.
     pub call_over_codes: &'static [(u16, &'static str)],
+    /// Its own messages, for a caller that acts as the provider.
+    #[doc(hidden)]
+    pub dialect: StreamDialect,
     /// Its messages, requests and signatures.
     #[doc(hidden)]
     pub protocol: &'static dyn Protocol,
+}
+
+/// The messages of a provider itself, as far as they differ from those of the others.
+pub struct StreamDialect {
+    /// The messages that open a stream, with `{stream}` and `{call}` in place of the ids.
+    pub opening: &'static [&'static str],
+    /// What the ids of a stream and of a call begin with.
+    pub stream_prefix: &'static str,
+    pub call_prefix: &'static str,
+    /// The members with the ids of the stream and of the call, and with the number of a message.
+    pub stream_member: &'static str,
+    pub call_member: &'static str,
+    pub sequence_member: &'static str,
+    /// Whether numbers are numbers; others write them as text.
+    pub has_numbers: bool,
+    /// Whether audio is PCM; else it is mu-law. The rate is 8000 Hz.
+    pub is_pcm: bool,
+    /// The length of an audio message, in milliseconds.
+    pub message_ms: u32,
 }
 
 /// The messages, requests and signatures of a provider.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::call::StreamStart;
 use super::message;
-use super::provider::{Object, Protocol, Provider, Report, built};
+use super::provider::{Object, Protocol, Provider, Report, StreamDialect, built};
 use super::settings::Settings;
 use super::settings::{Holds, Setting};
 use super::signature::keyed::is_ed25519;
@@ -55,6 +55,20 @@ pub static TELNYX: Provider = Provider {
     mark_events: &["mark"],
     returns_cleared: true,
     call_over_codes: &[(422, "90018")],
+    dialect: StreamDialect {
+        opening: &[
+            r#"{"event":"connected","version":"1.0.0"}"#,
+            r#"{"event":"start","sequence_number":"1","stream_id":"{stream}","start":{"user_id":"00000000-0000-4000-8000-000000000000","call_control_id":"{call}","call_session_id":"{call}","tags":[],"custom_parameters":{},"media_format":{"encoding":"PCMU","sample_rate":8000,"channels":1}}}"#,
+        ],
+        stream_prefix: "",
+        call_prefix: "v3:",
+        stream_member: "stream_id",
+        call_member: "call_control_id",
+        sequence_member: "sequence_number",
+        has_numbers: false,
+        is_pcm: false,
+        message_ms: 20,
+    },
     protocol: built(&Telnyx),
 };
 

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::call::StreamStart;
 use super::message;
-use super::provider::{Object, Protocol, Provider, built};
+use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::settings::Setting;
 use super::settings::Settings;
 use super::signature::keyed::is_hmac_sha1;
@@ -45,6 +45,20 @@ pub static TWILIO: Provider = Provider {
     mark_events: &["mark"],
     returns_cleared: true,
     call_over_codes: &[(400, "21220")],
+    dialect: StreamDialect {
+        opening: &[
+            r#"{"event":"connected","protocol":"Call","version":"1.0.0"}"#,
+            r#"{"event":"start","sequenceNumber":"1","streamSid":"{stream}","start":{"accountSid":"AC00000000000000000000000000000000","streamSid":"{stream}","callSid":"{call}","tracks":["inbound"],"customParameters":{},"mediaFormat":{"encoding":"audio/x-mulaw","sampleRate":8000,"channels":1}}}"#,
+        ],
+        stream_prefix: "MZ",
+        call_prefix: "CA",
+        stream_member: "streamSid",
+        call_member: "callSid",
+        sequence_member: "sequenceNumber",
+        has_numbers: false,
+        is_pcm: false,
+        message_ms: 20,
+    },
     protocol: built(&Twilio),
 };
 
