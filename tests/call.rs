@@ -197,7 +197,7 @@ fn an_expectation_that_is_not_met_is_named_with_what_there_was() {
         "good evening",
         "--expect-speech",
         "--timeout",
-        "3",
+        "8",
     ]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     for words in [
