@@ -109,9 +109,9 @@ fn answer(request: &RouteRequest<'_>) -> Result<Reply, HttpError> {
                 .map_err(|wrong| ModuleRefusal::new(StatusCode::BAD_REQUEST, wrong))?;
             lock(&calls.log).list(&query, tasks::now())
         }
-        Route::Call(id) => lock(&calls.log)
-            .describe(id, tasks::now())
-            .ok_or_else(|| ModuleRefusal::new(StatusCode::NOT_FOUND, "no call has this id, or its record gave way"))?,
+        Route::Call(id) => lock(&calls.log).describe(id, tasks::now()).ok_or_else(|| {
+            ModuleRefusal::new(StatusCode::NOT_FOUND, "no call has this id, or its record was dropped")
+        })?,
         _ => return Err(HttpError::Route(RouteError::NotFound)),
     };
     let mut reply = json_reply(StatusCode::OK, body);

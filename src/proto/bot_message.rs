@@ -60,6 +60,21 @@ pub struct BotText {
     pub spoken_progress: Option<SpokenText>,
 }
 
+impl BotText {
+    /// Returns the part that was spoken so far, or the whole text if it is only shown. `None` for a
+    /// segment that is yet to be spoken.
+    pub fn delivered(&self) -> Option<&str> {
+        match self.spoken_status.as_deref() {
+            Some("new") if self.will_be_spoken.unwrap_or(true) => None,
+            Some("in-progress") => {
+                let progress = self.spoken_progress.as_ref();
+                Some(progress.map_or("", |progress| &progress.accumulated_text))
+            }
+            _ => Some(&self.text),
+        }
+    }
+}
+
 /// The spoken part of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -202,6 +217,38 @@ mod tests {
                 error: "no".into()
             }
         );
+    }
+
+    /// Words count once they are spoken, and a text that is only shown counts at once.
+    #[test]
+    fn the_delivered_part_of_a_segment_is_what_was_spoken() {
+        for (data, delivered) in [
+            (json!({"text": "Hello there."}), Some("Hello there.")),
+            (json!({"text": "Hello there.", "spoken_status": "new"}), None),
+            (
+                json!({"text": "1 + 1", "spoken_status": "new", "will_be_spoken": false}),
+                Some("1 + 1"),
+            ),
+            (
+                json!({"text": "Hello there.", "spoken_status": "in-progress"}),
+                Some(""),
+            ),
+            (
+                json!({
+                    "text": "Hello there.",
+                    "spoken_status": "in-progress",
+                    "spoken_progress": {"accumulated_text": "Hello"},
+                }),
+                Some("Hello"),
+            ),
+            (
+                json!({"text": "Hello there.", "spoken_status": "completed"}),
+                Some("Hello there."),
+            ),
+        ] {
+            let text: BotText = serde_json::from_value(data.clone()).expect("a segment");
+            assert_eq!(text.delivered(), delivered, "{data}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The files of `--calls-dir`: where a record goes, and which files give way.
+//! The files of `--calls-dir`: where a record goes, and which files are deleted.
 //!
 //! In: the names and sizes of the files of the folder, and the time. Out: names. A file has the
 //! calls that ended on one day in UTC, `calls-20261128.jsonl`; a full one is followed by
@@ -59,7 +59,7 @@ pub fn file_for(files: &[CallFile], bytes: u64, unix_ms: u64) -> CallFile {
     }
 }
 
-/// Returns the files that give way to a record of this many bytes: the oldest, and those of days
+/// Returns the files to delete for a record of this many bytes: the oldest, and those of days
 /// beyond the longest age.
 pub fn surplus(files: &[CallFile], bytes: u64, unix_ms: u64) -> Vec<CallFile> {
     let age_ms = u64::try_from(CALLS_DIR_AGE.as_millis()).unwrap_or(u64::MAX);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_files_give_way() {
+    fn the_oldest_files_are_deleted() {
         let names = |files: Vec<CallFile>| -> Vec<String> { files.iter().map(CallFile::name).collect() };
         let half = CALLS_DIR_BYTES_MAX / 2;
         let files = [

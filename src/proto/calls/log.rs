@@ -1,8 +1,8 @@
 //! The records of live calls and of the last ones.
 //!
 //! In: the start and the end of calls, and queries. Out: the JSON of `GET /calls` and
-//! `GET /calls/ID`. Live calls are as many as sessions may be; the oldest ended ones give way at
-//! the limits of their number and bytes.
+//! `GET /calls/ID`. Live calls are as many as sessions may be; the oldest ended ones are
+//! dropped at the limits of their number and bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_calls_give_way_at_their_number() {
+    fn ended_calls_are_dropped_at_their_number() {
         let mut rig = rig(2);
         for (at, id) in ["a", "b", "c"].into_iter().enumerate() {
             rig.begin(id, Transport::WebRtc, "", at as u64);
@@ -305,7 +305,7 @@ mod tests {
 
     /// Records of many long conversations stay within the bytes of the limit.
     #[test]
-    fn ended_calls_give_way_at_their_bytes() {
+    fn ended_calls_are_dropped_at_their_bytes() {
         let mut rig = rig(10_000);
         let text = "word ".repeat(200);
         let message = json!({"label": "rtvi-ai", "type": "user-transcription", "data": {"text": text, "final": true}});

@@ -48,7 +48,7 @@ impl<T: AsMut<CallsOptions>> Flag<T> {
         calls(
             "--calls-dir",
             FlagKind::Value("DIR", |args: &mut T, text| put(&mut args.as_mut().dir, text)),
-            "Folder to which the records of ended calls are written, one line of JSON each; the oldest files give way. \
+            "Folder to which the records of ended calls are written, one line of JSON each; the oldest files are deleted. \
              Without it, they are kept in memory alone.",
         ),
     ];

@@ -19,7 +19,7 @@ use crate::text::beginning;
 use crate::time::iso_ms;
 use crate::transport::Transport;
 
-/// Bytes of the texts of one call. The oldest give way.
+/// Bytes of the texts of one call. The oldest are dropped.
 const TEXTS_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of one text; the rest is left out.
 const TEXT_BYTES_MAX: usize = 2048;
@@ -63,7 +63,7 @@ pub struct CallRecorder {
     end: Option<EndedCall>,
     texts: Vec<CallText>,
     texts_bytes: usize,
-    /// Texts that gave way to later ones.
+    /// Texts that were dropped for later ones.
     texts_cut: usize,
     bot_turn: Option<BotTurn>,
     keys: u32,
@@ -196,14 +196,7 @@ impl CallRecorder {
                 self.functions.extend(name_of(&json!(name)));
             }
             BotMessage::Metrics(times) => {
-                let last = self
-                    .texts
-                    .last_mut()
-                    .filter(|last| last.by == CallSide::Bot && self.bot_turn.is_some());
-                let answer = match last {
-                    Some(text) => text.answer.get_or_insert_default(),
-                    None => self.answer.get_or_insert_default(),
-                };
+                let answer = self.current_answer();
                 for (processor, seconds) in times {
                     if answer.stages.len() < NAMES_MAX {
                         answer
@@ -357,28 +350,24 @@ impl CallRecorder {
         };
         let latency = now.saturating_duration_since(ended);
         self.latencies.add(latency);
-        let last = self
+        self.current_answer().latency = Some(latency);
+    }
+
+    /// Returns the times of the current answer: that of the open text, or of the text to come.
+    fn current_answer(&mut self) -> &mut AnswerTiming {
+        let open = self
             .texts
             .last_mut()
             .filter(|last| last.by == CallSide::Bot && self.bot_turn.is_some());
-        let answer = match last {
+        match open {
             Some(text) => text.answer.get_or_insert_default(),
             None => self.answer.get_or_insert_default(),
-        };
-        answer.latency = Some(latency);
+        }
     }
 
     /// Handles a segment of the bot's speech or text. Words count once they are spoken.
     fn handle_output(&mut self, output: &BotText, now: Instant) {
-        let is_spoken = output.will_be_spoken.unwrap_or(true);
-        let text = match output.spoken_status.as_deref() {
-            Some("new") if is_spoken => return,
-            Some("in-progress") => output
-                .spoken_progress
-                .as_ref()
-                .map_or("", |done| &done.accumulated_text),
-            _ => output.text.as_str(),
-        };
+        let Some(text) = output.delivered() else { return };
         let known = self.bot_turn.as_ref().and_then(|turn| turn.segment);
         let sent = known
             .filter(|(last, _)| Some(*last) == output.segment_id)

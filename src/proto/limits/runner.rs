@@ -13,10 +13,10 @@ pub const PENDING_OFFERS_MAX: usize = 16;
 
 // ---- records of calls
 
-/// Bytes of the records of ended calls (`--calls-kept`); the oldest give way. Two hundred calls of
+/// Bytes of the records of ended calls (`--calls-kept`); the oldest are dropped. Two hundred calls of
 /// two minutes take a third of it.
 pub const CALLS_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of the files of `--calls-dir`; the oldest give way. Sixty thousand calls of two minutes.
+/// Bytes of the files of `--calls-dir`; the oldest are deleted. Sixty thousand calls of two minutes.
 pub const CALLS_DIR_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// Age at which such a file is deleted.
 pub const CALLS_DIR_AGE: Duration = Duration::from_secs(90 * 86_400);

@@ -110,15 +110,7 @@ impl Transcripts {
     pub fn handle_output(&mut self, output: &BotText, bot: &TranscriptSpeaker, unix_ms: i64, now: Instant) {
         self.has_output = true;
         self.sentences.clear();
-        let is_spoken = output.will_be_spoken.unwrap_or(true);
-        let text = match output.spoken_status.as_deref() {
-            Some("new") if is_spoken => return,
-            Some("in-progress") => output
-                .spoken_progress
-                .as_ref()
-                .map_or("", |progress| progress.accumulated_text.as_str()),
-            _ => output.text.as_str(),
-        };
+        let Some(text) = output.delivered() else { return };
         let sent = match (&self.bot, output.segment_id) {
             (Some(stream), Some(segment)) => stream
                 .segment
