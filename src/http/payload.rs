@@ -1,7 +1,9 @@
-//! Response bodies: bytes in memory, or a range of a file.
+//! Response bodies: bytes in memory, a range of a file, or a stream of events.
 //!
-//! In: bytes, or an open file and a range. Out: a body whose length is known before its first byte,
-//! so it is never chunked. A blocking thread reads a file in pieces, and the next piece is read
+//! In: bytes, an open file and a range, or a queue. Out: a body. The length of the first two is
+//! known before their first byte, so they are never chunked. A stream has no end of its own and is
+//! therefore not limited in its time: while nothing is queued it sends a comment now and then, and
+//! a connection on which that fails is closed. A blocking thread reads a file in pieces, and the next piece is read
 //! once the client has taken the previous one: a slow client holds one piece in memory. A file that
 //! turns out shorter closes the connection, which in HTTP marks an incomplete response.
 
@@ -16,18 +18,24 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::permits::{ConnPhase, ConnState};
+use edge_runner_proto::limits::HTTP_HEARTBEAT;
 
 /// Bytes of a file that are read at once.
 const FILE_PIECE_BYTES: usize = 64 * 1024;
+/// A comment in a stream of server-sent events.
+const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
 
 /// A response body.
 #[derive(Debug)]
 pub enum ResponseBody {
     Whole(Full<Bytes>),
     File(FileRange),
+    Events(EventStream),
 }
 
 /// Makes a body of bytes in memory.
@@ -42,6 +50,19 @@ impl ResponseBody {
             file: Arc::new(file),
             bytes,
             reading: None,
+            conn_state,
+        })
+    }
+}
+
+impl ResponseBody {
+    /// Makes a body of server-sent events, which ends with the queue; `conn_state` is the state of
+    /// the connection.
+    pub fn events(queue: Receiver<Bytes>, conn_state: Arc<ConnState>) -> Self {
+        conn_state.set_stream(true);
+        ResponseBody::Events(EventStream {
+            queue,
+            heartbeat: Box::pin(sleep(HTTP_HEARTBEAT)),
             conn_state,
         })
     }
@@ -89,6 +110,41 @@ impl FileRange {
     }
 }
 
+/// A stream of server-sent events.
+#[derive(Debug)]
+pub struct EventStream {
+    queue: Receiver<Bytes>,
+    /// The time of the next comment.
+    heartbeat: Pin<Box<Sleep>>,
+    /// Updated with each piece, so that a stream that goes on does not count as idle.
+    conn_state: Arc<ConnState>,
+}
+
+impl EventStream {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let piece = match self.queue.poll_recv(cx) {
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(piece)) => piece,
+            Poll::Pending => {
+                ready!(self.heartbeat.as_mut().poll(cx));
+                HEARTBEAT
+            }
+        };
+        self.heartbeat.as_mut().reset(Instant::now() + HTTP_HEARTBEAT);
+        // A client that does not read stays late, whatever is buffered for it.
+        if self.conn_state.phase() == ConnPhase::Streaming {
+            self.conn_state.set(ConnPhase::Streaming);
+        }
+        Poll::Ready(Some(piece))
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.conn_state.set_stream(false);
+    }
+}
+
 /// Reads one piece. Blocks.
 fn read(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
     let mut piece = vec![0; left.min(FILE_PIECE_BYTES as u64) as usize];
@@ -111,6 +167,10 @@ impl Body for ResponseBody {
                 let piece = ready!(part.poll_piece(cx));
                 Poll::Ready(piece.map(|read| read.map(Frame::data)))
             }
+            ResponseBody::Events(stream) => {
+                let piece = ready!(stream.poll_piece(cx));
+                Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+            }
         }
     }
 
@@ -118,6 +178,7 @@ impl Body for ResponseBody {
         match self {
             ResponseBody::Whole(full) => full.is_end_stream(),
             ResponseBody::File(part) => part.left() == 0,
+            ResponseBody::Events(_) => false,
         }
     }
 
@@ -125,6 +186,7 @@ impl Body for ResponseBody {
         match self {
             ResponseBody::Whole(full) => full.size_hint(),
             ResponseBody::File(part) => SizeHint::with_exact(part.left()),
+            ResponseBody::Events(_) => SizeHint::default(),
         }
     }
 }
@@ -134,6 +196,7 @@ mod tests {
     use std::fs;
 
     use http_body_util::BodyExt as _;
+    use tokio::sync::mpsc::channel;
 
     use super::*;
     use crate::testing::TempDir;
@@ -162,6 +225,35 @@ mod tests {
             let sent = part.collect().await.expect("readable").to_bytes();
             assert_eq!(sent, &text[bytes.start as usize..bytes.end as usize], "{bytes:?}");
         }
+    }
+
+    /// A stream sends what is queued at once, a comment when nothing is, and ends with its queue.
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_events_sends_comments_between_them() {
+        let (queue, waiting) = channel(2);
+        let mut stream = ResponseBody::events(waiting, ConnState::detached());
+        assert_eq!((stream.size_hint().exact(), stream.is_end_stream()), (None, false));
+        let begun = Instant::now();
+        queue.try_send(Bytes::from_static(b"event: a\n\n")).expect("room");
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let frame = stream.frame().await.expect("a piece").expect("no error");
+            seen.push((
+                frame.into_data().expect("data"),
+                begun.elapsed() / HTTP_HEARTBEAT.as_secs() as u32,
+            ));
+        }
+        let second = std::time::Duration::from_secs(1);
+        assert_eq!(
+            seen,
+            [
+                (Bytes::from_static(b"event: a\n\n"), 0 * second),
+                (HEARTBEAT, second),
+                (HEARTBEAT, 2 * second)
+            ]
+        );
+        drop(queue);
+        assert!(stream.frame().await.is_none());
     }
 
     /// A file that shrank closes the connection.

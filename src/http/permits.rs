@@ -3,8 +3,8 @@
 //! In: new connections with their source addresses, and the [`ConnPhase`] of each connection. Out:
 //! a `ConnPermit`, at once while some connection can be evicted. The rule is that of the
 //! [quotas](edge_runner_proto::server::quota). Of a source's connections the order is: the oldest
-//! that never sent a whole request; the one idle for longest; the oldest that delays a request body
-//! or leaves a response unread. A source holds at most three quarters of all permits. Connections
+//! that never sent a whole request; the one idle for longest; the oldest that delays a request
+//! body, leaves a response unread or reads one without an end. A source holds at most three quarters of all permits. Connections
 //! of a trusted proxy carry many clients and count for no source. A new connection waits only while
 //! every connection is being answered. One mutex guards the table, so a connection cannot begin a
 //! request and be evicted at the same time. Rejects: a source at its share while all of its own
@@ -40,6 +40,8 @@ pub enum ConnPhase {
     Upload,
     /// The work on a request without a body, and the first byte of the response.
     Answer,
+    /// The next piece of a response without an end. Each piece sets this again.
+    Streaming,
     /// The client, to read the response.
     Stall,
     /// Nothing: the connection has lost its permit.
@@ -78,6 +80,14 @@ impl ConnState {
 
     pub(super) fn phase(&self) -> ConnPhase {
         self.get().1
+    }
+
+    /// Begins or ends a response without an end. While there is one, the connection is not idle
+    /// between its pieces.
+    pub(super) fn set_stream(&self, streams: bool) {
+        if let Some(entry) = self.shared.table().quotas.get_mut(self.id) {
+            entry.streams = streams;
+        }
     }
 
     /// Returns how often the phase has been set, and the phase.
@@ -186,6 +196,8 @@ struct PermitTable {
 struct PermitEntry {
     evicted: Arc<Notify>,
     phase: ConnPhase,
+    /// Whether a response without an end is being sent.
+    streams: bool,
     /// How often the phase has been set.
     changes: u64,
     /// The value of the table's `idle_turn` when the connection last became idle.
@@ -211,6 +223,7 @@ impl PermitTable {
         let entry = PermitEntry {
             evicted,
             phase: ConnPhase::First,
+            streams: false,
             changes: 0,
             idle_turn: 0,
         };
@@ -225,6 +238,10 @@ impl PermitTable {
     fn set(&mut self, id: Ticket, phase: ConnPhase) -> bool {
         let Some(entry) = self.quotas.get_mut(id) else {
             return false;
+        };
+        let phase = match phase {
+            ConnPhase::Idle if entry.streams => ConnPhase::Streaming,
+            phase => phase,
         };
         entry.phase = phase;
         entry.changes += 1;
@@ -276,7 +293,7 @@ fn rank(phase: ConnPhase) -> Option<u8> {
     match phase {
         ConnPhase::First => Some(0),
         ConnPhase::Idle | ConnPhase::Head => Some(IDLE),
-        ConnPhase::Body | ConnPhase::Receiving | ConnPhase::Stall => Some(2),
+        ConnPhase::Body | ConnPhase::Receiving | ConnPhase::Streaming | ConnPhase::Stall => Some(2),
         ConnPhase::Upload | ConnPhase::Answer | ConnPhase::Evicted => None,
     }
 }
@@ -318,6 +335,25 @@ mod tests {
         assert_eq!(permits.shared.table().quotas.len(), 3);
         drop((third, fourth, served));
         assert!(permits.shared.table().quotas.is_empty());
+    }
+
+    /// Between the pieces of a response without an end its connection is not idle; afterwards it is.
+    #[test]
+    fn a_connection_that_streams_is_not_idle() {
+        let permits = Permits::new(2);
+        let (stream, other) = (acquire(&permits), acquire(&permits));
+        stream.state.set_stream(true);
+        for phase in [ConnPhase::Idle, ConnPhase::Stall, ConnPhase::Idle] {
+            assert!(stream.state.set(phase));
+        }
+        assert_eq!(stream.state.phase(), ConnPhase::Streaming);
+        assert!(other.state.set(ConnPhase::Idle));
+        let third = acquire(&permits);
+        assert!(is_evicted(&other) && !is_evicted(&stream));
+        assert!(third.state.set(ConnPhase::Answer));
+        stream.state.set_stream(false);
+        assert!(stream.state.set(ConnPhase::Idle));
+        assert_eq!(stream.state.phase(), ConnPhase::Idle);
     }
 
     /// Among connections that were served the one idle for longest is evicted, even if it has sent

@@ -295,7 +295,7 @@ impl Timeouts {
         self.since
             + match self.phase {
                 ConnPhase::First => self.conn_limits.first_head,
-                ConnPhase::Idle => self.conn_limits.idle,
+                ConnPhase::Idle | ConnPhase::Streaming => self.conn_limits.idle,
                 ConnPhase::Head => self.conn_limits.head,
                 ConnPhase::Body | ConnPhase::Answer => self.conn_limits.answer,
                 ConnPhase::Receiving | ConnPhase::Upload => self.conn_limits.stall_body,
@@ -312,7 +312,7 @@ struct TrackedIo<'v> {
 
 impl TrackedIo<'_> {
     /// A completed write ends a request; a blocked one waits for the client. Writes during an
-    /// upload are `100 Continue` and change nothing.
+    /// upload are `100 Continue` and change nothing, and the pieces of a stream set their phase.
     fn record_write<T>(&self, written: &Poll<io::Result<T>>) {
         let next = if written.is_ready() {
             ConnPhase::Idle
@@ -320,7 +320,8 @@ impl TrackedIo<'_> {
             ConnPhase::Stall
         };
         let phase = self.state.phase();
-        if phase != next && !is_upload(phase) {
+        let goes_on = phase == ConnPhase::Streaming && written.is_ready();
+        if phase != next && !is_upload(phase) && !goes_on {
             self.state.set(next);
         }
     }
@@ -360,7 +361,8 @@ impl Write for TrackedIo<'_> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         // TLS accepts a response before the network does.
-        if matches!(self.state.phase(), ConnPhase::Idle | ConnPhase::Stall) {
+        let phase = self.state.phase();
+        if matches!(phase, ConnPhase::Idle | ConnPhase::Streaming | ConnPhase::Stall) {
             self.record_write(&flushed);
         }
         flushed
@@ -393,6 +395,7 @@ mod tests {
             (ConnPhase::Receiving, conn_limits.stall_body),
             (ConnPhase::Upload, conn_limits.stall_body),
             (ConnPhase::Idle, conn_limits.idle),
+            (ConnPhase::Streaming, conn_limits.idle),
             (ConnPhase::Head, conn_limits.head),
         ] {
             state.set(phase);

@@ -16,6 +16,9 @@ pub const HTTP_BODY_BYTES_MAX: usize = 256 * 1024;
 pub const HTTP_IDLE: Duration = Duration::from_secs(75);
 /// Time from the end of the head of a request to the last byte of the response.
 pub const HTTP_ANSWER: Duration = Duration::from_secs(30);
+/// Time after which a stream of events without an event sends a comment: less than the idle time of
+/// usual proxies, and a client that is gone is noticed with the next one.
+pub const HTTP_HEARTBEAT: Duration = Duration::from_secs(15);
 
 // ---- bodies of requests
 
