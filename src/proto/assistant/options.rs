@@ -27,7 +27,7 @@ use crate::limits::{
     ASSISTANT_PATIENCE_S, SESSIONS_MAX_HIGHEST,
 };
 use crate::options::env::Variables;
-use crate::options::values::{all_names, credential, found, wrong};
+use crate::options::values::{all_names, key_of, read_file, wrong};
 use crate::options::variables::{ModuleVariables, secret, setting};
 use crate::options::{BOTS, Env, Flag, FlagKind, UsageError, flag, number, put};
 use crate::secret::Secret;
@@ -446,32 +446,6 @@ fn key(env: &Env<'_>, url_source: &str, url: &ServiceUrl) -> Result<Option<Secre
     })
 }
 
-/// Reads a key from its file or its variable, unless the name under which it is found is not for
-/// this service.
-fn key_of(
-    env: &Env<'_>,
-    name: &'static str,
-    file: &'static str,
-    is_for_service: impl Fn(&str) -> bool,
-) -> Result<Option<Secret>, UsageError> {
-    let variables = &env.variables;
-    if let Some(path) = variables.literal(file) {
-        if variables.literal(name).is_some() {
-            return Err(UsageError::Combination(format!(
-                "{name} and {file} both name the key; set one of them"
-            )));
-        }
-        let text = read(env, file, path)?;
-        let key = text.lines().next().unwrap_or_default().trim();
-        return match !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            true => Ok(Some(Secret::new(key))),
-            false => Err(UsageError::redacted(file, "a file whose first line is the key")),
-        };
-    }
-    let key = credential(variables, name)?.filter(|_| is_for_service(found(variables, name)));
-    Ok(key.map(Secret::new))
-}
-
 fn instructions(env: &Env<'_>, name: &'static str, file: &'static str) -> Result<String, UsageError> {
     let (source, text) = match (env.variables.get(name), env.variables.get(file)) {
         (Some(_), Some(_)) => {
@@ -480,7 +454,7 @@ fn instructions(env: &Env<'_>, name: &'static str, file: &'static str) -> Result
             )));
         }
         (Some(text), None) => (name, text.to_owned()),
-        (None, Some(path)) => (file, read(env, file, path)?.trim().to_owned()),
+        (None, Some(path)) => (file, read_file(env, file, path)?.trim().to_owned()),
         (None, None) => return Ok(INSTRUCTIONS_DEFAULT.to_owned()),
     };
     if text.is_empty() || text.len() > ASSISTANT_INSTRUCTIONS_BYTES_MAX {
@@ -496,7 +470,7 @@ fn session(env: &Env<'_>) -> Result<Map<String, Value>, UsageError> {
         return Ok(Map::new());
     };
     let wants = "a file with a JSON object: fields of `session`, without `type` and `model`";
-    match serde_json::from_str(&read(env, FILE, path)?) {
+    match serde_json::from_str(&read_file(env, FILE, path)?) {
         Ok(Value::Object(session)) if !session.contains_key("type") && !session.contains_key("model") => {
             let tools = session.get("tools").and_then(Value::as_array);
             check_names(tools.map_or(&[], Vec::as_slice), &[])
@@ -505,13 +479,6 @@ fn session(env: &Env<'_>) -> Result<Map<String, Value>, UsageError> {
         }
         _ => Err(UsageError::redacted(FILE, wants)),
     }
-}
-
-/// Reads the file that a variable names. An error has neither its name nor its content: some users
-/// put the key itself there.
-fn read(env: &Env<'_>, name: &str, path: &str) -> Result<String, UsageError> {
-    env.read_text(path)
-        .map_err(|error| UsageError::Combination(format!("{name}: reading the file that it names: {error}")))
 }
 
 /// Reads the sound of a failure.

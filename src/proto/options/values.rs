@@ -8,8 +8,9 @@
 use std::net::IpAddr;
 
 use super::env::Variables;
-use super::{UsageError, hosts};
+use super::{Env, UsageError, hosts};
 use crate::aliases::{self, Area};
+use crate::secret::Secret;
 
 /// Returns a credential. It must be visible ASCII, because it becomes part of a header.
 pub fn credential(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
@@ -19,6 +20,45 @@ pub fn credential(variables: &Variables, name: &'static str) -> Result<Option<St
         }
         text => Ok(text.map(str::to_owned)),
     }
+}
+
+/// Reads a key from its file or its variable, unless the name under which it is found is not for
+/// this service.
+///
+/// # Errors
+/// [`UsageError`] without the key.
+pub fn key_of(
+    env: &Env<'_>,
+    name: &'static str,
+    file: &'static str,
+    is_for_service: impl Fn(&str) -> bool,
+) -> Result<Option<Secret>, UsageError> {
+    let variables = &env.variables;
+    if let Some(path) = variables.literal(file) {
+        if variables.literal(name).is_some() {
+            return Err(UsageError::Combination(format!(
+                "{name} and {file} both name the key; set one of them"
+            )));
+        }
+        let text = read_file(env, file, path)?;
+        let key = text.lines().next().unwrap_or_default().trim();
+        return match !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(Some(Secret::new(key))),
+            false => Err(UsageError::redacted(file, "a file whose first line is the key")),
+        };
+    }
+    let key = credential(variables, name)?.filter(|_| is_for_service(found(variables, name)));
+    Ok(key.map(Secret::new))
+}
+
+/// Reads the file that a variable names. An error has neither its name nor its content: some users
+/// put the key itself there.
+///
+/// # Errors
+/// [`UsageError`] that names the variable.
+pub fn read_file(env: &Env<'_>, name: &str, path: &str) -> Result<String, UsageError> {
+    env.read_text(path)
+        .map_err(|error| UsageError::Combination(format!("{name}: reading the file that it names: {error}")))
 }
 
 /// Returns the base URL of an HTTP API.

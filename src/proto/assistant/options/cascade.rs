@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{choice, instructions, key_of, numeric, read};
+use super::{choice, instructions, numeric};
 use crate::assistant::config::{
     CascadeConfig, CascadeServices, ChatModelConfig, DetectorKind, RecognizerConfig, VoiceConfig,
 };
@@ -19,6 +19,7 @@ use crate::assistant::tools::declaration;
 use crate::features::Feature;
 use crate::limits::{CASCADE_END_OF_TURN_MS, CHAT_TOKENS, RATES_HZ};
 use crate::options::env::Variables;
+use crate::options::values::{key_of, read_file};
 use crate::options::{Env, UsageError};
 use crate::secret::Secret;
 
@@ -135,7 +136,7 @@ fn functions(env: &Env<'_>) -> Result<Vec<Value>, UsageError> {
     let Some(path) = env.variables.get(FILE) else {
         return Ok(Vec::new());
     };
-    declaration(read(env, FILE, path)?.as_bytes())
+    declaration(read_file(env, FILE, path)?.as_bytes())
         .map_err(|error| UsageError::Combination(format!("{FILE}: the file that it names: {error}")))
 }
 
