@@ -1,11 +1,20 @@
 //! `/calls` of the real binary: what is recorded of calls, who may read it, and how it is turned
 //! off.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
+use sha2::Sha256;
 
 use crate::support::http::{self, Reply};
 use crate::support::provider::{Caller, Provider};
+use crate::support::rest::{RecordedRequest, Rest};
 use crate::support::runner::{TestRunner, folder};
+use crate::support::socket::Socket;
 
 fn ask(runner: &TestRunner, target: &str, headers: &[&str]) -> Reply {
     http::request(runner.addr, "GET", target, headers, b"").expect("an answer")
@@ -51,6 +60,77 @@ fn a_call_is_recorded_from_its_start_to_its_end() {
     assert!(wrong.text().contains("`since` takes a time"), "{}", wrong.text());
 }
 
+/// A client that follows the calls.
+struct Follower(BufReader<TcpStream>);
+
+impl Follower {
+    fn connect(runner: &TestRunner) -> Self {
+        let mut stream = TcpStream::connect(runner.addr).expect("the runner listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .expect("a timeout");
+        // A response of HTTP/1.0 ends with its connection and is not chunked.
+        write!(stream, "GET /calls/events HTTP/1.0\r\nHost: {}\r\n\r\n", runner.addr).expect("writable");
+        Follower(BufReader::new(stream))
+    }
+
+    /// Returns the next line that begins like this; `None` at the end.
+    fn line(&mut self, beginning: &str) -> Option<String> {
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).expect("a line in time") == 0 {
+                return None;
+            }
+            if let Some(rest) = line.strip_prefix(beginning) {
+                return Some(rest.trim_end().to_owned());
+            }
+        }
+    }
+
+    /// Returns the next event and its data.
+    fn event(&mut self) -> (String, Value) {
+        let name = self.line("event: ").expect("an event");
+        let data = self.line("data: ").expect("its data");
+        (name, serde_json::from_str(&data).expect("JSON"))
+    }
+}
+
+/// A client is sent the start of a call, its texts and its end, and the stream ends with the
+/// runner.
+#[test]
+fn calls_are_followed() {
+    let mut runner = TestRunner::start(&["--bot", "echo"]);
+    let mut follower = Follower::connect(&runner);
+    assert_eq!(follower.line("HTTP/1.").as_deref(), Some("0 200 OK"));
+    assert_eq!(follower.line("content-type: ").as_deref(), Some("text/event-stream"));
+    assert_eq!(follower.line("retry: ").as_deref(), Some("3000"));
+    let socket = Socket::connect(runner.addr, "/ws-client");
+    let (name, row) = follower.event();
+    assert_eq!(
+        (&*name, &row["state"], &row["transport"]),
+        ("started", &json!("live"), &json!("websocket"))
+    );
+    let typed = json!({"label": "rtvi-ai", "type": "send-text", "id": "1", "data": {"content": "Open the door"}});
+    socket.message(&typed.to_string());
+    let (name, text) = follower.event();
+    assert_eq!((&*name, &text["id"], &text["nth"]), ("text", &row["id"], &json!(0)));
+    assert_eq!(
+        (&text["by"], &text["text"]),
+        (&json!("caller"), &json!("Open the door"))
+    );
+    socket.close(1000);
+    let (name, record) = follower.event();
+    assert_eq!(
+        (&*name, &record["id"], &record["outcome"]),
+        ("ended", &row["id"], &json!("left"))
+    );
+    assert_eq!(record["texts"][0]["text"], "Open the door");
+    // The end of the runner does not wait for a client that follows.
+    runner.signal("TERM");
+    assert_eq!(follower.line("event: "), None);
+    assert!(runner.wait().success());
+}
+
 /// What is kept of calls is for those that may list live sessions.
 #[test]
 fn records_of_calls_are_guarded_as_live_sessions_are() {
@@ -59,8 +139,16 @@ fn records_of_calls_are_guarded_as_live_sessions_are() {
     let keyed = TestRunner::start(&["--api-key", key]);
     let shared = TestRunner::start(&["--metrics", "any"]);
     let authorization = format!("Authorization: Bearer {key}");
-    for (target, found) in [("/calls", 200), ("/calls/none", 404)] {
-        let status = |runner, headers: &[&str]| ask(runner, target, headers).status;
+    // The head of a stream is all that is asked for.
+    for (method, target, found) in [
+        ("GET", "/calls", 200),
+        ("GET", "/calls/none", 404),
+        ("HEAD", "/calls/events", 200),
+    ] {
+        let status = |runner: &TestRunner, headers: &[&str]| {
+            let reply = http::request(runner.addr, method, target, headers, b"");
+            reply.expect("an answer").status
+        };
         assert_eq!(status(&open, &[]), found);
         assert_eq!(status(&open, &["X-Forwarded-For: 203.0.113.7"]), 403);
         assert_eq!(status(&open, &["Origin: https://evil.example"]), 403);
@@ -108,4 +196,141 @@ fn records_are_written_to_a_folder() {
     assert_eq!((files.len(), outcomes), (1, vec![json!("left"), json!("shutdown")]));
     let wrong = TestRunner::run(&["--calls-dir", "/proc/none"]);
     assert!(wrong.stderr.contains("--calls-dir /proc/none:"), "{}", wrong.stderr);
+}
+
+const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+/// What only the receiver should see.
+const PATH: &str = "hooks-8f1c";
+
+/// Starts a runner that posts events.
+fn posting(receiver: &Rest, more: &[&str]) -> TestRunner {
+    let url = format!("{}/{PATH}", receiver.url());
+    let secret = format!("whsec_{SECRET}");
+    let args = [&["-v", "--bot", "echo", "--events", &url], more].concat();
+    TestRunner::start_with(&args, &[("RUNNER_EVENTS_SECRET", &secret)])
+}
+
+/// Has a call, and waits for its end.
+fn call(runner: &TestRunner) {
+    let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+    caller.say(&[0; 160]);
+    runner.wait_for_sessions(1);
+    caller.stop();
+    runner.wait_for_sessions(0);
+}
+
+/// Ends a runner, whose log is neither for secrets nor for what is posted.
+fn stop(runner: TestRunner) {
+    runner.signal("TERM");
+    let (_, log) = runner.last_words();
+    for word in [SECRET, PATH, "call.started", "whsec_"] {
+        assert!(!log.contains(word), "{word}: {log}");
+    }
+}
+
+/// Returns the id and the type of an event, after a check of its signature.
+fn event(request: &RecordedRequest) -> (String, String, Value) {
+    let header = |name: &str| request.header(name).unwrap_or_else(|| panic!("no {name}"));
+    let key = BASE64.decode(SECRET.as_bytes()).expect("base64");
+    let signed = format!(
+        "{}.{}.{}",
+        header("webhook-id"),
+        header("webhook-timestamp"),
+        request.body
+    );
+    let mac = Hmac::<Sha256>::new_from_slice(&key)
+        .expect("a key")
+        .chain_update(signed);
+    let signature = BASE64.encode(&mac.finalize().into_bytes());
+    assert_eq!(header("webhook-signature"), format!("v1,{signature}"));
+    assert_eq!((&*request.method, header("content-type")), ("POST", "application/json"));
+    let body: Value = serde_json::from_str(&request.body).expect("JSON");
+    let kind = body["type"].as_str().expect("a type").to_owned();
+    (header("webhook-id").to_owned(), kind, body["data"].clone())
+}
+
+/// An event that was not accepted is posted again with its id; others are not held up by it.
+#[test]
+fn events_are_posted_until_they_are_accepted() {
+    let receiver = Rest::start(&[(500, "{}"), (200, "{}")]);
+    let runner = posting(&receiver, &[]);
+    let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+    caller.say(&[0; 160]);
+    let warning = runner.wait_for_log("an event of a call was not accepted");
+    assert!(warning.contains("127.0.0.1 answers with status 500"), "{warning}");
+    caller.stop();
+    runner.wait_for_log("accepts events of calls again");
+    stop(runner);
+    let asked = receiver.asked();
+    let events: Vec<_> = asked.iter().map(event).collect();
+    let of_kind = |wanted: &str| events.iter().filter(|(_, kind, _)| kind == wanted).collect::<Vec<_>>();
+    let (started, ended) = (of_kind("call.started"), of_kind("call.ended"));
+    assert_eq!((events.len(), started.len(), ended.len()), (3, 2, 1), "{events:?}");
+    assert_eq!(started[0], started[1]);
+    assert_ne!(started[0].0, ended[0].0);
+    assert_eq!(
+        (&ended[0].2["id"], &ended[0].2["outcome"]),
+        (&started[0].2["id"], &json!("left"))
+    );
+}
+
+/// What was not accepted when the runner ended is posted by the next one, and then not kept.
+#[test]
+fn events_are_kept_over_a_restart() {
+    let folder = folder().join("calls");
+    let dir = ["--calls-dir", folder.to_str().expect("a path")];
+    let down = Rest::start(&[(503, "{}")]);
+    let runner = posting(&down, &dir);
+    call(&runner);
+    stop(runner);
+    let receiver = Rest::start(&[(200, "{}")]);
+    let runner = posting(&receiver, &dir);
+    runner.wait_for_log("2 events of calls from before the start are posted");
+    stop(runner);
+    let kinds: Vec<String> = receiver.asked().iter().map(|request| event(request).1).collect();
+    assert_eq!(kinds, ["call.started", "call.ended"]);
+    let kept = std::fs::read_dir(folder.join("events")).expect("a folder").count();
+    assert_eq!(kept, 0);
+}
+
+#[test]
+fn a_receiver_that_is_gone_gets_no_more_events() {
+    let receiver = Rest::start(&[(410, "{}")]);
+    let runner = posting(&receiver, &[]);
+    call(&runner);
+    runner.wait_for_log("wants no more events of calls (status 410)");
+    call(&runner);
+    stop(runner);
+    assert_eq!(receiver.asked().len(), 1);
+}
+
+#[test]
+fn events_need_a_url_and_a_secret() {
+    let without = TestRunner::run(&["--events", "https://example.com/hook"]);
+    assert!(
+        without.stderr.contains("RUNNER_EVENTS_SECRET_FILE"),
+        "{}",
+        without.stderr
+    );
+    for (url, secret, names) in [
+        (
+            "https://user@example.com",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "--events",
+        ),
+        (
+            "https://example.com",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "RUNNER_EVENTS_SECRET",
+        ),
+        ("https://example.com", "whsec_c2hvcnQ=", "RUNNER_EVENTS_SECRET"),
+    ] {
+        let wrong = TestRunner::run_with(&["--events", url], &[("RUNNER_EVENTS_SECRET", secret)]);
+        assert!(wrong.stderr.contains(names), "{}", wrong.stderr);
+        assert!(
+            !wrong.stderr.contains(secret) && !wrong.stderr.contains("user@"),
+            "{}",
+            wrong.stderr
+        );
+    }
 }

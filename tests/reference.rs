@@ -248,6 +248,7 @@ fn endpoint(route: &Route<'_>) -> Option<&'static str> {
         Route::Sessions => "/sessions",
         Route::EndSession(_) => "/sessions/ID",
         Route::Calls => "/calls",
+        Route::CallEvents => "/calls/events",
         Route::Call(_) => "/calls/ID",
         Route::Offer(None) => "/api/offer",
         Route::Offer(Some(_)) => "/sessions/ID/api/offer",

@@ -91,6 +91,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         };
         assistant::options::assistants(&args.assistant, &chosen, env, warnings)
     })?;
+    let calls = features::where_built(Feature::Calls, || args.calls.resolve(env, warnings))?;
     check_udp_ports(&args, transport, &moq)?;
     features::check(&args, transport)?;
     features::warn_unused_credentials(variables, warnings);
@@ -122,7 +123,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.page_dir = args.page.map(PathBuf::from);
     config.downloads_dir = args.downloads_folder.map(PathBuf::from);
     config.metrics = args.metrics.unwrap_or_default();
-    config.calls = args.calls.resolve();
+    config.calls = calls;
     config.drain = args.drain.unwrap_or_default();
     config.ice_servers = ice_servers;
     config.ice_addresses = args.webrtc.ice_addresses;
@@ -339,7 +340,8 @@ fn sandbox(
         &args.cluster_key_file,
         &args.moq.tls_key,
     ];
-    let of_services = env.variables.names().filter(|name| name.ends_with("_API_KEY_FILE"));
+    let is_of_service = |name: &&str| name.ends_with("_API_KEY_FILE") || *name == "RUNNER_EVENTS_SECRET_FILE";
+    let of_services = env.variables.names().filter(is_of_service);
     let files = std::iter::once(".env")
         .chain(options.into_iter().filter_map(Option::as_deref))
         .chain(args.settings.files.iter().map(String::as_str))

@@ -143,7 +143,7 @@ const STANDARD: ResponseLimits = ResponseLimits {
 /// # Errors
 /// Returns a [`RestError`] when no complete response arrives in time.
 pub async fn send(request: &RestRequest) -> Result<RestResponse, RestError> {
-    send_trusting(None, request, STANDARD).await
+    send_trusting(None, request, &[], STANDARD).await
 }
 
 /// Sends one request with limits of the caller's.
@@ -151,7 +151,15 @@ pub async fn send(request: &RestRequest) -> Result<RestResponse, RestError> {
 /// # Errors
 /// As [`send`].
 pub async fn send_within(request: &RestRequest, within: ResponseLimits) -> Result<RestResponse, RestError> {
-    send_trusting(None, request, within).await
+    send_trusting(None, request, &[], within).await
+}
+
+/// Sends one request with further headers.
+///
+/// # Errors
+/// As [`send`].
+pub async fn send_with(request: &RestRequest, headers: &[(&'static str, String)]) -> Result<RestResponse, RestError> {
+    send_trusting(None, request, headers, STANDARD).await
 }
 
 /// A body that is read while it is sent.
@@ -350,10 +358,16 @@ fn message(request: &RestRequest, target: &RequestUrl) -> Result<hyper::Request<
 async fn send_trusting(
     trust: Option<TlsConnector>,
     request: &RestRequest,
+    headers: &[(&'static str, String)],
     within: ResponseLimits,
 ) -> Result<RestResponse, RestError> {
     let target = RequestUrl::of(&request.url)?;
-    let message = message(request, &target)?;
+    let mut message = message(request, &target)?;
+    for (name, value) in headers {
+        let value =
+            HeaderValue::try_from(value).map_err(|_| RestError::Request("no header can hold one of its values"))?;
+        message.headers_mut().insert(*name, value);
+    }
     exchange_within(trust, &target, message, within)
         .await
         .map(RestResponse::from)

@@ -3,9 +3,10 @@
 //! In: bytes, an open file and a range, or a queue. Out: a body. The length of the first two is
 //! known before their first byte, so they are never chunked. A stream has no end of its own and is
 //! therefore not limited in its time: while nothing is queued it sends a comment now and then, and
-//! a connection on which that fails is closed. A blocking thread reads a file in pieces, and the next piece is read
-//! once the client has taken the previous one: a slow client holds one piece in memory. A file that
-//! turns out shorter closes the connection, which in HTTP marks an incomplete response.
+//! a connection on which that fails is closed. A blocking thread reads a file in pieces, and the
+//! next piece is read once the client has taken the previous one: a slow client holds one piece in
+//! memory. A file that turns out shorter closes the connection, which in HTTP marks an incomplete
+//! response.
 
 use std::fs::File;
 use std::io;
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(
             seen,
             [
-                (Bytes::from_static(b"event: a\n\n"), 0 * second),
+                (Bytes::from_static(b"event: a\n\n"), std::time::Duration::ZERO),
                 (HEARTBEAT, second),
                 (HEARTBEAT, 2 * second)
             ]

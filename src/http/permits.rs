@@ -4,11 +4,11 @@
 //! a `ConnPermit`, at once while some connection can be evicted. The rule is that of the
 //! [quotas](edge_runner_proto::server::quota). Of a source's connections the order is: the oldest
 //! that never sent a whole request; the one idle for longest; the oldest that delays a request
-//! body, leaves a response unread or reads one without an end. A source holds at most three quarters of all permits. Connections
-//! of a trusted proxy carry many clients and count for no source. A new connection waits only while
-//! every connection is being answered. One mutex guards the table, so a connection cannot begin a
-//! request and be evicted at the same time. Rejects: a source at its share while all of its own
-//! connections are being answered.
+//! body, leaves a response unread or reads one without an end. A source holds at most three
+//! quarters of all permits. Connections of a trusted proxy carry many clients and count for no
+//! source. A new connection waits only while every connection is being answered. One mutex guards
+//! the table, so a connection cannot begin a request and be evicted at the same time. Rejects: a
+//! source at its share while all of its own connections are being answered.
 
 use std::time::Duration;
 
@@ -337,7 +337,8 @@ mod tests {
         assert!(permits.shared.table().quotas.is_empty());
     }
 
-    /// Between the pieces of a response without an end its connection is not idle; afterwards it is.
+    /// Between the pieces of a response without an end its connection is not idle; afterwards it
+    /// is.
     #[test]
     fn a_connection_that_streams_is_not_idle() {
         let permits = Permits::new(2);

@@ -1,9 +1,12 @@
 //! Records of calls, and the routes that read them.
 //!
-//! In: what passes between sessions and their bots, and requests of the operator. Out: JSON. The
-//! routes are for those that may list live sessions. `proto::calls` keeps the records, and
-//! [`writer`] writes them to a folder if that is wanted.
+//! In: what passes between sessions and their bots, and requests of the operator. Out: JSON, or a
+//! stream of events. The routes are for those that may list live sessions. `proto::calls` keeps the
+//! records, [`writer`] writes them to a folder if that is wanted, [`readers`] has the clients that
+//! follow calls, and [`poster`] posts events to the receiver of `--events`.
 
+mod poster;
+mod readers;
 mod writer;
 
 use std::io;
@@ -11,10 +14,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use edge_runner_http::common::{Reply, json_reply, lock, unix_time_ms};
+use edge_runner_http::common::{Reply, ResponseBody, json_reply, lock, unix_time_ms};
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 
+use self::poster::EventPoster;
+use self::readers::CallReaders;
 use self::writer::CallWriter;
 use crate::bot::SessionId;
 use crate::config::Config;
@@ -26,7 +31,7 @@ use crate::io::module::{Module, ModuleStartup, RouteRequest};
 use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
-use crate::proto::calls::{CallBeginning, CallEnding, CallLog, CallQuery, CallRecorder};
+use crate::proto::calls::{CallBeginning, CallEnding, CallLog, CallQuery, CallRecorder, CallUpdate, EventKind};
 use crate::proto::counts::Counts;
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::http::route::{Route, RouteError};
@@ -38,17 +43,28 @@ pub const MODULE: Module = Module {
     check: Some(|config| Box::pin(std::future::ready(check(config)))),
     run: Some(run),
     answer: Some(|request| Box::pin(std::future::ready(answer(&request)))),
+    hosts: Some(|config| config.calls.events.iter().filter_map(poster::host).collect()),
     ..Module::new(Feature::Calls)
 };
 
 /// The records of one runner.
 pub struct Calls {
     log: Mutex<CallLog>,
+    readers: CallReaders,
     /// `None` without `--calls-dir`.
     writer: Option<Arc<CallWriter>>,
+    /// `None` without `--events`.
+    poster: Option<Arc<EventPoster>>,
 }
 
 impl RunningModule for Calls {
+    /// Streams end with the last session, so that the server need not cut them off.
+    fn stop(&self) -> Option<(&'static str, ModuleFuture<'_, ()>)> {
+        self.readers.close();
+        let poster = self.poster.as_ref()?;
+        Some(("the receiver of events", Box::pin(poster.finish())))
+    }
+
     fn end(&self) -> ModuleFuture<'_, ()> {
         Box::pin(async {
             let Some(writer) = self.writer.clone() else {
@@ -79,7 +95,7 @@ fn unusable(folder: &Path, source: io::Error) -> RunError {
 
 fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
     let config = &startup.app.config.calls;
-    if config.kept == 0 && config.dir.is_none() {
+    if config.kept == 0 && config.dir.is_none() && config.events.is_none() {
         return Ok(None);
     }
     let writer = match &config.dir {
@@ -88,16 +104,32 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
         )),
         None => None,
     };
+    let kept = match &config.dir {
+        Some(folder) if config.events.is_some() => {
+            writer::kept_events(folder).map_err(|source| unusable(folder, source))?
+        }
+        _ => Vec::new(),
+    };
+    let receiver = config.events.clone();
+    let poster = receiver.map(|receiver| EventPoster::start(receiver, kept, writer.clone()));
     let calls = Arc::new(Calls {
         log: Mutex::new(CallLog::new(config)),
+        readers: CallReaders::default(),
         writer,
+        poster,
     });
     startup.app.sessions.observe(calls.clone());
     Ok(Some(calls))
 }
 
 fn answer(request: &RouteRequest<'_>) -> Result<Reply, HttpError> {
-    let RouteRequest { app, head, peer, .. } = request;
+    let RouteRequest {
+        app,
+        head,
+        peer,
+        conn_state,
+        ..
+    } = request;
     operator::check_sessions_access(app, &head.headers, *peer)?;
     let Some(calls) = app.modules.get::<Calls>() else {
         let detail = "there are no records of calls: the runner was started with --calls-kept 0";
@@ -108,6 +140,13 @@ fn answer(request: &RouteRequest<'_>) -> Result<Reply, HttpError> {
             let query = CallQuery::parse(head.uri.query().unwrap_or_default())
                 .map_err(|wrong| ModuleRefusal::new(StatusCode::BAD_REQUEST, wrong))?;
             lock(&calls.log).list(&query, tasks::now())
+        }
+        Route::CallEvents => {
+            let queue = calls.readers.add().ok_or_else(|| {
+                let detail = "as many clients as possible follow the calls; try again later, or read /calls";
+                ModuleRefusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry()
+            })?;
+            return Ok(stream(ResponseBody::events(queue, (*conn_state).clone())));
         }
         Route::Call(id) => lock(&calls.log).describe(id, tasks::now()).ok_or_else(|| {
             ModuleRefusal::new(StatusCode::NOT_FOUND, "no call has this id, or its record was dropped")
@@ -120,15 +159,32 @@ fn answer(request: &RouteRequest<'_>) -> Result<Reply, HttpError> {
     Ok(reply)
 }
 
+fn stream(events: ResponseBody) -> Reply {
+    let mut reply = Reply::new(events);
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    // nginx would collect events before it passes them on.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    reply
+}
+
 impl ObserveSessions for Calls {
     fn begin(self: Arc<Self>, session: ObservedSession<'_>) -> Box<dyn SessionObserver> {
+        let now = tasks::now();
         lock(&self.log).begin(CallBeginning {
             id: session.id.clone(),
             transport: session.transport,
             call_data: session.call_data,
-            now: tasks::now(),
+            now,
             unix_ms: unix_time_ms(),
         });
+        let row = || lock(&self.log).row(&session.id, now);
+        self.readers.send(|| row().map(CallUpdate::Started));
+        if let (Some(poster), Some(row)) = (&self.poster, self.poster.as_ref().and_then(|_| row())) {
+            poster.post(EventKind::Started, &row);
+        }
         Box::new(CallObserver {
             calls: self,
             id: session.id,
@@ -147,6 +203,8 @@ impl CallObserver {
         if let Some(call) = lock(&self.calls.log).live(&self.id) {
             handle(call);
         }
+        let news = || lock(&self.calls.log).live(&self.id)?.take_news().map(CallUpdate::Text);
+        self.calls.readers.send(news);
     }
 }
 
@@ -171,9 +229,14 @@ impl SessionObserver for CallObserver {
             now: tasks::now(),
         };
         let record = lock(&self.calls.log).end(&self.id, end);
-        if let (Some(writer), Some(record)) = (&self.calls.writer, record) {
+        let Some(record) = record else { return };
+        if let Some(writer) = &self.calls.writer {
             writer.write(record.to_string());
         }
+        if let Some(poster) = &self.calls.poster {
+            poster.post(EventKind::of_end(reason), &record);
+        }
+        self.calls.readers.send(|| Some(CallUpdate::Ended(record)));
     }
 }
 

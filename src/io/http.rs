@@ -1,9 +1,9 @@
 //! The runner's HTTP service: reads, plans and answers the request of each [`Route`].
 //!
-//! In: hyper's requests. Out: responses with `Content-Length`, never chunked, with CORS headers on
-//! errors too, so that pages can read them. The rules are in `proto`: endpoints, access, and the
-//! meaning of bodies. `body` collects bodies, `error` gives every error its status, and
-//! `refusal_log` logs it.
+//! In: hyper's requests. Out: responses with `Content-Length`, never chunked except for a stream of
+//! events, with CORS headers on errors too, so that pages can read them. The rules are in `proto`:
+//! endpoints, access, and the meaning of bodies. `body` collects bodies, `error` gives every error
+//! its status, and `refusal_log` logs it.
 
 pub mod access;
 pub mod app;

@@ -89,4 +89,20 @@ export async function request(method, path, body, signal, timeoutMs = 15000) {
 	throw new Failure(response.status, String(detail), response.headers.get('Retry-After'));
 }
 
+/** Reads a stream of events of the runner until it ends. `took` is called when it opens and when an event comes. */
+export async function follow(path, signal, took) {
+	const response = await fetch(new URL(path, BASE), { cache: 'no-store', signal, headers: bearer() });
+	if (!response.ok || !response.headers.get('Content-Type')?.startsWith('text/event-stream')) throw new Failure(response.status, 'no stream');
+	const [pieces, decoder] = [response.body.getReader(), new TextDecoder()];
+	let rest = '';
+	took();
+	for (;;) {
+		const { done, value } = await pieces.read();
+		if (done) return;
+		const events = (rest + decoder.decode(value, { stream: true })).split('\n\n');
+		rest = events.pop();
+		if (events.some((event) => /^event:/m.test(event))) took();
+	}
+}
+
 export const status = () => request('GET', 'status', null, null, 5000);

@@ -1,12 +1,16 @@
 // The calls of a runner, live and past, below the live sessions: who called, why the call ended, and on request what was said with
-// the time of each answer. In: what `GET /calls` and `GET /calls/ID` tell. A runner without records has no such list.
+// the time of each answer. In: what `GET /calls` and `GET /calls/ID` tell. They are asked again when `GET /calls/events` says that
+// something happened, and now and then where that stream is not to be had. A runner without records has no such list.
 
-import { ownCall, request } from './api.js';
+import { follow, ownCall, request } from './api.js';
 import { duration, make } from './dom.js';
 import { labelOf } from './transports.js';
 
 const PAGE = 25;
 const LOADED_MAX = 200;
+// Events of one moment are shown at once; a stream that fails is not asked for with every request.
+const SETTLED_MS = 250;
+const FOLLOWED_AGAIN_MS = 30000;
 
 const time = (date) => date.toTimeString().slice(0, 5);
 const isToday = (date) => date.toDateString() === new Date().toDateString();
@@ -52,10 +56,12 @@ export function callList() {
 	const items = new Map();
 	let wanted = PAGE;
 	let isKept = true;
+	let stream = null;
+	let [isFollowed, isAlone, timer] = [false, false, 0];
 	box.hidden = true;
 	more.addEventListener('click', () => {
 		wanted = Math.min(LOADED_MAX, wanted + PAGE);
-		refresh();
+		load();
 	});
 
 	function item(id) {
@@ -90,18 +96,50 @@ export function callList() {
 		if (boxes.length !== list.children.length || boxes.some((each, nth) => list.children[nth] !== each)) list.replaceChildren(...boxes);
 	}
 
+	/** Loads the list when something happened, until the stream ends or `stop` is called. */
+	async function start() {
+		const own = stream = new AbortController();
+		try {
+			await follow('calls/events', own.signal, () => {
+				isFollowed = true;
+				clearTimeout(timer);
+				timer = setTimeout(load, SETTLED_MS);
+			});
+		} catch { /* The list is asked for now and then. */ }
+		if (stream !== own) return;
+		isFollowed = false;
+		isAlone = true;
+		stream = null;
+		setTimeout(() => { isAlone = false; }, FOLLOWED_AGAIN_MS);
+	}
+
+	function stop() {
+		clearTimeout(timer);
+		stream?.abort();
+		stream = null;
+		isFollowed = false;
+	}
+
+	/** Called now and then while the list is shown. */
 	async function refresh() {
-		if (!isKept) return;
+		if (isFollowed) return;
+		if (await load() && !stream && !isAlone) start();
+	}
+
+	async function load() {
+		if (!isKept) return false;
 		try {
 			const { calls, next } = await request('GET', `calls?limit=${wanted}`, null, null, 5000);
 			box.hidden = !calls.length;
 			more.hidden = !next || wanted === LOADED_MAX;
 			show(calls);
+			return true;
 		} catch ({ status }) {
 			// Why is said of the sessions above, or this runner keeps no records.
 			box.hidden = true;
 			isKept = status !== 404 && status !== 501;
+			return false;
 		}
 	}
-	return { box, refresh };
+	return { box, refresh, stop };
 }

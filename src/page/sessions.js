@@ -132,7 +132,8 @@ export function sessionsView(view) {
 	}
 
 	async function refresh() {
-		if (document.hidden) return;
+		// A browser opens few connections to a server: a page that no one sees holds none.
+		if (document.hidden) return calls.stop();
 		// What is being typed stays.
 		if (key.value && form.isConnected) return;
 		try {
@@ -162,6 +163,7 @@ export function sessionsView(view) {
 		show(isShown) {
 			clearInterval(timer);
 			if (isShown) start();
+			else calls.stop();
 		},
 	};
 }

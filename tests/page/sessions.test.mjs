@@ -18,13 +18,15 @@ const { labelOf } = await page('transports.js');
 const SESSION = { id: 'a1', transport: 'webrtc', age_s: 75, state: 'talking', loss_percent: 1.25, messages_in: 3, messages_out: 4, speech_queued_ms: 119.6 };
 
 /** The list, with the answers of the runner. */
-function list({ sessions = [200, { sessions: [SESSION] }], metrics = '', end = [200, {}], calls = [404, {}], call = {} } = {}) {
+function list({ sessions = [200, { sessions: [SESSION] }], metrics = '', end = [200, {}], calls = [404, {}], call = {}, events = null } = {}) {
 	const view = new Element('main');
 	const own = { answers: { sessions, metrics, end, calls, call }, requests: [] };
-	setGlobal('fetch', async (url, { method = 'GET', headers }) => {
-		if (url.pathname.startsWith('/calls')) own.asked = [...own.asked ?? [], url.pathname + url.search];
+	setGlobal('fetch', async (url, { method = 'GET', headers, signal }) => {
+		if (url.pathname === '/calls/events') own.followed = [...own.followed ?? [], signal];
+		else if (url.pathname.startsWith('/calls')) own.asked = [...own.asked ?? [], url.pathname + url.search];
 		else own.requests.push([method, url.pathname, headers?.Authorization ?? '']);
 		if (url.pathname === '/metrics') return new Response(own.answers.metrics);
+		if (url.pathname === '/calls/events' && events) return events();
 		const id = url.pathname.split('/calls/')[1];
 		if (id) return new Response(JSON.stringify(own.answers.call[decodeURIComponent(id)] ?? {}), { status: id in own.answers.call ? 200 : 404 });
 		const outcome = url.pathname === '/calls' ? own.answers.calls : method === 'DELETE' ? own.answers.end : own.answers.sessions;
@@ -303,6 +305,36 @@ test('earlier calls are asked for, and a runner without records has no list', as
 	await own.later();
 	assert.equal(own.asked.length, asked, 'it is not asked again');
 	own.shown.show(false);
+});
+
+test('the list follows the stream of events, and is asked for now and then without one', async () => {
+	let stream;
+	const events = () => new Response(new ReadableStream({ start: (controller) => { stream = controller; } }), { headers: { 'Content-Type': 'text/event-stream' } });
+	const own = list({ calls: [200, { calls: [CALL], next: null }], events });
+	const send = async (text) => {
+		stream.enqueue(new TextEncoder().encode(text));
+		for (let turn = 0; turn < 3; turn += 1) await settle();
+		const before = own.asked.length;
+		clock.pass(250);
+		await settle();
+		return own.asked.length - before;
+	};
+	await own.show();
+	await until(() => own.followed);
+	assert.equal(await send(':\n\n'), 1, 'what happened before it opened');
+	const asked = own.asked.length;
+	await own.later();
+	assert.deepEqual([own.asked.length - asked, own.followed.length], [0, 1], 'nothing happened');
+	assert.deepEqual([await send('event: sta'), await send('rted\ndata: {}\n\nevent: text\ndata: {}\n\n'), await send(':\n\n')], [0, 1, 0]);
+	stream.close();
+	for (let turn = 0; turn < 3; turn += 1) await settle();
+	const polled = own.asked.length;
+	await own.later();
+	assert.deepEqual([own.asked.length - polled, own.followed.length], [1, 1], 'it is not opened again at once');
+	clock.pass(30_000);
+	await until(() => own.followed.length === 2);
+	own.shown.show(false);
+	assert.ok(own.followed[1].aborted, 'a list that is not shown follows nothing');
 });
 
 test('what callers said is text', async () => {

@@ -57,6 +57,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--local-rate") => "16000:48000",
         (_, "--local-start") => "speech",
         (_, "--local-echo") => "off",
+        (_, "--events") => "https://example.com",
         (_, "--ws-auth") => "token",
         (_, "--log") => "json",
         (_, "--register") => "room",

@@ -205,7 +205,7 @@ impl Authority {
 }
 
 async fn send_to(fake: &FakeServer, trust: Option<TlsConnector>) -> Result<RestResponse, RestError> {
-    send_trusting(trust, &get(format!("https://{}/v1", fake.address)), STANDARD).await
+    send_trusting(trust, &get(format!("https://{}/v1", fake.address)), &[], STANDARD).await
 }
 
 #[tokio::test]
@@ -282,6 +282,7 @@ async fn a_server_without_tls_fails_the_handshake() {
     let error = send_trusting(
         Some(Authority::new("other").trusted()),
         &get(format!("https://{address}/")),
+        &[],
         STANDARD,
     )
     .await;

@@ -1,8 +1,10 @@
-//! Writes the records of ended calls to the folder of `--calls-dir`.
+//! Writes the records of ended calls, and the events that wait for their receiver, to the folder of
+//! `--calls-dir`.
 //!
 //! A thread of its own writes them, since a disk may be slow: calls do not wait for it. Each record
 //! is one line, synced before the next one. A line that a power cut left incomplete is removed when
-//! its file is opened again. `proto::calls::files` names the files.
+//! its file is opened again. `proto::calls::files` names the files. An event is a file in `events`
+//! below the folder, which has its name when it is whole, until it is accepted or dropped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -14,16 +16,30 @@ use std::thread::{self, JoinHandle};
 
 use edge_runner_http::common::{lock, unix_time_ms};
 
+use crate::proto::calls::PostedEvent;
 use crate::proto::calls::files::{CallFile, file_for, surplus};
 
-/// Records that wait for the disk; further ones are not written.
+/// Records and events that wait for the disk; further ones are not written.
 const WAITING_MAX: usize = 256;
 /// Bytes that are searched for the end of the last whole line: more than a record has.
 const LINE_BYTES_MAX: u64 = 256 * 1024;
 
+/// The folder of events, below that of the records.
+const EVENTS: &str = "events";
+/// Bytes of an event that is read: more than one has.
+const EVENT_BYTES_MAX: u64 = 256 * 1024;
+
+/// What is written.
+enum WriteTask {
+    Record(String),
+    Event(PostedEvent),
+    /// The event with this id is accepted or dropped.
+    EventOver(String),
+}
+
 /// Hands records to the thread that writes them.
 pub struct CallWriter {
-    records: Mutex<Option<SyncSender<String>>>,
+    tasks: Mutex<Option<SyncSender<WriteTask>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -34,23 +50,37 @@ impl CallWriter {
     /// The system's error.
     pub fn start(folder: &Path) -> io::Result<CallWriter> {
         check(folder)?;
-        let (records, waiting) = sync_channel(WAITING_MAX);
+        let (tasks, waiting) = sync_channel(WAITING_MAX);
         let folder = folder.to_owned();
         let thread = thread::Builder::new()
             .name("calls".into())
             .spawn(move || write_all(&folder, &waiting))?;
         Ok(CallWriter {
-            records: Mutex::new(Some(records)),
+            tasks: Mutex::new(Some(tasks)),
             thread: Mutex::new(Some(thread)),
         })
     }
 
     /// Writes a record, without waiting for the disk.
     pub fn write(&self, record: String) {
-        let records = lock(&self.records);
-        match records.as_ref().map(|records| records.try_send(record)) {
+        self.push(WriteTask::Record(record));
+    }
+
+    /// Keeps an event until it is over, without waiting for the disk.
+    pub fn keep(&self, event: PostedEvent) {
+        self.push(WriteTask::Event(event));
+    }
+
+    /// Deletes the file of an event.
+    pub fn forget(&self, id: String) {
+        self.push(WriteTask::EventOver(id));
+    }
+
+    fn push(&self, task: WriteTask) {
+        let tasks = lock(&self.tasks);
+        match tasks.as_ref().map(|tasks| tasks.try_send(task)) {
             Some(Err(TrySendError::Full(_))) => {
-                log::warn!("a record of a call is not written: the disk of --calls-dir is too slow");
+                log::warn!("a record or an event of a call is not written: the disk of --calls-dir is too slow");
             }
             // Without a thread, the reason was logged.
             Some(Ok(()) | Err(TrySendError::Disconnected(_))) | None => {}
@@ -59,7 +89,7 @@ impl CallWriter {
 
     /// Waits until each record is written; none is taken afterwards.
     pub fn finish(&self) {
-        lock(&self.records).take();
+        lock(&self.tasks).take();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -78,11 +108,37 @@ pub fn check(folder: &Path) -> io::Result<()> {
     fs::remove_file(probe)
 }
 
-fn write_all(folder: &Path, records: &Receiver<String>) {
+/// Returns the events that were kept when the runner ended, the oldest first.
+///
+/// # Errors
+/// The system's error.
+pub fn kept_events(folder: &Path) -> io::Result<Vec<PostedEvent>> {
+    let folder = folder.join(EVENTS);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    let mut events = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let mut body = String::new();
+        let read = File::open(entry.path()).and_then(|file| file.take(EVENT_BYTES_MAX).read_to_string(&mut body));
+        if let (Some(name), Ok(_)) = (name.to_str(), read) {
+            events.extend(PostedEvent::from_file(name, body));
+        }
+    }
+    events.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(events)
+}
+
+fn write_all(folder: &Path, tasks: &Receiver<WriteTask>) {
     let mut open = None;
     let mut has_failed = false;
-    for record in records {
-        match write(folder, &mut open, &record, unix_time_ms()) {
+    for task in tasks {
+        let written = match task {
+            WriteTask::Record(record) => write(folder, &mut open, &record, unix_time_ms()),
+            WriteTask::Event(event) => keep(folder, &event),
+            WriteTask::EventOver(id) => forget(folder, &id),
+        };
+        match written {
             Ok(()) if has_failed => {
                 has_failed = false;
                 log::info!("records of calls are written to {} again", folder.display());
@@ -96,6 +152,29 @@ fn write_all(folder: &Path, records: &Receiver<String>) {
                 }
             }
         }
+    }
+}
+
+/// Writes the file of an event. A power cut leaves it whole, or under another name.
+fn keep(folder: &Path, event: &PostedEvent) -> io::Result<()> {
+    let folder = folder.join(EVENTS);
+    let part = folder.join("new.part");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&part)?;
+    file.write_all(event.body.as_bytes())?;
+    file.sync_data()?;
+    fs::rename(part, folder.join(PostedEvent::file_name(&event.id)))?;
+    File::open(folder)?.sync_data()
+}
+
+fn forget(folder: &Path, id: &str) -> io::Result<()> {
+    match fs::remove_file(folder.join(EVENTS).join(PostedEvent::file_name(id))) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -164,7 +243,10 @@ fn open_whole(path: &Path) -> io::Result<File> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use serde_json::json;
+
     use super::*;
+    use crate::proto::calls::EventKind;
 
     /// 2026-11-28T22:13:20Z.
     const NOW: u64 = 1_795_904_000_000;
@@ -209,6 +291,29 @@ mod tests {
                 assert_eq!(text, format!("{before}{line}\n"), "{cut}");
             }
         }
+        fs::remove_dir_all(folder).expect("removable");
+    }
+
+    /// Events that are not over are there at the next start, in their order, and nothing else is.
+    #[test]
+    fn events_are_kept_until_they_are_over() {
+        let folder = folder("events");
+        assert_eq!(kept_events(&folder).expect("a folder"), []);
+        let event = |nth: u64| PostedEvent::new(EventKind::Started, &json!({"nth": nth}), NOW + nth, 9 - nth);
+        let writer = CallWriter::start(&folder).expect("a folder");
+        for nth in [2, 1, 3] {
+            writer.keep(event(nth));
+        }
+        writer.forget(event(2).id);
+        writer.forget(event(4).id);
+        writer.finish();
+        fs::write(folder.join("events/new.part"), "{").expect("writable");
+        fs::write(folder.join("events/evt_1_0000000000000001.json"), [0xff]).expect("writable");
+        assert_eq!(kept_events(&folder).expect("a folder"), [event(1), event(3)]);
+        let path = folder.join("events").join(PostedEvent::file_name(&event(1).id));
+        let mode = fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        assert!(files(&folder).expect("readable").is_empty());
         fs::remove_dir_all(folder).expect("removable");
     }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::secret::SecretBytes;
+
 /// What is kept of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallsConfig {
@@ -11,11 +13,26 @@ pub struct CallsConfig {
     pub has_texts: bool,
     /// Folder to which the records of ended calls are written.
     pub dir: Option<PathBuf>,
+    /// Where events of calls are posted.
+    pub events: Option<EventsConfig>,
+}
+
+/// The receiver of events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventsConfig {
+    pub url: String,
+    /// The key of the signatures.
+    pub secret: SecretBytes,
 }
 
 impl CallsConfig {
     /// The default of `--calls-kept`.
     pub const KEPT_DEFAULT: usize = 200;
+
+    /// Returns the folders with what is kept of calls.
+    pub fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        self.dir.iter()
+    }
 }
 
 impl Default for CallsConfig {
@@ -24,6 +41,7 @@ impl Default for CallsConfig {
             kept: CallsConfig::KEPT_DEFAULT,
             has_texts: true,
             dir: None,
+            events: None,
         }
     }
 }

@@ -126,6 +126,11 @@ impl CallLog {
         self.live.insert(id, CallRecorder::new(beginning, self.has_texts));
     }
 
+    /// Returns the row of a live call.
+    pub fn row(&self, id: &str, now: Instant) -> Option<Value> {
+        self.live.get(id).map(|call| call.summary(now))
+    }
+
     /// Returns the recorder of a live call.
     pub fn live(&mut self, id: &str) -> Option<&mut CallRecorder> {
         self.live.get_mut(id)

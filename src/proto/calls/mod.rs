@@ -2,8 +2,10 @@
 //! ended it.
 //!
 //! `CallRecorder` reads what passes between the session and its bot and makes one record.
-//! `CallLog` keeps the records of live calls and of the last ones, within a limit of bytes, and
-//! makes the JSON of `GET /calls` and `GET /calls/ID`. `files` names the files of `--calls-dir`.
+//! `CallUpdate` is what a reader of `/calls/events` is sent, and `EventQueue` decides when events
+//! are posted to the receiver of `--events`. `CallLog` keeps the records of live calls and of the
+//! last ones, within a limit of bytes, and makes the JSON of `GET /calls` and `GET /calls/ID`.
+//! `files` names the files of `--calls-dir`.
 
 pub mod config;
 pub mod options;
@@ -12,9 +14,13 @@ cfg_if::cfg_if! {
     if #[cfg(feature = "calls")] {
         pub mod files;
         mod log;
+        mod post;
         mod recorder;
+        mod update;
 
         pub use log::{CallLog, CallQuery, CallQueryError};
+        pub use post::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};
         pub use recorder::{CallBeginning, CallEnding, CallRecorder};
+        pub use update::CallUpdate;
     }
 }

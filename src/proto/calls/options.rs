@@ -1,10 +1,26 @@
-//! The options of the records of calls.
+//! The options and variables of the records of calls.
+//!
+//! In: the options and the variables. Out: a [`CallsConfig`] and warnings. Rejects a receiver of
+//! events that is no URL, and one without a secret. No error contains the secret.
 
 use std::path::PathBuf;
 
-use super::config::CallsConfig;
+use data_encoding::BASE64;
+
+use super::config::{CallsConfig, EventsConfig};
 use crate::features::Feature;
-use crate::options::{Expected, Flag, FlagKind, SERVER, flag, number, put};
+use crate::options::values::{key_of, parse_url};
+use crate::options::variables::{ModuleVariables, secret, setting};
+use crate::options::{Env, Expected, Flag, FlagKind, SERVER, UsageError, flag, number, put};
+use crate::secret::SecretBytes;
+
+const EVENTS: &str = "--events";
+const EVENTS_SECRET: &str = "RUNNER_EVENTS_SECRET";
+const EVENTS_SECRET_FILE: &str = "RUNNER_EVENTS_SECRET_FILE";
+/// The beginning of a secret of Standard Webhooks.
+const SECRET_PREFIX: &str = "whsec_";
+/// Bytes of such a secret.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// Most calls that `--calls-kept` takes. The limit of their bytes holds in any case.
 const KEPT_MAX: usize = 10_000;
@@ -15,7 +31,22 @@ pub struct CallsOptions {
     kept: Option<usize>,
     has_texts: Option<bool>,
     dir: Option<String>,
+    events: Option<String>,
 }
+
+/// The variables of the records of calls.
+pub static VARIABLES: ModuleVariables = ModuleVariables {
+    feature: Feature::Calls,
+    prefixes: &[EVENTS_SECRET],
+    variables: &[
+        secret(
+            EVENTS_SECRET,
+            "Key of the signatures of `--events`: `whsec_` and 24 to 64 bytes in base64.",
+        )
+        .sent_to("RUNNER_EVENTS"),
+        setting(EVENTS_SECRET_FILE, "File whose first line is that key."),
+    ],
+};
 
 const fn calls<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
     flag(long, kind, SERVER, help).needs(&[Feature::Calls])
@@ -51,17 +82,54 @@ impl<T: AsMut<CallsOptions>> Flag<T> {
             "Folder to which the records of ended calls are written, one line of JSON each; the oldest files are deleted. \
              Without it, they are kept in memory alone.",
         ),
+        calls(
+            EVENTS,
+            FlagKind::Value("URL", |args: &mut T, text| put(&mut args.as_mut().events, text)),
+            "URL to which the starts and ends of calls are posted as JSON, with the records of ended calls, signed with \
+             RUNNER_EVENTS_SECRET. With `--calls-dir`, those that wait are kept over a restart.",
+        ),
     ];
 }
 
 impl CallsOptions {
     /// Returns the settings.
-    pub fn resolve(self) -> CallsConfig {
+    ///
+    /// # Errors
+    /// [`UsageError`] that names the option or the variable.
+    pub fn resolve(&self, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CallsConfig, UsageError> {
         let default = CallsConfig::default();
-        CallsConfig {
+        let events = match &self.events {
+            Some(url) => Some(events(url, env, warnings)?),
+            None => None,
+        };
+        Ok(CallsConfig {
             kept: self.kept.unwrap_or(default.kept),
             has_texts: self.has_texts.unwrap_or(default.has_texts),
-            dir: self.dir.map(PathBuf::from),
-        }
+            dir: self.dir.as_ref().map(PathBuf::from),
+            events,
+        })
     }
+}
+
+/// Reads the receiver of events, and the key of their signatures.
+fn events(url: &str, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<EventsConfig, UsageError> {
+    let wants = "the URL of the receiver: https://HOST, optionally with :PORT and /PATH";
+    let url = parse_url(EVENTS, url, &["http", "https"]).ok_or_else(|| UsageError::redacted(EVENTS, wants))?;
+    url.warn_if_unencrypted(warnings, "records of calls travel");
+    let secret = key_of(env, EVENTS_SECRET, EVENTS_SECRET_FILE, |_| true)?.ok_or_else(|| {
+        UsageError::Combination(format!(
+            "`{EVENTS}` needs {EVENTS_SECRET} or {EVENTS_SECRET_FILE} in the environment or in .env, for the signatures; \
+             `echo whsec_$(openssl rand -base64 32)` makes one"
+        ))
+    })?;
+    let key = secret
+        .expose()
+        .strip_prefix(SECRET_PREFIX)
+        .and_then(|text| BASE64.decode(text.as_bytes()).ok())
+        .filter(|key| SECRET_BYTES.contains(&key.len()))
+        .ok_or_else(|| UsageError::redacted(EVENTS_SECRET, "`whsec_` and 24 to 64 bytes in base64"))?;
+    Ok(EventsConfig {
+        url: url.text,
+        secret: SecretBytes::new(key),
+    })
 }

@@ -74,6 +74,8 @@ pub struct CallRecorder {
     latencies: AnswerTimes,
     /// The time of an answer whose text has not come yet.
     answer: Option<AnswerTiming>,
+    /// Whether the last text has changed since it was read.
+    has_news: bool,
 }
 
 #[derive(Debug)]
@@ -154,6 +156,7 @@ impl CallRecorder {
             speech_ended: None,
             latencies: AnswerTimes::default(),
             answer: None,
+            has_news: false,
         }
     }
 
@@ -317,6 +320,16 @@ impl CallRecorder {
         call
     }
 
+    /// Returns the last text, with the id of the call and its number, if it has changed since this
+    /// was asked.
+    pub fn take_news(&mut self) -> Option<Value> {
+        let last = self.texts.last().filter(|_| std::mem::take(&mut self.has_news))?;
+        let mut text = last.describe();
+        text["id"] = json!(*self.id);
+        text["nth"] = json!(self.texts_cut + self.texts.len() - 1);
+        Some(text)
+    }
+
     /// Handles a text that the caller typed.
     fn handle_caller_message(&mut self, text: &str, now: Instant) {
         #[derive(Deserialize)]
@@ -360,7 +373,10 @@ impl CallRecorder {
             .last_mut()
             .filter(|last| last.by == CallSide::Bot && self.bot_turn.is_some());
         match open {
-            Some(text) => text.answer.get_or_insert_default(),
+            Some(text) => {
+                self.has_news = true;
+                text.answer.get_or_insert_default()
+            }
             None => self.answer.get_or_insert_default(),
         }
     }
@@ -448,6 +464,7 @@ impl CallRecorder {
         };
         let text = beginning(text, TEXT_BYTES_MAX.saturating_sub(last.text.len()));
         last.text.push_str(text);
+        self.has_news = true;
         self.texts_bytes += text.len();
         while self.texts_bytes > TEXTS_BYTES_MAX && self.texts.len() > 1 {
             self.texts_bytes -= self.texts.remove(0).text.len();

@@ -176,11 +176,7 @@ impl AccessPolicy {
         if is_webhook && head.method == "POST" && head.has("origin") {
             return Err(AccessError::WebhookFromPage);
         }
-        if matches!(
-            head.route,
-            Ok(Route::Sessions | Route::EndSession(_) | Route::Calls | Route::Call(_))
-        ) && self.is_of_another_page(head)
-        {
+        if head.route.as_ref().is_ok_and(Route::is_for_operator) && self.is_of_another_page(head) {
             return Err(AccessError::OperatorPage);
         }
         if *head.route == Ok(Route::Videoroom) && self.is_not_user_initiated(head) {
@@ -221,13 +217,8 @@ impl AccessPolicy {
     ) -> Result<(), KeyError> {
         let session = match route {
             Route::Metrics if self.metrics_need_key => None,
-            Route::Start
-            | Route::Videoroom
-            | Route::Download(_)
-            | Route::Sessions
-            | Route::EndSession(_)
-            | Route::Calls
-            | Route::Call(_) => None,
+            Route::Start | Route::Videoroom | Route::Download(_) => None,
+            route if route.is_for_operator() => None,
             Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
             _ => return Ok(()),
         };

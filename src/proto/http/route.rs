@@ -40,6 +40,8 @@ pub enum Route<'p> {
     Sessions,
     /// The records of calls (GET).
     Calls,
+    /// What happens in calls, as server-sent events (GET).
+    CallEvents,
     /// The record of the call with this id (GET).
     Call(String),
     /// The end of a live session with this id (DELETE).
@@ -73,7 +75,7 @@ impl Route<'_> {
     pub fn feature(&self) -> Option<Feature> {
         match self {
             Route::PageRedirect | Route::Page(_) | Route::Download(_) => Some(Feature::Page),
-            Route::Calls | Route::Call(_) => Some(Feature::Calls),
+            Route::Calls | Route::CallEvents | Route::Call(_) => Some(Feature::Calls),
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(family, _) => Some(family.feature()),
@@ -91,6 +93,12 @@ impl Route<'_> {
             | Route::Ready
             | Route::Methods(_) => None,
         }
+    }
+
+    /// Returns whether only the operator may send a request: with the key, and from no foreign
+    /// page.
+    pub fn is_for_operator(&self) -> bool {
+        matches!(self, Route::Sessions | Route::EndSession(_)) || self.feature() == Some(Feature::Calls)
     }
 
     /// Returns whether a request carries an offer. Rejections of offers are logged for the
@@ -181,6 +189,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
         "/metrics" => read_only(method, Route::Metrics),
         "/sessions" => read_only(method, Route::Sessions),
         "/calls" => read_only(method, Route::Calls),
+        "/calls/events" => read_only(method, Route::CallEvents),
         CA_CERTIFICATE_PATH => read_only(method, Route::CaCertificate),
         ROBOTS_PATH => read_only(method, Route::Robots),
         "/start" => match method {
@@ -382,6 +391,7 @@ mod tests {
         assert_eq!(get("/sessions"), Ok(Route::Sessions));
         assert_eq!(get("/sessions/"), Ok(Route::Sessions));
         assert_eq!(get("/calls"), Ok(Route::Calls));
+        assert_eq!(get("/calls/events"), Ok(Route::CallEvents));
         assert_eq!(get("/calls/a"), Ok(Route::Call("a".into())));
         assert_eq!(get("/calls/a/b"), Err(RouteError::NotFound));
         assert_eq!(route("DELETE", "/sessions/S"), Ok(Route::EndSession("S".into())));

@@ -16,9 +16,6 @@ pub const HTTP_BODY_BYTES_MAX: usize = 256 * 1024;
 pub const HTTP_IDLE: Duration = Duration::from_secs(75);
 /// Time from the end of the head of a request to the last byte of the response.
 pub const HTTP_ANSWER: Duration = Duration::from_secs(30);
-/// Time after which a stream of events without an event sends a comment: less than the idle time of
-/// usual proxies, and a client that is gone is noticed with the next one.
-pub const HTTP_HEARTBEAT: Duration = Duration::from_secs(15);
 
 // ---- bodies of requests
 
@@ -57,6 +54,9 @@ pub const SIGNATURE_AGE_MAX_S: u64 = 300;
 
 // ---- internal
 
+/// Time after which a stream of events without an event sends a comment: less than the idle time of
+/// usual proxies, and a client that is gone is noticed with the next one.
+pub const HTTP_HEARTBEAT: Duration = Duration::from_secs(15);
 /// Header lines of a request; browsers send about twenty.
 pub const HTTP_HEADERS_MAX: usize = 100;
 /// Bytes of an oversized body that are read and discarded, so that the client receives the

@@ -13,13 +13,17 @@ pub const PENDING_OFFERS_MAX: usize = 16;
 
 // ---- records of calls
 
-/// Bytes of the records of ended calls (`--calls-kept`); the oldest are dropped. Two hundred calls of
-/// two minutes take a third of it.
+/// Bytes of the records of ended calls (`--calls-kept`); the oldest are dropped. Two hundred calls
+/// of two minutes take a third of it.
 pub const CALLS_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of the files of `--calls-dir`; the oldest are deleted. Sixty thousand calls of two minutes.
+/// Bytes of the files of `--calls-dir`; the oldest are deleted. Sixty thousand calls of two
+/// minutes.
 pub const CALLS_DIR_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// Age at which such a file is deleted.
 pub const CALLS_DIR_AGE: Duration = Duration::from_secs(90 * 86_400);
+/// Bytes of the events that wait to be posted (`--events`); the oldest are dropped. Two hundred
+/// calls of two minutes.
+pub const CALL_EVENTS_BYTES_MAX: usize = 1024 * 1024;
 
 // ---- registered sessions
 
@@ -117,6 +121,18 @@ pub const MEMORY_SESSION_BYTES: u64 = 1024 * 1024;
 
 // ---- internal
 
+/// Age at which an event that was not accepted is dropped.
+pub const CALL_EVENT_AGE_MAX: Duration = Duration::from_secs(3 * 86_400);
+/// First pause after an event was not accepted; it doubles up to the next value, less up to a half
+/// by chance.
+pub const CALL_EVENT_PAUSE: Duration = Duration::from_secs(1);
+/// The longest of these pauses.
+pub const CALL_EVENT_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Readers of `/calls/events` at once; further ones are refused.
+pub const CALL_READERS_MAX: usize = 16;
+/// Events that wait for a reader of `/calls/events`; one with more is too slow, and its stream
+/// ends.
+pub const CALL_READER_QUEUE: usize = 64;
 /// Age at which a pending session may be evicted for an offer whose address holds as many permits:
 /// a phone that connects through relays takes 4 s.
 pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);

@@ -165,6 +165,30 @@ fn answers_have_their_latency_and_its_stages() {
     );
 }
 
+/// A text is news when it begins, when it grows, and when its answer's time comes; once each.
+#[test]
+fn news_are_the_last_text_whenever_it_changes() {
+    let mut rig = rig();
+    assert_eq!(rig.call.take_news(), None);
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.transcribe("Hello.");
+    let news = rig.call.take_news().expect("a text");
+    assert_eq!(
+        news,
+        json!({"id": "c", "nth": 0, "at_ms": 0, "by": "caller", "text": "Hello."})
+    );
+    assert_eq!(rig.call.take_news(), None);
+    rig.pass(400);
+    rig.bot("bot-tts-text", json!({"text": "Good"}));
+    assert_eq!(rig.call.take_news().expect("a text")["nth"], 1);
+    rig.bot("bot-tts-text", json!({"text": "day."}));
+    rig.event(&SessionEvent::SpeechStarted);
+    let news = rig.call.take_news().expect("a text");
+    assert_eq!((&news["text"], &news["latency_ms"]), (&json!("Good day."), &json!(400)));
+    rig.bot("user-started-speaking", Value::Null);
+    assert_eq!(rig.call.take_news(), None);
+}
+
 /// The greeting answers no one, and the caller's own sound is no answer.
 #[test]
 fn a_greeting_has_no_latency() {
