@@ -127,11 +127,12 @@ fn a_bot_cannot_read_the_environment_of_the_runner() {
 const LOOKS: &str = r#"
 trap 'echo bye > bye.new; mv bye.new bye; exit 0' TERM
 {
-    for file in .env key cluster service state/authority.pem state/acme/account.pem state/api-key /proc/*/environ
+    for file in .env key cluster service state/authority.pem state/acme/account.pem state/api-key calls/old /proc/*/environ
     do
         grep -l hunter2 "$file"
     done
     ls state
+    ls calls
     ls -d /proc/[0-9]* | wc -l
     touch /usr/written && echo written in /usr
     touch /tmp/written && echo written in /tmp
@@ -179,7 +180,14 @@ fn a_program_without_a_sandbox_reads_the_files_of_the_runner_s_user() {
     let runner = with_secret_files(&arguments);
     let _client = Client::connect(runner.addr, "/ws-client");
     let seen = wait_for_file(&runner.path("seen"));
-    for file in [".env", "key", "cluster", "state/acme/account.pem", "state/api-key"] {
+    for file in [
+        ".env",
+        "key",
+        "cluster",
+        "state/acme/account.pem",
+        "state/api-key",
+        "calls/old",
+    ] {
         assert!(seen.lines().any(|line| line == file), "{file}: {seen}");
     }
     assert!(seen.contains("authority.pem"), "{seen}");
@@ -198,6 +206,8 @@ const SECRET_FILES: &[&str] = &[
     "auto",
     "--state-dir",
     "state",
+    "--calls-dir",
+    "calls",
 ];
 
 /// Starts a runner in a folder with secrets in all files that may have some.
@@ -210,6 +220,7 @@ fn with_secret_files(arguments: &[&str]) -> TestRunner {
         ("service", secret),
         ("state/acme/account.pem", secret),
         ("state/api-key", secret),
+        ("calls/old", secret),
     ];
     TestRunner::start_among(&files, arguments, &[("VIDEOROOM_API_KEY", "hunter2")])
 }

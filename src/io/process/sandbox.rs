@@ -3,8 +3,8 @@
 //! In: the configuration. Out: the words to put before the command of a program. The program sees
 //! the files of the machine, but may only write to its working folder and to a temporary folder of
 //! its own. It sees no other process, has no capability, and sees neither the state folder, which
-//! has the keys of `--tls auto` and `--tls acme`, nor the files from which the runner read its
-//! settings and keys. Devices and the network stay. Source: bwrap(1).
+//! has the keys of `--tls auto` and `--tls acme`, nor what is kept of calls, nor the files from
+//! which the runner read its settings and keys. Devices and the network stay. Source: bwrap(1).
 
 use std::ffi::OsString;
 use std::io;
@@ -21,7 +21,8 @@ const PROGRAMS_FOLDER: &str = "programs";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
     working_dir: PathBuf,
-    state_dir: Option<PathBuf>,
+    /// Folders that are seen as empty ones.
+    emptied: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
 }
 
@@ -69,7 +70,11 @@ impl Sandbox {
         let absolute = |path: &PathBuf| std::path::absolute(path).ok();
         Some(Sandbox {
             working_dir: absolute(&working_dir).unwrap_or(working_dir),
-            state_dir: state_dir.as_ref().and_then(absolute),
+            emptied: state_dir
+                .iter()
+                .chain(config.calls.folders())
+                .filter_map(absolute)
+                .collect(),
             hidden: hidden.filter_map(absolute).collect(),
         })
     }
@@ -99,12 +104,16 @@ impl Sandbox {
 
     /// Returns the mounts, outer folders first.
     fn mounts(&self) -> Vec<Mount<'_>> {
-        let state = self.state_dir.as_deref().filter(|path| path.is_dir()).map(Mount::Empty);
+        let emptied = self.emptied.iter().map(PathBuf::as_path).filter(|path| path.is_dir());
         // A service that starts there has nothing to write.
         let writable = (self.working_dir != Path::new("/")).then_some(Mount::Writable(&self.working_dir));
         let files = self.hidden.iter().map(PathBuf::as_path).filter(|path| path.is_file());
         let mut mounts = vec![Mount::Empty(Path::new("/tmp"))];
-        for mount in state.into_iter().chain(writable).chain(files.map(Mount::Hidden)) {
+        for mount in emptied
+            .map(Mount::Empty)
+            .chain(writable)
+            .chain(files.map(Mount::Hidden))
+        {
             let is_inner = |other: &Mount<'_>| other.depth() > mount.depth();
             let at = mounts.iter().position(is_inner).unwrap_or(mounts.len());
             mounts.insert(at, mount);
@@ -147,7 +156,7 @@ mod tests {
     fn sandbox(working_dir: &Path, state_dir: Option<&Path>, hidden: &[&Path]) -> Sandbox {
         Sandbox {
             working_dir: working_dir.to_owned(),
-            state_dir: state_dir.map(Path::to_owned),
+            emptied: state_dir.map(Path::to_owned).into_iter().collect(),
             hidden: hidden.iter().map(|path| path.to_path_buf()).collect(),
         }
     }
@@ -179,6 +188,21 @@ mod tests {
         let words = words(&sandbox(Path::new("/"), None, &[Path::new("/etc/passwd")]));
         assert!(words.ends_with("--tmpfs /tmp --ro-bind /dev/null /etc/passwd --chdir / --"));
         assert!(!words.contains("--bind "));
+    }
+
+    #[test]
+    fn what_is_kept_of_calls_is_hidden() {
+        let config = crate::proto::config! {
+            sandbox: Some(Vec::new()),
+            bot_folder: Some(PathBuf::from("/")),
+            calls: crate::config::CallsConfig {
+                dir: Some(PathBuf::from("/usr/share")),
+                ..Default::default()
+            },
+            ..Config::default()
+        };
+        let sandbox = Sandbox::new(&config).expect("it is asked for");
+        assert!(words(&sandbox).contains("--tmpfs /usr/share "));
     }
 
     #[test]
