@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -13,7 +13,7 @@ use sha2::Sha256;
 use crate::support::http::{self, Reply};
 use crate::support::provider::{Caller, Provider};
 use crate::support::rest::{RecordedRequest, Rest};
-use crate::support::runner::{TestRunner, folder};
+use crate::support::runner::{PATIENCE, TestRunner, folder};
 use crate::support::socket::Socket;
 
 fn ask(runner: &TestRunner, target: &str, headers: &[&str]) -> Reply {
@@ -119,7 +119,9 @@ fn calls_are_followed() {
         (&json!("caller"), &json!("Open the door"))
     );
     socket.close(1000);
-    let (name, record) = follower.event();
+    // The bot may answer first.
+    let mut events = std::iter::repeat_with(|| follower.event());
+    let (name, record) = events.find(|(name, _)| name != "text").expect("an end");
     assert_eq!(
         (&*name, &record["id"], &record["outcome"]),
         ("ended", &row["id"], &json!("left"))
@@ -333,4 +335,93 @@ fn events_need_a_url_and_a_secret() {
             wrong.stderr
         );
     }
+}
+
+/// Asks for the recording of a call until its file is whole.
+fn recording(runner: &TestRunner, id: &str) -> Reply {
+    let start = Instant::now();
+    loop {
+        let reply = ask(runner, &format!("/calls/{id}/recording"), &[]);
+        if reply.status == 200 {
+            return reply;
+        }
+        assert!(start.elapsed() < PATIENCE, "{}", reply.text());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Both sides of a call are in one file, which the record of the call names.
+#[test]
+fn the_sound_of_a_call_is_recorded() {
+    let folder = folder().join("sound");
+    let runner = TestRunner::start(&["--bot", "echo", "--record", folder.to_str().expect("a path")]);
+    assert_eq!(ask(&runner, "/status", &[]).json()["recording"], true);
+    let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+    let tone: Vec<i16> = (0..16_000)
+        .map(|nth| if nth % 8 < 4 { 8_000 } else { -8_000 })
+        .collect();
+    caller.say(&tone);
+    caller.hear_ms(1_000);
+    caller.stop();
+    runner.wait_for_sessions(0);
+    let call = calls(&runner, "").remove(0);
+    let (id, name) = (&call["id"], call["recording"].as_str().expect("a file"));
+    let reply = recording(&runner, id.as_str().expect("an id"));
+    assert_eq!(reply.header("content-type"), Some("audio/wav"));
+    assert_eq!(reply.body, std::fs::read(folder.join(name)).expect("readable"));
+    let number = |at: usize, bytes: usize| {
+        let bytes = reply.body[at..at + bytes].iter().rev();
+        bytes.fold(0, |number, byte| number << 8 | u32::from(*byte))
+    };
+    assert_eq!((&reply.body[..4], &reply.body[36..40]), (&b"RIFF"[..], &b"data"[..]));
+    assert_eq!((number(22, 2), number(24, 4), number(34, 2)), (2, 8_000, 16));
+    assert_eq!(number(40, 4) as usize, reply.body.len() - 44);
+    let loud = |channel: usize| {
+        let samples = reply.body[44..].chunks_exact(4);
+        let samples = samples.map(|both| i16::from_le_bytes([both[2 * channel], both[2 * channel + 1]]));
+        samples.filter(|sample| sample.unsigned_abs() > 4_000).count()
+    };
+    assert!(
+        loud(0) > 4_000 && loud(1) > 4_000,
+        "{} and {} samples",
+        loud(0),
+        loud(1)
+    );
+    // A file that a power cut left is completed by the next start.
+    let part = folder.join("call-20260101T000000-cut.wav.part");
+    std::fs::write(&part, &reply.body[..4_001]).expect("writable");
+    drop(runner);
+    let _runner = TestRunner::start(&["--record", folder.to_str().expect("a path")]);
+    let whole = std::fs::read(part.with_extension("")).expect("it has its name");
+    assert_eq!((whole.len(), &whole[40..44]), (4_000, &3_956_u32.to_le_bytes()[..]));
+}
+
+/// A caller that declines is not recorded, and one that asks for it in vain learns that.
+#[test]
+fn a_recording_can_be_declined() {
+    let folder = folder().join("sound");
+    let runner = TestRunner::start(&["--bot", "echo", "--record", folder.to_str().expect("a path")]);
+    let start = |runner: &TestRunner, body: &Value| {
+        let headers = ["Content-Type: application/json"];
+        http::request(runner.addr, "POST", "/start", &headers, body.to_string().as_bytes()).expect("an answer")
+    };
+    for (wish, recorded) in [(false, false), (true, true)] {
+        let reply = start(&runner, &json!({"transport": "websocket", "record": wish}));
+        let id = reply.json()["sessionId"].as_str().expect("an id").to_owned();
+        let socket = Socket::connect(runner.addr, &format!("/ws-client?sessionId={id}"));
+        runner.wait_for_sessions(1);
+        assert_eq!(calls(&runner, "")[0]["recording"].is_string(), recorded);
+        socket.close(1000);
+        runner.wait_for_sessions(0);
+    }
+    let silent = TestRunner::start(&["--bot", "echo"]);
+    let reply = start(&silent, &json!({"transport": "websocket", "record": true}));
+    assert_eq!(reply.status, 400);
+    assert!(reply.text().contains("--record DIR"), "{}", reply.text());
+    assert_eq!(
+        start(&silent, &json!({"transport": "websocket", "record": false})).status,
+        200
+    );
+    let wrong = TestRunner::run(&["--record", "/proc/none"]);
+    assert!(wrong.stderr.contains("--record /proc/none:"), "{}", wrong.stderr);
 }

@@ -43,6 +43,8 @@ pub struct RunnerArguments {
     /// How long a session may be idle before the bot should end it. The bot decides what activity
     /// is.
     pub idle_timeout: Duration,
+    /// Whether the sound of the session is recorded (`--record`).
+    pub is_recorded: bool,
     /// Set when the runner stops, or when the time of `--drain` is over.
     pub shutdown: Shutdown,
     /// The configuration of the runner.
@@ -62,6 +64,7 @@ impl RunnerArguments {
             handle_sigint: false,
             handle_sigterm: false,
             idle_timeout: crate::limits::BOT_IDLE,
+            is_recorded: false,
             shutdown: Shutdown::default(),
             cli_args,
             kind,

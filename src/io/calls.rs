@@ -2,27 +2,32 @@
 //!
 //! In: what passes between sessions and their bots, and requests of the operator. Out: JSON, or a
 //! stream of events. The routes are for those that may list live sessions. `proto::calls` keeps the
-//! records, [`writer`] writes them to a folder if that is wanted, [`readers`] has the clients that
-//! follow calls, and [`poster`] posts events to the receiver of `--events`.
+//! records, [`writer`] writes them to a folder if that is wanted, [`sound`] their sound,
+//! [`readers`] has the clients that follow calls, and [`poster`] posts events to the receiver of
+//! `--events`.
 
 mod poster;
 mod readers;
+mod sound;
 mod writer;
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use edge_runner_http::common::{Reply, ResponseBody, json_reply, lock, unix_time_ms};
+use edge_runner_http::server::ConnState;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 
 use self::poster::EventPoster;
 use self::readers::CallReaders;
+use self::sound::{CallRecording, SoundWriter};
 use self::writer::CallWriter;
 use crate::bot::SessionId;
-use crate::config::Config;
+use crate::config::{CallsConfig, Config};
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::http::error::{HttpError, ModuleRefusal};
@@ -35,14 +40,17 @@ use crate::proto::calls::{CallBeginning, CallEnding, CallLog, CallQuery, CallRec
 use crate::proto::counts::Counts;
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::http::route::{Route, RouteError};
+use crate::proto::session::CallerFrame;
 
 /// Time for the last records on a slow disk.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
+const CALLS_DIR: &str = "--calls-dir";
+const RECORD: &str = "--record";
 
 pub const MODULE: Module = Module {
     check: Some(|config| Box::pin(std::future::ready(check(config)))),
     run: Some(run),
-    answer: Some(|request| Box::pin(std::future::ready(answer(&request)))),
+    answer: Some(|request| Box::pin(answer(request))),
     hosts: Some(|config| config.calls.events.iter().filter_map(poster::host).collect()),
     ..Module::new(Feature::Calls)
 };
@@ -55,6 +63,9 @@ pub struct Calls {
     writer: Option<Arc<CallWriter>>,
     /// `None` without `--events`.
     poster: Option<Arc<EventPoster>>,
+    /// `None` without `--record`.
+    sound: Option<Arc<SoundWriter>>,
+    config: CallsConfig,
 }
 
 impl RunningModule for Calls {
@@ -67,12 +78,16 @@ impl RunningModule for Calls {
 
     fn end(&self) -> ModuleFuture<'_, ()> {
         Box::pin(async {
-            let Some(writer) = self.writer.clone() else {
+            let (writer, sound) = (self.writer.clone(), self.sound.clone());
+            if writer.is_none() && sound.is_none() {
                 return;
-            };
-            let finished = tokio::task::spawn_blocking(move || writer.finish());
+            }
+            let finished = tokio::task::spawn_blocking(move || {
+                writer.iter().for_each(|writer| writer.finish());
+                sound.iter().for_each(|sound| sound.finish());
+            });
             if tokio::time::timeout(WRITTEN_WITHIN, finished).await.is_err() {
-                log::warn!("the last records of calls are not written: the disk of --calls-dir does not answer");
+                log::warn!("the last records of calls are not written: the disk does not answer");
             }
         })
     }
@@ -80,14 +95,21 @@ impl RunningModule for Calls {
 
 /// Checks that records can be written where they are to be.
 fn check(config: &Config) -> Result<(), RunError> {
-    let Some(folder) = &config.calls.dir else {
-        return Ok(());
-    };
-    writer::check(folder).map_err(|source| unusable(folder, source))
+    for (option, folder) in folders(&config.calls) {
+        writer::check(folder).map_err(|source| unusable(option, folder, source))?;
+    }
+    Ok(())
 }
 
-fn unusable(folder: &Path, source: io::Error) -> RunError {
+/// Returns the options that name folders to write to.
+fn folders(config: &CallsConfig) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+    let dir = config.dir.iter().map(|folder| (CALLS_DIR, folder));
+    dir.chain(config.record.iter().map(|folder| (RECORD, folder)))
+}
+
+fn unusable(option: &'static str, folder: &Path, source: io::Error) -> RunError {
     RunError::CallsFolder {
+        option,
         path: folder.to_owned(),
         source,
     }
@@ -95,20 +117,26 @@ fn unusable(folder: &Path, source: io::Error) -> RunError {
 
 fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
     let config = &startup.app.config.calls;
-    if config.kept == 0 && config.dir.is_none() && config.events.is_none() {
+    if config.kept == 0 && config.dir.is_none() && config.events.is_none() && config.record.is_none() {
         return Ok(None);
     }
     let writer = match &config.dir {
         Some(folder) => Some(Arc::new(
-            CallWriter::start(folder).map_err(|source| unusable(folder, source))?,
+            CallWriter::start(folder).map_err(|source| unusable(CALLS_DIR, folder, source))?,
         )),
         None => None,
     };
     let kept = match &config.dir {
         Some(folder) if config.events.is_some() => {
-            writer::kept_events(folder).map_err(|source| unusable(folder, source))?
+            writer::kept_events(folder).map_err(|source| unusable(CALLS_DIR, folder, source))?
         }
         _ => Vec::new(),
+    };
+    let sound = match &config.record {
+        Some(folder) => Some(Arc::new(
+            SoundWriter::start(folder).map_err(|source| unusable(RECORD, folder, source))?,
+        )),
+        None => None,
     };
     let receiver = config.events.clone();
     let poster = receiver.map(|receiver| EventPoster::start(receiver, kept, writer.clone()));
@@ -117,25 +145,28 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
         readers: CallReaders::default(),
         writer,
         poster,
+        sound,
+        config: config.clone(),
     });
     startup.app.sessions.observe(calls.clone());
     Ok(Some(calls))
 }
 
-fn answer(request: &RouteRequest<'_>) -> Result<Reply, HttpError> {
+async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     let RouteRequest {
         app,
         head,
         peer,
         conn_state,
+        route,
         ..
     } = request;
-    operator::check_sessions_access(app, &head.headers, *peer)?;
+    operator::check_sessions_access(app, &head.headers, peer)?;
     let Some(calls) = app.modules.get::<Calls>() else {
         let detail = "there are no records of calls: the runner was started with --calls-kept 0";
         return Err(ModuleRefusal::new(StatusCode::NOT_FOUND, detail).into());
     };
-    let body = match &request.route {
+    let body = match &route {
         Route::Calls => {
             let query = CallQuery::parse(head.uri.query().unwrap_or_default())
                 .map_err(|wrong| ModuleRefusal::new(StatusCode::BAD_REQUEST, wrong))?;
@@ -146,7 +177,14 @@ fn answer(request: &RouteRequest<'_>) -> Result<Reply, HttpError> {
                 let detail = "as many clients as possible follow the calls; try again later, or read /calls";
                 ModuleRefusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry()
             })?;
-            return Ok(stream(ResponseBody::events(queue, (*conn_state).clone())));
+            return Ok(stream(ResponseBody::events(queue, conn_state.clone())));
+        }
+        Route::CallRecording(id) => {
+            let file = recording(calls, id).await.ok_or_else(|| {
+                let detail = "there is no recording of this call, or it is not over";
+                ModuleRefusal::new(StatusCode::NOT_FOUND, detail)
+            })?;
+            return Ok(sound_reply(file, conn_state));
         }
         Route::Call(id) => lock(&calls.log).describe(id, tasks::now()).ok_or_else(|| {
             ModuleRefusal::new(StatusCode::NOT_FOUND, "no call has this id, or its record was dropped")
@@ -157,6 +195,26 @@ fn answer(request: &RouteRequest<'_>) -> Result<Reply, HttpError> {
     let no_store = HeaderValue::from_static("no-store");
     reply.headers_mut().insert(header::CACHE_CONTROL, no_store);
     Ok(reply)
+}
+
+/// Opens the whole recording of a call, with its length.
+async fn recording(calls: &Calls, id: &str) -> Option<(File, u64)> {
+    let name = lock(&calls.log).recording(id)?;
+    let path = calls.config.record.as_ref()?.join(name);
+    let opened = tasks::blocking(move || {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        io::Result::Ok((file, bytes))
+    });
+    opened.await.ok()?.ok()
+}
+
+fn sound_reply((file, bytes): (File, u64), conn_state: &Arc<ConnState>) -> Reply {
+    let mut reply = Reply::new(ResponseBody::part(file, 0..bytes, conn_state.clone()));
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("audio/wav"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
 }
 
 fn stream(events: ResponseBody) -> Reply {
@@ -173,13 +231,15 @@ fn stream(events: ResponseBody) -> Reply {
 impl ObserveSessions for Calls {
     fn begin(self: Arc<Self>, session: ObservedSession<'_>) -> Box<dyn SessionObserver> {
         let now = tasks::now();
+        let unix_ms = unix_time_ms();
         lock(&self.log).begin(CallBeginning {
             id: session.id.clone(),
             transport: session.transport,
             call_data: session.call_data,
             now,
-            unix_ms: unix_time_ms(),
+            unix_ms,
         });
+        let recording = self.record(&session, unix_ms);
         let row = || lock(&self.log).row(&session.id, now);
         self.readers.send(|| row().map(CallUpdate::Started));
         if let (Some(poster), Some(row)) = (&self.poster, self.poster.as_ref().and_then(|_| row())) {
@@ -188,7 +248,25 @@ impl ObserveSessions for Calls {
         Box::new(CallObserver {
             calls: self,
             id: session.id,
+            recording,
         })
+    }
+}
+
+impl Calls {
+    /// Begins the recording of a session, if it is to be recorded.
+    fn record(&self, session: &ObservedSession<'_>, unix_ms: u64) -> Option<CallRecording> {
+        let sound = self.sound.as_ref()?;
+        let rate_hz = match session.transport {
+            transport if !self.config.records(transport, session.body) => return None,
+            Some(transport) if transport.is_telephony() => 8_000,
+            _ => 16_000,
+        };
+        let (recording, name) = sound.begin(&session.id, rate_hz, unix_ms)?;
+        if let Some(call) = lock(&self.log).live(&session.id) {
+            call.set_recording(name);
+        }
+        Some(recording)
     }
 }
 
@@ -196,6 +274,8 @@ impl ObserveSessions for Calls {
 struct CallObserver {
     calls: Arc<Calls>,
     id: SessionId,
+    /// `None` for a call whose sound is not recorded.
+    recording: Option<CallRecording>,
 }
 
 impl CallObserver {
@@ -210,6 +290,12 @@ impl CallObserver {
 
 impl SessionObserver for CallObserver {
     fn event(&self, event: &SessionEvent) {
+        match (&self.recording, event) {
+            (Some(recording), SessionEvent::Dtmf(_)) => recording.press_key(),
+            // The bot may take a while to end.
+            (Some(recording), SessionEvent::Left(_)) => recording.end(),
+            _ => {}
+        }
         self.record(|call| call.handle_event(event, tasks::now()));
     }
 
@@ -217,7 +303,26 @@ impl SessionObserver for CallObserver {
         self.record(|call| call.handle_bot_message(text, tasks::now()));
     }
 
+    fn caller_sound(&self, frame: &CallerFrame<'_>) {
+        if let Some(recording) = &self.recording {
+            recording.add_caller(frame.pcm, frame.rate_hz, frame.identity);
+        }
+    }
+
+    fn bot_sound(&self, pcm: &[i16], rate_hz: u32) {
+        if let Some(recording) = &self.recording {
+            recording.add_bot(pcm, rate_hz);
+        }
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.recording.is_some()
+    }
+
     fn interruption(&self) {
+        if let Some(recording) = &self.recording {
+            recording.interrupt();
+        }
         self.record(CallRecorder::handle_interruption);
     }
 

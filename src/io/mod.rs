@@ -110,8 +110,12 @@ pub enum RunError {
         source: io::Error,
     },
     /// The records of calls cannot be written where they are to be.
-    #[error("--calls-dir {}: {source}; it takes a folder that the runner may make, or write to", path.display())]
-    CallsFolder { path: PathBuf, source: io::Error },
+    #[error("{option} {}: {source}; it takes a folder that the runner may make, or write to", path.display())]
+    CallsFolder {
+        option: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
     #[error(transparent)]
     Bind(BindError),
     /// A UDP port could not be bound.

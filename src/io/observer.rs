@@ -8,6 +8,7 @@ use crate::bot::SessionId;
 use crate::config::Transport;
 use crate::proto::counts::Counts;
 use crate::proto::event::{LeaveReason, SessionEvent};
+use crate::proto::session::CallerFrame;
 
 /// Observes the sessions of a runner.
 pub trait ObserveSessions: Send + Sync {
@@ -22,6 +23,8 @@ pub struct ObservedSession<'a> {
     pub transport: Option<Transport>,
     /// What the transport tells about the call.
     pub call_data: Option<&'a Value>,
+    /// The `body` of its start.
+    pub body: &'a Value,
 }
 
 /// Observes one session.
@@ -31,6 +34,15 @@ pub trait SessionObserver: Send + Sync {
 
     /// A message of the bot.
     fn bot_message(&self, text: &str);
+
+    /// Sound of a caller on its way to the bot.
+    fn caller_sound(&self, frame: &CallerFrame<'_>);
+
+    /// Speech of the bot, as the session takes it.
+    fn bot_sound(&self, pcm: &[i16], rate_hz: u32);
+
+    /// Returns whether the sound of the session is recorded.
+    fn is_recorded(&self) -> bool;
 
     /// The bot takes back the speech that was not sent.
     fn interruption(&self);

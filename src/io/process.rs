@@ -320,6 +320,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
         // The runner sends SIGTERM to end a program, so every program should handle it.
         handle_sigterm: true,
         idle_timeout_s: args.idle_timeout.as_secs(),
+        is_recorded: args.is_recorded,
         media_url: media_url.as_deref(),
     };
     let kind = match &args.kind {

@@ -96,6 +96,8 @@ pub struct SessionTask {
     dropped_before: MediaDrops,
     /// Reused buffer for the bot's speech.
     speech: Vec<i16>,
+    /// Samples per second of it.
+    speech_rate_hz: u32,
     silent_bot: SilentBotWatch,
     cleanup_guard: Option<Box<dyn Send>>,
     /// Released last, because fields are dropped in this order: shutdown waits for the last permit.
@@ -118,6 +120,7 @@ impl SessionTask {
             restart: None,
             dropped_before: MediaDrops::default(),
             speech: Vec::new(),
+            speech_rate_hz: 0,
             silent_bot: SilentBotWatch::default(),
             cleanup_guard,
             permit,
@@ -140,9 +143,9 @@ impl SessionTask {
         let kind = make_arguments(slot);
         let listed = self
             .sessions
-            .list(session_id.clone(), Some(transport), kind.call_data());
+            .list(session_id.clone(), Some(transport), kind.call_data(), &body);
+        self.bot = Some(self.sessions.begin(session_id, body, kind, listed.is_recorded()));
         self.listed = Some(listed);
-        self.bot = Some(self.sessions.begin(session_id, body, kind));
         self.transport_side = Some(transport_side);
     }
 
@@ -161,7 +164,9 @@ impl SessionTask {
             self.dropped_before = before.dropped();
         }
         let kind = (restart.make_arguments)(slot);
-        self.bot = Some(self.sessions.begin(restart.session_id, restart.body, kind));
+        let is_recorded = self.listed.as_ref().is_some_and(LiveEntry::is_recorded);
+        let bot = self.sessions.begin(restart.session_id, restart.body, kind, is_recorded);
+        self.bot = Some(bot);
         true
     }
 
@@ -219,6 +224,9 @@ impl SessionTask {
             return;
         };
         self.counts.add(Count::FramesIn, 1);
+        if let Some(observer) = self.observer() {
+            observer.caller_sound(frame);
+        }
         match frame.identity {
             Some(identity) => transport_side.push_participant_audio(frame.pcm, frame.rate_hz, identity),
             None => transport_side.push_audio(frame.pcm, frame.rate_hz),
@@ -455,6 +463,7 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     let now = tasks::now();
     if let Some(audio) = transport_side.audio() {
         let mixed = audio.mix == AudioMix::Mixed;
+        task.speech_rate_hz = audio.out_rate_hz;
         session.set_audio(audio.in_rate_hz, audio.out_rate_hz, mixed, now);
     }
     if transport_side.take_interruption() {
@@ -491,9 +500,12 @@ fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
     let SessionTask {
         transport_side,
         speech,
+        speech_rate_hz,
         silent_bot,
+        listed,
         ..
     } = task;
+    let observer = listed.as_ref().and_then(LiveEntry::observer);
     let Some(transport_side) = transport_side else { return };
     for name in transport_side.take_unplayed_marks() {
         transport_side.push(bot::Event::Mark { name, played: false });
@@ -505,6 +517,9 @@ fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
         }
         if !speech.is_empty() {
             silent_bot.handle_output();
+            if let Some(observer) = observer {
+                observer.bot_sound(speech, *speech_rate_hz);
+            }
         }
         session.handle_bot_audio(speech, tasks::now());
         let Some(name) = transport_side.take_mark() else { break };

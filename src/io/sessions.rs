@@ -145,8 +145,14 @@ impl Sessions {
     }
 
     /// Lists a session until the entry is dropped. `call_data` is what the transport tells about
-    /// the call.
-    pub fn list(&self, id: SessionId, transport: Option<Transport>, call_data: Option<&Value>) -> LiveEntry {
+    /// the call, and `body` that of its start.
+    pub fn list(
+        &self,
+        id: SessionId,
+        transport: Option<Transport>,
+        call_data: Option<&Value>,
+        body: &Value,
+    ) -> LiveEntry {
         let ended = Arc::new(Notify::new());
         lock(&self.0.table).begin(id.clone(), transport, ended.clone(), tasks::now());
         let observer = self.0.observer.get().map(|observer| {
@@ -154,6 +160,7 @@ impl Sessions {
                 id: id.clone(),
                 transport,
                 call_data,
+                body,
             })
         });
         LiveEntry {
@@ -180,11 +187,12 @@ impl Sessions {
         ended.map(|ended| ended.notify_one()).is_some()
     }
 
-    /// Starts the bot of a session.
-    pub fn begin(&self, session_id: SessionId, body: Value, kind: Kind) -> BotTask {
+    /// Starts the bot of a session, which is told whether it is recorded.
+    pub fn begin(&self, session_id: SessionId, body: Value, kind: Kind, is_recorded: bool) -> BotTask {
         let mut args = RunnerArguments::new(session_id.clone(), body, self.0.config.clone(), kind);
         args.shutdown = self.0.shutdown.clone();
         args.handle_sigint = self.0.config.direct;
+        args.is_recorded = is_recorded;
         args.metrics = self.0.metrics.clone();
         let bot = self.0.bot.clone();
         // The bot function is called inside the task, because it may panic before its first await.
@@ -216,6 +224,11 @@ impl LiveEntry {
     /// Returns what observes the session.
     pub fn observer(&self) -> Option<&dyn SessionObserver> {
         self.observer.as_deref()
+    }
+
+    /// Returns whether the sound of the session is recorded.
+    pub fn is_recorded(&self) -> bool {
+        self.observer().is_some_and(SessionObserver::is_recorded)
     }
 
     /// Replaces what the list tells of the session.
@@ -358,7 +371,7 @@ mod tests {
         let live = SlotPool::new(1);
         let sessions = Sessions::new(Arc::default(), stays, live.clone(), shutdown);
         let slot = live.try_acquire().expect("a free slot");
-        let bot = sessions.begin(SessionId::from("a session"), Value::Null, Kind::Base);
+        let bot = sessions.begin(SessionId::from("a session"), Value::Null, Kind::Base, false);
         let task = tokio::spawn(async move {
             let _life = (bot, slot);
             tokio::task::yield_now().await;

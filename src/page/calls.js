@@ -44,6 +44,7 @@ function conversation(call) {
 		texts.length ? '' : 'Nothing was said, or the bot reports no texts.',
 		call.keys ? `${call.keys} key${call.keys === 1 ? '' : 's'} pressed.` : '',
 		call.functions?.length ? `Functions: ${call.functions.join(', ')}.` : '',
+		call.recording ? `Its sound is in ${call.recording}.` : '',
 		call.bot_error ? `The bot failed: ${call.bot_error}` : '',
 	].filter(Boolean);
 	return [make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : []];

@@ -12,6 +12,7 @@ export function notices(status, isStopping) {
 	const far = status?.speech_to ?? [];
 	return [
 		far.length && `What you say and type goes to ${far.join(' and ')}, a third party, while the call lasts.`,
+		status?.recording && 'The runner records the sound of calls.',
 		ofBot(status?.bot_process),
 		isStopping && 'The runner is stopping: it takes no new calls, and a call in progress may end soon.',
 	].filter(Boolean);

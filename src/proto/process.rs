@@ -59,6 +59,8 @@ pub struct CommonArguments<'a> {
     pub handle_sigint: bool,
     pub handle_sigterm: bool,
     pub idle_timeout_s: u64,
+    /// Whether the sound of the session is recorded.
+    pub is_recorded: bool,
     /// The media WebSocket of the program; `None` for a kind without media.
     pub media_url: Option<&'a str>,
 }
@@ -138,6 +140,9 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
     put("handle_sigint", common.handle_sigint.into());
     put("handle_sigterm", common.handle_sigterm.into());
     put("idle_timeout", common.idle_timeout_s.into());
+    if common.is_recorded {
+        put("recorded", true.into());
+    }
     match kind {
         KindArguments::Base | KindArguments::Local => {}
         KindArguments::WebRtc { pc_id, call_data } => {
@@ -345,6 +350,7 @@ mod tests {
             handle_sigint: false,
             handle_sigterm: true,
             idle_timeout_s: 300,
+            is_recorded: false,
             media_url: Some("ws://127.0.0.1:9/t"),
         }
     }
@@ -420,6 +426,11 @@ mod tests {
             })
         );
 
+        let recorded = CommonArguments {
+            is_recorded: true,
+            ..common(&body)
+        };
+        assert_eq!(parsed(&recorded, &KindArguments::Base)["recorded"], true);
         let alone = CommonArguments {
             media_url: None,
             ..common(&body)

@@ -19,6 +19,10 @@ test('a bot that starts, or cannot be loaded, is a sentence with its error where
 	assert.deepEqual(ofBot('ready', error), [`The bot has changed and cannot be loaded again: ${error}`]);
 });
 
+test('a caller learns that calls are recorded', () => {
+	assert.deepEqual(notices({ recording: true }, false), ['The runner records the sound of calls.']);
+});
+
 test('the host of a third party comes first, the end of the runner last', () => {
 	const said = notices({ speech_to: ['a.example', 'b.example'], bot_process: { state: 'starting' } }, true);
 	assert.equal(said.length, 3);

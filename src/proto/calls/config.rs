@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use crate::secret::SecretBytes;
+use crate::transport::Transport;
 
 /// What is kept of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +16,8 @@ pub struct CallsConfig {
     pub has_texts: bool,
     /// Folder to which the records of ended calls are written.
     pub dir: Option<PathBuf>,
+    /// Folder to which the sound of calls is written.
+    pub record: Option<PathBuf>,
     /// Where events of calls are posted.
     pub events: Option<EventsConfig>,
 }
@@ -31,7 +36,20 @@ impl CallsConfig {
 
     /// Returns the folders with what is kept of calls.
     pub fn folders(&self) -> impl Iterator<Item = &PathBuf> {
-        self.dir.iter()
+        self.dir.iter().chain(&self.record)
+    }
+
+    /// Returns whether the sound of a session is recorded. Its `body` can say `"record": false`,
+    /// and the parameters of a telephone call are texts. No sound of a Daily room passes the
+    /// runner.
+    pub fn records(&self, transport: Option<Transport>, body: &Value) -> bool {
+        let is_declined = match &body["record"] {
+            Value::Bool(wish) => !wish,
+            Value::String(wish) => wish == "false",
+            _ => false,
+        };
+        let has_sound = transport.is_some_and(|transport| transport != Transport::Videoroom);
+        self.record.is_some() && has_sound && !is_declined
     }
 }
 
@@ -41,7 +59,38 @@ impl Default for CallsConfig {
             kept: CallsConfig::KEPT_DEFAULT,
             has_texts: true,
             dir: None,
+            record: None,
             events: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_session_can_decline_to_be_recorded() {
+        let config = CallsConfig {
+            record: Some("folder".into()),
+            ..CallsConfig::default()
+        };
+        let web = Some(Transport::WebRtc);
+        for body in [
+            json!({}),
+            json!({"record": true}),
+            json!({"record": 0}),
+            json!(null),
+            json!("x"),
+        ] {
+            assert!(config.records(web, &body), "{body}");
+            assert!(!CallsConfig::default().records(web, &body));
+            assert!(!config.records(None, &body) && !config.records(Some(Transport::Videoroom), &body));
+        }
+        for body in [json!({"record": false}), json!({"record": "false"})] {
+            assert!(!config.records(web, &body), "{body}");
         }
     }
 }

@@ -179,6 +179,15 @@ impl CallLog {
 
     /// Returns the JSON of `GET /calls/ID`; `None` if no call has this id.
     pub fn describe(&self, id: &str, now: Instant) -> Option<String> {
+        self.find(id).map(|call| call.describe(now).to_string())
+    }
+
+    /// Returns the name of the file with the sound of a call; `None` if there is none.
+    pub fn recording(&self, id: &str) -> Option<String> {
+        self.find(id)?.recording().map(str::to_owned)
+    }
+
+    fn find(&self, id: &str) -> Option<&CallRecorder> {
         let ended = || {
             self.ended
                 .iter()
@@ -186,8 +195,7 @@ impl CallLog {
                 .find(|(known, ..)| &**known == id)
                 .map(|(_, _, call)| call)
         };
-        let call = self.live.get(id).or_else(ended)?;
-        Some(call.describe(now).to_string())
+        self.live.get(id).or_else(ended)
     }
 }
 

@@ -5,7 +5,8 @@
 //! `CallUpdate` is what a reader of `/calls/events` is sent, and `EventQueue` decides when events
 //! are posted to the receiver of `--events`. `CallLog` keeps the records of live calls and of the
 //! last ones, within a limit of bytes, and makes the JSON of `GET /calls` and `GET /calls/ID`.
-//! `files` names the files of `--calls-dir`.
+//! `sound` makes the recordings that `recordings` names, and `files` names the files of
+//! `--calls-dir`.
 
 pub mod config;
 pub mod options;
@@ -16,6 +17,8 @@ cfg_if::cfg_if! {
         mod log;
         mod post;
         mod recorder;
+        pub mod recordings;
+        pub mod sound;
         mod update;
 
         pub use log::{CallLog, CallQuery, CallQueryError};

@@ -31,6 +31,7 @@ pub struct CallsOptions {
     kept: Option<usize>,
     has_texts: Option<bool>,
     dir: Option<String>,
+    record: Option<String>,
     events: Option<String>,
 }
 
@@ -83,6 +84,12 @@ impl<T: AsMut<CallsOptions>> Flag<T> {
              Without it, they are kept in memory alone.",
         ),
         calls(
+            "--record",
+            FlagKind::Value("DIR", |args: &mut T, text| put(&mut args.as_mut().record, text)),
+            "Folder to which the sound of calls is written, the caller on the left and the bot on the right; the oldest \
+             files are deleted. `\"record\": false` in `/start` declines it.",
+        ),
+        calls(
             EVENTS,
             FlagKind::Value("URL", |args: &mut T, text| put(&mut args.as_mut().events, text)),
             "URL to which the starts and ends of calls are posted as JSON, with the records of ended calls, signed with \
@@ -106,6 +113,7 @@ impl CallsOptions {
             kept: self.kept.unwrap_or(default.kept),
             has_texts: self.has_texts.unwrap_or(default.has_texts),
             dir: self.dir.as_ref().map(PathBuf::from),
+            record: self.record.as_ref().map(PathBuf::from),
             events,
         })
     }

@@ -66,6 +66,8 @@ pub struct CallRecorder {
     /// Texts that were dropped for later ones.
     texts_cut: usize,
     bot_turn: Option<BotTurn>,
+    /// The file with the sound.
+    recording: Option<String>,
     keys: u32,
     interruptions: u32,
     functions: Vec<String>,
@@ -150,6 +152,7 @@ impl CallRecorder {
             texts_bytes: 0,
             texts_cut: 0,
             bot_turn: None,
+            recording: None,
             keys: 0,
             interruptions: 0,
             functions: Vec::new(),
@@ -158,6 +161,15 @@ impl CallRecorder {
             answer: None,
             has_news: false,
         }
+    }
+
+    /// Names the file with the sound of the call.
+    pub fn set_recording(&mut self, name: String) {
+        self.recording = Some(name);
+    }
+
+    pub(super) fn recording(&self) -> Option<&str> {
+        self.recording.as_deref()
     }
 
     /// Handles an event of the session.
@@ -289,6 +301,7 @@ impl CallRecorder {
             "outcome": reason.map(LeaveReason::label),
             "reason": reason.map(|reason| reason.to_string()),
             "ended_by": reason.map(ended_by),
+            "recording": self.recording,
             "interruptions": self.interruptions,
             "answers": self.latencies.count,
             "latency_ms": self.latencies.mean().map(millis),

@@ -44,6 +44,8 @@ pub enum Route<'p> {
     CallEvents,
     /// The record of the call with this id (GET).
     Call(String),
+    /// The sound of the call with this id (GET).
+    CallRecording(String),
     /// The end of a live session with this id (DELETE).
     EndSession(String),
     /// An offer (POST), with or without a session that `/start` created.
@@ -75,7 +77,7 @@ impl Route<'_> {
     pub fn feature(&self) -> Option<Feature> {
         match self {
             Route::PageRedirect | Route::Page(_) | Route::Download(_) => Some(Feature::Page),
-            Route::Calls | Route::CallEvents | Route::Call(_) => Some(Feature::Calls),
+            Route::Calls | Route::CallEvents | Route::Call(_) | Route::CallRecording(_) => Some(Feature::Calls),
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(family, _) => Some(family.feature()),
@@ -216,8 +218,12 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
                     _ => Err(RouteError::Method(END_METHODS)),
                 };
             }
-            if let Some(id) = path.strip_prefix("/calls/").filter(|id| !id.contains('/')) {
-                return read_only(method, Route::Call(id.to_owned()));
+            if let Some(id) = path.strip_prefix("/calls/") {
+                match id.split_once('/') {
+                    None => return read_only(method, Route::Call(id.to_owned())),
+                    Some((id, "recording")) => return read_only(method, Route::CallRecording(id.to_owned())),
+                    Some(_) => {}
+                }
             }
             match session(path) {
                 Some(id) => offer(method, Some(id.to_owned())),
@@ -393,7 +399,9 @@ mod tests {
         assert_eq!(get("/calls"), Ok(Route::Calls));
         assert_eq!(get("/calls/events"), Ok(Route::CallEvents));
         assert_eq!(get("/calls/a"), Ok(Route::Call("a".into())));
+        assert_eq!(get("/calls/a/recording"), Ok(Route::CallRecording("a".into())));
         assert_eq!(get("/calls/a/b"), Err(RouteError::NotFound));
+        assert_eq!(get("/calls/a/b/recording"), Err(RouteError::NotFound));
         assert_eq!(route("DELETE", "/sessions/S"), Ok(Route::EndSession("S".into())));
         assert_eq!(get("/sessions/S"), Err(RouteError::Method("DELETE, OPTIONS")));
         assert_eq!(route("OPTIONS", "/sessions/S"), Ok(Route::Methods("DELETE, OPTIONS")));

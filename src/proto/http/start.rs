@@ -84,6 +84,8 @@ pub enum StartRequestError {
     BotCannotJoin(Transport),
     /// This build does not have the transport.
     NotInThisBuild(Transport),
+    /// The wish to be recorded or not cannot be followed; why.
+    CannotFollowRecord(&'static str),
 }
 
 impl From<ValidationError> for StartRequestError {
@@ -120,6 +122,7 @@ impl fmt::Display for StartRequestError {
                  as in `edge-runner -- python3 bot.py`",
                 asked.common_name()
             ),
+            StartRequestError::CannotFollowRecord(why) => write!(f, "`record` cannot be followed: {why}"),
             StartRequestError::NotInThisBuild(asked) => {
                 write!(
                     f,
@@ -147,6 +150,7 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
     let mut fields = ObjectReader::new(map, Vec::new());
     let asked = fields.string("transport", TRANSPORT_BYTES_MAX);
     let create_room = fields.flag("createVideoroomRoom").unwrap_or(false);
+    let record = fields.flag("record");
     let default_ice = fields.flag("enableDefaultIceServers").unwrap_or(false);
     let room = fields.object("videoroomRoomProperties");
     let token = fields.object("videoroomMeetingTokenProperties");
@@ -168,6 +172,10 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
             room_config::body(&room_config, given_body, livekit::agent_name(&config.mediaroom))?
         }
         _ => given_body.unwrap_or_else(|| json!({})),
+    };
+    let body = match record {
+        Some(wish) => with_record(config, transport, wish, body)?,
+        None => body,
     };
     match transport {
         Transport::WebRtc => Ok(StartPlan::Register {
@@ -196,6 +204,25 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
             body,
         }),
     }
+}
+
+/// Puts the wish to be recorded or not into the body, which reaches the session.
+fn with_record(config: &Config, transport: Transport, wish: bool, mut body: Value) -> Result<Value, StartRequestError> {
+    let why = match &mut body {
+        // Nothing is recorded, as it is wished.
+        _ if config.calls.record.is_none() && !wish => return Ok(body),
+        _ if config.calls.record.is_none() => "this runner records no calls; it does with `--record DIR`",
+        _ if transport == Transport::Videoroom && wish => "no sound of a Daily room passes this runner",
+        _ if transport.is_telephony() => {
+            "the body does not reach the call of a telephony provider; a parameter `record` of the call does"
+        }
+        Value::Object(map) => {
+            map.insert("record".to_owned(), wish.into());
+            return Ok(body);
+        }
+        _ => "the `body` is no object",
+    };
+    Err(StartRequestError::CannotFollowRecord(why))
 }
 
 /// The server address as the client sees it.
@@ -310,6 +337,40 @@ mod tests {
             StartPlan::Register { body, ice_servers } => (body, ice_servers.into_owned()),
             other => panic!("WebRTC was asked for, not {other:?}"),
         })
+    }
+
+    /// A wish reaches the session in its body, or is refused; never ignored.
+    #[test]
+    fn the_wish_to_be_recorded_is_followed_or_refused() {
+        let off = Config::default();
+        let mut on = Config::default();
+        on.calls.record = Some("folder".into());
+        let plan_of = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
+            Ok(
+                StartPlan::Register { body, .. } | StartPlan::Socket { body, .. } | StartPlan::Videoroom { body, .. },
+            ) => Ok(body),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(plan_of(&on, r#"{"record":false}"#), Ok(json!({"record": false})));
+        assert_eq!(
+            plan_of(&on, r#"{"record":true,"body":{"a":1,"record":false}}"#),
+            Ok(json!({"a": 1, "record": true}))
+        );
+        assert_eq!(plan_of(&off, r#"{"record":false,"body":[1]}"#), Ok(json!([1])));
+        for (config, text, why) in [
+            (&off, r#"{"record":true}"#, "--record DIR"),
+            (&on, r#"{"record":false,"body":[1]}"#, "no object"),
+            (
+                &on,
+                r#"{"record":false,"transport":"telephony_a"}"#,
+                "telephony provider",
+            ),
+            (&on, r#"{"record":"no"}"#, "valid boolean"),
+        ] {
+            let error = plan_of(config, text).expect_err(text);
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     /// R-053, R-071: an absent transport is `webrtc`, or that of `-t`; an empty body is `{}`.

@@ -89,6 +89,7 @@ impl StatusReplies {
             .collect();
         let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
         let local = config.local.as_ref().map_or("", |_| r#""local":true,"#);
+        let recording = config.calls.record.as_ref().map_or("", |_| r#""recording":true,"#);
         let bot = match config.command {
             None => {
                 let name = config.bot_name.as_deref().unwrap_or(config.bot.name());
@@ -105,7 +106,7 @@ impl StatusReplies {
             None => String::new(),
         };
         let text = format!(
-            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{local}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
+            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{local}{recording}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
             json!(names(true)),
             json!(names(false)),
             json!(without_bot),

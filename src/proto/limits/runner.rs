@@ -21,6 +21,8 @@ pub const CALLS_BYTES_MAX: usize = 1024 * 1024;
 pub const CALLS_DIR_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// Age at which such a file is deleted.
 pub const CALLS_DIR_AGE: Duration = Duration::from_secs(90 * 86_400);
+/// Bytes of the files of `--record`; the oldest are deleted. Nine hours of telephone calls.
+pub const RECORDINGS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bytes of the events that wait to be posted (`--events`); the oldest are dropped. Two hundred
 /// calls of two minutes.
 pub const CALL_EVENTS_BYTES_MAX: usize = 1024 * 1024;
@@ -121,6 +123,8 @@ pub const MEMORY_SESSION_BYTES: u64 = 1024 * 1024;
 
 // ---- internal
 
+/// The longest recording of a call (`--record`); the call goes on without one.
+pub const RECORDING_MAX: Duration = Duration::from_secs(3600);
 /// Age at which an event that was not accepted is dropped.
 pub const CALL_EVENT_AGE_MAX: Duration = Duration::from_secs(3 * 86_400);
 /// First pause after an event was not accepted; it doubles up to the next value, less up to a half

@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parent))
 from checks import Report, chosen, options  # noqa: E402
 from runner import ROOT, Runner  # noqa: E402
 
-# GET /videoroom is left out: without credentials it is a 500 that names them.
+# GET /videoroom is left out: without credentials it is a 500 that names them. So is /calls/events, a response without an end.
 CHECKS_OF_ANSWERS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 LIMIT_S = 300
 
@@ -27,7 +27,7 @@ def ask(runner, *arguments):
     command = [
         sys.executable, "-m", "schemathesis.cli", "run", str(ROOT / "docs" / "openapi.yaml"), "--url", runner.url,
         "--checks", CHECKS_OF_ANSWERS, "--phases", "coverage,fuzzing", "--max-examples", "20", "--seed", "1", "--no-color",
-        "--generation-database", "none", "--exclude-path", "/videoroom", *arguments,
+        "--generation-database", "none", "--exclude-path", "/videoroom", "--exclude-path", "/calls/events", *arguments,
     ]
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "target" / "schemathesis"), str(HERE)]),

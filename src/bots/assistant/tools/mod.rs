@@ -208,6 +208,7 @@ pub async fn examine(config: &Config, tools: &ToolsConfig) -> Result<Vec<String>
         handle_sigint: false,
         handle_sigterm: true,
         idle_timeout_s: 0,
+        is_recorded: false,
         media_url: None,
     };
     let arguments = arguments(&common, &KindArguments::Base)?;
