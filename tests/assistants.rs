@@ -14,6 +14,7 @@ use crate::support::client::Client;
 use crate::support::http;
 use crate::support::provider::{Caller, Codec, Line, Provider};
 use crate::support::realtime::{RealtimeServer, RealtimeSession};
+use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
 
 /// A key that must not be logged.
@@ -60,6 +61,39 @@ fn find<T: PartialEq>(whole: &[T], part: &[T]) -> Option<usize> {
 
 fn of_type(kind: &'static str) -> impl Fn(&Value) -> bool {
     move |message| message["type"] == kind
+}
+
+/// The trace of `/start` reaches the services of the bot and the log; what is no trace does not.
+#[test]
+fn a_trace_reaches_the_services_and_the_log() {
+    let server = RealtimeServer::start();
+    let tools = Rest::start(&[(200, r#"{"functions": [{"name": "order"}]}"#)]);
+    let runner = runner_with(&server, &[], &[("RUNNER_TOOLS", &tools.url())]);
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (header, passed) in [(trace, Some(trace)), ("00-0-0-01", None)] {
+        let headers = ["Content-Type: application/json", &format!("Traceparent: {header}")];
+        let reply = http::request(
+            runner.addr,
+            "POST",
+            "/start",
+            &headers,
+            br#"{"transport": "websocket"}"#,
+        );
+        let id = reply.expect("an answer").json()["sessionId"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        let _client = Client::connect(runner.addr, &format!("/ws-client?sessionId={id}"));
+        let mut service = server.accept();
+        assert_eq!(service.request.header("traceparent"), passed);
+        service.open();
+        let asked = tools.asked();
+        assert_eq!(asked.last().and_then(|asked| asked.header("traceparent")), passed);
+    }
+    let ended = runner.wait_for_logs("session ended", 2);
+    let of_trace = |line: &&String| line.ends_with("; trace 4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_eq!(ended.iter().filter(of_trace).count(), 1, "{ended:#?}");
+    assert_eq!(ended.iter().filter(|line| line.contains("trace")).count(), 1);
 }
 
 /// The upgrade has the key and the model and offers no compression, the session is as configured,

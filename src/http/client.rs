@@ -133,7 +133,7 @@ pub struct ResponseLimits {
 }
 
 /// The limits for providers.
-const STANDARD: ResponseLimits = ResponseLimits {
+pub const STANDARD: ResponseLimits = ResponseLimits {
     timeout: REST_TIMEOUT,
     body_bytes_max: REST_BODY_BYTES_MAX,
 };
@@ -158,8 +158,12 @@ pub async fn send_within(request: &RestRequest, within: ResponseLimits) -> Resul
 ///
 /// # Errors
 /// As [`send`].
-pub async fn send_with(request: &RestRequest, headers: &[(&'static str, String)]) -> Result<RestResponse, RestError> {
-    send_trusting(None, request, headers, STANDARD).await
+pub async fn send_with(
+    request: &RestRequest,
+    headers: &[(&'static str, String)],
+    within: ResponseLimits,
+) -> Result<RestResponse, RestError> {
+    send_trusting(None, request, headers, within).await
 }
 
 /// A body that is read while it is sent.

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
 use serde_json::json;
@@ -52,6 +52,7 @@ use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan};
 use crate::proto::http::status::readiness;
 use crate::proto::http::token::SocketKind;
+use crate::proto::http::traceparent::{TRACEPARENT, Traceparent};
 use crate::proto::metrics::is_forwarding;
 use crate::proto::server::request_framing;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, request_base, whole};
@@ -197,7 +198,8 @@ async fn dispatch(
             let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
             app.check_open()?;
             let base = request_base(headers, peer, app.config.proxy.is_some());
-            start(app, &body, base, peer).await
+            let trace = Traceparent::of_headers(values(headers, HeaderName::from_static(TRACEPARENT)));
+            start(app, &body, base, (peer, trace)).await
         }
         Route::Methods(allowed) => Ok(methods(allowed)),
         Route::CaCertificate => authority(app),
@@ -230,14 +232,22 @@ fn robots() -> Reply {
     reply
 }
 
-async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerInfo) -> Result<Reply, HttpError> {
-    let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
+async fn start(
+    app: &RunnerApp,
+    body: &Bytes,
+    base: RequestBase<'_>,
+    (peer, trace): (PeerInfo, Option<Traceparent>),
+) -> Result<Reply, HttpError> {
+    let mut plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
         start::StartRequestError::Invalid(invalid) => HttpError::Invalid {
             invalid,
             body: body.clone(),
         },
         other => HttpError::Start(other),
     })?;
+    if let Some(trace) = trace {
+        plan.put_trace(&trace);
+    }
     let reply = match plan {
         StartPlan::Register { body, ice_servers } => {
             let id = register(app, &body, peer)?;

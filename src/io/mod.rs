@@ -50,6 +50,7 @@ pub mod session;
 pub mod sessions;
 #[cfg(feature = "setup")]
 pub mod setup;
+pub mod trace;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod websocket;
 #[cfg(any(feature = "mediaroom", feature = "assistants", feature = "call"))]

@@ -9,9 +9,11 @@ use crate::config::Transport;
 use crate::io::admission::SessionPermit;
 use crate::io::sessions::{BotOutcome, SessionStart, Sessions};
 use crate::io::tasks;
+use crate::io::trace;
 use crate::logging;
 use crate::proto::counts::Counts;
 use crate::proto::event::LeaveReason;
+use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::SessionMetrics;
 use crate::proto::stall::TaskRole;
 
@@ -39,6 +41,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
         _ => kind.name(),
     };
     log::info!("session started: {name}");
+    let trace = Traceparent::of_body(&start.body);
     let share = match kind {
         Kind::Videoroom(_) => Some(SessionMetrics::begin(
             sessions.metrics().clone(),
@@ -69,7 +72,8 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     if let Some(observer) = listed.observer() {
         observer.end(reason, outcome.error(), &Counts::default());
     }
-    outcome.log(reason, &format!("{:.1} s", (tasks::now() - began).as_secs_f64()));
+    let seconds = (tasks::now() - began).as_secs_f64();
+    outcome.log(reason, &format!("{seconds:.1} s{}", trace::log_suffix(trace.as_ref())));
     drop(start.lease);
     outcome
 }

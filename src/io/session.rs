@@ -20,9 +20,11 @@ use crate::io::admission::SessionPermit;
 use crate::io::observer::SessionObserver;
 use crate::io::sessions::{BotOutcome, BotTask, LiveEntry, Sessions};
 use crate::io::tasks;
+use crate::io::trace;
 use crate::logging::{self, LogClient};
 use crate::proto::counts::{Count, Counts};
 use crate::proto::event::{LeaveReason, SessionEvent};
+use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::SessionMetrics;
 use crate::proto::server::live_sessions::SessionProgress;
 use crate::proto::session::{CallerFrame, Deadline, Session, SessionOutput};
@@ -90,6 +92,8 @@ pub struct SessionTask {
     bot: Option<BotTask>,
     metrics: Option<SessionMetrics>,
     listed: Option<LiveEntry>,
+    /// The trace that the session belongs to.
+    trace: Option<Traceparent>,
     /// Starts the bot once more, where a session may need that.
     restart: Option<BotRestart>,
     /// What was dropped before the bot was started once more.
@@ -117,6 +121,7 @@ impl SessionTask {
             bot: None,
             metrics: None,
             listed: None,
+            trace: None,
             restart: None,
             dropped_before: MediaDrops::default(),
             speech: Vec::new(),
@@ -141,6 +146,7 @@ impl SessionTask {
         let runner_metrics = self.sessions.metrics().clone();
         self.metrics = Some(SessionMetrics::begin(runner_metrics, transport, tasks::now()));
         let kind = make_arguments(slot);
+        self.trace = Traceparent::of_body(&body);
         let listed = self
             .sessions
             .list(session_id.clone(), Some(transport), kind.call_data(), &body);
@@ -288,6 +294,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
         bot,
         metrics,
         listed,
+        trace,
         cleanup_guard,
         permit,
         ..
@@ -310,9 +317,10 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
             let seconds = (tasks::now() - began).as_secs_f64();
             let (frames, dropped) = (counts.get(Count::FramesIn), counts.get(Count::FramesDropped));
             let summary = session.summary(&counts);
+            let trace = trace::log_suffix(trace.as_ref());
             outcome.log(
                 reason,
-                &format!("{seconds:.1} s, {summary}, {frames} frames to the bot, {dropped} dropped{log_suffix}"),
+                &format!("{seconds:.1} s, {summary}, {frames} frames to the bot, {dropped} dropped{log_suffix}{trace}"),
             );
         }
         if let Some(metrics) = metrics {

@@ -17,11 +17,13 @@ use crate::io::admission::Admission;
 use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
 use crate::io::process;
 use crate::io::tasks::{self, SlotPool};
+use crate::io::trace;
 use crate::io::watch::Watchdog;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN};
 use crate::logging::{self, LogClient};
 use crate::proto::event::LeaveReason;
 use crate::proto::http::cluster::Replica;
+use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::RunnerMetrics;
 use crate::proto::server::live_sessions::{LiveSessions, SessionProgress};
 use crate::proto::stall::TaskRole;
@@ -189,6 +191,7 @@ impl Sessions {
 
     /// Starts the bot of a session, which is told whether it is recorded.
     pub fn begin(&self, session_id: SessionId, body: Value, kind: Kind, is_recorded: bool) -> BotTask {
+        let trace = Traceparent::of_body(&body);
         let mut args = RunnerArguments::new(session_id.clone(), body, self.0.config.clone(), kind);
         args.shutdown = self.0.shutdown.clone();
         args.handle_sigint = self.0.config.direct;
@@ -198,11 +201,13 @@ impl Sessions {
         // The bot function is called inside the task, because it may panic before its first await.
         let (sessions, id) = (self.clone(), session_id.clone());
         let task = logging::in_session(session_id.clone(), async move {
-            bot(args).await.inspect_err(|error| {
-                if let Some(line) = process::last_line_of(error) {
-                    lock(&sessions.0.table).note_failure(id, line);
-                }
-            })
+            trace::of_session(trace, async { bot(args).await })
+                .await
+                .inspect_err(|error| {
+                    if let Some(line) = process::last_line_of(error) {
+                        lock(&sessions.0.table).note_failure(id, line);
+                    }
+                })
         });
         BotTask(tokio::spawn(self.0.watchdog.watch_task(
             session_id,

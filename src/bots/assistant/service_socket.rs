@@ -15,8 +15,10 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message as Frame, Utf8Bytes};
 
 use crate::config::Secret;
+use crate::io::trace;
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits, SocketRequest, connect};
 use crate::limits::{ASSISTANT_MESSAGE_BYTES_MAX, ASSISTANT_REFUSAL_BYTES_MAX, ASSISTANT_SEND_BYTES_MAX};
+use crate::proto::http::traceparent::TRACEPARENT;
 use std::time::Duration;
 
 /// Time from the name lookup to the open connection of a service.
@@ -78,7 +80,8 @@ enum SocketStep {
 
 impl ServiceSocket {
     /// Opens a new connection; the old one is dropped.
-    pub fn connect(&mut self, url: String, headers: Vec<(&'static str, Secret)>) {
+    pub fn connect(&mut self, url: String, mut headers: Vec<(&'static str, Secret)>) {
+        headers.extend(trace::current().map(|trace| (TRACEPARENT, Secret::new(trace.as_str()))));
         *self = ServiceSocket::Connecting(Box::pin(async move {
             let request = SocketRequest {
                 url: &url,

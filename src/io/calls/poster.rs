@@ -124,7 +124,7 @@ impl EventPoster {
             }),
         };
         let headers = event.headers(&self.config.secret, unix_time_s());
-        let answer = rest::send_with(&request, &headers).await;
+        let answer = rest::send_with(&request, &headers, rest::STANDARD).await;
         let outcome = match &answer {
             Ok(answer) => PostOutcome::Answered {
                 status: answer.status,

@@ -3,7 +3,7 @@
 //! - [`route`]; access control: [`access`], [`host`], [`origin`], [`fetch_metadata`], [`token`]
 //! - [`start`]; [`registry`]: the sessions that `/start` created; [`started`]: those and the ones
 //!   of other replicas; [`cluster`]: what replicas share; [`folder`]: files for clients
-//! - [`page_address`]: the URLs that browsers open
+//! - [`page_address`]: the URLs that browsers open; [`traceparent`]: the trace of a session
 
 pub mod access;
 pub mod cluster;
@@ -18,3 +18,4 @@ pub mod start;
 pub mod started;
 pub mod status;
 pub mod token;
+pub mod traceparent;

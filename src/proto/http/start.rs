@@ -20,6 +20,7 @@ use crate::features::Feature;
 use crate::features::MissingFeature;
 use crate::http::route;
 use crate::http::token::SocketKind;
+use crate::http::traceparent::Traceparent;
 use crate::limits;
 use crate::livekit;
 use crate::moq::config::{NAMESPACE_RULE, is_namespace};
@@ -57,6 +58,17 @@ pub enum StartPlan<'c> {
 }
 
 impl StartPlan<'_> {
+    /// Lets the trace of the request reach the bot, in its body.
+    pub fn put_trace(&mut self, trace: &Traceparent) {
+        match self {
+            StartPlan::Register { body, .. }
+            | StartPlan::Socket { body, .. }
+            | StartPlan::Videoroom { body, .. }
+            | StartPlan::Mediaroom { body }
+            | StartPlan::Moq { body, .. } => trace.put(body),
+        }
+    }
+
     /// Returns the cargo feature of the module that follows the plan.
     pub fn feature(&self) -> Feature {
         match self {
@@ -339,12 +351,47 @@ mod tests {
         })
     }
 
+    #[test]
+    fn a_trace_reaches_the_body_of_every_plan() {
+        let with_trace = json!({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"});
+        let trace = Traceparent::of_body(&with_trace).expect("valid");
+        let body = || json!({});
+        for mut plan in [
+            StartPlan::Register {
+                body: body(),
+                ice_servers: Cow::default(),
+            },
+            StartPlan::Socket {
+                family: SocketKind::Client,
+                body: body(),
+            },
+            StartPlan::Videoroom {
+                room: None,
+                body: body(),
+            },
+            StartPlan::Mediaroom { body: body() },
+            StartPlan::Moq {
+                namespace: None,
+                body: body(),
+            },
+        ] {
+            plan.put_trace(&trace);
+            let (StartPlan::Register { body, .. }
+            | StartPlan::Socket { body, .. }
+            | StartPlan::Videoroom { body, .. }
+            | StartPlan::Mediaroom { body }
+            | StartPlan::Moq { body, .. }) = plan;
+            assert_eq!(body, with_trace);
+        }
+    }
+
     /// A wish reaches the session in its body, or is refused; never ignored.
     #[test]
     fn the_wish_to_be_recorded_is_followed_or_refused() {
         let off = Config::default();
         let mut on = Config::default();
         on.calls.record = Some("folder".into());
+        on.bot_enters_rooms = true;
         let plan_of = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
             Ok(
                 StartPlan::Register { body, .. } | StartPlan::Socket { body, .. } | StartPlan::Videoroom { body, .. },
@@ -358,6 +405,10 @@ mod tests {
             Ok(json!({"a": 1, "record": true}))
         );
         assert_eq!(plan_of(&off, r#"{"record":false,"body":[1]}"#), Ok(json!([1])));
+        assert_eq!(
+            plan_of(&on, r#"{"record":false,"transport":"videoroom"}"#),
+            Ok(json!({"record": false}))
+        );
         for (config, text, why) in [
             (&off, r#"{"record":true}"#, "--record DIR"),
             (&on, r#"{"record":false,"body":[1]}"#, "no object"),
@@ -366,6 +417,12 @@ mod tests {
                 r#"{"record":false,"transport":"telephony_a"}"#,
                 "telephony provider",
             ),
+            (
+                &on,
+                r#"{"record":true,"transport":"telephony_a"}"#,
+                "telephony provider",
+            ),
+            (&on, r#"{"record":true,"transport":"videoroom"}"#, "Daily room"),
             (&on, r#"{"record":"no"}"#, "valid boolean"),
         ] {
             let error = plan_of(config, text).expect_err(text);

@@ -18,10 +18,12 @@ use tokio::time::timeout;
 
 use super::{AnswerClock, FirstByteTimeout, connect_failure};
 use crate::io::rest::{self, RequestUrl};
+use crate::io::trace;
 use crate::limits::{ASSISTANT_REFUSAL_BYTES_MAX, REST_HEAD_BYTES_MAX, SERVICE_CONNECT_WITHIN};
 use crate::proto::assistant::services::endpoint::{HttpBase, ServiceAccess};
 use crate::proto::assistant::services::failure::{ServiceFailure, ServiceStep};
 use crate::proto::assistant::services::progress::ServiceProgress;
+use crate::proto::http::traceparent::TRACEPARENT;
 
 /// A request to post.
 pub(super) struct HttpPost {
@@ -106,6 +108,9 @@ fn message(request: &mut HttpPost, target: &RequestUrl) -> Result<Request<Full<B
         CONTENT_TYPE,
         text(&request.content_type, "no header can hold its type")?,
     );
+    if let Some(trace) = trace::current() {
+        headers.insert(TRACEPARENT, text(trace.as_str(), "no header can hold its trace")?);
+    }
     if let Some((name, secret)) = request.access.header() {
         let mut value = text(
             secret.expose(),

@@ -9,11 +9,13 @@ use tokio::task::JoinSet;
 use super::{ToolsError, ToolsEvent};
 use crate::bot::SessionId;
 use crate::config::ToolsEndpoint;
-use crate::io::rest::{ResponseLimits, RestError, send_within};
+use crate::io::rest::{ResponseLimits, RestError, send_with};
+use crate::io::trace;
 use crate::limits::{FUNCTION_OUTPUT_BYTES_MAX, FUNCTION_WITHIN, TOOLS_DECLARE_WITHIN, TOOLS_FUNCTIONS_BYTES_MAX};
 use crate::logging;
 use crate::proto::assistant::report::FunctionCall;
 use crate::proto::assistant::tools::{answer, declaration, failed};
+use crate::proto::http::traceparent::TRACEPARENT;
 use crate::proto::server::rest::RestRequest;
 
 /// Bytes of an answer beside its output.
@@ -31,7 +33,10 @@ impl EndpointTools {
     pub fn new(endpoint: ToolsEndpoint, session_id: SessionId) -> Self {
         let mut requests = JoinSet::new();
         let request = endpoint.declaration_request();
-        requests.spawn(logging::in_session(session_id.clone(), declare(request)));
+        requests.spawn(logging::in_session(
+            session_id.clone(),
+            declare(request, trace_headers()),
+        ));
         EndpointTools {
             endpoint,
             session_id,
@@ -41,9 +46,9 @@ impl EndpointTools {
 
     pub fn call(&mut self, call: &FunctionCall) {
         let request = self.endpoint.call_request(call, &self.session_id);
-        let call_id = call.call_id.clone();
+        let (call_id, headers) = (call.call_id.clone(), trace_headers());
         let run = async move {
-            let output = run(request).await;
+            let output = run(request, headers).await;
             Ok(ToolsEvent::Output { call_id, output })
         };
         self.requests.spawn(logging::in_session(self.session_id.clone(), run));
@@ -62,12 +67,19 @@ impl EndpointTools {
     }
 }
 
-async fn declare(request: RestRequest) -> Result<ToolsEvent, ToolsError> {
+/// Returns the header of the trace; a request runs in a task of its own, which does not know it.
+fn trace_headers() -> Vec<(&'static str, String)> {
+    let trace = trace::current();
+    let header = trace.map(|trace| (TRACEPARENT, trace.as_str().to_owned()));
+    header.into_iter().collect()
+}
+
+async fn declare(request: RestRequest, headers: Vec<(&'static str, String)>) -> Result<ToolsEvent, ToolsError> {
     let limits = ResponseLimits {
         timeout: TOOLS_DECLARE_WITHIN,
         body_bytes_max: TOOLS_FUNCTIONS_BYTES_MAX,
     };
-    let declared = match send_within(&request, limits).await {
+    let declared = match send_with(&request, &headers, limits).await {
         Ok(answer) if answer.status == 200 => declaration(&answer.body).map_err(ToolsError::Declaration),
         Ok(answer) => Err(ToolsError::Status(answer.status)),
         Err(error) => Err(ToolsError::NotReached(error.to_string())),
@@ -75,12 +87,12 @@ async fn declare(request: RestRequest) -> Result<ToolsEvent, ToolsError> {
     declared.map(ToolsEvent::Declared)
 }
 
-async fn run(request: RestRequest) -> Value {
+async fn run(request: RestRequest, headers: Vec<(&'static str, String)>) -> Value {
     let limits = ResponseLimits {
         timeout: FUNCTION_WITHIN,
         body_bytes_max: FUNCTION_OUTPUT_BYTES_MAX + ENVELOPE_BYTES,
     };
-    match send_within(&request, limits).await {
+    match send_with(&request, &headers, limits).await {
         Ok(response) if (200..300).contains(&response.status) => match answer(&response.body) {
             Some((_, output)) => output,
             None => {

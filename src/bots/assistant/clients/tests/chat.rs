@@ -2,8 +2,10 @@
 
 use super::super::chat_model::{ChatEvent, ChatModel};
 use super::*;
+use crate::io::trace;
 use crate::proto::assistant::cascade::{ChatCall, ChatEnd, ChatRequest};
 use crate::proto::assistant::services::chat::{ChatOutcome, ChatSettings};
+use crate::proto::http::traceparent::Traceparent;
 
 fn model(access: ServiceAccess) -> ChatModel {
     let settings = ChatSettings {
@@ -75,7 +77,11 @@ async fn an_answer_is_read_in_pieces_of_any_length() {
             peer.end().await;
             (head, body_of_request)
         };
-        let ((text, outcome), (head, asked)) = tokio::join!(collect(model.start(request())), serve);
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let answered = trace::of_session(Traceparent::of_body(&json!({"traceparent": trace})), async {
+            collect(model.start(request())).await
+        });
+        let ((text, outcome), (head, asked)) = tokio::join!(answered, serve);
         let outcome = outcome.expect("an answer");
         assert_eq!((&*text, outcome.end), ("Schön.", ChatEnd::Complete));
         let call = ChatCall {
@@ -87,6 +93,7 @@ async fn an_answer_is_read_in_pieces_of_any_length() {
         assert_eq!(outcome.calls, [call]);
         assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("\r\nauthorization: Bearer hunter2\r\n"), "{head}");
+        assert!(head.contains(&format!("\r\ntraceparent: {trace}\r\n")), "{head}");
         let asked: Value = serde_json::from_slice(&asked).expect("JSON");
         assert_eq!(
             (&asked["model"], &asked["messages"][1]["content"]),
