@@ -184,12 +184,12 @@ impl LocalCaller {
     async fn run(mut self) {
         let mut shutdown = self.sessions.shutdown().clone();
         loop {
-            let heard = tokio::select! {
-                heard = self.wait_for_start() => heard,
+            let preroll = tokio::select! {
+                preroll = self.wait_for_start() => preroll,
                 () = shutdown.wait() => return,
             };
             match self.admit() {
-                Ok(permit) => self.run_session(heard, permit).await,
+                Ok(permit) => self.run_session(preroll, permit).await,
                 Err(OfferError::Stopping) => return,
                 Err(refused) => {
                     log::warn!("no session for the sound card: {refused}");
@@ -218,8 +218,8 @@ impl LocalCaller {
         let mut pcm = Vec::new();
         loop {
             let now = tasks::now();
-            if let Some(heard) = self.gate.poll_start(now) {
-                return heard;
+            if let Some(preroll) = self.gate.poll_start(now) {
+                return preroll;
             }
             if self.gate.waits_for_line() {
                 self.microphone = None;
@@ -250,9 +250,9 @@ impl LocalCaller {
     }
 
     /// Runs one session to its end.
-    async fn run_session(&mut self, heard: Vec<i16>, permit: SessionPermit) {
+    async fn run_session(&mut self, preroll: Vec<i16>, permit: SessionPermit) {
         let began = tasks::now();
-        let by_user = match self.spawn_session(heard, permit, began).await {
+        let by_user = match self.spawn_session(preroll, permit, began).await {
             Some(parts) => {
                 self.microphone = Some(parts.microphone);
                 self.capture = parts.capture;
@@ -273,7 +273,7 @@ impl LocalCaller {
         }
     }
 
-    async fn spawn_session(&mut self, heard: Vec<i16>, permit: SessionPermit, now: Instant) -> Option<LocalParts> {
+    async fn spawn_session(&mut self, preroll: Vec<i16>, permit: SessionPermit, now: Instant) -> Option<LocalParts> {
         let (sessions, config) = (&self.sessions, &self.config);
         let setup = LocalSetup {
             in_rate_hz: config.input.rate_hz,
@@ -281,7 +281,7 @@ impl LocalCaller {
             out_channels: config.output.channels,
             echo: config.echo,
             end: config.end.unwrap_or(self.start.end_default()),
-            heard,
+            preroll,
         };
         let microphone = self.microphone.take().unwrap_or_else(|| self.listen());
         let fresh = Capture::new(config.input.rate_hz, config.input.channels);

@@ -44,7 +44,7 @@ pub struct LocalSetup {
     /// Silence of both sides that ends the session; zero never does.
     pub end: Duration,
     /// What was said before, at the rate of the microphone.
-    pub heard: Vec<i16>,
+    pub preroll: Vec<i16>,
 }
 
 /// A command for the driver.
@@ -107,7 +107,7 @@ impl LocalSession {
         LocalSession {
             phase: LocalPhase::Live,
             to_bot: None,
-            early: setup.heard.clone(),
+            early: setup.preroll.clone(),
             pcm: Vec::new(),
             taken: 0,
             playout: Playout::new(setup.out_rate_hz),

@@ -127,13 +127,13 @@ impl StartGate {
         if !begins {
             return None;
         }
-        let heard = match self.start {
+        let preroll = match self.start {
             LocalStart::Speech => self.pre_roll.iter().copied().collect(),
             LocalStart::Always | LocalStart::Key => Vec::new(),
         };
         self.handle_silence();
         (self.is_asked, self.is_paused) = (false, false);
-        Some(heard)
+        Some(preroll)
     }
 }
 
@@ -171,9 +171,9 @@ mod tests {
         assert_eq!(gate.poll_start(now), None);
         let speech = noise(150, 8_000);
         gate.handle_audio(&speech);
-        let heard = gate.poll_start(now).expect("a start");
-        assert_eq!(heard.len(), RATE_HZ as usize, "a second");
-        assert_eq!(heard[heard.len() - speech.len()..], speech);
+        let preroll = gate.poll_start(now).expect("a start");
+        assert_eq!(preroll.len(), RATE_HZ as usize, "a second");
+        assert_eq!(preroll[preroll.len() - speech.len()..], speech);
         assert_eq!(gate.poll_start(now), None, "one start");
     }
 

@@ -12,7 +12,7 @@ fn setup(echo: LocalEcho, end: Duration) -> LocalSetup {
         out_channels: 1,
         echo,
         end,
-        heard: Vec::new(),
+        preroll: Vec::new(),
     }
 }
 
@@ -110,7 +110,7 @@ impl Rig {
 #[test]
 fn the_bot_hears_the_first_words_and_a_client_that_is_ready() {
     let mut setup = setup(LocalEcho::Half, Duration::ZERO);
-    setup.heard = vec![1; 1_600];
+    setup.preroll = vec![1; 1_600];
     let start = Instant::now();
     let mut session = LocalSession::new(setup, start);
     session.handle_microphone(&[2; 160], CaptureCounts::default(), start);
