@@ -341,7 +341,11 @@ fn a_refused_worker_says_why_and_tries_again() {
         server.api.lock().expect("no holder panics").refuses = Some(status_code);
         let runner = server.runner(&["--bot", "echo", "-vvv"]);
         runner.wait_for_log(words);
-        assert_eq!(status(&runner)["status"], "refused");
+        // The log line comes first.
+        let start = Instant::now();
+        while status(&runner)["status"] != "refused" {
+            assert!(start.elapsed() < PATIENCE, "{}", status(&runner));
+        }
         assert_eq!(http::get(runner.addr, "/worker").status, 503);
         server.api.lock().expect("no holder panics").refuses = None;
         let _worker = server.register();
