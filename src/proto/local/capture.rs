@@ -2,9 +2,9 @@
 //!
 //! In: bytes of 16-bit signed little-endian PCM in pieces of any length, with any number of
 //! channels, and `now`. Out: `i16` mono PCM at the same rate: the first channel. Gaps are filled
-//! with silence after [`FILLED_AFTER`], so that a detector of speech sees time pass; what then
+//! with silence after `FILLED_AFTER`, so that a detector of speech sees time pass; what then
 //! comes late is dropped. The clock of a card differs from that of the machine by up to
-//! [`DRIFT_MAX`], which is followed and not filled. A source that is faster than that is read no
+//! `DRIFT_MAX`, which is followed and not filled. A source that is faster than that is read no
 //! faster ([`Capture::reads_at`]).
 
 use std::time::{Duration, Instant};

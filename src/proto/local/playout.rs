@@ -3,7 +3,7 @@
 //! In: PCM (`i16` mono at the bot's rate), marks, interruptions, and `now`. Out, by
 //! [`Playout::poll_output`]: chunks of 20 ms at the rate of the card, marks once all speech before
 //! them was played, and the start and end of speech. Pauses are filled with silence, so that the
-//! card never runs dry. The card holds between [`LEAD_MIN`] and [`LEAD_MAX`] of sound: an
+//! card never runs dry. The card holds between `LEAD_MIN` and `LEAD_MAX` of sound: an
 //! interruption drops the rest, and speech that arrives in real time waits no longer.
 
 use std::collections::VecDeque;

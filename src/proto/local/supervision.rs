@@ -38,7 +38,7 @@ pub enum CommandFailure {
     NotStarted(String),
     /// It has ended, with its exit status.
     Ended(String),
-    /// It has moved no audio for [`HUNG_AFTER`].
+    /// It has moved no audio for `HUNG_AFTER`.
     Hung,
     /// It reports lost audio without an end.
     Loops,
