@@ -55,6 +55,8 @@ export function watch(page) {
 		// The browser cancels what a page no longer wants: pending candidates at the end of a call, the icons of a page
 		// that a check leaves at once.
 		const isIcon = ['image', 'other', 'manifest'].includes(request.resourceType?.());
+		// The page leaves the stream of events when its list is not shown any more.
+		if (request.url().endsWith('/calls/events') && ['net::ERR_ABORTED', 'NS_BINDING_ABORTED'].includes(why)) return;
 		if (why === 'net::ERR_ABORTED' && (isIcon || request.method?.() === 'PATCH')) return;
 		faults.push(`request failed: ${request.url()} ${why}`);
 	});
