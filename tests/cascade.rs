@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::support::cascade::ServiceServer;
 use crate::support::client::Client;
 use crate::support::http;
+use crate::support::program;
 use crate::support::provider::{Caller, Provider};
 use crate::support::runner::TestRunner;
 use crate::support::sound::power;
@@ -346,7 +347,7 @@ fn a_call_outlives_faults_of_its_services() {
     const LONG: usize = 10 * 1024 * 1024;
     let services = Services::start();
     let runner = services.runner();
-    let (descriptors, before_kib) = (runner.descriptors(), runner.peak_kib());
+    let (descriptors, before_kib) = (program::descriptors(runner.pid()), runner.peak_kib());
     let mut client = connect(&runner);
     let is_error = |words: &'static str| {
         move |message: &Value| message["type"] == "error" && message["data"]["error"].as_str() == Some(words)
@@ -393,7 +394,7 @@ fn a_call_outlives_faults_of_its_services() {
     }
     drop(client);
     runner.wait_for_sessions(0);
-    runner.wait_for_descriptors(descriptors);
+    program::wait_for_descriptors(runner.pid(), descriptors);
     let grown_kib = runner.peak_kib() - before_kib;
     assert!(grown_kib < 8 * 1024, "{grown_kib} KiB");
     let metrics = http::get(runner.addr, "/metrics").text();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::http;
+use crate::support::program::{descriptors, wait_for_descriptors, wait_for_no_children};
 use crate::support::runner::TestRunner;
 
 /// A bot that says who it is when a call begins, and stays until its call has ended.
@@ -251,19 +252,14 @@ fn calls_leave_neither_processes_nor_descriptors() {
     let runner = bot(BOT, &[]);
     let (client, [_, parent, _]) = call(&runner, 1);
     hang_up(&runner, client);
-    let (before, of_parent) = (runner.descriptors(), descriptors(parent));
+    let (before, of_parent) = (descriptors(runner.pid()), descriptors(parent));
     for nth in 2..=30 {
         let (client, _) = call(&runner, nth);
         hang_up(&runner, client);
     }
-    runner.wait_for_descriptors(before);
-    assert_eq!(descriptors(parent), of_parent);
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("the system has it");
-    assert_eq!(children, "", "no zombie");
-}
-
-fn descriptors(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").count()
+    wait_for_descriptors(runner.pid(), before);
+    wait_for_descriptors(parent, of_parent);
+    wait_for_no_children(parent);
 }
 
 #[test]

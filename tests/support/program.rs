@@ -185,9 +185,37 @@ fn runs(process: u32) -> bool {
 
 /// Waits until a process has ended.
 pub fn wait_for_end(process: u32) {
+    wait_until(|| !runs(process), || format!("process {process} still runs"));
+}
+
+/// The open descriptors of a process.
+pub fn descriptors(process: u32) -> usize {
+    let folder = format!("/proc/{process}/fd");
+    fs::read_dir(folder).expect("it runs").count()
+}
+
+/// Waits until a process has at most this number of open descriptors. It may have fewer, as the number may have been counted while
+/// an earlier call still closed.
+pub fn wait_for_descriptors(process: u32, most: usize) {
+    wait_until(
+        || descriptors(process) <= most,
+        || format!("{} descriptors, at most {most} wanted", descriptors(process)),
+    );
+}
+
+/// Waits until a process has no child, not even one that has ended and was not waited for.
+pub fn wait_for_no_children(process: u32) {
+    let children = || fs::read_to_string(format!("/proc/{process}/task/{process}/children")).expect("it runs");
+    wait_until(
+        || children().is_empty(),
+        || format!("process {process} has children: {}", children()),
+    );
+}
+
+fn wait_until(done: impl Fn() -> bool, fault: impl Fn() -> String) {
     let start = Instant::now();
-    while runs(process) {
-        assert!(start.elapsed() < PATIENCE, "process {process} still runs");
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{}", fault());
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -401,22 +401,6 @@ impl TestRunner {
         self.child.id()
     }
 
-    /// Its open descriptors.
-    pub fn descriptors(&self) -> usize {
-        let folder = format!("/proc/{}/fd", self.child.id());
-        std::fs::read_dir(folder).expect("it lives").count()
-    }
-
-    /// Waits until it has this number of open descriptors.
-    pub fn wait_for_descriptors(&self, wanted: usize) {
-        let start = Instant::now();
-        while self.descriptors() != wanted {
-            let now = self.descriptors();
-            assert!(start.elapsed() < PATIENCE, "{now} descriptors, {wanted} wanted");
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         // By the shell's built-in `kill`: the standard library cannot send signals, and some images

@@ -6,7 +6,9 @@ earlier process left behind when it was killed goes first.
 
 import os
 import pathlib
+import signal
 import subprocess
+from contextlib import suppress
 
 PREFIX = "ernet-"
 
@@ -54,7 +56,7 @@ class World:
         self.hosts = []
         for name in names():
             if name.startswith(PREFIX) and not pathlib.Path("/proc", name.split("-")[1]).exists():
-                sh("ip", "netns", "del", name)
+                remove(name)
 
     def host(self, name):
         host = Host(self.prefix + name)
@@ -97,10 +99,7 @@ class World:
     def close(self):
         for name in names():
             if name.startswith(self.prefix):
-                for pid in sh("ip", "netns", "pids", name).split():
-                    # Only what was started in here lives in here.
-                    sh("kill", "-9", pid)
-                sh("ip", "netns", "del", name)
+                remove(name)
 
     def __enter__(self):
         return self
@@ -111,3 +110,16 @@ class World:
 
 def names():
     return [line.split()[0] for line in sh("ip", "netns", "list").splitlines() if line]
+
+
+def remove(name):
+    """Kills what runs in a namespace and deletes it. Another process of the stage may do the same at that moment."""
+    try:
+        for pid in sh("ip", "netns", "pids", name).split():
+            # Only what was started in here lives in here.
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        sh("ip", "netns", "del", name)
+    except RuntimeError:
+        if name in names():
+            raise
