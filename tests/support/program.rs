@@ -194,8 +194,8 @@ pub fn descriptors(process: u32) -> usize {
     fs::read_dir(folder).expect("it runs").count()
 }
 
-/// Waits until a process has at most this number of open descriptors. It may have fewer, as the number may have been counted while
-/// an earlier call still closed.
+/// Waits until a process has at most this number of open descriptors. It may have fewer, as the
+/// number may have been counted while an earlier call still closed.
 pub fn wait_for_descriptors(process: u32, most: usize) {
     wait_until(
         || descriptors(process) <= most,
