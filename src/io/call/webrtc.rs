@@ -48,7 +48,7 @@ pub async fn connect(config: &CallConfig) -> Result<WebRtcCall, String> {
     let seed = u64::from_le_bytes(random());
     let mut peer = Box::new(CallerPeer::new(local, seed, now())?);
     let answer = dial::offer(config, peer.offer()).await?;
-    peer.handle_answer(&answer.sdp)?;
+    peer.handle_answer(&answer.sdp, now())?;
     let mut call = WebRtcCall {
         peer,
         socket,

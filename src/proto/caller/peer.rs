@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use str0m::change::{SdpAnswer, SdpPendingOffer};
 use str0m::channel::ChannelId;
 use str0m::media::{Direction, MediaKind, Mid};
 use str0m::net::{Protocol, Receive};
@@ -22,8 +21,9 @@ use crate::audio::codec::Codec;
 use crate::audio::encoder::SpeechEncoder;
 use crate::audio::opus::EncoderSettings;
 use crate::audio::receiver::AudioReceiver;
-use crate::webrtc::connection::ConnectionContext;
-use crate::webrtc::crypto;
+use crate::webrtc::connection::{ConnectionContext, PendingOffer, apply_answer};
+use crate::webrtc::sdp::SdpDescription;
+use crate::webrtc::{crypto, sdp};
 
 /// The label of the message channel.
 const LABEL: &str = "chat";
@@ -57,7 +57,8 @@ pub struct CallerPeer {
     rtc: Rtc,
     mid: Mid,
     offer: String,
-    pending: Option<SdpPendingOffer>,
+    /// The offer that has no answer yet.
+    pending_offer: Option<PendingOffer>,
     channel: Option<ChannelId>,
     waiting: VecDeque<String>,
     encoder: SpeechEncoder,
@@ -90,7 +91,7 @@ impl CallerPeer {
             rtc,
             mid,
             offer: offer.to_sdp_string(),
-            pending: Some(pending),
+            pending_offer: Some((offer, pending)),
             channel: None,
             waiting: VecDeque::new(),
             encoder: encoder.map_err(|error| format!("making an Opus encoder: {error}"))?,
@@ -113,11 +114,34 @@ impl CallerPeer {
     ///
     /// # Errors
     /// A sentence about what is wrong with it.
-    pub fn handle_answer(&mut self, answer: &str) -> Result<(), String> {
-        let pending = self.pending.take().ok_or("there was an answer already")?;
-        let answer = SdpAnswer::from_sdp_string(answer).map_err(|error| format!("its answer is not SDP: {error}"))?;
-        let accepted = self.rtc.sdp_api().accept_answer(pending, answer);
-        accepted.map_err(|error| format!("its answer cannot be used: {error}"))
+    pub fn handle_answer(&mut self, answer: &str, now: Instant) -> Result<(), String> {
+        let unusable = |why: String| format!("its answer cannot be used: {why}");
+        let prepared = sdp::prepare_sfu_description(answer).map_err(|error| unusable(error.to_string()))?;
+        let answer = SdpDescription::parse(&prepared.sdp);
+        let layout = SdpDescription::parse(&self.offer).layout();
+        answer.check(&layout, |_| false).map_err(unusable)?;
+        if answer.sections.len() > layout.len() {
+            return Err(unusable("it has more sections than the offer".to_owned()));
+        }
+        let Some((audio, _)) = answer.first_with(Codec::Opus) else {
+            return Err(unusable("it does not take audio with Opus".to_owned()));
+        };
+        let cert = crypto::certificate().map_err(|error| format!("making a certificate: {error}"))?;
+        let config = ConnectionContext::default().default_rtc_config(cert.clone());
+        let offer = self.pending_offer.take().ok_or("there was an answer already")?;
+        apply_answer(&mut self.rtc, config, offer, &answer, Some(prepared.dtls_role), now).map_err(unusable)?;
+        for source in audio.media_sources() {
+            let mut api = self.rtc.direct_api();
+            api.expect_stream_rx(source.into(), None, self.mid, None)
+                .suppress_nack(true);
+        }
+        for candidate in &prepared.candidates {
+            match Candidate::from_sdp_string(candidate) {
+                Ok(candidate) => self.rtc.add_remote_candidate(candidate),
+                Err(error) => log::debug!("remote candidate ignored: {error}"),
+            }
+        }
+        Ok(())
     }
 
     /// Handles a datagram. Those of others are ignored.
@@ -301,14 +325,35 @@ mod tests {
         );
     }
 
+    /// The offer as its own answer.
+    fn answer(peer: &CallerPeer) -> String {
+        peer.offer().replace("a=setup:actpass", "a=setup:passive")
+    }
+
     #[test]
-    fn an_answer_is_taken_once_and_a_wrong_one_is_refused() {
-        let mut first = peer();
-        assert!(first.handle_answer("hi").is_err_and(|error| error.contains("not SDP")));
-        assert!(first.handle_answer("hi").is_err_and(|error| error.contains("already")));
-        // An offer is no answer to another one.
-        let mut second = peer();
-        assert!(second.handle_answer("v=0\r\n").is_err());
+    fn an_answer_is_taken_once() {
+        let mut peer = peer();
+        let answer = answer(&peer);
+        assert_eq!(peer.handle_answer(&answer, Instant::now()), Ok(()));
+        let second = peer.handle_answer(&answer, Instant::now());
+        assert!(second.is_err_and(|error| error.contains("already")));
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_used_is_refused_with_the_reason() {
+        let mut peer = peer();
+        let changed = |from: &str, to: &str| answer(&peer).replace(from, to);
+        let answers = [
+            ("hi".to_owned(), "`v=0`"),
+            ("v=0\r\n".to_owned(), "no `m=` line"),
+            (changed("opus/48000/2", "speex/48000/2"), "Opus"),
+            (changed("a=ice-pwd", "a=x-pwd"), "a=ice-ufrag"),
+            (changed("a=fingerprint", "a=x-fingerprint"), "a=fingerprint"),
+        ];
+        for (answer, reason) in answers {
+            let error = peer.handle_answer(&answer, Instant::now()).expect_err(reason);
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

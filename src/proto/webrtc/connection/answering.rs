@@ -7,11 +7,14 @@
 //! messages. So a second, temporary instance makes an offer that contains them, which is never
 //! text. The caller checks the sections before. Sources: RFC 8829 section 5.3, RFC 3264 section 6.
 
+use std::time::Instant;
+
+use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::crypto::Fingerprint;
 use str0m::format::FormatParams;
 use str0m::media::{Direction, Frequency, MediaKind, Mid};
 use str0m::rtp::Extension;
-use str0m::{Candidate, IceCreds};
+use str0m::{Candidate, IceCreds, Rtc, RtcConfig};
 
 use super::PeerConnection;
 use super::config::{base_config, str0m_codec};
@@ -24,6 +27,8 @@ use crate::webrtc::sdp::{
     DtlsRole, MID_URI, SdpDescription, SectionKind,
 };
 
+/// Why a description is not used.
+pub const NO_FINGERPRINT: &str = "it has no `a=fingerprint`";
 /// The header extensions that a connection may use.
 pub const EXTENSIONS: [(Extension, &str); 2] = [(Extension::AudioLevel, AUDIO_LEVEL_URI), (Extension::RtpMid, MID_URI)];
 
@@ -55,6 +60,61 @@ pub fn fingerprint(digest: CertificateDigest) -> Fingerprint {
         hash_func: digest.algorithm,
         bytes: digest.bytes,
     }
+}
+
+/// An offer of this end, and what it changes.
+pub type PendingOffer = (SdpOffer, SdpPendingOffer);
+
+/// Applies the answer to an offer of this end. `config` is that of the connection, and `role` its
+/// role in DTLS, where it has none yet.
+///
+/// # Errors
+/// Why the answer cannot be used.
+pub fn apply_answer(
+    rtc: &mut Rtc,
+    config: RtcConfig,
+    (offer, pending): PendingOffer,
+    answer: &SdpDescription<'_>,
+    role: Option<DtlsRole>,
+    now: Instant,
+) -> Result<(), String> {
+    let answered = answer_as(answer, config, offer, now)?;
+    if let Some(role) = role {
+        let digest = answer.fingerprint().ok_or(NO_FINGERPRINT)?;
+        let mut api = rtc.direct_api();
+        api.set_remote_fingerprint(fingerprint(digest));
+        api.start_dtls(role == DtlsRole::Client)
+            .map_err(|error| error.to_string())?;
+    }
+    let applied = rtc.sdp_api().accept_answer(pending, answered);
+    applied.map_err(|error| error.to_string())
+}
+
+/// Answers an offer of this end as its peer did, as far as that differs from other answers: in its
+/// credentials, header extensions and the size of messages. str0m's other form of an answer is
+/// text.
+fn answer_as(
+    answer: &SdpDescription<'_>,
+    config: RtcConfig,
+    offer: SdpOffer,
+    now: Instant,
+) -> Result<SdpAnswer, String> {
+    let creds = credentials(answer).ok_or("it has no ICE credentials")?;
+    let mut config = config
+        .clear_extension_map()
+        .set_local_ice_credentials(creds)
+        .set_sctp_max_message_size(answer.max_message_bytes());
+    let mut sections = answer.sections.iter();
+    if let Some(audio) = sections.find(|section| section.kind == SectionKind::Audio) {
+        for (extension, uri) in EXTENSIONS {
+            if let Some(id) = audio.extension_id(uri) {
+                config = config.set_extension(id, extension);
+            }
+        }
+    }
+    let mut template = config.build(now);
+    let answer = template.sdp_api().accept_offer(offer);
+    answer.map_err(|error| error.to_string())
 }
 
 impl PeerConnection {

@@ -16,23 +16,19 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use str0m::Candidate;
-use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::channel::{ChannelConfig, Reliability};
 use str0m::media::{Direction, MediaKind, Mid};
 use str0m::net::Protocol;
 
 use super::PeerConnection;
-use super::answering::{self, EXTENSIONS};
+use super::answering::{NO_FINGERPRINT, PendingOffer, apply_answer};
 use super::channels::{LOSSY, RELIABLE};
 use super::config::{ConnectionConfig, ConnectionContext};
 use super::output::{ConnectionOutput, NegotiationError};
 use super::sources::AudioSection;
 use crate::limits::REMOTE_CANDIDATES_MAX;
 use crate::webrtc::crypto;
-use crate::webrtc::sdp::{self, DtlsRole, SdpDescription, SectionKind};
-
-/// Why a description is not used.
-const NO_FINGERPRINT: &str = "it has no `a=fingerprint`";
+use crate::webrtc::sdp::{self, SdpDescription, SectionKind};
 
 /// The media stream id of the published track.
 const STREAM: &str = "bot";
@@ -56,7 +52,7 @@ pub struct SfuNegotiation {
     /// The sections of the previous description, in order.
     layout: Vec<(String, SectionKind)>,
     /// The offer that has no answer yet, and what it changes.
-    pending_offer: Option<(SdpOffer, SdpPendingOffer)>,
+    pending_offer: Option<PendingOffer>,
     /// An answer was applied.
     is_answered: bool,
     /// Candidates that arrived before the answer; `None` after it.
@@ -156,31 +152,25 @@ impl PeerConnection {
         let prepared = sdp::prepare_sfu_description(answer).map_err(|error| bad(error.to_string()))?;
         let description = SdpDescription::parse(&prepared.sdp);
         description.check(&self.sfu.layout, |_| false).map_err(bad)?;
-        let digest = description
-            .fingerprint()
-            .ok_or_else(|| bad(NO_FINGERPRINT.to_owned()))?;
         if description.sections.len() > self.sfu.layout.len() {
             return Err(bad("it has more sections than the offer".to_owned()));
         }
         if !description.takes_audio_and_data() {
             return Err(bad("it does not take audio with Opus, and data".to_owned()));
         }
-        let Some((offer, pending)) = self.sfu.pending_offer.take() else {
+        if description.fingerprint().is_none() {
+            return Err(bad(NO_FINGERPRINT.to_owned()));
+        }
+        let Some(offer) = self.sfu.pending_offer.take() else {
             log::debug!("answer ignored: there is no offer that it belongs to");
             return Ok(());
         };
-        let parsed = self.answer_as_server(offer, &description)?;
-        if !std::mem::replace(&mut self.sfu.is_answered, true) {
-            let mut api = self.rtc.direct_api();
-            api.set_remote_fingerprint(answering::fingerprint(digest));
-            api.start_dtls(prepared.dtls_role == DtlsRole::Client)
-                .map_err(|error| NegotiationError::Internal(error.to_string()))?;
-        }
+        let cert = crypto::certificate().map_err(|error| NegotiationError::Internal(error.to_string()))?;
+        let config = self.config.rtc_config(cert.clone());
+        let is_first = !std::mem::replace(&mut self.sfu.is_answered, true);
+        let role = is_first.then_some(prepared.dtls_role);
         let ufrag = self.local_ufrag();
-        self.rtc
-            .sdp_api()
-            .accept_answer(pending, parsed)
-            .map_err(|error| bad(error.to_string()))?;
+        apply_answer(&mut self.rtc, config, offer, &description, role, now).map_err(bad)?;
         if self.local_ufrag() != ufrag {
             self.handle_ice_restart();
         }
@@ -195,32 +185,6 @@ impl PeerConnection {
             self.add_remote_candidate(candidate);
         }
         Ok(())
-    }
-
-    /// Answers an offer of this end as the server did, as far as its answer differs from others: in
-    /// its credentials, header extensions and the size of messages. str0m's other form of an answer
-    /// is text.
-    fn answer_as_server(&self, offer: SdpOffer, answer: &SdpDescription<'_>) -> Result<SdpAnswer, NegotiationError> {
-        let bad = |why: String| NegotiationError::BadDescription(format!("the server's answer cannot be used: {why}"));
-        let cert = crypto::certificate().map_err(|error| NegotiationError::Internal(error.to_string()))?;
-        let creds = answering::credentials(answer).ok_or_else(|| bad("it has no ICE credentials".to_owned()))?;
-        let mut config = self
-            .config
-            .rtc_config(cert.clone())
-            .clear_extension_map()
-            .set_local_ice_credentials(creds)
-            .set_sctp_max_message_size(answer.max_message_bytes());
-        let mut sections = answer.sections.iter();
-        if let Some(audio) = sections.find(|section| section.kind == SectionKind::Audio) {
-            for (extension, uri) in EXTENSIONS {
-                if let Some(id) = audio.extension_id(uri) {
-                    config = config.set_extension(id, extension);
-                }
-            }
-        }
-        let mut template = config.build(self.now);
-        let answer = template.sdp_api().accept_offer(offer);
-        answer.map_err(|error| bad(error.to_string()))
     }
 
     /// Answers a later offer of the server.
