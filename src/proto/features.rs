@@ -7,133 +7,81 @@
 
 use std::fmt;
 
-/// A cargo feature that a build has or lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Feature {
+macro_rules! features {
+    ($($(#[$about:meta])* $feature:ident = $name:tt,)*) => {
+        /// A cargo feature that a build has or lacks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Feature {
+            $($(#[$about])* $feature,)*
+        }
+
+        impl Feature {
+            /// All features, in the order of `Cargo.toml`.
+            pub const ALL: [Feature; [$($name),*].len()] = [$(Feature::$feature),*];
+
+            /// Returns the name of the cargo feature.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Feature::$feature => $name,)*
+                }
+            }
+
+            /// Returns whether this build has the feature.
+            pub const fn in_this_build(self) -> bool {
+                match self {
+                    $(Feature::$feature => cfg!(feature = $name),)*
+                }
+            }
+        }
+    };
+}
+
+features! {
     /// Browsers and microcontrollers over WebRTC.
-    WebRtc,
+    WebRtc = "webrtc",
     /// The runner itself uses STUN and TURN servers; without it only its clients do.
-    Turn,
+    Turn = "turn",
     /// Calls of telephony providers.
-    Telephony,
+    Telephony = "telephony",
     /// Plain clients on a WebSocket.
-    WebSocket,
+    WebSocket = "websocket",
     /// LiveKit rooms.
-    Mediaroom,
+    Mediaroom = "mediaroom",
     /// Daily rooms.
-    Videoroom,
+    Videoroom = "videoroom",
     /// WhatsApp calls.
-    Messaging,
+    Messaging = "messaging",
     /// Media over QUIC.
-    Moq,
+    Moq = "moq",
     /// Built-in bots that talk by services of others.
-    Assistants,
+    Assistants = "assistants",
     /// A neural detector of speech.
-    Vad,
+    Vad = "vad",
     /// HTTPS on the HTTP port.
-    Tls,
+    Tls = "tls",
     /// Certificates for public names by ACME: `--tls acme`.
-    Acme,
+    Acme = "acme",
     /// The page at `/client/`.
-    Page,
+    Page = "page",
     /// Records of calls: `/calls`.
-    Calls,
+    Calls = "calls",
     /// A file of settings: `--config`.
-    Config,
+    Config = "config",
     /// The sound card of this machine as a caller: `--local`.
-    Local,
+    Local = "local",
     /// `edge-runner call`.
-    Call,
+    Call = "call",
     /// `edge-runner setup`: the setup page of a board.
-    Setup,
+    Setup = "setup",
     /// `edge-runner new`: folders for bots of one's own.
-    New,
+    New = "new",
     /// `edge-runner doctor`.
-    Doctor,
+    Doctor = "doctor",
     /// `edge-runner cloud`.
-    Cloud,
+    Cloud = "cloud",
 }
 
 impl Feature {
-    /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 21] = [
-        Feature::WebRtc,
-        Feature::Turn,
-        Feature::Telephony,
-        Feature::WebSocket,
-        Feature::Mediaroom,
-        Feature::Videoroom,
-        Feature::Messaging,
-        Feature::Moq,
-        Feature::Assistants,
-        Feature::Vad,
-        Feature::Tls,
-        Feature::Acme,
-        Feature::Page,
-        Feature::Calls,
-        Feature::Config,
-        Feature::Local,
-        Feature::Call,
-        Feature::Setup,
-        Feature::New,
-        Feature::Doctor,
-        Feature::Cloud,
-    ];
-
-    /// Returns the name of the cargo feature.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Feature::WebRtc => "webrtc",
-            Feature::Turn => "turn",
-            Feature::Telephony => "telephony",
-            Feature::WebSocket => "websocket",
-            Feature::Mediaroom => "mediaroom",
-            Feature::Videoroom => "videoroom",
-            Feature::Messaging => "messaging",
-            Feature::Moq => "moq",
-            Feature::Assistants => "assistants",
-            Feature::Vad => "vad",
-            Feature::Tls => "tls",
-            Feature::Acme => "acme",
-            Feature::Page => "page",
-            Feature::Calls => "calls",
-            Feature::Config => "config",
-            Feature::Local => "local",
-            Feature::Call => "call",
-            Feature::Setup => "setup",
-            Feature::New => "new",
-            Feature::Doctor => "doctor",
-            Feature::Cloud => "cloud",
-        }
-    }
-
-    /// Returns whether this build has the feature.
-    pub const fn in_this_build(self) -> bool {
-        match self {
-            Feature::WebRtc => cfg!(feature = "webrtc"),
-            Feature::Turn => cfg!(feature = "turn"),
-            Feature::Telephony => cfg!(feature = "telephony"),
-            Feature::WebSocket => cfg!(feature = "websocket"),
-            Feature::Mediaroom => cfg!(feature = "mediaroom"),
-            Feature::Videoroom => cfg!(feature = "videoroom"),
-            Feature::Messaging => cfg!(feature = "messaging"),
-            Feature::Moq => cfg!(feature = "moq"),
-            Feature::Assistants => cfg!(feature = "assistants"),
-            Feature::Vad => cfg!(feature = "vad"),
-            Feature::Tls => cfg!(feature = "tls"),
-            Feature::Acme => cfg!(feature = "acme"),
-            Feature::Page => cfg!(feature = "page"),
-            Feature::Calls => cfg!(feature = "calls"),
-            Feature::Config => cfg!(feature = "config"),
-            Feature::Local => cfg!(feature = "local"),
-            Feature::Call => cfg!(feature = "call"),
-            Feature::Setup => cfg!(feature = "setup"),
-            Feature::New => cfg!(feature = "new"),
-            Feature::Doctor => cfg!(feature = "doctor"),
-            Feature::Cloud => cfg!(feature = "cloud"),
-        }
-    }
-
     /// Returns the error about the feature if this build lacks it.
     pub fn missing(self) -> Option<MissingFeature> {
         (!self.in_this_build()).then_some(MissingFeature(self))
