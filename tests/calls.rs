@@ -405,14 +405,16 @@ fn a_recording_can_be_declined() {
         let headers = ["Content-Type: application/json"];
         http::request(runner.addr, "POST", "/start", &headers, body.to_string().as_bytes()).expect("an answer")
     };
-    for (wish, recorded) in [(false, false), (true, true)] {
-        let reply = start(&runner, &json!({"transport": "websocket", "record": wish}));
+    for (nth, recorded) in [(1, false), (2, true)] {
+        let reply = start(&runner, &json!({"transport": "websocket", "record": recorded}));
         let id = reply.json()["sessionId"].as_str().expect("an id").to_owned();
         let socket = Socket::connect(runner.addr, &format!("/ws-client?sessionId={id}"));
-        runner.wait_for_sessions(1);
-        assert_eq!(calls(&runner, "")[0]["recording"].is_string(), recorded);
+        runner.wait_for_logs("session started: websocket", nth);
         socket.close(1000);
+        runner.wait_for_logs("session ended: ", nth);
         runner.wait_for_sessions(0);
+        let rows = calls(&runner, "");
+        assert_eq!((rows.len(), rows[0]["recording"].is_string()), (nth, recorded));
     }
     let silent = TestRunner::start(&["--bot", "echo"]);
     let reply = start(&silent, &json!({"transport": "websocket", "record": true}));

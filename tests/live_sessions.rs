@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::http::{self, Reply};
+use crate::support::program::wait_until;
 use crate::support::provider::{Caller, Provider};
 use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
@@ -17,11 +18,13 @@ fn sessions(runner: &TestRunner) -> Vec<Value> {
     reply.json()["sessions"].as_array().expect("a list").clone()
 }
 
-/// The path of the only session.
+/// The path of the only session. A session has its place, which `/status` counts, before it is listed.
 fn only_path(runner: &TestRunner) -> String {
-    let sessions = sessions(runner);
-    assert_eq!(sessions.len(), 1, "{sessions:?}");
-    format!("/sessions/{}", sessions[0]["id"].as_str().expect("an id"))
+    wait_until(
+        || sessions(runner).len() == 1,
+        || format!("not one session: {:?}", sessions(runner)),
+    );
+    format!("/sessions/{}", sessions(runner)[0]["id"].as_str().expect("an id"))
 }
 
 /// The caller hears why, the bot is told, and the provider is asked to hang up.

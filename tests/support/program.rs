@@ -212,7 +212,8 @@ pub fn wait_for_no_children(process: u32) {
     );
 }
 
-fn wait_until(done: impl Fn() -> bool, fault: impl Fn() -> String) {
+/// Waits until this is so; `fault` says what is, when it never comes.
+pub fn wait_until(done: impl Fn() -> bool, fault: impl Fn() -> String) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < PATIENCE, "{}", fault());
