@@ -173,3 +173,22 @@ fn public_items_of_inner_crates_are_used() {
         "used nowhere but in tests; remove them, or mark them #[cfg(test)]: {unused:?}"
     );
 }
+
+/// The program sorts by `proto::sorting` alone: std's sorts are some kilobytes for each type of element.
+#[test]
+fn the_program_sorts_in_one_place() {
+    for path in sources(&src()) {
+        let name = path.strip_prefix(src()).expect("below").display().to_string();
+        let is_of_program = !["proto/sorting.rs", "testing.rs"].contains(&&*name)
+            && ["build/", "proto/testing/"]
+                .iter()
+                .all(|folder| !name.starts_with(folder))
+            && !name.contains("/testing/")
+            && !name.contains("tests");
+        if is_of_program {
+            let text = fs::read_to_string(&path).expect("a source file is text");
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            assert!(!code.contains(".sort"), "{name} sorts on its own");
+        }
+    }
+}

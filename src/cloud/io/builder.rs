@@ -40,6 +40,7 @@ use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
 use edge_runner_proto::process::output_lines::LineSplitter;
+use edge_runner_proto::sorting;
 
 /// Time for the group to exit after SIGKILL. A process may hang in a disk or driver.
 const BUILD_KILL_REST: Duration = Duration::from_secs(5);
@@ -473,7 +474,7 @@ fn environment(job: &BuildJob, dirs: &RunDirs) -> BTreeMap<OsString, OsString> {
         ("BUILD_ATTEMPT", build.attempt.to_string().into()),
     ];
     let named = |(name, value): (&str, OsString)| (OsString::from(name), value);
-    let mut all: BTreeMap<_, _> = defaults.into_iter().map(named).collect();
+    let mut all = sorting::map(defaults.into_iter().map(named));
     all.extend(job.env.iter().cloned());
     all.extend(own.into_iter().map(named));
     all

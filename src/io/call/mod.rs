@@ -32,6 +32,7 @@ use crate::proto::caller::telephone::TelephoneStream;
 use crate::proto::caller::{
     CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, PlannedStep, figures,
 };
+use crate::proto::sorting;
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -138,7 +139,7 @@ pub async fn run(config: CallConfig) -> Result<(), CallsError> {
             _ = signals.next() => drop(stop.send(true)),
         }
     }
-    results.sort_by_key(|(number, _)| *number);
+    sorting::sort_by_key(&mut results, |(number, _)| *number);
     conclude(&config, &report, &results)
 }
 

@@ -18,6 +18,7 @@ use edge_runner_http::common::{lock, unix_time_ms};
 
 use crate::proto::calls::PostedEvent;
 use crate::proto::calls::files::{CallFile, file_for, surplus};
+use crate::proto::sorting;
 
 /// Records and events that wait for the disk; further ones are not written.
 const WAITING_MAX: usize = 256;
@@ -125,7 +126,7 @@ pub fn kept_events(folder: &Path) -> io::Result<Vec<PostedEvent>> {
             events.extend(PostedEvent::from_file(name, body));
         }
     }
-    events.sort_by(|one, other| one.id.cmp(&other.id));
+    sorting::sort_by(&mut events, |one, other| one.id.cmp(&other.id));
     Ok(events)
 }
 

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::sorting;
+
 /// The reported percentiles.
 const PERCENTILES: [(&str, usize); 4] = [("p50", 50), ("p90", 90), ("p99", 99), ("max", 100)];
 
 /// Returns the percentiles of some durations, in seconds; `None` without any.
 pub fn percentiles(values: &[Duration]) -> Option<[(&'static str, f64); 4]> {
     let mut sorted = values.to_vec();
-    sorted.sort_unstable();
+    sorting::sort(&mut sorted);
     let last = sorted.len().checked_sub(1)?;
     Some(PERCENTILES.map(|(name, percent)| {
         let rank = (sorted.len() * percent).div_ceil(100);

@@ -5,6 +5,7 @@
 //! `calls-20261128-1.jsonl`. Files with other names are not touched.
 
 use crate::limits::{CALLS_DIR_AGE, CALLS_DIR_BYTES_MAX};
+use crate::sorting;
 use crate::time::compact;
 
 /// Bytes of one file: an editor opens it.
@@ -65,7 +66,7 @@ pub fn surplus(files: &[CallFile], bytes: u64, unix_ms: u64) -> Vec<CallFile> {
     let age_ms = u64::try_from(CALLS_DIR_AGE.as_millis()).unwrap_or(u64::MAX);
     let oldest_day = day(unix_ms.saturating_sub(age_ms));
     let mut sorted = files.to_vec();
-    sorted.sort();
+    sorting::sort(&mut sorted);
     let mut total = bytes + sorted.iter().map(|file| file.bytes).sum::<u64>();
     sorted.retain(|file| {
         let is_surplus = file.day < oldest_day || total > CALLS_DIR_BYTES_MAX;

@@ -16,6 +16,7 @@ use super::recorder::{CallBeginning, CallEnding, CallRecorder};
 use crate::event::LeaveReason;
 use crate::http::route::Query;
 use crate::limits::CALLS_BYTES_MAX;
+use crate::sorting;
 use crate::time::parse_iso;
 use crate::transport::Transport;
 
@@ -161,7 +162,9 @@ impl CallLog {
         let mut calls: Vec<(&Arc<str>, &CallRecorder)> = self.live.iter().collect();
         calls.extend(self.ended.iter().map(|(id, _, call)| (id, call)));
         // Ids make the order total.
-        calls.sort_by_key(|(id, call)| (std::cmp::Reverse(call.began()), (*id).clone()));
+        sorting::sort_by_key(&mut calls, |(id, call)| {
+            (std::cmp::Reverse(call.began()), (*id).clone())
+        });
         let skipped = match &query.after {
             Some(after) => calls
                 .iter()

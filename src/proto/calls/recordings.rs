@@ -5,6 +5,7 @@
 //! touched.
 
 use crate::limits::RECORDINGS_BYTES_MAX;
+use crate::sorting;
 use crate::time::compact;
 
 const PREFIX: &str = "call-";
@@ -35,7 +36,7 @@ pub fn whole_name(part: &str) -> Option<&str> {
 pub fn surplus(files: &[(String, u64)], bytes: u64) -> Vec<&str> {
     let mut total = bytes + files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let mut whole: Vec<&(String, u64)> = files.iter().filter(|(name, _)| is_whole(name)).collect();
-    whole.sort();
+    sorting::sort(&mut whole);
     let mut surplus = Vec::new();
     for (name, bytes) in whole {
         if total <= RECORDINGS_BYTES_MAX {

@@ -11,6 +11,7 @@ use crate::features::Feature;
 use crate::options::UsageError;
 use crate::options::env_options::with_prefix;
 use crate::options::suggest::nearest;
+use crate::sorting;
 
 /// Parses the text of a file with this name. `prefix` is that of the variables of options.
 ///
@@ -30,7 +31,7 @@ pub fn parse(file: &str, text: &str, keys: &[SettingKey], prefix: &str) -> Resul
         error(file, document.line(at), &format!("no valid TOML: {message}"))
     })?;
     let mut entries = document.entries(table.get_ref())?;
-    entries.sort_by_key(|setting| setting.line);
+    sorting::sort_by_key(&mut entries, |setting| setting.line);
     Ok(SettingsFile {
         file: file.to_owned(),
         entries,
@@ -62,7 +63,7 @@ impl Document<'_> {
     fn entries(&self, table: &DeTable<'_>) -> Result<Vec<SettingEntry>, UsageError> {
         // The first mistake of the file is reported, and not that of the first name.
         let mut pairs: Vec<_> = table.iter().collect();
-        pairs.sort_by_key(|(key, _)| key.span().start);
+        sorting::sort_by_key(&mut pairs, |(key, _)| key.span().start);
         let mut entries: Vec<SettingEntry> = Vec::new();
         for (key, value) in pairs {
             let at = key.span().start;

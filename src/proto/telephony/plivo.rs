@@ -23,6 +23,7 @@ use crate::limits::SIGNATURES_MAX;
 use crate::secret::Secret;
 use crate::server::form;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, basic};
+use crate::sorting;
 
 const ACCOUNT: &str = "TELCO_C_AUTH_ID";
 const TOKEN: &str = "TELCO_C_AUTH_TOKEN";
@@ -241,8 +242,8 @@ pub(super) fn signed(place: &str, query: Option<&str>, body: &[u8]) -> String {
     let mut base = place.to_owned();
     let mut query = form::parse(query.unwrap_or_default().as_bytes());
     let mut parameters = form::parse(body);
-    query.sort_unstable();
-    parameters.sort_unstable();
+    sorting::sort(&mut query);
+    sorting::sort(&mut parameters);
     if !query.is_empty() || !parameters.is_empty() {
         base.push('?');
     }

@@ -26,6 +26,7 @@ use crate::limits::CALLER_BYTES_MAX;
 use crate::secret::Secret;
 use crate::server::form;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, basic, encode_path_segment};
+use crate::sorting;
 
 const ACCOUNT: &str = "TELCO_A_ACCOUNT_SID";
 const TOKEN: &str = "TELCO_A_AUTH_TOKEN";
@@ -162,7 +163,7 @@ impl Protocol for Twilio {
             _ => {
                 // Distinct pairs, sorted by name, then by value.
                 let mut pairs = form::parse(webhook.body);
-                pairs.sort_unstable();
+                sorting::sort(&mut pairs);
                 pairs.dedup();
                 concatenated(&pairs)
             }

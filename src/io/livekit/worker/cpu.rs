@@ -1,10 +1,10 @@
 //! Reads the processor time of this process and its bots from `/proc` and the control group.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use crate::proto::livekit::worker::cpu::{ProcessTimes, family_time, group_time, service_group};
+use crate::proto::sorting;
 
 /// Returns the processor time in all, or zero where the system does not tell. Without programs,
 /// there are no bots beside this process.
@@ -32,7 +32,7 @@ fn of_family() -> Option<Duration> {
             ProcessTimes::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?,
         ))
     };
-    let all: BTreeMap<u32, ProcessTimes> = fs::read_dir("/proc").ok()?.filter_map(pid).filter_map(times).collect();
+    let all = sorting::map(fs::read_dir("/proc").ok()?.filter_map(pid).filter_map(times));
     Some(family_time(std::process::id(), &all))
 }
 

@@ -21,6 +21,7 @@ use super::config::{base_config, str0m_codec};
 use super::output::NegotiationError;
 use super::sources::AudioLayout;
 use crate::audio::codec::Codec;
+use crate::sorting;
 use crate::webrtc::crypto;
 use crate::webrtc::sdp::{
     self, AUDIO_LEVEL_URI, AcceptedAudio, AnswerTransport, AnsweredSection, CertificateDigest, DescribedSection,
@@ -323,7 +324,7 @@ impl PeerConnection {
         let mut extensions: Vec<(u8, &'static str)> = known
             .filter_map(|(_, uri)| Some((section.extension_id(uri)?, *uri)))
             .collect();
-        extensions.sort_unstable();
+        sorting::sort(&mut extensions);
         let direction = match section.is_stopped {
             true => Direction::Inactive,
             false => direction(section),
