@@ -204,6 +204,34 @@ fn a_program_asks_the_provider_of_its_call() {
     }
 }
 
+/// A transfer that does not wait for the speech before it drops that speech.
+#[test]
+fn a_transfer_can_cut_the_speech_before_it() {
+    let api = Rest::start(&[(200, "{}")]);
+    let url = api.url();
+    let runner = TestRunner::start_with(
+        &["--", "/bin/sh", "-c", SLEEPING_COMMAND],
+        &[("TELCO_B_API_KEY", "b-secret"), ("TELCO_B_API_URL", &url)],
+    );
+    let mut caller = Caller::dial(runner.addr, Provider::Telnyx);
+    let mut program = of_call(&runner, Provider::Telnyx).connect_media();
+    program.say(&vec![1_000; 20 * 24_000], 24_000);
+    program.tell(&json!({"type": "mark", "name": "said"}));
+    // Nothing can be dialled here, so nothing is dropped.
+    program.tell(&json!({"type": "transfer", "to": "the desk", "after_speech": false}));
+    let refused = program.hear_message("the refusal", |message| message["type"] == "transfer");
+    assert_eq!(refused["done"], false, "{refused}");
+    assert!(!program.messages.iter().any(|message| message["type"] == "mark"));
+    program.tell(&json!({"type": "transfer", "to": "+15550001111", "after_speech": false}));
+    let mark = program.hear_message("the mark", |message| message["type"] == "mark");
+    assert_eq!(mark, json!({"type": "mark", "name": "said", "played": false}));
+    program.hear_message("the transfer", |message| message["done"] == true);
+    program.socket.close(1000);
+    caller.hear_until("the end of the stream", |caller| caller.gone);
+    assert!(caller.heard.len() < 20 * 8_000, "the speech was cut");
+    assert_eq!(api.asked().len(), 1);
+}
+
 #[test]
 fn a_program_waits_for_one_answer_of_its_provider_at_a_time() {
     let api = Rest::start(&[SILENCE]);

@@ -114,11 +114,15 @@ class Bot:
         """Ends the session once all speech was played; the reason is for the log of the runner."""
         self.send({"type": "hang-up", "reason": reason})
 
-    def transfer(self, to):
+    def transfer(self, to, after_speech=True):
         """Transfers a telephone call to a number such as "+15550001111", a sip: address, or the URL of
         the provider's markup, by the provider's API. `{"type": "transfer", "done": .., "error": ..}`
-        comes back. When it is done, leave the `with` block: the call is the provider's then."""
-        self.send({"type": "transfer", "to": to})
+        comes back. When it is done, leave the `with` block: the call is the provider's then.
+
+        The provider is asked once all speech was played; with `after_speech=False` at once, and the
+        speech that was not played is dropped."""
+        message = {"type": "transfer", "to": to}
+        self.send(message if after_speech else {**message, "after_speech": False})
 
     def send_keys(self, keys):
         """Sends keys to the caller's end by the provider's API, where it has one for that (Telnyx and

@@ -157,6 +157,18 @@ impl PhoneCall {
         self.transfer_when_played(target).await
     }
 
+    /// Transfers the call as [`PhoneCall::transfer`] does, but at once: speech that was not heard
+    /// yet is dropped.
+    ///
+    /// # Errors
+    /// [`CallControlError`] if the call was not transferred; it goes on.
+    pub async fn transfer_now(&self, target: &str) -> Result<(), CallControlError> {
+        TransferTarget::parse(target)?;
+        self.output.interrupt();
+        self.output.set_played();
+        self.transfer_when_played(target).await
+    }
+
     /// Like [`PhoneCall::transfer`], behind speech for which the caller has set [`PLAYED_MARK`].
     pub(crate) async fn transfer_when_played(&self, target: &str) -> Result<(), CallControlError> {
         let address = target;

@@ -27,6 +27,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
+use crate::call_control::TransferTarget;
 use crate::job::Job;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 use crate::participant::Participant;
@@ -267,7 +268,7 @@ pub fn join_failed(why: &str) -> String {
 /// Returns the message for what became of a request about the call.
 pub fn call_answer(request: &CallRequest, result: &Result<(), String>) -> String {
     let kind = match request {
-        CallRequest::Transfer(_) => "transfer",
+        CallRequest::Transfer { .. } => "transfer",
         CallRequest::Keys(_) => "keys",
     };
     match result {
@@ -291,9 +292,21 @@ pub enum ProgramRequest {
 #[derive(Clone, PartialEq, Eq)]
 pub enum CallRequest {
     /// Transfer the call to a number, a SIP address or a URL.
-    Transfer(String),
+    Transfer {
+        to: String,
+        /// Whether it waits for the speech before it; otherwise it cuts that speech.
+        after_speech: bool,
+    },
     /// Send keys to the caller's end.
     Keys(String),
+}
+
+impl CallRequest {
+    /// Returns whether the speech before the request is dropped: it transfers the call at once, to
+    /// a target that can be dialled.
+    pub fn cuts_speech(&self) -> bool {
+        matches!(self, CallRequest::Transfer { to, after_speech: false } if TransferTarget::parse(to).is_ok())
+    }
 }
 
 /// Returns the request in a message of the bot; `None` for a message to the caller.
@@ -307,6 +320,7 @@ pub fn parse_request(text: &str) -> Option<ProgramRequest> {
         name: Option<String>,
         reason: Option<String>,
         to: Option<String>,
+        after_speech: Option<bool>,
         keys: Option<String>,
         label: Option<IgnoredAny>,
     }
@@ -324,7 +338,12 @@ pub fn parse_request(text: &str) -> Option<ProgramRequest> {
     match &*asked.kind {
         "mark" => asked.name.map(ProgramRequest::Mark),
         "hang-up" => Some(ProgramRequest::HangUp(asked.reason.unwrap_or_default())),
-        "transfer" => asked.to.map(|to| ProgramRequest::Call(CallRequest::Transfer(to))),
+        "transfer" => asked.to.map(|to| {
+            ProgramRequest::Call(CallRequest::Transfer {
+                to,
+                after_speech: asked.after_speech.unwrap_or(true),
+            })
+        }),
         "keys" => asked.keys.map(|keys| ProgramRequest::Call(CallRequest::Keys(keys))),
         _ => None,
     }
@@ -484,6 +503,12 @@ mod tests {
     #[test]
     fn a_request_is_a_message_without_a_label() {
         let call = |request| Some(ProgramRequest::Call(request));
+        let transfer = |after_speech| {
+            call(CallRequest::Transfer {
+                to: "+15550001111".to_owned(),
+                after_speech,
+            })
+        };
         for (text, request) in [
             (
                 r#"{"type":"mark","name":"a \"b\""}"#,
@@ -498,9 +523,14 @@ mod tests {
                 Some(ProgramRequest::HangUp("done".to_owned())),
             ),
             (r#"{"type":"hang-up"}"#, Some(ProgramRequest::HangUp(String::new()))),
+            (r#"{"type":"transfer","to":"+15550001111"}"#, transfer(true)),
             (
-                r#"{"type":"transfer","to":"+15550001111"}"#,
-                call(CallRequest::Transfer("+15550001111".to_owned())),
+                r#"{"type":"transfer","to":"+15550001111","after_speech":true}"#,
+                transfer(true),
+            ),
+            (
+                r#"{"type":"transfer","to":"+15550001111","after_speech":false}"#,
+                transfer(false),
             ),
             (
                 r#"{"type":"keys","keys":"12#"}"#,
@@ -516,6 +546,7 @@ mod tests {
             r#"{"type":"mark","name":7}"#,
             r#"{"type":"remark","name":"m"}"#,
             r#"{"type":"transfer"}"#,
+            r#"{"type":"transfer","to":"+15550001111","after_speech":"no"}"#,
             r#"{"type":"keys","keys":[1]}"#,
             r#"["mark"]"#,
             "mark",
@@ -524,6 +555,15 @@ mod tests {
             assert!(parse_request(other).is_none(), "{other}");
         }
         let keys = CallRequest::Keys("1".to_owned());
+        assert!(!keys.cuts_speech());
+        for (to, after_speech, cuts) in [
+            ("+15550001111", false, true),
+            ("+15550001111", true, false),
+            ("the desk", false, false),
+        ] {
+            let to = to.to_owned();
+            assert_eq!(CallRequest::Transfer { to, after_speech }.cuts_speech(), cuts);
+        }
         assert_eq!(call_answer(&keys, &Ok(())), r#"{"done":true,"type":"keys"}"#);
     }
 

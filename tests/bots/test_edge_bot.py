@@ -272,12 +272,14 @@ class Requests(unittest.TestCase):
         bot.send = sent.append
         bot.hang_up("done")
         bot.transfer("+15550001111")
+        bot.transfer("+15550001111", after_speech=False)
         bot.send_keys("12#")
         self.assertEqual(
             sent,
             [
                 {"type": "hang-up", "reason": "done"},
                 {"type": "transfer", "to": "+15550001111"},
+                {"type": "transfer", "to": "+15550001111", "after_speech": False},
                 {"type": "keys", "keys": "12#"},
             ],
         )

@@ -189,6 +189,35 @@ async fn a_transfer_waits_for_the_speech_before_it() {
     call.ended().await.expect("it ends");
 }
 
+/// A transfer at once drops what the caller has not heard.
+#[tokio::test]
+async fn a_transfer_can_cut_the_speech_before_it() {
+    let api = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", api.local_addr().expect("it is bound"));
+    let mut config = Config::default();
+    config.telephony.settings = Settings::from([("TELCO_B_API_KEY", "b-key"), ("TELCO_B_API_URL", &url)]);
+    let telnyx = Transport::from_name("telephony_b").expect("a provider");
+    let mut call = Caller::phone(telnyx).config(config).call(async |mut args| {
+        let media = args.media(Audio::at(8_000))?;
+        let phone = PhoneCall::new(&args, media.output())?;
+        media.send_audio(&[900; 2_000]).await?;
+        let refused = phone.transfer_now("the desk").await.expect_err("no number");
+        assert_eq!(refused, CallControlError::Target);
+        phone.transfer_now("+15550001111").await?;
+        Ok(())
+    });
+    call.join();
+    let (mut asked, _) = api.accept().await.expect("a request before the speech was heard");
+    let mut request = Vec::new();
+    while !request.ends_with(b"}") {
+        assert!(asked.read_buf(&mut request).await.expect("it is sent") > 0);
+    }
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+    asked.write_all(answer).await.expect("it reads");
+    assert!(call.hear(SECOND / 4).await.0.is_empty(), "the speech was dropped");
+    call.ended().await.expect("the call is its provider's");
+}
+
 /// A person is reached by the provider's API; without one, the menu goes on.
 #[tokio::test]
 async fn menu_transfers_a_call() {

@@ -24,7 +24,7 @@ impl CallControl {
         let done = async {
             let call = self.0?.with(output);
             match &request {
-                CallRequest::Transfer(target) => call.transfer_when_played(target).await,
+                CallRequest::Transfer { to, .. } => call.transfer_when_played(to).await,
                 CallRequest::Keys(keys) => call.send_keys(keys).await,
             }
         };

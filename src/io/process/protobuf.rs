@@ -462,7 +462,6 @@ fn handle_frame(
     backlog: &mut InboundQueue,
     requests: &mut CallRequests,
 ) -> Result<(), MediaProtocolError> {
-    let mut queue_unplayed_mark = |name: &str| backlog.push_message(frames::message(&process::mark(name, false)));
     match frames::decode(bytes).map_err(MediaProtocolError::Frame)? {
         ProtobufFrame::Audio { pcm, rate_hz, channels } => {
             let mut samples = Vec::with_capacity(pcm.len() / 2);
@@ -475,6 +474,9 @@ fn handle_frame(
         }
         ProtobufFrame::Message(text) => match process::parse_request(&text) {
             Some(ProgramRequest::Call(request)) => {
+                if requests.is_free() && request.cuts_speech() {
+                    interrupt(output, speech, backlog);
+                }
                 if let Some(answer) = requests.start(request, output, speech) {
                     queue_message(backlog, &answer);
                 }
@@ -485,25 +487,28 @@ fn handle_frame(
             }
             Some(ProgramRequest::Mark(name)) => match speech.ahead().push_mark(name) {
                 Ok(()) => speech.queued.notify_one(),
-                Err(name) => queue_unplayed_mark(&name),
+                Err(name) => queue_message(backlog, &process::mark(&name, false)),
             },
             // After the end of the session, the next event says so.
             None => drop(output.send_message(text)),
         },
-        ProtobufFrame::Interruption => {
-            let marks = speech.ahead().interrupt();
-            output.interrupt();
-            for name in &marks {
-                match &**name {
-                    PLAYED_MARK => output.set_played(),
-                    name => queue_unplayed_mark(name),
-                }
-            }
-        }
+        ProtobufFrame::Interruption => interrupt(output, speech, backlog),
         // Frames of a pipeline's internal traffic.
         ProtobufFrame::Text(_) | ProtobufFrame::Transcription { .. } | ProtobufFrame::Unset => {}
     }
     Ok(())
+}
+
+/// Drops the speech that was not played, and tells the program of the marks behind it.
+fn interrupt(output: &Output, speech: &SpeechQueue, backlog: &mut InboundQueue) {
+    let marks = speech.ahead().interrupt();
+    output.interrupt();
+    for name in &marks {
+        match &**name {
+            PLAYED_MARK => output.set_played(),
+            name => queue_message(backlog, &process::mark(name, false)),
+        }
+    }
 }
 
 /// The requests of a program about its telephone call.
@@ -514,21 +519,30 @@ struct CallRequests {
 }
 
 impl CallRequests {
+    /// Returns whether a request can begin.
+    fn is_free(&self) -> bool {
+        self.running.is_none()
+    }
+
     /// Begins a request. Returns the answer if it is refused: only one runs at a time.
     fn start(&mut self, request: CallRequest, output: &Output, speech: &SpeechQueue) -> Option<String> {
-        if self.running.is_some() {
+        if !self.is_free() {
             let busy = Err("another request about this call waits for the provider".to_owned());
             return Some(process::call_answer(&request, &busy));
         }
-        if let CallRequest::Transfer(_) = request {
-            // The transfer waits for the speech that the program has sent before it.
-            output.expect_played();
-            let mut ahead = speech.ahead();
-            let has_spoken = output.has_spoken() || !ahead.is_done();
-            match has_spoken && ahead.push_mark(PLAYED_MARK.to_owned()).is_ok() {
-                true => speech.queued.notify_one(),
-                false => output.set_played(),
+        match request {
+            CallRequest::Transfer { after_speech: true, .. } => {
+                // The transfer waits for the speech that the program has sent before it.
+                output.expect_played();
+                let mut ahead = speech.ahead();
+                let has_spoken = output.has_spoken() || !ahead.is_done();
+                match has_spoken && ahead.push_mark(PLAYED_MARK.to_owned()).is_ok() {
+                    true => speech.queued.notify_one(),
+                    false => output.set_played(),
+                }
             }
+            CallRequest::Transfer { .. } => output.set_played(),
+            CallRequest::Keys(_) => {}
         }
         let (control, output) = (self.control.clone(), output.clone());
         self.running = Some(Box::pin(async move {
