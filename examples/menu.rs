@@ -7,7 +7,8 @@
 //! 3. Call it. Without a number, open <http://localhost:7860>: the page has a keypad, and simulates
 //!    calls of providers.
 //!
-//! A telephone shows no text: `MENU_PROMPT=menu.wav` is the menu as speech, as
+//! A telephone shows no text, so the menu is spoken: by the voice of `CASCADE_TTS_URL`, such as
+//! `tcp://127.0.0.1:10200` of a Wyoming server, or from a file, `MENU_PROMPT=menu.wav`, as
 //! `espeak-ng -w menu.wav "Press 1 for a melody"` makes it. `MENU_OPERATOR=+15550001111` is who 0
 //! leads to; the provider's credentials are those of the runner.
 
@@ -17,15 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edge_runner::kit::{
-    CallControlError, DigitCollector, DigitRules, Digits, DigitsEnd, PhoneCall, ToneSegment, Wav, dtmf_tone, play,
-    tones,
+    CallControlError, DigitCollector, DigitRules, Digits, DigitsEnd, PhoneCall, PromptVoice, ToneSegment, Wav,
+    dtmf_tone, play, tones,
 };
 use edge_runner::rtvi::{Rtvi, RtviEvent};
 use edge_runner::{Audio, BotError, RunnerArguments};
 use tokio::time::{Instant, sleep_until};
 
 const MENU: &str = "Press 1 for a melody, 2 to hear yourself, 3 to enter a code, 0 for a person, # to hang up.";
-/// One low note, the prompt for a caller without a screen if no file has it as speech.
+/// One low note, the prompt for a caller without a screen if nothing speaks it.
 const PROMPT_HZ: [f32; 1] = [330.0];
 const CODE_PROMPT_HZ: [f32; 2] = [330.0, 440.0];
 const MELODY_HZ: [f32; 4] = [523.0, 659.0, 784.0, 1_047.0];
@@ -47,19 +48,35 @@ enum State {
 
 pub async fn bot(args: RunnerArguments) -> Result<(), BotError> {
     let operator = env::var_os("MENU_OPERATOR").and_then(|operator| operator.into_string().ok());
-    let prompt = env::var_os("MENU_PROMPT").map(|file| Wav::read(&std::fs::read(file)?).map_err(BotError::from));
-    serve(args, operator, prompt.transpose()?).await
+    let prompt = match (env::var_os("MENU_PROMPT"), PromptVoice::of(&args)) {
+        (Some(file), _) => Some(Arc::new(Wav::read(&std::fs::read(file)?)?)),
+        (None, Some(voice)) => spoken(&voice).await,
+        (None, None) => None,
+    };
+    serve(args, operator, prompt).await
+}
+
+/// Returns the menu as speech. The runner keeps it for the next call.
+async fn spoken(voice: &PromptVoice) -> Option<Arc<Wav>> {
+    let spoken = voice.speak(MENU).await;
+    spoken
+        .inspect_err(|why| eprintln!("the menu is not spoken: {why}"))
+        .ok()
 }
 
 /// Serves one caller. `operator` is a number or a SIP address, `prompt` the menu as speech.
-pub async fn serve(mut args: RunnerArguments, operator: Option<String>, prompt: Option<Wav>) -> Result<(), BotError> {
+pub async fn serve(
+    mut args: RunnerArguments,
+    operator: Option<String>,
+    prompt: Option<Arc<Wav>>,
+) -> Result<(), BotError> {
     // At the rate of a telephone line nothing is resampled.
     let rate_hz = args.line_rate_hz().unwrap_or(16_000);
     let rtvi = Rtvi::open(&mut args, Audio::at(rate_hz))?;
     let mut menu = Menu {
         phone: PhoneCall::new(&args, rtvi.output()),
         operator,
-        prompt: prompt.map(Arc::new),
+        prompt,
         saying: None,
         rtvi,
         rate_hz,

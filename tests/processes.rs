@@ -14,6 +14,7 @@ use edge_runner_proto::limits::PROCESS_MESSAGE_BYTES_MAX;
 use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use serde_json::{Value, json};
 
+use crate::support::cascade::ServiceServer;
 use crate::support::client::{CLIENT_RATE_HZ, Client};
 use crate::support::device::{Device, Options};
 use crate::support::http;
@@ -269,6 +270,44 @@ fn a_program_hangs_up_with_a_reason() {
     assert!(client.heard.iter().filter(|sample| **sample == 1_000).count() >= 24_000);
     assert!(client.messages.is_empty(), "requests are not for the client");
     runner.wait_for_log("the caller is done");
+}
+
+/// A telephone caller hears a text that the program lets the runner speak, in its place among the
+/// program's speech. The voice is asked once for a text, in all calls.
+#[test]
+fn a_program_lets_the_runner_speak() {
+    let voice = ServiceServer::start();
+    let url = voice.wyoming_url();
+    let runner = TestRunner::start_with(&["--", "/bin/sh", "-c", SLEEPING_COMMAND], &[("CASCADE_TTS_URL", &url)]);
+    for call in 0..2 {
+        let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+        let call_id = caller.call_id.clone();
+        let started = BotProcess::of(&runner, |arguments| arguments["call_data"]["call_id"] == *call_id);
+        let mut program = started.connect_media();
+        program.tell(&json!({"type": "speak", "text": "Press 1."}));
+        program.say(&[-2_000; 12_000], 24_000);
+        if call == 0 {
+            assert_eq!(voice.speak(16_000, &[2_000; 8_000]), "Press 1.");
+        }
+        let answer = program.hear_message("the answer", |message| message["type"] == "speak");
+        assert_eq!(answer, json!({"type": "speak", "done": true}));
+        let is_own = |sample: &&i16| **sample < -1_000;
+        caller.hear_until("all speech", |caller| {
+            caller.heard.iter().filter(is_own).count() >= 3_900
+        });
+        let own = caller
+            .heard
+            .iter()
+            .position(|sample| *sample < -1_000)
+            .expect("it is heard");
+        let prompt = caller.heard[..own].iter().filter(|sample| **sample > 1_000);
+        assert!(prompt.count() >= 3_900, "the prompt is before it");
+        caller.stop();
+        caller.end();
+        runner.wait_for_sessions(0);
+    }
+    assert!(voice.waiting().is_none(), "the second prompt was kept");
+    assert!(!runner.log().contains("Press 1"));
 }
 
 /// Keys and marks reach the program as messages. A mark comes back only once the caller has heard

@@ -97,6 +97,12 @@ class Bot:
         """Queues speech: 16-bit mono PCM at 8000 to 48000 Hz."""
         self._send(AUDIO, field(3, pcm) + field(4, rate_hz) + field(5, 1))
 
+    def speak(self, text):
+        """Lets the runner speak a text of up to 1000 bytes behind the speech so far, by the voice of its
+        CASCADE_TTS_URL. `{"type": "speak", "done": .., "error": ..}` comes back. What is sent after it
+        waits until the speech is there; the runner keeps it, so that a text is spoken once for all calls."""
+        self.send({"type": "speak", "text": text})
+
     def send(self, message):
         """Sends a message to the caller, ahead of queued speech."""
         self._send(MESSAGE, field(1, json.dumps(message).encode()))

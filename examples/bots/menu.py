@@ -3,8 +3,9 @@ digits and plays their tones, 0 transfers the call to a person, # hangs up.
 
     edge-runner -t twilio --proxy example.ngrok.app -- python3 menu.py
 
-Without a number, `--proxy localhost` and http://localhost:7860 simulate a call. A telephone shows no text:
-`MENU_PROMPT=menu.wav` is the menu as speech, as `espeak-ng -w menu.wav "Press 1 for a melody"` makes it.
+Without a number, `--proxy localhost` and http://localhost:7860 simulate a call. A telephone shows no text, so the
+menu is spoken: by the voice of the runner (`CASCADE_TTS_URL=tcp://127.0.0.1:10200`), or from a file,
+`MENU_PROMPT=menu.wav`, as `espeak-ng -w menu.wav "Press 1 for a melody"` makes it.
 `MENU_OPERATOR=+15550001111` is who 0 leads to. Needs edge_bot.py beside it, and `pip install websockets`.
 """
 
@@ -16,7 +17,7 @@ import edge_bot
 MENU = "Press 1 for a melody, 2 to hear yourself, 3 to enter a code, 0 for a person, # to hang up."
 RATE_HZ = edge_bot.IN_RATE_HZ
 BYTES_PER_S = 2 * RATE_HZ
-# One low note, the prompt for a caller without a screen if no file has it as speech.
+# One low note, the prompt for a caller without a screen if nothing speaks it.
 PROMPT = [(0.25, 330)]
 CODE_PROMPT = [(0.25, 330), (0.25, 440)]
 MELODY = [(0.25, hertz) for hertz in (523, 659, 784, 1047)]
@@ -28,15 +29,23 @@ class Menu:
     """The state of one call. `prompt` is PCM at RATE_HZ, `operator` a number; each may be empty."""
 
     def __init__(self, bot, prompt=b"", operator=""):
-        self.bot, self.operator = bot, operator
-        self.prompt = prompt or edge_bot.tones(PROMPT)
+        self.bot, self.operator, self.prompt = bot, operator, prompt
         self.code = None  # The digits that are typed.
         self.heard = None  # What the caller says, to be played back.
 
     def ask(self):
         """Says the menu, and shows it to callers with a screen."""
         self.bot.show(MENU)
-        self.bot.say(self.prompt, RATE_HZ)
+        if self.prompt:
+            self.bot.say(self.prompt, RATE_HZ)
+        else:
+            self.bot.speak(MENU)
+
+    def handle_speak(self, result):
+        """A runner without a voice gets a note in place of the menu, from here on."""
+        if not result.get("done"):
+            self.prompt = edge_bot.tones(PROMPT)
+            self.bot.say(self.prompt, RATE_HZ)
 
     def handle_key(self, key, now):
         """A key: a digit of the code if one is asked for, else a choice. It cuts what is being said."""
@@ -111,6 +120,8 @@ def main():
             elif keys := edge_bot.key(value):
                 for key in keys:
                     menu.handle_key(key, now)
+            elif value.get("type") == "speak":
+                menu.handle_speak(value)
             elif value.get("type") == "transfer":
                 if menu.handle_transfer(value):
                     break

@@ -15,6 +15,8 @@ pub mod listener;
 pub mod output_log;
 pub mod pcm;
 pub mod program;
+#[cfg_attr(not(feature = "assistants"), path = "process/prompts/absent.rs")]
+mod prompts;
 pub mod protobuf;
 pub mod python;
 pub mod sandbox;
@@ -47,6 +49,7 @@ use listener::MediaListener;
 use pcm::{ClosingPipes, Pipes};
 use program::Program;
 pub use program::ProgramSpec;
+use prompts::Prompts;
 use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia, ProgramSignals};
 use sandbox::Sandbox;
 use warm::WarmBot;
@@ -229,14 +232,14 @@ async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: Runne
         .transpose()
         .map_err(ProgramError::Listener)?;
     let arguments = arguments(&args, listener.as_ref())?;
-    let control = CallControl::of(&args);
+    let services = (CallControl::of(&args), Prompts::of(&args));
     let mut program = match loaded(warm.as_deref(), &arguments, &args).await {
         Some(program) => program,
         None => start(&spec, &arguments, &args)?.0,
     };
     let media = media
         .zip(listener)
-        .map(|(media, listener)| |signals| protobuf::run(media, listener, control, signals));
+        .map(|(media, listener)| |signals| protobuf::run(media, listener, services, signals));
     let signals = ProgramSignals {
         is_python_bot: spec.input.is_some(),
         ..ProgramSignals::default()

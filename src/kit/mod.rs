@@ -13,6 +13,7 @@
 //! | [`Recorder`] | speech of both sides | a WAV file |
 //! | [`play`], [`play_tones`] | a file, tones | speech of the bot |
 //! | [`PhoneCall`] | a number, keys | a transfer, keys to the caller |
+//! | [`PromptVoice`] | a text | its speech, by the runner's voice |
 //!
 //! Those without I/O have no clock of their own: they count audio, or are told the time. PCM is
 //! 16-bit mono. [`Output::hang_up`](crate::bot::Output::hang_up) ends a call with a reason.
@@ -21,6 +22,10 @@
 mod phone_call;
 mod player;
 
+#[cfg(feature = "assistants")]
+pub use crate::bots::assistant::prompts::PromptVoice;
+#[cfg(feature = "assistants")]
+pub use crate::proto::assistant::prompts::PromptError;
 #[cfg(feature = "telephony")]
 pub use edge_runner_proto::call_control::CallControlError;
 pub use edge_runner_proto::kit::*;

@@ -11,7 +11,8 @@ use std::time::Duration;
 pub use crate::aliases::StartNames;
 pub use crate::assistant::config::{
     AssistantConfig, BodyPermissions, CascadeConfig, CascadeServices, ChatModelConfig, DetectorKind, Greeting,
-    NoiseReduction, RealtimeConfig, RecognizerConfig, ToolsConfig, ToolsEndpoint, TurnDetection, VoiceConfig,
+    NoiseReduction, PromptVoiceConfig, RealtimeConfig, RecognizerConfig, ToolsConfig, ToolsEndpoint, TurnDetection,
+    VoiceConfig,
 };
 pub use crate::assistant::service_url::{Dialect, ServiceUrl, ServiceVendor};
 pub use crate::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint};

@@ -271,6 +271,15 @@ pub fn call_answer(request: &CallRequest, result: &Result<(), String>) -> String
         CallRequest::Transfer { .. } => "transfer",
         CallRequest::Keys(_) => "keys",
     };
+    answer(kind, result)
+}
+
+/// Returns the message for what became of a prompt.
+pub fn speak_answer(result: &Result<(), String>) -> String {
+    answer("speak", result)
+}
+
+fn answer(kind: &str, result: &Result<(), String>) -> String {
     match result {
         Ok(()) => json!({"type": kind, "done": true}),
         Err(why) => json!({"type": kind, "done": false, "error": why}),
@@ -285,6 +294,8 @@ pub enum ProgramRequest {
     Mark(String),
     /// End the session for this reason, once all speech was played.
     HangUp(String),
+    /// Speak this text, behind the speech so far.
+    Speak(String),
     Call(CallRequest),
 }
 
@@ -318,6 +329,7 @@ pub fn parse_request(text: &str) -> Option<ProgramRequest> {
         #[serde(borrow, rename = "type")]
         kind: Cow<'a, str>,
         name: Option<String>,
+        text: Option<String>,
         reason: Option<String>,
         to: Option<String>,
         after_speech: Option<bool>,
@@ -325,7 +337,7 @@ pub fn parse_request(text: &str) -> Option<ProgramRequest> {
         label: Option<IgnoredAny>,
     }
     // Most messages need no parsing.
-    if !["mark", "hang-up", "transfer", "keys"]
+    if !["mark", "hang-up", "transfer", "keys", "speak"]
         .into_iter()
         .any(|kind| text.contains(kind))
     {
@@ -344,6 +356,7 @@ pub fn parse_request(text: &str) -> Option<ProgramRequest> {
                 after_speech: asked.after_speech.unwrap_or(true),
             })
         }),
+        "speak" => asked.text.map(ProgramRequest::Speak),
         "keys" => asked.keys.map(|keys| ProgramRequest::Call(CallRequest::Keys(keys))),
         _ => None,
     }
@@ -533,6 +546,10 @@ mod tests {
                 transfer(false),
             ),
             (
+                r#"{"type":"speak","text":"Press 1."}"#,
+                Some(ProgramRequest::Speak("Press 1.".to_owned())),
+            ),
+            (
                 r#"{"type":"keys","keys":"12#"}"#,
                 call(CallRequest::Keys("12#".to_owned())),
             ),
@@ -548,6 +565,7 @@ mod tests {
             r#"{"type":"transfer"}"#,
             r#"{"type":"transfer","to":"+15550001111","after_speech":"no"}"#,
             r#"{"type":"keys","keys":[1]}"#,
+            r#"{"type":"speak"}"#,
             r#"["mark"]"#,
             "mark",
             "",

@@ -271,6 +271,7 @@ class Requests(unittest.TestCase):
         bot = edge_bot.Bot({}, None)
         bot.send = sent.append
         bot.hang_up("done")
+        bot.speak("Press 1.")
         bot.transfer("+15550001111")
         bot.transfer("+15550001111", after_speech=False)
         bot.send_keys("12#")
@@ -278,6 +279,7 @@ class Requests(unittest.TestCase):
             sent,
             [
                 {"type": "hang-up", "reason": "done"},
+                {"type": "speak", "text": "Press 1."},
                 {"type": "transfer", "to": "+15550001111"},
                 {"type": "transfer", "to": "+15550001111", "after_speech": False},
                 {"type": "keys", "keys": "12#"},

@@ -35,10 +35,22 @@ class MenuTest(unittest.TestCase):
     def test_the_menu_is_said_and_shown(self):
         bot, own = call()
         own.ask()
-        self.assertEqual(bot.take(), [("show", menu.MENU), ("say", edge_bot.tones(menu.PROMPT), 16000)])
+        self.assertEqual(bot.take(), [("show", menu.MENU), ("speak", menu.MENU)])
+        own.handle_speak({"type": "speak", "done": True})
+        self.assertEqual(bot.take(), [])
         bot, own = call(prompt=b"\1\0" * 800)
         own.ask()
         self.assertEqual(bot.take("say"), [("say", b"\1\0" * 800, 16000)])
+
+    def test_a_note_stands_for_a_menu_that_is_not_spoken(self):
+        bot, own = call()
+        own.ask()
+        bot.take()
+        own.handle_speak({"type": "speak", "done": False, "error": "the runner has no voice"})
+        note = ("say", edge_bot.tones(menu.PROMPT), 16000)
+        self.assertEqual(bot.take(), [note])
+        own.ask()
+        self.assertEqual(bot.take("speak", "say"), [note], "it is not asked again")
 
     def test_a_key_cuts_what_is_said_and_chooses(self):
         bot, own = call(operator="+15550001111")
@@ -87,7 +99,7 @@ class MenuTest(unittest.TestCase):
         own.handle_audio(b"", 5.9)
         self.assertEqual(bot.take(), [])
         own.handle_audio(b"", 6)
-        self.assertEqual([name for name, *_ in bot.take()], ["show", "show", "say"], "the menu again")
+        self.assertEqual([name for name, *_ in bot.take()], ["show", "show", "speak"], "the menu again")
         own.handle_key("3", 10)
         own.handle_key("#", 10)
         self.assertEqual(bot.take("hang_up"), [], "# ends the code")

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "the examples have a `main` of their own")]
 #![allow(clippy::disallowed_types, reason = "the API of a provider has a socket")]
 
+use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs, process};
 
@@ -121,7 +122,7 @@ async fn menu_asks_for_a_code() {
 #[tokio::test]
 async fn menu_speaks_its_prompt() {
     let wav = write_wav(&[700; 16_000], 8_000);
-    let prompt = Wav::read(&wav).expect("a WAV file");
+    let prompt = Arc::new(Wav::read(&wav).expect("a WAV file"));
     let twilio = Transport::from_name("telephony_a").expect("a provider");
     let mut call = Caller::phone(twilio).call(move |args| menu::serve(args, None, Some(prompt.clone())));
     call.join();

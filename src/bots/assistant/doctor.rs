@@ -1,4 +1,5 @@
-//! Checks the services of `--bot realtime` and `--bot cascade`, and the functions of `--tools`.
+//! Checks the services of `--bot realtime` and `--bot cascade`, the voice for prompts of other bots,
+//! and the functions of `--tools`.
 //!
 //! In: the configuration. Out: findings, none with another bot. It connects to the service, waits
 //! for its session, and closes: a session that says nothing costs nothing. The three services of
@@ -20,7 +21,7 @@ use crate::proto::doctor::Finding;
 /// Asks the services of the bot.
 pub async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = match (config.bot, &config.assistant.cascade.services) {
-        _ if !config.runs_built_in_bot() => Vec::new(),
+        _ if !config.runs_built_in_bot() => examine_prompts(config).await,
         (BuiltInBot::Realtime, _) => examine_realtime(config).await,
         (BuiltInBot::Cascade, Some(services)) => examine_cascade(services).await,
         _ => Vec::new(),
@@ -50,6 +51,18 @@ async fn examine_cascade(services: &CascadeServices) -> Vec<Finding> {
         cascade::judge(chat, "handle", &address(answers), Some(&services.chat.model), &answered),
         cascade::judge(voice, "tts", &address(speaks), models.1, &spoken),
     ]
+}
+
+/// Asks the voice for the prompts of a bot of the operator's own.
+async fn examine_prompts(config: &Config) -> Vec<Finding> {
+    let Some(prompts) = &config.assistant.prompt_voice else {
+        return Vec::new();
+    };
+    let access = &prompts.voice.access;
+    let spoken = examination::examine(access).await;
+    let address = access.endpoint().address();
+    let model = prompts.voice.model.as_deref();
+    vec![cascade::judge("voice", "tts", address, model, &spoken)]
 }
 
 /// Opens a session of the service.

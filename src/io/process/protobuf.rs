@@ -2,7 +2,7 @@
 //!
 //! To the program: the caller's `i16` mono PCM at 16 kHz, the caller's messages unchanged, and
 //! keys, marks and room events as messages. From the program: PCM at any supported rate, messages,
-//! interruptions, marks, and requests to hang up or about its telephone call. Each direction has a
+//! interruptions, marks, prompts to speak, and requests to hang up or about its telephone call. Each direction has a
 //! bounded queue, and neither waits for the other. A program that does not read loses the caller's
 //! oldest speech. A program whose speech fills the queue is not read until the session catches up.
 //! Text messages, bytes that are no frame, messages above the cap and unsupported rates end the
@@ -11,7 +11,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -27,8 +27,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use super::MediaEnd;
 use super::call_control::CallControl;
 use super::listener::{MediaListener, MediaSocket};
+use super::prompts::Prompts;
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
 use crate::bot::{Kind, RunnerArguments};
+use crate::kit::Wav;
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST};
 use crate::proto::audio::resample::Resampler;
 use crate::proto::process::inbound_queue::InboundQueue;
@@ -208,7 +210,7 @@ pub struct ProgramSignals {
 pub async fn run(
     mut media: PendingMedia,
     listener: MediaListener,
-    control: CallControl,
+    (control, prompts): (CallControl, Prompts),
     signals: &ProgramSignals,
 ) -> MediaEnd {
     let exited = &signals.exited;
@@ -253,7 +255,11 @@ pub async fn run(
     log::debug!("the bot connected; {} earlier audio frames were dropped", early.frames);
     let speech = SpeechQueue::default();
     let mut speaking = pin!(speech.forward(&output));
-    let mut requests = CallRequests { control, running: None };
+    let mut requests = CallRequests {
+        control,
+        prompts,
+        running: None,
+    };
     let mut is_abandoned = false;
     // Once the program has ended: the end of a pause without messages, while they are read.
     let mut pause = pin!(sleep(PROCESS_REST));
@@ -261,7 +267,8 @@ pub async fn run(
         if connection.is_closed() && speech.ahead().is_done() {
             break MediaEnd::HungUp;
         }
-        let has_room = speech.ahead().has_capacity();
+        // What follows a prompt on the socket follows it in the queue.
+        let has_room = speech.ahead().has_capacity() && !requests.prompts.is_running();
         if is_abandoned && !has_room {
             pause.as_mut().reset(Instant::now() + PROCESS_REST);
         }
@@ -279,7 +286,11 @@ pub async fn run(
                 }
             }
             MediaError = &mut speaking => break session_over(connection, &mut backlog),
-            answer = requests.answered() => queue_message(&mut backlog, &answer),
+            answer = answered(&mut requests.running) => {
+                requests.running = None;
+                queue_message(&mut backlog, &answer);
+            }
+            spoken = requests.prompts.spoken() => queue_message(&mut backlog, &speech.add_prompt(spoken)),
             () = speech.progressed.notified() => {}
             () = signals.group_ended.notified() => {
                 is_abandoned = true;
@@ -481,6 +492,7 @@ fn handle_frame(
                     queue_message(backlog, &answer);
                 }
             }
+            Some(ProgramRequest::Speak(text)) => requests.prompts.start(text),
             Some(ProgramRequest::HangUp(reason)) => {
                 speech.ahead().hang_up(reason);
                 speech.queued.notify_one();
@@ -511,11 +523,14 @@ fn interrupt(output: &Output, speech: &SpeechQueue, backlog: &mut InboundQueue) 
     }
 }
 
-/// The requests of a program about its telephone call.
+/// A request that waits for the provider, with the answer to the program.
+type CallFuture = Pin<Box<dyn Future<Output = String> + Send>>;
+
+/// The requests of a program about its telephone call, and its prompts.
 struct CallRequests {
     control: CallControl,
-    /// The request that waits for the provider, with the answer to the program.
-    running: Option<Pin<Box<dyn Future<Output = String> + Send>>>,
+    prompts: Prompts,
+    running: Option<CallFuture>,
 }
 
 impl CallRequests {
@@ -551,17 +566,13 @@ impl CallRequests {
         }));
         None
     }
+}
 
-    /// Waits for the answer; for ever without a request.
-    async fn answered(&mut self) -> String {
-        match &mut self.running {
-            Some(running) => {
-                let answer = running.await;
-                self.running = None;
-                answer
-            }
-            None => std::future::pending().await,
-        }
+/// Waits for the answer; for ever without a request.
+async fn answered(running: &mut Option<CallFuture>) -> String {
+    match running {
+        Some(running) => running.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -587,6 +598,16 @@ impl Default for SpeechQueue {
 impl SpeechQueue {
     fn ahead(&self) -> MutexGuard<'_, PlayoutQueue> {
         lock(&self.ahead)
+    }
+
+    /// Queues the speech of a prompt, and returns the answer to the program.
+    fn add_prompt(&self, spoken: Result<Arc<Wav>, String>) -> String {
+        let added = spoken.and_then(|wav| {
+            let added = self.ahead().push_speech(wav.pcm.clone(), wav.rate_hz);
+            added.map_err(|rate| rate.to_string())
+        });
+        self.queued.notify_one();
+        process::speak_answer(&added)
     }
 
     /// Passes speech on as fast as the session takes it, until the session is over.

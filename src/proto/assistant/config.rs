@@ -3,11 +3,12 @@
 //! They are values of the runner; the `body` of `/start` can change what [`BodyPermissions`] allow.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::prompts::PromptCache;
 use super::reasoning_marks::SharedMarks;
 use super::service_url::{Dialect, ServiceUrl};
 use super::services::endpoint::ServiceAccess;
@@ -43,6 +44,8 @@ pub struct AssistantConfig {
     pub realtime: RealtimeConfig,
     /// The bot `cascade`.
     pub cascade: CascadeConfig,
+    /// The voice for prompts of other bots.
+    pub prompt_voice: Option<PromptVoiceConfig>,
 }
 
 impl Default for AssistantConfig {
@@ -61,6 +64,7 @@ impl Default for AssistantConfig {
             tools: None,
             realtime: RealtimeConfig::default(),
             cascade: CascadeConfig::default(),
+            prompt_voice: None,
         }
     }
 }
@@ -251,6 +255,17 @@ pub struct VoiceConfig {
     pub voice: Option<String>,
     /// The rate of PCM without a header. Without it, WAV is asked for.
     pub rate_hz: Option<u32>,
+}
+
+/// A voice that says prompts of bots that are not assistants.
+#[derive(Clone, Debug)]
+pub struct PromptVoiceConfig {
+    /// The service.
+    pub voice: VoiceConfig,
+    /// The language of the prompts, for a service that wants to know it.
+    pub language: Option<String>,
+    /// Prompts that were spoken, for all sessions.
+    pub spoken: Arc<Mutex<PromptCache>>,
 }
 
 impl CascadeServices {

@@ -5,12 +5,14 @@
 //! - [`realtime`]: the engine of a session with a speech-to-speech service; [`cascade`]: that of a
 //!   session with a recogniser, a chat model and a voice; [`report`]: what they tell
 //! - [`services`]: recognisers, chat models and voices
+//! - [`prompts`]: texts that other bots let the voice say
 //! - [`reasoning_marks`]: how a chat model marks what it thinks
 //! - [`functions`]: what models call; [`tools`]: functions of a program or of an HTTP endpoint
 //! - `keypad`, `lifetime`, `outage`, `playback`, `press_keys`, `sound`: what engines share
 
 pub mod config;
 pub mod options;
+pub mod prompts;
 pub mod reasoning_marks;
 pub mod report;
 pub mod service_url;

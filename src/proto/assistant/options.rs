@@ -2,7 +2,7 @@
 //! in `options::cascade`, `CASCADE_*`.
 //!
 //! In: the variables, files that they name, and `--bot`. Out: an [`AssistantConfig`] and warnings;
-//! with another bot the variables are not read. Rejects a service without key or model, a key over
+//! with a bot of the operator's own, only those of a voice for prompts are read. Rejects a service without key or model, a key over
 //! an unencrypted connection, and invalid values. `OPENAI_API_KEY` is used for its vendor's host
 //! only, or for the host in `OPENAI_BASE_URL`. No error contains a key or what a file holds.
 
@@ -158,8 +158,8 @@ pub static VARIABLES: ModuleVariables = ModuleVariables {
         ),
         setting(
             "CASCADE_TTS_URL",
-            "Voice of `--bot cascade`: tcp://HOST:PORT for Wyoming, or an http or https base such as \
-             http://HOST:8880/v1.",
+            "Voice of `--bot cascade`, and of the prompts of a bot of your own: tcp://HOST:PORT for Wyoming, or an http or \
+             https base such as http://HOST:8880/v1.",
         ),
         setting("CASCADE_TTS_MODEL", "Its model. Required with http and https."),
         secret(
@@ -279,7 +279,15 @@ pub fn assistants(
             };
             warnings.push(format!("{}: no effect{why}", unused.join(", ")));
         }
-        return Ok(AssistantConfig::default());
+        // Only bots of the operator's own have prompts.
+        let prompt_voice = match chosen.is_replaced && Feature::Assistants.in_this_build() {
+            true => cascade::prompt_voice(env, warnings)?,
+            false => None,
+        };
+        return Ok(AssistantConfig {
+            prompt_voice,
+            ..AssistantConfig::default()
+        });
     }
     let variables = &env.variables;
     let defaults = AssistantConfig::default();
@@ -326,6 +334,7 @@ pub fn assistants(
             Some(BuiltInBot::Cascade) => cascade::cascade(env, warnings)?,
             _ => CascadeConfig::default(),
         },
+        prompt_voice: None,
     })
 }
 

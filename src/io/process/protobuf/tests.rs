@@ -38,13 +38,14 @@ fn begin_with(signals: ProgramSignals) -> (TransportSide, JoinHandle<MediaEnd>, 
     let url = listener.url();
     let exited = Arc::new(signals);
     let told = exited.clone();
-    let talk = tokio::spawn(async move { run(media, listener, no_call(), &told).await });
+    let talk = tokio::spawn(async move { run(media, listener, no_services(), &told).await });
     (transport_side, talk, exited, url)
 }
 
-/// The call of a browser.
-fn no_call() -> CallControl {
-    CallControl::of(&Caller::browser().arguments().1)
+/// The call of a browser, at a runner without a voice.
+fn no_services() -> (CallControl, Prompts) {
+    let args = Caller::browser().arguments().1;
+    (CallControl::of(&args), Prompts::of(&args))
 }
 
 async fn connect(url: &str) -> WebSocketStream<TcpStream> {
@@ -292,6 +293,17 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     assert!(got.is_sorted(), "in order");
     assert_eq!(*got.last().expect("the newest is there"), frames_pushed - 1);
     assert!(got.len() < 2_000, "{} frames of 20 ms waited", got.len());
+}
+
+/// A prompt that is not spoken is answered, and what follows it is handled.
+#[tokio::test]
+async fn a_prompt_without_a_voice_is_answered() {
+    let mut rig = Rig::new().await;
+    rig.say(frames::message(r#"{"type":"speak","text":"Press 1."}"#)).await;
+    rig.say(frames::audio(&[3; 240], 24_000)).await;
+    let answer = rig.hear_json().await;
+    assert_eq!((&answer["type"], &answer["done"]), (&"speak".into(), &false.into()));
+    assert_eq!(rig.spoken(240).await, [3; 240]);
 }
 
 /// Events from before the connection are queued: every message, and the newest speech.
@@ -570,7 +582,7 @@ async fn a_media_slot_is_opened_when_the_program_connects() {
     let url = listener.url();
     let exited = Arc::<ProgramSignals>::default();
     let told = exited.clone();
-    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_call(), &told).await });
+    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_services(), &told).await });
     tokio::task::yield_now().await;
     assert_eq!(transport_side.audio(), None);
     let program = connect(&url).await;
@@ -594,7 +606,7 @@ async fn a_program_that_joined_by_itself_ends_its_session_as_it_exits() {
     let listener = MediaListener::bind().expect("a free port");
     let signals = Arc::<ProgramSignals>::default();
     let told = signals.clone();
-    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_call(), &told).await });
+    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_services(), &told).await });
     sleep(Duration::from_secs(3600)).await;
     assert!(!talk.is_finished(), "its call has no limit");
     let exited_at = Instant::now();

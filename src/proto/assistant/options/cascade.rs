@@ -4,13 +4,14 @@
 //! service without a URL, or without a model where its protocol needs one, a key over an
 //! unencrypted connection, and invalid values.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{choice, instructions, numeric};
 use crate::assistant::config::{
-    CascadeConfig, CascadeServices, ChatModelConfig, DetectorKind, RecognizerConfig, VoiceConfig,
+    CascadeConfig, CascadeServices, ChatModelConfig, DetectorKind, PromptVoiceConfig, RecognizerConfig, VoiceConfig,
 };
 use crate::assistant::reasoning_marks::SharedMarks;
 use crate::assistant::service_url::ServiceVendor;
@@ -25,6 +26,8 @@ use crate::secret::Secret;
 
 /// The key of a vendor, which is used for its own host only.
 const VENDOR_KEY: &str = "OPENAI_API_KEY";
+
+const LANGUAGE: &str = "CASCADE_LANGUAGE";
 
 /// The variables of one service.
 struct ServiceVariables {
@@ -70,7 +73,7 @@ pub(super) fn cascade(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Casca
     let variables = &env.variables;
     let recognizer = service(&RECOGNIZER, env, warnings)?;
     let chat = service(&CHAT, env, warnings)?;
-    let voice = service(&VOICE, env, warnings)?;
+    let voice = voice(env, warnings)?;
     let chat = ChatModelConfig {
         model: model(&CHAT, &chat, variables)?.unwrap_or_default(),
         tokens_max: numeric(
@@ -82,17 +85,6 @@ pub(super) fn cascade(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Casca
         access: chat,
         marks: SharedMarks::default(),
     };
-    let voice = VoiceConfig {
-        model: model(&VOICE, &voice, variables)?,
-        voice: text(variables, "CASCADE_TTS_VOICE"),
-        rate_hz: numeric(variables, "CASCADE_TTS_RATE", *RATES_HZ.start(), *RATES_HZ.end())?,
-        access: voice,
-    };
-    if voice.voice.is_none() && voice.access.endpoint().vendor() == ServiceVendor::OpenAi {
-        return Err(UsageError::Combination(
-            "CASCADE_TTS_URL needs CASCADE_TTS_VOICE: the name of a voice of that service".to_owned(),
-        ));
-    }
     let end_ms = numeric(
         variables,
         "CASCADE_END_OF_TURN",
@@ -108,12 +100,44 @@ pub(super) fn cascade(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Casca
             chat,
             voice,
         }),
-        language: text(variables, "CASCADE_LANGUAGE"),
+        language: text(variables, LANGUAGE),
         instructions: instructions(env, "CASCADE_INSTRUCTIONS", "CASCADE_INSTRUCTIONS_FILE")?,
         detector: detector(variables)?,
         functions: functions(env)?,
         end_of_turn: end_ms.map_or(CascadeConfig::default().end_of_turn, Duration::from_millis),
     })
+}
+
+/// Reads the voice for the prompts of another bot, if it is set.
+///
+/// # Errors
+/// [`UsageError`] that names the variable.
+pub(super) fn prompt_voice(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Option<PromptVoiceConfig>, UsageError> {
+    if env.variables.get(VOICE.url).is_none() {
+        return Ok(None);
+    }
+    Ok(Some(PromptVoiceConfig {
+        voice: voice(env, warnings)?,
+        language: text(&env.variables, LANGUAGE),
+        spoken: Arc::default(),
+    }))
+}
+
+fn voice(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<VoiceConfig, UsageError> {
+    let variables = &env.variables;
+    let access = service(&VOICE, env, warnings)?;
+    let voice = VoiceConfig {
+        model: model(&VOICE, &access, variables)?,
+        voice: text(variables, "CASCADE_TTS_VOICE"),
+        rate_hz: numeric(variables, "CASCADE_TTS_RATE", *RATES_HZ.start(), *RATES_HZ.end())?,
+        access,
+    };
+    if voice.voice.is_none() && voice.access.endpoint().vendor() == ServiceVendor::OpenAi {
+        return Err(UsageError::Combination(
+            "CASCADE_TTS_URL needs CASCADE_TTS_VOICE: the name of a voice of that service".to_owned(),
+        ));
+    }
+    Ok(voice)
 }
 
 /// Reads how speech is found.
