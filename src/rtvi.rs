@@ -31,7 +31,7 @@ use log::{debug, warn};
 use serde_json::Value;
 
 use crate::bot::media::{Audio, AudioFrame, Event, Events, LeaveReason, MediaError, Output, Participant};
-use crate::bot::{MissingField, RunnerArguments, SessionId, Shutdown};
+use crate::bot::{AnsweredBy, MissingField, RunnerArguments, SessionId, Shutdown};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, DEVICE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX};
 pub use crate::proto::rtvi::{
     About, BotOutput, ClientFile, ClientMessage, FileSource, FunctionResult, Measure, Metrics, RawAudio, Request,
@@ -94,6 +94,8 @@ pub enum RtviEvent {
     /// room has muted it, or the caller of a WebRTC call holds the call.
     #[doc(alias = "hold")]
     Muted(bool),
+    /// Who answered a call that the runner dialled, once the provider has detected it.
+    AnsweredBy(AnsweredBy),
     /// A participant of the room began or stopped to speak, according to the room's server.
     Speaking {
         /// The participant's identity.
@@ -441,6 +443,7 @@ impl Rtvi {
             Some(Event::ParticipantChanged(who)) => self.enqueue(RtviEvent::ParticipantChanged(who)),
             Some(Event::Muted(muted)) => self.enqueue(RtviEvent::Muted(muted)),
             Some(Event::Speaking { identity, speaking }) => self.enqueue(RtviEvent::Speaking { identity, speaking }),
+            Some(Event::AnsweredBy(by)) => self.enqueue(RtviEvent::AnsweredBy(by)),
             Some(Event::JoinFailed(why)) => self.enqueue(RtviEvent::JoinFailed(why)),
             Some(Event::Lost) => self.enqueue(RtviEvent::Lost),
             Some(Event::Resumed) => self.enqueue(RtviEvent::Resumed),

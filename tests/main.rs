@@ -23,6 +23,7 @@ mod corpus;
 mod cost;
 mod daily;
 mod device;
+mod dial;
 mod doctor;
 mod documents;
 mod fairness;

@@ -176,6 +176,7 @@ impl<E: SpeechDetector> Parrot<E> {
             | RtviEvent::ParticipantLeft(_)
             | RtviEvent::ParticipantChanged(_)
             | RtviEvent::Muted(_)
+            | RtviEvent::AnsweredBy(_)
             | RtviEvent::Speaking { .. }
             | RtviEvent::JoinFailed(_) => {}
         }

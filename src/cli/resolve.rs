@@ -67,6 +67,8 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let telephony = features::where_built(Feature::Telephony, || {
         telephony::options::telephony(&args.telephony, &PROVIDERS, variables, warnings)
     })?;
+    let provider = transport.and_then(Transport::provider);
+    telephony::options::check_dial_out(&telephony, provider, proxy.as_deref(), api_key.is_some())?;
     let videoroom = features::where_built(Feature::Videoroom, || {
         daily::options::videoroom(&args.daily, variables, warnings)
     })?;

@@ -5,9 +5,13 @@
 
 pub mod routes;
 
+#[cfg_attr(not(feature = "telephony"), path = "websocket/dialled/absent.rs")]
+pub mod dialled;
+
 cfg_if::cfg_if! {
     if #[cfg(feature = "telephony")] {
         pub mod banner;
+        pub mod dial;
         pub mod doctor;
         pub mod webhook;
     }
@@ -41,7 +45,9 @@ use crate::proto::server::admission::PendingKind;
 use crate::proto::sockets::socket::{
     SocketBotStart, SocketCommand, SocketMessage, SocketReadError, SocketRefusal, SocketSession,
 };
+use crate::proto::telephony::dial::AnsweredBy;
 use crate::proto::telephony::proof::Proof;
+use dialled::DialledSession;
 use edge_runner_http::common::Upgrade;
 use std::time::Duration;
 
@@ -64,11 +70,18 @@ pub enum SocketEndpoint {
     Call(Proof),
 }
 
+/// The start of the session of a socket.
+pub struct SocketStart {
+    pub start: SessionStart,
+    /// `None` for a call that came in.
+    pub dialled: Option<DialledSession>,
+}
+
 /// Returns the upgrade that turns a connection into a session. The permit is that of a session, or
 /// for a telephony endpoint that of a handshake.
-pub fn upgrade(sessions: Sessions, endpoint: SocketEndpoint, start: SessionStart, permit: SessionPermit) -> Upgrade {
+pub fn upgrade(sessions: Sessions, endpoint: SocketEndpoint, start: SocketStart, permit: SessionPermit) -> Upgrade {
     Box::new(move |stream, read| {
-        let (id, client) = (start.session_id.clone(), start.log_client.clone());
+        let (id, client) = (start.start.session_id.clone(), start.start.log_client.clone());
         let task = run(sessions.clone(), stream, read, endpoint, start, permit);
         session::spawn(&sessions, id, client, task);
     })
@@ -79,7 +92,7 @@ async fn run(
     stream: MaybeTlsStream,
     read: Bytes,
     endpoint: SocketEndpoint,
-    mut start: SessionStart,
+    SocketStart { mut start, dialled }: SocketStart,
     permit: SessionPermit,
 ) {
     if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
@@ -103,6 +116,7 @@ async fn run(
         socket,
         path,
         start: Some(start),
+        dialled,
         hang_up: None,
         is_writable: true,
         is_readable: true,
@@ -130,6 +144,8 @@ struct WebSocketIo {
     path: &'static str,
     /// The start of the bot; `None` once it has started.
     start: Option<SessionStart>,
+    /// `None` for a call that came in.
+    dialled: Option<DialledSession>,
     /// The hang-up in progress.
     hang_up: Option<HangUpFuture>,
     /// Whether the socket has taken everything so far.
@@ -144,6 +160,7 @@ struct WebSocketIo {
 enum SocketInput {
     Event(WebSocketEvent),
     HungUp,
+    AnsweredBy(AnsweredBy),
 }
 
 impl SessionIo for WebSocketIo {
@@ -157,11 +174,15 @@ impl SessionIo for WebSocketIo {
             is_writable,
             is_readable,
             discard,
+            dialled,
+            start,
             ..
         } = self;
+        let dialled = dialled.as_ref().filter(|_| start.is_none());
         tokio::select! {
             traffic = poll_fn(|cx| traffic(socket, *is_readable, *is_writable, discard, cx)) => SocketInput::Event(traffic),
             () = done(hang_up.as_mut()) => SocketInput::HungUp,
+            by = answered_by(dialled) => SocketInput::AnsweredBy(by),
         }
     }
 
@@ -172,6 +193,7 @@ impl SessionIo for WebSocketIo {
                 self.hang_up = None;
                 session.handle_hung_up(now);
             }
+            SocketInput::AnsweredBy(by) => session.handle_answered_by(by),
             SocketInput::Event(WebSocketEvent::Flushed(Ok(()))) => {
                 self.is_writable = true;
                 session.handle_writable();
@@ -247,6 +269,13 @@ async fn hung_up(hang_up: HangUpFuture, mut stopping: Shutdown) {
             stopping.wait().await;
             sleep(HANG_UP_AT_SHUTDOWN).await;
         } => log::warn!("the call was perhaps not hung up: the runner stops, and its provider has not answered"),
+    }
+}
+
+async fn answered_by(dialled: Option<&DialledSession>) -> AnsweredBy {
+    match dialled {
+        Some(dialled) => dialled.answered_by().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -357,13 +386,16 @@ impl WebSocketIo {
         let Some(start) = self.start.take() else { return };
         let SocketBotStart {
             transport,
-            call_data,
+            mut call_data,
             eval,
             line_rate_hz,
             line_laws,
             is_simulated,
         } = begun;
-        // The body of a call is what its provider passes on.
+        if let (Some(dialled), Some(call_data)) = (&self.dialled, &mut call_data) {
+            dialled.complete(call_data);
+        }
+        // The body of a call is what its provider passes on, or what it was dialled with.
         let body = call_data.as_ref().and_then(|data| data.get("body").cloned());
         let body = body.unwrap_or(start.body);
         let connection = WebSocketConnection::new(self.path);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::participant::Participant;
+use crate::telephony::dial::AnsweredBy;
 
 /// The reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,8 @@ pub enum SessionEvent {
         identity: Arc<str>,
         speaking: bool,
     },
+    /// Who answered a call that the runner dialled, once the provider has detected it.
+    AnsweredBy(AnsweredBy),
     /// The room could not be joined, with a reason for the operator. [`SessionEvent::Left`]
     /// follows.
     JoinFailed(String),

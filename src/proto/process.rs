@@ -32,6 +32,7 @@ use crate::job::Job;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 use crate::participant::Participant;
 use crate::secret::Secret;
+use crate::telephony::dial::AnsweredBy;
 
 /// How a bot that is a program exchanges audio with the runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -253,6 +254,11 @@ fn participant_event(kind: &str, who: &Participant) -> String {
 /// Returns the message for a bot that the caller hears no more, or hears again.
 pub fn muted(muted: bool) -> String {
     json!({"type": "muted", "muted": muted}).to_string()
+}
+
+/// Returns the message for who answered a call that the runner dialled.
+pub fn answered_by(by: AnsweredBy) -> String {
+    json!({"type": "answered-by", "by": by.label()}).to_string()
 }
 
 /// Returns the message for a participant that started or stopped speaking.
@@ -612,6 +618,8 @@ mod tests {
             (&changed["type"], &changed["call_data"]["from"]),
             (&json!("participant-changed"), &json!("+15550001111"))
         );
+        let by = read(answered_by(AnsweredBy::Machine));
+        assert_eq!(by, json!({"type": "answered-by", "by": "machine"}));
         assert_eq!(read(muted(true)), json!({"type": "muted", "muted": true}));
         assert_eq!(
             read(speaking("User-1", true)),

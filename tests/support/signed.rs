@@ -17,6 +17,7 @@ use super::runner::TestRunner;
 
 /// A signed webhook. Sent again, it is a replay: the same bytes, with the same time and signature.
 pub struct Webhook {
+    target: String,
     headers: Vec<String>,
     body: String,
 }
@@ -61,21 +62,25 @@ impl Webhook {
     /// Requests markup, like the provider.
     pub fn send(&self, runner: &TestRunner) -> Reply {
         let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
-        http::request(runner.addr, "POST", "/", &headers, self.body.as_bytes()).expect("an answer")
+        http::request(runner.addr, "POST", &self.target, &headers, self.body.as_bytes()).expect("an answer")
     }
 }
 
 /// The webhook of an incoming call. `nonce` distinguishes requests of Plivo; those of Telnyx have
 /// the time of signing.
 pub fn webhook(provider: Provider, call_id: &str, nonce: &str) -> Webhook {
-    let form = form(provider, call_id);
+    webhook_at("/", provider, &form(provider, call_id), nonce)
+}
+
+/// A webhook with this form, sorted by name, at a path with an optional query of one parameter.
+pub fn webhook_at(target: &str, provider: Provider, form: &[(&'static str, String)], nonce: &str) -> Webhook {
     let body: Vec<String> = form
         .iter()
         .map(|(name, value)| format!("{name}={}", value.replace('+', "%2B")))
         .collect();
     let body = body.join("&");
     let joined: String = form.iter().flat_map(|(name, value)| [*name, value.as_str()]).collect();
-    let url = format!("https://{HOST}/");
+    let url = format!("https://{HOST}{target}");
     let mut headers = vec!["Content-Type: application/x-www-form-urlencoded".to_owned()];
     match provider {
         Provider::Twilio => headers.push(format!("X-Twilio-Signature: {}", sha1(&format!("{url}{joined}")))),
@@ -90,14 +95,19 @@ pub fn webhook(provider: Provider, call_id: &str, nonce: &str) -> Webhook {
         }
         Provider::Plivo => {
             let mut mac = Hmac::<Sha256>::new_from_slice(TOKEN.as_bytes()).expect("a key");
-            mac.update(format!("{url}?{joined}.{nonce}").as_bytes());
+            let before = if target.contains('?') { '.' } else { '?' };
+            mac.update(format!("{url}{before}{joined}.{nonce}").as_bytes());
             headers.push(format!("X-Plivo-Signature-V3-Nonce: {nonce}"));
             let signature = BASE64.encode(&mac.finalize().into_bytes());
             headers.push(format!("X-Plivo-Signature-V3: {signature}"));
         }
         Provider::Exotel => {}
     }
-    Webhook { headers, body }
+    Webhook {
+        target: target.to_owned(),
+        headers,
+        body,
+    }
 }
 
 /// The path of the socket in the markup.

@@ -10,6 +10,7 @@ use super::queues::MediaQueues;
 use super::{LeaveReason, Participant};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::event;
+use crate::proto::telephony::dial::AnsweredBy;
 
 /// Something that happened in a session. Events arrive in the order in which they happened.
 #[derive(Debug)]
@@ -53,6 +54,9 @@ pub enum Event {
         /// Whether the participant speaks now.
         speaking: bool,
     },
+    /// Who answered a call that the runner dialled, once the provider has detected it. What it
+    /// detects before the bot starts is in the data of the call.
+    AnsweredBy(AnsweredBy),
     /// The room could not be joined, with the reason. [`Event::Left`] follows.
     JoinFailed(String),
     /// Nothing has arrived from the caller for some seconds. The session stays open for a while.
@@ -77,6 +81,7 @@ impl From<event::SessionEvent> for Event {
             event::SessionEvent::ParticipantChanged(who) => Event::ParticipantChanged(who),
             event::SessionEvent::Muted(muted) => Event::Muted(muted),
             event::SessionEvent::Speaking { identity, speaking } => Event::Speaking { identity, speaking },
+            event::SessionEvent::AnsweredBy(by) => Event::AnsweredBy(by),
             event::SessionEvent::JoinFailed(why) => Event::JoinFailed(why),
             event::SessionEvent::Lost => Event::Lost,
             event::SessionEvent::Resumed => Event::Resumed,

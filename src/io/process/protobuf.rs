@@ -340,6 +340,7 @@ fn queue_event(event: Option<Event>, backlog: &mut InboundQueue, hearing: &mut I
         Some(Event::ParticipantJoined(who)) => queue_message(backlog, &process::participant(&who, true)),
         Some(Event::ParticipantLeft(who)) => queue_message(backlog, &process::participant(&who, false)),
         Some(Event::ParticipantChanged(who)) => queue_message(backlog, &process::participant_changed(&who)),
+        Some(Event::AnsweredBy(by)) => queue_message(backlog, &process::answered_by(by)),
         Some(Event::Muted(muted)) => queue_message(backlog, &process::muted(muted)),
         Some(Event::Speaking { identity, speaking }) => queue_message(backlog, &process::speaking(&identity, speaking)),
         Some(Event::JoinFailed(why)) => queue_message(backlog, &process::join_failed(&why)),

@@ -20,10 +20,13 @@ use crate::io::tasks::request_time;
 #[cfg(feature = "telephony")]
 use crate::io::websocket::banner;
 #[cfg(feature = "telephony")]
+use crate::io::websocket::dial;
+use crate::io::websocket::dialled::DialledSession;
+#[cfg(feature = "telephony")]
 use crate::io::websocket::doctor;
 #[cfg(feature = "telephony")]
 use crate::io::websocket::webhook;
-use crate::io::websocket::{SocketEndpoint, upgrade};
+use crate::io::websocket::{SocketEndpoint, SocketStart, upgrade};
 use crate::proto::http::route::{self, Route, RouteError};
 use crate::proto::http::started::IdUse;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
@@ -36,6 +39,7 @@ use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock}
 /// Calls of telephony providers.
 #[cfg(feature = "telephony")]
 pub const TELEPHONY: Module = Module {
+    run: Some(dial::run),
     answer: Some(|request| Box::pin(answer(request))),
     check_page: Some(webhook::reject_get),
     banner: Some(banner::rows),
@@ -65,6 +69,8 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     match request.route {
         #[cfg(feature = "telephony")]
         Route::Webhook => webhook::webhook(app, head, request.body).await,
+        #[cfg(feature = "telephony")]
+        Route::Dial => dial::answer(app, head, peer, request.body).await,
         Route::Socket(family, token) => socket(app, family, token, head, peer, upgrade_slot),
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
@@ -126,10 +132,25 @@ fn socket(
     if let Some(token) = token {
         token.redeem();
     }
-    let start = session_start(lease, client, |registered| registered.unwrap_or_else(|| json!({})))();
+    let mut start = session_start(lease, client, |registered| registered.unwrap_or_else(|| json!({})))();
+    let dialled = dialled(app, &endpoint);
+    if let Some(dialled) = &dialled {
+        start.session_id = dialled.id().clone();
+    }
+    let start = SocketStart { start, dialled };
     let upgrade = upgrade(app.sessions.clone(), endpoint, start, permit);
     *lock(upgrade_slot) = Some(upgrade);
     Ok(switching.map(|()| ResponseBody::default()))
+}
+
+/// Returns the session of a call that the runner dialled.
+fn dialled(app: &RunnerApp, endpoint: &SocketEndpoint) -> Option<DialledSession> {
+    #[cfg(feature = "telephony")]
+    if let SocketEndpoint::Call(Proof::Webhook(key)) = endpoint {
+        return DialledSession::claim(&app.modules.get::<dial::DialOut>()?.calls, key);
+    }
+    let _ = (app, endpoint);
+    None
 }
 
 /// Makes the response that accepts an upgrade.

@@ -40,6 +40,8 @@ pub enum Route<'p> {
     Sessions,
     /// The records of calls (GET).
     Calls,
+    /// A call to be dialled (POST).
+    Dial,
     /// What happens in calls, as server-sent events (GET).
     CallEvents,
     /// The record of the call with this id (GET).
@@ -81,7 +83,7 @@ impl Route<'_> {
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(family, _) => Some(family.feature()),
-            Route::Webhook => Some(Feature::Telephony),
+            Route::Webhook | Route::Dial => Some(Feature::Telephony),
             Route::Videoroom | Route::DialIn => Some(Feature::Videoroom),
             Route::Messaging => Some(Feature::Messaging),
             Route::Worker | Route::RoomEvents => Some(Feature::Mediaroom),
@@ -100,7 +102,7 @@ impl Route<'_> {
     /// Returns whether only the operator may send a request: with the key, and from no foreign
     /// page.
     pub fn is_for_operator(&self) -> bool {
-        matches!(self, Route::Sessions | Route::EndSession(_)) || self.feature() == Some(Feature::Calls)
+        matches!(self, Route::Sessions | Route::EndSession(_) | Route::Dial) || self.feature() == Some(Feature::Calls)
     }
 
     /// Returns whether a request carries an offer. Rejections of offers are logged for the
@@ -135,6 +137,7 @@ const GET_METHODS: &str = "GET, HEAD, OPTIONS";
 pub const POST_METHODS: &str = "POST, OPTIONS";
 /// The methods of a webhook whose URL is verified.
 pub const WEBHOOK_METHODS: &str = "GET, HEAD, POST, OPTIONS";
+const CALLS_METHODS: &str = "GET, HEAD, POST, OPTIONS";
 const OFFER_METHODS: &str = "POST, PATCH, OPTIONS";
 const END_METHODS: &str = "DELETE, OPTIONS";
 const SOCKET_METHODS: &str = "GET, OPTIONS";
@@ -190,7 +193,12 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
         "/worker" => read_only(method, Route::Worker),
         "/metrics" => read_only(method, Route::Metrics),
         "/sessions" => read_only(method, Route::Sessions),
-        "/calls" => read_only(method, Route::Calls),
+        "/calls" => match method {
+            "GET" | "HEAD" => Ok(Route::Calls),
+            "POST" => Ok(Route::Dial),
+            "OPTIONS" => Ok(Route::Methods(CALLS_METHODS)),
+            _ => Err(RouteError::Method(CALLS_METHODS)),
+        },
         "/calls/events" => read_only(method, Route::CallEvents),
         CA_CERTIFICATE_PATH => read_only(method, Route::CaCertificate),
         ROBOTS_PATH => read_only(method, Route::Robots),

@@ -32,6 +32,7 @@ use crate::limits::{
 use crate::server::rest::RestRequest;
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
+use crate::telephony::dial::AnsweredBy;
 use crate::telephony::proof::Proof;
 use crate::telephony::provider::Provider;
 use crate::telephony::{TelephonyCall, hangup};
@@ -398,6 +399,13 @@ impl SocketSession {
                 .played()
                 .map_or(self.last_received, |played| played + margin)
         })
+    }
+
+    /// Handles the report of who answered a call that the runner dialled.
+    pub fn handle_answered_by(&mut self, by: AnsweredBy) {
+        if self.can_send_audio() {
+            self.events.push_back(SessionEvent::AnsweredBy(by));
+        }
     }
 
     fn can_send_audio(&self) -> bool {

@@ -46,6 +46,11 @@ pub fn outcome(provider: &Provider, status: u16, body: &[u8]) -> HangUpOutcome {
     }
 }
 
+/// Returns why a request was refused, from the status and body of the response.
+pub fn refusal(status: u16, body: &[u8]) -> String {
+    ApiProblem::read(body).words(status)
+}
+
 /// The error body of a response, in the forms of all providers.
 #[derive(Default)]
 struct ApiProblem {

@@ -11,6 +11,7 @@
 mod byte_order;
 mod call;
 pub mod control;
+pub mod dial;
 pub mod doctor;
 mod exotel;
 pub mod hangup;

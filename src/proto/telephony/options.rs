@@ -9,17 +9,20 @@
 use data_encoding::BASE64;
 
 use super::Provider;
+use super::dial::is_number;
 use super::settings::{Holds, Setting, Settings, Telephony};
 use crate::features::Feature;
 use crate::options::env::Variables;
+use crate::options::hosts::is_local_name;
 use crate::options::values::{all_names, base, credential, found, wrong};
-use crate::options::{Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag};
+use crate::options::{Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag, put};
 
 /// The typed options.
 #[derive(Debug, Default)]
 pub struct TelephonyOptions {
     pub no_verify_webhooks: bool,
     pub unverified_calls: bool,
+    pub dial_out: Option<String>,
 }
 
 const fn telephony_flag<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
@@ -40,6 +43,15 @@ impl<T: AsMut<TelephonyOptions>> Flag<T> {
             FlagKind::Switch(|args: &mut T| args.as_mut().unverified_calls = true),
             "Accept calls on /ws without proof that they come from their provider. Without this option, when webhooks \
              are verified, a call needs the token from its webhook or the provider's signature.",
+        ),
+        telephony_flag(
+            "--dial-out",
+            FlagKind::Value("NUMBER", |args: &mut T, text| match is_number(&text) {
+                true => put(&mut args.as_mut().dial_out, text),
+                false => Err("a number of your account, such as +15550001111".into()),
+            }),
+            "Let clients with the API key dial calls from this number by POST /calls. Needs `-t` of Twilio, Telnyx or \
+             Plivo with its credentials, `--proxy` and an API key.",
         ),
     ];
 }
@@ -69,7 +81,36 @@ pub fn telephony(
         settings,
         verify_webhooks: !options.no_verify_webhooks,
         unverified_calls: options.unverified_calls,
+        dial_from: options.dial_out.clone(),
     })
+}
+
+/// Checks what `--dial-out` needs.
+///
+/// # Errors
+/// [`UsageError`] that says what is missing.
+pub fn check_dial_out(
+    telephony: &Telephony,
+    provider: Option<&Provider>,
+    proxy: Option<&str>,
+    has_api_key: bool,
+) -> Result<(), UsageError> {
+    if telephony.dial_from.is_none() {
+        return Ok(());
+    }
+    let needs = match provider.filter(|provider| provider.protocol.dials()) {
+        None => "`-t twilio`, `-t telnyx` or `-t plivo`".to_owned(),
+        Some(provider) if !provider.hangs_up(&telephony.settings) => {
+            let names: Vec<String> = provider.hangs_up_with.iter().map(|name| all_names(name)).collect();
+            names.join(" and ")
+        }
+        Some(_) if proxy.is_none_or(is_local_name) => "the public name of the runner: `--proxy HOST`".to_owned(),
+        Some(_) if !has_api_key => {
+            "an API key: set `--api-key-file FILE`, or `auto` for one that the runner makes".to_owned()
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(UsageError::Combination(format!("`--dial-out` needs {needs}")))
 }
 
 /// Reads the credentials of a provider. An account needs both its id and its token: one without the
@@ -292,6 +333,27 @@ mod tests {
         ] {
             let message = read(&[(name, value)]).expect_err("a usage error");
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
+        }
+    }
+
+    #[test]
+    fn dialling_names_what_it_needs() {
+        use crate::telephony::named::{EXOTEL, TELNYX, TWILIO};
+        let (mut telephony, _) = read(&[("TELNYX_API_KEY", "k")]).expect("valid variables");
+        let host = Some("bots.example.net");
+        assert_eq!(check_dial_out(&telephony, None, None, false), Ok(()), "it is off");
+        telephony.dial_from = Some("+15550002222".to_owned());
+        assert_eq!(check_dial_out(&telephony, Some(TELNYX), host, true), Ok(()));
+        for (provider, host, has_api_key, needs) in [
+            (None, host, true, "`-t twilio`"),
+            (Some(EXOTEL), host, true, "`-t twilio`"),
+            (Some(TWILIO), host, true, "TWILIO_ACCOUNT_SID"),
+            (Some(TELNYX), None, true, "`--proxy HOST`"),
+            (Some(TELNYX), Some("localhost"), true, "`--proxy HOST`"),
+            (Some(TELNYX), host, false, "an API key"),
+        ] {
+            let error = check_dial_out(&telephony, provider, host, has_api_key).expect_err("something is missing");
+            assert!(error.to_string().contains(needs), "{error}");
         }
     }
 

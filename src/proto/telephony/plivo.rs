@@ -9,6 +9,7 @@
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
+use super::dial::{AnsweredBy, OutgoingCall};
 use super::message;
 use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::settings::Setting;
@@ -129,6 +130,37 @@ impl Protocol for Plivo {
     fn send_keys(&self, call: &str, keys: &str, settings: &Settings) -> Option<RestRequest> {
         let parameters = json!({"digits": keys, "leg": "aleg"});
         post(&format!("Call/{call}/DTMF/"), &parameters, settings)
+    }
+
+    fn dials(&self) -> bool {
+        true
+    }
+
+    fn dial(&self, call: &OutgoingCall<'_>, settings: &Settings) -> Option<RestRequest> {
+        let mut parameters = json!({
+            "to": call.to,
+            "from": call.from,
+            "answer_url": call.answer_url,
+            "answer_method": "POST",
+        });
+        if let Some(url) = call.report_url {
+            parameters["machine_detection"] = "true".into();
+            parameters["machine_detection_url"] = url.into();
+            parameters["machine_detection_method"] = "POST".into();
+        }
+        post("Call/", &parameters, settings)
+    }
+
+    fn dialled_id(&self, body: &Value) -> Option<String> {
+        Some(body["request_uuid"].as_str()?.to_owned())
+    }
+
+    fn answered_by(&self, form: &[(String, String)]) -> AnsweredBy {
+        match form::find(form, "Machine") {
+            Some("true") => AnsweredBy::Machine,
+            Some("false") => AnsweredBy::Human,
+            _ => AnsweredBy::Unknown,
+        }
     }
 
     fn probe(&self, settings: &Settings) -> Option<RestRequest> {

@@ -29,6 +29,11 @@ impl CallKey {
         key.copy_from_slice(&hash.finalize()[..16]);
         CallKey(key)
     }
+
+    /// Returns the bytes of the key.
+    pub fn bytes(self) -> [u8; 16] {
+        self.0
+    }
 }
 
 impl fmt::Display for CallKey {

@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value};
 
+use super::dial::{AnsweredBy, OutgoingCall};
 use super::settings::{Holds, Setting, Settings};
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use super::webhook::WebhookReply;
@@ -119,6 +120,36 @@ pub trait Protocol: Sync {
     /// Returns the request that sends keys to the caller; `call` is its id as one path segment.
     fn send_keys(&self, _call: &str, _keys: &str, _settings: &Settings) -> Option<RestRequest> {
         None
+    }
+
+    /// Returns whether the provider dials calls by its API.
+    fn dials(&self) -> bool {
+        false
+    }
+
+    /// Returns the request that finds the application of a number, where calls belong to one.
+    fn dial_lookup(&self, _from: &str, _settings: &Settings) -> Option<RestRequest> {
+        None
+    }
+
+    /// Returns the application of a number from the response.
+    fn dial_application(&self, _from: &str, _body: &[u8]) -> Option<String> {
+        None
+    }
+
+    /// Returns the request that dials a call.
+    fn dial(&self, _call: &OutgoingCall<'_>, _settings: &Settings) -> Option<RestRequest> {
+        None
+    }
+
+    /// Returns the id of a call from the response to [`Protocol::dial`].
+    fn dialled_id(&self, _body: &Value) -> Option<String> {
+        None
+    }
+
+    /// Returns who answered, from the form of a report.
+    fn answered_by(&self, _form: &[(String, String)]) -> AnsweredBy {
+        AnsweredBy::Unknown
     }
 
     /// Returns a request without effects that tests the credentials.

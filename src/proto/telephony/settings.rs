@@ -15,6 +15,8 @@ pub struct Telephony {
     pub verify_webhooks: bool,
     /// Whether calls of verified providers are accepted without proof.
     pub unverified_calls: bool,
+    /// The number from which calls are dialled; `None` if none are.
+    pub dial_from: Option<String>,
 }
 
 impl Default for Telephony {
@@ -23,6 +25,7 @@ impl Default for Telephony {
             settings: Settings::default(),
             verify_webhooks: true,
             unverified_calls: false,
+            dial_from: None,
         }
     }
 }

@@ -12,6 +12,8 @@ use log::{debug, warn};
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
+use super::dial::{AnsweredBy, OutgoingCall};
+use super::hangup;
 use super::message;
 use super::provider::{Object, Protocol, Provider, Report, StreamDialect, built};
 use super::settings::Settings;
@@ -22,6 +24,7 @@ use super::webhook::{WebhookReply, escaped, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec};
 use crate::call_control::TransferTarget;
 use crate::limits::{RATES_HZ, SIGNATURE_AGE_MAX_S, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_WORD_CHARS_MAX};
+use crate::server::form;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 
 const KEY: &str = "TELCO_B_API_KEY";
@@ -151,6 +154,51 @@ impl Protocol for Telnyx {
 
     fn send_keys(&self, call: &str, keys: &str, settings: &Settings) -> Option<RestRequest> {
         action(call, "send_dtmf", &json!({ "digits": keys }), settings)
+    }
+
+    fn dials(&self) -> bool {
+        true
+    }
+
+    /// Asks for the numbers with these digits.
+    fn dial_lookup(&self, from: &str, settings: &Settings) -> Option<RestRequest> {
+        let digits = from.trim_start_matches('+');
+        let url = format!(
+            "{}/v2/phone_numbers?filter%5Bphone_number%5D={digits}",
+            settings.base(&API)
+        );
+        Some(RestRequest::get(url, bearer(settings.get(KEY)?)))
+    }
+
+    fn dial_application(&self, from: &str, body: &[u8]) -> Option<String> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let numbers = body["data"].as_array()?;
+        let number = numbers.iter().find(|number| number["phone_number"] == from)?;
+        hangup::segment_of(number["connection_id"].as_str()?)
+    }
+
+    fn dial(&self, call: &OutgoingCall<'_>, settings: &Settings) -> Option<RestRequest> {
+        let mut parameters = json!({"To": call.to, "From": call.from, "Url": call.answer_url, "Method": "POST"});
+        if let Some(url) = call.report_url {
+            parameters["MachineDetection"] = "Enable".into();
+            parameters["AsyncAmd"] = true.into();
+            parameters["AsyncAmdStatusCallback"] = url.into();
+            parameters["AsyncAmdStatusCallbackMethod"] = "POST".into();
+        }
+        Some(RestRequest {
+            method: RestMethod::Post,
+            url: format!("{}/v2/texml/calls/{}", settings.base(&API), call.application?),
+            authorization: Some(bearer(settings.get(KEY)?)),
+            body: Some(RestBody::json(&parameters)),
+        })
+    }
+
+    fn dialled_id(&self, body: &Value) -> Option<String> {
+        Some(body["call_sid"].as_str()?.to_owned())
+    }
+
+    fn answered_by(&self, form: &[(String, String)]) -> AnsweredBy {
+        AnsweredBy::of_word(form::find(form, "AnsweredBy").unwrap_or_default())
     }
 
     fn probe(&self, settings: &Settings) -> Option<RestRequest> {

@@ -7,10 +7,11 @@
 //! rejected. Source: `docs/spec/telephony.md` 3, 7, 8 and 9.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::call::StreamStart;
+use super::dial::{AnsweredBy, OutgoingCall};
 use super::message;
 use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::settings::Setting;
@@ -132,6 +133,46 @@ impl Protocol for Twilio {
             authorization: Some(authorization),
             body: Some(RestBody::form(&form)),
         })
+    }
+
+    fn dials(&self) -> bool {
+        true
+    }
+
+    fn dial(&self, call: &OutgoingCall<'_>, settings: &Settings) -> Option<RestRequest> {
+        let (path, authorization) = account(settings)?;
+        let mut members = vec![
+            ("To", call.to),
+            ("From", call.from),
+            ("Url", call.answer_url),
+            ("Method", "POST"),
+        ];
+        if let Some(url) = call.report_url {
+            members.extend([
+                ("MachineDetection", "Enable"),
+                ("AsyncAmd", "true"),
+                ("AsyncAmdStatusCallbackMethod", "POST"),
+                ("AsyncAmdStatusCallback", url),
+            ]);
+        }
+        let pairs: Vec<String> = members
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encode_path_segment(value)))
+            .collect();
+        Some(RestRequest {
+            method: RestMethod::Post,
+            url: format!("{path}/Calls.json"),
+            authorization: Some(authorization),
+            body: Some(RestBody::form(&pairs.join("&"))),
+        })
+    }
+
+    fn dialled_id(&self, body: &Value) -> Option<String> {
+        Some(body["sid"].as_str()?.to_owned())
+    }
+
+    fn answered_by(&self, form: &[(String, String)]) -> AnsweredBy {
+        AnsweredBy::of_word(form::find(form, "AnsweredBy").unwrap_or_default())
     }
 
     fn probe(&self, settings: &Settings) -> Option<RestRequest> {

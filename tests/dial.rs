@@ -1,0 +1,349 @@
+//! Calls that the runner dials: the real binary, with the providers' APIs scripted, and webhooks
+//! signed as the providers sign them.
+
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+
+use crate::support::http::{self, KeepAlive, Reply};
+use crate::support::program::{BotProcess, SLEEPING_COMMAND, wait_until};
+use crate::support::provider::{Caller, Provider};
+use crate::support::rest::{Rest, SILENCE, ScriptedAnswer};
+use crate::support::runner::TestRunner;
+use crate::support::signed::{self, API_KEY, HOST, TOKEN};
+
+const DIALS: [Provider; 3] = [Provider::Twilio, Provider::Telnyx, Provider::Plivo];
+const FROM: &str = "+15550002222";
+const TO: &str = "+15550001111";
+const ACCOUNT: &str = "AC0000000000000000000000000000cafe";
+
+/// A runner that dials by this API.
+fn runner_with(provider: Provider, api: &Rest, verifies: bool) -> TestRunner {
+    let (url, key) = (api.url(), signed::public_key());
+    let mut variables = vec![
+        ("TELCO_A_API_URL", url.as_str()),
+        ("TELCO_B_API_URL", &url),
+        ("TELCO_C_API_URL", &url),
+        ("TELCO_A_ACCOUNT_SID", ACCOUNT),
+        ("TELCO_A_AUTH_TOKEN", TOKEN),
+        ("TELCO_B_API_KEY", TOKEN),
+        ("TELCO_C_AUTH_ID", "MAFEFEFEFEFEFEFEFEFE"),
+        ("TELCO_C_AUTH_TOKEN", TOKEN),
+        ("RUNNER_API_KEY", API_KEY),
+    ];
+    if verifies {
+        variables.push(("TELCO_B_PUBLIC_KEY", &key));
+    }
+    let options = [
+        "-t",
+        provider.transport(),
+        "--proxy",
+        HOST,
+        "--dial-out",
+        FROM,
+        "--metrics",
+        "any",
+    ];
+    let command = ["--", "/bin/sh", "-c", SLEEPING_COMMAND];
+    TestRunner::start_with(&[&options[..], &command[..]].concat(), &variables)
+}
+
+fn dial(runner: &TestRunner, headers: &[&str], body: &Value) -> Reply {
+    let authorization = format!("Authorization: Bearer {API_KEY}");
+    let own = ["Content-Type: application/json", authorization.as_str()];
+    let headers = [&own[..], headers].concat();
+    http::request(runner.addr, "POST", "/calls", &headers, body.to_string().as_bytes()).expect("an answer")
+}
+
+/// What each provider answers: to the look-up of a number, then to the request that dials.
+fn answers(provider: Provider, call_id: &str) -> Vec<(u16, String)> {
+    match provider {
+        Provider::Twilio => vec![(201, json!({"sid": call_id, "status": "queued"}).to_string())],
+        Provider::Telnyx => vec![
+            (
+                200,
+                json!({"data": [{"id": "9", "phone_number": FROM, "connection_id": "177"}]}).to_string(),
+            ),
+            (200, json!({"call_sid": call_id, "status": "queued"}).to_string()),
+        ],
+        _ => vec![(
+            201,
+            json!({"message": "call fired", "request_uuid": call_id}).to_string(),
+        )],
+    }
+}
+
+fn api(answers: &[(u16, String)]) -> Rest {
+    let answers: Vec<(u16, &str)> = answers.iter().map(|(status, body)| (*status, body.as_str())).collect();
+    Rest::start(&answers)
+}
+
+/// Returns what the provider was asked about the call: its URLs.
+fn urls(provider: Provider, body: &str) -> (String, String) {
+    let (answer, report) = match provider {
+        Provider::Plivo => ("answer_url", "machine_detection_url"),
+        _ => ("Url", "AsyncAmdStatusCallback"),
+    };
+    let value = |name: &str| match provider {
+        Provider::Twilio => {
+            let pair = body.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")));
+            pair.expect(body)
+                .replace("%2F", "/")
+                .replace("%3F", "?")
+                .replace("%3D", "=")
+        }
+        _ => {
+            let body: Value = serde_json::from_str(body).expect("JSON");
+            body[name].as_str().expect(name).to_owned()
+        }
+    };
+    let base = format!("https://{HOST}");
+    let target = |url: String| url.strip_prefix(&base).expect("the public host").to_owned();
+    (target(value(answer)), target(value(report)))
+}
+
+/// From the request to the bot: the call has the id of the reply, the body of the request, its
+/// numbers, and the report of who answered.
+#[test]
+fn a_dialled_call_reaches_its_bot() {
+    for provider in DIALS {
+        let call_id = "CAdialled";
+        let answers = answers(provider, call_id);
+        let (api, requests) = (api(&answers), answers.len());
+        let runner = runner_with(provider, &api, true);
+        let request = json!({"to": TO, "machine_detection": true, "body": {"customer": 42}});
+        let reply = dial(&runner, &[], &request);
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        let reply = reply.json();
+        assert_eq!(
+            (&reply["call_id"], &reply["provider"]),
+            (&json!(call_id), &json!(provider.name()))
+        );
+        let asked = api.asked();
+        assert_eq!(asked.len(), requests);
+        let (answer, report) = urls(provider, &asked[requests - 1].body);
+        // The telephone is answered: the provider fetches the markup, and connects.
+        let form = signed::form(provider, call_id);
+        let markup = signed::webhook_at(&answer, provider, &form, "1").send(&runner);
+        let mut caller = Caller::connect(runner.addr, &signed::target(&markup), provider, provider.lines()[0]);
+        caller.call_id = call_id.to_owned();
+        caller.greet();
+        caller.start();
+        let started = BotProcess::of(&runner, |_| true);
+        assert_eq!(started.arguments["session_id"], reply["id"]);
+        assert_eq!(started.arguments["body"], json!({"customer": 42}));
+        let data = &started.arguments["call_data"];
+        assert_eq!((&data["from"], &data["to"]), (&json!(FROM), &json!(TO)));
+        assert_eq!(
+            (&data["direction"], data.get("answered_by")),
+            (&json!("outbound"), None)
+        );
+        let mut program = started.connect_media();
+        let mut form = signed::form(provider, call_id);
+        match provider {
+            Provider::Plivo => form.insert(2, ("Machine", "true".to_owned())),
+            _ => form.insert(0, ("AnsweredBy", "machine_start".to_owned())),
+        }
+        let reported = signed::webhook_at(&report, provider, &form, "2").send(&runner);
+        assert_eq!((reported.status, reported.text()), (200, String::new()));
+        let report = program.hear_message("who answered", |message| message["type"] == "answered-by");
+        assert_eq!(report, json!({"type": "answered-by", "by": "machine"}));
+        caller.stop();
+        caller.end();
+        runner.wait_for_sessions(0);
+        let log = runner.log();
+        for secret in [TO, FROM, "5550001111", TOKEN, API_KEY] {
+            assert!(!log.contains(secret), "{log}");
+        }
+        let metrics = http::get(runner.addr, "/metrics").text();
+        assert!(
+            metrics.contains("edge_runner_dials_total{outcome=\"placed\"} 1"),
+            "{metrics}"
+        );
+        assert!(metrics.contains("edge_runner_dials_answered_total 1"), "{metrics}");
+    }
+}
+
+/// Without a credential that verifies webhooks, the id in the URL connects request and call.
+#[test]
+fn a_dialled_call_needs_no_signature() {
+    let answers = answers(Provider::Telnyx, "v3:dialled");
+    let api = api(&answers);
+    let runner = runner_with(Provider::Telnyx, &api, false);
+    let reply = dial(&runner, &[], &json!({"to": TO, "machine_detection": true})).json();
+    let (answer, report) = urls(Provider::Telnyx, &api.asked()[1].body);
+    let send = |target: &str, form: &str| {
+        let kind = ["Content-Type: application/x-www-form-urlencoded"];
+        http::request(runner.addr, "POST", target, &kind, form.as_bytes()).expect("an answer")
+    };
+    // The report comes first, so it is in the data of the call.
+    assert_eq!(send(&report, "CallSid=v3%3Adialled&AnsweredBy=human").status, 200);
+    let markup = send(&answer, "CallSid=v3%3Adialled");
+    let mut caller = Caller::connect(
+        runner.addr,
+        &signed::target(&markup),
+        Provider::Telnyx,
+        Provider::Telnyx.lines()[0],
+    );
+    caller.call_id = "v3:dialled".to_owned();
+    caller.greet();
+    caller.start();
+    let started = BotProcess::of(&runner, |_| true);
+    assert_eq!(started.arguments["session_id"], reply["id"]);
+    assert_eq!(started.arguments["call_data"]["answered_by"], "human");
+    // An id that no call has is that of a call that comes in.
+    let stranger = signed::target(&send("/?dialled=1", "CallSid=v3%3Adialled"));
+    assert_eq!(stranger, "/ws");
+}
+
+/// A retry with the same key never dials, also while the first request waits for its provider, and
+/// when its client did not.
+#[test]
+fn a_retry_never_dials_twice() {
+    let api = Rest::start(&[(201, r#"{"sid":"CA01"}"#)]);
+    let runner = runner_with(Provider::Twilio, &api, true);
+    let key = ["Idempotency-Key: order-42"];
+    let request = json!({"to": TO});
+    let first = dial(&runner, &key, &request);
+    let again = dial(&runner, &key, &request);
+    assert_eq!((first.status, again.status), (201, 201));
+    assert_eq!(first.body, again.body);
+    assert_eq!(first.header("idempotency-replayed"), None);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(dial(&runner, &key, &json!({"to": "+15550003333"})).status, 422);
+    assert_eq!(dial(&runner, &["Idempotency-Key: "], &request).status, 400);
+    assert_eq!(api.asked().len(), 1);
+
+    // The provider takes the request, and the client does not wait for the reply.
+    let api = Rest::start(&[SILENCE]);
+    let runner = runner_with(Provider::Twilio, &api, true);
+    let body = request.to_string();
+    let head = format!(
+        "POST /calls HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {API_KEY}\r\nIdempotency-Key: a\r\nContent-Length: {}\r\n\r\n{body}",
+        runner.addr,
+        body.len()
+    );
+    let mut impatient = KeepAlive::from(Ipv4Addr::LOCALHOST, runner.addr).expect("a connection");
+    impatient.write(head.as_bytes()).expect("it is sent");
+    wait_until(|| !api.asked().is_empty(), || "the provider was not asked".to_owned());
+    drop(impatient);
+    let running = dial(&runner, &["Idempotency-Key: a"], &request);
+    assert_eq!((running.status, running.header("retry-after")), (409, Some("1")));
+    assert_eq!(api.asked().len(), 1);
+}
+
+/// What a provider refuses is one sentence without numbers, and may be asked again with the same
+/// key. What may have been dialled may not.
+#[test]
+fn failures_of_providers_are_one_sentence() {
+    let api = Rest::playing(|nth, _| match nth {
+        0 => ScriptedAnswer::Json(
+            400,
+            r#"{"code":21211,"message":"Invalid 'To' +15550001111"}"#.to_owned(),
+        ),
+        1 => ScriptedAnswer::Json(503, "{}".to_owned()),
+        _ => ScriptedAnswer::Json(201, r#"{"sid":"CA01"}"#.to_owned()),
+    });
+    let runner = runner_with(Provider::Twilio, &api, true);
+    let key = ["Idempotency-Key: a"];
+    let request = json!({"to": TO});
+    let refused = dial(&runner, &key, &request);
+    let detail = "twilio does not dial: status 400, code 21211: Invalid 'To' +###########";
+    assert_eq!((refused.status, refused.json()), (502, json!({"detail": detail})));
+    for _ in 0..2 {
+        let unknown = dial(&runner, &key, &request);
+        assert_eq!(unknown.status, 504);
+        let detail = unknown.json()["detail"].as_str().expect("a text").to_owned();
+        assert!(
+            detail.starts_with("it is not known whether twilio dials: status 503"),
+            "{detail}"
+        );
+    }
+    assert_eq!(api.asked().len(), 2);
+    assert_eq!(dial(&runner, &["Idempotency-Key: b"], &request).status, 201);
+    let warnings = runner.wait_for_logs("POST /calls: ", 2);
+    assert!(
+        warnings
+            .iter()
+            .all(|line| line.contains(" WARN ") && !line.contains("1555")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn only_those_with_the_key_dial() {
+    let api = Rest::start(&[(201, r#"{"sid":"CA01"}"#)]);
+    let runner = runner_with(Provider::Twilio, &api, true);
+    let body = json!({"to": TO}).to_string();
+    let send = |headers: &[&str]| {
+        let own = ["Content-Type: application/json"];
+        let headers = [&own[..], headers].concat();
+        http::request(runner.addr, "POST", "/calls", &headers, body.as_bytes()).expect("an answer")
+    };
+    assert_eq!(send(&[]).status, 401);
+    assert_eq!(send(&["Authorization: Bearer wrong"]).status, 401);
+    let authorization = format!("Authorization: Bearer {API_KEY}");
+    let foreign = [
+        "Origin: https://evil.example",
+        "Sec-Fetch-Site: cross-site",
+        &authorization,
+    ];
+    assert_eq!(send(&foreign).status, 403);
+    for wrong in [json!({"to": "5550001111"}), json!({}), json!([])] {
+        let refused = dial(&runner, &[], &wrong);
+        assert_eq!(refused.status, 422, "{}", refused.text());
+    }
+    assert!(api.asked().is_empty());
+    let other = http::request(runner.addr, "DELETE", "/calls", &[&authorization], b"").expect("an answer");
+    assert_eq!(
+        (other.status, other.header("allow")),
+        (405, Some("GET, HEAD, POST, OPTIONS"))
+    );
+}
+
+/// Dialling is off without the option, and needs what the option says.
+#[test]
+fn dialling_is_off_by_default() {
+    let runner = TestRunner::start_with(&[], &[("RUNNER_API_KEY", API_KEY)]);
+    let off = dial(&runner, &[], &json!({"to": TO}));
+    assert_eq!(off.status, 404);
+    assert!(off.text().contains("--dial-out"), "{}", off.text());
+    let wrong = TestRunner::run(&["-t", "twilio", "--proxy", HOST, "--dial-out", "the shop"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("--dial-out"), "{}", wrong.stderr);
+    let wrong = TestRunner::run(&["-t", "twilio", "--proxy", HOST, "--dial-out", FROM]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("TWILIO_ACCOUNT_SID"), "{}", wrong.stderr);
+}
+
+/// A telephone cannot be answered where there is no place for its call.
+#[test]
+fn a_full_runner_does_not_dial() {
+    let api = Rest::start(&[(201, r#"{"sid":"CA01"}"#)]);
+    let url = api.url();
+    let runner = TestRunner::start_with(
+        &[
+            "-t",
+            "twilio",
+            "--proxy",
+            HOST,
+            "--dial-out",
+            FROM,
+            "--max-sessions",
+            "1",
+            "--unverified-calls",
+        ],
+        &[
+            ("TELCO_A_API_URL", &url),
+            ("TELCO_A_ACCOUNT_SID", ACCOUNT),
+            ("TELCO_A_AUTH_TOKEN", TOKEN),
+            ("RUNNER_API_KEY", API_KEY),
+        ],
+    );
+    let caller = Caller::dial(runner.addr, Provider::Exotel);
+    runner.wait_for_sessions(1);
+    let full = dial(&runner, &[], &json!({"to": TO}));
+    assert_eq!((full.status, full.header("retry-after")), (503, Some("5")));
+    assert!(api.asked().is_empty());
+    drop(caller);
+}
