@@ -41,6 +41,7 @@ mod moq;
 mod new;
 mod offers;
 mod pcm;
+mod phone;
 mod processes;
 mod reference;
 mod requests;

@@ -52,6 +52,11 @@ fn commands() -> Vec<(&'static str, &'static str)> {
             Some(Feature::Call),
         ),
         ("new", "make a folder with a new bot and its test", Some(Feature::New)),
+        (
+            "phone",
+            "point a telephone number at a runner",
+            Some(Feature::Telephony),
+        ),
         ("setup", "serve the setup page of a board", Some(Feature::Setup)),
         ("cloud", "the cloud agent service and its client", Some(Feature::Cloud)),
         ("completions", "print completions for a shell", None),

@@ -65,6 +65,11 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
         Some(Feature::Call),
     ),
     (
+        "phone set-up PROVIDER [OPTIONS]",
+        "point a telephone number at a runner",
+        Some(Feature::Telephony),
+    ),
+    (
         "setup --spool DIR [OPTIONS]",
         "serve the setup page of a board",
         Some(Feature::Setup),

@@ -19,6 +19,8 @@ mod flags;
 mod help;
 #[cfg(feature = "new")]
 mod new;
+#[cfg(feature = "telephony")]
+mod phone;
 mod qr;
 mod resolve;
 #[cfg(feature = "config")]
@@ -64,6 +66,13 @@ pub enum CliCommand {
     /// Make the folder of a new bot.
     #[cfg(feature = "new")]
     New(new::NewBot),
+    /// Point a telephone number at a runner.
+    #[cfg(feature = "telephony")]
+    Phone {
+        set_up: Box<crate::io::phone::PhoneSetUp>,
+        verbosity: u8,
+        warnings: Vec<String>,
+    },
     /// A command of `edge-runner cloud`.
     #[cfg(feature = "cloud")]
     Cloud(edge_runner_cloud::cli::CloudCommand),
@@ -132,6 +141,10 @@ pub fn parse_for(
     if options.first().is_some_and(|argument| argument == "new") {
         options.remove(0);
         return new(program, options);
+    }
+    if options.first().is_some_and(|argument| argument == "phone") {
+        options.remove(0);
+        return phone(program, options, env);
     }
     if let Some(text) = information(program, &options)? {
         return Ok(CliCommand::Help(text));
@@ -231,11 +244,12 @@ fn set_values(args: &LowArgs, variables: &Variables) -> Vec<(String, Secret)> {
 }
 
 /// The commands, with `help` last.
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "doctor",
     "config",
     "call",
     "new",
+    "phone",
     "setup",
     "cloud",
     "completions",
@@ -255,6 +269,8 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
         (Some("help"), Some("setup")) => setup::help(program),
         #[cfg(feature = "new")]
         (Some("help"), Some("new")) => new::help(program),
+        #[cfg(feature = "telephony")]
+        (Some("help"), Some("phone")) => phone::help(program),
         (Some("help"), Some("completions")) | (Some("completions"), Some("--help" | "-h")) => {
             completions::help(program)
         }
@@ -262,7 +278,7 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
             return Err(UsageError::value(
                 "help",
                 other,
-                Expected::one_of(other, &COMMANDS[..6], &[]),
+                Expected::one_of(other, &COMMANDS[..7], &[]),
             ));
         }
         (Some("completions"), shell) => {
@@ -362,6 +378,19 @@ fn new(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, UsageE
     unreachable!("`need` fails in a build without the feature")
 }
 
+/// Parses the arguments after `phone`.
+#[cfg(feature = "telephony")]
+fn phone(program: &ProgramIdentity, options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
+    phone::command(program, options, env)
+}
+
+/// Rejects the arguments after `phone`.
+#[cfg(not(feature = "telephony"))]
+fn phone(program: &ProgramIdentity, _: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
+    need(&format!("`{} phone`", program.name), Feature::Telephony)?;
+    unreachable!("`need` fails in a build without the feature")
+}
+
 /// Parses the arguments after `cloud`.
 #[cfg(feature = "cloud")]
 fn cloud(_: &ProgramIdentity, options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
@@ -385,7 +414,7 @@ pub fn help_of(program: &ProgramIdentity, arguments: &[OsString]) -> String {
         true => format!("{name} --help"),
         false => match arguments.first() {
             Some(first)
-                if ["doctor", "config", "call", "setup", "new", "completions"]
+                if ["doctor", "config", "call", "setup", "new", "phone", "completions"]
                     .iter()
                     .any(|command| first == command) =>
             {

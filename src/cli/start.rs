@@ -140,6 +140,12 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
         CliCommand::Call { config, verbosity } => return call(*config, verbosity, &env.variables),
         #[cfg(feature = "new")]
         CliCommand::New(bot) => return make(&bot),
+        #[cfg(feature = "telephony")]
+        CliCommand::Phone {
+            set_up,
+            verbosity,
+            warnings,
+        } => return phone(&set_up, verbosity, &[skipped, warnings].concat(), &env.variables),
         CliCommand::Serve { config, warnings } => (config, warnings, false),
         CliCommand::Doctor { config, warnings } => (config, warnings, true),
     };
@@ -375,6 +381,36 @@ fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Varia
     served.map_err(|error| StartupError {
         code: EXIT_FAILURE,
         message: error.to_string(),
+    })
+}
+
+/// Points a telephone number at a runner.
+#[cfg(feature = "telephony")]
+fn phone(
+    set_up: &crate::io::phone::PhoneSetUp,
+    verbosity: u8,
+    warnings: &[String],
+    variables: &Variables,
+) -> Result<(), StartupError> {
+    logging::init(
+        verbosity,
+        variables.get("RUST_LOG"),
+        env!("CARGO_CRATE_NAME"),
+        crate::proto::config::LogFormat::Text,
+    );
+    forbid_debuggers();
+    for warning in warnings {
+        log::warn!("{warning}");
+    }
+    let runtime = runtime(Some(1), || {})?;
+    let done = runtime.block_on(crate::io::phone::run(set_up, |line| {
+        let mut out = io::stdout();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    }));
+    runtime.shutdown_timeout(RUNTIME_END);
+    done.map_err(|message| StartupError {
+        code: EXIT_FAILURE,
+        message,
     })
 }
 

@@ -341,6 +341,7 @@ fn message(request: &RestRequest, target: &RequestUrl) -> Result<hyper::Request<
     let method = match request.method {
         RestMethod::Get => hyper::Method::GET,
         RestMethod::Post => hyper::Method::POST,
+        RestMethod::Patch => hyper::Method::PATCH,
         RestMethod::Delete => hyper::Method::DELETE,
     };
     let mut message = bare_message(method, target)?;

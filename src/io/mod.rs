@@ -35,6 +35,8 @@ pub mod modules;
 #[cfg(feature = "moq")]
 pub mod moq;
 pub mod observer;
+#[cfg(feature = "telephony")]
+pub mod phone;
 pub mod port_owner;
 pub mod process;
 pub mod procfs;

@@ -17,6 +17,7 @@ use crate::secret::Secret;
 pub enum RestMethod {
     Get,
     Post,
+    Patch,
     Delete,
 }
 
@@ -26,6 +27,7 @@ impl RestMethod {
         match self {
             RestMethod::Get => "GET",
             RestMethod::Post => "POST",
+            RestMethod::Patch => "PATCH",
             RestMethod::Delete => "DELETE",
         }
     }

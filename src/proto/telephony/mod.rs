@@ -23,6 +23,7 @@ mod plivo;
 pub mod proof;
 pub mod provider;
 mod reorder;
+pub mod set_up;
 pub mod settings;
 pub mod signature;
 mod telnyx;

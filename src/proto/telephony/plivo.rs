@@ -6,16 +6,19 @@
 //! Webhooks are signed with HMAC-SHA256 over URL, form and a nonce. Formats that the markup cannot
 //! select are rejected. Source: `docs/spec/telephony.md` 5, 7, 8 and 9.
 
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
 use super::dial::{AnsweredBy, OutgoingCall};
 use super::message;
 use super::provider::{Object, Protocol, Provider, StreamDialect, built};
+use super::set_up::{self, NumberWebhook, SetUpStep};
 use super::settings::Setting;
 use super::settings::Settings;
 use super::signature::{
-    SignatureError, SignatureStatus, WebhookRequest, base64, concatenated, is_hmac_sha256, split_query, verified,
+    SignatureError, SignatureStatus, WebhookRequest, base64, concatenated, hmac_sha256, is_hmac_sha256, split_query,
+    verified,
 };
 use super::webhook::{WebhookReply, escaped, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec, hangup};
@@ -163,6 +166,76 @@ impl Protocol for Plivo {
         }
     }
 
+    /// The webhook is that of the number's application, which is made for a number without one.
+    fn set_up(&self, target: NumberWebhook<'_>, found: &[Option<Value>], settings: &Settings) -> Option<SetUpStep> {
+        let (path, authorization) = account(settings)?;
+        let ask = |below: String| SetUpStep::Ask(RestRequest::get(format!("{path}/{below}"), authorization.clone()));
+        let own = format!("Number/{}/", target.digits());
+        let Some(number) = found.first() else {
+            return Some(ask(own));
+        };
+        let Some(number) = number else {
+            return Some(set_up::no_number());
+        };
+        // A path, such as `/v1/Account/MA01/Application/4711/`.
+        let place = number["application"].as_str().unwrap_or_default().trim_end_matches('/');
+        let application = place.rsplit('/').next().unwrap_or_default();
+        let mut webhook = json!({"answer_url": target.url, "answer_method": "POST"});
+        let missing = |what: &str| Some(SetUpStep::Failed(format!("the {what} of the number is not there")));
+        Some(match (application.is_empty(), found) {
+            (true, [_]) => {
+                webhook["app_name"] = set_up::APPLICATION.into();
+                SetUpStep::Change {
+                    what: format!(
+                        "an application `{}` with the webhook {} is made",
+                        set_up::APPLICATION,
+                        target.url
+                    ),
+                    request: post("Application/", &webhook, settings)?,
+                }
+            }
+            (true, [_, made]) => {
+                let Some(application) = made.as_ref().and_then(|made| made["app_id"].as_str()) else {
+                    return missing("application");
+                };
+                let parameters = json!({ "app_id": application });
+                SetUpStep::Change {
+                    what: "the number is assigned to it".to_owned(),
+                    request: post(&own, &parameters, settings)?,
+                }
+            }
+            (false, _) if hangup::segment_of(application).is_none() => return missing("application"),
+            (false, [_]) => ask(format!("Application/{application}/")),
+            (false, [_, None]) => return missing("application"),
+            (false, [_, Some(known)]) => {
+                let (url, method) = (&known["answer_url"], &known["answer_method"]);
+                if target.is(url, method) {
+                    return Some(SetUpStep::Done);
+                }
+                let name = known["app_name"].as_str().unwrap_or(application);
+                SetUpStep::Change {
+                    what: target.change(&format!("the application `{name}`"), url, method),
+                    request: post(&format!("Application/{application}/"), &webhook, settings)?,
+                }
+            }
+            _ => SetUpStep::Done,
+        })
+    }
+
+    fn sign(
+        &self,
+        settings: &Settings,
+        url: &str,
+        form: &[(String, String)],
+        nonce: &str,
+    ) -> Option<Vec<(&'static str, String)>> {
+        let (_, token) = settings.account(ACCOUNT, TOKEN)?;
+        let (place, query) = split_query(url);
+        let message = format!("{}.{nonce}", signed(place, query, form));
+        let signature = hmac_sha256(token, message.as_bytes());
+        Some(vec![(NONCE, nonce.to_owned()), (SIGNATURE, BASE64.encode(&signature))])
+    }
+
     fn probe(&self, settings: &Settings) -> Option<RestRequest> {
         let (path, authorization) = account(settings)?;
         Some(RestRequest::get(format!("{path}/"), authorization))
@@ -185,7 +258,7 @@ impl Protocol for Plivo {
             return Err(SignatureError::Missing { header: SIGNATURE });
         }
         let (place, query) = split_query(webhook.url);
-        let message = format!("{}.{nonce}", signed(place, query, webhook.body));
+        let message = format!("{}.{nonce}", signed(place, query, &form::parse(webhook.body)));
         let fitting = |text: &str| {
             let signature = base64(SIGNATURE, text).ok()?;
             is_hmac_sha256(token, message.as_bytes(), &signature).then_some(signature)
@@ -270,10 +343,10 @@ fn account(settings: &Settings) -> Option<(String, Secret)> {
 
 /// Returns the signed text of a POST, without the nonce. `?` precedes a query or parameters; `.`
 /// separates both.
-pub(super) fn signed(place: &str, query: Option<&str>, body: &[u8]) -> String {
+pub(super) fn signed(place: &str, query: Option<&str>, form: &[(String, String)]) -> String {
     let mut base = place.to_owned();
     let mut query = form::parse(query.unwrap_or_default().as_bytes());
-    let mut parameters = form::parse(body);
+    let mut parameters = form.to_vec();
     sorting::sort(&mut query);
     sorting::sort(&mut parameters);
     if !query.is_empty() || !parameters.is_empty() {

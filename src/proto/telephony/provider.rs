@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use serde_json::{Map, Value};
 
 use super::dial::{AnsweredBy, OutgoingCall};
+use super::set_up::{NumberWebhook, SetUpStep};
 use super::settings::{Holds, Setting, Settings};
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use super::webhook::WebhookReply;
@@ -150,6 +151,24 @@ pub trait Protocol: Sync {
     /// Returns who answered, from the form of a report.
     fn answered_by(&self, _form: &[(String, String)]) -> AnsweredBy {
         AnsweredBy::Unknown
+    }
+
+    /// Returns the next step to point a number at a webhook; `found` are the responses so far, each
+    /// the JSON, or `None` for what does not exist. `None` without such an API or its credentials.
+    fn set_up(&self, _target: NumberWebhook<'_>, _found: &[Option<Value>], _settings: &Settings) -> Option<SetUpStep> {
+        None
+    }
+
+    /// Returns the headers that sign a webhook with this form, sorted by name; `None` if only the
+    /// provider can sign, or a credential is missing.
+    fn sign(
+        &self,
+        _settings: &Settings,
+        _url: &str,
+        _form: &[(String, String)],
+        _nonce: &str,
+    ) -> Option<Vec<(&'static str, String)>> {
+        None
     }
 
     /// Returns a request without effects that tests the credentials.

@@ -122,6 +122,13 @@ pub fn is_hmac_sha256(key: &Secret, message: &[u8], signature: &[u8]) -> bool {
     mac.verify_slice(signature).is_ok()
 }
 
+/// Returns the HMAC-SHA256 of a message.
+pub(super) fn hmac_sha256(key: &Secret, message: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.expose().as_bytes()).expect("HMAC takes keys of any length");
+    mac.update(message);
+    mac.finalize().into_bytes().to_vec()
+}
+
 /// Returns whether the body of a webhook is a form.
 pub(super) fn is_form(webhook: &WebhookRequest<'_>) -> bool {
     (webhook.header)("content-type").is_some_and(|kind| {

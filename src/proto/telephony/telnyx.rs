@@ -16,6 +16,7 @@ use super::dial::{AnsweredBy, OutgoingCall};
 use super::hangup;
 use super::message;
 use super::provider::{Object, Protocol, Provider, Report, StreamDialect, built};
+use super::set_up::{self, NumberWebhook, SetUpStep};
 use super::settings::Settings;
 use super::settings::{Holds, Setting};
 use super::signature::keyed::is_ed25519;
@@ -199,6 +200,73 @@ impl Protocol for Telnyx {
 
     fn answered_by(&self, form: &[(String, String)]) -> AnsweredBy {
         AnsweredBy::of_word(form::find(form, "AnsweredBy").unwrap_or_default())
+    }
+
+    /// The webhook is that of the number's application, which is made for a number without one.
+    fn set_up(&self, target: NumberWebhook<'_>, found: &[Option<Value>], settings: &Settings) -> Option<SetUpStep> {
+        let key = settings.get(KEY)?;
+        let ask = |path: String| RestRequest::get(format!("{}/v2/{path}", settings.base(&API)), bearer(key));
+        let send = |method, path: String, parameters: &Value| RestRequest {
+            method,
+            body: Some(RestBody::json(parameters)),
+            ..ask(path)
+        };
+        let Some(numbers) = found.first() else {
+            return Some(SetUpStep::Ask(self.dial_lookup(target.number, settings)?));
+        };
+        let numbers = numbers.as_ref().and_then(|body| body["data"].as_array());
+        let Some(number) = numbers.and_then(|numbers| numbers.iter().find(|it| it["phone_number"] == target.number))
+        else {
+            return Some(set_up::no_number());
+        };
+        let mut webhook =
+            json!({"friendly_name": set_up::APPLICATION, "voice_url": target.url, "voice_method": "post"});
+        let is_free = number["connection_id"].as_str().is_none_or(str::is_empty);
+        let id = |value: &Value| hangup::segment_of(value.as_str()?);
+        let unknown =
+            || SetUpStep::Failed("the number belongs to a connection that is no TeXML application".to_owned());
+        Some(match (is_free, found) {
+            (true, [_]) => SetUpStep::Change {
+                what: format!(
+                    "a TeXML application `{}` with the webhook {} is made",
+                    set_up::APPLICATION,
+                    target.url
+                ),
+                request: send(RestMethod::Post, "texml_applications".to_owned(), &webhook),
+            },
+            (true, [_, made]) => {
+                let application = made.as_ref().and_then(|made| made["data"]["id"].as_str());
+                let (Some(application), Some(number)) = (application, id(&number["id"])) else {
+                    return Some(SetUpStep::Failed("the response has no id".to_owned()));
+                };
+                let parameters = json!({ "connection_id": application });
+                SetUpStep::Change {
+                    what: "the number is assigned to it".to_owned(),
+                    request: send(RestMethod::Patch, format!("phone_numbers/{number}"), &parameters),
+                }
+            }
+            (false, [_]) => match id(&number["connection_id"]) {
+                Some(application) => SetUpStep::Ask(ask(format!("texml_applications/{application}"))),
+                None => unknown(),
+            },
+            (false, [_, application]) => {
+                let (Some(application), Some(own)) = (application, id(&number["connection_id"])) else {
+                    return Some(unknown());
+                };
+                let application = &application["data"];
+                let (url, method) = (&application["voice_url"], &application["voice_method"]);
+                if target.is(url, method) {
+                    return Some(SetUpStep::Done);
+                }
+                let name = application["friendly_name"].as_str().unwrap_or(set_up::APPLICATION);
+                webhook["friendly_name"] = name.into();
+                SetUpStep::Change {
+                    what: target.change(&format!("the TeXML application `{name}`"), url, method),
+                    request: send(RestMethod::Patch, format!("texml_applications/{own}"), &webhook),
+                }
+            }
+            _ => SetUpStep::Done,
+        })
     }
 
     fn probe(&self, settings: &Settings) -> Option<RestRequest> {

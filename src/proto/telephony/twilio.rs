@@ -6,7 +6,7 @@
 //! Webhooks and upgrades are signed with HMAC-SHA1 of the URL. Streams in another audio format are
 //! rejected. Source: `docs/spec/telephony.md` 3, 7, 8 and 9.
 
-use data_encoding::HEXLOWER_PERMISSIVE;
+use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -14,9 +14,10 @@ use super::call::StreamStart;
 use super::dial::{AnsweredBy, OutgoingCall};
 use super::message;
 use super::provider::{Object, Protocol, Provider, StreamDialect, built};
+use super::set_up::{self, NumberWebhook, SetUpStep};
 use super::settings::Setting;
 use super::settings::Settings;
-use super::signature::keyed::is_hmac_sha1;
+use super::signature::keyed::{hmac_sha1, is_hmac_sha1};
 use super::signature::{
     SignatureError, SignatureStatus, WebhookRequest, base64, concatenated, is_form, split_query, verified,
 };
@@ -173,6 +174,61 @@ impl Protocol for Twilio {
 
     fn answered_by(&self, form: &[(String, String)]) -> AnsweredBy {
         AnsweredBy::of_word(form::find(form, "AnsweredBy").unwrap_or_default())
+    }
+
+    fn set_up(&self, target: NumberWebhook<'_>, found: &[Option<Value>], settings: &Settings) -> Option<SetUpStep> {
+        let (path, authorization) = account(settings)?;
+        let Some(numbers) = found.first() else {
+            let number = encode_path_segment(target.number);
+            let url = format!("{path}/IncomingPhoneNumbers.json?PhoneNumber={number}");
+            return Some(SetUpStep::Ask(RestRequest::get(url, authorization)));
+        };
+        let numbers = numbers
+            .as_ref()
+            .and_then(|body| body["incoming_phone_numbers"].as_array());
+        let number = numbers.and_then(|numbers| numbers.iter().find(|number| number["phone_number"] == target.number));
+        let sid = number.and_then(|number| hangup::segment_of(number["sid"].as_str()?));
+        let (Some(number), Some(sid)) = (number, sid) else {
+            return Some(set_up::no_number());
+        };
+        for (member, what) in [
+            ("trunk_sid", "a SIP trunk"),
+            ("voice_application_sid", "a TwiML application"),
+        ] {
+            if number[member].as_str().is_some_and(|sid| !sid.is_empty()) {
+                let why = format!(
+                    "the number belongs to {what}, which decides where its calls go; remove it from there first"
+                );
+                return Some(SetUpStep::Failed(why));
+            }
+        }
+        let (url, method) = (&number["voice_url"], &number["voice_method"]);
+        if found.len() > 1 || target.is(url, method) {
+            return Some(SetUpStep::Done);
+        }
+        let form = format!("VoiceUrl={}&VoiceMethod=POST", encode_path_segment(target.url));
+        Some(SetUpStep::Change {
+            what: target.change("the number", url, method),
+            request: RestRequest {
+                method: RestMethod::Post,
+                url: format!("{path}/IncomingPhoneNumbers/{sid}.json"),
+                authorization: Some(authorization),
+                body: Some(RestBody::form(&form)),
+            },
+        })
+    }
+
+    fn sign(
+        &self,
+        settings: &Settings,
+        url: &str,
+        form: &[(String, String)],
+        _nonce: &str,
+    ) -> Option<Vec<(&'static str, String)>> {
+        let (_, token) = settings.account(ACCOUNT, TOKEN)?;
+        let parameters = concatenated(form);
+        let signature = hmac_sha1(token.expose(), [url.as_bytes(), parameters.as_bytes()]);
+        Some(vec![(SIGNATURE, BASE64.encode(&signature))])
     }
 
     fn probe(&self, settings: &Settings) -> Option<RestRequest> {

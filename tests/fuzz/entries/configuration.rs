@@ -66,6 +66,7 @@ pub fn configuration(bytes: &[u8]) {
             assert!((60..=86_400).contains(&config.open_for.as_secs()), "{config:?}");
         }
         Ok(CliCommand::New(_)) => {}
+        Ok(CliCommand::Phone { warnings, .. }) => assert!(!warnings.iter().any(|warning| is_secret(warning))),
         Ok(CliCommand::Cloud(Cloud::Do { warnings, .. })) => {
             assert!(!warnings.iter().any(|warning| is_secret(warning)))
         }

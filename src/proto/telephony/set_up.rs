@@ -1,0 +1,156 @@
+//! Points a number of a provider at the runner's webhook, and proves that the webhook answers.
+//!
+//! In: the number, the public URL, credentials, and the responses of the provider so far. Out: the
+//! next step: a question without effects, a change with words for the operator, or the end. The
+//! test is the webhook of a call that nobody makes, signed as the provider signs: its answer has to
+//! be markup for the media socket of that URL. No step needs an earlier one to be remembered, so a
+//! dry run stops at the first change. Source: `docs/spec/telephony.md` 14.
+
+use serde_json::Value;
+
+use super::hangup;
+use super::provider::Provider;
+use super::settings::Settings;
+use super::webhook;
+use crate::server::rest::{RestBody, RestRequest, encode_path_segment};
+use crate::sorting;
+
+/// The name of an application that is made for a number without one.
+pub(super) const APPLICATION: &str = "edge-runner";
+
+/// A number, and the webhook that its calls are to have.
+#[derive(Clone, Copy)]
+pub struct NumberWebhook<'n> {
+    /// In the form of E.164.
+    pub number: &'n str,
+    pub url: &'n str,
+}
+
+impl NumberWebhook<'_> {
+    /// Returns the digits of the number.
+    pub(super) fn digits(&self) -> &str {
+        self.number.trim_start_matches('+')
+    }
+
+    /// Returns whether a provider calls this webhook already.
+    pub(super) fn is(&self, url: &Value, method: &Value) -> bool {
+        let is_post = method
+            .as_str()
+            .is_some_and(|method| method.eq_ignore_ascii_case("post"));
+        url == self.url && is_post
+    }
+
+    /// Says what a change of the webhook does.
+    pub(super) fn change(&self, what: &str, url: &Value, method: &Value) -> String {
+        let shown = |value: &Value| match value.as_str() {
+            Some(text) if !text.is_empty() => text.to_owned(),
+            _ => "none".to_owned(),
+        };
+        format!(
+            "the webhook of {what}: {} ({}) becomes {} (POST)",
+            shown(url),
+            shown(method).to_uppercase(),
+            self.url
+        )
+    }
+}
+
+/// The next step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SetUpStep {
+    /// A question without effects.
+    Ask(RestRequest),
+    /// A change, and what it does.
+    Change {
+        what: String,
+        request: RestRequest,
+    },
+    /// The number has the webhook.
+    Done,
+    Failed(String),
+}
+
+/// Returns the step after these responses, each a status and a body.
+pub fn next_step(
+    provider: &Provider,
+    target: NumberWebhook<'_>,
+    answers: &[(u16, Vec<u8>)],
+    settings: &Settings,
+) -> SetUpStep {
+    let mut found = Vec::new();
+    for (status, body) in answers {
+        match status {
+            200..=299 => found.push(Some(serde_json::from_slice(body).unwrap_or_default())),
+            404 => found.push(None),
+            _ => return SetUpStep::Failed(hangup::refusal(*status, body)),
+        }
+    }
+    match provider.protocol.set_up(target, &found, settings) {
+        Some(SetUpStep::Done) if found.last() == Some(&None) => {
+            SetUpStep::Failed("what is to be changed is not there".to_owned())
+        }
+        Some(step) => step,
+        None => SetUpStep::Failed(format!("{} sets up no numbers by its API", provider.vendor_name())),
+    }
+}
+
+/// Returns the step for a number that the account does not have.
+pub(super) fn no_number() -> SetUpStep {
+    SetUpStep::Failed("the account has no such number".to_owned())
+}
+
+/// The webhook of a call that nobody makes.
+pub struct WebhookTest {
+    /// Its body.
+    pub body: RestBody,
+    /// The headers that sign it; empty if only the provider can sign.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+impl WebhookTest {
+    /// Returns the test of a webhook; `nonce` is of digits, and used once.
+    pub fn new(provider: &Provider, target: NumberWebhook<'_>, settings: &Settings, nonce: &str) -> Self {
+        let form = [
+            (provider.call_field, format!("set-up-{nonce}")),
+            ("From", target.number.to_owned()),
+            ("To", target.number.to_owned()),
+        ];
+        let mut form = form.map(|(name, value)| (name.to_owned(), value));
+        sorting::sort(&mut form);
+        let pairs: Vec<String> = form
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encode_path_segment(value)))
+            .collect();
+        let signed = provider.protocol.sign(settings, target.url, &form, nonce);
+        WebhookTest {
+            body: RestBody::form(&pairs.join("&")),
+            headers: signed.unwrap_or_default(),
+        }
+    }
+
+    /// Returns what the answer of the webhook proves.
+    ///
+    /// # Errors
+    /// Why calls of the number would not reach the bot.
+    pub fn judge(&self, provider: &Provider, host: &str, status: u16, body: &[u8]) -> Result<&'static str, String> {
+        let body = String::from_utf8_lossy(body);
+        let has_markup = status == 200 && body.contains(&webhook::socket_url(host, None));
+        let is_rejected = status == 403 && body.contains("invalid signature");
+        let vendor = provider.vendor();
+        match (has_markup, is_rejected, self.headers.is_empty()) {
+            (true, _, false) => Ok("answers a signed request with markup for its media"),
+            (true, _, true) => Ok("answers with markup for its media, and verifies no signatures"),
+            (false, true, true) => Ok("verifies signatures, so only the provider can try it"),
+            (false, true, false) => Err(format!(
+                "the runner rejects the signature: it needs the same credentials of {}, and `--proxy {host}`",
+                provider.vendor_name()
+            )),
+            (false, false, _) => Err(format!(
+                "no runner with `-t {vendor}` and `--proxy {host}` answers there: status {status}"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
