@@ -18,7 +18,7 @@ fn sessions(runner: &TestRunner) -> Vec<Value> {
     reply.json()["sessions"].as_array().expect("a list").clone()
 }
 
-/// The path of the only session. A session has its place, which `/status` counts, before it is listed.
+/// The path of the only session. It has its place, which `/status` counts, before it is listed.
 fn only_path(runner: &TestRunner) -> String {
     wait_until(
         || sessions(runner).len() == 1,

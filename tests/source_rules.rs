@@ -174,7 +174,8 @@ fn public_items_of_inner_crates_are_used() {
     );
 }
 
-/// The program sorts by `proto::sorting` alone: std's sorts are some kilobytes for each type of element.
+/// The program sorts by `proto::sorting` alone: std's sorts are some kilobytes for each type of
+/// element.
 #[test]
 fn the_program_sorts_in_one_place() {
     for path in sources(&src()) {
