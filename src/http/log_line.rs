@@ -5,6 +5,7 @@
 //! message has a maximum length.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use log::{Level, Record};
 
@@ -20,6 +21,8 @@ const ID_CHARS: usize = 8;
 pub struct RecordLine<'r> {
     pub record: &'r Record<'r>,
     pub session: Option<SessionId>,
+    /// The name of the session's bot, where there are several.
+    pub bot: Option<Arc<str>>,
     /// The crate of the bot, whose lines are shown like those of the runner.
     pub bot_crate: &'r str,
 }
@@ -46,6 +49,9 @@ impl fmt::Display for RecordLine<'_> {
             let end = id.char_indices().nth(ID_CHARS).map_or(id.len(), |(at, _)| at);
             f.write_char('[')?;
             write_escaped(f, format_args!("{}", &id[..end]), escape_text)?;
+            if let Some(bot) = &self.bot {
+                write!(f, " {bot}")?;
+            }
             f.write_str("] ")?;
         }
         if let Some(stream) = self.stream() {
@@ -57,11 +63,14 @@ impl fmt::Display for RecordLine<'_> {
     }
 }
 
-/// A record as one JSON object: `time`, `level`, `session` (inside one), `target`, `message`.
+/// A record as one JSON object: `time`, `level`, `session` (inside one), `bot` (of several), `target`,
+/// `message`.
 pub struct JsonLine<'r, T> {
     pub time: T,
     pub record: &'r Record<'r>,
     pub session: Option<SessionId>,
+    /// The name of the session's bot, where there are several.
+    pub bot: Option<Arc<str>>,
 }
 
 impl<T: fmt::Display> fmt::Display for JsonLine<'_, T> {
@@ -71,6 +80,9 @@ impl<T: fmt::Display> fmt::Display for JsonLine<'_, T> {
             f.write_str(r#","session":""#)?;
             write_escaped(f, format_args!("{}", &**id), escape_json)?;
             f.write_char('"')?;
+        }
+        if let Some(bot) = &self.bot {
+            write!(f, r#","bot":"{bot}""#)?;
         }
         f.write_str(r#","target":""#)?;
         write_escaped(f, format_args!("{}", self.record.target()), escape_json)?;
@@ -146,6 +158,7 @@ mod tests {
         let line = RecordLine {
             record: &record,
             session: session.map(SessionId::from),
+            bot: None,
             bot_crate: "hello",
         };
         line.to_string()
@@ -163,6 +176,7 @@ mod tests {
             time: "2026-11-21T12:00:00.123Z",
             record: &record,
             session: session.map(SessionId::from),
+            bot: None,
         };
         line.to_string()
     }
@@ -172,6 +186,34 @@ mod tests {
         for (session, expected) in [(None, "up"), (Some(ID), "[1b9d6bcd] up"), (Some("é"), "[é] up")] {
             assert_eq!(text(Level::Info, "edge_runner::test", session, "up"), expected);
         }
+    }
+
+    #[test]
+    fn one_of_several_bots_is_named_behind_its_session() {
+        let args = format_args!("up");
+        let record = Record::builder()
+            .args(args)
+            .level(Level::Info)
+            .target("edge_runner")
+            .build();
+        let (session, bot) = (Some(SessionId::from(ID)), Some(Arc::from("sales")));
+        let line = RecordLine {
+            record: &record,
+            session: session.clone(),
+            bot: bot.clone(),
+            bot_crate: "",
+        };
+        assert_eq!(line.to_string(), "[1b9d6bcd sales] up");
+        let line = JsonLine {
+            time: "now",
+            record: &record,
+            session,
+            bot,
+        };
+        assert!(
+            line.to_string()
+                .contains(&format!(r#""session":"{ID}","bot":"sales","target""#))
+        );
     }
 
     #[test]

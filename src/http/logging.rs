@@ -1,12 +1,14 @@
 //! Log lines on stderr: one line per record, prefixed with the session id.
 //!
-//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] message`, or one JSON object (`log_line`). Times are
+//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] message`, with the name of the bot behind the id where
+//! there are several, or one JSON object (`log_line`). Times are
 //! UTC. Records of the runner and of the bot's crate are shown from INFO, those of libraries from
 //! WARN. `-v` shows more; `RUST_LOG`, when set, replaces both. Control characters in a message are
 //! escaped, so a peer cannot forge a line, and long messages are cut. A panic is one line as well.
 //! ERROR, WARN and INFO lines caused by a [`LogClient`] are rate-limited per minute; one line
 //! reports how many were left out. No line waits for the reader of stderr (`log_output`).
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write};
@@ -56,8 +58,23 @@ impl Write for ToStderr {
     }
 }
 
+/// What marks the log lines of a session.
+struct LogSession {
+    id: SessionId,
+    /// Which of several bots it is, once that is known.
+    bot: OnceCell<Arc<str>>,
+}
+
+impl LogSession {
+    /// Returns the mark of a session. One that is made in code of a session has the same bot.
+    fn new(id: SessionId) -> Self {
+        let bot = SESSION.try_with(|outer| outer.bot.clone()).unwrap_or_default();
+        LogSession { id, bot }
+    }
+}
+
 tokio::task_local! {
-    static SESSION: SessionId;
+    static SESSION: LogSession;
     static CALLER: LogClient;
 }
 
@@ -148,13 +165,18 @@ fn admit_line(level: Level) -> Option<u64> {
 /// Runs `future` with its log lines marked with the session id.
 ///
 /// A task spawned by the future is not covered: wrap it as well.
-pub async fn in_session<F: Future>(id: SessionId, future: F) -> F::Output {
-    SESSION.scope(id, future).await
+pub fn in_session<F: Future>(id: SessionId, future: F) -> impl Future<Output = F::Output> {
+    SESSION.scope(LogSession::new(id), future)
+}
+
+/// Marks the further log lines of this session with the name of its bot, too.
+pub fn set_bot(bot: &Arc<str>) {
+    let _ = SESSION.try_with(|session| session.bot.set(bot.clone()));
 }
 
 /// Calls `log` with its log lines marked with the session id, for code outside the session's tasks.
 pub fn in_session_sync(id: SessionId, log: impl FnOnce()) {
-    SESSION.sync_scope(id, log);
+    SESSION.sync_scope(LogSession::new(id), log);
 }
 
 /// A logger for each verbosity, or one alone where `RUST_LOG` replaces it.
@@ -308,16 +330,26 @@ pub fn shows_colours(is_terminal: bool) -> bool {
 /// Writes a record as one line.
 fn write_line(out: &mut Formatter, record: &Record<'_>, bot_crate: &str, format: LogFormat) -> std::io::Result<()> {
     // There is no id outside a session, and while a task's locals are being dropped.
-    let session = SESSION.try_with(SessionId::clone).ok();
+    let session = SESSION.try_with(|session| (session.id.clone(), session.bot.get().cloned()));
+    let (session, bot) = session.map_or((None, None), |(id, bot)| (Some(id), bot));
     let time = out.timestamp_millis();
     match format {
-        LogFormat::Json => writeln!(out, "{}", JsonLine { time, record, session }),
+        LogFormat::Json => {
+            let line = JsonLine {
+                time,
+                record,
+                session,
+                bot,
+            };
+            writeln!(out, "{line}")
+        }
         // Text is the format without an option.
         _ => {
             let style = out.default_level_style(record.level());
             let line = RecordLine {
                 record,
                 session,
+                bot,
                 bot_crate,
             };
             writeln!(out, "{time} {style}{:<5}{style:#} {line}", record.level())
