@@ -31,6 +31,36 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
     if config.sessions_max != SESSIONS_MAX_DEFAULT {
         rows.push(("Sessions", format!("at most {}", config.sessions_max)));
     }
+    match config.bots.is_empty() {
+        true => rows.extend(bot_rows(config)),
+        false => rows.extend(config.bots.iter().flat_map(|bot| {
+            let rows = bot_rows(&bot.config).into_iter();
+            rows.map(|(label, text)| (label, format!("{}: {text}", bot.name)))
+        })),
+    }
+    if let Some(transport) = config.transport {
+        rows.push(("Transport", format!("/start accepts {} only", full_name(transport))));
+    }
+    rows.extend(modules::banner_rows(config, listening));
+    rows.extend(access_rows(config));
+    rows.push(("Stop", "Ctrl-C".into()));
+    let mut lines = vec![
+        format!("edge-runner {}", env!("CARGO_PKG_VERSION")),
+        format!("listening on {}", config.host.url(listening.port)),
+    ];
+    lines.extend(https_url(config, listening.port).map(|url| format!("         and {url}")));
+    lines.push(String::new());
+    lines.extend(rows.into_iter().map(|(label, text)| format!("  {label:<11}{text}")));
+    lines.push(String::new());
+    if on_terminal && let Some(url) = phone_url(config, listening) {
+        lines.extend(qr::code(&format!("{url}{fragment}")));
+    }
+    lines.join("\n")
+}
+
+/// The rows about one bot.
+fn bot_rows(config: &Config) -> Vec<BannerRow> {
+    let mut rows = Vec::new();
     if let Some((program, arguments)) = config.command.as_ref().and_then(|command| command.split_first()) {
         // Other arguments than its script may contain secrets.
         let script = script(arguments).map_or_else(String::new, |script| format!(" {}", sanitized(script)));
@@ -74,24 +104,7 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
             ),
         ));
     }
-    if let Some(transport) = config.transport {
-        rows.push(("Transport", format!("/start accepts {} only", full_name(transport))));
-    }
-    rows.extend(modules::banner_rows(config, listening));
-    rows.extend(access_rows(config));
-    rows.push(("Stop", "Ctrl-C".into()));
-    let mut lines = vec![
-        format!("edge-runner {}", env!("CARGO_PKG_VERSION")),
-        format!("listening on {}", config.host.url(listening.port)),
-    ];
-    lines.extend(https_url(config, listening.port).map(|url| format!("         and {url}")));
-    lines.push(String::new());
-    lines.extend(rows.into_iter().map(|(label, text)| format!("  {label:<11}{text}")));
-    lines.push(String::new());
-    if on_terminal && let Some(url) = phone_url(config, listening) {
-        lines.extend(qr::code(&format!("{url}{fragment}")));
-    }
-    lines.join("\n")
+    rows
 }
 
 /// Returns the URL of HTTPS on the same port; `None` without TLS.

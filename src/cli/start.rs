@@ -152,6 +152,11 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
     config.bot_name = program.has_own_bot.then(|| program.name.clone());
     // The built-in bots need the media of the runner, so they cannot join Daily rooms.
     config.bot_enters_rooms = !config.runs_built_in_bot();
+    for bot in config.bots.iter_mut() {
+        let (name, of_bot) = (&bot.name, Arc::make_mut(&mut bot.config));
+        of_bot.bot_name = program.has_own_bot.then(|| name.to_string());
+        of_bot.bot_enters_rooms = !of_bot.runs_built_in_bot();
+    }
     if config.direct && !config.bot_enters_rooms && !doctor {
         return Err(StartupError {
             code: EXIT_USAGE,
@@ -322,11 +327,11 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
                 .into(),
         );
     }
-    if config.anyone_can_spend() {
+    if let Some(bot) = config.of_bots().find(|bot| bot.anyone_can_spend()) {
         warnings.push(format!(
             "`--bot {}` without `--allowed-origins` and `--api-key`: any web page in a browser that reaches this runner \
              can talk to the service, which costs money",
-            config.bot.name()
+            bot.bot.name()
         ));
     }
     // The doctor has a line of its own for it.

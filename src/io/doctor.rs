@@ -35,7 +35,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("machine", blocking(&config, machine::examine)),
         of_modules,
         within("resolver", resolver::examine(&config)),
-        within("bot", blocking(&config, machine::program)),
+        within("bot", blocking(&config, machine::programs)),
         within("cluster", blocking(&config, machine::cluster)),
     );
     let access = vec![network::access(&config, crate::features::sockets().as_deref())];

@@ -16,6 +16,7 @@ pub use crate::assistant::config::{
 };
 pub use crate::assistant::service_url::{Dialect, ServiceUrl, ServiceVendor};
 pub use crate::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint};
+pub use crate::bots::{BotTable, NamedBot};
 pub use crate::built_in_bot::BuiltInBot;
 pub use crate::calls::config::CallsConfig;
 pub use crate::daily::config::Videoroom;
@@ -97,6 +98,8 @@ pub struct Config {
     pub ice_addresses: Vec<IpAddr>,
     /// The only address in answers to microcontrollers; `None` without `--embedded`.
     pub embedded: Option<Ipv4Addr>,
+    /// The bots, if there are several. The fields about one bot below are those of the default.
+    pub bots: BotTable,
     /// The built-in bot that the stock binary runs.
     pub bot: BuiltInBot,
     /// The name of a bot of your own, which runs in place of the built-in one; `/status` and the
@@ -114,6 +117,8 @@ pub struct Config {
     pub bot_audio: BotAudio,
     /// Environment variables that the program does not inherit.
     pub withheld: Vec<String>,
+    /// Environment variables of the program alone, in place of inherited ones.
+    pub bot_environment: Vec<(String, Secret)>,
     /// Working directory of the program; `None` means that of the runner.
     pub bot_folder: Option<PathBuf>,
     /// The files that programs in a sandbox do not see; `None` runs them without a sandbox.
@@ -192,10 +197,12 @@ impl Default for Config {
             ice_servers: Vec::new(),
             ice_addresses: Vec::new(),
             embedded: None,
+            bots: BotTable::default(),
             bot: BuiltInBot::Parrot,
             bot_name: None,
             command: None,
             withheld: Vec::new(),
+            bot_environment: Vec::new(),
             python_bot: None,
             warm: 0,
             bot_memory_mib: None,
@@ -228,6 +235,12 @@ impl Config {
     pub fn default_transport(&self) -> Transport {
         let first = || Transport::ALL.into_iter().find(|transport| transport.in_this_build());
         self.transport.or_else(first).unwrap_or(Transport::WebRtc)
+    }
+
+    /// Returns the configuration of each bot: that of every one of several, or this one.
+    pub fn of_bots(&self) -> impl Iterator<Item = &Config> {
+        let only = self.bots.is_empty().then_some(self);
+        self.bots.iter().map(|bot| &*bot.config).chain(only)
     }
 
     /// Returns the settings of HTTPS.

@@ -19,6 +19,7 @@
 //!   [`transport`], [`built_in_bot`], [`limits`], [`aliases`], [`features`]
 //! - [`job`] and [`participant`]: what bots learn about a room
 //! - [`calls`]: records of calls; `caller`: a caller for tests, in a build with the feature `call`
+//! - [`bots`]: several bots in one runner, and which of them answers a call
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
 //! - [`reload`]: what a change of settings needs
 //! - `settings`: the file of settings, in a build with the feature `config`
@@ -42,6 +43,7 @@ pub mod assistant;
 pub mod audio;
 pub(crate) mod base64;
 pub mod bot_message;
+pub mod bots;
 pub mod built_in_bot;
 pub mod call_control;
 #[cfg(feature = "call")]

@@ -9,6 +9,7 @@
 
 #[cfg(feature = "assistants")]
 mod assistants;
+pub mod bots;
 pub mod process;
 mod session;
 pub mod text;
@@ -45,7 +46,7 @@ pub enum MetricsAccess {
 }
 
 /// Labels of refused offers, indexed by [`refusal_index`].
-const REFUSALS: [&str; 8] = [
+const REFUSALS: [&str; 9] = [
     "bad_sdp",
     "unknown_connection",
     "full",
@@ -54,17 +55,19 @@ const REFUSALS: [&str; 8] = [
     "answer_too_long",
     "share",
     "no_answer",
+    "caller",
 ];
 
 fn refusal_index(refusal: &OfferError) -> usize {
     match refusal {
         OfferError::BadSdp(_) => 0,
         OfferError::UnknownConnection | OfferError::OtherReplica(_) => 1,
-        OfferError::Full => 2,
+        OfferError::Full | OfferError::BotFull(_) => 2,
         OfferError::Stopping => 3,
         OfferError::NoCandidate(_) => 4,
         OfferError::AnswerTooLong(_) => 5,
         OfferError::SourceQuota => 6,
+        OfferError::CallerNotAllowed(_) => 8,
         OfferError::Internal(_) => 7,
     }
 }

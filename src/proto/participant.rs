@@ -58,6 +58,17 @@ impl Participant {
         })
     }
 
+    /// Returns the number of a telephone.
+    pub fn number(&self) -> Option<&str> {
+        self.attribute("sip.phoneNumber").filter(|_| self.is_telephone)
+    }
+
+    /// Returns the number that a telephone has dialled, and the id of the trunk of its call.
+    pub fn dialled(&self) -> [Option<&str>; 2] {
+        let names = ["sip.trunkPhoneNumber", "sip.trunkID"];
+        names.map(|name| self.attribute(name).filter(|_| self.is_telephone))
+    }
+
     fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.get(name).map(String::as_str)
     }

@@ -18,8 +18,17 @@ use crate::proto::assistant::realtime::doctor::{ServiceAnswer, judge};
 use crate::proto::assistant::realtime::{ServerEvent, connect_request, parse_event};
 use crate::proto::doctor::Finding;
 
+/// Asks the services of each bot.
+pub async fn services(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for bot in config.of_bots() {
+        findings.extend(examine(bot).await);
+    }
+    findings
+}
+
 /// Asks the services of the bot.
-pub async fn examine(config: &Config) -> Vec<Finding> {
+async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = match (config.bot, &config.assistant.cascade.services) {
         _ if !config.runs_built_in_bot() => examine_prompts(config).await,
         (BuiltInBot::Realtime, _) => examine_realtime(config).await,
@@ -77,17 +86,21 @@ async fn examine_realtime(config: &Config) -> Vec<Finding> {
     vec![judge(realtime, &answer)]
 }
 
-/// Asks the program or endpoint of `--tools` for its functions.
+/// Asks the program or endpoint of `--tools` of each bot for its functions.
 pub async fn tools(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "tools";
-    let Some(tools) = config.assistant.tools.as_ref().filter(|_| config.runs_built_in_bot()) else {
-        return Vec::new();
-    };
-    let name = tools.name();
-    vec![match examine_tools(config, tools).await {
-        Ok(names) => Finding::ok(WHAT, format!("{name} declares {}", names.join(", "))),
-        Err(why) => Finding::error(WHAT, format!("{name}: {why}")),
-    }]
+    let mut findings = Vec::new();
+    for config in config.of_bots().filter(|bot| bot.runs_built_in_bot()) {
+        let Some(tools) = &config.assistant.tools else {
+            continue;
+        };
+        let name = tools.name();
+        findings.push(match examine_tools(config, tools).await {
+            Ok(names) => Finding::ok(WHAT, format!("{name} declares {}", names.join(", "))),
+            Err(why) => Finding::error(WHAT, format!("{name}: {why}")),
+        });
+    }
+    findings
 }
 
 async fn ask(socket: &mut ServiceSocket) -> ServiceAnswer {

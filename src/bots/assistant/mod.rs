@@ -27,7 +27,7 @@ pub const MODULE: Module = Module {
 .with_checks(&[
     DoctorCheck {
         what: "realtime",
-        examine: |config| Box::pin(doctor::examine(config)),
+        examine: |config| Box::pin(doctor::services(config)),
     },
     DoctorCheck {
         what: "tools",

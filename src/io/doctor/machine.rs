@@ -71,10 +71,21 @@ pub fn cluster(config: &Config) -> Vec<Finding> {
     vec![warning.map_or(named, |words| Finding::warning(WHAT, words))]
 }
 
+/// Checks the program of each bot.
+pub fn programs(config: &Config) -> Vec<Finding> {
+    let of_bots = config.bots.iter().map(|bot| {
+        let finding = program(&bot.config);
+        let text = format!("`{}`: {}", bot.name, finding.text);
+        Finding { text, ..finding }
+    });
+    let only = config.bots.is_empty().then(|| program(config));
+    of_bots.chain(only).collect()
+}
+
 /// Checks the program that acts as the bot.
-pub fn program(config: &Config) -> Vec<Finding> {
+fn program(config: &Config) -> Finding {
     const WHAT: &str = "bot";
-    vec![match &config.command {
+    match &config.command {
         None if !config.bot_enters_rooms && config.transport == Some(Transport::Videoroom) => Finding::error(
             WHAT,
             format!(
@@ -98,7 +109,7 @@ pub fn program(config: &Config) -> Vec<Finding> {
             }
             Err(why) => Finding::error(WHAT, why.to_string()),
         },
-    }]
+    }
 }
 
 /// Checks a bot that is a file in Python: runs its imports in the interpreter of its sessions.

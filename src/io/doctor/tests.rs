@@ -299,7 +299,7 @@ fn a_missing_bot_is_reported() {
             ..config()
         }
     };
-    let verdict = |config: &Config| one(&machine::program(config), "bot").level;
+    let verdict = |config: &Config| one(&machine::programs(config), "bot").level;
     assert_eq!(verdict(&with(None)), FindingLevel::Ok);
     assert_eq!(verdict(&with(Some(vec!["sh"]))), FindingLevel::Ok);
     assert_eq!(verdict(&with(Some(vec!["./no-such-bot"]))), FindingLevel::Error);

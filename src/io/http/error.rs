@@ -59,6 +59,9 @@ pub enum HttpError {
     Full(registry::RegistryFull),
     #[error("{0}")]
     Unknown(registry::UnknownSession),
+    /// No bot has the name. The names are for those with the key.
+    #[error("no bot has this name{}", .0.as_ref().map_or_else(String::new, |names| format!("; there are: {names}")))]
+    UnknownBot(Option<String>),
     #[error("{0}")]
     Offer(OfferError),
     /// An error of WHIP, WHEP or the calls endpoint.
@@ -114,7 +117,7 @@ impl HttpError {
             }
             HttpError::Start(_) => StatusCode::BAD_REQUEST,
             HttpError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
-            HttpError::Unknown(_) => StatusCode::NOT_FOUND,
+            HttpError::Unknown(_) | HttpError::UnknownBot(_) => StatusCode::NOT_FOUND,
             HttpError::Module(refusal) => refusal.status,
             HttpError::Whip(refusal) => match refusal {
                 whip::WhipError::UnsupportedType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -165,7 +168,9 @@ impl HttpError {
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
             HttpError::Full(_)
-            | HttpError::Offer(OfferError::Full | OfferError::SourceQuota | OfferError::Stopping) => {
+            | HttpError::Offer(
+                OfferError::Full | OfferError::BotFull(_) | OfferError::SourceQuota | OfferError::Stopping,
+            ) => {
                 retry_later(&mut reply);
             }
             _ => {}
@@ -241,8 +246,11 @@ fn of_offer(refusal: &OfferError) -> StatusCode {
     match refusal {
         OfferError::BadSdp(_) => StatusCode::BAD_REQUEST,
         OfferError::UnknownConnection => StatusCode::NOT_FOUND,
+        OfferError::CallerNotAllowed(_) => StatusCode::FORBIDDEN,
         OfferError::OtherReplica(_) => StatusCode::MISDIRECTED_REQUEST,
-        OfferError::Full | OfferError::SourceQuota | OfferError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        OfferError::Full | OfferError::BotFull(_) | OfferError::SourceQuota | OfferError::Stopping => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         OfferError::NoCandidate(_) | OfferError::AnswerTooLong(_) | OfferError::Internal(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }
@@ -261,6 +269,7 @@ mod tests {
             (OfferError::UnknownConnection, 404, "Peer connection not found", None),
             (OfferError::OtherReplica("b".into()), 421, "replica `b` made it", None),
             (OfferError::Full, 503, "try again later", Some("5")),
+            (OfferError::BotFull("sales".into()), 503, "bot `sales`", Some("5")),
             (OfferError::Stopping, 503, "stopping", Some("5")),
             (OfferError::NoCandidate("192.0.2.1".into()), 500, "192.0.2.1", None),
             (

@@ -132,6 +132,12 @@ pub fn examine(config: &Config, interpreter: &OsStr, file: &OsStr) -> io::Result
     for name in &config.withheld {
         process.env_remove(name);
     }
+    process.envs(
+        config
+            .bot_environment
+            .iter()
+            .map(|(name, value)| (name, value.expose())),
+    );
     let mut process = process
         .env("EDGE_RUNNER_CHECK", "1")
         .stdin(Stdio::piped())

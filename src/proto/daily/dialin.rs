@@ -31,7 +31,8 @@ pub const TIMESTAMP: &str = "x-pinless-timestamp";
 /// A call that Daily holds for a bot.
 pub struct DialinWebhook {
     pub from: String,
-    to: String,
+    /// The number that was dialled.
+    pub to: String,
     pub call_id: String,
     call_domain: String,
     sip_headers: Option<Map<String, Value>>,

@@ -28,6 +28,11 @@ pub const AUDIO_OUT_QUEUE: Duration = Duration::from_millis(500);
 /// bounds the cost of a client that never opens its data channel.
 pub const MESSAGES_OUT_MAX: usize = 256;
 
+/// Bots of one runner: each has its figures in the metrics, and its processes.
+pub const BOTS_MAX: usize = 32;
+/// Seconds that `max-seconds` of a bot accepts: a greeting, and a whole day.
+pub const BOT_SECONDS: RangeInclusive<u64> = 10..=86_400;
+
 // ---- bots as processes
 
 /// Bytes of `RUNNER_ARGUMENTS`: Linux limits one variable, including its name, to 128 KiB.

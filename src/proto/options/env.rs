@@ -58,6 +58,28 @@ impl Variables {
         self
     }
 
+    /// Replaces variables by those of a section of the file of settings, which takes precedence over
+    /// all others: under any of their names, and a value replaces the file with one, and vice versa.
+    pub fn replaced_by(mut self, settings: Vec<SettingsVariable>) -> Variables {
+        const FILE: &str = "_FILE";
+        for variable in &settings {
+            let name = variable.name;
+            let other = match name.strip_suffix(FILE) {
+                Some(value) => value.to_owned(),
+                None => format!("{name}{FILE}"),
+            };
+            for canonical in [name, other.as_str()] {
+                let aliases = aliases::aliases(Area::Variable, canonical);
+                for name in aliases.iter().copied().chain([canonical]) {
+                    self.values.remove(name);
+                    self.of_process.remove(name);
+                    self.of_settings.remove(name);
+                }
+            }
+        }
+        self.with_settings(settings)
+    }
+
     /// Returns the key and place of a variable that the file of settings sets.
     pub fn place(&self, name: &str) -> Option<&str> {
         self.of_settings.get(name).map(String::as_str)

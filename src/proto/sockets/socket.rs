@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use crate::audio::g711::LineLaws;
 use crate::audio::playout_pacer::{self, ChunkFormat};
+use crate::bots::BotChoice;
 use crate::config::Config;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
@@ -266,6 +267,24 @@ impl SocketSession {
             WireProtocol::Call(call) => call.as_deref(),
             WireProtocol::Client | WireProtocol::Eval(_) => None,
         }
+    }
+
+    /// Returns what says which bot answers a call: the number that was dialled, and what the
+    /// provider passes on as its body.
+    pub fn bot_choice(&self) -> BotChoice<'_> {
+        let data = self.telephone().map(|call| &call.data);
+        BotChoice {
+            body: data.and_then(|data| data.get("body")),
+            dialled: [data.and_then(|data| data.get("to")?.as_str()), None],
+            ..BotChoice::default()
+        }
+    }
+
+    /// Returns the number of the caller; nothing for a client that is no telephone, and for a call
+    /// whose webhook had it.
+    pub fn caller(&self) -> Option<Option<&str>> {
+        let call = self.telephone().filter(|call| !call.provider.url_names_bot)?;
+        Some(call.data.get("from").and_then(Value::as_str))
     }
 
     /// Returns the transport of the session.

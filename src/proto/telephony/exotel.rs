@@ -28,6 +28,7 @@ pub static EXOTEL: Provider = Provider {
     verifies_with: &[],
     signs_upgrades: false,
     takes_markup: false,
+    url_names_bot: false,
     call_field: "CallSid",
     mark_events: &["mark"],
     returns_cleared: false,

@@ -41,6 +41,7 @@ pub static INVENTED: Provider = Provider {
     verifies_with: &[KEY],
     signs_upgrades: false,
     takes_markup: true,
+    url_names_bot: false,
     call_field: "leg",
     mark_events: &["echo"],
     returns_cleared: true,

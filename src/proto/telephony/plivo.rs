@@ -44,6 +44,7 @@ pub static PLIVO: Provider = Provider {
     verifies_with: &[ACCOUNT, TOKEN],
     signs_upgrades: false,
     takes_markup: true,
+    url_names_bot: true,
     call_field: "CallUUID",
     mark_events: &["playedStream", "played"],
     returns_cleared: false,

@@ -39,6 +39,9 @@ pub struct Provider {
     pub signs_upgrades: bool,
     /// Whether its webhook is answered with markup, which contains the runner's public host.
     pub takes_markup: bool,
+    /// Whether the URL in the markup keeps its query, and has to name the bot: only the webhook
+    /// knows the numbers of a call.
+    pub url_names_bot: bool,
     /// The field of a webhook's form with the id of the call.
     pub call_field: &'static str,
     /// Events that return a mark.
@@ -259,6 +262,12 @@ impl Provider {
         form::find(&form::parse(body), self.call_field)
             .unwrap_or_default()
             .to_owned()
+    }
+
+    /// Returns the numbers of the caller and of the called in the form of a webhook.
+    pub fn numbers(&self, form: &[u8]) -> [Option<String>; 2] {
+        let pairs = form::parse(form);
+        ["From", "To"].map(|name| form::find(&pairs, name).map(str::to_owned))
     }
 
     /// Returns whether the provider's calls can be hung up.

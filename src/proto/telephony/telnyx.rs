@@ -54,6 +54,7 @@ pub static TELNYX: Provider = Provider {
     verifies_with: &[PUBLIC_KEY],
     signs_upgrades: false,
     takes_markup: true,
+    url_names_bot: false,
     // The form's name for the `call_control_id` of the stream.
     call_field: "CallSid",
     mark_events: &["mark"],

@@ -44,6 +44,7 @@ pub static TWILIO: Provider = Provider {
     verifies_with: &[ACCOUNT, TOKEN],
     signs_upgrades: true,
     takes_markup: true,
+    url_names_bot: false,
     call_field: "CallSid",
     mark_events: &["mark"],
     returns_cleared: true,

@@ -204,6 +204,10 @@ pub enum OfferError {
     OtherReplica(String),
     /// The session limit is reached.
     Full,
+    /// The session limit of the bot with this name is reached.
+    BotFull(String),
+    /// The telephone may not call the bot with this name.
+    CallerNotAllowed(String),
     /// The session limit of the source address is reached.
     SourceQuota,
     /// The runner is stopping.
@@ -226,6 +230,12 @@ impl fmt::Display for OfferError {
                 "Peer connection not found: replica `{name}` made it; the balancer has to route by the first part of `pc_id`"
             ),
             OfferError::Full => f.write_str("every session of this runner is taken; try again later"),
+            OfferError::BotFull(name) => {
+                write!(f, "every session of the bot `{name}` is taken; try again later")
+            }
+            OfferError::CallerNotAllowed(name) => {
+                write!(f, "the number of the caller is none of `callers` of the bot `{name}`")
+            }
             OfferError::SourceQuota => f.write_str(
                 "this address has its share of the sessions; try again later (a proxy that asks for many callers has to be \
                  trusted, see --trusted-proxies)",

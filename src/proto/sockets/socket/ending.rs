@@ -15,6 +15,10 @@ use crate::server::admission;
 pub enum SocketRefusal {
     Stopping,
     Admission(admission::AdmissionError),
+    /// The places of the bot are taken.
+    BotFull,
+    /// The number of the caller may not call the bot.
+    Caller,
 }
 
 /// A read error of a socket.
@@ -75,6 +79,8 @@ impl SocketSession {
     pub fn handle_refused(&mut self, refused: SocketRefusal, now: Instant) {
         let (code, why) = match refused {
             SocketRefusal::Stopping => (1001, STOPPING),
+            SocketRefusal::BotFull => (1013, "all places of the bot are taken; try again later"),
+            SocketRefusal::Caller => (1008, "this number may not call the bot"),
             SocketRefusal::Admission(admission::AdmissionError::Full) => {
                 (1013, "all places are taken; try again later")
             }

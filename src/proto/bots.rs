@@ -1,0 +1,322 @@
+//! The bots of a runner, and which of them answers a call.
+//!
+//! In: what a caller or a provider names, as a [`BotChoice`]. Out: the index of a bot in the
+//! [`BotTable`], or [`UnknownBot`]. The first bot is the default. A runner with one bot has an empty
+//! table, and each choice is that bot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::config::Config;
+
+/// The name of the bot of the command line, or of the top of the file of settings, beside others.
+pub const OWN_BOT: &str = "default";
+/// The parameter of a query that names a bot.
+pub const QUERY: &str = "bot";
+/// Characters of the name of a bot.
+const NAME_CHARS_MAX: usize = 32;
+/// The member of the body that names a bot.
+const BODY_MEMBER: &str = "bot";
+
+/// One of several bots.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NamedBot {
+    /// Letters, digits, `-` and `_`.
+    pub name: Arc<str>,
+    /// The configuration of the runner with the settings of this bot.
+    pub config: Arc<Config>,
+    /// The numbers that callers dial for it, as their provider names them, and ids of trunks.
+    pub numbers: Vec<String>,
+    /// The telephones that may call it, as in [`NamedBot::admits`]; empty admits all.
+    pub callers: Vec<String>,
+    /// The names of its devices, in the paths of WHIP and WHEP.
+    pub devices: Vec<String>,
+    /// Limit of its live sessions; `None` leaves that of the runner.
+    pub places: Option<usize>,
+    /// Longest session.
+    pub session_max: Option<Duration>,
+    /// Whether the `body` of a caller may name it.
+    pub is_in_body: bool,
+}
+
+impl NamedBot {
+    /// Returns a bot that callers choose by its name alone.
+    pub fn new(name: impl Into<Arc<str>>, config: Arc<Config>) -> Self {
+        NamedBot {
+            name: name.into(),
+            config,
+            numbers: Vec::new(),
+            callers: Vec::new(),
+            devices: Vec::new(),
+            places: None,
+            session_max: None,
+            is_in_body: false,
+        }
+    }
+
+    /// Returns whether a telephone may call it. An entry is a number, or the beginning of one with
+    /// `*` behind it; a caller without a number is none of them.
+    pub fn admits(&self, caller: Option<&str>) -> bool {
+        let caller = caller.map(number_of).filter(|caller| !caller.is_empty());
+        let is_one = |entry: &String| {
+            caller.as_ref().is_some_and(|caller| match entry.strip_suffix('*') {
+                Some(beginning) => is_digits(caller) && caller.starts_with(&number_of(beginning)),
+                None => *caller == number_of(entry),
+            })
+        };
+        self.callers.is_empty() || self.callers.iter().any(is_one)
+    }
+}
+
+/// The bots of a runner with several; empty for one with a single bot.
+#[derive(Clone, Debug, Default)]
+pub struct BotTable(Vec<NamedBot>);
+
+/// What says which bot answers a call, the most explicit first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BotChoice<'a> {
+    /// The name of a bot, in `/start`, in a query or of a job.
+    pub name: Option<&'a str>,
+    /// The name of a bot or of a device, in a path.
+    pub endpoint: Option<&'a str>,
+    /// The body of the caller, whose `bot` counts where the operator allows it.
+    pub body: Option<&'a Value>,
+    /// The number that was dialled, and the trunk of the call.
+    pub dialled: [Option<&'a str>; 2],
+}
+
+impl<'a> BotChoice<'a> {
+    /// Returns the choice of a caller that names a bot or not.
+    pub fn named(name: Option<&'a str>) -> Self {
+        BotChoice {
+            name,
+            ..BotChoice::default()
+        }
+    }
+}
+
+/// No bot has the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownBot;
+
+impl BotTable {
+    /// Returns the table of these bots, the default first.
+    pub fn new(bots: Vec<NamedBot>) -> Self {
+        BotTable(bots)
+    }
+
+    /// Returns whether the runner has a single bot.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the bots, the default first.
+    pub fn iter(&self) -> impl Iterator<Item = &NamedBot> {
+        self.0.iter()
+    }
+
+    /// Returns the bots, the default first.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut NamedBot> {
+        self.0.iter_mut()
+    }
+
+    /// Returns the names of the bots, the default first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|bot| &*bot.name)
+    }
+
+    /// Returns the bot at an index; `None` in a runner with a single bot.
+    pub fn get(&self, index: usize) -> Option<&NamedBot> {
+        self.0.get(index)
+    }
+
+    /// Returns the index of the bot that answers a call; 0 is the default, and the only bot.
+    ///
+    /// # Errors
+    /// [`UnknownBot`] if no bot has the name, or no bot or device that of the endpoint.
+    pub fn choose(&self, choice: BotChoice<'_>) -> Result<usize, UnknownBot> {
+        if self.0.is_empty() {
+            return Ok(0);
+        }
+        let find = |is_it: &dyn Fn(&NamedBot) -> bool| self.0.iter().position(is_it);
+        if let Some(name) = choice.name {
+            return find(&|bot| *bot.name == *name).ok_or(UnknownBot);
+        }
+        if let Some(name) = choice.endpoint {
+            let found = find(&|bot| *bot.name == *name);
+            let of_device = || find(&|bot| bot.devices.iter().any(|device| device == name));
+            return found.or_else(of_device).ok_or(UnknownBot);
+        }
+        let in_body = choice.body.and_then(|body| body.get(BODY_MEMBER)?.as_str());
+        let of_body = in_body.and_then(|name| find(&|bot| bot.is_in_body && *bot.name == *name));
+        if let Some(index) = of_body {
+            return Ok(index);
+        }
+        let dialled = choice.dialled.into_iter().flatten().map(number_of);
+        let of_number = dialled
+            .filter(|number| !number.is_empty())
+            .find_map(|number| find(&|bot| bot.numbers.iter().any(|own| number_of(own) == number)));
+        Ok(of_number.unwrap_or(0))
+    }
+}
+
+/// Returns whether a text can be the name of a bot.
+pub fn is_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=NAME_CHARS_MAX).contains(&text.len()) && text.chars().all(fits)
+}
+
+/// Returns the digits of a telephone number, which providers write as `+1555...`, `1555...`,
+/// `001555...` or a SIP address; another text, such as the id of a trunk, in lower case.
+pub fn number_of(text: &str) -> String {
+    let text = text.trim();
+    let scheme = ["sip:", "sips:", "tel:"].into_iter().find(|scheme| {
+        text.get(..scheme.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    });
+    let address = scheme.map_or(text, |scheme| &text[scheme.len()..]);
+    let address = address.split(['@', ';']).next().unwrap_or_default();
+    let plain: String = address
+        .chars()
+        .filter(|c| !matches!(c, ' ' | '-' | '.' | '(' | ')'))
+        .collect();
+    let digits = plain.strip_prefix('+').or_else(|| plain.strip_prefix("00"));
+    let digits = digits.unwrap_or(&plain);
+    match is_digits(digits) {
+        true => digits.to_owned(),
+        false => text.to_lowercase(),
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn table() -> BotTable {
+        let bot = |name: &str| NamedBot::new(name, Arc::default());
+        BotTable::new(vec![
+            bot("first"),
+            NamedBot {
+                numbers: vec!["+1 555 000-2222".into(), "ST_abc".into()],
+                is_in_body: true,
+                ..bot("sales")
+            },
+            NamedBot {
+                numbers: vec!["+15550003333".into()],
+                devices: vec!["kitchen".into()],
+                ..bot("home")
+            },
+        ])
+    }
+
+    #[test]
+    fn a_name_decides_before_the_body_and_the_body_before_the_number() {
+        let table = table();
+        let body = json!({"bot": "sales"});
+        let all = BotChoice {
+            name: Some("home"),
+            endpoint: None,
+            body: Some(&body),
+            dialled: [Some("+15550002222"), None],
+        };
+        let choose = |choice| table.choose(choice);
+        assert_eq!(choose(all), Ok(2));
+        assert_eq!(choose(BotChoice { name: None, ..all }), Ok(1));
+        let of_number = |number| BotChoice {
+            dialled: [Some(number), None],
+            ..BotChoice::default()
+        };
+        assert_eq!(choose(of_number("15550003333")), Ok(2));
+        assert_eq!(choose(of_number("sip:+15550002222@sip.example.net;user=phone")), Ok(1));
+        assert_eq!(choose(of_number("+15559999999")), Ok(0), "the default");
+        let of_trunk = BotChoice {
+            dialled: [Some("+15559999999"), Some("ST_ABC")],
+            ..BotChoice::default()
+        };
+        assert_eq!(choose(of_trunk), Ok(1));
+        assert_eq!(choose(BotChoice::default()), Ok(0));
+    }
+
+    #[test]
+    fn an_unknown_name_is_no_bot() {
+        let table = table();
+        for choice in [
+            BotChoice::named(Some("other")),
+            BotChoice::named(Some("")),
+            BotChoice::named(Some("kitchen")),
+            BotChoice {
+                endpoint: Some("garage"),
+                ..BotChoice::default()
+            },
+        ] {
+            assert_eq!(table.choose(choice), Err(UnknownBot), "{choice:?}");
+        }
+        for name in ["home", "kitchen"] {
+            let choice = BotChoice {
+                endpoint: Some(name),
+                ..BotChoice::default()
+            };
+            assert_eq!(table.choose(choice), Ok(2));
+        }
+    }
+
+    /// The body is data for the bot, unless the operator lets it name one.
+    #[test]
+    fn a_body_names_only_the_bots_that_allow_it() {
+        let table = table();
+        for (body, index) in [
+            (json!({"bot": "sales"}), 1),
+            (json!({"bot": "home"}), 0),
+            (json!({"bot": "other"}), 0),
+            (json!({"bot": 1}), 0),
+            (json!(["sales"]), 0),
+        ] {
+            let choice = BotChoice {
+                body: Some(&body),
+                ..BotChoice::default()
+            };
+            assert_eq!(table.choose(choice), Ok(index), "{body}");
+        }
+    }
+
+    #[test]
+    fn every_choice_is_the_only_bot() {
+        assert_eq!(BotTable::default().choose(BotChoice::named(Some("x"))), Ok(0));
+    }
+
+    #[test]
+    fn callers_are_numbers_or_beginnings_of_them() {
+        let mut bot = NamedBot::new("sales", Arc::default());
+        assert!(bot.admits(None), "everybody");
+        bot.callers = vec!["+43 660 1234".into(), "+49*".into()];
+        for caller in ["+436601234", "00436601234", "436601234", "+4915112345", "sip:+491@x"] {
+            assert!(bot.admits(Some(caller)), "{caller}");
+        }
+        for caller in [None, Some(""), Some("+4366012345"), Some("+1555"), Some("anonymous")] {
+            assert!(!bot.admits(caller), "{caller:?}");
+        }
+        bot.callers = vec!["*".into()];
+        assert!(bot.admits(Some("+1555")) && !bot.admits(Some("anonymous")) && !bot.admits(None));
+    }
+
+    #[test]
+    fn names_are_short_and_plain() {
+        let longest = "a".repeat(NAME_CHARS_MAX);
+        for name in ["a", "Sales-2", "front_desk", &longest] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "a".repeat(NAME_CHARS_MAX + 1);
+        for name in ["", "a b", "ä", "a/b", "a.b", "\"", &long] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}
