@@ -451,11 +451,11 @@ async function askRunner() {
 	}
 	pill.dataset.ok = Boolean(runner);
 	call.doubt('The runner does not answer', isGone);
-	$('bot-name').textContent = runner?.bot ?? '';
-	const said = notices(runner, isStopping);
+	const usable = options.setStatus(runner);
+	$('bot-name').textContent = options.bot() ?? runner?.bot ?? '';
+	const said = notices(runner, isStopping, options.bot());
 	$('notice').hidden = !said.length;
 	$('notice').textContent = said.join(' ');
-	const usable = options.setStatus(runner);
 	// With -t the runner may accept only transports that a page cannot use.
 	$('connect').disabled = call.phase === 'idle' && Boolean(runner) && !usable;
 	if (runner && !usable) pill.textContent = `Accepts ${runner.transports.map(labelOf).join(', ')} only (-t)`;
@@ -481,6 +481,7 @@ on('mic', 'change', () => {
 	call.changeMicrophone(chosen);
 	showMute();
 });
+on('bot-pick', 'change', lookForRunner);
 on('speaker', 'change', () => $('bot-audio').setSinkId($('speaker').value)
 	.catch((error) => log('error', `the loudspeaker: ${error.message}`)));
 on('text-form', 'submit', (event) => {

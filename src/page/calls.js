@@ -22,8 +22,8 @@ const isMs = (value) => typeof value === 'number';
 const ms = (value) => (value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
 
 /** What one call was like, in a line. */
-function words({ duration_ms: lasted, state, reason, answers, latency_ms: latency, interruptions }) {
-	const parts = [state === 'live' ? 'now' : duration(lasted / 1000), state === 'live' ? '' : reason];
+function words({ bot, duration_ms: lasted, state, reason, answers, latency_ms: latency, interruptions }) {
+	const parts = [bot, state === 'live' ? 'now' : duration(lasted / 1000), state === 'live' ? '' : reason];
 	if (answers && isMs(latency)) parts.push(`answers after ${ms(latency)}`);
 	if (interruptions) parts.push(`${interruptions} interruption${interruptions === 1 ? '' : 's'}`);
 	return parts.filter(Boolean).join(' · ');

@@ -1,6 +1,7 @@
 // Session options: the transport and the request to /start. The JSON text is authoritative: choosing a transport rewrites
 // its `transport`, and editing that changes the choice and the page's URL. While the text has a mistake, the choice stays. Telephone
-// transports have more settings, of the simulated call. Out: the request, or an error message.
+// transports have more settings, of the simulated call. A runner with several bots lets one be chosen, which is the `bot` of the text.
+// Out: the request, or an error message.
 
 import { $, make, on } from './dom.js';
 import { PROVIDERS } from './providers.js';
@@ -15,8 +16,10 @@ const wanted = (request, transport) => ({ ...request, transport, createVideoroom
 const addressed = () => new URLSearchParams(location.search).get('transport');
 
 export function startOptions() {
-	const [text, list] = [$('start-body'), $('transports')];
+	const [text, list, picker] = [$('start-body'), $('transports'), $('bot-pick')];
 	let chosen = DEFAULT.transport;
+	/** The names of the bots, if there are several; the first is the default. */
+	let bots = [];
 	const choices = rows(null).map(({ name, label }) => {
 		const radio = Object.assign(make('input'), { type: 'radio', name: 'transport', value: name });
 		list.append(make('label', 'transport', radio, label, make('small')));
@@ -40,8 +43,22 @@ export function startOptions() {
 		$('chosen').textContent = labelOf(chosen);
 		text.setAttribute('aria-invalid', Boolean(wrong));
 		for (const radio of choices) radio.checked = radio.value === chosen;
+		picker.value = bot() ?? '';
 		showLine(PROVIDERS[chosen]);
 		if (!wrong && transport !== (addressed() ?? DEFAULT.transport)) history.replaceState(null, '', `?transport=${transport}${location.hash}`);
+	}
+
+	/** The name of the chosen bot, if there are several. */
+	function bot() {
+		const asked = read().request?.bot;
+		return bots.includes(asked) ? asked : bots[0];
+	}
+
+	function setBots(names) {
+		if (names.join() !== bots.join()) picker.replaceChildren(...names.map((name) => new Option(name, name)));
+		bots = names;
+		$('bot-choice').hidden = bots.length < 2;
+		picker.value = bot() ?? '';
 	}
 
 	/** What a simulated call of a provider can be told. */
@@ -66,6 +83,8 @@ export function startOptions() {
 	}
 
 	function setStatus(status) {
+		// While the runner does not answer, its bots stay.
+		if (status) setBots(status.bots?.map(({ name }) => name) ?? []);
 		const now = rows(status);
 		now.forEach(({ word, usable }, index) => {
 			choices[index].disabled = !usable;
@@ -81,6 +100,7 @@ export function startOptions() {
 
 	on('start-body', 'input', check);
 	on('transports', 'change', ({ target }) => write(wanted(read().request ?? DEFAULT, target.value)));
+	on('bot-pick', 'change', () => write({ ...read().request ?? DEFAULT, bot: picker.value === bots[0] ? undefined : picker.value }));
 	on('start-reset', 'click', () => write(DEFAULT));
 	write(wanted(DEFAULT, connectorOf(addressed()) ? addressed() : DEFAULT.transport));
 	setStatus(null);
@@ -88,11 +108,12 @@ export function startOptions() {
 	return {
 		read,
 		line,
+		bot,
 		reset: () => write(DEFAULT),
 		setStatus,
 		/** The request cannot change during a session. */
 		lock(on) {
-			list.disabled = $('line').disabled = $('start-reset').disabled = text.readOnly = on;
+			list.disabled = picker.disabled = $('line').disabled = $('start-reset').disabled = text.readOnly = on;
 		},
 	};
 }

@@ -56,7 +56,8 @@ export const phone = (transport) => ({ started, context, track, line, parameters
 
 	/** As in socket.js: the runner's path under this page's origin. */
 	function address() {
-		const url = new URL(new URL(started.wsUrl).pathname.slice(1), BASE);
+		const { pathname, search } = new URL(started.wsUrl);
+		const url = new URL(pathname.slice(1) + search, BASE);
 		url.protocol = url.protocol.replace('http', 'ws');
 		if (started.token) url.pathname = `${url.pathname.replace(/\/$/, '')}/${started.token}`;
 		return url;

@@ -29,3 +29,11 @@ test('the host of a third party comes first, the end of the runner last', () => 
 	assert.match(said[0], /goes to a\.example and b\.example, a third party/);
 	assert.match(said[2], /stopping/);
 });
+
+test('of several bots, the chosen one has the word', () => {
+	const failed = { state: 'failed', error: 'SyntaxError' };
+	const status = { bot_process: { state: 'starting' }, bots: [{ name: 'sales' }, { name: 'home', process: failed }] };
+	assert.deepEqual(notices(status, false, 'sales'), []);
+	assert.deepEqual(notices(status, false, 'home'), ['The bot cannot be loaded: SyntaxError']);
+	assert.deepEqual(notices(null, false, 'home'), []);
+});

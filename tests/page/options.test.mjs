@@ -167,3 +167,26 @@ test('a provider that tells no numbers takes none', () => {
 	choose('telephony_d');
 	assert.deepEqual([byId('line-from').disabled, byId('line-note').textContent], [false, '']);
 });
+
+test('one of several bots is chosen, and the first is asked for without its name', () => {
+	const { own, byId, text, type } = open();
+	const names = () => byId('bot-pick').children.map(({ value }) => value);
+	assert.equal(own.bot(), undefined);
+	own.setStatus(status(ALL, { bots: [{ name: 'sales' }, { name: 'home' }] }));
+	assert.deepEqual([byId('bot-choice').hidden, names(), own.bot()], [false, ['sales', 'home'], 'sales']);
+	byId('bot-pick').value = 'home';
+	byId('bot-pick').fire('change');
+	assert.deepEqual([text().bot, own.bot()], ['home', 'home']);
+	own.setStatus(status(ALL, { bots: [{ name: 'sales' }, { name: 'home' }] }));
+	own.setStatus(null);
+	assert.deepEqual([byId('bot-pick').value, own.bot()], ['home', 'home'], 'a choice stays');
+	type('{"transport": "websocket", "body": {"a": 1}, "bot": "home"}');
+	byId('bot-pick').value = 'sales';
+	byId('bot-pick').fire('change');
+	assert.deepEqual([text(), own.bot()], [{ transport: 'websocket', body: { a: 1 } }, 'sales']);
+	own.lock(true);
+	assert.equal(byId('bot-pick').disabled, true);
+	own.lock(false);
+	own.setStatus(status(ALL));
+	assert.deepEqual([byId('bot-choice').hidden, own.bot()], [true, undefined], 'a runner with one bot');
+});
