@@ -302,11 +302,16 @@ impl RunnerError {
     /// # }
     /// ```
     pub fn kind(&self) -> RunnerErrorKind {
+        Self::kind_of(&self.0)
+    }
+
+    fn kind_of(error: &RunError) -> RunnerErrorKind {
         let bind = |error: &io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => RunnerErrorKind::PortInUse,
             _ => RunnerErrorKind::Unbindable,
         };
-        match &self.0 {
+        match error {
+            RunError::OfBot { error, .. } => Self::kind_of(error),
             RunError::Misuse(_)
             | RunError::Command(_)
             | RunError::Tools { .. }

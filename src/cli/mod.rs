@@ -8,6 +8,7 @@
 //! names the mistake and the expected value.
 
 pub mod banner;
+mod bots;
 #[cfg(feature = "call")]
 mod call;
 mod cluster;
@@ -36,12 +37,13 @@ use std::ffi::OsString;
 
 use crate::config::{Config, Secret};
 use crate::features::Feature;
-use crate::proto::options::env::Variables;
+use crate::proto::options::env_options::EnvOption;
 use crate::proto::options::suggest::nearest;
 pub use crate::proto::options::{Env, UsageError};
 use crate::proto::options::{Expected, SpecialMode, need, parse as parse_options, split_command};
 use crate::proto::telephony::PROVIDERS;
 use flags::{LowArgs, RUNNER};
+use settings::BotSection;
 
 /// The action that the arguments select.
 #[derive(Debug)]
@@ -163,12 +165,13 @@ pub fn parse_for(
             return Ok(CliCommand::Help(settings::help(program)));
         }
     }
-    let mut args = Box::new(LowArgs {
+    let typed = TypedArguments {
+        program,
+        options,
         command,
-        has_own_bot: program.has_own_bot,
-        ..LowArgs::default()
-    });
-    match parse_options(&mut *args, &RUNNER, options).map_err(|error| suggest_command(program, error))? {
+    };
+    let (args, special) = typed.parse()?;
+    match special {
         Some(SpecialMode::Help | SpecialMode::ShortHelp) if is_doctor => {
             return Ok(CliCommand::Help(help::doctor(program)));
         }
@@ -185,11 +188,8 @@ pub fn parse_for(
     }
     let mut warnings = Vec::new();
     env_options::warn_typos(&env.variables, &mut warnings);
-    let mut sources = crate::proto::options::env_options::apply(&mut *args, &RUNNER, &env.variables)?;
-    let added = settings::apply(&mut args, env, &sources).map_err(|error| error.with_sources(&sources))?;
-    sources.extend(added.options);
     let env = &Env {
-        variables: added.variables,
+        variables: env.variables.clone(),
         addresses: env.addresses.clone(),
         names: env.names.clone(),
         read: env.read,
@@ -200,17 +200,21 @@ pub fn parse_for(
         },
         lookup_host: env.lookup_host,
     };
+    let mut values = Values::read(args, env)?;
     if program.has_own_bot {
         for variable in ["--bot", "--tools"].map(flags::variable) {
-            if env.variables.literal(&variable).is_some() {
+            if values.env.variables.literal(&variable).is_some() {
                 warnings.push(format!("{variable} has no effect: this program has its own bot"));
             }
         }
     }
-    let set = set_values(&args, &env.variables);
-    let report = config_command.map(|command| settings::report(command, &args, &sources, env));
-    let config = resolve::config(*args, env, &mut warnings)
-        .map_err(|error| error.with_sources(&sources).with_places(&env.variables))?;
+    let set = set_values(&values);
+    let report = config_command.map(|command| settings::report(command, &values));
+    let bots = std::mem::take(&mut values.bots);
+    let config = match bots.is_empty() {
+        true => values.resolve(&mut warnings)?,
+        false => bots::resolve(values, &bots, &typed, env, &mut warnings)?,
+    };
     if let Some(report) = report {
         return report.text(&warnings).map(CliCommand::Help);
     }
@@ -222,8 +226,67 @@ pub fn parse_for(
     })
 }
 
-/// Returns the options, the command and the variables that are set, by their keys.
-fn set_values(args: &LowArgs, variables: &Variables) -> Vec<(String, Secret)> {
+/// The arguments of a start.
+struct TypedArguments<'a> {
+    program: &'a ProgramIdentity,
+    options: Vec<OsString>,
+    /// What is behind `--`.
+    command: Option<Vec<OsString>>,
+}
+
+impl TypedArguments<'_> {
+    fn parse(&self) -> Result<(Box<LowArgs>, Option<SpecialMode>), UsageError> {
+        let mut args = Box::new(LowArgs {
+            command: self.command.clone(),
+            has_own_bot: self.program.has_own_bot,
+            ..LowArgs::default()
+        });
+        let special = parse_options(&mut *args, &RUNNER, self.options.clone());
+        let special = special.map_err(|error| suggest_command(self.program, error))?;
+        Ok((args, special))
+    }
+}
+
+/// The values of a start, before their combination is validated.
+struct Values<'a> {
+    args: Box<LowArgs>,
+    /// The surroundings, with the variables of the file of settings.
+    env: Env<'a>,
+    /// The options that variables and the file set.
+    sources: Vec<EnvOption<LowArgs>>,
+    /// The sections of bots.
+    bots: Vec<BotSection>,
+}
+
+impl<'a> Values<'a> {
+    /// Adds what variables and the file of settings set to the typed options.
+    fn read(mut args: Box<LowArgs>, env: &Env<'a>) -> Result<Self, UsageError> {
+        let mut sources = crate::proto::options::env_options::apply(&mut *args, &RUNNER, &env.variables)?;
+        let added = settings::apply(&mut args, env, &sources).map_err(|error| error.with_sources(&sources))?;
+        sources.extend(added.options);
+        let env = Env {
+            variables: added.variables,
+            addresses: env.addresses.clone(),
+            names: env.names.clone(),
+            ..*env
+        };
+        Ok(Values {
+            args,
+            env,
+            sources,
+            bots: added.bots,
+        })
+    }
+
+    fn resolve(self, warnings: &mut Vec<String>) -> Result<Config, UsageError> {
+        let Values { args, env, sources, .. } = self;
+        resolve::config(*args, &env, warnings).map_err(|error| error.with_sources(&sources).with_places(&env.variables))
+    }
+}
+
+/// Returns the options, the command, the variables and the sections that are set, by their keys.
+fn set_values(of_start: &Values<'_>) -> Vec<(String, Secret)> {
+    let (args, variables) = (&of_start.args, &of_start.env.variables);
     let mut values: Vec<(String, Secret)> = Vec::new();
     let mut set = |key: &str, text: &str| match values.iter_mut().find(|(other, _)| other == key) {
         Some((_, value)) => *value = Secret::new(format!("{}\n{text}", value.expose())),
@@ -239,6 +302,9 @@ fn set_values(args: &LowArgs, variables: &Variables) -> Vec<(String, Secret)> {
         if let Some(text) = variables.get(name) {
             set(name, text);
         }
+    }
+    for bot in &of_start.bots {
+        set(&bot.key(), bot.content().expose());
     }
     values
 }

@@ -5,19 +5,42 @@
 //! the file, and the file over the default.
 
 use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::features::of_variable;
 use super::flags::{LowArgs, RUNNER, RunnerFlag};
-use super::{Env, ProgramIdentity, UsageError, env_trust, flags, help};
+use super::{Env, ProgramIdentity, UsageError, Values, env_trust, flags, help};
+use crate::config::{Config, NamedBot, ToolsConfig};
+use crate::limits::BOT_SECONDS;
 use crate::proto::options::env::Variables;
 use crate::proto::options::env_options::EnvOption;
 use crate::proto::options::help::{entry, paragraph};
 use crate::proto::options::{Expected, FlagKind, OptionStore as _, ValueSource};
-use crate::proto::settings::{COMMAND, READ_BEFORE, Reference, SettingValue, SettingsFile, key_of, keys, parse};
+pub(super) use crate::proto::settings::BotSection;
+use crate::proto::settings::{
+    BY_BODY, CALLERS, COMMAND, DEVICES, ENVIRONMENT, MAX_SECONDS, NUMBERS, READ_BEFORE, Reference, SettingValue,
+    SettingsFile, bot_keys, key_of, keys, parse,
+};
 use crate::proto::telephony::PROVIDERS;
 
 /// The commands of `edge-runner config`.
 pub(super) const COMMANDS: [&str; 2] = ["check", "show"];
+/// The option of the built-in bots.
+const BOT: &str = "--bot";
+/// The options that the section of a bot may have.
+const BOT_OPTIONS: [&str; 8] = [
+    BOT,
+    "--bot-audio",
+    "--bot-rate",
+    "--bot-memory",
+    "--python",
+    "--warm",
+    "--tools",
+    "--max-sessions",
+];
+/// What the names of the variables begin with that the section of a bot may have.
+const BOT_VARIABLES: [&str; 4] = ["REALTIME_", "CASCADE_", "TOOLS_", "RUNNER_BOT_"];
 /// What is printed in place of a secret.
 const MASK: &str = "********";
 
@@ -63,6 +86,8 @@ pub(super) struct Added {
     pub variables: Variables,
     /// The options that the file sets.
     pub options: Vec<EnvOption<LowArgs>>,
+    /// The sections of bots.
+    pub bots: Vec<BotSection>,
 }
 
 /// Reads the file of `--config`, if there is one, and applies what no option and no variable sets.
@@ -74,6 +99,7 @@ pub(super) fn apply(args: &mut LowArgs, env: &Env<'_>, from_env: &[EnvOption<Low
         return Ok(Added {
             variables: env.variables.clone(),
             options: Vec::new(),
+            bots: Vec::new(),
         });
     };
     let settings = read(&file, env)?;
@@ -86,7 +112,85 @@ pub(super) fn apply(args: &mut LowArgs, env: &Env<'_>, from_env: &[EnvOption<Low
     Ok(Added {
         variables: env.variables.clone().with_settings(added),
         options,
+        bots: settings.bots,
     })
+}
+
+/// Replaces the values of the runner by those of the section of a bot, which takes precedence over
+/// all others.
+///
+/// # Errors
+/// [`UsageError`] for an invalid value, and for a section that names no bot or two.
+pub(super) fn apply_bot(values: &mut Values<'_>, bot: &BotSection) -> Result<(), UsageError> {
+    let (section, args) = (&bot.settings, &mut *values.args);
+    let is_set = |name: &str| section.get(name).is_some();
+    let built_in = section.get(BOT);
+    match (section.get(COMMAND), built_in) {
+        (Some(_), Some(built_in)) => {
+            let sentence = "`bot` and `command` both name the bot; give one of them";
+            return Err(section.error(built_in.line, sentence));
+        }
+        (None, Some(built_in)) if args.has_own_bot => {
+            let sentence = "`bot` names a built-in bot, but this program has its own; leave it out";
+            return Err(section.error(built_in.line, sentence));
+        }
+        (None, None) if !args.has_own_bot => return Err(section.error(bot.line, "a bot needs `command` or `bot`")),
+        _ => {}
+    }
+    (args.command, args.is_python_bot, args.bot) = (None, false, None);
+    if built_in.is_some() {
+        // They are for programs.
+        (args.bot_audio, args.bot_rate_hz) = (None, None);
+    }
+    args.given.retain(|long| !is_set(long) && *long != BOT);
+    values.sources.retain(|source| !is_set(source.flag.long));
+    let (env, args) = (&values.env, &mut *values.args);
+    let read = |reference: &Reference| text_of(reference, env);
+    values.sources.extend(section.apply(args, &RUNNER, &[], &read)?);
+    apply_command(args, section, &[]);
+    let added = section.variables(&Variables::default(), &read)?;
+    values.env.variables = std::mem::take(&mut values.env.variables).replaced_by(added);
+    Ok(())
+}
+
+/// Returns a bot with the configuration of its section.
+///
+/// # Errors
+/// [`UsageError`] for a value that cannot be read, and for an environment without a program.
+pub(super) fn named_bot(bot: &BotSection, mut config: Config, env: &Env<'_>) -> Result<NamedBot, UsageError> {
+    let read = |reference: &Reference| text_of(reference, env);
+    config.bot_environment = bot.environment(&read)?;
+    let runs_program = config.command.is_some() || matches!(config.assistant.tools, Some(ToolsConfig::Program(_)));
+    if let Some(entry) = bot.environment.first().filter(|_| !runs_program) {
+        let sentence = "`env` is the environment of a `command`, or of one in `tools`, and this bot has none";
+        return Err(bot.settings.error(entry.line, sentence));
+    }
+    let mut named = NamedBot::new(&*bot.name, Arc::new(config));
+    named.numbers = bot.texts(NUMBERS).to_vec();
+    named.callers = bot.texts(CALLERS).to_vec();
+    named.devices = bot.texts(DEVICES).to_vec();
+    named.is_in_body = bot.is_on(BY_BODY);
+    if let Some(entry) = bot.settings.get(MAX_SECONDS) {
+        let seconds = bot.texts(MAX_SECONDS).concat().parse().ok();
+        let seconds = seconds.filter(|seconds| BOT_SECONDS.contains(seconds));
+        let wants = || {
+            let sentence = format!(
+                "`{}` takes a number of seconds from {} to {}",
+                entry.key,
+                BOT_SECONDS.start(),
+                BOT_SECONDS.end()
+            );
+            bot.settings.error(entry.line, &sentence)
+        };
+        named.session_max = Some(Duration::from_secs(seconds.ok_or_else(wants)?));
+    }
+    Ok(named)
+}
+
+/// Returns whether a warning is about a setting of the section, and not of the runner.
+pub(super) fn is_about(warning: &str, bot: &BotSection) -> bool {
+    let mut names = bot.settings.entries.iter().map(|entry| entry.name);
+    names.any(|name| name != COMMAND && warning.contains(name))
 }
 
 fn read(file: &str, env: &Env<'_>) -> Result<SettingsFile, UsageError> {
@@ -97,8 +201,10 @@ fn read(file: &str, env: &Env<'_>) -> Result<SettingsFile, UsageError> {
     };
     let bytes = (env.read)(file).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text in UTF-8".to_owned()))?;
-    let variables = variables().map(|name| (name, of_variable(name)));
-    parse(file, &text, &keys(&RUNNER, variables), RUNNER.prefix)
+    let variables = || variables().map(|name| (name, of_variable(name)));
+    let of_bots = variables().filter(|(name, _)| BOT_VARIABLES.iter().any(|prefix| name.starts_with(prefix)));
+    let bot_keys = bot_keys(&RUNNER, &BOT_OPTIONS, of_bots);
+    parse(file, &text, &keys(&RUNNER, variables()), &bot_keys, RUNNER.prefix)
 }
 
 /// Returns the variables that are of no option and that the runner itself reads.
@@ -160,15 +266,17 @@ pub(super) enum ConfigReport {
 }
 
 /// Returns what a command prints if the combination of values has no mistake.
-pub(super) fn report(
-    command: ConfigCommand,
-    args: &LowArgs,
-    sources: &[EnvOption<LowArgs>],
-    env: &Env<'_>,
-) -> ConfigReport {
+pub(super) fn report(command: ConfigCommand, values: &Values<'_>) -> ConfigReport {
+    let args = &values.args;
     match command {
         ConfigCommand::Check => ConfigReport::Checked(args.settings.file.clone()),
-        ConfigCommand::Show => ConfigReport::Shown(shown(args, sources, &env.variables)),
+        ConfigCommand::Show => {
+            let mut text = shown(args, &values.sources, &values.env.variables);
+            for bot in &values.bots {
+                show_bot(&mut text, bot);
+            }
+            ConfigReport::Shown(text)
+        }
     }
 }
 
@@ -243,6 +351,38 @@ fn shown(args: &LowArgs, sources: &[EnvOption<LowArgs>], variables: &Variables) 
         }
     }
     text
+}
+
+/// Adds the section of a bot. Every value of its environment may be a secret.
+fn show_bot(text: &mut String, bot: &BotSection) {
+    let file = &bot.settings.file;
+    let place = |line: usize| format!("{file}:{line}");
+    text.push('\n');
+    line(text, &format!("[{}]", bot.key()), &place(bot.line));
+    for entry in &bot.settings.entries {
+        let value = match &entry.value {
+            _ if is_secret(entry.name) => quoted(MASK),
+            SettingValue::Switch(value) => value.to_string(),
+            SettingValue::Reference(Reference::File(path)) => format!("{{ file = {} }}", quoted(path)),
+            SettingValue::Reference(Reference::Variable(name)) => format!("{{ variable = {} }}", quoted(name)),
+            SettingValue::Texts(texts) => {
+                let is_list = [COMMAND, NUMBERS, CALLERS, DEVICES].contains(&entry.name);
+                let values: Vec<String> = match is_list {
+                    true => texts.iter().map(|text| quoted(text)).collect(),
+                    false => texts.iter().map(|text| masked(text)).collect(),
+                };
+                match is_list {
+                    true => format!("[{}]", values.join(", ")),
+                    false => values.concat(),
+                }
+            }
+        };
+        line(text, &format!("{} = {value}", entry.key), &place(entry.line));
+    }
+    for entry in &bot.environment {
+        let assignment = format!("{ENVIRONMENT}.{} = {}", entry.name, quoted(MASK));
+        line(text, &assignment, &place(entry.line));
+    }
 }
 
 fn line(text: &mut String, assignment: &str, source: &str) {

@@ -235,6 +235,7 @@ impl ObserveSessions for Calls {
         lock(&self.log).begin(CallBeginning {
             id: session.id.clone(),
             transport: session.transport,
+            bot: session.bot.clone(),
             call_data: session.call_data,
             now,
             unix_ms,

@@ -41,16 +41,18 @@ use self::error::HttpError;
 use self::operator::METRICS_TYPE;
 use self::refusal_log::log_refusal;
 use crate::features::{Feature, MissingFeature};
+use crate::io::bots::BotRow;
 use crate::io::module::{RouteRequest, StartRequest};
 use crate::io::modules;
 use crate::io::running::RunningModule;
 use crate::io::server::{ConnState, HttpService};
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
+use crate::proto::bots::BotChoice;
 use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan};
-use crate::proto::http::status::readiness;
+use crate::proto::http::status::{BotMember, readiness};
 use crate::proto::http::token::SocketKind;
 use crate::proto::http::traceparent::{TRACEPARENT, Traceparent};
 use crate::proto::metrics::is_forwarding;
@@ -173,15 +175,26 @@ async fn dispatch(
         Route::Status => {
             let is_draining = app.sessions.is_closed();
             let worker = app.modules.iter().find_map(RunningModule::worker_member);
-            let mut bot = app.modules.iter().find_map(RunningModule::bot_process);
-            let sees_errors = app.access.current().policy.has_key(authorizations(headers))
-                && operator::check_sessions_access(app, headers, peer).is_ok();
-            if let Some(bot) = bot.as_mut().filter(|_| !sees_errors) {
-                bot.error = None;
-            }
-            let status = app
-                .status
-                .reply(app.sessions.count(), is_draining, worker.as_ref(), bot.as_ref());
+            let has_key = app.access.current().policy.has_key(authorizations(headers));
+            let sees_errors = has_key && operator::check_sessions_access(app, headers, peer).is_ok();
+            let process = |bot: &BotRow| {
+                let mut process = bot.processes.as_ref()?.bot_process()?;
+                process.error = process.error.filter(|_| sees_errors);
+                Some(process)
+            };
+            let member = |bot: &Arc<BotRow>| {
+                let name = bot.name().filter(|_| has_key)?.to_string();
+                let process = process(bot);
+                Some(BotMember { name, process })
+            };
+            let bots: Vec<BotMember> = app.sessions.bots().iter().filter_map(member).collect();
+            let status = app.status.reply(
+                app.sessions.count(),
+                is_draining,
+                worker.as_ref(),
+                process(app.sessions.bots().default().row()).as_ref(),
+                &bots,
+            );
             let code = StatusCode::from_u16(app.status.code(is_draining)).unwrap_or(StatusCode::OK);
             Ok(json_reply(code, status))
         }
@@ -238,32 +251,44 @@ async fn start(
     base: RequestBase<'_>,
     (peer, trace): (PeerInfo, Option<Traceparent>),
 ) -> Result<Reply, HttpError> {
-    let mut plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
+    let planned = start::plan(&app.config, body).map_err(|refusal| match refusal {
         start::StartRequestError::Invalid(invalid) => HttpError::Invalid {
             invalid,
             body: body.clone(),
         },
+        start::StartRequestError::UnknownBot => app.unknown_bot(peer),
         other => HttpError::Start(other),
-    })?;
+    });
+    let (mut plan, bot) = planned?;
     if let Some(trace) = trace {
         plan.put_trace(&trace);
     }
     let reply = match plan {
         StartPlan::Register { body, ice_servers } => {
-            let id = register(app, &body, peer)?;
+            let id = register(app, bot, &body, peer)?;
             start::webrtc_reply(&id, &ice_servers)
         }
         StartPlan::Socket { family, body } => {
             // A call's data comes from its provider, so nothing is registered.
             let id = match family {
-                SocketKind::Client => Some(register(app, &body, peer)?),
+                SocketKind::Client => Some(register(app, bot, &body, peer)?),
                 SocketKind::Call | SocketKind::Moq => None,
             };
-            let url = start::socket_url(&app.config, base, family);
+            let url = start::socket_url(&app.config, base, family, bot);
             let token = mint_token(app, family, id.as_deref(), peer.is_authorised);
             start::socket_reply(&url, id.as_deref(), token.as_deref())
         }
-        plan => modules::start(StartRequest { app, plan, base, peer }).await?,
+        plan => {
+            let bot = app.choose(BotChoice::named(bot), peer)?;
+            let request = StartRequest {
+                app,
+                plan,
+                bot,
+                base,
+                peer,
+            };
+            modules::start(request).await?
+        }
     };
     Ok(json_reply(StatusCode::OK, reply))
 }

@@ -138,6 +138,7 @@ fn begin_in(
         });
     }
     task.start_bot(
+        start.bot,
         id.clone(),
         start.body,
         Transport::Mediaroom,

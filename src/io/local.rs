@@ -302,10 +302,11 @@ impl LocalCaller {
         );
         let id = new_session_id();
         let mut task = SessionTask::new(sessions.clone(), permit, None);
+        let chosen = sessions.bots().default();
         let session = Box::new(LocalSession::new(setup, now));
         let bot_id = id.clone();
         let running = async move {
-            task.start_bot(bot_id, json!({}), Transport::Local, FRAMES_MAX, |slot| {
+            task.start_bot(chosen, bot_id, json!({}), Transport::Local, FRAMES_MAX, |slot| {
                 Kind::Local(LocalArguments::new(slot))
             });
             session::run(session, io, task).await;

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use crate::io::procfs;
 use crate::io::running::RunningModules;
 use crate::io::sessions::Sessions;
-use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::metrics::{MetricsSnapshot, bots};
 
 /// Returns the text in Prometheus' format. Call it within the runtime.
 pub fn text(sessions: &Sessions, modules: &RunningModules) -> String {
@@ -23,7 +23,12 @@ pub fn text(sessions: &Sessions, modules: &RunningModules) -> String {
     for module in modules.iter() {
         module.add_metrics(&mut snapshot);
     }
+    let rows = sessions.bots().iter();
+    let of_bots: Vec<_> = rows
+        .filter_map(|bot| Some((&**bot.name()?, &**bot.metrics())))
+        .collect();
     sessions.metrics().render(&snapshot, |text| {
+        bots::render(text, &of_bots);
         for module in modules.iter() {
             module.render_metrics(text);
         }

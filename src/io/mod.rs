@@ -11,6 +11,7 @@ pub use edge_runner_http::{children, group, memory, server, services, signal, st
 
 pub mod addresses;
 pub mod admission;
+pub mod bots;
 #[cfg(feature = "call")]
 pub mod call;
 #[cfg(feature = "calls")]
@@ -99,6 +100,9 @@ pub enum RunError {
     /// The program that acts as the bot cannot be run.
     #[error(transparent)]
     Command(process::CommandError),
+    /// One of several bots cannot be run.
+    #[error("[bots.{name}]: {error}")]
+    OfBot { name: Arc<str>, error: Box<RunError> },
     /// Programs cannot run in a sandbox.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
@@ -253,7 +257,7 @@ async fn run_until_signal(
 
 /// Checks before the first session that programs can run in the sandbox, if they are to.
 fn check_sandbox(config: &Config) -> Result<(), RunError> {
-    match Sandbox::new(config) {
+    match config.of_bots().find_map(Sandbox::new) {
         Some(sandbox) => Ok(sandbox.check()?),
         None => Ok(()),
     }
@@ -297,6 +301,7 @@ fn bot_of(config: &Config, bot: Bot) -> Result<(Bot, Option<Arc<dyn RunningModul
                 working_dir: config.bot_folder.clone(),
                 sandbox,
                 memory_kib: config.bot_memory_mib.map(|mib| mib * 1024),
+                environment: config.bot_environment.clone(),
             };
             Ok(process::bot(spec, warm))
         }

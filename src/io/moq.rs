@@ -280,9 +280,14 @@ impl Moq {
         let id = start.session_id;
         let session = Box::new(MoqSession::new(setup, tasks::now()));
         let mut task = SessionTask::new(sessions.clone(), permit, start.lease);
-        task.start_bot(id.clone(), start.body, Transport::Moq, AUDIO_IN_FRAMES_MAX, |slot| {
-            bot::Kind::Moq(MoqArguments::new(address, slot))
-        });
+        task.start_bot(
+            start.bot,
+            id.clone(),
+            start.body,
+            Transport::Moq,
+            AUDIO_IN_FRAMES_MAX,
+            |slot| bot::Kind::Moq(MoqArguments::new(address, slot)),
+        );
         let io = MoqIo {
             port: self.0.port.clone(),
             source,

@@ -21,6 +21,8 @@ pub struct ObservedSession<'a> {
     pub id: SessionId,
     /// `None` if the bot has no transport.
     pub transport: Option<Transport>,
+    /// The name of one of several bots.
+    pub bot: Option<Arc<str>>,
     /// What the transport tells about the call.
     pub call_data: Option<&'a Value>,
     /// The `body` of its start.

@@ -40,6 +40,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
         Kind::Mediaroom(_) => Transport::Mediaroom.common_name(),
         _ => kind.name(),
     };
+    start.bot.mark_log();
     log::info!("session started: {name}");
     let trace = Traceparent::of_body(&start.body);
     let share = match kind {
@@ -52,8 +53,8 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     };
     let mut shutdown = sessions.shutdown().clone();
     let transport = matches!(kind, Kind::Videoroom(_)).then_some(Transport::Videoroom);
-    let listed = sessions.list(start.session_id.clone(), transport, None, &start.body);
-    let mut bot = sessions.begin(start.session_id, start.body, kind, listed.is_recorded());
+    let mut listed = sessions.list(&start.bot, start.session_id.clone(), transport, None, &start.body);
+    let mut bot = sessions.begin(&start.bot, start.session_id, start.body, kind, listed.is_recorded());
     let (outcome, reason) = tokio::select! {
         outcome = bot.ended() => {
             // The bot may see the shutdown before this task does, and end because of it.
@@ -69,11 +70,12 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     if let Some(share) = share {
         share.end(&Counts::default(), reason);
     }
+    listed.note_end(reason);
     if let Some(observer) = listed.observer() {
         observer.end(reason, outcome.error(), &Counts::default());
     }
     let seconds = (tasks::now() - began).as_secs_f64();
     outcome.log(reason, &format!("{seconds:.1} s{}", trace::log_suffix(trace.as_ref())));
-    drop(start.lease);
+    drop((start.bot, start.lease));
     outcome
 }

@@ -12,9 +12,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::{RunError, bot_of, check_sandbox};
+use super::{RunError, check_sandbox};
 use crate::bot::{Bot, Shutdown, ShutdownTrigger};
 use crate::config::{Config, ListenAddresses, MoqUdpPort};
+use crate::io::bots::Bots;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::http::live_access::LiveAccess;
@@ -80,18 +81,21 @@ impl RunnerInstance {
         services: &Services,
     ) -> Result<RunnerInstance, RunError> {
         check_sandbox(&config)?;
-        let (bot, warm) = bot_of(&config, bot)?;
-        modules::check(&config).await?;
+        let bots = Bots::start(&config, bot)?;
+        for config in config.of_bots() {
+            modules::check(config).await?;
+        }
         let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
         let (stop, shutdown) = Shutdown::channel();
         let live = SlotPool::new(config.sessions_max);
-        let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
+        let sessions = Sessions::of_bots(config.clone(), bots.clone(), live.clone(), shutdown.clone());
         if let Some(replica) = sessions.replica() {
             log::info!("this runner is the replica `{}`", replica.name());
         }
         let mut app = RunnerApp::new(sessions.clone(), tls, routes);
         modules::run(&mut app, &listeners, services)?;
-        warm.into_iter().for_each(|warm| app.modules.push(warm));
+        let processes = bots.iter().filter_map(|bot| bot.processes.clone());
+        processes.for_each(|processes| app.modules.push(processes));
         let mut listening = ListenAddresses {
             port: listeners.port(),
             rtc_port: 0,

@@ -17,6 +17,7 @@ use crate::bot::media::{self, AudioMix, MediaDrops, MediaSlot, TransportSide};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::admission::SessionPermit;
+use crate::io::bots::ChosenBot;
 use crate::io::observer::SessionObserver;
 use crate::io::sessions::{BotOutcome, BotTask, LiveEntry, Sessions};
 use crate::io::tasks;
@@ -89,6 +90,8 @@ pub struct SessionTask {
     /// Why the session has ended.
     reason: Option<LeaveReason>,
     transport_side: Option<TransportSide>,
+    /// Which bot it is, once it has started.
+    chosen: Option<ChosenBot>,
     bot: Option<BotTask>,
     metrics: Option<SessionMetrics>,
     listed: Option<LiveEntry>,
@@ -118,6 +121,7 @@ impl SessionTask {
             began: tasks::now(),
             reason: None,
             transport_side: None,
+            chosen: None,
             bot: None,
             metrics: None,
             listed: None,
@@ -136,12 +140,14 @@ impl SessionTask {
     /// queued for it.
     pub fn start_bot(
         &mut self,
+        chosen: ChosenBot,
         session_id: SessionId,
         body: Value,
         transport: Transport,
         frames_max: usize,
         make_arguments: impl FnOnce(MediaSlot) -> bot::Kind,
     ) {
+        chosen.mark_log();
         let (transport_side, slot) = media::pair(frames_max);
         let runner_metrics = self.sessions.metrics().clone();
         self.metrics = Some(SessionMetrics::begin(runner_metrics, transport, tasks::now()));
@@ -149,8 +155,12 @@ impl SessionTask {
         self.trace = Traceparent::of_body(&body);
         let listed = self
             .sessions
-            .list(session_id.clone(), Some(transport), kind.call_data(), &body);
-        self.bot = Some(self.sessions.begin(session_id, body, kind, listed.is_recorded()));
+            .list(&chosen, session_id.clone(), Some(transport), kind.call_data(), &body);
+        let bot = self
+            .sessions
+            .begin(&chosen, session_id, body, kind, listed.is_recorded());
+        self.bot = Some(bot);
+        self.chosen = Some(chosen);
         self.listed = Some(listed);
         self.transport_side = Some(transport_side);
     }
@@ -162,7 +172,7 @@ impl SessionTask {
 
     /// Starts the bot once more. Tells whether it could.
     fn restart_bot(&mut self) -> bool {
-        let Some(restart) = self.restart.take() else {
+        let (Some(restart), Some(chosen)) = (self.restart.take(), &self.chosen) else {
             return false;
         };
         let (transport_side, slot) = media::pair(restart.frames_max);
@@ -171,7 +181,9 @@ impl SessionTask {
         }
         let kind = (restart.make_arguments)(slot);
         let is_recorded = self.listed.as_ref().is_some_and(LiveEntry::is_recorded);
-        let bot = self.sessions.begin(restart.session_id, restart.body, kind, is_recorded);
+        let bot = self
+            .sessions
+            .begin(chosen, restart.session_id, restart.body, kind, is_recorded);
         self.bot = Some(bot);
         true
     }
@@ -277,7 +289,8 @@ pub fn spawn(sessions: &Sessions, id: SessionId, client: LogClient, task: impl F
 
 /// Runs a session to its end.
 pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task: SessionTask) {
-    if task.has_bot() {
+    if let Some(chosen) = &task.chosen {
+        chosen.mark_log();
         log::info!("session started: {}", session.name());
     }
     let outcome = run_loop(&mut *session, &mut io, &mut task).await;
@@ -291,9 +304,10 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
         began,
         reason,
         transport_side,
+        chosen,
         bot,
         metrics,
-        listed,
+        mut listed,
         trace,
         cleanup_guard,
         permit,
@@ -309,6 +323,9 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
             (outcome, _) => outcome,
         };
         let reason = reason.unwrap_or(LeaveReason::Failed);
+        if let Some(listed) = &mut listed {
+            listed.note_end(reason);
+        }
         if let Some(observer) = listed.as_ref().and_then(LiveEntry::observer) {
             observer.end(reason, outcome.as_ref().and_then(BotOutcome::error), &counts);
         }
@@ -326,7 +343,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
         if let Some(metrics) = metrics {
             metrics.end(&counts, reason);
         }
-        drop((session, listed, cleanup_guard));
+        drop((session, listed, chosen, cleanup_guard));
         hang_up_slot.is_none().then_some(permit)
     };
     let hang_up = async {

@@ -4,16 +4,18 @@
 //! bot ends its own session only; a bot that does not end in time is aborted.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use edge_runner_http::common::{lock, random};
 use serde_json::Value;
 use tokio::sync::Notify;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
+use crate::io::bots::{Bots, ChosenBot};
 use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
 use crate::io::process;
 use crate::io::tasks::{self, SlotPool};
@@ -25,6 +27,7 @@ use crate::proto::event::LeaveReason;
 use crate::proto::http::cluster::Replica;
 use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::RunnerMetrics;
+use crate::proto::metrics::bots::BotSessionMetrics;
 use crate::proto::server::live_sessions::{LiveSessions, SessionProgress};
 use crate::proto::stall::TaskRole;
 
@@ -36,6 +39,7 @@ const HANG_UPS_MAX: usize = 32;
 pub struct SessionStart {
     pub session_id: SessionId,
     pub body: Value,
+    pub bot: ChosenBot,
     /// The client to which the session's log lines are attributed.
     pub log_client: LogClient,
     /// Dropped when the session has ended.
@@ -50,7 +54,7 @@ struct SessionsInner {
     config: Arc<Config>,
     /// `None` without a cluster key.
     replica: Option<Replica>,
-    bot: Bot,
+    bots: Bots,
     live: SlotPool,
     admission: Admission,
     hang_ups: SlotPool,
@@ -63,12 +67,18 @@ struct SessionsInner {
 }
 
 impl Sessions {
+    /// Returns the sessions of a runner with one bot.
     pub fn new(config: Arc<Config>, bot: Bot, live: SlotPool, shutdown: Shutdown) -> Self {
+        let bots = Bots::only(config.clone(), bot, None);
+        Sessions::of_bots(config, bots, live, shutdown)
+    }
+
+    pub fn of_bots(config: Arc<Config>, bots: Bots, live: SlotPool, shutdown: Shutdown) -> Self {
         let cluster = config.cluster.as_ref();
         Sessions(Arc::new(SessionsInner {
             replica: cluster.map(|cluster| Replica::new(&cluster.key, cluster.replica_name.as_deref(), random())),
             config,
-            bot,
+            bots,
             admission: Admission::new(live.clone()),
             live,
             hang_ups: SlotPool::new(HANG_UPS_MAX),
@@ -82,6 +92,11 @@ impl Sessions {
 
     pub fn config(&self) -> &Arc<Config> {
         &self.0.config
+    }
+
+    /// Returns the bots of this runner.
+    pub fn bots(&self) -> &Bots {
+        &self.0.bots
     }
 
     /// Returns the replica that this runner is; `None` without a cluster key.
@@ -147,20 +162,29 @@ impl Sessions {
     }
 
     /// Lists a session until the entry is dropped. `call_data` is what the transport tells about
-    /// the call, and `body` that of its start.
+    /// the call, and `body` that of its start. At the limit of its bot, it is ended.
     pub fn list(
         &self,
+        chosen: &ChosenBot,
         id: SessionId,
         transport: Option<Transport>,
         call_data: Option<&Value>,
         body: &Value,
     ) -> LiveEntry {
         let ended = Arc::new(Notify::new());
-        lock(&self.0.table).begin(id.clone(), transport, ended.clone(), tasks::now());
+        let row = chosen.row();
+        let bot = row.name().cloned();
+        lock(&self.0.table).begin(id.clone(), transport, bot.clone(), ended.clone(), tasks::now());
+        let limit = row.session_max().map(|session_max| {
+            let mut limit = JoinSet::new();
+            limit.spawn(end_after(id.clone(), session_max, ended.clone()));
+            limit
+        });
         let observer = self.0.observer.get().map(|observer| {
             observer.clone().begin(ObservedSession {
                 id: id.clone(),
                 transport,
+                bot: bot.clone(),
                 call_data,
                 body,
             })
@@ -170,6 +194,8 @@ impl Sessions {
             id,
             ended,
             observer,
+            of_bot: row.metrics().begin(),
+            _limit: limit,
         }
     }
 
@@ -190,17 +216,27 @@ impl Sessions {
     }
 
     /// Starts the bot of a session, which is told whether it is recorded.
-    pub fn begin(&self, session_id: SessionId, body: Value, kind: Kind, is_recorded: bool) -> BotTask {
+    pub fn begin(
+        &self,
+        chosen: &ChosenBot,
+        session_id: SessionId,
+        body: Value,
+        kind: Kind,
+        is_recorded: bool,
+    ) -> BotTask {
         let trace = Traceparent::of_body(&body);
-        let mut args = RunnerArguments::new(session_id.clone(), body, self.0.config.clone(), kind);
+        let row = chosen.row();
+        let mut args = RunnerArguments::new(session_id.clone(), body, row.config.clone(), kind);
         args.shutdown = self.0.shutdown.clone();
         args.handle_sigint = self.0.config.direct;
         args.is_recorded = is_recorded;
         args.metrics = self.0.metrics.clone();
-        let bot = self.0.bot.clone();
+        let bot = row.run.clone();
         // The bot function is called inside the task, because it may panic before its first await.
         let (sessions, id) = (self.clone(), session_id.clone());
+        let name = row.name().cloned();
         let task = logging::in_session(session_id.clone(), async move {
+            name.iter().for_each(logging::set_bot);
             trace::of_session(trace, async { bot(args).await })
                 .await
                 .inspect_err(|error| {
@@ -223,6 +259,22 @@ pub struct LiveEntry {
     id: SessionId,
     ended: Arc<Notify>,
     observer: Option<Box<dyn SessionObserver>>,
+    /// Its part of the figures of its bot.
+    of_bot: BotSessionMetrics,
+    /// Ends it at the limit of its bot.
+    _limit: Option<JoinSet<()>>,
+}
+
+/// Ends a session that has lasted as long as its bot may talk.
+async fn end_after(id: SessionId, session_max: Duration, ended: Arc<Notify>) {
+    tokio::time::sleep(session_max).await;
+    logging::in_session_sync(id, || {
+        log::info!(
+            "the session ends: it has lasted {} s, the `max-seconds` of its bot",
+            session_max.as_secs()
+        );
+    });
+    ended.notify_one();
 }
 
 impl LiveEntry {
@@ -241,7 +293,12 @@ impl LiveEntry {
         lock(&self.sessions.0.table).update(&self.id, progress);
     }
 
-    /// Waits until the operator ends the session.
+    /// Records why the session has ended.
+    pub fn note_end(&mut self, reason: LeaveReason) {
+        self.of_bot.note_end(reason);
+    }
+
+    /// Waits until the operator, or the limit of the bot, ends the session.
     pub async fn ended_by_operator(&self) {
         self.ended.notified().await;
     }
@@ -376,7 +433,8 @@ mod tests {
         let live = SlotPool::new(1);
         let sessions = Sessions::new(Arc::default(), stays, live.clone(), shutdown);
         let slot = live.try_acquire().expect("a free slot");
-        let bot = sessions.begin(SessionId::from("a session"), Value::Null, Kind::Base, false);
+        let bot = sessions.bots().default();
+        let bot = sessions.begin(&bot, SessionId::from("a session"), Value::Null, Kind::Base, false);
         let task = tokio::spawn(async move {
             let _life = (bot, slot);
             tokio::task::yield_now().await;

@@ -110,7 +110,7 @@ impl WebRtc {
         &self,
         offer: OfferBody,
         requester: Requester,
-        start: impl FnOnce() -> SessionStart + Send,
+        start: impl FnOnce() -> Result<SessionStart, OfferError> + Send,
     ) -> Result<AnswerBody, OfferError> {
         if self.shared.sessions.shutdown().is_set() {
             return Err(OfferError::Stopping);
@@ -167,7 +167,7 @@ impl WebRtc {
         &self,
         opening: WhipOffer,
         requester: Requester,
-        start: impl FnOnce() -> SessionStart + Send,
+        start: impl FnOnce() -> Result<SessionStart, OfferError> + Send,
     ) -> Result<AnswerBody, OfferError> {
         let beginning = NewSession {
             offer: opening.sdp,
@@ -251,7 +251,7 @@ impl WebRtc {
         &self,
         beginning: NewSession,
         requester: Requester,
-        start: impl FnOnce() -> SessionStart + Send,
+        start: impl FnOnce() -> Result<SessionStart, OfferError> + Send,
     ) -> Result<AnswerBody, OfferError> {
         let NewSession {
             offer,
@@ -274,7 +274,7 @@ impl WebRtc {
                 WebRtcSession::accept(&offer, setup, now)
             })
             .map_err(refusal)?;
-        let start = start();
+        let start = start()?;
         let pc_id = inner.new_pc_id();
         let mut inbox = inner.sockets.port.open();
         inbox.listen(session.local_ufrag());
@@ -288,9 +288,14 @@ impl WebRtc {
         let connection = WebRtcConnection::new(pc_id.clone(), session.is_device(), session.offers_channel());
         let (id, body) = (start.session_id, data.unwrap_or(start.body));
         let mut task = SessionTask::new(inner.sessions.clone(), permit, start.lease);
-        task.start_bot(id.clone(), body, Transport::WebRtc, AUDIO_IN_FRAMES_MAX, |slot| {
-            bot::Kind::WebRtc(WebRtcArguments::new(connection, slot).with_call_data(call_data))
-        });
+        task.start_bot(
+            start.bot,
+            id.clone(),
+            body,
+            Transport::WebRtc,
+            AUDIO_IN_FRAMES_MAX,
+            |slot| bot::Kind::WebRtc(WebRtcArguments::new(connection, slot).with_call_data(call_data)),
+        );
         let io = WebRtcIo {
             resource: has_resource.then(|| WhipResource::new(offer, &sdp)),
             inbox,

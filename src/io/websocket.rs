@@ -40,6 +40,7 @@ use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::stream::MaybeTlsStream;
 use crate::io::tasks;
 use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
+use crate::proto::bots::UnknownBot;
 use crate::proto::counts::Count;
 use crate::proto::server::admission::PendingKind;
 use crate::proto::sockets::socket::{
@@ -66,8 +67,12 @@ const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX + 4 * 1024;
 /// The endpoint of a WebSocket.
 pub enum SocketEndpoint {
     Client,
-    /// A telephony endpoint, with the proof of the call.
-    Call(Proof),
+    /// A telephony endpoint, with the proof of the call, and whether its URL names the bot. Else
+    /// the call does, once it is known.
+    Call {
+        proof: Proof,
+        names_bot: bool,
+    },
 }
 
 /// The start of the session of a socket.
@@ -107,9 +112,12 @@ async fn run(
     ));
     let socket = Box::new(opening.await);
     let now = tasks::now();
-    let (session, path) = match endpoint {
-        SocketEndpoint::Client => (SocketSession::client(now), "/ws-client"),
-        SocketEndpoint::Call(proof) => (SocketSession::call(proof, sessions.config().clone(), now), "/ws"),
+    let (session, path, has_bot) = match endpoint {
+        SocketEndpoint::Client => (SocketSession::client(now), "/ws-client", true),
+        SocketEndpoint::Call { proof, names_bot } => {
+            let session = SocketSession::call(proof, sessions.config().clone(), now);
+            (session, "/ws", names_bot)
+        }
     };
     let task = SessionTask::new(sessions, permit, start.lease.take());
     let io = WebSocketIo {
@@ -117,6 +125,7 @@ async fn run(
         path,
         start: Some(start),
         dialled,
+        has_bot,
         hang_up: None,
         is_writable: true,
         is_readable: true,
@@ -146,6 +155,8 @@ struct WebSocketIo {
     start: Option<SessionStart>,
     /// `None` for a call that came in.
     dialled: Option<DialledSession>,
+    /// Whether it is known which bot that is.
+    has_bot: bool,
     /// The hang-up in progress.
     hang_up: Option<HangUpFuture>,
     /// Whether the socket has taken everything so far.
@@ -229,7 +240,7 @@ impl SessionIo for WebSocketIo {
         match command {
             SocketCommand::Send(message) => self.send(message, session, task, cx),
             SocketCommand::Admit => {
-                if let Err(refused) = admit(task) {
+                if let Err(refused) = self.choose_bot(session, task).and_then(|()| admit(task)) {
                     session.handle_refused(refused, tasks::now());
                 }
             }
@@ -382,6 +393,22 @@ impl WebSocketIo {
         }
     }
 
+    /// Chooses the bot of a call, and takes its place.
+    fn choose_bot(&mut self, session: &SocketSession, task: &SessionTask) -> Result<(), SocketRefusal> {
+        let Some(start) = &mut self.start else { return Ok(()) };
+        // The numbers of a call that the runner dialled choose no bot, and its caller is the runner.
+        let came_in = self.dialled.is_none();
+        if came_in && !self.has_bot {
+            let bots = task.sessions.bots();
+            let chosen = bots.choose(session.bot_choice());
+            start.bot = chosen.unwrap_or_else(|UnknownBot| bots.default());
+        }
+        if let Some(caller) = session.caller().filter(|_| came_in) {
+            start.bot.check_caller(caller).map_err(|_| SocketRefusal::Caller)?;
+        }
+        start.bot.take_place().map_err(|_| SocketRefusal::BotFull)
+    }
+
     fn start_bot(&mut self, begun: SocketBotStart, task: &mut SessionTask) {
         let Some(start) = self.start.take() else { return };
         let SocketBotStart {
@@ -399,11 +426,18 @@ impl WebSocketIo {
         let body = call_data.as_ref().and_then(|data| data.get("body").cloned());
         let body = body.unwrap_or(start.body);
         let connection = WebSocketConnection::new(self.path);
-        task.start_bot(start.session_id, body, transport, SOCKET_IN_FRAMES_MAX, |slot| {
-            let arguments = WebSocketArguments::new(connection, transport, call_data, slot);
-            let arguments = arguments.on_line(line_rate_hz, line_laws).simulated(is_simulated);
-            bot::Kind::WebSocket(arguments.of_eval(eval))
-        });
+        task.start_bot(
+            start.bot,
+            start.session_id,
+            body,
+            transport,
+            SOCKET_IN_FRAMES_MAX,
+            |slot| {
+                let arguments = WebSocketArguments::new(connection, transport, call_data, slot);
+                let arguments = arguments.on_line(line_rate_hz, line_laws).simulated(is_simulated);
+                bot::Kind::WebSocket(arguments.of_eval(eval))
+            },
+        );
     }
 }
 

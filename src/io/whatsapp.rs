@@ -62,7 +62,7 @@ pub fn handle_events(
     registry: &WhatsAppCalls,
     events: Vec<WebhookEvent>,
     requester: Requester,
-    start: &dyn Fn(Value) -> SessionStart,
+    start: &dyn Fn(Value) -> Result<SessionStart, OfferError>,
 ) {
     let now = tasks::now();
     for event in events {
@@ -95,7 +95,7 @@ fn begin(
     registry: &WhatsAppCalls,
     mut connect: IncomingCall,
     requester: Requester,
-    start: &dyn Fn(Value) -> SessionStart,
+    start: &dyn Fn(Value) -> Result<SessionStart, OfferError>,
 ) {
     let sessions = engine.sessions();
     let Some(config) = sessions.config().messaging.clone() else {
@@ -122,8 +122,13 @@ fn begin(
         timings: CallTimings::new(tasks::now()),
         registry: registry.clone(),
     };
-    let (answered, permit) = match accept_offer(engine, connect.sdp.as_deref(), requester) {
-        Ok(both) => both,
+    let accepted = accept_offer(engine, connect.sdp.as_deref(), requester);
+    let started = accepted.and_then(|(answered, permit)| {
+        let start = start(connect.body).map_err(|refused| (Level::Warn, refused.to_string()))?;
+        Ok((answered, permit, start))
+    });
+    let (answered, permit, start) = match started {
+        Ok(all) => all,
         Err((level, why)) => {
             log::log!(level, "messaging: call {} from {from} is declined: {why}", task.call_id);
             let slot = sessions.hang_ups().try_acquire();
@@ -137,7 +142,6 @@ fn begin(
         }
     };
     task.sdp.clone_from(&answered.sdp);
-    let start = start(connect.body);
     let session_id = start.session_id.clone();
     logging::in_session_sync(session_id.clone(), || {
         log::info!("messaging: call {} from {from}", task.call_id);

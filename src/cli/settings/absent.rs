@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use super::flags::LowArgs;
-use super::{Env, ProgramIdentity, UsageError};
+use super::{Env, ProgramIdentity, UsageError, Values};
+use crate::config::{Config, NamedBot, Secret};
 use crate::features::Feature;
 use crate::proto::options::env::Variables;
 use crate::proto::options::env_options::EnvOption;
@@ -25,6 +26,22 @@ pub(super) fn command(_: &mut Vec<OsString>) -> Result<Option<ConfigCommand>, Us
 pub(super) struct Added {
     pub variables: Variables,
     pub options: Vec<EnvOption<LowArgs>>,
+    pub bots: Vec<BotSection>,
+}
+
+/// The section of a bot: there is none.
+pub(super) enum BotSection {}
+
+impl BotSection {
+    /// Never called.
+    pub(super) fn key(&self) -> String {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(super) fn content(&self) -> Secret {
+        match *self {}
+    }
 }
 
 /// Adds nothing; `features::check` rejects the option.
@@ -32,6 +49,7 @@ pub(super) fn apply(_: &mut LowArgs, env: &Env<'_>, _: &[EnvOption<LowArgs>]) ->
     Ok(Added {
         variables: env.variables.clone(),
         options: Vec::new(),
+        bots: Vec::new(),
     })
 }
 
@@ -39,7 +57,7 @@ pub(super) fn apply(_: &mut LowArgs, env: &Env<'_>, _: &[EnvOption<LowArgs>]) ->
 pub(super) enum ConfigReport {}
 
 /// Never called.
-pub(super) fn report(command: ConfigCommand, _: &LowArgs, _: &[EnvOption<LowArgs>], _: &Env<'_>) -> ConfigReport {
+pub(super) fn report(command: ConfigCommand, _: &Values<'_>) -> ConfigReport {
     match command {}
 }
 
@@ -53,4 +71,19 @@ impl ConfigReport {
 /// Returns the text of `config --help`.
 pub(super) fn help(_: &ProgramIdentity) -> String {
     String::new()
+}
+
+/// Never called.
+pub(super) fn apply_bot(_: &mut Values<'_>, bot: &BotSection) -> Result<(), UsageError> {
+    match *bot {}
+}
+
+/// Never called.
+pub(super) fn named_bot(bot: &BotSection, _: Config, _: &Env<'_>) -> Result<NamedBot, UsageError> {
+    match *bot {}
+}
+
+/// Never called.
+pub(super) fn is_about(_: &str, bot: &BotSection) -> bool {
+    match *bot {}
 }

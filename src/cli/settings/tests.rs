@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cli::CliCommand;
-use crate::config::BuiltInBot;
+use crate::config::{BuiltInBot, Greeting};
 
 /// Parses arguments with variables, on a machine with these files.
 fn parsed(arguments: &[&str], variables: &[(&str, &str)], files: &[(&str, &str)]) -> Result<CliCommand, String> {
@@ -161,7 +161,7 @@ fn what_is_set_is_shown_with_its_source_and_without_secrets() {
     assert!(!shown.contains("hunter2") && !shown.contains("# port:"), "{shown}");
     // What is shown is a file again.
     let keys = keys(&RUNNER, variables_with_features());
-    parse("again.toml", &shown, &keys, RUNNER.prefix).expect("valid settings");
+    parse("again.toml", &shown, &keys, &[], RUNNER.prefix).expect("valid settings");
 }
 
 fn variables_with_features() -> impl Iterator<Item = (&'static str, Option<crate::features::Feature>)> {
@@ -176,4 +176,140 @@ fn texts_are_quoted_as_toml() {
     assert_eq!(masked("a\"b\\\n\u{7}"), "\"a\\\"b\\\\\\n\\u0007\"");
     assert_eq!(masked("https://u:p@h"), "\"********\"");
     assert_eq!(masked("https://h/a"), "\"https://h/a\"");
+}
+
+/// Each section is a bot with the settings of the runner and its own, which come first.
+#[test]
+fn sections_are_bots_with_settings_of_their_own() {
+    let text = "max-sessions = 6\nwarm = 2\nREALTIME_API_KEY = 'k'\nbot-greeting = 'Hello'\n\n\
+                [bots.sales]\ncommand = ['bot.py']\nnumbers = ['+15550001111']\ncallers = ['+43*']\nwarm = 0\nmax-sessions = 2\n\
+                env = { MODEL = 'large' }\n\n\
+                [bots.home]\nbot = 'realtime'\ngreeting = 'Hi'\ndevices = ['kitchen']\nby-body = true\nmax-seconds = 600\n\n\
+                [bots.other]\ncommand = ['other']\n";
+    let set = config(&[], text);
+    let bots: Vec<_> = set.bots.iter().collect();
+    let [sales, home, other] = bots[..] else {
+        panic!("three bots, not {:?}", set.bots);
+    };
+    assert_eq!((&*sales.name, &*home.name, &*other.name), ("sales", "home", "other"));
+    assert!(sales.config.python_bot.is_some() && other.config.python_bot.is_none());
+    assert_eq!((sales.config.warm, other.config.warm), (0, 2));
+    assert_eq!((sales.places, other.places, set.sessions_max), (Some(2), None, 6));
+    assert_eq!(
+        (&*sales.numbers, &*sales.callers),
+        (&["+15550001111".to_owned()][..], &["+43*".to_owned()][..])
+    );
+    assert_eq!(sales.config.bot_environment.len(), 1);
+    assert_eq!(other.config.bot_environment.len(), 0);
+    assert_eq!(home.config.bot, BuiltInBot::Realtime);
+    assert_eq!(home.config.assistant.greeting, Greeting::Text("Hi".to_owned()));
+    assert_eq!((&*home.devices, home.is_in_body), (&["kitchen".to_owned()][..], true));
+    assert!(home.config.command.is_none());
+    assert_eq!(
+        (home.session_max, sales.session_max),
+        (Some(Duration::from_secs(600)), None)
+    );
+    // The first section is the default, and what the runner says of itself.
+    assert_eq!(set.command, Some(vec!["bot.py".into()]));
+    let keys: Vec<&str> = set
+        .set
+        .iter()
+        .map(|(key, _)| key.as_str())
+        .filter(|key| key.starts_with("bots."))
+        .collect();
+    assert_eq!(keys, ["bots.sales", "bots.home", "bots.other"]);
+}
+
+/// A bot outside the sections is the default, wherever it is named.
+#[test]
+fn the_bot_of_the_runner_itself_comes_first() {
+    let text = "[bots.sales]\nbot = 'echo'\n";
+    for arguments in [&["--bot", "parrot"][..], &["--", "program"]] {
+        let set = config(arguments, text);
+        let names: Vec<&str> = set.bots.names().collect();
+        assert_eq!(names, ["default", "sales"]);
+        let echo = set.bots.get(1).expect("two bots");
+        assert_eq!((echo.config.bot, &echo.config.command), (BuiltInBot::Echo, &None));
+    }
+    let set = config(&[], &format!("command = ['program']\n{text}"));
+    assert_eq!(set.bots.names().next(), Some("default"));
+    // An assistant has few sessions, and leaves the others theirs.
+    let set = config(
+        &[],
+        "bot = 'realtime'\nREALTIME_API_KEY = 'k'\n[bots.sales]\nbot = 'echo'\n",
+    );
+    let places: Vec<_> = set.bots.iter().map(|bot| bot.places).collect();
+    assert_eq!((places, set.sessions_max), (vec![Some(4), None], 32));
+    assert!(config(&[], "port = 1").bots.is_empty());
+}
+
+#[test]
+fn mistakes_in_the_section_of_a_bot_name_it() {
+    let refused = |text: &str| refused(&["--config", "a.toml"], text);
+    for (text, message) in [
+        (
+            "[bots.a]\nnumbers = ['1']",
+            "[bots.a]: a.toml:1: a bot needs `command` or `bot`",
+        ),
+        (
+            "[bots.a]\nbot = 'echo'\ncommand = ['x']",
+            "[bots.a]: a.toml:2: `bot` and `command` both name the bot; give one of them",
+        ),
+        (
+            "[bots.a]\nbot = 'ecco'",
+            "[bots.a]: `bot (a.toml:2)` takes one of `parrot`, `echo`, `realtime` or `cascade`, not `ecco`; did you mean `echo`?",
+        ),
+        (
+            "[bots.a]\nbot = 'echo'\n[bots.b]\nbot = 'echo'\nenv = { A = '1' }",
+            "[bots.b]: a.toml:5: `env` is the environment of a `command`, or of one in `tools`, and this bot has none",
+        ),
+        (
+            "[bots.a]\nbot = 'echo'\nnumbers = ['+1 555']\n[bots.b]\nbot = 'echo'\nnumbers = ['1555']",
+            "`1555` leads to the bot `a` and to `b`: it can be one of them",
+        ),
+        (
+            "[bots.a]\nbot = 'echo'\ndevices = ['b']\n[bots.b]\nbot = 'echo'",
+            "`b` leads to the bot `a` and to `b`: it can be one of them",
+        ),
+        (
+            "[bots.a]\nbot = 'echo'\nmax-seconds = 9",
+            "[bots.a]: a.toml:3: `max-seconds` takes a number of seconds from 10 to 86400",
+        ),
+        (
+            "[bots.a]\nbot = 'echo'\nmax-seconds = { file = 'x' }",
+            "[bots.a]: a.toml:3: `max-seconds` takes a number of seconds from 10 to 86400",
+        ),
+        (
+            "[bots.a]\nbot = 'echo'\nagent-name = 'x'",
+            "a.toml:3: `agent-name` is a setting of the runner: put it above the first section",
+        ),
+    ] {
+        assert_eq!(refused(text), message);
+    }
+    let message = refused("[bots.a]\nbot = 'realtime'");
+    assert!(
+        message.starts_with("[bots.a]: ") && message.contains("REALTIME_API_KEY"),
+        "{message}"
+    );
+}
+
+/// Secrets and environments of sections are masked.
+#[test]
+fn sections_are_shown_without_secrets() {
+    let file = "port = 1\n[bots.a]\nbot = 'realtime'\nREALTIME_API_KEY = 'hunter2'\nnumbers = ['+1']\n\
+                [bots.b]\ncommand = ['x', 'y']\nby-body = true\nenv = { TOKEN = 'hunter2', B = { file = 'b' } }\n";
+    let read = |arguments: &[&str]| {
+        let files = [("a.toml", file), ("b", "hunter2")];
+        match parsed(arguments, &[], &files) {
+            Ok(CliCommand::Help(text)) => text,
+            other => panic!("{arguments:?} print nothing: {other:?}"),
+        }
+    };
+    let shown = read(&["config", "show", "a.toml"]);
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let section = "\n[bots.a]  # a.toml:2\nbot = \"realtime\"  # a.toml:3\nREALTIME_API_KEY = \"********\"  # a.toml:4\n\
+                   numbers = [\"+1\"]  # a.toml:5\n\n[bots.b]  # a.toml:6\ncommand = [\"x\", \"y\"]  # a.toml:7\n\
+                   by-body = true  # a.toml:8\nenv.TOKEN = \"********\"  # a.toml:9\nenv.B = \"********\"  # a.toml:9\n";
+    assert!(shown.ends_with(section), "{shown}");
+    assert!(read(&["config", "check", "a.toml"]).ends_with("a.toml: no mistakes\n"));
 }

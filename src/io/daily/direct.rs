@@ -68,6 +68,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: fn(&str)) -> Result<()
     let start = SessionStart {
         session_id: registry::session_id(random()),
         body: json!({}),
+        bot: sessions.bots().default(),
         // There is no client; the lines are the runner's own.
         log_client: LogClient::new(Arc::default(), Ipv4Addr::LOCALHOST.into(), true),
         lease: None,

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::features::Feature;
+use crate::io::bots::ChosenBot;
 use crate::io::daily::{PreparedRoom, prepare_room};
 use crate::io::daily::{banner, direct, doctor};
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
@@ -28,9 +29,10 @@ use crate::io::running::RunningModule;
 use crate::io::sessions::SessionStart;
 use crate::limits::DIALIN_HEADERS_BYTES_MAX;
 use crate::logging;
+use crate::proto::bots::{BotChoice, QUERY as BOT};
 use crate::proto::daily::recent_calls::RecentCalls;
 use crate::proto::daily::{DailyError, RoomPurpose, RoomRequest, dialin, reply};
-use crate::proto::http::route::{Route, RouteError};
+use crate::proto::http::route::{Query, Route, RouteError};
 use crate::proto::http::start::StartPlan;
 use crate::proto::http::{route, start};
 use crate::proto::server::admission::PendingKind;
@@ -69,7 +71,7 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
 
 async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
     match request.plan {
-        StartPlan::Videoroom { room, body } => start(request.app, room, body, request.peer).await,
+        StartPlan::Videoroom { room, body } => start(request.app, room, (request.bot, body), request.peer).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
 }
@@ -78,18 +80,19 @@ async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> 
 async fn start(
     app: &RunnerApp,
     wanted: Option<RoomRequest>,
-    body: Value,
+    (mut bot, body): (ChosenBot, Value),
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {
     let Some(wanted) = wanted else {
-        check_program_body(app, &body)?;
+        check_program_body(&bot, &body)?;
         let permit = app.permit(peer.requester(), PendingKind::Caller)?;
-        let start = session_start(app, body, peer);
+        bot.take_place().map_err(HttpError::Offer)?;
+        let start = session_start(app, bot, body, peer);
         let session_id = start.session_id.clone();
         room::begin(app.sessions.clone(), permit, start, bot::Kind::Base);
         return Ok(reply::roomless_reply(&session_id));
     };
-    let (PreparedRoom { room, token, .. }, session_id) = begin(app, RoomPurpose::Client(&wanted), body, peer)
+    let (PreparedRoom { room, token, .. }, session_id) = begin(app, RoomPurpose::Client(&wanted), (bot, body), peer)
         .await
         .map_err(|refused| refused.into(no_room))?;
     Ok(reply::start_reply(app.config.start_names, &room, &token, &session_id))
@@ -108,10 +111,16 @@ async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply
     if head.method == Method::HEAD {
         return Ok(answer);
     }
-    let (PreparedRoom { room, token, .. }, _) =
-        begin(app, RoomPurpose::Client(&RoomRequest::default()), json!({}), peer)
-            .await
-            .map_err(|refused| refused.into(no_room))?;
+    let named = Query::new(head.uri.query().unwrap_or_default()).value(BOT);
+    let bot = app.choose(BotChoice::named(named.as_deref()), peer)?;
+    let (PreparedRoom { room, token, .. }, _) = begin(
+        app,
+        RoomPurpose::Client(&RoomRequest::default()),
+        (bot, json!({})),
+        peer,
+    )
+    .await
+    .map_err(|refused| refused.into(no_room))?;
     *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     let location = HeaderValue::try_from(reply::join_url(&room, &token)).expect("a URL was read as fit for a header");
     answer.headers_mut().insert(header::LOCATION, location);
@@ -152,11 +161,18 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
             log::warn!("the SIP headers of a call are left out: they have more than {DIALIN_HEADERS_BYTES_MAX} bytes");
         });
     }
+    let choice = BotChoice {
+        dialled: [Some(&call.to), None],
+        ..BotChoice::default()
+    };
+    let bot = app.choose(choice, peer)?;
+    bot.check_caller(Some(&call.from)).map_err(HttpError::Offer)?;
     let calls = &app.module::<DialInCalls>(Feature::Videoroom)?.0;
     if !lock(calls).insert(&call.call_id, Instant::now()) {
         return Err(ModuleRefusal::new(StatusCode::CONFLICT, "this call has a bot already").into());
     }
-    let begun = begin(app, RoomPurpose::Call { from: &call.from }, call.bot_body(config), peer).await;
+    let body = call.bot_body(config);
+    let begun = begin(app, RoomPurpose::Call { from: &call.from }, (bot, body), peer).await;
     let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
         lock(calls).remove(&call.call_id);
         refused.into(no_room_for_call)
@@ -198,22 +214,24 @@ fn no_room_for_call(failure: DailyError) -> HttpError {
 async fn begin(
     app: &RunnerApp,
     purpose: RoomPurpose<'_>,
-    body: Value,
+    (mut bot, body): (ChosenBot, Value),
     peer: PeerInfo,
 ) -> Result<(PreparedRoom, SessionId), StartError> {
     let config = &app.config.videoroom;
     if config.key.is_none() {
         return Err(StartError::Failed(DailyError::NoKey));
     }
-    if !app.config.bot_enters_rooms {
+    if !bot.row().config.bot_enters_rooms {
         let error = start::StartRequestError::BotCannotJoin(Transport::Videoroom);
         return Err(StartError::Refused(HttpError::Start(error)));
     }
-    check_program_body(app, &body).map_err(StartError::Refused)?;
+    check_program_body(&bot, &body).map_err(StartError::Refused)?;
     let permit = app
         .permit(peer.requester(), PendingKind::Caller)
         .map_err(StartError::Refused)?;
-    let start = session_start(app, body, peer);
+    bot.take_place()
+        .map_err(|full| StartError::Refused(HttpError::Offer(full)))?;
+    let start = session_start(app, bot, body, peer);
     let session_id = start.session_id.clone();
     let prepared = logging::for_client(
         start.log_client.clone(),
@@ -227,10 +245,11 @@ async fn begin(
     Ok((prepared, session_id))
 }
 
-fn session_start(app: &RunnerApp, body: Value, peer: PeerInfo) -> SessionStart {
+fn session_start(app: &RunnerApp, bot: ChosenBot, body: Value, peer: PeerInfo) -> SessionStart {
     SessionStart {
         session_id: new_session_id(),
         body,
+        bot,
         log_client: log_client(app, peer),
         lease: None,
     }

@@ -16,11 +16,13 @@ use crate::bot::SessionId;
 use crate::config::{Config, ListenAddresses};
 use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
+use crate::io::bots::ChosenBot;
 use crate::io::running::{RunningModule, RunningModules};
 use crate::io::sessions::Sessions;
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
 use crate::limits::PROCESS_BODY_BYTES_MAX;
+use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::http::registry;
 use crate::proto::http::started::{CreateError, StartedSessions};
 use crate::proto::http::status::StatusReplies;
@@ -116,6 +118,21 @@ impl RunnerApp {
         permit.map_err(HttpError::Offer)
     }
 
+    /// Returns the bot that a choice names.
+    ///
+    /// # Errors
+    /// [`HttpError::UnknownBot`], with all names for those with the key.
+    pub fn choose(&self, choice: BotChoice<'_>, peer: PeerInfo) -> Result<ChosenBot, HttpError> {
+        let chosen = self.sessions.bots().choose(choice);
+        chosen.map_err(|UnknownBot| self.unknown_bot(peer))
+    }
+
+    /// Returns the error about the name of a bot.
+    pub fn unknown_bot(&self, peer: PeerInfo) -> HttpError {
+        let names = || self.config.bots.names().collect::<Vec<_>>().join(", ");
+        HttpError::UnknownBot(peer.is_authorised.then(names))
+    }
+
     /// Returns the address of a client, behind any trusted proxies.
     pub fn client(&self, headers: &HeaderMap, peer: PeerInfo) -> IpAddr {
         let x_forwarded_for = values(headers, HeaderName::from_static("x-forwarded-for"));
@@ -125,14 +142,15 @@ impl RunnerApp {
 }
 
 /// Rejects a body that is too large for a program's arguments, before anything is started.
-pub fn check_program_body(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
-    let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
+pub fn check_program_body(bot: &ChosenBot, body: &Value) -> Result<(), HttpError> {
+    let fits = bot.row().config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
     fits.then_some(()).ok_or(HttpError::BodyTooLargeForProgram)
 }
 
-/// Registers a body for a later connection, and returns the session id for the client.
-pub fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<Arc<str>, HttpError> {
-    let created = lock(&app.table).create(random(), body, peer.requester(), request_time());
+/// Registers a body for a later connection to the bot of this name or the default, and returns the
+/// session id for the client.
+pub fn register(app: &RunnerApp, bot: Option<&str>, body: &Value, peer: PeerInfo) -> Result<Arc<str>, HttpError> {
+    let created = lock(&app.table).create(random(), (bot, body), peer.requester(), request_time());
     created.map_err(|refused| match refused {
         CreateError::Full(full) => HttpError::Full(full),
         CreateError::TooLong(too_long) => HttpError::BodyTooLargeForId(too_long),

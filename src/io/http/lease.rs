@@ -8,39 +8,48 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use super::app::new_session_id;
+use crate::io::bots::ChosenBot;
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::request_time;
 use crate::logging;
 use crate::proto::http::registry::{self, SessionClaim};
 use crate::proto::http::started::{IdUse, StartedSessions};
 use crate::proto::server::admission::Requester;
+use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::{PeerInfo, lock};
 
-/// Returns a function that makes the session's start; `body` gets the registered body.
+/// Returns a function that makes the session's start, with a place of its bot; `body` gets the
+/// registered body.
 pub fn session_start(
     lease: Option<RegistrationLease>,
+    mut bot: ChosenBot,
     log_client: logging::LogClient,
     body: impl FnOnce(Option<Value>) -> Value + Send,
-) -> impl FnOnce() -> SessionStart + Send {
-    move || match lease {
-        Some(mut lease) => {
-            lease.used = true;
-            let log_client = log_client.or_authorised(lease.claim.is_authorised);
-            let session_id = lease.claim.session_id.clone();
-            let body = body(Some(lease.claim.body.take()));
-            SessionStart {
-                session_id,
-                body,
-                log_client,
-                lease: Some(Box::new(lease)),
+) -> impl FnOnce() -> Result<SessionStart, OfferError> + Send {
+    move || {
+        bot.take_place()?;
+        Ok(match lease {
+            Some(mut lease) => {
+                lease.used = true;
+                let log_client = log_client.or_authorised(lease.claim.is_authorised);
+                let session_id = lease.claim.session_id.clone();
+                let body = body(Some(lease.claim.body.take()));
+                SessionStart {
+                    session_id,
+                    body,
+                    bot,
+                    log_client,
+                    lease: Some(Box::new(lease)),
+                }
             }
-        }
-        None => SessionStart {
-            session_id: new_session_id(),
-            body: body(None),
-            log_client,
-            lease: None,
-        },
+            None => SessionStart {
+                session_id: new_session_id(),
+                body: body(None),
+                bot,
+                log_client,
+                lease: None,
+            },
+        })
     }
 }
 
@@ -53,6 +62,16 @@ pub struct RegistrationLease {
 }
 
 impl RegistrationLease {
+    /// Returns the name of the bot that `/start` registered.
+    pub fn bot(&self) -> Option<&str> {
+        self.claim.bot.as_deref()
+    }
+
+    /// Returns the body that `/start` registered.
+    pub fn body(&self) -> &Value {
+        &self.claim.body
+    }
+
     /// Claims an id that is valid for one session.
     pub fn claim_once(
         sessions: &Arc<Mutex<StartedSessions>>,

@@ -16,6 +16,7 @@ use tokio::time::{sleep_until, timeout_at};
 use crate::config::MediaroomWorker;
 use crate::features::Feature;
 use crate::io::RunError;
+use crate::io::bots::ChosenBot;
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
@@ -134,16 +135,16 @@ fn livekit(app: &RunnerApp) -> Result<&LiveKit, HttpError> {
 
 async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
     match request.plan {
-        StartPlan::Mediaroom { body } => start(request.app, body, request.peer).await,
+        StartPlan::Mediaroom { body } => start(request.app, request.bot, body, request.peer).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
 }
 
 /// Starts a session in a room. Returns the JSON of the reply.
-async fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+async fn start(app: &RunnerApp, bot: ChosenBot, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     match &app.config.mediaroom.worker {
-        Some(worker) => dispatch(app, worker, &body, peer).await,
-        None => start_here(app, body, peer),
+        Some(worker) => dispatch(app, worker, (&bot, &body), peer).await,
+        None => start_here(app, bot, body, peer),
     }
 }
 
@@ -225,17 +226,19 @@ async fn watch_room(mut watch: Watch, slot: Slot, awaited_bots: SlotPool) {
 }
 
 /// Creates the tokens of a room and starts the bot.
-fn start_here(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+fn start_here(app: &RunnerApp, mut bot: ChosenBot, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     let credentials = LiveKitCredentials::new(&app.config.mediaroom)
         .map_err(|missing| ModuleRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, missing))?;
     let common = app.module::<WebRtc>(Feature::WebRtc)?.common().clone();
     let permit = app.permit(peer.requester(), PendingKind::Silent)?;
+    bot.take_place().map_err(HttpError::Offer)?;
     let session_id = new_session_id();
     let details = credentials.connection_details(&session_id, random(), unix_time_s());
     let reply = details.reply(app.config.start_names, &session_id);
     let start = SessionStart {
         session_id,
         body,
+        bot,
         log_client: log_client(app, peer),
         lease: None,
     };
@@ -247,10 +250,10 @@ fn start_here(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, H
 async fn dispatch(
     app: &RunnerApp,
     worker: &MediaroomWorker,
-    body: &Value,
+    (bot, body): (&ChosenBot, &Value),
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {
-    check_program_body(app, body)?;
+    check_program_body(bot, body)?;
     let waiting = app.sessions.admission().dispatch(peer.requester());
     let _waiting = waiting.map_err(|refused| refuse_dispatch(DispatchError::TooMany(refused)))?;
     let session_id = new_session_id();
@@ -265,7 +268,8 @@ async fn dispatch(
     )
     .map_err(refuse_dispatch)?
     .with_names(app.config.start_names)
-    .with_requester(peer.requester());
+    .with_requester(peer.requester())
+    .with_bot(bot.row().name().map(|name| &**name));
     loop {
         if app.sessions.is_live(&session_id) {
             attempt.handle_taken();

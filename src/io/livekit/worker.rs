@@ -39,13 +39,17 @@ use crate::limits::{
     WORKER_SEND_BYTES_MAX,
 };
 use crate::logging::LogClient;
+use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::http::registry;
 use crate::proto::livekit::agent_name;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::livekit::session::JobEvent;
 use crate::proto::livekit::socket_base;
 use crate::proto::livekit::worker::report::WorkerReport;
-use crate::proto::livekit::worker::{AgentWorker, AssignedJob, SessionSlots, WorkerCommand, WorkerSettings};
+use crate::proto::livekit::worker::{
+    AgentWorker, AssignedJob, JobOutcome, SessionSlots, WorkerCommand, WorkerSettings,
+};
+use crate::proto::participant::Participant;
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::log_limit::LogLimit;
 use crate::proto::server::source::SourceKey;
@@ -129,7 +133,7 @@ pub fn start(
         jobs: HashMap::new(),
         news,
         report: report.clone(),
-        has_programs: config.command.is_some(),
+        has_programs: config.of_bots().any(|bot| bot.command.is_some()),
         measuring: None,
     };
     services.spawn("the LiveKit worker", driver.run(orders_in, news_in));
@@ -151,11 +155,12 @@ fn settings(config: &Config) -> Option<WorkerSettings> {
         secret: mediaroom.secret.clone()?,
         worker: mediaroom.worker.clone()?,
         cores: std::thread::available_parallelism().map_or(1, NonZero::get),
-        metadata_bytes_max: match config.command {
+        metadata_bytes_max: match config.of_bots().any(|bot| bot.command.is_some()) {
             // A program gets it twice: as `body`, and as it is.
-            Some(_) => PROCESS_BODY_BYTES_MAX / 3,
-            None => JOB_METADATA_BYTES_MAX,
+            true => PROCESS_BODY_BYTES_MAX / 3,
+            false => JOB_METADATA_BYTES_MAX,
         },
+        bots: config.bots.names().map(str::to_owned).collect(),
     })
 }
 
@@ -392,18 +397,38 @@ impl WorkerDriver {
             job,
             room_name,
             session_id,
+            bot,
             urls,
             token,
             rules,
             place,
         } = assigned;
+        let body = job.body();
+        let caller = job.participant.as_ref().map(|who| who.as_participant());
+        let choice = BotChoice {
+            name: bot.as_deref(),
+            endpoint: None,
+            body: Some(&body),
+            dialled: caller.as_ref().map_or([None; 2], Participant::dialled),
+        };
+        // The worker has refused a job of an unknown bot.
+        let bots = self.sessions.bots();
+        let mut bot = bots.choose(choice).unwrap_or_else(|UnknownBot| bots.default());
+        let telephone = caller.as_ref().filter(|caller| caller.is_telephone);
+        let allowed = telephone.map_or(Ok(()), |caller| bot.check_caller(caller.number()));
+        if let Err(refused) = allowed.and_then(|()| bot.take_place()) {
+            log::warn!("job {} gets no session: {refused}", job.id);
+            let outcome = JobOutcome::Failed(refused.to_string());
+            return self.worker.handle_job_end(&job.id, outcome, tasks::now());
+        }
         let (link, orders) = link(job.id.clone(), self.news.clone());
         self.jobs.insert(job.id.clone(), orders);
         let start = SessionStart {
             session_id: session_id
                 .filter(|id| !self.sessions.is_live(id))
                 .map_or_else(|| registry::session_id(random()), SessionId::from),
-            body: job.body(),
+            body,
+            bot,
             log_client: self.log_client.clone(),
             lease: None,
         };

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::config::ListenAddresses;
 use crate::features::Feature;
 use crate::io::RunError;
+use crate::io::bots::ChosenBot;
 use crate::io::http::app::{RunnerApp, check_program_body, mint_token, new_session_id};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
@@ -90,7 +91,9 @@ impl RunningModule for Moq {
 
 async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
     match request.plan {
-        StartPlan::Moq { namespace, body } => start(request.app, namespace, body, request.base, request.peer).await,
+        StartPlan::Moq { namespace, body } => {
+            start(request.app, namespace, (request.bot, body), request.base, request.peer).await
+        }
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
 }
@@ -99,13 +102,14 @@ async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> 
 async fn start(
     app: &RunnerApp,
     namespace: Option<String>,
-    body: Value,
+    (mut bot, body): (ChosenBot, Value),
     base: RequestBase<'_>,
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {
     let moq = app.module::<Moq>(Feature::Moq)?;
-    check_program_body(app, &body)?;
+    check_program_body(&bot, &body)?;
     let permit = app.permit(peer.requester(), PendingKind::Silent)?;
+    bot.take_place().map_err(HttpError::Offer)?;
     let session_id = new_session_id();
     let namespace = namespace.unwrap_or_else(|| random_namespace(u64::from_be_bytes(random())));
     let url = |token| caller_url(&app.config, base.host, moq.udp_port(), token);
@@ -113,6 +117,7 @@ async fn start(
         start: SessionStart {
             session_id: session_id.clone(),
             body,
+            bot,
             log_client: log_client(app, peer),
             lease: None,
         },

@@ -24,7 +24,7 @@ use super::output_log;
 use super::pcm::Pipes;
 use super::sandbox::Sandbox;
 use crate::bot::SessionId;
-use crate::config::BotAudio;
+use crate::config::{BotAudio, Secret};
 use crate::io::children::{self, ChildOwner};
 use crate::io::group::ProcessGroup;
 use crate::io::tasks;
@@ -46,6 +46,8 @@ pub struct ProgramSpec {
     pub sandbox: Option<Sandbox>,
     /// What each process may have of private memory.
     pub memory_kib: Option<u64>,
+    /// Variables of this program alone.
+    pub environment: Vec<(String, Secret)>,
 }
 
 /// A running program.
@@ -365,6 +367,7 @@ fn command(spec: &ProgramSpec, words: &[OsString], arguments: Option<&str>) -> i
     for name in &spec.withheld {
         command.env_remove(name);
     }
+    command.envs(spec.environment.iter().map(|(name, value)| (name, value.expose())));
     if let Some(working_dir) = &spec.working_dir {
         command.current_dir(working_dir);
     }

@@ -142,6 +142,7 @@ fn spec(command: &[OsString]) -> ProgramSpec {
         working_dir: None,
         sandbox: None,
         memory_kib: None,
+        environment: Vec::new(),
     }
 }
 

@@ -118,10 +118,17 @@ impl WebRtc {
         let id = start.session_id;
         let lease = Box::new((answered.port, start.lease));
         let mut task = SessionTask::new(inner.sessions.clone(), permit, Some(lease));
-        task.start_bot(id.clone(), start.body, Transport::WebRtc, AUDIO_IN_FRAMES_MAX, |slot| {
-            let arguments = WebRtcArguments::new(connection, slot);
-            bot::Kind::WebRtc(arguments.with_call_data(Some(json!({"via": "messaging"}))))
-        });
+        task.start_bot(
+            start.bot,
+            id.clone(),
+            start.body,
+            Transport::WebRtc,
+            AUDIO_IN_FRAMES_MAX,
+            |slot| {
+                let arguments = WebRtcArguments::new(connection, slot);
+                bot::Kind::WebRtc(arguments.with_call_data(Some(json!({"via": "messaging"}))))
+            },
+        );
         let io = WebRtcIo {
             inbox: answered.inbox,
             used: None,

@@ -8,6 +8,7 @@ use std::time::Instant;
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
 use serde_json::json;
 
 use crate::features::Feature;
@@ -19,7 +20,9 @@ use crate::io::http::refusal_log::log_client;
 use crate::io::tasks::request_time;
 use crate::io::webrtc::WebRtc;
 use crate::logging;
+use crate::proto::bots::{BotChoice, QUERY as BOT};
 use crate::proto::http::registry;
+use crate::proto::http::route::Query;
 use crate::proto::http::started::IdUse;
 use crate::proto::webrtc::offer::{CandidatesBody, OfferBody};
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
@@ -28,11 +31,11 @@ use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 pub async fn take_offer(
     app: &RunnerApp,
     session: Option<&str>,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Incoming,
     peer: PeerInfo,
 ) -> Result<Reply, HttpError> {
-    let body = read(app.conn_limits, headers, AcceptedBody::Offer, body).await?;
+    let body = read(app.conn_limits, &head.headers, AcceptedBody::Offer, body).await?;
     let mut offer = OfferBody::parse(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     let id_use = match offer.restarts_elsewhere(app.sessions.replica()) {
         true => IdUse::Restart,
@@ -44,9 +47,16 @@ pub async fn take_offer(
     };
     // The bot gets the data of the offer, or else that of `/start`.
     let sent = offer.request_data.take();
+    let named = Query::new(head.uri.query().unwrap_or_default()).value(BOT);
+    let choice = BotChoice {
+        name: lease.as_ref().and_then(RegistrationLease::bot).or(named.as_deref()),
+        body: sent.as_ref().or(lease.as_ref().map(RegistrationLease::body)),
+        ..BotChoice::default()
+    };
+    let bot = app.choose(choice, peer)?;
     let requester = requester(peer, lease.as_ref());
     let client = log_client(app, peer).or_authorised(requester.is_authorised);
-    let begin = session_start(lease, client.clone(), move |registered| {
+    let begin = session_start(lease, bot, client.clone(), move |registered| {
         sent.or(registered).unwrap_or_else(|| json!({}))
     });
     let began = Instant::now();

@@ -44,7 +44,7 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
         app, head, body, peer, ..
     } = request;
     match request.route {
-        Route::Offer(session) => offer::take_offer(app, session.as_deref(), &head.headers, body, peer).await,
+        Route::Offer(session) => offer::take_offer(app, session.as_deref(), head, body, peer).await,
         Route::Candidates(session) => offer::take_candidates(app, session.as_deref(), &head.headers, body).await,
         Route::Whip(request) => whip::serve(app, request, head, body, peer).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),

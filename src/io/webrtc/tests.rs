@@ -161,6 +161,7 @@ impl Rig {
         let start = SessionStart {
             session_id: format!("session {}", self.sessions).into(),
             body,
+            bot: self.engine.sessions().bots().default(),
             log_client: logging::LogClient::new(Arc::default(), [127, 0, 0, 1].into(), false),
             lease: Some(Box::new(lease)),
         };
@@ -169,7 +170,7 @@ impl Rig {
             is_authorised: false,
             local_address: None,
         };
-        self.engine.offer(offer, requester, || start).await
+        self.engine.offer(offer, requester, || Ok(start)).await
     }
 
     /// Makes a session whose client never connects.

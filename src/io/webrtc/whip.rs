@@ -24,6 +24,7 @@ use crate::io::http::refusal_log::log_client;
 use crate::io::tasks::request_time;
 use crate::io::webrtc::WebRtc;
 use crate::logging;
+use crate::proto::bots::{BotChoice, QUERY as BOT};
 use crate::proto::http::access::KeyError;
 use crate::proto::http::origin;
 use crate::proto::http::route::Query;
@@ -105,6 +106,7 @@ async fn open(
     };
     drop(body);
     offer::check(via, &call.sdp)?;
+    let named = Query::new(query).value(BOT);
     let lease = match of_session {
         Some(id) => Some(
             RegistrationLease::claim_once(&app.table, id, peer)
@@ -117,17 +119,20 @@ async fn open(
         call_data: answer::call_data(via, name.as_deref(), user_agent),
         sdp: call.sdp,
     };
-    let (session, query) = (call.session, query.to_owned());
+    let mut own_body = answer::query_body(query);
+    own_body.extend(call.session.map(|session| ("session".to_owned(), session)));
+    let own_body = Value::Object(own_body);
+    let choice = BotChoice {
+        name: lease.as_ref().and_then(RegistrationLease::bot).or(named.as_deref()),
+        endpoint: name.as_deref(),
+        body: Some(lease.as_ref().map_or(&own_body, RegistrationLease::body)),
+        ..BotChoice::default()
+    };
+    let bot = app.choose(choice, peer)?;
     let requester = requester(peer, lease.as_ref());
     let client = log_client(app, peer).or_authorised(requester.is_authorised);
-    let begin = session_start(lease, client.clone(), move |registered| {
-        registered.unwrap_or_else(|| {
-            let mut body = answer::query_body(&query);
-            if let Some(session) = session {
-                body.insert("session".to_owned(), session);
-            }
-            Value::Object(body)
-        })
+    let begin = session_start(lease, bot, client.clone(), move |registered| {
+        registered.unwrap_or(own_body)
     });
     let began = Instant::now();
     let answered = logging::for_client(
@@ -169,7 +174,7 @@ async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
     let body = read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
     app.check_open()?;
     let body = call::client_secret(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
-    let id = register(app, &body, peer)?;
+    let id = register(app, None, &body, peer)?;
     let reply = call::client_secret_reply(&id, &body, unix_time_s());
     let mut reply = json_reply(StatusCode::OK, reply);
     put(reply.headers_mut(), header::CACHE_CONTROL, "no-store");

@@ -11,11 +11,12 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use crate::features::Feature;
-use crate::io::http::app::RunnerApp;
+use crate::io::http::app::{RunnerApp, new_session_id};
 use crate::io::http::error::HttpError;
 use crate::io::http::lease::{RegistrationLease, requester, session_start};
 use crate::io::http::refusal_log::log_client;
 use crate::io::module::{DoctorCheck, Module, RouteRequest};
+use crate::io::sessions::SessionStart;
 use crate::io::tasks::request_time;
 #[cfg(feature = "telephony")]
 use crate::io::websocket::banner;
@@ -27,6 +28,7 @@ use crate::io::websocket::doctor;
 #[cfg(feature = "telephony")]
 use crate::io::websocket::webhook;
 use crate::io::websocket::{SocketEndpoint, SocketStart, upgrade};
+use crate::proto::bots::{BotChoice, QUERY as BOT};
 use crate::proto::http::route::{self, Route, RouteError};
 use crate::proto::http::started::IdUse;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
@@ -68,7 +70,7 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     } = request;
     match request.route {
         #[cfg(feature = "telephony")]
-        Route::Webhook => webhook::webhook(app, head, request.body).await,
+        Route::Webhook => webhook::webhook(app, head, request.body, peer).await,
         #[cfg(feature = "telephony")]
         Route::Dial => dial::answer(app, head, peer, request.body).await,
         Route::Socket(family, token) => socket(app, family, token, head, peer, upgrade_slot),
@@ -112,6 +114,13 @@ fn socket(
         Some(id) => Some(RegistrationLease::claim(&app.table, &id, IdUse::Connect, peer).map_err(HttpError::Unknown)?),
         None => None,
     };
+    let named = query.value(BOT);
+    let choice = BotChoice {
+        name: lease.as_ref().and_then(RegistrationLease::bot).or(named.as_deref()),
+        body: lease.as_ref().map(RegistrationLease::body),
+        ..BotChoice::default()
+    };
+    let bot = app.choose(choice, peer)?;
     let issuer = token.as_ref().map(|token| token.claims().issuer);
     let requester = requester(peer, lease.as_ref());
     let requester = Requester {
@@ -120,20 +129,33 @@ fn socket(
             || issuer.is_some_and(|issuer| issuer != Issuer::Anyone),
         ..requester
     };
-    let endpoint = endpoint(family, token.as_ref(), signed);
+    let endpoint = endpoint(family, token.as_ref(), signed, named.is_some());
     let client = log_client(app, peer).or_authorised(requester.is_authorised);
     app.check_open()?;
     let admission = app.sessions.admission();
     let permit = admission.newcomer(|admission| match endpoint {
         SocketEndpoint::Client => admission.session(requester, PendingKind::Silent),
-        SocketEndpoint::Call(_) => admission.handshake(requester),
+        SocketEndpoint::Call { .. } => admission.handshake(requester),
     });
     let permit = permit.map_err(HttpError::Offer)?;
     if let Some(token) = token {
         token.redeem();
     }
-    let mut start = session_start(lease, client, |registered| registered.unwrap_or_else(|| json!({})))();
     let dialled = dialled(app, &endpoint);
+    let mut start = match endpoint {
+        SocketEndpoint::Client => {
+            let start = session_start(lease, bot, client, |registered| registered.unwrap_or_else(|| json!({})));
+            start().map_err(HttpError::Offer)?
+        }
+        // Its bot has a place once the call is known.
+        SocketEndpoint::Call { .. } => SessionStart {
+            session_id: new_session_id(),
+            body: json!({}),
+            bot,
+            log_client: client,
+            lease: None,
+        },
+    };
     if let Some(dialled) = &dialled {
         start.session_id = dialled.id().clone();
     }
@@ -188,6 +210,7 @@ fn endpoint(
     family: SocketKind,
     token: Option<&VerifiedToken<'_>>,
     signed: Option<&'static Provider>,
+    names_bot: bool,
 ) -> SocketEndpoint {
     let proof = match token.map(VerifiedToken::claims) {
         _ if family == SocketKind::Client => return SocketEndpoint::Client,
@@ -195,5 +218,5 @@ fn endpoint(
         Some(claims) if claims.issuer == Issuer::ApiKey => Proof::ApiKey,
         _ => signed.map_or(Proof::Missing, Proof::Signature),
     };
-    SocketEndpoint::Call(proof)
+    SocketEndpoint::Call { proof, names_bot }
 }

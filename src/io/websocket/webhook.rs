@@ -9,18 +9,20 @@ use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
 use crate::config::Transport;
+use crate::io::bots::ChosenBot;
 use crate::io::http::app::{RunnerApp, mint_token};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::tasks::request_time;
 use crate::io::websocket::dial;
+use crate::proto::bots::BotChoice;
 use crate::proto::http::route;
 use crate::proto::http::token::SocketKind;
 use crate::proto::telephony::proof::{self, CallKey};
 use crate::proto::telephony::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use crate::proto::telephony::verify;
 use crate::proto::telephony::{PROVIDERS, Provider, webhook};
-use edge_runner_http::common::{Reply, lock, unix_time_s, whole};
+use edge_runner_http::common::{PeerInfo, Reply, lock, unix_time_s, whole};
 
 /// Verifies the upgrade of a call if its provider signs upgrades, and returns the provider. Where
 /// the signed URL is not known for sure, a mismatch counts as no signature.
@@ -54,7 +56,7 @@ pub fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
 }
 
 /// Answers a provider with the address for a call's audio.
-pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Reply, HttpError> {
+pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     let Some(provider) = app.config.transport.and_then(Transport::provider) else {
         return Err(HttpError::Route(route::RouteError::Method(route::ROOT_METHODS)));
@@ -80,6 +82,11 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Re
     let call = CallKey::of(provider, &provider.call_id(&body));
     let is_dialled = dial::handle_webhook(app, query, call);
     let mint = |fingerprint| lock(&app.tokens).mint_for_call(call, fingerprint, request_time());
+    let bot = match provider.url_names_bot {
+        _ if is_dialled => dial::named_bot(app, query, peer)?,
+        true => Some(called_bot(app, provider, &body, peer)?),
+        false => None,
+    };
     let token = match signature {
         SignatureStatus::Verified(fingerprint) if is_dialled || proof::is_protected(provider, telephony) => {
             Some(mint(fingerprint))
@@ -88,13 +95,26 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Re
         SignatureStatus::NotChecked if is_dialled => Some(mint(call.bytes())),
         _ => mint_token(app, SocketKind::Call, None, false),
     };
-    let url = webhook::socket_url(host, token.as_deref());
+    let name = bot.as_ref().and_then(|bot| bot.row().name());
+    let url = webhook::socket_url(host, token.as_deref(), name.map(|name| &**name));
     let webhook::WebhookReply { content_type, body } = provider.protocol.reply(&url, &body);
     let mut reply = Reply::new(whole(body));
     reply
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     Ok(reply)
+}
+
+/// Returns the bot of the number that was dialled, if the telephone may call it.
+fn called_bot(app: &RunnerApp, provider: &Provider, form: &[u8], peer: PeerInfo) -> Result<ChosenBot, HttpError> {
+    let [from, to] = provider.numbers(form);
+    let choice = BotChoice {
+        dialled: [to.as_deref(), None],
+        ..BotChoice::default()
+    };
+    let bot = app.choose(choice, peer)?;
+    bot.check_caller(from.as_deref()).map_err(HttpError::Offer)?;
+    Ok(bot)
 }
 
 /// Rejects a request that the provider has not signed.

@@ -12,6 +12,7 @@ use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
+use serde_json::Value;
 
 use crate::config::{Config, Messaging};
 use crate::features::Feature;
@@ -25,7 +26,9 @@ use crate::io::sessions::SessionStart;
 use crate::io::webrtc::WebRtc;
 use crate::io::whatsapp::doctor;
 use crate::io::whatsapp::{WhatsAppCalls, handle_events};
+use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::http::route::{self, Query, Route, RouteError};
+use crate::proto::webrtc::offer::OfferError;
 use crate::proto::whatsapp::signature::{self, WebhookSignatureError};
 use crate::proto::whatsapp::webhook;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
@@ -75,11 +78,23 @@ async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: Pee
                 is_authorised: true,
                 ..peer
             };
-            let start = |body| SessionStart {
-                session_id: new_session_id(),
-                body,
-                log_client: log_client(app, requester),
-                lease: None,
+            let start = |body: Value| -> Result<SessionStart, OfferError> {
+                let text = |name: &str| body.get(name).and_then(Value::as_str);
+                let choice = BotChoice {
+                    dialled: [text("to"), text("phone_number_id")],
+                    ..BotChoice::default()
+                };
+                let bots = app.sessions.bots();
+                let mut bot = bots.choose(choice).unwrap_or_else(|UnknownBot| bots.default());
+                bot.check_caller(text("from"))?;
+                bot.take_place()?;
+                Ok(SessionStart {
+                    session_id: new_session_id(),
+                    body,
+                    bot,
+                    log_client: log_client(app, requester),
+                    lease: None,
+                })
             };
             let engine = app.module::<WebRtc>(Feature::WebRtc)?;
             let calls = app.module::<WhatsAppCalls>(Feature::Messaging)?;

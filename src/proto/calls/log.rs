@@ -40,6 +40,8 @@ pub struct CallLog {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CallQuery {
     transport: Option<Transport>,
+    /// The name of one of several bots.
+    bot: Option<String>,
     outcome: Option<LeaveReason>,
     /// A part of the caller's or the dialled number.
     number: Option<String>,
@@ -87,6 +89,7 @@ impl CallQuery {
         const TIME: &str = "a time such as 2026-11-28T09:14:00Z";
         Ok(CallQuery {
             transport: read(query, "transport", "the name of a transport", Transport::of_session)?,
+            bot: query.value("bot"),
             outcome: read(query, "outcome", "an outcome such as `left` or `bot_failed`", |text| {
                 LeaveReason::ALL.into_iter().find(|reason| reason.label() == text)
             })?,
@@ -103,6 +106,7 @@ impl CallQuery {
     fn selects(&self, call: &CallRecorder) -> bool {
         self.transport
             .is_none_or(|transport| call.transport() == Some(transport))
+            && self.bot.as_ref().is_none_or(|bot| call.bot() == Some(bot))
             && self.outcome.is_none_or(|outcome| call.reason() == Some(outcome))
             && self.number.as_ref().is_none_or(|number| call.is_of(number))
             && self.since.is_none_or(|since| call.unix_ms() >= since)
@@ -234,6 +238,7 @@ mod tests {
             self.log.begin(CallBeginning {
                 id: id.into(),
                 transport: Some(transport),
+                bot: (transport == Transport::WebRtc).then(|| "sales".into()),
                 call_data: Some(&json!({"from": from, "to": "+431"})),
                 now: self.start + Duration::from_secs(at_s),
                 unix_ms: 1_795_904_000_000 + at_s * 1000,
@@ -288,6 +293,8 @@ mod tests {
         for (query, ids) in [
             ("transport=twilio", &["other", "phone"][..]),
             ("transport=local", &["card"]),
+            ("bot=sales", &["web"]),
+            ("bot=nobody", &[]),
             ("outcome=vanished", &["web"]),
             ("number=66012", &["phone"]),
             ("number=%2B431&outcome=bot_failed", &["phone"]),

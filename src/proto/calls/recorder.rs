@@ -33,6 +33,8 @@ pub struct CallBeginning<'a> {
     pub id: Arc<str>,
     /// `None` if the bot has no transport.
     pub transport: Option<Transport>,
+    /// Which of several bots it is.
+    pub bot: Option<Arc<str>>,
     /// What the transport tells about the call.
     pub call_data: Option<&'a Value>,
     pub now: Instant,
@@ -54,6 +56,7 @@ pub struct CallEnding<'a> {
 pub struct CallRecorder {
     id: Arc<str>,
     transport: Option<Transport>,
+    bot: Option<Arc<str>>,
     has_texts: bool,
     began: Instant,
     unix_ms: u64,
@@ -143,6 +146,7 @@ impl CallRecorder {
             callee: number("to"),
             id: beginning.id,
             transport: beginning.transport,
+            bot: beginning.bot,
             has_texts,
             began: beginning.now,
             unix_ms: beginning.unix_ms,
@@ -270,6 +274,10 @@ impl CallRecorder {
         self.transport
     }
 
+    pub(super) fn bot(&self) -> Option<&str> {
+        self.bot.as_deref()
+    }
+
     pub(super) fn reason(&self) -> Option<LeaveReason> {
         self.end.as_ref().map(|end| end.reason)
     }
@@ -289,7 +297,7 @@ impl CallRecorder {
             None => now.saturating_duration_since(self.began),
         };
         let reason = self.reason();
-        json!({
+        let mut call = json!({
             "id": &*self.id,
             "transport": self.transport.map(Transport::name),
             "from": self.caller,
@@ -306,7 +314,11 @@ impl CallRecorder {
             "answers": self.latencies.count,
             "latency_ms": self.latencies.mean().map(millis),
             "latency_max_ms": (self.latencies.count > 0).then(|| millis(self.latencies.longest)),
-        })
+        });
+        if let Some(bot) = &self.bot {
+            call["bot"] = json!(**bot);
+        }
+        call
     }
 
     /// Returns the JSON of `GET /calls/ID`: the row, and what was said.

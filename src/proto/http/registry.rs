@@ -57,7 +57,7 @@ pub struct SessionRegistry {
 struct RegistryEntry {
     ticket: Ticket,
     is_authorised: bool,
-    /// JSON text.
+    /// The text of [`registered_text`].
     body: Box<str>,
     expires: Instant,
     /// Claims that were not released.
@@ -74,6 +74,26 @@ impl RegistryEntry {
     }
 }
 
+/// Returns the JSON text of a body for the bot of this name, or for the default. A text that begins
+/// with a line break has both: that of a body alone never does.
+pub fn registered_text(bot: Option<&str>, body: &Value) -> Box<str> {
+    let text = match bot {
+        Some(bot) => format!("\n[{},{body}]", Value::from(bot)),
+        None => body.to_string(),
+    };
+    text.into_boxed_str()
+}
+
+/// Returns the name of the bot and the body of such a text.
+fn bot_and_body(text: &str) -> (Option<String>, Value) {
+    let parsed = match text.starts_with('\n') {
+        true => serde_json::from_str(text).map(|(bot, body)| (Some(bot), body)),
+        false => serde_json::from_str(text).map(|body| (None, body)),
+    };
+    // An id of a replica may hold what another version wrote.
+    parsed.unwrap_or_default()
+}
+
 /// The result for a new connection; [`SessionRegistry::release`] returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionClaim {
@@ -81,6 +101,8 @@ pub struct SessionClaim {
     pub registered: Arc<str>,
     /// The id of the new session.
     pub session_id: Arc<str>,
+    /// The name of the bot that was asked for.
+    pub bot: Option<String>,
     pub body: Value,
     /// Whether an authorised request registered it; then the holder of the id is authorised too.
     pub is_authorised: bool,
@@ -128,19 +150,18 @@ impl Default for SessionRegistry {
 }
 
 impl SessionRegistry {
-    /// Registers a body for a later connection.
+    /// Registers the text of [`registered_text`] for a later connection.
     ///
     /// # Errors
     /// Returns [`RegistryFull`] if a limit is reached and no entry can be evicted.
     pub fn register(
         &mut self,
         id: Arc<str>,
-        body: &Value,
+        body: Box<str>,
         requester: Requester,
         now: Instant,
     ) -> Result<(), RegistryFull> {
         self.expire(now);
-        let body = body.to_string().into_boxed_str();
         let request = QuotaRequest {
             holder: requester.holder(),
             bytes: body.len(),
@@ -155,7 +176,7 @@ impl SessionRegistry {
         Ok(())
     }
 
-    /// Adds an unused entry with this JSON text, beyond any limit: for an id that brings its own
+    /// Adds an unused entry with this text, beyond any limit: for an id that brings its own
     /// body and is claimed at once.
     pub fn insert(&mut self, id: Arc<str>, body: Box<str>, requester: Requester, now: Instant) {
         let request = QuotaRequest {
@@ -191,7 +212,7 @@ impl SessionRegistry {
             Some((registered, session)) if !session.is_expired(now) => (registered.clone(), session),
             _ => return Err(UnknownSession),
         };
-        let body = serde_json::from_str(&session.body).expect("a body that was written as JSON is JSON");
+        let (bot, body) = bot_and_body(&session.body);
         let session = self.sessions.get_mut(id).expect("it was there a line ago");
         session.claims += 1;
         let session_id = if std::mem::replace(&mut session.id_taken, true) {
@@ -204,6 +225,7 @@ impl SessionRegistry {
         Ok(SessionClaim {
             registered,
             session_id,
+            bot,
             body,
             is_authorised,
         })
@@ -347,14 +369,18 @@ mod tests {
         for nth in ids {
             let requester = from(100 + (nth % 8) as u8);
             table
-                .register(id(&nth.to_string()), &json!({}), requester, now)
+                .register(id(&nth.to_string()), text(&json!({})), requester, now)
                 .expect("room");
         }
     }
 
+    fn text(body: &Value) -> Box<str> {
+        registered_text(None, body)
+    }
+
     fn table() -> (SessionRegistry, Instant) {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
-        table.register(id("S"), &json!({"a": 1}), A, now).expect("room");
+        table.register(id("S"), text(&json!({"a": 1})), A, now).expect("room");
         (table, now)
     }
 
@@ -369,14 +395,33 @@ mod tests {
             SessionClaim {
                 registered: id("S"),
                 session_id: id("S"),
+                bot: None,
                 body: json!({"a": 1}),
                 is_authorised: false,
             }
         );
         assert_eq!(table.claim("T", id("F"), now), Err(UnknownSession));
         let key = authorised(B);
-        table.register(id("T"), &json!({}), key, now).expect("room");
+        table.register(id("T"), text(&json!({})), key, now).expect("room");
         assert!(table.claim("T", id("F"), now).expect("known").is_authorised);
+    }
+
+    /// The name of a bot stays beside its body, whatever that is.
+    #[test]
+    fn a_registration_may_name_a_bot() {
+        let (mut table, now) = table();
+        for (name, body) in [("a", json!({"a": 1})), ("b", json!(["sales", {}])), ("c", json!("\n"))] {
+            let text = registered_text(Some("sales"), &body);
+            table.register(id(name), text, A, now).expect("room");
+            let claim = table.claim(name, id("F"), now).expect("known");
+            assert_eq!((claim.bot.as_deref(), claim.body), (Some("sales"), body.clone()));
+            // A body alone is never taken for one with a bot.
+            let alone = format!("{name} alone");
+            let text = registered_text(None, &body);
+            table.register(id(&alone), text, A, now).expect("room");
+            let claim = table.claim(&alone, id("F"), now).expect("known");
+            assert_eq!((claim.bot, claim.body), (None, body));
+        }
     }
 
     /// `claim_once` allows one session: no second one during or after it, nor after expiry, but a
@@ -391,7 +436,7 @@ mod tests {
         let claim = table.claim_once("S", now).expect("no session came of it");
         table.release(&claim, true);
         assert_eq!(table.claim_once("S", now), Err(UnknownSession));
-        table.register(id("T"), &json!({}), A, now).expect("room");
+        table.register(id("T"), text(&json!({})), A, now).expect("room");
         assert!(table.is_unused("T", now + limits::REGISTERED_UNUSED - TICK));
         assert_eq!(
             table.claim_once("T", now + limits::REGISTERED_UNUSED),
@@ -440,19 +485,19 @@ mod tests {
     #[test]
     fn an_unused_id_expires_and_a_used_one_does_not() {
         let (mut table, now) = table();
-        table.register(id("used"), &json!({}), A, now).expect("room");
+        table.register(id("used"), text(&json!({})), A, now).expect("room");
         let claim = table.claim("used", id("F"), now).expect("known");
         let end = now + limits::REGISTERED_UNUSED;
         assert!(table.contains("S", end - TICK));
         assert!(!table.contains("S", end));
         assert_eq!(table.claim("S", id("F"), end), Err(UnknownSession));
         assert!(table.contains("used", end));
-        table.register(id("T"), &json!({}), A, end).expect("room");
+        table.register(id("T"), text(&json!({})), A, end).expect("room");
         assert_eq!(table.len(), 2, "what expired was dropped");
         // Released unused after its expiry, it is removed at once.
         table.release(&claim, false);
         assert!(!table.contains("used", end));
-        table.register(id("U"), &json!({}), A, end).expect("room");
+        table.register(id("U"), text(&json!({})), A, end).expect("room");
         assert_eq!(table.len(), 2);
     }
 
@@ -465,7 +510,8 @@ mod tests {
         let claim = table.claim("0", id("F"), now).expect("known");
         // All sources have the same usage.
         let newcomer = from(100);
-        let asks = |table: &mut SessionRegistry, name: &str, at| table.register(id(name), &json!({}), newcomer, at);
+        let asks =
+            |table: &mut SessionRegistry, name: &str, at| table.register(id(name), text(&json!({})), newcomer, at);
         assert_eq!(asks(&mut table, "one more", now + TICK), Err(RegistryFull::Capacity));
         let yields = now + REGISTERED_YIELDS_AFTER;
         assert_eq!(asks(&mut table, "one more", yields - TICK), Err(RegistryFull::Capacity));
@@ -484,13 +530,13 @@ mod tests {
     #[test]
     fn a_flood_evicts_its_own_entries() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
-        table.register(id("honest"), &json!({}), B, now).expect("room");
+        table.register(id("honest"), text(&json!({})), B, now).expect("room");
         for nth in 0..20_000 {
-            assert_eq!(table.register(id(&nth.to_string()), &json!({}), A, now), Ok(()));
+            assert_eq!(table.register(id(&nth.to_string()), text(&json!({})), A, now), Ok(()));
             assert!(table.len() <= limits::REGISTERED_SHARE_MAX + 1);
             if nth % 1_000 == 0 {
                 let name = format!("honest {nth}");
-                assert_eq!(table.register(id(&name), &json!({}), B, now), Ok(()));
+                assert_eq!(table.register(id(&name), text(&json!({})), B, now), Ok(()));
                 let claim = table.claim(&name, id("F"), now).expect("known");
                 table.release(&claim, true);
             }
@@ -509,13 +555,13 @@ mod tests {
         for nth in 0..limits::REGISTERED_MAX {
             let requester = from(10 + (nth % 4) as u8);
             table
-                .register(id(&nth.to_string()), &json!({}), requester, now)
+                .register(id(&nth.to_string()), text(&json!({})), requester, now)
                 .expect("room");
         }
         assert_eq!(table.len(), limits::REGISTERED_MAX);
-        assert_eq!(table.register(id("honest"), &json!({}), B, now), Ok(()));
+        assert_eq!(table.register(id("honest"), text(&json!({})), B, now), Ok(()));
         assert!(!table.contains("0", now), "the oldest of the heaviest");
-        assert_eq!(table.register(id("honest too"), &json!({}), B, now), Ok(()));
+        assert_eq!(table.register(id("honest too"), text(&json!({})), B, now), Ok(()));
         assert!(!table.contains("1", now) && table.contains("2", now) && table.contains("honest", now));
     }
 
@@ -530,20 +576,20 @@ mod tests {
     fn the_bytes_of_a_source_are_limited() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         let half = REGISTERED_SHARE_BYTES_MAX / 2;
-        table.register(id("used"), &body(half), A, now).expect("room");
+        table.register(id("used"), text(&body(half)), A, now).expect("room");
         let claim = table.claim("used", id("F"), now).expect("known");
         for name in ["a", "b"] {
-            table.register(id(name), &body(half / 2), A, now).expect("room");
+            table.register(id(name), text(&body(half / 2)), A, now).expect("room");
         }
-        assert_eq!(table.register(id("long"), &body(half), A, now), Ok(()));
+        assert_eq!(table.register(id("long"), text(&body(half)), A, now), Ok(()));
         assert!(!table.contains("a", now) && !table.contains("b", now) && table.contains("used", now));
         assert_eq!(
-            table.register(id("longer"), &body(half + 1), A, now),
+            table.register(id("longer"), text(&body(half + 1)), A, now),
             Err(RegistryFull::SourceShare)
         );
         assert!(!table.contains("long", now), "it made room in vain");
         table.release(&claim, true);
-        assert_eq!(table.register(id("longer"), &body(half + 1), A, now), Ok(()));
+        assert_eq!(table.register(id("longer"), text(&body(half + 1)), A, now), Ok(()));
         assert_eq!(table.quotas.total().bytes, half + 1);
     }
 
@@ -556,22 +602,22 @@ mod tests {
         for nth in 0..all {
             let requester = from(10 + nth as u8);
             assert_eq!(
-                table.register(id(&nth.to_string()), &body(share), requester, now),
+                table.register(id(&nth.to_string()), text(&body(share)), requester, now),
                 Ok(())
             );
         }
         assert_eq!(table.quotas.total().bytes, REGISTERED_BYTES_MAX);
         assert_eq!(
-            table.register(id("equal"), &body(share), B, now),
+            table.register(id("equal"), text(&body(share)), B, now),
             Err(RegistryFull::Capacity)
         );
-        assert_eq!(table.register(id("small"), &body(3), B, now), Ok(()));
+        assert_eq!(table.register(id("small"), text(&body(3)), B, now), Ok(()));
         assert!(!table.contains("0", now) && table.contains("1", now) && table.contains("small", now));
         let claims: Vec<SessionClaim> = (1..all)
             .map(|nth| table.claim(&nth.to_string(), id("F"), now).expect("known"))
             .collect();
         assert_eq!(
-            table.register(id("large"), &body(share), from(9), now),
+            table.register(id("large"), text(&body(share)), from(9), now),
             Err(RegistryFull::Capacity)
         );
         assert_eq!(claims.len(), all - 1);
@@ -583,7 +629,7 @@ mod tests {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         fill(&mut table, 0..64, now);
         table
-            .register(id("authorised"), &json!({}), authorised(A), now)
+            .register(id("authorised"), text(&json!({})), authorised(A), now)
             .expect("room");
         let claims = ["0", "1", "authorised"].map(|name| table.claim(name, id("F"), now).expect("known"));
         for (nth, claim) in claims.iter().enumerate() {

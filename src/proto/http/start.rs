@@ -14,6 +14,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::bots::BotChoice;
 use crate::config::Config;
 use crate::daily::RoomRequest;
 use crate::features::Feature;
@@ -32,6 +33,9 @@ pub use moq::{MoqReply, MoqStartError, caller_url, random_namespace};
 
 /// Bytes of the name of a transport in `/start`; the longest name has eleven.
 const TRANSPORT_BYTES_MAX: usize = 64;
+
+/// Bytes of the name of a bot in `/start`; valid ones are shorter.
+const BOT_BYTES_MAX: usize = 64;
 
 /// The public STUN server that `enableDefaultIceServers` adds, as in Pipecat.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
@@ -98,6 +102,8 @@ pub enum StartRequestError {
     NotInThisBuild(Transport),
     /// The wish to be recorded or not cannot be followed; why.
     CannotFollowRecord(&'static str),
+    /// No bot has the name.
+    UnknownBot,
 }
 
 impl From<ValidationError> for StartRequestError {
@@ -134,6 +140,7 @@ impl fmt::Display for StartRequestError {
                  as in `edge-runner -- python3 bot.py`",
                 asked.common_name()
             ),
+            StartRequestError::UnknownBot => f.write_str("no bot has this name"),
             StartRequestError::CannotFollowRecord(why) => write!(f, "`record` cannot be followed: {why}"),
             StartRequestError::NotInThisBuild(asked) => {
                 write!(
@@ -149,11 +156,11 @@ impl fmt::Display for StartRequestError {
 
 impl std::error::Error for StartRequestError {}
 
-/// Plans a `/start` request.
+/// Plans a `/start` request. Also returns the name of the bot, if it is not the default.
 ///
 /// # Errors
 /// Returns a [`StartRequestError`], which names the rejected and the allowed values.
-pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, StartRequestError> {
+pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<(StartPlan<'c>, Option<&'c str>), StartRequestError> {
     let map = if request.trim_ascii().is_empty() {
         Default::default()
     } else {
@@ -161,6 +168,11 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
     };
     let mut fields = ObjectReader::new(map, Vec::new());
     let asked = fields.string("transport", TRANSPORT_BYTES_MAX);
+    // A runner with one bot ignores what it does not know.
+    let named = match config.bots.is_empty() {
+        true => None,
+        false => fields.string("bot", BOT_BYTES_MAX),
+    };
     let create_room = fields.flag("createVideoroomRoom").unwrap_or(false);
     let record = fields.flag("record");
     let default_ice = fields.flag("enableDefaultIceServers").unwrap_or(false);
@@ -178,7 +190,15 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
     let given_body = fields.take("body").map(|(_, body)| body);
     fields.finish()?;
 
-    let transport = transport(config, asked, create_room)?;
+    let choice = BotChoice {
+        name: named.as_deref(),
+        body: given_body.as_ref(),
+        ..BotChoice::default()
+    };
+    let index = config.bots.choose(choice).map_err(|_| StartRequestError::UnknownBot)?;
+    let bot = config.bots.get(index);
+    let transport = transport(config, bot.map_or(config, |bot| &bot.config), asked, create_room)?;
+    let bot = bot.filter(|_| index > 0).map(|bot| &*bot.name);
     let body = match (transport, room_config) {
         (Transport::Mediaroom, Some(room_config)) => {
             room_config::body(&room_config, given_body, livekit::agent_name(&config.mediaroom))?
@@ -189,33 +209,34 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
         Some(wish) => with_record(config, transport, wish, body)?,
         None => body,
     };
-    match transport {
-        Transport::WebRtc => Ok(StartPlan::Register {
+    let plan = match transport {
+        Transport::WebRtc => StartPlan::Register {
             body,
             ice_servers: ice_servers(config, default_ice),
-        }),
-        Transport::WebSocket => Ok(StartPlan::Socket {
+        },
+        Transport::WebSocket => StartPlan::Socket {
             family: SocketKind::Client,
             body,
-        }),
-        Transport::Telephony(_) => Ok(StartPlan::Socket {
+        },
+        Transport::Telephony(_) => StartPlan::Socket {
             family: SocketKind::Call,
             body,
-        }),
-        Transport::Videoroom => Ok(StartPlan::Videoroom {
+        },
+        Transport::Videoroom => StartPlan::Videoroom {
             room: (create_room || config.videoroom.room_url.is_some()).then(|| RoomRequest {
                 room: room.unwrap_or_default(),
                 token: token.unwrap_or_default(),
             }),
             body,
-        }),
-        Transport::Mediaroom => Ok(StartPlan::Mediaroom { body }),
-        Transport::Local => Err(StartRequestError::ByOptionOnly(transport)),
-        Transport::Moq => Ok(StartPlan::Moq {
+        },
+        Transport::Mediaroom => StartPlan::Mediaroom { body },
+        Transport::Local => return Err(StartRequestError::ByOptionOnly(transport)),
+        Transport::Moq => StartPlan::Moq {
             namespace: namespace.or_else(|| config.moq.namespace.clone()),
             body,
-        }),
-    }
+        },
+    };
+    Ok((plan, bot))
 }
 
 /// Puts the wish to be recorded or not into the body, which reaches the session.
@@ -247,12 +268,19 @@ pub struct RequestBase<'r> {
 }
 
 /// Returns the URL of a WebSocket: that of `--proxy`, else the one at which the client reached the
-/// server.
-pub fn socket_url(config: &Config, asked: RequestBase<'_>, family: SocketKind) -> String {
+/// server. That of a call names its bot; a plain client has a session id, which does.
+pub fn socket_url(config: &Config, asked: RequestBase<'_>, family: SocketKind, bot: Option<&str>) -> String {
     let path = route::socket_path(family);
+    let query = match bot {
+        Some(bot) if family == SocketKind::Call => format!("?bot={bot}"),
+        _ => String::new(),
+    };
     match &config.proxy {
-        Some(proxy) => format!("wss://{proxy}{path}"),
-        None => format!("{}://{}{path}", if asked.secure { "wss" } else { "ws" }, asked.host),
+        Some(proxy) => format!("wss://{proxy}{path}{query}"),
+        None => {
+            let scheme = if asked.secure { "wss" } else { "ws" };
+            format!("{scheme}://{}{path}{query}", asked.host)
+        }
     }
 }
 
@@ -279,7 +307,12 @@ pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
 }
 
 /// Returns the transport of a request.
-fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, StartRequestError> {
+fn transport(
+    config: &Config,
+    of_bot: &Config,
+    asked: Option<String>,
+    create_room: bool,
+) -> Result<Transport, StartRequestError> {
     let transport = match asked {
         Some(name) => match Transport::from_name(&name) {
             Some(transport) => transport,
@@ -297,7 +330,7 @@ fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Resul
         Some(only) if only != transport => Err(StartRequestError::Excluded { asked: transport, only }),
         _ if !transport.in_this_build() => Err(StartRequestError::NotInThisBuild(transport)),
         None if transport == Transport::Moq => Err(StartRequestError::ByOptionOnly(transport)),
-        _ if transport == Transport::Videoroom && !config.bot_enters_rooms => {
+        _ if transport == Transport::Videoroom && !of_bot.bot_enters_rooms => {
             Err(StartRequestError::BotCannotJoin(transport))
         }
         _ => Ok(transport),
@@ -335,6 +368,14 @@ pub(super) fn startable_transports(config: &Config) -> Vec<Transport> {
 mod tests {
     use super::*;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+
+    /// Returns the plan of a runner with one bot.
+    fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, StartRequestError> {
+        super::plan(config, request).map(|(plan, bot)| {
+            assert_eq!(bot, None);
+            plan
+        })
+    }
 
     fn config(transport: Option<Transport>) -> Config {
         Config {
@@ -696,7 +737,7 @@ mod tests {
             host: "board.local:7860",
             secure,
         };
-        let url = |config: &Config, secure, family| socket_url(config, asked(secure), family);
+        let url = |config: &Config, secure, family| socket_url(config, asked(secure), family, None);
         assert_eq!(
             url(&config, false, SocketKind::Client),
             "ws://board.local:7860/ws-client"

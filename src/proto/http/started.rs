@@ -78,25 +78,27 @@ impl StartedSessions {
         }
     }
 
-    /// Creates a session, and returns the id for its client.
+    /// Creates a session of the bot of this name or of the default, and returns the id for its
+    /// client.
     ///
     /// # Errors
     /// [`CreateError`] if the registry is full, or if an id cannot carry the body.
     pub fn create(
         &mut self,
         random: [u8; 16],
-        body: &Value,
+        (bot, body): (Option<&str>, &Value),
         requester: Requester,
         at: RequestTime,
     ) -> Result<Arc<str>, CreateError> {
+        let text = registry::registered_text(bot, body);
         let Some(shared) = &self.shared else {
             let id = registry::session_id(random);
-            let registered = self.registry.register(id.clone(), body, requester, at.now);
+            let registered = self.registry.register(id.clone(), text, requester, at.now);
             return registered.map(|()| id).map_err(CreateError::Full);
         };
         let session = SealedSession {
             uuid: Uuid::v4(random),
-            body: body.to_string().into(),
+            body: text,
             is_authorised: requester.is_authorised,
             expires_s: at.unix_s + REGISTERED_UNUSED.as_secs(),
         };
@@ -271,7 +273,7 @@ mod tests {
 
     fn made(table: &mut StartedSessions, nth: u8, at: RequestTime) -> Arc<str> {
         table
-            .create([nth; 16], &json!({"nth": nth}), CALLER, at)
+            .create([nth; 16], (None, &json!({"nth": nth})), CALLER, at)
             .expect("it fits")
     }
 
@@ -396,7 +398,7 @@ mod tests {
                 is_authorised,
                 ..CALLER
             };
-            let id = a.create([nth; 16], &json!({}), requester, at).expect("it fits");
+            let id = a.create([nth; 16], (None, &json!({})), requester, at).expect("it fits");
             assert_eq!(claim(&mut b, &id, at).expect("good").is_authorised, is_authorised);
         }
     }
@@ -450,7 +452,7 @@ mod tests {
         let mut a = replica("key");
         let long = json!("x".repeat(SEALED_BODY_BYTES_MAX));
         assert_eq!(
-            a.create([1; 16], &long, CALLER, at),
+            a.create([1; 16], (None, &long), CALLER, at),
             Err(CreateError::TooLong(BodyTooLong))
         );
         let id = made(&mut a, 1, at);

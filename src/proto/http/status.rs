@@ -62,6 +62,23 @@ impl BotProcessMember {
     }
 }
 
+/// One of several bots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BotMember {
+    pub name: String,
+    /// The process that loads it before its calls.
+    pub process: Option<BotProcessMember>,
+}
+
+impl BotMember {
+    fn json(&self) -> Value {
+        match &self.process {
+            Some(process) => json!({"name": self.name, "process": process.json()}),
+            None => json!({"name": self.name}),
+        }
+    }
+}
+
 impl StatusReplies {
     /// Prepares the response for a configuration, and for the replica that the runner is.
     pub fn new(config: &Config, replica: Option<&Replica>) -> Self {
@@ -74,7 +91,7 @@ impl StatusReplies {
         // Transports whose sessions start without the bot joining.
         let without_bot: Vec<&str> = startable_transports(config)
             .into_iter()
-            .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
+            .filter(|transport| *transport == Transport::Videoroom && !config.of_bots().any(|bot| bot.bot_enters_rooms))
             .map(Transport::name)
             .collect();
         // Transports that can only fail until their variables are set.
@@ -97,7 +114,13 @@ impl StatusReplies {
             }
             Some(_) => String::new(),
         };
-        let speech_to = match config.speech_to() {
+        let mut speech_to: Vec<&str> = Vec::new();
+        for host in config.of_bots().flat_map(Config::speech_to) {
+            if !speech_to.contains(&host) {
+                speech_to.push(host);
+            }
+        }
+        let speech_to = match speech_to {
             hosts if hosts.is_empty() => String::new(),
             hosts => format!(r#""speech_to":{},"#, json!(hosts)),
         };
@@ -143,6 +166,7 @@ impl StatusReplies {
         draining: bool,
         worker: Option<&WorkerMember>,
         bot: Option<&BotProcessMember>,
+        bots: &[BotMember],
     ) -> Vec<u8> {
         use std::io::Write as _;
         const BEGIN: &str = r#"{"status":""#;
@@ -158,7 +182,11 @@ impl StatusReplies {
         reply.extend_from_slice(&self.before_sessions);
         let member = worker.map_or_else(String::new, |worker| format!(r#","worker":{}"#, worker.json));
         let bot = bot.map_or_else(String::new, |bot| format!(r#","bot_process":{}"#, bot.json()));
-        write!(reply, "{sessions}{}{member}{bot}}}", self.page).expect("writing to a vector cannot fail");
+        let bots = match bots.is_empty() {
+            true => String::new(),
+            false => format!(r#","bots":{}"#, Value::from_iter(bots.iter().map(BotMember::json))),
+        };
+        write!(reply, "{sessions}{}{member}{bot}{bots}}}", self.page).expect("writing to a vector cannot fail");
         reply
     }
 }
@@ -203,7 +231,7 @@ mod tests {
         let page = |config: Config| -> Value {
             let mut status = StatusReplies::new(&config, None);
             status.set_addresses(&config, &listening);
-            let reply: Value = serde_json::from_slice(&status.reply(3, false, None, None)).expect("JSON");
+            let reply: Value = serde_json::from_slice(&status.reply(3, false, None, None, &[])).expect("JSON");
             reply["page"].clone()
         };
         let everywhere = || Config {
@@ -220,6 +248,24 @@ mod tests {
         assert_eq!(page(proxied), Value::Null);
     }
 
+    /// Several bots have their names, each with the state of its process.
+    #[test]
+    fn status_names_the_bots() {
+        let member = |name: &str, process| BotMember {
+            name: name.to_owned(),
+            process,
+        };
+        let starting = BotProcessMember {
+            state: BotProcessState::Starting,
+            error: None,
+        };
+        let bots = [member("sales", None), member("home", Some(starting))];
+        let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, None, &bots);
+        let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
+        let expected = json!([{"name": "sales"}, {"name": "home", "process": {"state": "starting"}}]);
+        assert_eq!(status["bots"], expected);
+    }
+
     /// A bot that is loaded before its calls has a state; its error is for those who may see it.
     #[test]
     fn status_has_the_state_of_the_process_of_the_bot() {
@@ -228,7 +274,7 @@ mod tests {
                 state,
                 error: error.map(str::to_owned),
             };
-            let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, Some(&bot));
+            let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, Some(&bot), &[]);
             let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
             status["bot_process"].clone()
         };
@@ -245,7 +291,7 @@ mod tests {
     #[test]
     fn status_names_transports_without_credentials() {
         let lacking = |config: &Config| -> Value {
-            let reply = StatusReplies::new(config, None).reply(0, false, None, None);
+            let reply = StatusReplies::new(config, None).reply(0, false, None, None, &[]);
             let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
             status["without_credentials"].clone()
         };
@@ -265,7 +311,7 @@ mod tests {
         let status = |transport, sessions| -> Value {
             let status = StatusReplies::new(&config(transport), None);
             let reply = |draining| -> Value {
-                serde_json::from_slice(&status.reply(sessions, draining, None, None)).expect("a reply is JSON")
+                serde_json::from_slice(&status.reply(sessions, draining, None, None, &[])).expect("a reply is JSON")
             };
             let (ready, mut draining) = (reply(false), reply(true));
             assert_eq!(draining["status"].take(), json!("draining"));
@@ -304,12 +350,12 @@ mod tests {
             (worker(false, "refused"), false, "refused"),
             (worker(true, "registered"), true, "draining"),
         ] {
-            let reply = StatusReplies::new(&stock, None).reply(0, draining, Some(&member), None);
+            let reply = StatusReplies::new(&stock, None).reply(0, draining, Some(&member), None, &[]);
             let status: Value = serde_json::from_slice(&reply).expect("JSON");
             assert_eq!((&status["status"], &status["worker"]), (&json!(expected), &member.json));
         }
         let stock: Value =
-            serde_json::from_slice(&StatusReplies::new(&stock, None).reply(0, false, None, None)).expect("JSON");
+            serde_json::from_slice(&StatusReplies::new(&stock, None).reply(0, false, None, None, &[])).expect("JSON");
         assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
         assert_eq!(
             stock["transports"].as_array().map(Vec::len),
@@ -321,7 +367,7 @@ mod tests {
             ..Config::default()
         };
         let mut calls: Value =
-            serde_json::from_slice(&StatusReplies::new(&calls, None).reply(3, false, None, None)).expect("JSON");
+            serde_json::from_slice(&StatusReplies::new(&calls, None).reply(3, false, None, None, &[])).expect("JSON");
         let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
         assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
         let mut far = Config {
@@ -331,7 +377,8 @@ mod tests {
         far.assistant.realtime.url = ServiceUrl::parse("wss://api.openai.com/v1?key=k").expect("a URL");
         let of_bot = |config: &Config| -> Vec<Value> {
             let status: Value =
-                serde_json::from_slice(&StatusReplies::new(config, None).reply(0, false, None, None)).expect("JSON");
+                serde_json::from_slice(&StatusReplies::new(config, None).reply(0, false, None, None, &[]))
+                    .expect("JSON");
             ["bot", "speech_to"].map(|name| status[name].clone()).into()
         };
         assert_eq!(of_bot(&far), [json!("realtime"), json!(["api.openai.com"])]);
@@ -350,7 +397,7 @@ mod tests {
         let replica = Replica::new(&key, Some("a"), [1; 8]);
         let replica = StatusReplies::new(&Config::default(), Some(&replica));
         assert_eq!((replica.code(false), replica.code(true)), (200, 503));
-        let mut named: Value = serde_json::from_slice(&replica.reply(3, false, None, None)).expect("JSON");
+        let mut named: Value = serde_json::from_slice(&replica.reply(3, false, None, None, &[])).expect("JSON");
         let name = named.as_object_mut().expect("an object").remove("replica");
         assert_eq!((name, named), (Some(json!("a")), status(None, 3)));
         let alone = StatusReplies::new(&Config::default(), None);

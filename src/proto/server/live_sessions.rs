@@ -31,6 +31,8 @@ pub struct LiveSessions<H> {
 struct LiveSession<H> {
     /// `None` if the bot has no transport.
     transport: Option<Transport>,
+    /// Which of several bots it is.
+    bot: Option<Arc<str>>,
     began: Instant,
     progress: SessionProgress,
     handle: H,
@@ -55,10 +57,18 @@ impl<H> Default for LiveSessions<H> {
 }
 
 impl<H: Clone> LiveSessions<H> {
-    /// Adds a session.
-    pub fn begin(&mut self, id: Arc<str>, transport: Option<Transport>, handle: H, now: Instant) {
+    /// Adds a session. `bot` is the name of one of several bots.
+    pub fn begin(
+        &mut self,
+        id: Arc<str>,
+        transport: Option<Transport>,
+        bot: Option<Arc<str>>,
+        handle: H,
+        now: Instant,
+    ) {
         let session = LiveSession {
             transport,
+            bot,
             began: now,
             progress: SessionProgress::default(),
             handle,
@@ -111,7 +121,7 @@ impl<H> LiveSession<H> {
     fn describe(&self, id: &str, now: Instant) -> Value {
         let SessionProgress { counts, waiting, .. } = self.progress;
         let count = |what| counts.get(what);
-        json!({
+        let mut session = json!({
             "id": id,
             "transport": self.transport.map(Transport::name),
             "age_s": now.saturating_duration_since(self.began).as_secs(),
@@ -122,7 +132,11 @@ impl<H> LiveSession<H> {
             "messages_in": count(Count::MessagesIn),
             "messages_out": count(Count::MessagesOut),
             "speech_queued_ms": u64::try_from(waiting.speech.as_millis()).unwrap_or(u64::MAX),
-        })
+        });
+        if let Some(bot) = &self.bot {
+            session["bot"] = json!(**bot);
+        }
+        session
     }
 
     /// Returns what the bot does. A bot with a connection of its own reports nothing.
@@ -187,8 +201,8 @@ mod tests {
         let later = |s| start + Duration::from_secs(s);
         let mut sessions = LiveSessions::default();
         assert_eq!(listed(&sessions, start), json!({"sessions": [], "failed": []}));
-        sessions.begin("b".into(), Some(Transport::WebRtc), 1, start);
-        sessions.begin("a".into(), Some(Transport::WebSocket), 2, later(5));
+        sessions.begin("b".into(), Some(Transport::WebRtc), None, 1, start);
+        sessions.begin("a".into(), Some(Transport::WebSocket), None, 2, later(5));
         let ids = |value: &Value| -> Vec<String> {
             let all = value["sessions"].as_array().expect("a list").iter();
             all.map(|session| session["id"].to_string()).collect()
@@ -209,7 +223,7 @@ mod tests {
     fn a_session_tells_its_age_state_and_loss() {
         let start = Instant::now();
         let mut sessions = LiveSessions::default();
-        sessions.begin("a".into(), Some(Transport::WebRtc), 1, start);
+        sessions.begin("a".into(), Some(Transport::WebRtc), None, 1, start);
         let first =
             |sessions: &LiveSessions<u8>, s| listed(sessions, start + Duration::from_secs(s))["sessions"][0].clone();
         let new = first(&sessions, 0);
@@ -244,7 +258,7 @@ mod tests {
             (None, "running"),
         ] {
             let mut sessions = LiveSessions::default();
-            sessions.begin("a".into(), transport, 1, start);
+            sessions.begin("a".into(), transport, None, 1, start);
             sessions.update("a", progress(&[(Count::FramesIn, 10), (Count::PacketsLost, 1)], 0));
             let session = &listed(&sessions, start)["sessions"][0];
             assert_eq!(

@@ -2,40 +2,52 @@
 //! value, which may be a secret.
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
-use super::key_of;
-use super::{READ_BEFORE, Reference, SettingEntry, SettingKey, SettingKind, SettingValue, SettingsFile};
+use super::{BOTS, ENVIRONMENT, READ_BEFORE, key_of};
+use super::{
+    BotSection, EnvironmentEntry, Reference, SettingEntry, SettingKey, SettingKind, SettingValue, SettingsFile,
+};
 use crate::aliases::{self, Area};
+use crate::bots::{OWN_BOT, is_name};
 use crate::features::Feature;
+use crate::limits::BOTS_MAX;
 use crate::options::UsageError;
 use crate::options::env_options::with_prefix;
 use crate::options::suggest::nearest;
 use crate::sorting;
 
-/// Parses the text of a file with this name. `prefix` is that of the variables of options.
+/// What the names of settings begin with that are about a bot; in its section, they need not.
+const BOT_PREFIX: &str = "bot-";
+
+/// Parses the text of a file with this name. `bot_keys` are those of the sections of bots, and
+/// `prefix` is that of the variables of options.
 ///
 /// # Errors
 /// [`UsageError`] with the line, for the first mistake.
-pub fn parse(file: &str, text: &str, keys: &[SettingKey], prefix: &str) -> Result<SettingsFile, UsageError> {
+pub fn parse(
+    file: &str,
+    text: &str,
+    keys: &[SettingKey],
+    bot_keys: &[SettingKey],
+    prefix: &str,
+) -> Result<SettingsFile, UsageError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let document = Document {
         file,
         text,
         keys,
+        runner_keys: keys,
+        bot_keys,
         prefix,
+        bot: None,
     };
     let table = DeTable::parse(text).map_err(|wrong| {
         let at = wrong.span().map_or(0, |span| span.start);
         let message = wrong.message().lines().next().unwrap_or_default();
         error(file, document.line(at), &format!("no valid TOML: {message}"))
     })?;
-    let mut entries = document.entries(table.get_ref())?;
-    sorting::sort_by_key(&mut entries, |setting| setting.line);
-    Ok(SettingsFile {
-        file: file.to_owned(),
-        entries,
-    })
+    document.settings(table.get_ref())
 }
 
 /// Returns the error about a line.
@@ -47,7 +59,11 @@ struct Document<'a> {
     file: &'a str,
     text: &'a str,
     keys: &'a [SettingKey],
+    runner_keys: &'a [SettingKey],
+    bot_keys: &'a [SettingKey],
     prefix: &'a str,
+    /// The name of the bot in whose section these keys are.
+    bot: Option<&'a str>,
 }
 
 impl Document<'_> {
@@ -60,14 +76,19 @@ impl Document<'_> {
         error(self.file, self.line(at), sentence)
     }
 
-    fn entries(&self, table: &DeTable<'_>) -> Result<Vec<SettingEntry>, UsageError> {
-        // The first mistake of the file is reported, and not that of the first name.
-        let mut pairs: Vec<_> = table.iter().collect();
-        sorting::sort_by_key(&mut pairs, |(key, _)| key.span().start);
+    fn settings(&self, table: &DeTable<'_>) -> Result<SettingsFile, UsageError> {
         let mut entries: Vec<SettingEntry> = Vec::new();
-        for (key, value) in pairs {
+        let mut bots = Vec::new();
+        for (key, value) in in_order(table) {
             let at = key.span().start;
             let given = key.get_ref().as_ref();
+            if given == BOTS && self.bot.is_none() {
+                bots = self.bots(at, value)?;
+                continue;
+            }
+            if given == ENVIRONMENT && self.bot.is_some() {
+                continue;
+            }
             let known = self.known(given).ok_or_else(|| self.unknown(given, at))?;
             if READ_BEFORE.contains(&known.name) {
                 return Err(self.error(
@@ -96,16 +117,93 @@ impl Document<'_> {
                 value: self.value(known, given, value)?,
             });
         }
-        Ok(entries)
+        sorting::sort_by_key(&mut entries, |setting| setting.line);
+        Ok(SettingsFile {
+            file: self.file.to_owned(),
+            entries,
+            bots,
+        })
+    }
+
+    /// Reads the sections of bots.
+    fn bots(&self, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Vec<BotSection>, UsageError> {
+        const SECTIONS: &str = "`bots` takes sections: [bots.NAME]";
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(self.error(at, SECTIONS));
+        };
+        let mut bots = Vec::new();
+        for (key, value) in in_order(table) {
+            let (at, name) = (key.span().start, key.get_ref().as_ref());
+            let DeValue::Table(table) = value.get_ref() else {
+                return Err(self.error(at, SECTIONS));
+            };
+            if !is_name(name) || name == OWN_BOT {
+                let sentence = format!(
+                    "the name of a bot has up to 32 ASCII letters, digits, `-` and `_`, and is not `{OWN_BOT}`"
+                );
+                return Err(self.error(at, &sentence));
+            }
+            if bots.len() == BOTS_MAX {
+                return Err(self.error(at, &format!("a runner has at most {BOTS_MAX} bots")));
+            }
+            let section = Document {
+                keys: self.bot_keys,
+                bot: Some(name),
+                ..*self
+            };
+            bots.push(BotSection {
+                name: name.to_owned(),
+                line: self.line(at),
+                settings: section.settings(table)?,
+                environment: section.environment(table)?,
+            });
+        }
+        Ok(bots)
+    }
+
+    /// Reads the environment of a bot.
+    fn environment(&self, section: &DeTable<'_>) -> Result<Vec<EnvironmentEntry>, UsageError> {
+        let Some((key, value)) = section.iter().find(|(key, _)| key.get_ref() == ENVIRONMENT) else {
+            return Ok(Vec::new());
+        };
+        let DeValue::Table(table) = value.get_ref() else {
+            let sentence = format!("`{ENVIRONMENT}` takes variables: {{ NAME = \"value\" }}");
+            return Err(self.error(key.span().start, &sentence));
+        };
+        let variables = in_order(table).into_iter().map(|(key, value)| {
+            let (at, name) = (key.span().start, key.get_ref().as_ref());
+            let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if name.is_empty() || !name.chars().all(fits) || name.starts_with(|c: char| c.is_ascii_digit()) {
+                let sentence = "the name of a variable has ASCII letters, digits and `_`, and no digit first";
+                return Err(self.error(at, sentence));
+            }
+            let kind = match value.get_ref() {
+                DeValue::Boolean(_) => SettingKind::Switch,
+                _ => SettingKind::One,
+            };
+            let key = SettingKey {
+                name: ENVIRONMENT,
+                kind,
+                feature: None,
+            };
+            let value = self.value(&key, name, value)?;
+            if matches!(&value, SettingValue::Texts(texts) if texts.iter().any(|text| text.contains('\0'))) {
+                return Err(self.error(at, &format!("`{name}` contains a NUL byte")));
+            }
+            Ok(EnvironmentEntry {
+                name: name.to_owned(),
+                line: self.line(at),
+                value,
+            })
+        });
+        variables.collect()
     }
 
     fn known(&self, given: &str) -> Option<&SettingKey> {
-        let option = format!("--{given}");
-        let option = aliases::canonical(Area::Option, &option).trim_start_matches('-');
-        let variable = aliases::canonical(Area::Variable, given);
-        self.keys.iter().find(|key| {
-            let name = key_of(key.name, self.prefix);
-            name == option || name == variable
+        known(self.keys, self.prefix, given).or_else(|| {
+            // In its section, `greeting` is `bot-greeting`.
+            self.bot?;
+            known(self.keys, self.prefix, &format!("{BOT_PREFIX}{given}"))
         })
     }
 
@@ -119,6 +217,19 @@ impl Document<'_> {
             None => nearest(given, names.iter().map(String::as_str)),
         };
         let shown: String = given.chars().filter(|c| !c.is_control()).take(64).collect();
+        if let Some(bot) = self.bot {
+            return match near {
+                _ if self.runner_has(given) => self.error(
+                    at,
+                    &format!("`{shown}` is a setting of the runner: put it above the first section"),
+                ),
+                Some(near) => self.error(
+                    at,
+                    &format!("there is no setting `{shown}` of a bot; did you mean `{near}`?"),
+                ),
+                None => self.error(at, &format!("there is no setting `{shown}` of a bot, in [bots.{bot}]")),
+            };
+        }
         match near {
             Some(near) => self.error(at, &format!("there is no setting `{shown}`; did you mean `{near}`?")),
             None => self.error(
@@ -126,6 +237,11 @@ impl Document<'_> {
                 &format!("there is no setting `{shown}`; keys are the long names of options, and names of variables"),
             ),
         }
+    }
+
+    /// Returns whether a key is one of the runner and not of a bot.
+    fn runner_has(&self, given: &str) -> bool {
+        known(self.runner_keys, self.prefix, given).is_some()
     }
 
     fn value(&self, key: &SettingKey, given: &str, value: &Spanned<DeValue<'_>>) -> Result<SettingValue, UsageError> {
@@ -187,6 +303,24 @@ impl Document<'_> {
             format!("`{given}` takes a value, {{ file = \"PATH\" }} or {{ variable = \"NAME\" }}; it is no section");
         Err(self.error(at, &sentence))
     }
+}
+
+/// Returns the entries of a table in the order of the text, so that its first mistake is reported.
+fn in_order<'t, 'd>(table: &'t DeTable<'d>) -> Vec<(&'t Spanned<DeString<'d>>, &'t Spanned<DeValue<'d>>)> {
+    let mut pairs: Vec<_> = table.iter().collect();
+    sorting::sort_by_key(&mut pairs, |(key, _)| key.span().start);
+    pairs
+}
+
+/// Returns the key with this name or alias.
+fn known<'k>(keys: &'k [SettingKey], prefix: &str, given: &str) -> Option<&'k SettingKey> {
+    let option = format!("--{given}");
+    let option = aliases::canonical(Area::Option, &option).trim_start_matches('-');
+    let variable = aliases::canonical(Area::Variable, given);
+    keys.iter().find(|key| {
+        let name = key_of(key.name, prefix);
+        name == option || name == variable
+    })
 }
 
 fn string(value: &DeValue<'_>) -> Option<String> {

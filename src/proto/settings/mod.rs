@@ -4,7 +4,8 @@
 //! entries set the options and variables that nothing else sets, or a [`UsageError`] with the line.
 //! A key is the long name of an option without its dashes, or the name of a variable that is of no
 //! option, with `bot-minutes` for RUNNER_BOT_MINUTES; their aliases are accepted. A secret may be a
-//! reference: `{ file = "PATH" }` or `{ variable = "NAME" }`. Source: TOML 1.1,
+//! reference: `{ file = "PATH" }` or `{ variable = "NAME" }`. A section `[bots.NAME]` has the
+//! settings of one bot, and in `env` the environment of its program. Source: TOML 1.1,
 //! <https://toml.io/en/v1.1.0>.
 
 mod document;
@@ -15,9 +16,20 @@ use crate::features::Feature;
 use crate::options::env::{SettingsVariable, Variables};
 use crate::options::env_options::{EnvOption, has_variable};
 use crate::options::{Expected, Flag, FlagKind, OptionStore, OptionTable, UsageError, ValueSource, store};
+use crate::secret::Secret;
 
 pub use document::parse;
 
+/// The key of the sections of bots.
+pub const BOTS: &str = "bots";
+/// The section of the environment of a bot.
+pub const ENVIRONMENT: &str = "env";
+/// Keys of a bot that are neither of an option nor of a variable.
+pub const NUMBERS: &str = "numbers";
+pub const CALLERS: &str = "callers";
+pub const DEVICES: &str = "devices";
+pub const MAX_SECONDS: &str = "max-seconds";
+pub const BY_BODY: &str = "by-body";
 /// The key of the command that is the bot.
 pub const COMMAND: &str = "command";
 /// Options that are read before the file.
@@ -78,6 +90,29 @@ pub fn keys<T>(
         .collect()
 }
 
+/// Returns the keys of a section of a bot: these options of a table and these variables,
+/// [`COMMAND`], and those of a bot alone.
+pub fn bot_keys<T>(
+    table: &OptionTable<T>,
+    options: &[&str],
+    variables: impl Iterator<Item = (&'static str, Option<Feature>)>,
+) -> Vec<SettingKey> {
+    let own = [
+        (NUMBERS, SettingKind::Several),
+        (CALLERS, SettingKind::Several),
+        (DEVICES, SettingKind::Several),
+        (MAX_SECONDS, SettingKind::One),
+        (BY_BODY, SettingKind::Switch),
+    ];
+    let is_key = |key: &SettingKey| !key.name.starts_with("--") || options.contains(&key.name);
+    let own = own.into_iter().map(|(name, kind)| SettingKey {
+        name,
+        kind,
+        feature: None,
+    });
+    keys(table, variables).into_iter().filter(is_key).chain(own).collect()
+}
+
 /// The value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingValue {
@@ -108,13 +143,79 @@ pub struct SettingEntry {
     pub value: SettingValue,
 }
 
-/// The content of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The content of the file, or of the section of a bot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingsFile {
     /// The name of the file, for messages.
     pub file: String,
     /// In the order of the lines.
     pub entries: Vec<SettingEntry>,
+    /// The sections of bots, in the order of their lines. A section has none.
+    pub bots: Vec<BotSection>,
+}
+
+/// The section of a bot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BotSection {
+    pub name: String,
+    /// The number of its line, from 1.
+    pub line: usize,
+    pub settings: SettingsFile,
+    pub environment: Vec<EnvironmentEntry>,
+}
+
+/// A variable in the environment of a bot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvironmentEntry {
+    pub name: String,
+    /// The number of its line, from 1.
+    pub line: usize,
+    pub value: SettingValue,
+}
+
+impl BotSection {
+    /// Returns the values of an entry; none if it is not set.
+    pub fn texts(&self, name: &str) -> &[String] {
+        match self.settings.get(name).map(|entry| &entry.value) {
+            Some(SettingValue::Texts(texts)) => texts,
+            _ => &[],
+        }
+    }
+
+    /// Returns whether a switch is on.
+    pub fn is_on(&self, name: &str) -> bool {
+        let entry = self.settings.get(name);
+        entry.is_some_and(|entry| entry.value == SettingValue::Switch(true))
+    }
+
+    /// Returns the environment of the bot.
+    ///
+    /// # Errors
+    /// [`UsageError`] for a reference that cannot be read.
+    pub fn environment(
+        &self,
+        read: &dyn Fn(&Reference) -> Result<String, String>,
+    ) -> Result<Vec<(String, Secret)>, UsageError> {
+        let variables = self.environment.iter().map(|entry| {
+            let value = match &entry.value {
+                SettingValue::Switch(value) => value.to_string(),
+                SettingValue::Texts(texts) => texts.concat(),
+                SettingValue::Reference(reference) => self.settings.read(entry.line, &entry.name, reference, read)?,
+            };
+            Ok((entry.name.clone(), Secret::new(value)))
+        });
+        variables.collect()
+    }
+
+    /// Returns the key of the section.
+    pub fn key(&self) -> String {
+        format!("{BOTS}.{}", self.name)
+    }
+
+    /// Returns a text that differs for every other content.
+    pub fn content(&self) -> Secret {
+        Secret::new(format!("{:?}{:?}", self.settings.entries, self.environment))
+    }
 }
 
 impl SettingsFile {
@@ -196,7 +297,7 @@ impl SettingsFile {
                 }
             }
             (_, SettingValue::Reference(reference)) => {
-                let text = self.read(setting, reference, read)?;
+                let text = self.read(setting.line, &setting.key, reference, read)?;
                 // The value may be a secret, so it is in no message.
                 store(args, flag, ValueSource::File, &place, &text).map_err(|error| match error {
                     UsageError::Value { source, wants, .. } => UsageError::redacted(&source, wants),
@@ -209,11 +310,12 @@ impl SettingsFile {
 
     fn read(
         &self,
-        setting: &SettingEntry,
+        line: usize,
+        key: &str,
         reference: &Reference,
         read: &dyn Fn(&Reference) -> Result<String, String>,
     ) -> Result<String, UsageError> {
-        read(reference).map_err(|why| self.error(setting.line, &format!("`{}`: {why}", setting.key)))
+        read(reference).map_err(|why| self.error(line, &format!("`{key}`: {why}")))
     }
 
     /// Returns the error about a line.
@@ -230,14 +332,14 @@ impl SettingsFile {
         env: &Variables,
         read: &dyn Fn(&Reference) -> Result<String, String>,
     ) -> Result<Vec<SettingsVariable>, UsageError> {
-        let is_variable = |setting: &&SettingEntry| !setting.name.starts_with("--") && setting.name != COMMAND;
+        let is_variable = |setting: &&SettingEntry| setting.name.starts_with(|first: char| first.is_ascii_uppercase());
         let unset = |setting: &&SettingEntry| env.named(setting.name).is_none();
         let of_file = self.entries.iter().filter(is_variable).filter(unset);
         let variables = of_file.map(|setting| {
             let value = match &setting.value {
                 SettingValue::Switch(value) => value.to_string(),
                 SettingValue::Texts(texts) => texts.concat(),
-                SettingValue::Reference(reference) => self.read(setting, reference, read)?,
+                SettingValue::Reference(reference) => self.read(setting.line, &setting.key, reference, read)?,
             };
             Ok(SettingsVariable {
                 name: setting.name,
@@ -250,13 +352,23 @@ impl SettingsFile {
 
     /// Returns whether the file itself contains a value of one of these options and variables.
     pub fn contains_one(&self, is_secret: impl Fn(&str) -> bool) -> bool {
-        let texts = |setting: &&SettingEntry| matches!(setting.value, SettingValue::Texts(_));
-        self.entries.iter().filter(texts).any(|setting| is_secret(setting.name))
+        let names = |value: &SettingValue, name: &str| matches!(value, SettingValue::Texts(_)) && is_secret(name);
+        let entries = |file: &SettingsFile| file.entries.iter().any(|entry| names(&entry.value, entry.name));
+        let in_section = |bot: &BotSection| {
+            let is_named = bot.environment.iter().any(|entry| names(&entry.value, &entry.name));
+            is_named || entries(&bot.settings)
+        };
+        entries(self) || self.bots.iter().any(in_section)
     }
 
     /// Returns the files of references.
     pub fn files(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter_map(|setting| match &setting.value {
+        let of_bots = self.bots.iter().flat_map(|bot| {
+            let environment = bot.environment.iter().map(|entry| &entry.value);
+            bot.settings.entries.iter().map(|entry| &entry.value).chain(environment)
+        });
+        let all = self.entries.iter().map(|entry| &entry.value).chain(of_bots);
+        all.filter_map(|value| match value {
             SettingValue::Reference(Reference::File(path)) => Some(path.as_str()),
             _ => None,
         })

@@ -74,7 +74,14 @@ fn parsed(text: &str) -> Result<SettingsFile, UsageError> {
         ("SERVICE_URL", None),
         ("RUNNER_BOT_MINUTES", None),
     ];
-    parse("a.toml", text, &keys(&TABLE, variables.into_iter()), TABLE.prefix)
+    let of_bots = bot_keys(&TABLE, &["--key"], variables.into_iter());
+    parse(
+        "a.toml",
+        text,
+        &keys(&TABLE, variables.into_iter()),
+        &of_bots,
+        TABLE.prefix,
+    )
 }
 
 fn refused(text: &str) -> String {
@@ -287,4 +294,136 @@ fn others_must_not_read_a_secret() {
     for mode in [0o600, 0o640, 0o660] {
         assert_eq!(of(mode), None, "{mode:o}");
     }
+}
+
+#[test]
+fn a_section_has_the_settings_of_a_bot() {
+    let text = "port = 1\n\n[bots.sales]\ncommand = ['a', 'b']\nnumbers = ['+1555', 2]\nminutes = 5\n\n\
+                [bots.sales.env]\nMODEL = 'large'\nKEY = { file = 'k' }\nDEBUG = true\n\n[bots.home]\nkey = 'x'\nby-body = true\n";
+    let settings = parsed(text).expect("valid settings");
+    let [sales, home] = &*settings.bots else {
+        panic!("two bots, not {:?}", settings.bots);
+    };
+    assert_eq!(
+        (&*sales.name, sales.line, &*home.name, home.line),
+        ("sales", 3, "home", 13)
+    );
+    assert_eq!(sales.texts(NUMBERS), ["+1555", "2"]);
+    assert_eq!((sales.is_on(BY_BODY), home.is_on(BY_BODY)), (false, true));
+    let minutes = sales.settings.get("RUNNER_BOT_MINUTES").expect("an entry");
+    assert_eq!(sales.settings.place(minutes), "minutes (a.toml:6)");
+    let read = |_: &Reference| Ok("secret".to_owned());
+    let environment = sales.environment(&read).expect("readable");
+    let shown: Vec<_> = environment
+        .iter()
+        .map(|(name, value)| (&**name, value.expose()))
+        .collect();
+    assert_eq!(shown, [("MODEL", "large"), ("KEY", "secret"), ("DEBUG", "true")]);
+    assert!(home.environment(&read).expect("readable").is_empty());
+    assert_eq!(
+        sales.environment(&no_references).expect_err("no file").to_string(),
+        "a.toml:10: `KEY`: there is none"
+    );
+    assert_eq!(settings.files().collect::<Vec<_>>(), ["k"]);
+    assert!(
+        settings.contains_one(|name| name == "--key"),
+        "a section is a part of the file"
+    );
+    assert_ne!(sales.content(), home.content());
+}
+
+#[test]
+fn mistakes_in_sections_have_their_line() {
+    for (text, message) in [
+        ("bots = 1", "a.toml:1: `bots` takes sections: [bots.NAME]"),
+        ("[bots]\nsales = 1", "a.toml:2: `bots` takes sections: [bots.NAME]"),
+        (
+            "[bots.'a b']",
+            "a.toml:1: the name of a bot has up to 32 ASCII letters, digits, `-` and `_`, and is not `default`",
+        ),
+        (
+            "[bots.default]",
+            "a.toml:1: the name of a bot has up to 32 ASCII letters, digits, `-` and `_`, and is not `default`",
+        ),
+        (
+            "[bots.a]\nport = 1",
+            "a.toml:2: `port` is a setting of the runner: put it above the first section",
+        ),
+        (
+            "[bots.a]\nnumber = 1",
+            "a.toml:2: there is no setting `number` of a bot; did you mean `numbers`?",
+        ),
+        (
+            "[bots.a]\nanything-else = 1",
+            "a.toml:2: there is no setting `anything-else` of a bot, in [bots.a]",
+        ),
+        (
+            "[bots.a]\nminutes = 1\nbot-minutes = 1",
+            "a.toml:3: `bot-minutes` is set twice: as `minutes` in line 2",
+        ),
+        (
+            "[bots.a]\nby-body = 1",
+            "a.toml:2: `by-body` takes `true` or `false`, not a number",
+        ),
+        (
+            "[bots.a]\nenv = 1",
+            "a.toml:2: `env` takes variables: { NAME = \"value\" }",
+        ),
+        (
+            "[bots.a.env]\n'A B' = 1",
+            "a.toml:2: the name of a variable has ASCII letters, digits and `_`, and no digit first",
+        ),
+        (
+            "[bots.a.env]\nA = [1]",
+            "a.toml:2: `A` takes one text or number, not a list",
+        ),
+        ("[bots.a.env]\nA = \"\\u0000\"", "a.toml:2: `A` contains a NUL byte"),
+        (
+            "env = 'x'",
+            "a.toml:1: there is no setting `env`; keys are the long names of options, and names of variables",
+        ),
+    ] {
+        assert_eq!(refused(text), message);
+    }
+    let many: String = (0..crate::limits::BOTS_MAX + 1)
+        .map(|nth| format!("[bots.b{nth}]\n"))
+        .collect();
+    assert_eq!(refused(&many), "a.toml:33: a runner has at most 32 bots");
+    let most: String = (0..crate::limits::BOTS_MAX)
+        .map(|nth| format!("[bots.b{nth}]\n"))
+        .collect();
+    assert_eq!(
+        parsed(&most).expect("valid settings").bots.len(),
+        crate::limits::BOTS_MAX
+    );
+}
+
+/// The section of a bot takes precedence over everything, under each name, and as a file or a value.
+#[test]
+fn variables_of_a_section_replace_all_others() {
+    let process = [
+        ("DAILY_API_KEY", "c"),
+        ("SERVICE_URL", "d"),
+        ("SERVICE_URL_FILE", "e"),
+        ("OTHER", "f"),
+    ];
+    let process = process.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let settings = parsed("[bots.a]\nVIDEOROOM_API_KEY = 'a'\nSERVICE_URL = 'b'\n").expect("valid settings");
+    let section = &settings.bots[0].settings;
+    let added = section
+        .variables(&Variables::default(), &no_references)
+        .expect("no references");
+    let all = Variables::new(process, []).replaced_by(added);
+    assert_eq!(
+        (all.get("VIDEOROOM_API_KEY"), all.get("SERVICE_URL")),
+        (Some("a"), Some("b"))
+    );
+    assert_eq!(
+        (all.literal("DAILY_API_KEY"), all.literal("SERVICE_URL_FILE")),
+        (None, None)
+    );
+    assert_eq!(
+        (all.get("OTHER"), all.place("SERVICE_URL")),
+        (Some("f"), Some("SERVICE_URL (a.toml:3)"))
+    );
 }

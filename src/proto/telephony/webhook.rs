@@ -4,6 +4,8 @@
 //! whose content is in the provider's file. A form that cannot be read counts as empty. Source:
 //! `docs/spec/telephony.md` 8.
 
+use crate::bots::QUERY;
+
 /// The response to a webhook, with status 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookReply {
@@ -12,12 +14,11 @@ pub struct WebhookReply {
 }
 
 /// Returns the public URL of the media socket. The token is in the path, since a provider may drop
-/// a query.
-pub fn socket_url(host: &str, token: Option<&str>) -> String {
-    match token {
-        Some(token) => format!("wss://{host}/ws/{token}"),
-        None => format!("wss://{host}/ws"),
-    }
+/// a query, which has the name of the bot.
+pub fn socket_url(host: &str, token: Option<&str>, bot: Option<&str>) -> String {
+    let token = token.map_or_else(String::new, |token| format!("/{token}"));
+    let query = bot.map_or_else(String::new, |bot| format!("?{QUERY}={bot}"));
+    format!("wss://{host}/ws{token}{query}")
 }
 
 /// Returns an XML response with this content, which ends with a line break.
@@ -118,8 +119,10 @@ mod tests {
 
     #[test]
     fn a_token_is_in_the_path() {
-        assert_eq!(socket_url("bots.example.net", None), URL);
-        let url = socket_url("bots.example.net:8443", Some("eyJ9.0a"));
+        assert_eq!(socket_url("bots.example.net", None, None), URL);
+        let url = socket_url("bots.example.net", None, Some("sales"));
+        assert_eq!(url, "wss://bots.example.net/ws?bot=sales");
+        let url = socket_url("bots.example.net:8443", Some("eyJ9.0a"), None);
         assert_eq!(url, "wss://bots.example.net:8443/ws/eyJ9.0a");
         assert!(markup(TWILIO, &url, "").contains(&format!("<Stream url=\"{url}\"></Stream>")));
         assert!(markup(PLIVO, &url, "").contains(&format!(">{url}</Stream>")));
@@ -180,7 +183,7 @@ mod tests {
             body.contains("value=\"&quot;/&gt;&lt;Dial&gt;&amp;1&apos;\"/>"),
             "{body}"
         );
-        let hostile = socket_url("h\"><Hangup/>&", None);
+        let hostile = socket_url("h\"><Hangup/>&", None, None);
         for provider in [TWILIO, TELNYX, PLIVO] {
             let body = markup(provider, &hostile, "");
             assert!(body.contains("wss://h&quot;&gt;&lt;Hangup/&gt;&amp;/ws"), "{body}");

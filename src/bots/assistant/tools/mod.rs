@@ -189,6 +189,7 @@ fn spec(config: &Config, command: &[String]) -> ProgramSpec {
         working_dir: config.bot_folder.clone(),
         sandbox: Sandbox::new(config),
         memory_kib: None,
+        environment: config.bot_environment.clone(),
     }
 }
 

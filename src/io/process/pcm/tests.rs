@@ -249,6 +249,7 @@ async fn a_session_without_audio_is_refused() {
         working_dir: None,
         sandbox: None,
         memory_kib: None,
+        environment: Vec::new(),
     };
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
     let refused = bot(spec, None).0(args)

@@ -16,6 +16,7 @@ fn rig_with(call_data: Option<&Value>, has_texts: bool) -> Rig {
     let beginning = CallBeginning {
         id: "c".into(),
         transport: Some(Transport::Telephony(TWILIO)),
+        bot: None,
         call_data,
         now: start,
         unix_ms: 1_795_904_000_000,

@@ -8,6 +8,9 @@ use serde_json::Value;
 /// The attribute of a dispatch that names its session.
 pub(super) const SESSION_ID_ATTRIBUTE: &str = "edge.session_id";
 
+/// The attribute of a dispatch that names one of several bots.
+pub(super) const BOT_ATTRIBUTE: &str = "edge.bot";
+
 /// The request for a bot: in the configuration of a room, or for a room that exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::agent_dispatch::AgentDispatch;
+use super::agent_dispatch::{AgentDispatch, BOT_ATTRIBUTE};
 use super::requester;
 use super::room_api::{ListedDispatch, RoomApi, RoomMethod};
 use super::room_api::{dispatches, participants};
@@ -195,6 +195,14 @@ impl DispatchAttempt {
     #[must_use]
     pub fn with_requester(mut self, requester: Requester) -> Self {
         requester::write(&mut self.agent.attributes, requester, &self.api.secret);
+        self
+    }
+
+    /// Sets which of several bots the job is for.
+    #[must_use]
+    pub fn with_bot(mut self, bot: Option<&str>) -> Self {
+        let attribute = bot.map(|bot| (BOT_ATTRIBUTE.to_owned(), bot.to_owned()));
+        self.agent.attributes.extend(attribute);
         self
     }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::agent_dispatch::SESSION_ID_ATTRIBUTE;
+use super::agent_dispatch::{BOT_ATTRIBUTE, SESSION_ID_ATTRIBUTE};
 use super::report::OfferCounts;
 use super::requester;
 use super::wire::{AvailabilityAnswer, JobAssignment, JobInfo, JobOffer, UpdateJob, WorkerRequestKind};
@@ -133,7 +133,7 @@ impl<P: SessionSlots> AgentWorker<P> {
                 attribute_bytes(&job.attributes),
                 self.settings.metadata_bytes_max
             ),
-            OfferAnswer::Foreign => "it is for another worker, or names no room".to_owned(),
+            OfferAnswer::Foreign => "it is for another worker or bot, or names no room".to_owned(),
         };
         self.notices.info(now, &format!("job {} declined: {why}", job.id));
     }
@@ -144,6 +144,11 @@ impl<P: SessionSlots> AgentWorker<P> {
             Some(key) if job.agent_name == worker.agent_name => key,
             _ => return OfferAnswer::Foreign,
         };
+        let bots = &self.settings.bots;
+        let is_unknown = |name: &String| !bots.is_empty() && !bots.contains(name);
+        if job.attributes.get(BOT_ATTRIBUTE).is_some_and(is_unknown) {
+            return OfferAnswer::Foreign;
+        }
         if job.metadata.len() > self.settings.metadata_bytes_max
             || attribute_bytes(&job.attributes) > JOB_ATTRIBUTES_BYTES_MAX
         {
@@ -267,6 +272,7 @@ impl<P: SessionSlots> AgentWorker<P> {
                 .get(SESSION_ID_ATTRIBUTE)
                 .and_then(|id| Uuid::parse(id))
                 .map(|id| id.to_string()),
+            bot: job.attributes.get(BOT_ATTRIBUTE).cloned(),
             job: job_of(job, self.settings.worker.job_type, &self.report.id),
             urls,
             token: Secret::new(token),

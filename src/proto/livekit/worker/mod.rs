@@ -101,6 +101,8 @@ pub struct WorkerSettings {
     pub cores: usize,
     /// Bytes of metadata that the bot can be given: fewer for a program.
     pub metadata_bytes_max: usize,
+    /// The names of the runner's bots, if it has several.
+    pub bots: Vec<String>,
 }
 
 /// A job whose session starts.
@@ -109,6 +111,8 @@ pub struct AssignedJob<P> {
     pub room_name: String,
     /// The session id that the dispatch names, if it is a UUID.
     pub session_id: Option<String>,
+    /// The bot that the dispatch names.
+    pub bot: Option<String>,
     /// The URLs of the room's server, the preferred one first.
     pub urls: Vec<String>,
     pub token: Secret,

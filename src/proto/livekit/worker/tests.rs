@@ -94,6 +94,7 @@ impl Rig {
             },
             cores: 2,
             metadata_bytes_max: JOB_METADATA_BYTES_MAX,
+            bots: Vec::new(),
         };
         change(&mut settings);
         let places = TestSlots::new(8);

@@ -1,0 +1,100 @@
+//! The configurations of several bots.
+//!
+//! In: the values of a start, and the sections of bots in the file of settings. Out: the
+//! [`Config`] of the runner with its table of bots. The default is the bot of the command line or
+//! of the top of the file; without one it is the first section. Rejects a number or a device of two
+//! bots.
+
+use crate::config::{BotTable, Config, NamedBot};
+use crate::limits::SESSIONS_MAX_DEFAULT;
+use crate::proto::bots::{OWN_BOT, number_of};
+
+use super::settings::{self, BotSection};
+use super::{Env, TypedArguments, UsageError, Values};
+
+/// Resolves the values of a start with sections of bots.
+///
+/// # Errors
+/// [`UsageError`] for an invalid value or combination.
+pub(super) fn resolve(
+    mut values: Values<'_>,
+    sections: &[BotSection],
+    typed: &TypedArguments<'_>,
+    env: &Env<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Config, UsageError> {
+    let args = &values.args;
+    let has_own = args.command.is_some() || args.bot.is_some() || args.has_own_bot;
+    let sessions_max = args.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT);
+    if let Some(first) = sections.first().filter(|_| !has_own) {
+        settings::apply_bot(&mut values, first).map_err(|error| of_bot(first, error))?;
+    }
+    let mut config = values.resolve(warnings)?;
+    let mut bots = Vec::new();
+    if has_own {
+        bots.push(NamedBot::new(OWN_BOT, config.clone().into()));
+    }
+    for section in sections {
+        let bot = bot(section, typed, env, warnings);
+        bots.push(bot.map_err(|error| of_bot(section, error))?);
+    }
+    for bot in &mut bots {
+        // Without a limit of its own, a bot has that of the runner.
+        let own = bot.config.sessions_max;
+        bot.places = (own < sessions_max).then_some(own);
+    }
+    check_names(&bots)?;
+    if let Some(first) = bots.first().filter(|_| !has_own) {
+        config.bot_environment.clone_from(&first.config.bot_environment);
+    }
+    config.sessions_max = sessions_max;
+    config.bots = BotTable::new(bots);
+    Ok(config)
+}
+
+/// Resolves the values of a start for one bot.
+fn bot(
+    section: &BotSection,
+    typed: &TypedArguments<'_>,
+    env: &Env<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<NamedBot, UsageError> {
+    let mut values = Values::read(typed.parse()?.0, env)?;
+    settings::apply_bot(&mut values, section)?;
+    let mut of_bot = Vec::new();
+    let config = values.resolve(&mut of_bot)?;
+    // What the runner has for others, such as a setting of a built-in bot, is no mistake here.
+    of_bot.retain(|warning| settings::is_about(warning, section) && !warnings.contains(warning));
+    warnings.extend(
+        of_bot
+            .into_iter()
+            .map(|warning| format!("[{}]: {warning}", section.key())),
+    );
+    settings::named_bot(section, config, env)
+}
+
+/// Names the section in an error.
+fn of_bot(section: &BotSection, error: UsageError) -> UsageError {
+    UsageError::Combination(format!("[{}]: {error}", section.key()))
+}
+
+/// Rejects a number, or a device, of two bots, and a device with the name of another bot.
+fn check_names(bots: &[NamedBot]) -> Result<(), UsageError> {
+    for (at, bot) in bots.iter().enumerate() {
+        for other in &bots[..at] {
+            let is_shared = |number: &&String| other.numbers.iter().any(|own| number_of(own) == number_of(number));
+            let number = bot.numbers.iter().find(is_shared);
+            let is_device = |device: &&String| other.devices.contains(device) || **device == *other.name;
+            let device = bot.devices.iter().find(is_device);
+            let is_bot = |device: &&String| **device == *bot.name;
+            let device = device.or_else(|| other.devices.iter().find(is_bot));
+            if let Some(shared) = number.or(device) {
+                return Err(UsageError::Combination(format!(
+                    "`{shared}` leads to the bot `{}` and to `{}`: it can be one of them",
+                    other.name, bot.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
