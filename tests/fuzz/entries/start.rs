@@ -34,7 +34,7 @@ const PROFILE: CallProfile = CallProfile {
 
 /// Returns the body of the bot, by the transport that the request asks for.
 fn body_of(request: &[u8]) -> Option<Value> {
-    match plan(&Config::default(), request) {
+    match plan(&Config::default(), request).map(|(plan, _)| plan) {
         Ok(
             StartPlan::Register { body, .. }
             | StartPlan::Socket { body, .. }

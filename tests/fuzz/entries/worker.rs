@@ -102,6 +102,7 @@ impl WorkerHarness {
             },
             cores: 1,
             metadata_bytes_max: limits::JOB_METADATA_BYTES_MAX,
+            bots: Vec::new(),
         };
         let mut harness = WorkerHarness {
             worker: AgentWorker::new(settings, places.clone(), 1, Duration::from_secs(1_795_252_753), now),
