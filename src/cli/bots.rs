@@ -10,14 +10,14 @@ use crate::limits::SESSIONS_MAX_DEFAULT;
 use crate::proto::bots::{OWN_BOT, number_of};
 
 use super::settings::{self, BotSection};
-use super::{Env, TypedArguments, UsageError, Values};
+use super::{Env, StartValues, TypedArguments, UsageError};
 
 /// Resolves the values of a start with sections of bots.
 ///
 /// # Errors
 /// [`UsageError`] for an invalid value or combination.
 pub(super) fn resolve(
-    mut values: Values<'_>,
+    mut values: StartValues<'_>,
     sections: &[BotSection],
     typed: &TypedArguments<'_>,
     env: &Env<'_>,
@@ -58,8 +58,8 @@ fn bot(
     typed: &TypedArguments<'_>,
     env: &Env<'_>,
     warnings: &mut Vec<String>,
-) -> Result<NamedBot, UsageError> {
-    let mut values = Values::read(typed.parse()?.0, env)?;
+) -> Result<NamedBot<Config>, UsageError> {
+    let mut values = StartValues::read(typed.parse()?.0, env)?;
     settings::apply_bot(&mut values, section)?;
     let mut of_bot = Vec::new();
     let config = values.resolve(&mut of_bot)?;
@@ -79,7 +79,7 @@ fn of_bot(section: &BotSection, error: UsageError) -> UsageError {
 }
 
 /// Rejects a number, or a device, of two bots, and a device with the name of another bot.
-fn check_names(bots: &[NamedBot]) -> Result<(), UsageError> {
+fn check_names(bots: &[NamedBot<Config>]) -> Result<(), UsageError> {
     for (at, bot) in bots.iter().enumerate() {
         for other in &bots[..at] {
             let is_shared = |number: &&String| other.numbers.iter().any(|own| number_of(own) == number_of(number));

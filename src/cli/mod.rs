@@ -200,7 +200,7 @@ pub fn parse_for(
         },
         lookup_host: env.lookup_host,
     };
-    let mut values = Values::read(args, env)?;
+    let mut values = StartValues::read(args, env)?;
     if program.has_own_bot {
         for variable in ["--bot", "--tools"].map(flags::variable) {
             if values.env.variables.literal(&variable).is_some() {
@@ -248,7 +248,7 @@ impl TypedArguments<'_> {
 }
 
 /// The values of a start, before their combination is validated.
-struct Values<'a> {
+struct StartValues<'a> {
     args: Box<LowArgs>,
     /// The surroundings, with the variables of the file of settings.
     env: Env<'a>,
@@ -258,7 +258,7 @@ struct Values<'a> {
     bots: Vec<BotSection>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> StartValues<'a> {
     /// Adds what variables and the file of settings set to the typed options.
     fn read(mut args: Box<LowArgs>, env: &Env<'a>) -> Result<Self, UsageError> {
         let mut sources = crate::proto::options::env_options::apply(&mut *args, &RUNNER, &env.variables)?;
@@ -270,7 +270,7 @@ impl<'a> Values<'a> {
             names: env.names.clone(),
             ..*env
         };
-        Ok(Values {
+        Ok(StartValues {
             args,
             env,
             sources,
@@ -279,13 +279,13 @@ impl<'a> Values<'a> {
     }
 
     fn resolve(self, warnings: &mut Vec<String>) -> Result<Config, UsageError> {
-        let Values { args, env, sources, .. } = self;
+        let StartValues { args, env, sources, .. } = self;
         resolve::config(*args, &env, warnings).map_err(|error| error.with_sources(&sources).with_places(&env.variables))
     }
 }
 
 /// Returns the options, the command, the variables and the sections that are set, by their keys.
-fn set_values(of_start: &Values<'_>) -> Vec<(String, Secret)> {
+fn set_values(of_start: &StartValues<'_>) -> Vec<(String, Secret)> {
     let (args, variables) = (&of_start.args, &of_start.env.variables);
     let mut values: Vec<(String, Secret)> = Vec::new();
     let mut set = |key: &str, text: &str| match values.iter_mut().find(|(other, _)| other == key) {

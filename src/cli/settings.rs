@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::features::of_variable;
 use super::flags::{LowArgs, RUNNER, RunnerFlag};
-use super::{Env, ProgramIdentity, UsageError, Values, env_trust, flags, help};
+use super::{Env, ProgramIdentity, StartValues, UsageError, env_trust, flags, help};
 use crate::config::{Config, NamedBot, ToolsConfig};
 use crate::limits::BOT_SECONDS;
 use crate::proto::options::env::Variables;
@@ -121,7 +121,7 @@ pub(super) fn apply(args: &mut LowArgs, env: &Env<'_>, from_env: &[EnvOption<Low
 ///
 /// # Errors
 /// [`UsageError`] for an invalid value, and for a section that names no bot or two.
-pub(super) fn apply_bot(values: &mut Values<'_>, bot: &BotSection) -> Result<(), UsageError> {
+pub(super) fn apply_bot(values: &mut StartValues<'_>, bot: &BotSection) -> Result<(), UsageError> {
     let (section, args) = (&bot.settings, &mut *values.args);
     let is_set = |name: &str| section.get(name).is_some();
     let built_in = section.get(BOT);
@@ -157,7 +157,7 @@ pub(super) fn apply_bot(values: &mut Values<'_>, bot: &BotSection) -> Result<(),
 ///
 /// # Errors
 /// [`UsageError`] for a value that cannot be read, and for an environment without a program.
-pub(super) fn named_bot(bot: &BotSection, mut config: Config, env: &Env<'_>) -> Result<NamedBot, UsageError> {
+pub(super) fn named_bot(bot: &BotSection, mut config: Config, env: &Env<'_>) -> Result<NamedBot<Config>, UsageError> {
     let read = |reference: &Reference| text_of(reference, env);
     config.bot_environment = bot.environment(&read)?;
     let runs_program = config.command.is_some() || matches!(config.assistant.tools, Some(ToolsConfig::Program(_)));
@@ -266,7 +266,7 @@ pub(super) enum ConfigReport {
 }
 
 /// Returns what a command prints if the combination of values has no mistake.
-pub(super) fn report(command: ConfigCommand, values: &Values<'_>) -> ConfigReport {
+pub(super) fn report(command: ConfigCommand, values: &StartValues<'_>) -> ConfigReport {
     let args = &values.args;
     match command {
         ConfigCommand::Check => ConfigReport::Checked(args.settings.file.clone()),

@@ -63,8 +63,8 @@ impl fmt::Display for RecordLine<'_> {
     }
 }
 
-/// A record as one JSON object: `time`, `level`, `session` (inside one), `bot` (of several), `target`,
-/// `message`.
+/// A record as one JSON object: `time`, `level`, `session` (inside one), `bot` (of several),
+/// `target`, `message`.
 pub struct JsonLine<'r, T> {
     pub time: T,
     pub record: &'r Record<'r>,

@@ -1,7 +1,7 @@
 //! Log lines on stderr: one line per record, prefixed with the session id.
 //!
-//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] message`, with the name of the bot behind the id where
-//! there are several, or one JSON object (`log_line`). Times are
+//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] message`, with the name of the bot behind the id
+//! where there are several, or one JSON object (`log_line`). Times are
 //! UTC. Records of the runner and of the bot's crate are shown from INFO, those of libraries from
 //! WARN. `-v` shows more; `RUST_LOG`, when set, replaces both. Control characters in a message are
 //! escaped, so a peer cannot forge a line, and long messages are cut. A panic is one line as well.

@@ -1,7 +1,7 @@
 //! The bots of a runner: what each call starts, and the places of each.
 //!
-//! In: the configuration, and what a caller names. Out: a [`ChosenBot`], which holds its place until
-//! the session has ended. `proto::bots` decides which bot it is.
+//! In: the configuration, and what a caller names. Out: a [`SessionBot`], which holds its place
+//! until the session has ended. `proto::bots` decides which bot it is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Bots {
 /// One bot.
 pub struct BotRow {
     /// `None` for the only bot.
-    named: Option<NamedBot>,
+    named: Option<NamedBot<Config>>,
     /// The configuration that it is given.
     pub config: Arc<Config>,
     pub run: Bot,
@@ -63,7 +63,7 @@ impl Bots {
             let (bot, processes) = bot_of(config, bot)?;
             return Ok(Bots::only(config.clone(), bot, processes));
         }
-        let row = |named: &NamedBot| -> Result<Arc<BotRow>, RunError> {
+        let row = |named: &NamedBot<Config>| -> Result<Arc<BotRow>, RunError> {
             let (run, processes) = bot_of(&named.config, bot.clone()).map_err(|error| RunError::OfBot {
                 name: named.name.clone(),
                 error: Box::new(error),
@@ -92,18 +92,18 @@ impl Bots {
     ///
     /// # Errors
     /// [`UnknownBot`] if there is none.
-    pub fn choose(&self, choice: BotChoice<'_>) -> Result<ChosenBot, UnknownBot> {
+    pub fn choose(&self, choice: BotChoice<'_>) -> Result<SessionBot, UnknownBot> {
         let index = self.config.bots.choose(choice)?;
         Ok(self.at(index))
     }
 
     /// Returns the bot that answers a caller who names none.
-    pub fn default(&self) -> ChosenBot {
+    pub fn default(&self) -> SessionBot {
         self.at(0)
     }
 
-    fn at(&self, index: usize) -> ChosenBot {
-        ChosenBot {
+    fn at(&self, index: usize) -> SessionBot {
+        SessionBot {
             row: self.rows[index].clone(),
             place: None,
         }
@@ -127,13 +127,13 @@ impl BotRow {
 }
 
 /// The bot of a session.
-pub struct ChosenBot {
+pub struct SessionBot {
     row: Arc<BotRow>,
     /// Released when the session has ended.
     place: Option<Slot>,
 }
 
-impl ChosenBot {
+impl SessionBot {
     pub fn row(&self) -> &BotRow {
         &self.row
     }

@@ -11,7 +11,7 @@ use crate::bot::Bot;
 use crate::config::{Config, ListenAddresses};
 use crate::features::Feature;
 use crate::io::RunError;
-use crate::io::bots::ChosenBot;
+use crate::io::bots::SessionBot;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::error::HttpError;
 use crate::io::running::{ModuleFuture, RunningModule};
@@ -122,7 +122,7 @@ pub struct RouteRequest<'a> {
 pub struct StartRequest<'a> {
     pub app: &'a RunnerApp,
     pub plan: StartPlan<'a>,
-    pub bot: ChosenBot,
+    pub bot: SessionBot,
     pub base: RequestBase<'a>,
     pub peer: PeerInfo,
 }

@@ -17,7 +17,7 @@ use crate::bot::media::{self, AudioMix, MediaDrops, MediaSlot, TransportSide};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::admission::SessionPermit;
-use crate::io::bots::ChosenBot;
+use crate::io::bots::SessionBot;
 use crate::io::observer::SessionObserver;
 use crate::io::sessions::{BotOutcome, BotTask, LiveEntry, Sessions};
 use crate::io::tasks;
@@ -91,7 +91,7 @@ pub struct SessionTask {
     reason: Option<LeaveReason>,
     transport_side: Option<TransportSide>,
     /// Which bot it is, once it has started.
-    chosen: Option<ChosenBot>,
+    chosen: Option<SessionBot>,
     bot: Option<BotTask>,
     metrics: Option<SessionMetrics>,
     listed: Option<LiveEntry>,
@@ -140,7 +140,7 @@ impl SessionTask {
     /// queued for it.
     pub fn start_bot(
         &mut self,
-        chosen: ChosenBot,
+        chosen: SessionBot,
         session_id: SessionId,
         body: Value,
         transport: Transport,

@@ -15,7 +15,7 @@ use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
-use crate::io::bots::{Bots, ChosenBot};
+use crate::io::bots::{Bots, SessionBot};
 use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
 use crate::io::process;
 use crate::io::tasks::{self, SlotPool};
@@ -39,7 +39,7 @@ const HANG_UPS_MAX: usize = 32;
 pub struct SessionStart {
     pub session_id: SessionId,
     pub body: Value,
-    pub bot: ChosenBot,
+    pub bot: SessionBot,
     /// The client to which the session's log lines are attributed.
     pub log_client: LogClient,
     /// Dropped when the session has ended.
@@ -165,7 +165,7 @@ impl Sessions {
     /// the call, and `body` that of its start. At the limit of its bot, it is ended.
     pub fn list(
         &self,
-        chosen: &ChosenBot,
+        chosen: &SessionBot,
         id: SessionId,
         transport: Option<Transport>,
         call_data: Option<&Value>,
@@ -218,7 +218,7 @@ impl Sessions {
     /// Starts the bot of a session, which is told whether it is recorded.
     pub fn begin(
         &self,
-        chosen: &ChosenBot,
+        chosen: &SessionBot,
         session_id: SessionId,
         body: Value,
         kind: Kind,

@@ -119,6 +119,9 @@ async fn run(
             (session, "/ws", names_bot)
         }
     };
+    if has_bot {
+        start.bot.mark_log();
+    }
     let task = SessionTask::new(sessions, permit, start.lease.take());
     let io = WebSocketIo {
         socket,
@@ -403,6 +406,7 @@ impl WebSocketIo {
             let chosen = bots.choose(session.bot_choice());
             start.bot = chosen.unwrap_or_else(|UnknownBot| bots.default());
         }
+        start.bot.mark_log();
         if let Some(caller) = session.caller().filter(|_| came_in) {
             start.bot.check_caller(caller).map_err(|_| SocketRefusal::Caller)?;
         }

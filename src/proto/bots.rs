@@ -1,15 +1,13 @@
 //! The bots of a runner, and which of them answers a call.
 //!
 //! In: what a caller or a provider names, as a [`BotChoice`]. Out: the index of a bot in the
-//! [`BotTable`], or [`UnknownBot`]. The first bot is the default. A runner with one bot has an empty
-//! table, and each choice is that bot.
+//! [`BotTable`], or [`UnknownBot`]. The first bot is the default. A runner with one bot has an
+//! empty table, and each choice is that bot.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-
-use crate::config::Config;
 
 /// The name of the bot of the command line, or of the top of the file of settings, beside others.
 pub const OWN_BOT: &str = "default";
@@ -20,14 +18,14 @@ const NAME_CHARS_MAX: usize = 32;
 /// The member of the body that names a bot.
 const BODY_MEMBER: &str = "bot";
 
-/// One of several bots.
+/// One of several bots. `C` is the configuration of a runner.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct NamedBot {
+pub struct NamedBot<C> {
     /// Letters, digits, `-` and `_`.
     pub name: Arc<str>,
     /// The configuration of the runner with the settings of this bot.
-    pub config: Arc<Config>,
+    pub config: Arc<C>,
     /// The numbers that callers dial for it, as their provider names them, and ids of trunks.
     pub numbers: Vec<String>,
     /// The telephones that may call it, as in [`NamedBot::admits`]; empty admits all.
@@ -42,9 +40,9 @@ pub struct NamedBot {
     pub is_in_body: bool,
 }
 
-impl NamedBot {
+impl<C> NamedBot<C> {
     /// Returns a bot that callers choose by its name alone.
-    pub fn new(name: impl Into<Arc<str>>, config: Arc<Config>) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, config: Arc<C>) -> Self {
         NamedBot {
             name: name.into(),
             config,
@@ -73,7 +71,7 @@ impl NamedBot {
 
 /// The bots of a runner with several; empty for one with a single bot.
 #[derive(Clone, Debug, Default)]
-pub struct BotTable(Vec<NamedBot>);
+pub struct BotTable<C>(Vec<NamedBot<C>>);
 
 /// What says which bot answers a call, the most explicit first.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,9 +100,9 @@ impl<'a> BotChoice<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownBot;
 
-impl BotTable {
+impl<C> BotTable<C> {
     /// Returns the table of these bots, the default first.
-    pub fn new(bots: Vec<NamedBot>) -> Self {
+    pub fn new(bots: Vec<NamedBot<C>>) -> Self {
         BotTable(bots)
     }
 
@@ -114,12 +112,12 @@ impl BotTable {
     }
 
     /// Returns the bots, the default first.
-    pub fn iter(&self) -> impl Iterator<Item = &NamedBot> {
+    pub fn iter(&self) -> impl Iterator<Item = &NamedBot<C>> {
         self.0.iter()
     }
 
     /// Returns the bots, the default first.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut NamedBot> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut NamedBot<C>> {
         self.0.iter_mut()
     }
 
@@ -129,7 +127,7 @@ impl BotTable {
     }
 
     /// Returns the bot at an index; `None` in a runner with a single bot.
-    pub fn get(&self, index: usize) -> Option<&NamedBot> {
+    pub fn get(&self, index: usize) -> Option<&NamedBot<C>> {
         self.0.get(index)
     }
 
@@ -141,7 +139,7 @@ impl BotTable {
         if self.0.is_empty() {
             return Ok(0);
         }
-        let find = |is_it: &dyn Fn(&NamedBot) -> bool| self.0.iter().position(is_it);
+        let find = |is_it: &dyn Fn(&NamedBot<C>) -> bool| self.0.iter().position(is_it);
         if let Some(name) = choice.name {
             return find(&|bot| *bot.name == *name).ok_or(UnknownBot);
         }
@@ -201,8 +199,8 @@ mod tests {
 
     use super::*;
 
-    fn table() -> BotTable {
-        let bot = |name: &str| NamedBot::new(name, Arc::default());
+    fn table() -> BotTable<()> {
+        let bot = |name: &str| NamedBot::new(name, Arc::new(()));
         BotTable::new(vec![
             bot("first"),
             NamedBot {
@@ -290,12 +288,12 @@ mod tests {
 
     #[test]
     fn every_choice_is_the_only_bot() {
-        assert_eq!(BotTable::default().choose(BotChoice::named(Some("x"))), Ok(0));
+        assert_eq!(BotTable::<()>::default().choose(BotChoice::named(Some("x"))), Ok(0));
     }
 
     #[test]
     fn callers_are_numbers_or_beginnings_of_them() {
-        let mut bot = NamedBot::new("sales", Arc::default());
+        let mut bot = NamedBot::new("sales", Arc::new(()));
         assert!(bot.admits(None), "everybody");
         bot.callers = vec!["+43 660 1234".into(), "+49*".into()];
         for caller in ["+436601234", "00436601234", "436601234", "+4915112345", "sip:+491@x"] {

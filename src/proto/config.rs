@@ -99,7 +99,7 @@ pub struct Config {
     /// The only address in answers to microcontrollers; `None` without `--embedded`.
     pub embedded: Option<Ipv4Addr>,
     /// The bots, if there are several. The fields about one bot below are those of the default.
-    pub bots: BotTable,
+    pub bots: BotTable<Config>,
     /// The built-in bot that the stock binary runs.
     pub bot: BuiltInBot,
     /// The name of a bot of your own, which runs in place of the built-in one; `/status` and the

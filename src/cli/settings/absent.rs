@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::flags::LowArgs;
-use super::{Env, ProgramIdentity, UsageError, Values};
+use super::{Env, ProgramIdentity, StartValues, UsageError};
 use crate::config::{Config, NamedBot, Secret};
 use crate::features::Feature;
 use crate::proto::options::env::Variables;
@@ -57,7 +57,7 @@ pub(super) fn apply(_: &mut LowArgs, env: &Env<'_>, _: &[EnvOption<LowArgs>]) ->
 pub(super) enum ConfigReport {}
 
 /// Never called.
-pub(super) fn report(command: ConfigCommand, _: &Values<'_>) -> ConfigReport {
+pub(super) fn report(command: ConfigCommand, _: &StartValues<'_>) -> ConfigReport {
     match command {}
 }
 
@@ -74,12 +74,12 @@ pub(super) fn help(_: &ProgramIdentity) -> String {
 }
 
 /// Never called.
-pub(super) fn apply_bot(_: &mut Values<'_>, bot: &BotSection) -> Result<(), UsageError> {
+pub(super) fn apply_bot(_: &mut StartValues<'_>, bot: &BotSection) -> Result<(), UsageError> {
     match *bot {}
 }
 
 /// Never called.
-pub(super) fn named_bot(bot: &BotSection, _: Config, _: &Env<'_>) -> Result<NamedBot, UsageError> {
+pub(super) fn named_bot(bot: &BotSection, _: Config, _: &Env<'_>) -> Result<NamedBot<Config>, UsageError> {
     match *bot {}
 }
 

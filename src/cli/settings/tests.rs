@@ -286,9 +286,15 @@ fn mistakes_in_the_section_of_a_bot_name_it() {
     ] {
         assert_eq!(refused(text), message);
     }
+    // What the default lacks, the runner lacks.
     let message = refused("[bots.a]\nbot = 'realtime'");
     assert!(
-        message.starts_with("[bots.a]: ") && message.contains("REALTIME_API_KEY"),
+        message.contains("REALTIME_API_KEY") && message.contains("a.toml:2"),
+        "{message}"
+    );
+    let message = refused("[bots.a]\nbot = 'echo'\n[bots.b]\nbot = 'realtime'");
+    assert!(
+        message.starts_with("[bots.b]: ") && message.contains("a.toml:4"),
         "{message}"
     );
 }

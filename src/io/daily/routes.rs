@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::features::Feature;
-use crate::io::bots::ChosenBot;
+use crate::io::bots::SessionBot;
 use crate::io::daily::{PreparedRoom, prepare_room};
 use crate::io::daily::{banner, direct, doctor};
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
@@ -80,7 +80,7 @@ async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> 
 async fn start(
     app: &RunnerApp,
     wanted: Option<RoomRequest>,
-    (mut bot, body): (ChosenBot, Value),
+    (mut bot, body): (SessionBot, Value),
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {
     let Some(wanted) = wanted else {
@@ -214,7 +214,7 @@ fn no_room_for_call(failure: DailyError) -> HttpError {
 async fn begin(
     app: &RunnerApp,
     purpose: RoomPurpose<'_>,
-    (mut bot, body): (ChosenBot, Value),
+    (mut bot, body): (SessionBot, Value),
     peer: PeerInfo,
 ) -> Result<(PreparedRoom, SessionId), StartError> {
     let config = &app.config.videoroom;
@@ -245,7 +245,7 @@ async fn begin(
     Ok((prepared, session_id))
 }
 
-fn session_start(app: &RunnerApp, bot: ChosenBot, body: Value, peer: PeerInfo) -> SessionStart {
+fn session_start(app: &RunnerApp, bot: SessionBot, body: Value, peer: PeerInfo) -> SessionStart {
     SessionStart {
         session_id: new_session_id(),
         body,

@@ -16,7 +16,7 @@ use crate::bot::SessionId;
 use crate::config::{Config, ListenAddresses};
 use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
-use crate::io::bots::ChosenBot;
+use crate::io::bots::SessionBot;
 use crate::io::running::{RunningModule, RunningModules};
 use crate::io::sessions::Sessions;
 use crate::io::tasks::request_time;
@@ -122,7 +122,7 @@ impl RunnerApp {
     ///
     /// # Errors
     /// [`HttpError::UnknownBot`], with all names for those with the key.
-    pub fn choose(&self, choice: BotChoice<'_>, peer: PeerInfo) -> Result<ChosenBot, HttpError> {
+    pub fn choose(&self, choice: BotChoice<'_>, peer: PeerInfo) -> Result<SessionBot, HttpError> {
         let chosen = self.sessions.bots().choose(choice);
         chosen.map_err(|UnknownBot| self.unknown_bot(peer))
     }
@@ -142,7 +142,7 @@ impl RunnerApp {
 }
 
 /// Rejects a body that is too large for a program's arguments, before anything is started.
-pub fn check_program_body(bot: &ChosenBot, body: &Value) -> Result<(), HttpError> {
+pub fn check_program_body(bot: &SessionBot, body: &Value) -> Result<(), HttpError> {
     let fits = bot.row().config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
     fits.then_some(()).ok_or(HttpError::BodyTooLargeForProgram)
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use super::app::new_session_id;
-use crate::io::bots::ChosenBot;
+use crate::io::bots::SessionBot;
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::request_time;
 use crate::logging;
@@ -22,7 +22,7 @@ use edge_runner_http::common::{PeerInfo, lock};
 /// registered body.
 pub fn session_start(
     lease: Option<RegistrationLease>,
-    mut bot: ChosenBot,
+    mut bot: SessionBot,
     log_client: logging::LogClient,
     body: impl FnOnce(Option<Value>) -> Value + Send,
 ) -> impl FnOnce() -> Result<SessionStart, OfferError> + Send {

@@ -16,7 +16,7 @@ use tokio::time::{sleep_until, timeout_at};
 use crate::config::MediaroomWorker;
 use crate::features::Feature;
 use crate::io::RunError;
-use crate::io::bots::ChosenBot;
+use crate::io::bots::SessionBot;
 use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
@@ -141,7 +141,7 @@ async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> 
 }
 
 /// Starts a session in a room. Returns the JSON of the reply.
-async fn start(app: &RunnerApp, bot: ChosenBot, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+async fn start(app: &RunnerApp, bot: SessionBot, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     match &app.config.mediaroom.worker {
         Some(worker) => dispatch(app, worker, (&bot, &body), peer).await,
         None => start_here(app, bot, body, peer),
@@ -226,7 +226,7 @@ async fn watch_room(mut watch: Watch, slot: Slot, awaited_bots: SlotPool) {
 }
 
 /// Creates the tokens of a room and starts the bot.
-fn start_here(app: &RunnerApp, mut bot: ChosenBot, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+fn start_here(app: &RunnerApp, mut bot: SessionBot, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     let credentials = LiveKitCredentials::new(&app.config.mediaroom)
         .map_err(|missing| ModuleRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, missing))?;
     let common = app.module::<WebRtc>(Feature::WebRtc)?.common().clone();
@@ -250,7 +250,7 @@ fn start_here(app: &RunnerApp, mut bot: ChosenBot, body: Value, peer: PeerInfo) 
 async fn dispatch(
     app: &RunnerApp,
     worker: &MediaroomWorker,
-    (bot, body): (&ChosenBot, &Value),
+    (bot, body): (&SessionBot, &Value),
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {
     check_program_body(bot, body)?;

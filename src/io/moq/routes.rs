@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::config::ListenAddresses;
 use crate::features::Feature;
 use crate::io::RunError;
-use crate::io::bots::ChosenBot;
+use crate::io::bots::SessionBot;
 use crate::io::http::app::{RunnerApp, check_program_body, mint_token, new_session_id};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
@@ -102,7 +102,7 @@ async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> 
 async fn start(
     app: &RunnerApp,
     namespace: Option<String>,
-    (mut bot, body): (ChosenBot, Value),
+    (mut bot, body): (SessionBot, Value),
     base: RequestBase<'_>,
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {

@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
 use crate::config::Transport;
-use crate::io::bots::ChosenBot;
+use crate::io::bots::SessionBot;
 use crate::io::http::app::{RunnerApp, mint_token};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
@@ -106,7 +106,7 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
 }
 
 /// Returns the bot of the number that was dialled, if the telephone may call it.
-fn called_bot(app: &RunnerApp, provider: &Provider, form: &[u8], peer: PeerInfo) -> Result<ChosenBot, HttpError> {
+fn called_bot(app: &RunnerApp, provider: &Provider, form: &[u8], peer: PeerInfo) -> Result<SessionBot, HttpError> {
     let [from, to] = provider.numbers(form);
     let choice = BotChoice {
         dialled: [to.as_deref(), None],

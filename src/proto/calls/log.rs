@@ -294,7 +294,7 @@ mod tests {
             ("transport=twilio", &["other", "phone"][..]),
             ("transport=local", &["card"]),
             ("bot=sales", &["web"]),
-            ("bot=nobody", &[]),
+            ("bot=other", &[]),
             ("outcome=vanished", &["web"]),
             ("number=66012", &["phone"]),
             ("number=%2B431&outcome=bot_failed", &["phone"]),

@@ -28,11 +28,6 @@ pub const AUDIO_OUT_QUEUE: Duration = Duration::from_millis(500);
 /// bounds the cost of a client that never opens its data channel.
 pub const MESSAGES_OUT_MAX: usize = 256;
 
-/// Bots of one runner: each has its figures in the metrics, and its processes.
-pub const BOTS_MAX: usize = 32;
-/// Seconds that `max-seconds` of a bot accepts: a greeting, and a whole day.
-pub const BOT_SECONDS: RangeInclusive<u64> = 10..=86_400;
-
 // ---- bots as processes
 
 /// Bytes of `RUNNER_ARGUMENTS`: Linux limits one variable, including its name, to 128 KiB.
@@ -55,6 +50,10 @@ pub const PROCESS_LOG_BYTES_PER_S: usize = 8 * 1024;
 
 // ---- internal
 
+/// Bots of one runner: each has its figures in the metrics, and its processes.
+pub const BOTS_MAX: usize = 32;
+/// Seconds that `max-seconds` of a bot accepts: a greeting, and a whole day.
+pub const BOT_SECONDS: RangeInclusive<u64> = 10..=86_400;
 /// Time that a bot has to return after its session ended while the runner shuts down.
 pub const BOT_GRACE_AT_SHUTDOWN: Duration = Duration::from_secs(1);
 /// Time that tasks have to be dropped when the runtime shuts down.

@@ -58,8 +58,9 @@ impl Variables {
         self
     }
 
-    /// Replaces variables by those of a section of the file of settings, which takes precedence over
-    /// all others: under any of their names, and a value replaces the file with one, and vice versa.
+    /// Replaces variables by those of a section of the file of settings, which takes precedence
+    /// over all others: under any of their names, and a value replaces the file with one, and vice
+    /// versa.
     pub fn replaced_by(mut self, settings: Vec<SettingsVariable>) -> Variables {
         const FILE: &str = "_FILE";
         for variable in &settings {

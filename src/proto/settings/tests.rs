@@ -398,7 +398,8 @@ fn mistakes_in_sections_have_their_line() {
     );
 }
 
-/// The section of a bot takes precedence over everything, under each name, and as a file or a value.
+/// The section of a bot takes precedence over everything, under each name, and as a file or a
+/// value.
 #[test]
 fn variables_of_a_section_replace_all_others() {
     let process = [
