@@ -10,6 +10,7 @@
 mod allocations;
 mod assistants;
 mod boards;
+mod bots;
 mod call;
 mod call_proof;
 mod calls;

@@ -192,7 +192,10 @@ fn aliases_are_those_of_the_table() {
 
 #[test]
 fn metrics_are_those_that_a_runner_serves() {
-    let runner = TestRunner::start(&["--local", "--local-start", "speech", "--local-in", "sleep 60"]);
+    let local = ["--local", "--local-start", "speech", "--local-in", "sleep 60"];
+    let arguments = [&["--config", "bots.toml"], &local[..]].concat();
+    let files = [("bots.toml", "[bots.a]\nbot = 'echo'\n[bots.b]\nbot = 'parrot'\n")];
+    let runner = TestRunner::start_among(&files, &arguments, &[]);
     let text = http::get(runner.addr, "/metrics").text();
     let mut table = String::from("| family | type | meaning |\n|---|---|---|\n");
     let mut families = text.lines().filter_map(|line| line.strip_prefix("# HELP "));

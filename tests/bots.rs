@@ -1,0 +1,226 @@
+//! Several bots in one runner: which of them answers, under which limits, and where each is named.
+//!
+//! The bots are programs that say their name on stderr, which the log has with that of the bot.
+
+use serde_json::{Value, json};
+use str0m::media::Direction;
+
+use crate::support::http::{self, Reply};
+use crate::support::provider::{Caller, Provider, TO};
+use crate::support::runner::TestRunner;
+use crate::support::socket::{ConnectOptions, Socket};
+use crate::support::whip::{Offers, Poster};
+
+const NAME: &str = "edge-runner.toml";
+
+/// Two bots on two numbers, and one with a place and a device.
+fn settings() -> String {
+    let command = r#"command = ["/bin/sh", "-c", "echo \"this is $WHO\" >&2; exec sleep 60"]"#;
+    format!(
+        "[bots.desk]\n{command}\nenv = {{ WHO = 'the desk' }}\n\n\
+         [bots.sales]\n{command}\nnumbers = ['{TO}']\nby-body = true\nenv = {{ WHO = 'sales' }}\n\n\
+         [bots.kitchen]\n{command}\nmax-sessions = 1\ndevices = ['radio']\nenv = {{ WHO = 'the kitchen' }}\n\n\
+         [bots.vip]\n{command}\nnumbers = ['+4312345']\ncallers = ['+43*']\nenv = {{ WHO = 'the VIP bot' }}\n"
+    )
+}
+
+fn start(arguments: &[&str]) -> TestRunner {
+    let arguments = [&["--config", NAME], arguments].concat();
+    TestRunner::start_among(&[(NAME, &settings())], &arguments, &[])
+}
+
+fn post(runner: &TestRunner, target: &str, headers: &[&str], body: &Value) -> Reply {
+    let headers = [&["Content-Type: application/json"], headers].concat();
+    http::request(runner.addr, "POST", target, &headers, body.to_string().as_bytes()).expect("the runner answers")
+}
+
+/// Connects a plain client to the bot that `/start` was asked for.
+fn started(runner: &TestRunner, request: &Value) -> Socket {
+    let reply = post(runner, "/start", &[], request);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let id = reply.json()["sessionId"].as_str().expect("an id").to_owned();
+    Socket::connect(runner.addr, &format!("/ws-client?sessionId={id}"))
+}
+
+fn refused(runner: &TestRunner, target: &str) -> u16 {
+    match Socket::try_connect(runner.addr, target, ConnectOptions::default()) {
+        Err(refused) => refused.status,
+        Ok(_) => panic!("{target} is accepted"),
+    }
+}
+
+#[test]
+fn callers_choose_a_bot_by_its_name() {
+    let runner = start(&[]);
+    let _default = Socket::connect(runner.addr, "/ws-client");
+    runner.wait_for_log(" desk] bot stderr: this is the desk");
+    let _named = Socket::connect(runner.addr, "/ws-client?bot=kitchen");
+    runner.wait_for_log(" kitchen] bot stderr: this is the kitchen");
+    let _started = started(&runner, &json!({"transport": "websocket", "bot": "sales"}));
+    runner.wait_for_log(" sales] bot stderr: this is sales");
+    let _in_body = started(&runner, &json!({"transport": "websocket", "body": {"bot": "sales"}}));
+    runner.wait_for_logs(" sales] bot stderr: this is sales", 2);
+    // A bot that does not allow it is not chosen by the body, which is data for the default.
+    let _in_body = started(&runner, &json!({"transport": "websocket", "body": {"bot": "kitchen"}}));
+    runner.wait_for_logs(" desk] bot stderr: this is the desk", 2);
+    let poster = Poster::new(Offers::audio(Direction::SendRecv));
+    let reply = poster.post(&runner, "/whip/radio", &[]);
+    // The only place is taken.
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    let reply = poster.post(&runner, "/whip/sales", &[]);
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    runner.wait_for_logs(" sales] bot stderr: this is sales", 3);
+}
+
+/// The names of the bots are for those with the key.
+#[test]
+fn an_unknown_name_is_no_bot() {
+    let runner = start(&["--api-key", "0123456789abcdef0123456789abcdef"]);
+    let key = "Authorization: Bearer 0123456789abcdef0123456789abcdef";
+    let reply = post(&runner, "/start", &[key], &json!({"bot": "no-such-bot"}));
+    assert_eq!(reply.status, 404);
+    let detail = reply.json()["detail"].as_str().map(str::to_owned);
+    assert_eq!(
+        detail.as_deref(),
+        Some("no bot has this name; there are: desk, sales, kitchen, vip")
+    );
+    assert_eq!(refused(&runner, "/ws-client?bot=no-such-bot"), 404);
+    assert_eq!(refused(&runner, "/ws?bot=no-such-bot"), 404);
+    for path in ["/whip/garage", "/whep/garage"] {
+        let reply = Poster::new(Offers::audio(Direction::SendRecv)).post(&runner, path, &[key]);
+        assert_eq!(reply.status, 404, "{path}");
+    }
+    let names = |headers: &[&str]| {
+        let reply = http::request(runner.addr, "GET", "/status", headers, &[]).expect("the runner answers");
+        reply.json()["bots"].clone()
+    };
+    assert_eq!(names(&[]), Value::Null);
+    let bots = json!([{"name": "desk"}, {"name": "sales"}, {"name": "kitchen"}, {"name": "vip"}]);
+    assert_eq!(names(&[key]), bots);
+    // Without a key, who may call may also choose.
+    let open = start(&[]);
+    assert_eq!(
+        post(&open, "/start", &[], &json!({"bot": "no-such-bot"})).json()["detail"],
+        "no bot has this name"
+    );
+    assert_eq!(http::get(open.addr, "/status").json()["bots"], bots);
+}
+
+/// The number that was dialled leads to its bot, as far as the stream of the provider has it.
+#[test]
+fn a_call_reaches_the_bot_of_its_number() {
+    let runner = start(&[]);
+    for (nth, provider) in [Provider::Twilio, Provider::Telnyx, Provider::Exotel]
+        .into_iter()
+        .enumerate()
+    {
+        let mut caller = Caller::dial(runner.addr, provider);
+        runner.wait_for_logs(" sales] bot stderr: this is sales", nth + 1);
+        caller.stop();
+        runner.wait_for_sessions(0);
+    }
+    // The URL of a call names its bot, whatever was dialled.
+    let _caller = Caller::dial_at(runner.addr, "/ws?bot=kitchen", Provider::Telnyx);
+    runner.wait_for_log(" kitchen] bot stderr: this is the kitchen");
+    let mut second = Caller::dial_at(runner.addr, "/ws?bot=kitchen", Provider::Telnyx);
+    assert_eq!(
+        second.end(),
+        Some((1013, "all places of the bot are taken; try again later".to_owned()))
+    );
+    let mut stranger = Caller::dial_at(runner.addr, "/ws?bot=vip", Provider::Telnyx);
+    assert_eq!(
+        stranger.end(),
+        Some((1008, "this number may not call the bot".to_owned()))
+    );
+}
+
+/// The stream of Plivo has no numbers, so the markup of its webhook names the bot.
+#[test]
+fn a_webhook_names_the_bot_where_the_stream_does_not() {
+    let runner = start(&["-t", "plivo", "-x", "bots.example.net"]);
+    let called = |form: &str| {
+        let headers = ["Content-Type: application/x-www-form-urlencoded"];
+        http::request(runner.addr, "POST", "/", &headers, form.as_bytes()).expect("the runner answers")
+    };
+    let to = TO.replace('+', "%2B");
+    let reply = called(&format!("CallUUID=1&From=%2B15550001111&To={to}"));
+    assert!(
+        reply.text().contains(">wss://bots.example.net/ws?bot=sales</Stream>"),
+        "{}",
+        reply.text()
+    );
+    let reply = called("CallUUID=1&From=15550001111&To=4312345");
+    assert_eq!(reply.status, 403, "{}", reply.text());
+    let reply = called("CallUUID=1&From=43660123&To=4312345");
+    assert!(reply.text().contains("?bot=vip<"), "{}", reply.text());
+}
+
+#[test]
+fn each_bot_has_its_calls_sessions_and_figures() {
+    let runner = start(&[]);
+    let client = Socket::connect(runner.addr, "/ws-client?bot=sales");
+    runner.wait_for_log("this is sales");
+    let metrics = || http::get(runner.addr, "/metrics").text();
+    assert!(metrics().contains("edge_runner_bot_sessions{bot=\"sales\"} 1\n"));
+    assert_eq!(
+        http::get(runner.addr, "/sessions").json()["sessions"][0]["bot"],
+        "sales"
+    );
+    client.close(1000);
+    runner.wait_for_sessions(0);
+    let _other = Socket::connect(runner.addr, "/ws-client");
+    runner.wait_for_log("this is the desk");
+    let calls = |query: &str| http::get(runner.addr, &format!("/calls{query}")).json()["calls"].clone();
+    assert_eq!(calls("").as_array().map(Vec::len), Some(2));
+    let of_sales = calls("?bot=sales");
+    assert_eq!(
+        (of_sales[0]["bot"].as_str(), of_sales[1].as_object()),
+        (Some("sales"), None)
+    );
+    let text = metrics();
+    for line in [
+        "edge_runner_bot_sessions{bot=\"sales\"} 0\n",
+        "edge_runner_bot_sessions{bot=\"desk\"} 1\n",
+        "edge_runner_bot_sessions_started_total{bot=\"sales\"} 1\n",
+        "edge_runner_bot_sessions_ended_total{bot=\"sales\",outcome=\"left\"} 1\n",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+}
+
+/// A runner with one bot says and knows nothing of others.
+#[test]
+fn a_runner_with_one_bot_ignores_names() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let reply = post(
+        &runner,
+        "/start",
+        &[],
+        &json!({"transport": "websocket", "bot": "no-such-bot"}),
+    );
+    assert_eq!(reply.status, 200);
+    let _client = Socket::connect(runner.addr, "/ws-client?bot=no-such-bot");
+    runner.wait_for_sessions(1);
+    assert_eq!(http::get(runner.addr, "/status").json()["bots"], Value::Null);
+    assert!(
+        !http::get(runner.addr, "/metrics")
+            .text()
+            .contains("edge_runner_bot_sessions")
+    );
+    assert_eq!(
+        http::get(runner.addr, "/sessions").json()["sessions"][0]["bot"],
+        Value::Null
+    );
+    let ended = TestRunner::run_among(
+        &[(NAME, "[bots.a]\nbot = 'echo'\nport = 1\n")],
+        &["config", "check", NAME],
+        &[],
+    );
+    assert!(
+        ended.code == Some(2)
+            && ended
+                .stderr
+                .contains("edge-runner.toml:3: `port` is a setting of the runner: put it above the first section"),
+        "{ended:?}"
+    );
+}
