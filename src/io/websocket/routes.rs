@@ -168,7 +168,11 @@ fn socket(
 /// Returns the session of a call that the runner dialled.
 fn dialled(app: &RunnerApp, endpoint: &SocketEndpoint) -> Option<DialledSession> {
     #[cfg(feature = "telephony")]
-    if let SocketEndpoint::Call(Proof::Webhook(key)) = endpoint {
+    if let SocketEndpoint::Call {
+        proof: Proof::Webhook(key),
+        ..
+    } = endpoint
+    {
         return DialledSession::claim(&app.modules.get::<dial::DialOut>()?.calls, key);
     }
     let _ = (app, endpoint);

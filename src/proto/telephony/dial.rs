@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use super::hangup;
 use super::provider::Provider;
 use super::settings::Settings;
+use crate::bots;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
 use crate::server::rest::RestRequest;
 
@@ -82,6 +83,8 @@ pub struct DialRequest {
     pub from: String,
     /// Whether the provider is to detect answering machines.
     pub detects_machine: bool,
+    /// The name of the bot, of a runner with several.
+    pub bot: Option<String>,
     /// The body of the session, if it has one.
     pub body: Option<Map<String, Value>>,
 }
@@ -112,7 +115,7 @@ impl fmt::Display for DialRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DialRequestError::Json => f.write_str(
-                "send a JSON object with `to`, and if wanted `from`, `machine_detection` (true or false) and `body` (an object)",
+                "send a JSON object with `to`, and if wanted `from`, `bot`, `machine_detection` (true or false) and `body` (an object)",
             ),
             DialRequestError::Number(member) => {
                 write!(f, "`{member}` has to be a number in the form of E.164, such as +15550001111")
@@ -138,6 +141,7 @@ impl DialRequest {
             from: Option<String>,
             #[serde(default)]
             machine_detection: bool,
+            bot: Option<String>,
             body: Option<Map<String, Value>>,
         }
         let asked: Asked = serde_json::from_slice(json).map_err(|_| DialRequestError::Json)?;
@@ -161,6 +165,7 @@ impl DialRequest {
             to: asked.to,
             from,
             detects_machine: asked.machine_detection,
+            bot: asked.bot,
             body: body.and_then(|body| match body {
                 Value::Object(body) => Some(body),
                 _ => None,
@@ -222,14 +227,17 @@ impl Dialling<'_> {
     }
 
     /// Returns the request that dials; `None` if the provider cannot, or a credential is missing.
+    /// The bot is known, so its name needs no encoding.
     pub fn request(&self, application: Option<&str>) -> Option<RestRequest> {
         let url = |name: &str| format!("https://{}/?{name}={}", self.host, self.id);
         let report_url = self.request.detects_machine.then(|| url(ANSWERED));
+        let bot = self.request.bot.as_ref();
+        let bot = bot.map_or_else(String::new, |name| format!("&{}={name}", bots::QUERY));
         let call = OutgoingCall {
             to: &self.request.to,
             from: &self.request.from,
             application,
-            answer_url: &url(DIALLED),
+            answer_url: &(url(DIALLED) + &bot),
             report_url: report_url.as_deref(),
         };
         self.provider.protocol.dial(&call, self.settings)

@@ -134,7 +134,7 @@ impl WebhookTest {
     /// Why calls of the number would not reach the bot.
     pub fn judge(&self, provider: &Provider, host: &str, status: u16, body: &[u8]) -> Result<&'static str, String> {
         let body = String::from_utf8_lossy(body);
-        let has_markup = status == 200 && body.contains(&webhook::socket_url(host, None));
+        let has_markup = status == 200 && body.contains(&webhook::socket_url(host, None, None));
         let is_rejected = status == 403 && body.contains("invalid signature");
         let vendor = provider.vendor();
         match (has_markup, is_rejected, self.headers.is_empty()) {

@@ -45,6 +45,8 @@ fn a_request_has_a_number_and_may_have_more() {
     assert!(most.detects_machine);
     assert_eq!(most.body.expect("a body")["customer"], 42);
     let length = |size: usize| json!({"to": TO, "body": {"a": "x".repeat(size - r#"{"a":""}"#.len())}});
+    let to_shop = parse(&json!({"to": TO, "bot": "shop"})).expect("a request");
+    assert_eq!(to_shop.bot.as_deref(), Some("shop"));
     assert!(parse(&length(DIALLED_BODY_BYTES_MAX)).is_ok());
     assert_eq!(parse(&length(DIALLED_BODY_BYTES_MAX + 1)), Err(DialRequestError::Body));
 }
@@ -88,6 +90,7 @@ fn asked(provider: &Provider, detects_machine: bool) -> (&'static str, String, &
         to: TO.to_owned(),
         from: FROM.to_owned(),
         detects_machine,
+        bot: None,
         body: None,
     };
     let settings = settings();
