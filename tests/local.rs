@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::support::cascade::{ServiceConnection, ServiceServer};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner, folder, wait_for_file};
 use crate::support::sound::{RATE_HZ, Speech, tone_share};
@@ -171,6 +172,162 @@ fn speech_begins_a_session_and_silence_ends_it() {
     );
 }
 
+/// Answers `describe` as a service for wake words, and waits until it is asked for one.
+fn offer_wake_words(connection: &mut ServiceConnection, program: serde_json::Value) -> serde_json::Value {
+    connection.expect("describe");
+    connection.send("info", &json!({"asr": [], "wake": [program]}), &[]);
+    let asked = connection.expect("detect");
+    let format = connection.expect("audio-start");
+    assert_eq!(format.data, json!({"rate": 16_000, "width": 2, "channels": 1}));
+    asked.data["names"].clone()
+}
+
+/// Reads a chunk of the microphone, and returns its timestamp and whether it is loud.
+fn chunk(connection: &mut ServiceConnection) -> (u64, bool) {
+    let chunk = connection.expect("audio-chunk");
+    let loud = chunk
+        .payload
+        .chunks_exact(2)
+        .any(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs() > 1_000);
+    (chunk.data["timestamp"].as_u64().expect("a position"), loud)
+}
+
+/// A wake word begins a session, and what is said right after it is not cut, even if the service is
+/// late. No audio goes to the service while the session runs; afterwards it listens again.
+#[test]
+fn a_wake_word_begins_a_session() {
+    let service = ServiceServer::start();
+    let quiet = noise("quiet.raw", 0.2);
+    let voice = Speech::Voice {
+        from_ms: 0,
+        to_ms: 60_000,
+    };
+    let voice = sound("voice.raw", 1.5, |at| voice.frame(at)[0]);
+    let speak = folder().join("speak");
+    let mic = format!(
+        "sh -c 'while ! test -e {speak}; do cat {quiet}; done; cat {voice}; while cat {quiet}; do :; done'",
+        speak = speak.display(),
+        quiet = quiet.display(),
+        voice = voice.display()
+    );
+    let runner = TestRunner::start(&[
+        "--local",
+        "--local-start",
+        "wake",
+        "--local-wake",
+        &service.wyoming_url(),
+        "--local-wake-words",
+        "okay nabu",
+        "--local-end",
+        "1",
+        "--local-in",
+        &mic,
+        "--local-out",
+        "sh -c 'exec cat >/dev/null'",
+        "--bot-audio",
+        "pcm",
+        "--",
+        "sh",
+        "-c",
+        "cat > heard.raw",
+    ]);
+    let micro = || json!({"name": "micro", "version": "2.5.0", "models": [{"name": "alexa"}, {"name": "okay_nabu"}]});
+    let mut first = service.accept();
+    assert_eq!(offer_wake_words(&mut first, micro()), json!(["okay_nabu"]));
+    runner.wait_for_log("listening for the wake word at");
+    assert!(!runner.log().contains("WARN"), "{}", runner.log());
+    let (mut before_voice, is_loud) = chunk(&mut first);
+    assert!(!is_loud);
+    std::fs::write(&speak, "").expect("a file of the test");
+    loop {
+        let (position, is_loud) = chunk(&mut first);
+        if is_loud {
+            break;
+        }
+        before_voice = position;
+    }
+    // 320 ms later.
+    let newest = (0..5).map(|_| chunk(&mut first).0).last().expect("five chunks");
+    assert!(newest >= before_voice + 300, "{before_voice} to {newest}");
+    let detection = json!({"name": "okay_nabu", "timestamp": before_voice});
+    for _ in 0..3 {
+        first.send("detection", &detection, &[]);
+    }
+    runner.wait_for_log("session started: local");
+    first.read_to_end();
+    assert!(!runner.log().contains("session ended"), "{}", runner.log());
+    let ended = runner.wait_for_log("session ended:");
+    assert!(ended.contains("caller left"), "{ended}");
+    let heard = played(&runner.path("heard.raw"));
+    let is_loud = |sample: &i16| sample.unsigned_abs() > 1_000;
+    let begin = heard.iter().position(is_loud).expect("speech");
+    let end = heard.iter().rposition(is_loud).expect("speech");
+    let ms = |samples: usize| samples * 1_000 / RATE_HZ as usize;
+    assert!(
+        ms(end - begin) > 1_250,
+        "no word is cut: {} ms of 1,500",
+        ms(end - begin)
+    );
+    assert!(
+        ms(begin) < 500,
+        "the session does not have what came before the word: {} ms",
+        ms(begin)
+    );
+    // One detection is one session.
+    let mut second = service.accept();
+    assert_eq!(offer_wake_words(&mut second, micro()), json!(["okay_nabu"]));
+    chunk(&mut second);
+    assert_eq!(
+        runner.log().matches("session started: local").count(),
+        1,
+        "{}",
+        runner.log()
+    );
+}
+
+/// A service of another kind, an old one, and one that is gone are each named once.
+#[test]
+fn a_wrong_wake_service_is_named() {
+    let service = ServiceServer::start();
+    let mic = microphone("", &[&noise("quiet.raw", 1.0)]);
+    let runner = TestRunner::start(&[
+        "--local",
+        "--local-start",
+        "wake",
+        "--local-wake",
+        &service.wyoming_url(),
+        "--local-in",
+        &mic,
+        "--local-out",
+        "sh -c 'exec cat >/dev/null'",
+        "--bot",
+        "echo",
+    ]);
+    for _ in 0..2 {
+        let mut connection = service.accept();
+        connection.expect("describe");
+        connection.send("info", &json!({"asr": [{"name": "faster-whisper"}]}), &[]);
+        connection.read_to_end();
+    }
+    let other = format!(
+        "no wake word: {}: it is a Wyoming server of another kind; check the port",
+        service.addr
+    );
+    runner.wait_for_log(&other);
+    let mut connection = service.accept();
+    let asked = offer_wake_words(
+        &mut connection,
+        json!({"name": "openwakeword", "models": [{"name": "ok_nabu_v0.1"}]}),
+    );
+    assert_eq!(asked, json!([]));
+    let old = runner.wait_for_log("with numpy 2 answers and never detects a word");
+    assert!(old.contains("WARN") && old.contains("--local-wake-words"), "{old}");
+    drop(connection);
+    runner.wait_for_log("its answer ended early; next attempt in 5 s");
+    assert_eq!(runner.log().matches(&other).count(), 1, "{}", runner.log());
+    runner.wait_for_sessions(0);
+}
+
 /// Each failure is explained once, the command is started again, and all others are served.
 #[test]
 fn commands_that_fail_are_explained_and_started_again() {
@@ -308,7 +465,14 @@ fn a_start_by_key_needs_a_terminal() {
         "{}",
         refused.stderr
     );
-    let wake = TestRunner::run(&["--local", "--local-start", "wake"]);
-    assert!(wake.stderr.contains("`always`, `speech` or `key`"), "{}", wake.stderr);
-    assert_eq!(wake.code, Some(2));
+    let wrong = TestRunner::run(&["--local", "--local-start", "voice"]);
+    assert!(
+        wrong.stderr.contains("`always`, `speech`, `key` or `wake`"),
+        "{}",
+        wrong.stderr
+    );
+    assert_eq!(wrong.code, Some(2));
+    let wrong = TestRunner::run(&["--local", "--local-wake", "nas"]);
+    assert!(wrong.stderr.contains("tcp://HOST:10400"), "{}", wrong.stderr);
+    assert_eq!(wrong.code, Some(2));
 }

@@ -2,12 +2,14 @@
 //!
 //! In: the settings of `--local`, and what its commands and the terminal do. Out: one session at a
 //! time, whose bot is that of the runner. `commands` runs the two commands, `session_io` joins them
-//! with a session, and `terminal` reads and writes the terminal. Whatever the commands do, only
-//! this caller is affected.
+//! with a session, `wake` asks a service for wake words between sessions, and `terminal` reads and
+//! writes the terminal. Whatever the commands do, only this caller is affected.
 
 mod commands;
 mod session_io;
 mod terminal;
+#[cfg_attr(not(feature = "assistants"), path = "local/wake/absent.rs")]
+mod wake;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -22,13 +24,14 @@ use tokio::time::sleep_until;
 use self::commands::{CommandSlots, MicrophoneCommand, MicrophoneEvent};
 use self::session_io::{LocalIo, LocalParts};
 use self::terminal::Terminal;
+use self::wake::WakeListener;
 use crate::bot::{Kind, LocalArguments};
 use crate::config::{Config, ListenAddresses, LocalConfig, LocalStart, Transport};
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::admission::SessionPermit;
 use crate::io::http::app::new_session_id;
-use crate::io::module::{BannerRow, Module, ModuleStartup};
+use crate::io::module::{BannerRow, DoctorCheck, Module, ModuleStartup};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::session::{self, SessionTask};
 use crate::io::sessions::Sessions;
@@ -55,7 +58,11 @@ pub const MODULE: Module = Module {
     run: Some(run),
     banner: Some(banner),
     ..Module::new(Feature::Local)
-};
+}
+.with_checks(&[DoctorCheck {
+    what: "wake word",
+    examine: |config| Box::pin(wake::examine(config)),
+}]);
 
 /// The running module.
 struct Local {
@@ -127,6 +134,8 @@ fn banner(config: &Config, _: &ListenAddresses) -> Vec<BannerRow> {
         (LocalStart::Speech, true) => "a session begins when you speak; `q` ends it",
         (LocalStart::Speech, false) => "a session begins when somebody speaks",
         (LocalStart::Key, _) => "Enter begins a session, and `q` ends it",
+        (LocalStart::Wake, true) => "a session begins with the wake word or Enter; `q` ends it",
+        (LocalStart::Wake, false) => "a session begins with the wake word",
     };
     let program = |words: &[String]| words.first().cloned().unwrap_or_default();
     let (input, output) = (program(&local.input.words), program(&local.output.words));
@@ -145,6 +154,10 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
         capture: Capture::new(config.input.rate_hz, config.input.channels),
         gate: StartGate::new(start_of(&config), config.input.rate_hz),
         microphone: None,
+        wake: config
+            .wake
+            .as_ref()
+            .map(|wake| WakeListener::start(wake, config.input.rate_hz)),
         terminal: Terminal::open(),
         config,
         slots: slots.clone(),
@@ -168,6 +181,8 @@ struct LocalCaller {
     capture: Capture,
     /// `None` while nothing listens.
     microphone: Option<MicrophoneCommand>,
+    /// The service for wake words, if there is one.
+    wake: Option<WakeListener>,
     terminal: Terminal,
     slots: CommandSlots,
     counts: Arc<LocalCounts>,
@@ -177,6 +192,8 @@ struct LocalCaller {
 enum IdleEvent {
     Microphone(MicrophoneEvent),
     Wish(ConsoleWish),
+    /// A wake word ended at this position of the microphone's audio.
+    WakeWord(Duration),
     Due,
 }
 
@@ -219,6 +236,9 @@ impl LocalCaller {
         loop {
             let now = tasks::now();
             if let Some(preroll) = self.gate.poll_start(now) {
+                if let Some(wake) = &self.wake {
+                    wake.pause();
+                }
                 return preroll;
             }
             if self.gate.waits_for_line() {
@@ -232,6 +252,7 @@ impl LocalCaller {
             let event = tokio::select! {
                 event = next_of(self.microphone.as_mut(), reads_at) => IdleEvent::Microphone(event),
                 wish = self.terminal.wish() => IdleEvent::Wish(wish),
+                position = wake::next_word(self.wake.as_mut()) => IdleEvent::WakeWord(position),
                 () = until(due) => IdleEvent::Due,
             };
             match event {
@@ -240,7 +261,12 @@ impl LocalCaller {
                     pcm.clear();
                     self.capture.take(&mut pcm);
                     self.gate.handle_audio(&pcm);
+                    // The echo after a session is no wake word.
+                    if let Some(wake) = self.wake.as_ref().filter(|_| due.is_none()) {
+                        wake.send(&pcm, self.gate.position());
+                    }
                 }
+                IdleEvent::WakeWord(position) => self.gate.handle_wake_word(position),
                 IdleEvent::Microphone(MicrophoneEvent::Started) => self.capture.handle_restart(),
                 IdleEvent::Microphone(MicrophoneEvent::Failed) => self.gate.handle_silence(),
                 IdleEvent::Wish(ConsoleWish::Begin) => self.gate.handle_line(),

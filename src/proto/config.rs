@@ -25,7 +25,7 @@ pub use crate::http::cluster::{ClusterConfig, ClusterKey};
 pub use crate::job::JobType;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::livekit::config::{Mediaroom, MediaroomWorker};
-pub use crate::local::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart};
+pub use crate::local::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart, WakeConfig};
 pub use crate::metrics::MetricsAccess;
 #[doc(hidden)]
 pub use crate::moq::config::MoqUdpPort;

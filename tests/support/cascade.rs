@@ -150,6 +150,12 @@ impl ServiceConnection {
         assert!(rest.is_empty(), "{} bytes before the end", rest.len());
     }
 
+    /// Reads whatever the runner sends until it closes the connection.
+    pub fn read_to_end(&mut self) {
+        // A reset is an end, too.
+        let _ = self.input.read_to_end(&mut Vec::new());
+    }
+
     /// Sends a Wyoming event.
     pub fn send(&mut self, kind: &str, data: &Value, payload: &[u8]) {
         let data = data.to_string();

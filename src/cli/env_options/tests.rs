@@ -56,6 +56,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--calls-texts") => "off",
         (_, "--local-rate") => "16000:48000",
         (_, "--local-start") => "speech",
+        (_, "--local-wake") => "tcp://nas:10400",
         (_, "--local-echo") => "off",
         (_, "--events") => "https://example.com",
         (_, "--ws-auth") => "token",

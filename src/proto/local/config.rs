@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::assistant::services::endpoint::ServiceAuthority;
+
 /// The settings of `--local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalConfig {
@@ -12,6 +14,8 @@ pub struct LocalConfig {
     /// When a session begins; `None` means [`LocalStart::Always`] on a terminal, else
     /// [`LocalStart::Speech`].
     pub start: Option<LocalStart>,
+    /// The service for wake words; `None` without [`LocalStart::Wake`].
+    pub wake: Option<WakeConfig>,
     /// Silence of both sides that ends a session; zero never does. `None` means that of the start.
     pub end: Option<Duration>,
     /// What keeps the bot from hearing itself.
@@ -27,6 +31,14 @@ pub struct AudioCommand {
     pub channels: u16,
 }
 
+/// A service for wake words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WakeConfig {
+    pub server: ServiceAuthority,
+    /// The wake words; none means those that the service has loaded.
+    pub words: Vec<String>,
+}
+
 /// When a session of the local caller begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalStart {
@@ -36,11 +48,13 @@ pub enum LocalStart {
     Speech,
     /// With a line on the terminal.
     Key,
+    /// With a wake word, or a line on the terminal.
+    Wake,
 }
 
 impl LocalStart {
     /// The names of `--local-start`.
-    pub const NAMES: [&'static str; 3] = ["always", "speech", "key"];
+    pub const NAMES: [&'static str; 4] = ["always", "speech", "key", "wake"];
 
     /// Returns the start of this name.
     pub fn from_name(name: &str) -> Option<LocalStart> {
@@ -48,6 +62,7 @@ impl LocalStart {
             "always" => Some(LocalStart::Always),
             "speech" => Some(LocalStart::Speech),
             "key" => Some(LocalStart::Key),
+            "wake" => Some(LocalStart::Wake),
             _ => None,
         }
     }
@@ -57,7 +72,7 @@ impl LocalStart {
     pub fn end_default(self) -> Duration {
         match self {
             LocalStart::Always => Duration::ZERO,
-            LocalStart::Speech | LocalStart::Key => Duration::from_secs(8),
+            LocalStart::Speech | LocalStart::Key | LocalStart::Wake => Duration::from_secs(8),
         }
     }
 }

@@ -3,9 +3,10 @@
 //! A pair of commands reads the microphone and plays to the loudspeaker, both as 16-bit signed
 //! little-endian PCM. [`capture`] turns what the microphone's command writes into an even stream of
 //! mono PCM; [`playout`] paces the bot's speech for the loudspeaker; [`session`] joins both with a
-//! bot; [`speech`] finds speech. [`starting`] decides when a session begins, [`supervision`] when a
-//! command is started again, and [`console`] reads the terminal and writes what was said.
-//! [`command`] splits the text of a command into words.
+//! bot; [`speech`] finds speech. [`starting`] decides when a session begins, `wake` is the client
+//! of a service for wake words, [`supervision`] decides when a command is started again, and
+//! [`console`] reads the terminal and writes what was said. [`attempts`] has the pauses after
+//! failures. [`command`] splits the text of a command into words.
 
 pub mod command;
 pub mod config;
@@ -13,6 +14,7 @@ pub mod options;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "local")] {
+        pub mod attempts;
         pub mod capture;
         pub mod console;
         pub mod playout;
@@ -20,5 +22,7 @@ cfg_if::cfg_if! {
         pub mod speech;
         pub mod starting;
         pub mod supervision;
+        #[cfg(feature = "assistants")]
+        pub mod wake;
     }
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::command::{AudioDirection, command};
-use super::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart};
+use super::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart, WakeConfig};
+use crate::assistant::services::endpoint::{ServiceAuthority, ServiceEndpoint};
 use crate::features::Feature;
 use crate::limits::RATES_HZ;
-use crate::options::{Expected, Flag, FlagKind, UsageError, flag, number, put};
+use crate::options::{Expected, Flag, FlagKind, UsageError, flag, need, number, put};
 
 /// The heading of the options in the help.
 const LOCAL: &str = "Sound card (`--local`)";
@@ -14,6 +15,12 @@ const LOCAL: &str = "Sound card (`--local`)";
 const RATE_DEFAULT_HZ: u32 = 16_000;
 /// Most channels of a card: arrays of eight microphones.
 const CHANNELS_MAX: u16 = 8;
+/// Where a service for wake words listens.
+const WAKE_DEFAULT: &str = "tcp://127.0.0.1:10400";
+/// Wake words that `--local-wake-words` takes.
+const WAKE_WORDS_MAX: usize = 8;
+/// Bytes of a wake word.
+const WAKE_WORD_BYTES_MAX: usize = 64;
 /// Longest silence that `--local-end` takes, in seconds.
 const END_S_MAX: u64 = 3_600;
 
@@ -27,6 +34,8 @@ pub struct LocalOptions {
     pub rates_hz: Option<(u32, u32)>,
     pub channels: Option<(u16, u16)>,
     pub start: Option<LocalStart>,
+    pub wake: Option<ServiceAuthority>,
+    pub wake_words: Vec<String>,
     pub end: Option<Duration>,
     pub echo: Option<LocalEcho>,
 }
@@ -80,13 +89,29 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
         ),
         local(
             "--local-start",
-            FlagKind::Value("always|speech|key", |args: &mut T, text| {
+            FlagKind::Value("always|speech|key|wake", |args: &mut T, text| {
                 let start =
                     LocalStart::from_name(&text).ok_or_else(|| Expected::one_of(&text, &LocalStart::NAMES, &[]))?;
                 put(&mut args.as_mut().start, start)
             }),
-            "When its session begins: at once and again after each end, when somebody speaks, or with a line on the \
-             terminal. [default: always on a terminal, else speech]",
+            "When its session begins: at once and again after each end, when somebody speaks, with a line on the \
+             terminal, or with a wake word. [default: always on a terminal, else speech]",
+        ),
+        local(
+            "--local-wake",
+            FlagKind::Value("URL", |args: &mut T, text| {
+                put(&mut args.as_mut().wake, wake_server(&text)?)
+            }),
+            "The service that detects wake words, for --local-start wake: a Wyoming server. [default: \
+             tcp://127.0.0.1:10400]",
+        ),
+        local(
+            "--local-wake-words",
+            FlagKind::Value("NAME[,NAME]", |args: &mut T, text| {
+                args.as_mut().wake_words = wake_words(&text)?;
+                Ok(())
+            }),
+            "The wake words, by their names at the service. [default: those that the service has loaded]",
         ),
         local(
             "--local-end",
@@ -125,6 +150,27 @@ where
     parsed.map_err(|_| format!("a number from {least} to {most}, or two of them separated by a colon").into())
 }
 
+/// Parses the address of a service for wake words.
+fn wake_server(text: &str) -> Result<ServiceAuthority, Expected> {
+    match ServiceEndpoint::parse(text) {
+        Ok(ServiceEndpoint::Wyoming(server)) => Ok(server),
+        Ok(ServiceEndpoint::Http(_)) | Err(_) => {
+            Err("the URL of a Wyoming server with a port, such as tcp://HOST:10400".into())
+        }
+    }
+}
+
+/// Parses names of wake words, separated by commas.
+fn wake_words(text: &str) -> Result<Vec<String>, Expected> {
+    let words: Vec<String> = text.split(',').map(|word| word.trim().to_owned()).collect();
+    let is_word =
+        |word: &String| !word.is_empty() && word.len() <= WAKE_WORD_BYTES_MAX && !word.contains(char::is_control);
+    match words.len() <= WAKE_WORDS_MAX && words.iter().all(is_word) {
+        true => Ok(words),
+        false => Err(format!("up to {WAKE_WORDS_MAX} names of wake words, separated by commas").into()),
+    }
+}
+
 impl LocalOptions {
     /// Validates the options, and adds ignored ones to `warnings`. `None` without `--local`.
     ///
@@ -147,10 +193,27 @@ impl LocalOptions {
                 channels,
             })
         };
+        let wake = match self.start {
+            Some(LocalStart::Wake) => {
+                need("`--local-start wake`", Feature::Assistants)?;
+                let default = || wake_server(WAKE_DEFAULT).expect("the default is a URL");
+                Some(WakeConfig {
+                    server: self.wake.clone().unwrap_or_else(default),
+                    words: self.wake_words.clone(),
+                })
+            }
+            _ => {
+                if self.is_on && (self.wake.is_some() || !self.wake_words.is_empty()) {
+                    warnings.push("`--local-wake` and `--local-wake-words` need `--local-start wake`".into());
+                }
+                None
+            }
+        };
         let config = LocalConfig {
             input: of(&self.input, AudioDirection::In, in_rate_hz, in_channels)?,
             output: of(&self.output, AudioDirection::Out, out_rate_hz, out_channels)?,
             start: self.start,
+            wake,
             end: self.end,
             echo: self.echo.unwrap_or_default(),
         };
@@ -212,6 +275,35 @@ mod tests {
         let mut warnings = Vec::new();
         assert_eq!(on.resolve(true, &mut warnings), Ok(None));
         assert!(warnings[0].contains("--direct"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_wake_word_has_a_service() {
+        let with = |start, url: Option<&str>| LocalOptions {
+            is_on: true,
+            start,
+            wake: url.map(|url| wake_server(url).expect("a server")),
+            ..LocalOptions::default()
+        };
+        let server = |config: Option<LocalConfig>| {
+            let wake = config.and_then(|config| config.wake);
+            wake.map(|wake| (wake.server.text().to_owned(), wake.words.len()))
+        };
+        let (config, warnings) = resolve(with(Some(LocalStart::Wake), None));
+        assert_eq!(
+            (server(config), warnings.len()),
+            (Some(("127.0.0.1:10400".into(), 0)), 0)
+        );
+        let (config, _) = resolve(with(Some(LocalStart::Wake), Some("tcp://nas:10401")));
+        assert_eq!(server(config), Some(("nas:10401".into(), 0)));
+        let (config, warnings) = resolve(with(None, Some("tcp://nas:10401")));
+        assert_eq!(server(config), None);
+        assert!(warnings[0].contains("need `--local-start wake`"), "{warnings:?}");
+        assert!(wake_server("http://nas:10400").is_err() && wake_server("tcp://nas").is_err());
+        assert_eq!(wake_words("ok_nabu, alexa").map(|words| words.len()).ok(), Some(2));
+        for wrong in ["", "a,", "a,\n", "1,2,3,4,5,6,7,8,9", &"a".repeat(65)] {
+            assert!(wake_words(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! When a session of the local caller begins.
 //!
-//! In: the microphone's PCM, lines of the terminal, ends of sessions, and `now`. Out: the start of
-//! a session, with the audio that led to it, so that the first words are not cut. Speech is found
-//! by its energy ([`SpeechWindow`]).
+//! In: the microphone's PCM, lines of the terminal, detections of a wake word, ends of sessions,
+//! and `now`. Out: the start of a session, with the audio that led to it, so that the first words
+//! are not cut. Speech is found by its energy ([`SpeechWindow`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use super::config::LocalStart;
 use super::speech::SpeechWindow;
 
-/// Audio before a start by speech that the bot hears.
+/// Audio before a start by speech that the bot hears, and most of that after a wake word.
 const PRE_ROLL: Duration = Duration::from_secs(1);
+/// Audio before a detection that the bot hears: services detect a word up to 130 ms after its end.
+const BEFORE_DETECTION: Duration = Duration::from_millis(200);
 /// Pause after a session, for the echo of its last words.
 const AFTER_SESSION: Duration = Duration::from_secs(1);
 /// A session that is shorter has failed.
@@ -40,6 +42,10 @@ pub struct StartGate {
     is_paused: bool,
     hears_speech: bool,
     has_audio: bool,
+    /// Samples of the microphone so far.
+    samples: u64,
+    /// Where in them a wake word ended.
+    woken: Option<Duration>,
 }
 
 impl StartGate {
@@ -55,7 +61,19 @@ impl StartGate {
             is_paused: false,
             hears_speech: false,
             has_audio: false,
+            samples: 0,
+            woken: None,
         }
+    }
+
+    /// Returns the length of the microphone's audio so far.
+    pub fn position(&self) -> Duration {
+        Duration::from_secs(self.samples) / self.rate_hz
+    }
+
+    /// Handles a wake word that ended at a position of the microphone's audio.
+    pub fn handle_wake_word(&mut self, position: Duration) {
+        self.woken = Some(position);
     }
 
     /// Returns whether a session can begin only with a line on the terminal, so that the microphone
@@ -67,6 +85,7 @@ impl StartGate {
     /// Handles audio of the microphone between sessions.
     pub fn handle_audio(&mut self, pcm: &[i16]) {
         self.has_audio |= !pcm.is_empty();
+        self.samples += pcm.len() as u64;
         self.pre_roll.extend(pcm);
         let kept = PRE_ROLL.as_secs() as usize * self.rate_hz as usize;
         let surplus = self.pre_roll.len().saturating_sub(kept);
@@ -78,7 +97,7 @@ impl StartGate {
 
     /// Handles a line on the terminal.
     pub fn handle_line(&mut self) {
-        self.is_asked |= self.start == LocalStart::Key || self.is_paused;
+        self.is_asked |= matches!(self.start, LocalStart::Key | LocalStart::Wake) || self.is_paused;
     }
 
     /// Handles a microphone that has failed: what it said before is no beginning.
@@ -87,6 +106,7 @@ impl StartGate {
         self.pre_roll.clear();
         self.hears_speech = false;
         self.has_audio = false;
+        self.woken = None;
     }
 
     /// Handles the end of a session that began at `began`; `by_user` if the terminal ended it.
@@ -114,7 +134,7 @@ impl StartGate {
     pub fn poll_start(&mut self, now: Instant) -> Option<Vec<i16>> {
         if self.not_before.is_some_and(|at| now < at) {
             // What is said in the pause does not count.
-            self.hears_speech = false;
+            (self.hears_speech, self.woken) = (false, None);
             return None;
         }
         self.not_before = None;
@@ -122,6 +142,7 @@ impl StartGate {
             _ if self.is_paused || self.start == LocalStart::Key => self.is_asked,
             LocalStart::Always => self.has_audio,
             LocalStart::Speech => self.hears_speech,
+            LocalStart::Wake => self.is_asked || self.woken.is_some(),
             LocalStart::Key => false,
         };
         if !begins {
@@ -129,11 +150,20 @@ impl StartGate {
         }
         let preroll = match self.start {
             LocalStart::Speech => self.pre_roll.iter().copied().collect(),
+            LocalStart::Wake => self.woken.map(|position| self.since(position)).unwrap_or_default(),
             LocalStart::Always | LocalStart::Key => Vec::new(),
         };
         self.handle_silence();
         (self.is_asked, self.is_paused) = (false, false);
         Some(preroll)
+    }
+
+    /// Returns the audio since a wake word.
+    fn since(&self, position: Duration) -> Vec<i16> {
+        let length = self.position().saturating_sub(position) + BEFORE_DETECTION;
+        let samples = (length.as_secs_f64() * f64::from(self.rate_hz)) as usize;
+        let skipped = self.pre_roll.len().saturating_sub(samples);
+        self.pre_roll.iter().skip(skipped).copied().collect()
     }
 }
 
@@ -230,6 +260,40 @@ mod tests {
         gate.handle_line();
         assert!(!gate.waits_for_line());
         assert!(gate.poll_start(start + 9 * S).is_some());
+    }
+
+    /// What follows the wake word is there, however late its detection comes; the word is not.
+    #[test]
+    fn a_wake_word_begins_a_session_with_what_follows_it() {
+        let start = Instant::now();
+        let mut gate = StartGate::new(LocalStart::Wake, RATE_HZ);
+        assert!(!gate.waits_for_line(), "the microphone runs");
+        gate.handle_audio(&noise(5_000, 8_000));
+        assert_eq!(gate.poll_start(start), None, "speech is no wake word");
+        let word_end = gate.position();
+        assert_eq!(word_end, 5 * S);
+        let command = noise(300, 9_000);
+        gate.handle_audio(&command);
+        gate.handle_wake_word(word_end);
+        let preroll = gate.poll_start(start).expect("a start");
+        assert_eq!(preroll.len(), 16 * 500, "200 ms before, and 300 ms after");
+        assert_eq!(preroll[16 * 200..], command);
+        assert_eq!(gate.poll_start(start), None, "one start");
+
+        gate.handle_session_end(start, false, start + 60 * S);
+        gate.handle_audio(&noise(2_000, 30));
+        gate.handle_wake_word(gate.position());
+        assert_eq!(gate.poll_start(start + 60 * S), None, "in the pause");
+        assert_eq!(gate.poll_start(start + 61 * S), None);
+        // A position that is no longer kept, or beyond all audio, is the nearest one.
+        for (position, kept_ms) in [(Duration::ZERO, 1_000), (900 * S, 200)] {
+            gate.handle_audio(&noise(2_000, 30));
+            gate.handle_wake_word(position);
+            let preroll = gate.poll_start(start + 62 * S).expect("a start");
+            assert_eq!(preroll.len(), 16 * kept_ms, "{position:?}");
+        }
+        gate.handle_line();
+        assert_eq!(gate.poll_start(start + 62 * S), Some(Vec::new()), "by the terminal");
     }
 
     #[test]

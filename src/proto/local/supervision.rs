@@ -8,16 +8,10 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use super::attempts::{Attempts, Retry};
 use super::command::AudioDirection;
 use crate::process::last_line;
 
-/// Pauses between attempts; the last one stays.
-const PAUSES: [Duration; 4] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(5),
-    Duration::from_secs(10),
-];
 /// A command that has worked for this long has not failed because of its start.
 const PROVEN_AFTER: Duration = Duration::from_secs(10);
 /// Time without traffic after which a command hangs.
@@ -52,28 +46,16 @@ pub enum StderrLine {
     Words,
 }
 
-/// What comes after a failure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retry {
-    pub after: Duration,
-    /// What the log says.
-    pub words: String,
-    /// Whether the log has not said it yet.
-    pub is_new: bool,
-}
-
 /// The state of one command.
 #[derive(Debug)]
 pub struct Supervision {
     direction: AudioDirection,
     program: String,
-    failures: usize,
+    attempts: Attempts,
     started: Option<Instant>,
     /// The time of the last traffic, or of the last time at which none was wanted.
     moved: Option<Instant>,
     has_worked: bool,
-    /// What was last said about a failure; empty while the command works.
-    said: String,
     last_words: Option<String>,
     xruns: u64,
     /// The second in which lines about lost audio are counted, and their number.
@@ -85,11 +67,10 @@ impl Supervision {
         Supervision {
             direction,
             program: program.to_owned(),
-            failures: 0,
+            attempts: Attempts::default(),
             started: None,
             moved: None,
             has_worked: false,
-            said: String::new(),
             last_words: None,
             xruns: 0,
             second: None,
@@ -111,13 +92,13 @@ impl Supervision {
         self.moved = Some(now);
         let age = now.saturating_duration_since(self.started?);
         if age >= PROVEN_AFTER {
-            self.failures = 0;
+            self.attempts.handle_success();
         }
         if self.direction == AudioDirection::Out && age < PLAYER_WORKS_AFTER {
             return None;
         }
         self.has_worked = true;
-        let failed = !std::mem::take(&mut self.said).is_empty();
+        let failed = self.attempts.take_failed();
         failed.then(|| format!("the {} works again", self.direction.name()))
     }
 
@@ -166,8 +147,6 @@ impl Supervision {
 
     /// Handles a command that has failed.
     pub fn handle_failure(&mut self, failure: &CommandFailure) -> Retry {
-        let after = PAUSES[self.failures.min(PAUSES.len() - 1)];
-        self.failures += 1;
         self.started = None;
         self.moved = None;
         self.has_worked = false;
@@ -177,14 +156,8 @@ impl Supervision {
             option: self.direction.option(),
             last_words: self.last_words.as_deref(),
         };
-        let words = format!("no {}: {why}", self.direction.name());
-        let is_new = self.said != words;
-        self.said.clone_from(&words);
-        Retry {
-            after,
-            words: format!("{words}; next attempt in {} s", after.as_secs()),
-            is_new,
-        }
+        self.attempts
+            .handle_failure(&format!("no {}: {why}", self.direction.name()))
     }
 }
 

@@ -39,7 +39,7 @@ OPTIONS = {
     ("config",): {"--config": "a.toml"},
     ("local",): {
         "--local": None, "--local-in": "a", "--local-out": "a", "--local-rate": "8000", "--local-channels": "1",
-        "--local-start": "always", "--local-end": "1", "--local-echo": "off",
+        "--local-start": "always", "--local-wake": "tcp://a:1", "--local-wake-words": "a", "--local-end": "1", "--local-echo": "off",
     },
     ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp"},
     ("moq",): {

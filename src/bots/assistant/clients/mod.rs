@@ -1,7 +1,7 @@
 //! The clients of the services of the bot `cascade`.
 //!
 //! - [`recognizer`]: speech to text; [`chat_model`]: texts to text; [`synthesizer`]: text to speech
-//! - [`examination`]: what they offer; `http_exchange`, `wyoming_stream`: their connections
+//! - [`examination`]: what they offer; `http_exchange`, [`wyoming_stream`]: their connections
 //!
 //! Each request is a [`ServiceSession`], which works while its owner waits for the next event.
 //! Dropping it closes the connection: that is how a request is cancelled. Formats and classes of
@@ -12,7 +12,7 @@ pub mod examination;
 mod http_exchange;
 pub mod recognizer;
 pub mod synthesizer;
-mod wyoming_stream;
+pub mod wyoming_stream;
 
 use std::future::{Future, pending};
 use std::pin::Pin;

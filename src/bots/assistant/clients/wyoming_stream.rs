@@ -17,7 +17,7 @@ use crate::proto::assistant::services::wyoming::{WyomingError, WyomingEvent, Wyo
 const READ_BYTES: usize = 16 * 1024;
 
 /// An open connection.
-pub(super) struct WyomingStream {
+pub struct WyomingStream {
     input: ReadHalf<ClientStream>,
     output: WriteHalf<ClientStream>,
     reader: WyomingReader,

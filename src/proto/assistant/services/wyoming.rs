@@ -170,8 +170,21 @@ pub fn write_transcribe(into: &mut Vec<u8>, model: Option<&str>, language: Optio
 
 /// Appends samples at [`RECOGNIZER_RATE_HZ`].
 pub fn write_audio(into: &mut Vec<u8>, pcm: &[i16]) {
-    let payload: Vec<u8> = pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect();
-    write_event(into, "audio-chunk", &audio_format(), &payload);
+    write_event(into, "audio-chunk", &audio_format(), &payload_of(pcm));
+}
+
+/// Appends a request for wake words by these names, or for those that the server has loaded, and
+/// the format of the audio.
+pub fn write_detect(into: &mut Vec<u8>, names: &[String]) {
+    write_event(into, "detect", &json!({"names": names}), &[]);
+    write_event(into, "audio-start", &audio_format(), &[]);
+}
+
+/// Appends samples at [`RECOGNIZER_RATE_HZ`], with a time in milliseconds that a detection repeats.
+pub fn write_timed_audio(into: &mut Vec<u8>, pcm: &[i16], timestamp_ms: u64) {
+    let mut data = audio_format();
+    data["timestamp"] = timestamp_ms.into();
+    write_event(into, "audio-chunk", &data, &payload_of(pcm));
 }
 
 /// Appends the end of an utterance.
@@ -199,6 +212,10 @@ pub fn write_handle(into: &mut Vec<u8>, text: &str, language: Option<&str>) {
         &without_nulls(json!({"text": text, "language": language})),
         &[],
     );
+}
+
+fn payload_of(pcm: &[i16]) -> Vec<u8> {
+    pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect()
 }
 
 fn audio_format() -> Value {
