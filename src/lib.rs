@@ -104,6 +104,8 @@
 //! | `page` | the page at `/client/` |
 //! | `calls` | records of calls: who called, what was said, why it ended |
 //! | `doctor` | `edge-runner doctor`, a check of network and credentials |
+//! | `local` | the sound card of the machine as a caller |
+//! | `aec` | cancels its echo, on processors of 64 bits |
 //! | `call` | `edge-runner call`, a caller for tests on the command line |
 //! | `setup` | `edge-runner setup`, the page that sets a board up |
 //! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |

@@ -8,7 +8,7 @@
 use std::fmt;
 
 macro_rules! features {
-    ($($(#[$about:meta])* $feature:ident = $name:tt,)*) => {
+    ($($(#[$about:meta])* $feature:ident = $name:tt $(if $also:meta)?,)*) => {
         /// A cargo feature that a build has or lacks.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Feature {
@@ -29,7 +29,7 @@ macro_rules! features {
             /// Returns whether this build has the feature.
             pub const fn in_this_build(self) -> bool {
                 match self {
-                    $(Feature::$feature => cfg!(feature = $name),)*
+                    $(Feature::$feature => cfg!(all(feature = $name $(, $also)?)),)*
                 }
             }
         }
@@ -69,6 +69,8 @@ features! {
     Config = "config",
     /// The sound card of this machine as a caller: `--local`.
     Local = "local",
+    /// A canceller of its echo, on processors of 64 bits.
+    Aec = "aec" if target_pointer_width = "64",
     /// `edge-runner call`.
     Call = "call",
     /// `edge-runner setup`: the setup page of a board.

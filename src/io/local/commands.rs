@@ -89,6 +89,8 @@ impl MicrophoneCommand {
 pub enum LoudspeakerEvent {
     /// It has run dry.
     Underrun,
+    /// Its command has ended, and what it had is lost.
+    Failed,
 }
 
 /// The command of the loudspeaker. Dropping it ends the command once it has played the rest.
@@ -354,6 +356,7 @@ async fn play(
             }
             Err(failure) => failure,
         };
+        let _ = events.try_send(LoudspeakerEvent::Failed);
         let mut pause = std::pin::pin!(sleep(report(&mut supervision, &failure)));
         // The conversation goes on; what the card cannot play is gone.
         loop {

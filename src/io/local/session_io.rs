@@ -146,6 +146,7 @@ impl SessionIo for LocalIo {
                 self.counts.underruns.fetch_add(1, Relaxed);
                 session.handle_underrun(self.piped(), now);
             }
+            LocalInput::Loudspeaker(LoudspeakerEvent::Failed) => session.handle_loss(),
             LocalInput::Taken => session.handle_writable(self.held, now),
             LocalInput::Wish(ConsoleWish::End) => {
                 self.parts.is_ended_by_user = true;

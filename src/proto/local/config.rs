@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::assistant::services::endpoint::ServiceAuthority;
+use crate::features::Feature;
 
 /// The settings of `--local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,11 +79,23 @@ impl LocalStart {
 }
 
 /// What keeps the bot from hearing itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalEcho {
+    /// The sound of the loudspeaker is removed from the microphone. A build without the feature
+    /// `aec` takes [`LocalEcho::Half`] in its place.
+    Cancel,
     /// The microphone is silent for the bot while the loudspeaker plays, and shortly after.
-    #[default]
     Half,
     /// Nothing: a speakerphone cancels its own echo, and a headset has none.
     Off,
+}
+
+/// The best that this build has.
+impl Default for LocalEcho {
+    fn default() -> Self {
+        match Feature::Aec.in_this_build() {
+            true => LocalEcho::Cancel,
+            false => LocalEcho::Half,
+        }
+    }
 }

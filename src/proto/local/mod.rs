@@ -6,7 +6,8 @@
 //! bot; [`speech`] finds speech. [`starting`] decides when a session begins, `wake` is the client
 //! of a service for wake words, [`supervision`] decides when a command is started again, and
 //! [`console`] reads the terminal and writes what was said. [`attempts`] has the pauses after
-//! failures. [`command`] splits the text of a command into words.
+//! failures, and [`echo`] removes the sound of the loudspeaker from the microphone. [`command`]
+//! splits the text of a command into words.
 
 pub mod command;
 pub mod config;
@@ -17,6 +18,8 @@ cfg_if::cfg_if! {
         pub mod attempts;
         pub mod capture;
         pub mod console;
+        #[cfg_attr(not(all(feature = "aec", target_pointer_width = "64")), path = "echo/absent.rs")]
+        pub mod echo;
         pub mod playout;
         pub mod session;
         pub mod speech;

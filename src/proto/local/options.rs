@@ -124,16 +124,18 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
         ),
         local(
             "--local-echo",
-            FlagKind::Value("half|off", |args: &mut T, text| {
+            FlagKind::Value("cancel|half|off", |args: &mut T, text| {
                 let echo = match &*text {
+                    "cancel" => LocalEcho::Cancel,
                     "half" => LocalEcho::Half,
                     "off" => LocalEcho::Off,
-                    _ => return Err(Expected::one_of(&text, &["half", "off"], &[])),
+                    _ => return Err(Expected::one_of(&text, &["cancel", "half", "off"], &[])),
                 };
                 put(&mut args.as_mut().echo, echo)
             }),
-            "What keeps the bot from hearing itself: `half` silences the microphone while the loudspeaker plays; `off` \
-             is for headsets and for speakerphones that cancel their echo, and lets callers interrupt. [default: half]",
+            "What keeps the bot from hearing itself: `cancel` removes its sound from the microphone, and lets callers \
+             interrupt; `half` silences the microphone while the loudspeaker plays; `off` does nothing, for headsets \
+             and for speakerphones that cancel their echo. [default: cancel, or half on processors of 32 bits]",
         ),
     ];
 }
@@ -209,6 +211,9 @@ impl LocalOptions {
                 None
             }
         };
+        if self.echo == Some(LocalEcho::Cancel) {
+            need("`--local-echo cancel`", Feature::Aec)?;
+        }
         let config = LocalConfig {
             input: of(&self.input, AudioDirection::In, in_rate_hz, in_channels)?,
             output: of(&self.output, AudioDirection::Out, out_rate_hz, out_channels)?,
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_default_device_in_half_duplex() {
+    fn the_defaults_are_the_default_device_and_a_canceller() {
         let on = LocalOptions {
             is_on: true,
             ..LocalOptions::default()
@@ -251,7 +256,7 @@ mod tests {
         let config = config.expect("on");
         assert!(warnings.is_empty(), "{warnings:?}");
         assert_eq!((config.input.rate_hz, config.output.channels), (16_000, 1));
-        assert_eq!((config.start, config.end, config.echo), (None, None, LocalEcho::Half));
+        assert_eq!((config.start, config.end, config.echo), (None, None, LocalEcho::Cancel));
         assert_eq!(
             (&*config.input.words[0], &*config.output.words[0]),
             ("arecord", "aplay")

@@ -2,10 +2,12 @@
 //!
 //! In: the microphone's PCM (`i16` mono at its rate), what the loudspeaker reports, what the
 //! terminal wants, the bot's requests and speech. Out: the caller's audio at the bot's rate,
-//! events, chunks of bytes for the loudspeaker, lines for the terminal. In half duplex the bot
-//! hears silence while its own voice is in the room. It ends by the bot, by the terminal, by
-//! silence of both sides, or when there is no microphone any more.
+//! events, chunks of bytes for the loudspeaker, lines for the terminal. In half duplex, and while
+//! the canceller of the echo learns, the bot hears silence while its own voice is in the room. It
+//! ends by the bot, by the terminal, by silence of both sides, or when there is no microphone any
+//! more.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,7 @@ use serde_json::json;
 use super::capture::CaptureCounts;
 use super::config::LocalEcho;
 use super::console::ConsoleTranscript;
+use super::echo::{CANCELLED_RATE_HZ, EchoCanceller};
 use super::playout::{LocalPlayoutOutput, Playout};
 use super::speech::SpeechWindow;
 use crate::audio::rate_converter::RateConverter;
@@ -71,9 +74,13 @@ enum LocalPhase {
 pub struct LocalSession {
     setup: LocalSetup,
     phase: LocalPhase,
+    /// Set if the echo is cancelled.
+    canceller: Option<Box<EchoCanceller>>,
+    /// The rate of what the bot hears, before the conversion to its own.
+    source_rate_hz: u32,
     /// To the rate that the bot has requested; `None` before.
     to_bot: Option<(RateConverter, u32)>,
-    /// Audio before that, at the rate of the microphone.
+    /// Audio before that, at `source_rate_hz`.
     early: Vec<i16>,
     /// Audio at the bot's rate; the first `taken` samples were returned.
     pcm: Vec<i16>,
@@ -104,10 +111,24 @@ impl LocalSession {
             "id": "local",
             "data": {"version": rtvi::VERSION, "about": {"library": "edge-runner-local"}},
         });
+        let mut canceller = match setup.echo {
+            LocalEcho::Cancel => EchoCanceller::build(setup.in_rate_hz, setup.out_rate_hz),
+            LocalEcho::Half | LocalEcho::Off => None,
+        };
+        let source_rate_hz = match canceller {
+            Some(_) => CANCELLED_RATE_HZ,
+            None => setup.in_rate_hz,
+        };
+        let early = match &mut canceller {
+            Some(canceller) => canceller.cancel(&setup.preroll).to_vec(),
+            None => setup.preroll.clone(),
+        };
         LocalSession {
             phase: LocalPhase::Live,
+            canceller,
+            source_rate_hz,
             to_bot: None,
-            early: setup.preroll.clone(),
+            early,
             pcm: Vec::new(),
             taken: 0,
             playout: Playout::new(setup.out_rate_hz),
@@ -116,7 +137,7 @@ impl LocalSession {
             events: VecDeque::from([SessionEvent::Joined, SessionEvent::Message(ready.to_string())]),
             transcript: ConsoleTranscript::default(),
             lines: VecDeque::new(),
-            detector: SpeechWindow::new(setup.in_rate_hz),
+            detector: SpeechWindow::new(source_rate_hz),
             active: now,
             microphone: now,
             heard_samples: 0,
@@ -127,20 +148,36 @@ impl LocalSession {
 
     /// Handles audio of the microphone at its rate, with its totals.
     pub fn handle_microphone(&mut self, pcm: &[i16], counts: CaptureCounts, now: Instant) {
+        let has_gap = counts.gaps > self.capture.gaps;
         self.capture = counts;
         if pcm.is_empty() || self.phase == LocalPhase::Closed {
             return;
         }
         self.microphone = now;
         self.heard_samples += pcm.len() as u64;
-        if self.is_muted(now) {
+        if has_gap {
+            self.handle_loss();
+        }
+        let is_muted = self.is_muted(now);
+        let pcm = match &mut self.canceller {
+            Some(canceller) => Cow::Owned(canceller.cancel(pcm).to_vec()),
+            None => Cow::Borrowed(pcm),
+        };
+        if is_muted {
             self.detector.reset();
             return self.hear(&vec![0; pcm.len()]);
         }
-        if self.detector.hears_speech(pcm) {
+        if self.detector.hears_speech(&pcm) {
             self.active = now;
         }
-        self.hear(pcm);
+        self.hear(&pcm);
+    }
+
+    /// Handles sound that the loudspeaker or the microphone has lost.
+    pub fn handle_loss(&mut self) {
+        if let Some(canceller) = &mut self.canceller {
+            canceller.handle_loss();
+        }
     }
 
     /// Passes audio to the bot, or keeps it until its rate is known.
@@ -149,16 +186,20 @@ impl LocalSession {
             Some((converter, _)) => self.pcm.extend_from_slice(converter.convert(pcm)),
             None => {
                 self.early.extend_from_slice(pcm);
-                let kept_max = EARLY_AUDIO.as_secs() as usize * self.setup.in_rate_hz as usize;
+                let kept_max = EARLY_AUDIO.as_secs() as usize * self.source_rate_hz as usize;
                 let surplus = self.early.len().saturating_sub(kept_max);
                 self.early.drain(..surplus);
             }
         }
     }
 
-    /// Returns whether the voice of the bot is in the room.
+    /// Returns whether the bot would hear its own voice.
     fn is_muted(&self, now: Instant) -> bool {
-        let is_half = self.setup.echo == LocalEcho::Half;
+        let is_half = match (self.setup.echo, &self.canceller) {
+            (LocalEcho::Cancel, Some(canceller)) => !canceller.has_learned(),
+            (LocalEcho::Cancel, None) | (LocalEcho::Half, _) => true,
+            (LocalEcho::Off, _) => false,
+        };
         is_half && self.playout.sound_end().is_some_and(|end| now < end + ECHO_TAIL)
     }
 
@@ -175,6 +216,7 @@ impl LocalSession {
     /// Handles a loudspeaker that has run dry, while the pipe to it held `piped`.
     pub fn handle_underrun(&mut self, piped: Duration, now: Instant) {
         self.playout.handle_underrun(piped, now);
+        self.handle_loss();
     }
 
     /// Handles the sound in the pipe to the loudspeaker.
@@ -210,6 +252,9 @@ impl LocalSession {
             LocalPlayoutOutput::SpeechStarted => return Some(SessionOutput::Event(SessionEvent::SpeechStarted)),
             LocalPlayoutOutput::SpeechStopped => return Some(SessionOutput::Event(SessionEvent::SpeechStopped)),
         };
+        if let Some(canceller) = &mut self.canceller {
+            canceller.handle_written(pcm);
+        }
         let channels = usize::from(self.setup.out_channels);
         let mut bytes = Vec::with_capacity(2 * channels * pcm.len());
         for sample in pcm {
@@ -231,7 +276,7 @@ impl Session for LocalSession {
 
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
         if self.to_bot.as_ref().is_none_or(|(_, rate_hz)| *rate_hz != in_rate_hz) {
-            let converter = RateConverter::new(self.setup.in_rate_hz, in_rate_hz);
+            let converter = RateConverter::new(self.source_rate_hz, in_rate_hz);
             self.to_bot = Some((converter, in_rate_hz));
             let early = std::mem::take(&mut self.early);
             self.hear(&early);
@@ -366,8 +411,12 @@ impl Session for LocalSession {
         let (in_hz, out_hz) = (self.setup.in_rate_hz, self.setup.out_rate_hz);
         let (chunks, underruns) = self.playout.counts();
         let played = chunks * u64::from(out_hz / 50);
+        let echo = self.canceller.as_ref().map(|canceller| canceller.figures());
+        let echo = echo.map_or_else(String::new, |echo| {
+            format!("; echo lowered by {:.0} dB", echo.removed_db)
+        });
         format!(
-            "microphone {:.1} s, {} gaps filled with {:.1} s; loudspeaker {:.1} s, {underruns} underruns",
+            "microphone {:.1} s, {} gaps filled with {:.1} s; loudspeaker {:.1} s, {underruns} underruns{echo}",
             seconds(self.heard_samples, in_hz),
             self.capture.gaps,
             seconds(self.capture.filled, in_hz),

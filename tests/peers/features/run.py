@@ -120,7 +120,7 @@ def marked_help(build):
     """the help marks absent features, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
-    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 21, text
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 22, text
     # A description begins after the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 25, options

@@ -106,6 +106,33 @@ impl Rig {
     }
 }
 
+/// The bot does not hear itself while the canceller learns, and hears the caller afterwards.
+#[cfg(all(feature = "aec", target_pointer_width = "64"))]
+#[test]
+fn a_canceller_lets_the_caller_interrupt_once_it_has_learned() {
+    let mut rig = Rig::new(setup(LocalEcho::Cancel, Duration::ZERO));
+    rig.microphone = Some(2_000);
+    let mut state = 1_u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 18) as i16 - 8_192
+    };
+    rig.speech = (0..5 * 16_000).map(|_| noise()).collect();
+    rig.run(1_500 * MS);
+    assert!(rig.heard.len() > 22_000 && rig.heard.iter().all(|sample| *sample == 0));
+    rig.run(2_500 * MS);
+    let newest = &rig.heard[rig.heard.len() - 8_000..];
+    assert!(newest.iter().any(|sample| sample.unsigned_abs() > 100), "the caller");
+    rig.session.handle_underrun(Duration::ZERO, rig.now);
+    let before = rig.heard.len();
+    rig.run(500 * MS);
+    assert!(
+        rig.heard[before + 640..].iter().all(|sample| *sample == 0),
+        "it learns again"
+    );
+    assert!(rig.session.summary(&Counts::default()).contains("; echo lowered by "));
+}
+
 /// What was said before the session, and before the bot's rate is known, is not cut.
 #[test]
 fn the_bot_hears_the_first_words_and_a_client_that_is_ready() {
