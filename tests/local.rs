@@ -203,7 +203,11 @@ fn a_wake_word_begins_a_session() {
         to_ms: 60_000,
     };
     let voice = sound("voice.raw", 1.5, |at| voice.frame(at)[0]);
-    let speak = folder().join("speak");
+    let (speak, states, toned) = (
+        folder().join("speak"),
+        folder().join("states"),
+        folder().join("toned.raw"),
+    );
     let mic = format!(
         "sh -c 'while ! test -e {speak}; do cat {quiet}; done; cat {voice}; while cat {quiet}; do :; done'",
         speak = speak.display(),
@@ -220,10 +224,12 @@ fn a_wake_word_begins_a_session() {
         "okay nabu",
         "--local-end",
         "1",
+        "--local-hook",
+        &format!("sh -c 'echo $0 >> {}'", states.display()),
         "--local-in",
         &mic,
         "--local-out",
-        "sh -c 'exec cat >/dev/null'",
+        &loudspeaker(&toned),
         "--bot-audio",
         "pcm",
         "--",
@@ -273,16 +279,28 @@ fn a_wake_word_begins_a_session() {
         "the session does not have what came before the word: {} ms",
         ms(begin)
     );
+    let tones = played(&toned);
+    assert!(
+        tones.iter().any(|sample| sample.unsigned_abs() > 1_000),
+        "the tones of start and end"
+    );
     // One detection is one session.
     let mut second = service.accept();
     assert_eq!(offer_wake_words(&mut second, micro()), json!(["okay_nabu"]));
     chunk(&mut second);
-    assert_eq!(
-        runner.log().matches("session started: local").count(),
-        1,
-        "{}",
-        runner.log()
-    );
+    let sessions = runner.log().matches("session started: local").count();
+    assert_eq!(sessions, 1, "{}", runner.log());
+    // A state that passes while the hook runs is left out.
+    let start = Instant::now();
+    loop {
+        let states = std::fs::read_to_string(&states).unwrap_or_default();
+        let states: Vec<&str> = states.lines().filter(|state| *state != "wake").collect();
+        if states == ["listening", "call", "listening"] {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{states:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// A service of another kind, an old one, and one that is gone are each named once.

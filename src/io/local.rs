@@ -2,10 +2,12 @@
 //!
 //! In: the settings of `--local`, and what its commands and the terminal do. Out: one session at a
 //! time, whose bot is that of the runner. `commands` runs the two commands, `session_io` joins them
-//! with a session, `wake` asks a service for wake words between sessions, and `terminal` reads and
-//! writes the terminal. Whatever the commands do, only this caller is affected.
+//! with a session, `hook` runs the command of `--local-hook`, `wake` asks a service for wake words
+//! between sessions, and `terminal` reads and writes the terminal. Whatever the commands do, only
+//! this caller is affected.
 
 mod commands;
+mod hook;
 mod session_io;
 mod terminal;
 #[cfg_attr(not(feature = "assistants"), path = "local/wake/absent.rs")]
@@ -22,6 +24,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
 use self::commands::{CommandSlots, MicrophoneCommand, MicrophoneEvent};
+use self::hook::{LocalHook, LocalState};
 use self::session_io::{LocalIo, LocalParts};
 use self::terminal::Terminal;
 use self::wake::WakeListener;
@@ -158,6 +161,7 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
             .wake
             .as_ref()
             .map(|wake| WakeListener::start(wake, config.input.rate_hz)),
+        hook: LocalHook::start(config.hook.as_deref(), &sessions.config().withheld, &slots),
         terminal: Terminal::open(),
         config,
         slots: slots.clone(),
@@ -183,6 +187,7 @@ struct LocalCaller {
     microphone: Option<MicrophoneCommand>,
     /// The service for wake words, if there is one.
     wake: Option<WakeListener>,
+    hook: LocalHook,
     terminal: Terminal,
     slots: CommandSlots,
     counts: Arc<LocalCounts>,
@@ -209,6 +214,7 @@ impl LocalCaller {
                 Ok(permit) => self.run_session(preroll, permit).await,
                 Err(OfferError::Stopping) => return,
                 Err(refused) => {
+                    self.hook.handle_state(LocalState::Error);
                     log::warn!("no session for the sound card: {refused}");
                     tokio::time::sleep(REFUSED_PAUSE).await;
                 }
@@ -233,6 +239,7 @@ impl LocalCaller {
     /// Waits until a session is to begin, and returns what was said before.
     async fn wait_for_start(&mut self) -> Vec<i16> {
         let mut pcm = Vec::new();
+        self.hook.handle_state(LocalState::Listening);
         loop {
             let now = tasks::now();
             if let Some(preroll) = self.gate.poll_start(now) {
@@ -257,6 +264,7 @@ impl LocalCaller {
             };
             match event {
                 IdleEvent::Microphone(MicrophoneEvent::Bytes(bytes)) => {
+                    self.hook.handle_state(LocalState::Listening);
                     self.capture.handle_bytes(&bytes, tasks::now());
                     pcm.clear();
                     self.capture.take(&mut pcm);
@@ -266,9 +274,15 @@ impl LocalCaller {
                         wake.send(&pcm, self.gate.position());
                     }
                 }
-                IdleEvent::WakeWord(position) => self.gate.handle_wake_word(position),
+                IdleEvent::WakeWord(position) => {
+                    self.hook.handle_state(LocalState::Wake);
+                    self.gate.handle_wake_word(position);
+                }
                 IdleEvent::Microphone(MicrophoneEvent::Started) => self.capture.handle_restart(),
-                IdleEvent::Microphone(MicrophoneEvent::Failed) => self.gate.handle_silence(),
+                IdleEvent::Microphone(MicrophoneEvent::Failed) => {
+                    self.hook.handle_state(LocalState::Error);
+                    self.gate.handle_silence();
+                }
                 IdleEvent::Wish(ConsoleWish::Begin) => self.gate.handle_line(),
                 IdleEvent::Wish(ConsoleWish::End) | IdleEvent::Due => {}
             }
@@ -278,6 +292,7 @@ impl LocalCaller {
     /// Runs one session to its end.
     async fn run_session(&mut self, preroll: Vec<i16>, permit: SessionPermit) {
         let began = tasks::now();
+        self.hook.handle_state(LocalState::Call);
         let by_user = match self.spawn_session(preroll, permit, began).await {
             Some(parts) => {
                 self.microphone = Some(parts.microphone);
@@ -306,6 +321,7 @@ impl LocalCaller {
             out_rate_hz: config.output.rate_hz,
             out_channels: config.output.channels,
             echo: config.echo,
+            has_tones: config.tones.unwrap_or(self.start == LocalStart::Wake),
             end: config.end.unwrap_or(self.start.end_default()),
             preroll,
         };

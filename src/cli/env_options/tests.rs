@@ -57,7 +57,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--local-rate") => "16000:48000",
         (_, "--local-start") => "speech",
         (_, "--local-wake") => "tcp://nas:10400",
-        (_, "--local-echo") => "off",
+        (_, "--local-echo" | "--local-tones") => "off",
         (_, "--events") => "https://example.com",
         (_, "--ws-auth") => "token",
         (_, "--log") => "json",

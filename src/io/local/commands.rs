@@ -31,8 +31,8 @@ pub const PIPE_BYTES: usize = 4_096;
 const PIECES_MAX: usize = 16;
 /// Chunks of 20 ms that wait for the loudspeaker: its first lead, and one more.
 pub const CHUNKS_MAX: usize = 4;
-/// Commands at a time: those of one session, and those of the last one that are ending.
-const COMMANDS_MAX: usize = 8;
+/// Commands at a time: those of one session, those of the last one that are ending, and the hook.
+const COMMANDS_MAX: usize = 9;
 /// Time that a player has to play what it has read.
 const PLAYED_WITHIN: Duration = Duration::from_millis(500);
 /// Time that the exit status of a command takes whose pipe is closed.
@@ -156,24 +156,33 @@ impl CommandSpec {
             AudioDirection::In => (Stdio::null(), Stdio::piped()),
             AudioDirection::Out => (Stdio::piped(), Stdio::null()),
         };
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]);
-        for name in &self.withheld {
-            command.env_remove(name);
-        }
+        let mut command = command_of(&self.words, &self.withheld);
         // Messages in English, since they are read.
-        command.env("LC_MESSAGES", "C").env_remove("LC_ALL").process_group(0);
+        command.env("LC_MESSAGES", "C").env_remove("LC_ALL");
         command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
-        let (child, owner) = children::spawn(&mut command).map_err(|error| match error.kind() {
+        RunningCommand::spawn(&mut command).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => CommandFailure::NotFound,
             _ => CommandFailure::NotStarted(error.to_string()),
-        })?;
-        Ok(RunningCommand {
-            group: ProcessGroup::from_leader(child.id().expect("a child that was not waited for has an id")),
-            child,
-            _owner: owner,
         })
     }
+}
+
+/// Returns a command in a process group of its own, without the variables that are `withheld`.
+fn command_of(words: &[String], withheld: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).process_group(0);
+    for name in withheld {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs a command with a further argument to its end. Dropping the future kills its process group.
+pub async fn run_once(words: &[String], argument: &str, withheld: &[String]) -> io::Result<ExitStatus> {
+    let mut command = command_of(words, withheld);
+    command.arg(argument);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    RunningCommand::spawn(&mut command)?.wait().await
 }
 
 /// A running command. Dropping it kills its process group.
@@ -185,6 +194,15 @@ struct RunningCommand {
 }
 
 impl RunningCommand {
+    fn spawn(command: &mut Command) -> io::Result<RunningCommand> {
+        let (child, owner) = children::spawn(command)?;
+        Ok(RunningCommand {
+            group: ProcessGroup::from_leader(child.id().expect("a child that was not waited for has an id")),
+            child,
+            _owner: owner,
+        })
+    }
+
     /// Waits for the exit status.
     async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;

@@ -3,9 +3,9 @@
 //! Out: `i16` mono PCM at the given rate, half a second and 60 ms. Behind the notes comes the sound
 //! of the operator, if there is one. [`ThinkingTicks`] tells when to tick.
 
-use std::f32::consts::TAU;
 use std::time::{Duration, Instant};
 
+use crate::audio::note::note;
 use crate::kit::Wav;
 
 /// Frequencies in hertz.
@@ -74,16 +74,6 @@ impl ThinkingTicks {
 /// Returns the sound of thinking.
 pub fn tick(rate_hz: u32) -> Vec<i16> {
     note(rate_hz, TICK_HZ, TICK_S, TICK_PEAK).collect()
-}
-
-fn note(rate_hz: u32, hz: f32, seconds: f32, peak: f32) -> impl Iterator<Item = i16> {
-    let samples = (rate_hz as f32 * seconds) as usize;
-    (0..samples).map(move |at| {
-        let (t, left) = (at as f32 / rate_hz as f32, (samples - at) as f32 / samples as f32);
-        // It rises within 5 ms and fades, without a click.
-        let envelope = (t / 0.005).min(1.0) * left;
-        (peak * envelope * (TAU * hz * t).sin()) as i16
-    })
 }
 
 #[cfg(test)]

@@ -105,7 +105,10 @@ fn alsa_command(direction: AudioDirection, device: &str, rate_hz: u32, channels:
 }
 
 /// Splits a command into words.
-fn words(text: &str) -> Result<Vec<String>, CommandTextError> {
+///
+/// # Errors
+/// [`CommandTextError`] says what the option takes.
+pub fn words(text: &str) -> Result<Vec<String>, CommandTextError> {
     if text.len() > COMMAND_BYTES_MAX {
         return Err(CommandTextError::TooLong);
     }

@@ -21,6 +21,11 @@ pub struct LocalConfig {
     pub end: Option<Duration>,
     /// What keeps the bot from hearing itself.
     pub echo: LocalEcho,
+    /// Whether tones tell the start and the end of a session; `None` means with
+    /// [`LocalStart::Wake`].
+    pub tones: Option<bool>,
+    /// The program, with its arguments, that is run with the name of each new state.
+    pub hook: Option<Vec<String>>,
 }
 
 /// A command that reads or writes PCM, and the form of its PCM.

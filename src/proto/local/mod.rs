@@ -6,8 +6,8 @@
 //! bot; [`speech`] finds speech. [`starting`] decides when a session begins, `wake` is the client
 //! of a service for wake words, [`supervision`] decides when a command is started again, and
 //! [`console`] reads the terminal and writes what was said. [`attempts`] has the pauses after
-//! failures, and [`echo`] removes the sound of the loudspeaker from the microphone. [`command`]
-//! splits the text of a command into words.
+//! failures, and [`echo`] removes the sound of the loudspeaker from the microphone. [`tones`] are
+//! the tones of a session, and [`command`] splits the text of a command into words.
 
 pub mod command;
 pub mod config;
@@ -25,6 +25,7 @@ cfg_if::cfg_if! {
         pub mod speech;
         pub mod starting;
         pub mod supervision;
+        pub mod tones;
         #[cfg(feature = "assistants")]
         pub mod wake;
     }

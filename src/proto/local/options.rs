@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::command::{AudioDirection, command};
+use super::command::{AudioDirection, command, words};
 use super::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart, WakeConfig};
 use crate::assistant::services::endpoint::{ServiceAuthority, ServiceEndpoint};
 use crate::features::Feature;
@@ -38,6 +38,8 @@ pub struct LocalOptions {
     pub wake_words: Vec<String>,
     pub end: Option<Duration>,
     pub echo: Option<LocalEcho>,
+    pub tones: Option<bool>,
+    pub hook: Option<String>,
 }
 
 const fn local<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
@@ -137,6 +139,24 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
              interrupt; `half` silences the microphone while the loudspeaker plays; `off` does nothing, for headsets \
              and for speakerphones that cancel their echo. [default: cancel, or half on processors of 32 bits]",
         ),
+        local(
+            "--local-tones",
+            FlagKind::Value("on|off", |args: &mut T, text| {
+                let tones = match &*text {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(Expected::one_of(&text, &["on", "off"], &[])),
+                };
+                put(&mut args.as_mut().tones, tones)
+            }),
+            "Short tones when its session begins, ends, or fails. [default: on with --local-start wake, else off]",
+        ),
+        local(
+            "--local-hook",
+            FlagKind::Value("COMMAND", |args: &mut T, text| put(&mut args.as_mut().hook, text)),
+            "Run for each new state of the sound card, with its name as a further argument: `listening`, `wake`, \
+             `call` or `error`.",
+        ),
     ];
 }
 
@@ -150,6 +170,11 @@ where
         None => number(text, least, most).map(|both| (both, both)),
     };
     parsed.map_err(|_| format!("a number from {least} to {most}, or two of them separated by a colon").into())
+}
+
+/// Returns the words of the command of `--local-hook`.
+fn hook(text: &str) -> Result<Vec<String>, UsageError> {
+    words(text).map_err(|error| UsageError::value("--local-hook", text, error.to_string()))
 }
 
 /// Parses the address of a service for wake words.
@@ -221,6 +246,8 @@ impl LocalOptions {
             wake,
             end: self.end,
             echo: self.echo.unwrap_or_default(),
+            tones: self.tones,
+            hook: self.hook.as_deref().map(hook).transpose()?,
         };
         if !self.is_on {
             if self != LocalOptions::default() {
@@ -319,6 +346,12 @@ mod tests {
         };
         let error = wrong.resolve(false, &mut Vec::new()).expect_err("an open quote");
         assert!(error.to_string().contains("--local-out"), "{error}");
+        let wrong = LocalOptions {
+            hook: Some(String::new()),
+            ..LocalOptions::default()
+        };
+        let error = wrong.resolve(false, &mut Vec::new()).expect_err("no program");
+        assert!(error.to_string().contains("--local-hook"), "{error}");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Playout {
     converter: RateConverter,
     queue: VecDeque<i16>,
     chunk: Vec<i16>,
+    /// A tone that is added to the stream; it is no speech of the bot.
+    tone: VecDeque<i16>,
     /// Marks, each with the number of queued samples before it.
     marks: VecDeque<(usize, String)>,
     /// Marks whose speech is in the card, each with the time at which it was played.
@@ -71,6 +73,7 @@ impl Playout {
             converter: RateConverter::new(rate_hz, rate_hz),
             queue: VecDeque::new(),
             chunk: Vec::new(),
+            tone: VecDeque::new(),
             marks: VecDeque::new(),
             written_marks: VecDeque::new(),
             stream_end: None,
@@ -89,6 +92,11 @@ impl Playout {
         if self.converter.from_hz() != rate_hz {
             self.converter = RateConverter::new(rate_hz, self.rate_hz);
         }
+    }
+
+    /// Plays a tone, at the rate of the card, beside the speech.
+    pub fn add_tone(&mut self, pcm: Vec<i16>) {
+        self.tone = pcm.into();
     }
 
     /// Returns the free capacity of the queue, in samples at the bot's rate.
@@ -214,6 +222,10 @@ impl Playout {
         self.chunk.clear();
         take_samples(&mut self.queue, takes, &mut self.chunk);
         self.chunk.resize(samples, 0);
+        let tone_samples = self.tone.len().min(samples);
+        for (sample, tone) in self.chunk.iter_mut().zip(self.tone.drain(..tone_samples)) {
+            *sample = sample.saturating_add(tone);
+        }
         for (before, _) in &mut self.marks {
             *before = before.saturating_sub(takes);
         }
@@ -299,6 +311,19 @@ mod tests {
             let left = drain(&mut playout, now);
             assert_eq!(left.last(), Some(&Left::Chunk(true)), "{nth}");
         }
+    }
+
+    /// A tone is no speech: it begins at once, and neither its start nor its end is reported.
+    #[test]
+    fn a_tone_is_played_beside_the_speech() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        playout.add_tone(vec![700; 500]);
+        assert_eq!(
+            drain(&mut playout, start),
+            [Left::Chunk(true), Left::Chunk(true), Left::Chunk(false)]
+        );
+        assert!(playout.is_played(start) && playout.sound_end().is_none());
     }
 
     /// A mark returns when the loudspeaker has played the speech before it.

@@ -19,6 +19,7 @@ use super::console::ConsoleTranscript;
 use super::echo::{CANCELLED_RATE_HZ, EchoCanceller};
 use super::playout::{LocalPlayoutOutput, Playout};
 use super::speech::SpeechWindow;
+use super::tones::LocalTone;
 use crate::audio::rate_converter::RateConverter;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
@@ -44,6 +45,8 @@ pub struct LocalSetup {
     pub out_rate_hz: u32,
     pub out_channels: u16,
     pub echo: LocalEcho,
+    /// Whether tones tell its start and its end.
+    pub has_tones: bool,
     /// Silence of both sides that ends the session; zero never does.
     pub end: Duration,
     /// What was said before, at the rate of the microphone.
@@ -86,6 +89,8 @@ pub struct LocalSession {
     pcm: Vec<i16>,
     taken: usize,
     playout: Playout,
+    /// The tone of the end, which is not played yet.
+    last_tone: Option<LocalTone>,
     /// Whether the bot last reported that it has no more speech.
     bot_queue_empty: bool,
     /// Whether speech has left since more was requested.
@@ -123,6 +128,10 @@ impl LocalSession {
             Some(canceller) => canceller.cancel(&setup.preroll).to_vec(),
             None => setup.preroll.clone(),
         };
+        let mut playout = Playout::new(setup.out_rate_hz);
+        if setup.has_tones {
+            playout.add_tone(LocalTone::Start.pcm(setup.out_rate_hz));
+        }
         LocalSession {
             phase: LocalPhase::Live,
             canceller,
@@ -131,7 +140,8 @@ impl LocalSession {
             early,
             pcm: Vec::new(),
             taken: 0,
-            playout: Playout::new(setup.out_rate_hz),
+            playout,
+            last_tone: None,
             bot_queue_empty: true,
             has_room: false,
             events: VecDeque::from([SessionEvent::Joined, SessionEvent::Message(ready.to_string())]),
@@ -238,6 +248,7 @@ impl LocalSession {
     fn leave(&mut self, reason: LeaveReason) {
         if self.phase != LocalPhase::Closed {
             self.phase = LocalPhase::Closed;
+            self.last_tone = self.setup.has_tones.then(|| LocalTone::of_end(reason));
             self.events.push_back(SessionEvent::Left(reason));
         }
     }
@@ -255,16 +266,22 @@ impl LocalSession {
         if let Some(canceller) = &mut self.canceller {
             canceller.handle_written(pcm);
         }
-        let channels = usize::from(self.setup.out_channels);
-        let mut bytes = Vec::with_capacity(2 * channels * pcm.len());
-        for sample in pcm {
-            for _ in 0..channels {
-                bytes.extend_from_slice(&sample.to_le_bytes());
-            }
-        }
+        let bytes = card_bytes(pcm, self.setup.out_channels);
         self.has_room = true;
         Some(SessionOutput::Command(LocalCommand::Play(bytes)))
     }
+}
+
+/// Returns the bytes of mono PCM for a card.
+fn card_bytes(pcm: &[i16], channels: u16) -> Vec<u8> {
+    let channels = usize::from(channels);
+    let mut bytes = Vec::with_capacity(2 * channels * pcm.len());
+    for sample in pcm {
+        for _ in 0..channels {
+            bytes.extend_from_slice(&sample.to_le_bytes());
+        }
+    }
+    bytes
 }
 
 impl Session for LocalSession {
@@ -370,6 +387,10 @@ impl Session for LocalSession {
             // An answer that takes its time is no silence.
             self.active = now;
             return SessionOutput::Command(LocalCommand::Show(line));
+        }
+        if let Some(tone) = self.last_tone.take() {
+            let bytes = card_bytes(&tone.pcm(self.setup.out_rate_hz), self.setup.out_channels);
+            return SessionOutput::Command(LocalCommand::Play(bytes));
         }
         if self.phase == LocalPhase::Closed {
             return SessionOutput::Closed;

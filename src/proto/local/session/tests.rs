@@ -11,6 +11,7 @@ fn setup(echo: LocalEcho, end: Duration) -> LocalSetup {
         out_rate_hz: 16_000,
         out_channels: 1,
         echo,
+        has_tones: false,
         end,
         preroll: Vec::new(),
     }
@@ -104,6 +105,32 @@ impl Rig {
             _ => None,
         })
     }
+}
+
+/// Tones frame a session; neither silences the microphone for the bot, nor counts as its speech.
+#[test]
+fn tones_tell_the_start_and_the_end() {
+    let mut setup = setup(LocalEcho::Half, Duration::ZERO);
+    setup.has_tones = true;
+    let mut rig = Rig::new(setup);
+    rig.run(500 * MS);
+    let of = |bytes: &[u8]| -> Vec<i16> {
+        let pairs = bytes.chunks_exact(2);
+        pairs.map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
+    };
+    let start = LocalTone::Start.pcm(16_000);
+    assert_eq!(of(&rig.played)[..start.len()], start);
+    assert!(rig.heard.iter().all(|sample| *sample != 0), "the first words");
+    assert!(
+        !rig.events
+            .iter()
+            .any(|(_, event)| *event == SessionEvent::SpeechStarted)
+    );
+    rig.session.handle_bot_end(LeaveReason::BotFailed, rig.now);
+    rig.run(500 * MS);
+    assert_eq!(rig.left().map(|(_, reason)| reason), Some(LeaveReason::BotFailed));
+    let played = of(&rig.played);
+    assert!(played.ends_with(&LocalTone::Error.pcm(16_000)));
 }
 
 /// The bot does not hear itself while the canceller learns, and hears the caller afterwards.
