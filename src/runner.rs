@@ -316,7 +316,7 @@ impl RunnerError {
             | RunError::Command(_)
             | RunError::Tools { .. }
             | RunError::Folder { .. }
-            | RunError::CallsFolder { .. }
+            | RunError::WrittenFolder { .. }
             | RunError::ModuleCertificate { .. }
             | RunError::Tls(_) => RunnerErrorKind::InvalidConfig,
             RunError::Bind(error) => bind(&error.source),

@@ -59,6 +59,7 @@ mod tls;
 mod turn;
 mod unsafety;
 mod untrusted;
+mod uploads;
 mod warm;
 mod whatsapp;
 mod whip;

@@ -12,12 +12,13 @@ use std::time::Duration;
 use crate::config::{BotAudio, BuiltInBot, LogFormat, MetricsAccess, Tls, Transport};
 use crate::features::Feature;
 use crate::limits::{
-    BOT_MEMORY_MIB, DRAIN_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WARM_MAX,
-    WORKERS_MAX,
+    BOT_MEMORY_MIB, DRAIN_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST,
+    UPLOAD_BYTES_MAX, WARM_MAX, WORKERS_MAX,
 };
 use crate::proto::assistant::options::AssistantOptions;
 use crate::proto::calls::options::CallsOptions;
 use crate::proto::daily::options::DailyOptions;
+use crate::proto::http::uploads::{UPLOADS_DEFAULT, UPLOADS_MAX};
 use crate::proto::livekit::options::LiveKitOptions;
 use crate::proto::local::options::LocalOptions;
 use crate::proto::moq::options::MoqOptions;
@@ -62,6 +63,8 @@ pub(super) struct LowArgs {
     pub state_dir: Option<String>,
     pub page: Option<String>,
     pub downloads_folder: Option<String>,
+    pub uploads_folder: Option<String>,
+    pub uploads_max: Option<usize>,
     /// Whether the transport is [`EVAL`].
     pub asks_for_eval: bool,
     pub api_key: Option<String>,
@@ -318,6 +321,25 @@ const SERVING: &[RunnerFlag] = &[
     .short('f')
     .needs(&[Feature::Page]),
     flag(
+        "--uploads-folder",
+        FlagKind::Value("DIR", |args: &mut LowArgs, text| put(&mut args.uploads_folder, text)),
+        SERVER,
+        "Folder for files of up to 50 MiB that clients send to /files and /sessions/ID/files for the bot. Those of a \
+         session are deleted at its end, all others at the next start. /files needs the API key, if there is one.",
+    )
+    .short('u')
+    .needs(&[Feature::Page]),
+    flag(
+        "--uploads-folder-max-files",
+        FlagKind::Value("N", |args: &mut LowArgs, text| {
+            put(&mut args.uploads_max, number(&text, 0, UPLOADS_MAX)?)
+        }),
+        SERVER,
+        "Files in that folder, of which the oldest are deleted for a new one. 0 deletes none, and refuses what does \
+         not fit into 1 GiB. [default: 10]",
+    )
+    .needs(&[Feature::Page]),
+    flag(
         "--drain",
         FlagKind::Value("SECONDS", |args, text| {
             put(
@@ -561,8 +583,8 @@ const GENERALS: &[RunnerFlag] = &[
     flag("--version", FlagKind::Version, GENERAL, "Print the version.").short('V'),
 ];
 
-// The help contains this default.
-const _: () = assert!(SESSIONS_MAX_DEFAULT == 32);
+// The help contains these.
+const _: () = assert!(SESSIONS_MAX_DEFAULT == 32 && UPLOADS_DEFAULT == 10 && UPLOAD_BYTES_MAX == 50 * 1024 * 1024);
 
 /// A former transport of Pipecat's runner for evaluations, which use the endpoint /ws.
 pub(super) const EVAL: &str = "eval";

@@ -124,6 +124,11 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.secret_settings = settings.file.filter(|_| settings.contains_secret).map(PathBuf::from);
     config.page_dir = args.page.map(PathBuf::from);
     config.downloads_dir = args.downloads_folder.map(PathBuf::from);
+    if args.uploads_max.is_some() && args.uploads_folder.is_none() {
+        warnings.push("`--uploads-folder-max-files` has no effect without `--uploads-folder`".to_owned());
+    }
+    config.uploads_dir = args.uploads_folder.map(PathBuf::from);
+    config.uploads_max = args.uploads_max.unwrap_or(config.uploads_max);
     config.metrics = args.metrics.unwrap_or_default();
     config.calls = calls;
     config.drain = args.drain.unwrap_or_default();

@@ -165,7 +165,6 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
     }
     warnings.extend(exposures(&config, doctor));
     warnings.extend(env::unused_proxy_warning(&env.variables));
-    warnings.extend(env::uploads_folder_warning(&env.variables));
     // The doctor has a line of its own for it.
     warnings.extend(cluster_key_warning(&config).filter(|_| !doctor));
     warnings.extend(secret_settings_warning(&config));

@@ -134,10 +134,18 @@ fn reads_values_in_every_spelling() {
     assert_eq!(config.opus_complexity, 0);
 }
 
-/// Options of Pipecat's runner: an old name of the downloads folder, and a transport that is none.
+/// Options of Pipecat's runner: an old name of the downloads folder, uploads, and a transport that is none.
 #[test]
 fn reads_old_options_of_pipecats_runner() {
     assert_eq!(config(&["--folder", "files"]).downloads_dir, Some("files".into()));
+    let uploads = config(&["-u", "in", "--uploads-folder-max-files", "0"]);
+    assert_eq!((uploads.uploads_dir, uploads.uploads_max), (Some("in".into()), 0));
+    let (of_variable, _) = served(&[], &[("PIPECAT_UPLOADS_FOLDER", "in")]);
+    assert_eq!(
+        (of_variable.uploads_dir, of_variable.uploads_max),
+        (Some("in".into()), 10)
+    );
+    assert!(refused(&["-u", "in", "--uploads-folder-max-files", "10001"]).contains("10000"));
     let (config, warnings) = served(&["-t", "eval"], &[]);
     assert_eq!(config.transport, None);
     assert!(

@@ -13,7 +13,7 @@ mod writer;
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ use crate::io::module::{Module, ModuleStartup, RouteRequest};
 use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
+use crate::io::written_folder::{self, unusable};
 use crate::proto::calls::{CallBeginning, CallEnding, CallLog, CallQuery, CallRecorder, CallUpdate, EventKind};
 use crate::proto::counts::Counts;
 use crate::proto::event::{LeaveReason, SessionEvent};
@@ -96,7 +97,7 @@ impl RunningModule for Calls {
 /// Checks that records can be written where they are to be.
 fn check(config: &Config) -> Result<(), RunError> {
     for (option, folder) in folders(&config.calls) {
-        writer::check(folder).map_err(|source| unusable(option, folder, source))?;
+        written_folder::check(folder).map_err(|source| unusable(option, folder, source))?;
     }
     Ok(())
 }
@@ -105,14 +106,6 @@ fn check(config: &Config) -> Result<(), RunError> {
 fn folders(config: &CallsConfig) -> impl Iterator<Item = (&'static str, &PathBuf)> {
     let dir = config.dir.iter().map(|folder| (CALLS_DIR, folder));
     dir.chain(config.record.iter().map(|folder| (RECORD, folder)))
-}
-
-fn unusable(option: &'static str, folder: &Path, source: io::Error) -> RunError {
-    RunError::CallsFolder {
-        option,
-        path: folder.to_owned(),
-        source,
-    }
 }
 
 fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {

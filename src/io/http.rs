@@ -19,6 +19,7 @@ cfg_if::cfg_if! {
     if #[cfg(feature = "page")] {
         mod folder;
         pub mod page;
+        mod uploads;
     }
 }
 
@@ -55,6 +56,7 @@ use crate::proto::http::start::{self, RequestBase, StartPlan};
 use crate::proto::http::status::{BotMember, readiness};
 use crate::proto::http::token::SocketKind;
 use crate::proto::http::traceparent::{TRACEPARENT, Traceparent};
+use crate::proto::http::uploads::advertise;
 use crate::proto::metrics::is_forwarding;
 use crate::proto::server::request_framing;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, request_base, whole};
@@ -164,7 +166,10 @@ async fn dispatch(
     if let Some(absent) = route.feature().and_then(Feature::missing) {
         return Err(HttpError::MissingFeature(absent));
     }
-    let is_session = |id: &str| lock(&app.table).may_restart(id, request_time());
+    let is_session = |id: &str| {
+        let takes_files = matches!(route, Route::Upload(_)) && app.sessions.is_live(id);
+        takes_files || lock(&app.table).may_restart(id, request_time())
+    };
     let authorized = app
         .access
         .current()
@@ -263,6 +268,7 @@ async fn start(
     if let Some(trace) = trace {
         plan.put_trace(&trace);
     }
+    let upload_scope = start::upload_scope(&plan, &app.config);
     let reply = match plan {
         StartPlan::Register { body, ice_servers } => {
             let id = register(app, bot, &body, peer)?;
@@ -289,6 +295,10 @@ async fn start(
             };
             modules::start(request).await?
         }
+    };
+    let reply = match upload_scope {
+        Some(scope) => advertise(reply, scope),
+        None => reply,
     };
     Ok(json_reply(StatusCode::OK, reply))
 }

@@ -60,6 +60,8 @@ pub mod websocket;
 pub mod websocket_client;
 #[cfg(feature = "messaging")]
 pub mod whatsapp;
+#[cfg(any(feature = "calls", feature = "page"))]
+pub mod written_folder;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "webrtc")] {
@@ -116,9 +118,9 @@ pub enum RunError {
         path: PathBuf,
         source: io::Error,
     },
-    /// The records of calls cannot be written where they are to be.
+    /// What is kept of calls, or their files, cannot be written where it is to be.
     #[error("{option} {}: {source}; it takes a folder that the runner may make, or write to", path.display())]
-    CallsFolder {
+    WrittenFolder {
         option: &'static str,
         path: PathBuf,
         source: io::Error,

@@ -316,6 +316,12 @@ pub fn arguments_without_media(args: &RunnerArguments) -> Result<String, process
 
 fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result<String, process::ArgumentsTooLong> {
     let media_url = listener.map(MediaListener::url);
+    // A program has a working folder of its own.
+    let uploads = args
+        .cli_args
+        .uploads_dir
+        .as_ref()
+        .map(|folder| std::path::absolute(folder).unwrap_or(folder.clone()));
     let common = process::CommonArguments {
         session_id: &args.session_id,
         body: &args.body,
@@ -325,6 +331,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
         idle_timeout_s: args.idle_timeout.as_secs(),
         is_recorded: args.is_recorded,
         media_url: media_url.as_deref(),
+        uploads: uploads.as_deref().map(|folder| (folder, args.cli_args.uploads_max)),
     };
     let kind = match &args.kind {
         Kind::Base => process::KindArguments::Base,

@@ -62,6 +62,7 @@ pub const TABLE: &[AliasRow] = &[
     row(Area::Option, "--messaging", &["--whatsapp"]),
     row(Area::Variable, "RUNNER_ALLOWED_ORIGINS", &["PIPECAT_ALLOWED_ORIGINS"]),
     row(Area::Variable, "RUNNER_ICE_SERVERS", &["PIPECAT_ICE_SERVERS"]),
+    row(Area::Variable, "RUNNER_UPLOADS_FOLDER", &["PIPECAT_UPLOADS_FOLDER"]),
     row(
         Area::Variable,
         "RUNNER_WS_AUTH",

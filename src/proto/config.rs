@@ -22,6 +22,7 @@ pub use crate::calls::config::CallsConfig;
 pub use crate::daily::config::Videoroom;
 pub use crate::features::Feature;
 pub use crate::http::cluster::{ClusterConfig, ClusterKey};
+use crate::http::uploads::UPLOADS_DEFAULT;
 pub use crate::job::JobType;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::livekit::config::{Mediaroom, MediaroomWorker};
@@ -85,6 +86,10 @@ pub struct Config {
     pub page_dir: Option<PathBuf>,
     /// Folder whose files clients may download from `/files/`.
     pub downloads_dir: Option<PathBuf>,
+    /// Folder for files that clients upload for the bot.
+    pub uploads_dir: Option<PathBuf>,
+    /// Files in that folder, of which the oldest are deleted for a new one; 0 keeps all.
+    pub uploads_max: usize,
     /// Clients that may read `/metrics`.
     pub metrics: MetricsAccess,
     /// Records of calls.
@@ -191,6 +196,8 @@ impl Default for Config {
             secret_settings: None,
             page_dir: None,
             downloads_dir: None,
+            uploads_dir: None,
+            uploads_max: UPLOADS_DEFAULT,
             metrics: MetricsAccess::Local,
             calls: CallsConfig::default(),
             drain: Duration::ZERO,

@@ -65,6 +65,9 @@ pub struct CommonArguments<'a> {
     pub is_recorded: bool,
     /// The media WebSocket of the program; `None` for a kind without media.
     pub media_url: Option<&'a str>,
+    /// The folder of what clients upload, and the most files that it has (0: all are kept); `None`
+    /// without uploads.
+    pub uploads: Option<(&'a Path, usize)>,
 }
 
 /// Additional arguments of one kind.
@@ -208,6 +211,10 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
     }
     if let Some(url) = common.media_url {
         put("media_url", url.into());
+    }
+    if let Some((folder, max_files)) = common.uploads {
+        let folder = folder.display().to_string();
+        put("uploads", json!({"folder": folder, "max_files": max_files}));
     }
     let text = Value::Object(fields).to_string();
     if text.len() > PROCESS_ARGUMENTS_BYTES_MAX {
@@ -390,6 +397,7 @@ mod tests {
             idle_timeout_s: 300,
             is_recorded: false,
             media_url: Some("ws://127.0.0.1:9/t"),
+            uploads: None,
         }
     }
 
@@ -469,6 +477,14 @@ mod tests {
             ..common(&body)
         };
         assert_eq!(parsed(&recorded, &KindArguments::Base)["recorded"], true);
+        let with_uploads = CommonArguments {
+            uploads: Some((Path::new("/srv/in"), 10)),
+            ..common(&body)
+        };
+        assert_eq!(
+            parsed(&with_uploads, &KindArguments::Base)["uploads"],
+            json!({"folder": "/srv/in", "max_files": 10})
+        );
         let alone = CommonArguments {
             media_url: None,
             ..common(&body)

@@ -212,6 +212,44 @@ class Parameters(unittest.TestCase):
         self.assertEqual((caller.is_eval, caller.is_telephone, caller.transport_type), (True, False, "eval"))
 
 
+class Uploads(unittest.TestCase):
+    """`LocalFileStorage` of Pipecat is the one of this class."""
+
+    class Storage:
+        def __init__(self, folder, max_files):
+            self.given = folder, max_files
+
+    GIVEN = {"folder": "/srv/in", "max_files": 3}
+
+    def storage(self, uploads, create=None, module=Storage):
+        module = mock.Mock(spec=["LocalFileStorage"], LocalFileStorage=module) if module else None
+        names = {"pipecat": mock.Mock(), "pipecat.utils": mock.Mock(), "pipecat.utils.file_storage": module}
+        with mock.patch.dict(sys.modules, names), contextlib.redirect_stderr(io.StringIO()) as log:
+            return run.file_storage(uploads, create), log.getvalue()
+
+    def test_the_bot_reads_the_folder_of_the_runner(self):
+        found, log = self.storage(self.GIVEN)
+        self.assertEqual((found.given, log), (("/srv/in", 3), ""))
+        self.assertEqual(self.storage(None), (None, ""))
+
+    def test_a_storage_of_the_file_does_not_store_for_the_runner(self):
+        self.assertEqual(self.storage(None, lambda: "own"), ("own", ""))
+        found, log = self.storage(self.GIVEN, lambda: "own")
+        self.assertEqual(found.given, ("/srv/in", 3))
+        self.assertIn("create_file_storage() has no effect", log)
+
+        async def create():
+            pass
+
+        with self.assertRaisesRegex(TypeError, "synchronous"):
+            self.storage(None, create)
+
+    def test_a_version_of_pipecat_without_it_is_a_line_in_the_log(self):
+        found, log = self.storage(self.GIVEN, module=None)
+        self.assertIsNone(found)
+        self.assertIn("no `file_storage`", log)
+
+
 class Ends(unittest.TestCase):
     def run_bot(self, bot, transport=None):
         with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ"):

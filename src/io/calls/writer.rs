@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 
 use edge_runner_http::common::{lock, unix_time_ms};
 
+use crate::io::written_folder::check;
 use crate::proto::calls::PostedEvent;
 use crate::proto::calls::files::{CallFile, file_for, surplus};
 use crate::proto::sorting;
@@ -96,17 +97,6 @@ impl CallWriter {
             let _ = thread.join();
         }
     }
-}
-
-/// Checks that the folder of `--calls-dir` exists, or can be made, and takes files.
-///
-/// # Errors
-/// The system's error.
-pub fn check(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let probe = folder.join(format!(".edge-runner-{}", std::process::id()));
-    open(&probe)?;
-    fs::remove_file(probe)
 }
 
 /// Returns the events that were kept when the runner ended, the oldest first.

@@ -1,4 +1,5 @@
-//! Serves the files of the built-in page, compressed and with validation by ETag.
+//! Serves the files of the built-in page, compressed and with validation by ETag; the routes of the
+//! page's feature.
 //!
 //! In: a name below `/client/`, the request's headers, and the other server that the page connects
 //! to. Out: the file with its security headers,
@@ -10,7 +11,7 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
 use super::error::HttpError;
-use super::folder;
+use super::{folder, uploads};
 use crate::features::Feature;
 use crate::io::module::{Module, RouteRequest};
 use crate::io::running::RunningModule;
@@ -20,7 +21,8 @@ use crate::proto::http::route::{Route, RouteError};
 use edge_runner_http::common::{Reply, whole};
 
 pub const MODULE: Module = Module {
-    check: Some(|config| Box::pin(ready(folder::check(config)))),
+    check: Some(|config| Box::pin(ready(folder::check(config).and_then(|()| uploads::check(config))))),
+    run: Some(uploads::run),
     answer: Some(|request| Box::pin(answer(request))),
     ..Module::new(Feature::Page)
 };
@@ -33,6 +35,10 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
         Route::Download(name) => {
             let folder = app.config.downloads_dir.as_ref().ok_or(NOT_FOUND)?;
             folder::serve(folder, &name, FolderUse::Downloads, head, request.conn_state).await
+        }
+        Route::Upload(ref session_id) => {
+            let session_id = session_id.clone();
+            uploads::receive(request, session_id).await
         }
         Route::Page(name) => {
             if let Some(folder) = &app.config.page_dir {

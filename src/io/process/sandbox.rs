@@ -1,8 +1,8 @@
 //! The sandbox of `--sandbox` for programs: bubblewrap, which Debian and Raspberry Pi OS package.
 //!
 //! In: the configuration. Out: the words to put before the command of a program. The program sees
-//! the files of the machine, but may only write to its working folder and to a temporary folder of
-//! its own. It sees no other process, has no capability, and sees neither the state folder, which
+//! the files of the machine, but may only write to its working folder, to that of uploads, whose
+//! files it deletes, and to a temporary folder of its own. It sees no other process, has no capability, and sees neither the state folder, which
 //! has the keys of `--tls auto` and `--tls acme`, nor what is kept of calls, nor the files from
 //! which the runner read its settings and keys. Devices and the network stay. Source: bwrap(1).
 
@@ -24,6 +24,7 @@ pub struct Sandbox {
     /// Folders that are seen as empty ones.
     emptied: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
+    uploads: Option<PathBuf>,
 }
 
 /// Why programs cannot run in a sandbox.
@@ -76,6 +77,7 @@ impl Sandbox {
                 .filter_map(absolute)
                 .collect(),
             hidden: hidden.filter_map(absolute).collect(),
+            uploads: config.uploads_dir.as_ref().and_then(absolute),
         })
     }
 
@@ -107,11 +109,13 @@ impl Sandbox {
         let emptied = self.emptied.iter().map(PathBuf::as_path).filter(|path| path.is_dir());
         // A service that starts there has nothing to write.
         let writable = (self.working_dir != Path::new("/")).then_some(Mount::Writable(&self.working_dir));
+        let uploads = self.uploads.as_deref().filter(|path| path.is_dir());
         let files = self.hidden.iter().map(PathBuf::as_path).filter(|path| path.is_file());
         let mut mounts = vec![Mount::Empty(Path::new("/tmp"))];
         for mount in emptied
             .map(Mount::Empty)
             .chain(writable)
+            .chain(uploads.map(Mount::Writable))
             .chain(files.map(Mount::Hidden))
         {
             let is_inner = |other: &Mount<'_>| other.depth() > mount.depth();
@@ -158,6 +162,7 @@ mod tests {
             working_dir: working_dir.to_owned(),
             emptied: state_dir.map(Path::to_owned).into_iter().collect(),
             hidden: hidden.iter().map(|path| path.to_path_buf()).collect(),
+            uploads: None,
         }
     }
 
@@ -188,6 +193,20 @@ mod tests {
         let words = words(&sandbox(Path::new("/"), None, &[Path::new("/etc/passwd")]));
         assert!(words.ends_with("--tmpfs /tmp --ro-bind /dev/null /etc/passwd --chdir / --"));
         assert!(!words.contains("--bind "));
+    }
+
+    /// Also within a folder that is hidden.
+    #[test]
+    fn uploads_are_there_to_be_read_and_deleted() {
+        let config = crate::proto::config! {
+            sandbox: Some(Vec::new()),
+            bot_folder: Some(PathBuf::from("/")),
+            state_dir: Some(PathBuf::from("/usr/share")),
+            uploads_dir: Some(PathBuf::from("/usr/share/doc")),
+            ..Config::default()
+        };
+        let sandbox = Sandbox::new(&config).expect("it is asked for");
+        assert!(words(&sandbox).contains("--tmpfs /usr/share --bind /usr/share/doc /usr/share/doc --chdir"));
     }
 
     #[test]

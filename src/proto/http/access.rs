@@ -217,9 +217,9 @@ impl AccessPolicy {
     ) -> Result<(), KeyError> {
         let session = match route {
             Route::Metrics if self.metrics_need_key => None,
-            Route::Start | Route::Videoroom | Route::Download(_) => None,
+            Route::Start | Route::Videoroom | Route::Download(_) | Route::Upload(None) => None,
             route if route.is_for_operator() => None,
-            Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
+            Route::Offer(session) | Route::Candidates(session) | Route::Upload(session) => session.as_deref(),
             _ => return Ok(()),
         };
         let mut authorizations = authorizations.peekable();
@@ -265,7 +265,9 @@ impl AccessPolicy {
     /// Returns whether a browser may have sent this request for a page without a preflight. A list
     /// of allowed origins replaces this check.
     fn is_csrf(&self, head: &RequestHead<'_>) -> bool {
-        if head.method != "POST" || !self.origins.allows_any() {
+        // No other page knows the id of a session.
+        let has_id = matches!(head.route, Ok(Route::Upload(Some(_))));
+        if head.method != "POST" || !self.origins.allows_any() || has_id {
             return false;
         }
         let post = PostHeaders {
@@ -414,6 +416,20 @@ mod tests {
         assert_eq!(judged(&listed, "GET /videoroom", &[]), Err(AccessError::OriginMissing));
     }
 
+    /// A form needs no preflight, so a foreign page has to know the id of a session.
+    #[test]
+    fn foreign_pages_upload_to_their_session_alone() {
+        let (open, listed) = (access(&[]), access(&["https://a.example"]));
+        let form = ("content-type", "multipart/form-data; boundary=B");
+        assert_eq!(judged(&open, "POST /files", &[FOREIGN, form]), Err(AccessError::Csrf));
+        assert_eq!(judged(&open, "POST /files", &[form]), Ok(false));
+        assert_eq!(judged(&open, "POST /sessions/S/files", &[FOREIGN, form]), Ok(false));
+        assert_eq!(
+            judged(&listed, "POST /sessions/S/files", &[FOREIGN, form]),
+            Err(AccessError::Origin)
+        );
+    }
+
     /// A page of any origin may call, but only the runner's own page, listed ones and programs see
     /// and end sessions.
     #[test]
@@ -459,14 +475,18 @@ mod tests {
     }
 
     #[test]
-    fn offers_of_a_registered_session_need_no_key() {
+    fn offers_and_uploads_of_a_registered_session_need_no_key() {
         let access = access(&[]);
         let asks = |path: &str, key: Option<&'static [u8]>| {
             let route = route::route("POST", path).expect("a route");
             access.authorize(&route, key.into_iter(), |id| id == "known").is_ok()
         };
         assert!(asks("/start", Some(b"Bearer a key")) && !asks("/start", Some(b"Bearer x")) && !asks("/start", None));
-        assert!(asks("/sessions/known/api/offer", None) && !asks("/sessions/other/api/offer", None));
+        for what in ["api/offer", "files"] {
+            let of = |id: &str| asks(&format!("/sessions/{id}/{what}"), None);
+            assert!(of("known") && !of("other"), "{what}");
+        }
+        assert!(asks("/files", Some(b"Bearer a key")) && !asks("/files", None));
         assert!(
             !asks("/api/offer", None) && asks("/", None),
             "a webhook has its signature"

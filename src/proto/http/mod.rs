@@ -2,7 +2,8 @@
 //!
 //! - [`route`]; access control: [`access`], [`host`], [`origin`], [`fetch_metadata`], [`token`]
 //! - [`start`]; [`registry`]: the sessions that `/start` created; [`started`]: those and the ones
-//!   of other replicas; [`cluster`]: what replicas share; [`folder`]: files for clients
+//!   of other replicas; [`cluster`]: what replicas share; [`folder`]: files for clients;
+//!   [`uploads`]: files of clients
 //! - [`page_address`]: the URLs that browsers open; [`traceparent`]: the trace of a session
 
 pub mod access;
@@ -19,3 +20,4 @@ pub mod started;
 pub mod status;
 pub mod token;
 pub mod traceparent;
+pub mod uploads;

@@ -12,6 +12,7 @@ use std::fmt;
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::http::token::SocketKind;
+use crate::http::uploads;
 use crate::webrtc::whip::path as whip;
 
 /// An endpoint with the parameters of its path.
@@ -23,6 +24,8 @@ pub enum Route<'p> {
     Page(Cow<'p, str>),
     /// A file of the downloads folder, by its path below `/files/`.
     Download(Cow<'p, str>),
+    /// A file for the bot (POST), with or without the session that it belongs to.
+    Upload(Option<String>),
     /// The certificate of the authority of `--tls auto`, for devices to install.
     CaCertificate,
     /// The rules for crawlers.
@@ -78,7 +81,7 @@ impl Route<'_> {
     /// Returns the cargo feature of this endpoint.
     pub fn feature(&self) -> Option<Feature> {
         match self {
-            Route::PageRedirect | Route::Page(_) | Route::Download(_) => Some(Feature::Page),
+            Route::PageRedirect | Route::Page(_) | Route::Download(_) | Route::Upload(_) => Some(Feature::Page),
             Route::Calls | Route::CallEvents | Route::Call(_) | Route::CallRecording(_) => Some(Feature::Calls),
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
@@ -182,7 +185,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
     if let Some(name) = below("/client/") {
         return read_only(method, Route::Page(name));
     }
-    if let Some(name) = below("/files/") {
+    if let Some(name) = below("/files/").filter(|name| method != "POST" || !name.is_empty()) {
         return read_only(method, Route::Download(name));
     }
     let path = path.strip_suffix('/').unwrap_or(&path);
@@ -202,12 +205,9 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
         "/calls/events" => read_only(method, Route::CallEvents),
         CA_CERTIFICATE_PATH => read_only(method, Route::CaCertificate),
         ROBOTS_PATH => read_only(method, Route::Robots),
-        "/start" => match method {
-            "POST" => Ok(Route::Start),
-            "OPTIONS" => Ok(Route::Methods(POST_METHODS)),
-            _ => Err(RouteError::Method(POST_METHODS)),
-        },
+        "/start" => post(method, Route::Start),
         "/api/offer" => offer(method, None),
+        uploads::PATH => upload(method, None),
         _ => {
             if let Some((family, token)) = socket(path) {
                 return match method {
@@ -233,7 +233,10 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
                     Some(_) => {}
                 }
             }
-            match session(path) {
+            if let Some(id) = session(path, |rest| rest == "files") {
+                return upload(method, Some(id.to_owned()));
+            }
+            match session(path, |rest| rest.ends_with("api/offer")) {
                 Some(id) => offer(method, Some(id.to_owned())),
                 None => match aliases::canonical(Area::Path, path) {
                     "/videoroom" => read_only(method, Route::Videoroom),
@@ -322,6 +325,18 @@ fn read_only<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, RouteError
     }
 }
 
+fn upload<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, RouteError> {
+    post(method, Route::Upload(session))
+}
+
+fn post<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, RouteError> {
+    match method {
+        "POST" => Ok(route),
+        "OPTIONS" => Ok(Route::Methods(POST_METHODS)),
+        _ => Err(RouteError::Method(POST_METHODS)),
+    }
+}
+
 fn offer<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, RouteError> {
     match method {
         "POST" => Ok(Route::Offer(session)),
@@ -337,11 +352,11 @@ fn live_session(path: &str) -> Option<&str> {
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
-/// Returns the session of `/sessions/{id}/{anything}api/offer`; Pipecat accepts any such path, and
-/// clients below a path prefix use it.
-fn session(path: &str) -> Option<&str> {
+/// Returns the session of `/sessions/{id}/{rest}`. For offers Pipecat accepts any path that ends
+/// with `api/offer`, and clients below a path prefix use it.
+fn session(path: &str, is_rest: impl FnOnce(&str) -> bool) -> Option<&str> {
     let (id, rest) = path.strip_prefix("/sessions/")?.split_once('/')?;
-    (!id.is_empty() && rest.ends_with("api/offer")).then_some(id)
+    (!id.is_empty() && is_rest(rest)).then_some(id)
 }
 
 /// Decodes percent-encoding; `None` if an escape is incomplete, or the bytes are not UTF-8 or
@@ -388,7 +403,7 @@ mod tests {
         assert_eq!(get("/client/a%2Ejs"), Ok(Route::Page("a.js".into())));
         assert_eq!(get("/files/a%20b/c.wav"), Ok(Route::Download("a b/c.wav".into())));
         assert_eq!(get("/files/"), Ok(Route::Download("".into())));
-        assert_eq!(get("/files"), Err(RouteError::NotFound));
+        assert_eq!(get("/files"), Err(RouteError::Method("POST, OPTIONS")));
         assert_eq!(route("POST", "/files/a"), Err(RouteError::Method(GET_METHODS)));
     }
 
@@ -424,6 +439,21 @@ mod tests {
             assert_eq!(route("PATCH", path), Ok(Route::Candidates(Some("S".into()))), "{path}");
         }
         assert_eq!(route("OPTIONS", "/start"), Ok(Route::Methods("POST, OPTIONS")));
+    }
+
+    #[test]
+    fn routes_uploads() {
+        for path in ["/files", "/files/"] {
+            assert_eq!(route("POST", path), Ok(Route::Upload(None)), "{path}");
+        }
+        let of_session = Ok(Route::Upload(Some("S".into())));
+        assert_eq!(route("POST", "/sessions/S/files"), of_session);
+        assert_eq!(route("OPTIONS", "/files"), Ok(Route::Methods("POST, OPTIONS")));
+        for path in ["/files", "/sessions/S/files"] {
+            assert_eq!(get(path), Err(RouteError::Method("POST, OPTIONS")), "{path}");
+        }
+        assert_eq!(route("POST", "/files/x"), Err(RouteError::Method("GET, HEAD, OPTIONS")));
+        assert_eq!(route("POST", "/sessions/S/x/files"), Err(RouteError::NotFound));
     }
 
     #[test]

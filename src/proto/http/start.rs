@@ -22,6 +22,7 @@ use crate::features::MissingFeature;
 use crate::http::route;
 use crate::http::token::SocketKind;
 use crate::http::traceparent::Traceparent;
+use crate::http::uploads::UploadScope;
 use crate::limits;
 use crate::livekit;
 use crate::moq::config::{NAMESPACE_RULE, is_namespace};
@@ -304,6 +305,19 @@ pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
         reply["iceConfig"] = json!({"iceServers": ice::to_json(ice_servers)});
     }
     reply.to_string().into_bytes()
+}
+
+/// Returns where the client of a session uploads files for the bot; `None` if it cannot: the bot of
+/// a telephone call has no id that its caller knows, and a job may go to another runner. With a key,
+/// the id of a session is what its client has in its place.
+pub fn upload_scope(plan: &StartPlan<'_>, config: &Config) -> Option<UploadScope> {
+    config.uploads_dir.as_ref()?;
+    match plan {
+        StartPlan::Socket { family, .. } if *family != SocketKind::Client => None,
+        StartPlan::Mediaroom { .. } if config.mediaroom.worker.is_some() => None,
+        StartPlan::Socket { .. } if config.api_key.is_none() => Some(UploadScope::Anyone),
+        _ => Some(UploadScope::Session),
+    }
 }
 
 /// Returns the transport of a request.

@@ -22,6 +22,8 @@ pub const HTTP_ANSWER: Duration = Duration::from_secs(30);
 /// Bytes of the SDP in an offer: all codecs and candidates of a browser with many interfaces take
 /// about 20 KiB.
 pub const OFFER_SDP_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an uploaded file (`--uploads-folder`): the limit of Pipecat's runner.
+pub const UPLOAD_BYTES_MAX: u64 = 50 * 1024 * 1024;
 
 // ---- TLS
 
@@ -32,8 +34,6 @@ pub const CERTIFICATE_VALID: Duration = Duration::from_secs(800 * 86_400);
 pub const AUTHORITY_VALID: Duration = Duration::from_secs((20 * 365 + 5) * 86_400);
 /// Remaining validity of a certificate from files below which a warning is logged.
 pub const CERTIFICATE_LEFT_MIN: Duration = Duration::from_secs(7 * 86_400);
-/// The longest of these pauses.
-pub const ACME_REFUSED_PAUSE_MAX: Duration = Duration::from_secs(8 * 3600);
 /// Names in one certificate of `--tls acme`: the limit of Let's Encrypt.
 pub const ACME_NAMES_MAX: usize = 100;
 
@@ -88,6 +88,8 @@ pub const CERTIFICATE_NAMES_MAX: usize = 128;
 /// Pause after the first order that did not reach the directory; it doubles. A board may start
 /// before its network.
 pub const ACME_UNREACHABLE_PAUSE_FIRST: Duration = Duration::from_secs(10);
+/// The longest pause after an order that the directory has refused.
+pub const ACME_REFUSED_PAUSE_MAX: Duration = Duration::from_secs(8 * 3600);
 /// The longest pause that a directory can ask for: the limits of Let's Encrypt refill within a
 /// week.
 pub const ACME_RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 86_400);

@@ -155,19 +155,6 @@ pub fn unused_proxy_warning(variables: &Variables) -> Option<String> {
     ))
 }
 
-/// The variable with which Pipecat's development runner accepts files.
-const UPLOADS_FOLDER: &str = "PIPECAT_UPLOADS_FOLDER";
-
-/// Returns a warning if a variable asks for uploads of files, which this runner does not take. The
-/// other variables of Pipecat's development runner have aliases; those of its bots reach the bots.
-pub fn uploads_folder_warning(variables: &Variables) -> Option<String> {
-    variables.literal(UPLOADS_FOLDER)?;
-    Some(format!(
-        "{UPLOADS_FOLDER} is set, and not used: this runner takes no files, and `POST /files` is 404; serve them with a \
-         route or a server of the bot's own"
-    ))
-}
-
 /// One variable of a `.env` file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EnvLine {
@@ -308,21 +295,6 @@ mod tests {
     use super::*;
 
     /// A user of Pipecat's development runner is told what is not here.
-    #[test]
-    fn a_folder_for_uploads_is_said_to_have_no_effect() {
-        let warned = |name: &str, value: &str| {
-            uploads_folder_warning(&Variables::new([(name.to_owned(), value.to_owned())], []))
-        };
-        let warning = warned("PIPECAT_UPLOADS_FOLDER", "/srv/secret-name").expect("a warning");
-        assert!(
-            warning.starts_with("PIPECAT_UPLOADS_FOLDER is set, and not used") && !warning.contains("secret-name"),
-            "{warning}"
-        );
-        assert_eq!(warned("PIPECAT_UPLOADS_FOLDER", " "), None);
-        assert_eq!(warned("PIPECAT_ICE_SERVERS", "stun:a"), None, "it is an alias");
-        assert_eq!(warned("PIPECAT_SETUP_FILES", "a.py"), None, "a bot reads it");
-    }
-
     /// A proxy that is not used is named; its address, which may contain a password, is not.
     #[test]
     fn a_proxy_that_is_not_used_is_named() {

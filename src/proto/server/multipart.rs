@@ -1,8 +1,8 @@
 //! A streaming parser of `multipart/form-data` bodies.
 //!
 //! In: pieces of a body, cut anywhere. Out: whole fields, then the bytes of the part named `file`,
-//! which are not buffered; a form that is read for its fields has no such part. Only
-//! `Content-Disposition` of a part's header is read. Parts behind the file are dropped, except for
+//! which are not buffered; a form that is read for its fields has no such part. Of a part's header,
+//! `Content-Disposition` and `Content-Type` are read. Parts behind the file are dropped, except for
 //! a second file, which is an error. Rejected: bodies that are not such a form, and more than
 //! [`FIELDS_BYTES_MAX`] of fields, `PART_HEAD_BYTES_MAX` of a part's header or
 //! [`FRAME_BYTES_MAX`] of anything outside the file. Source: RFC 7578, RFC 2046 section 5.1, and
@@ -46,6 +46,14 @@ const NO_FILE: MultipartError =
     MultipartError::Files("the form has no part named \"file\"; it is expected behind the fields");
 const TWO_FILES: MultipartError = MultipartError::Files("the form has a second part named \"file\"; one is expected");
 
+/// What the header of the file says of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePart {
+    /// Its name at the client, with or without a path; `None` for a plain field.
+    pub name: Option<String>,
+    pub content_type: Option<String>,
+}
+
 /// Returns the boundary in a `Content-Type`; `None` for another type or an invalid boundary.
 pub fn boundary(content_type: &[u8]) -> Option<String> {
     let (kind, parameters) = head_and_parameters(content_type);
@@ -76,6 +84,7 @@ pub struct MultipartParser {
     buffer: Vec<u8>,
     name: String,
     has_file: bool,
+    file: Option<FilePart>,
     /// Bytes of names and values so far.
     field_bytes: usize,
     /// Bytes outside the file so far.
@@ -132,6 +141,7 @@ impl MultipartParser {
             buffer: Vec::new(),
             name: String::new(),
             has_file: false,
+            file: None,
             field_bytes: 0,
             frame_bytes: 0,
         }
@@ -173,6 +183,11 @@ impl MultipartParser {
             bytes = &bytes[used..];
         }
         Ok(())
+    }
+
+    /// Takes what the header of the file says of it, once the file has begun.
+    pub fn take_file(&mut self) -> Option<FilePart> {
+        self.file.take()
     }
 
     /// Returns whether the body may end here.
@@ -236,7 +251,7 @@ impl MultipartParser {
         if !self.buffer.ends_with(b"\r\n\r\n") && self.buffer != b"\r\n" {
             return Ok(false);
         }
-        let name = field_name(&self.buffer)?;
+        let (name, file) = part_head(&self.buffer)?;
         self.buffer.clear();
         let is_file = self.has_upload && name == "file";
         self.state = match (is_file, self.has_file) {
@@ -248,7 +263,10 @@ impl MultipartParser {
                 ParserState::Value
             }
         };
-        self.has_file |= is_file;
+        if is_file {
+            self.has_file = true;
+            self.file = Some(file);
+        }
         self.name = name;
         Ok(is_file)
     }
@@ -344,9 +362,11 @@ fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// Returns the name of a part from its header, which ends with an empty line.
-fn field_name(header: &[u8]) -> Result<String, MultipartError> {
+/// Returns the name of a part from its header, which ends with an empty line, and what it says of a
+/// file.
+fn part_head(header: &[u8]) -> Result<(String, FilePart), MultipartError> {
     let mut name = None;
+    let mut file = FilePart::default();
     for line in header.split_inclusive(|byte| *byte == b'\n') {
         let line = line
             .strip_suffix(b"\r\n")
@@ -361,6 +381,11 @@ fn field_name(header: &[u8]) -> Result<String, MultipartError> {
         let (field, value) = line.split_at(colon.filter(|at| *at > 0 && !line[0].is_ascii_whitespace()).ok_or(
             MultipartError::Malformed("a line in a part's header is not like \"name: value\""),
         )?);
+        if field.eq_ignore_ascii_case(b"content-type") {
+            let value = value[1..].trim_ascii();
+            let is_plain = value.iter().all(|byte| (b' '..=b'~').contains(byte));
+            file.content_type = str::from_utf8(value).ok().filter(|_| is_plain).map(str::to_owned);
+        }
         if !field.eq_ignore_ascii_case(b"content-disposition") {
             continue;
         }
@@ -376,11 +401,14 @@ fn field_name(header: &[u8]) -> Result<String, MultipartError> {
         if name.is_none() {
             break;
         }
+        let of_client = parameter(parameters, "filename").ok().flatten();
+        file.name = of_client.map(|name| String::from_utf8_lossy(&name).into_owned());
     }
     let name = name.ok_or(MultipartError::Malformed(
         "a part has no \"Content-Disposition: form-data\" with a name",
     ))?;
-    String::from_utf8(name).map_err(|_| MultipartError::Malformed("the name of a part is not UTF-8"))
+    let name = String::from_utf8(name).map_err(|_| MultipartError::Malformed("the name of a part is not UTF-8"))?;
+    Ok((name, file))
 }
 
 /// Splits the value of a header from its parameters.

@@ -42,7 +42,7 @@ OPTIONS = {
         "--local-start": "always", "--local-wake": "tcp://a:1", "--local-wake-words": "a", "--local-end": "1", "--local-echo": "off",
         "--local-tones": "on", "--local-hook": "true",
     },
-    ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp"},
+    ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp", "--uploads-folder": "/tmp", "--uploads-folder-max-files": "1"},
     ("moq",): {
         "--moq-serve": None, "--moq-connect": "https://a", "--moq-bind": "[::]:0", "--moq-namespace": "a", "--moq-bot-id": "a",
         "--moq-client-id": "a", "--moq-tls-cert": "a", "--moq-tls-key": "a", "--moq-tls-generate": "a", "--moq-tls-insecure": None,

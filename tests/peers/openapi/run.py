@@ -45,14 +45,17 @@ def open_runner(place):
     """without a key: every route answers as it is described"""
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "file.txt").write_text("a file\n")
-        return ask(place(Runner, "--bot", "echo", "--downloads-folder", folder))
+        return ask(place(Runner, "--bot", "echo", "--downloads-folder", folder, "--uploads-folder", folder + "/in"))
 
 
 def with_key(place):
     """with a key: the same for the operator, and every refusal is as described"""
-    runner = place(Runner, "--bot", "echo", "--api-key", "correct-horse-battery", "--metrics", "key", "--ws-auth", "token")
-    refused = ask(runner)
-    return f"{ask(runner, '--header', 'Authorization: Bearer correct-horse-battery')}; without it: {refused}"
+    with tempfile.TemporaryDirectory() as folder:
+        runner = place(
+            Runner, "--bot", "echo", "--api-key", "correct-horse-battery", "--metrics", "key", "--ws-auth", "token",
+            "--uploads-folder", folder)
+        refused = ask(runner)
+        return f"{ask(runner, '--header', 'Authorization: Bearer correct-horse-battery')}; without it: {refused}"
 
 
 CHECKS = {"open": open_runner, "with_key": with_key}

@@ -4,8 +4,10 @@ import asyncio
 import importlib.util
 import json
 import pathlib
+import random
 import statistics
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -234,6 +236,31 @@ async def unchanged_sandbox(start):
     await ended(runner, 1)
 
 
+def posted(url, kind, data):
+    request = urllib.request.Request(url, data, {"Content-Type": kind})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return json.load(reply)
+
+
+async def unchanged_uploads(start):
+    """an unchanged Pipecat bot reads a file that its client has uploaded, also in the sandbox, and deletes it"""
+    with tempfile.TemporaryDirectory() as folder:
+        for options in ((), ("--sandbox",)):
+            runner = run(lambda *arguments, **variables: start("-u", folder, *options, *arguments, **variables))
+            content = random.randbytes(1_000_000)
+            form = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n' + content + b"\r\n--B--\r\n"
+            file = await asyncio.to_thread(posted, runner.url + "/files", "multipart/form-data; boundary=B", form)
+            assert (file["name"], file["format"]) == ("a.png", "image/png"), file
+            body = {"transport": "websocket", "body": {"file": file["source"]["url"]}}
+            started = await asyncio.to_thread(posted, runner.url + "/start", "application/json", json.dumps(body).encode())
+            assert started["fileUploadUrl"] == "/files", started
+            async with Client(socket_url(runner, f"/ws-client?sessionId={started['sessionId']}")) as peer:
+                await peer.ready(limit_s=STARTED_S)
+                await peer.until(lambda: "read 1000000 bytes" in runner.log_text(), "the file", SOON_S)
+            await ended(runner, 1)
+            assert not list(pathlib.Path(folder).iterdir()), "the bot did not delete what it has read"
+
+
 CHECKS = {check.__name__: check for check in [
     unchanged_client, unchanged_warm, unchanged_browser, unchanged_calls, unchanged_by_hand, unchanged_video,
-    unchanged_whatsapp, unchanged_whip, unchanged_sandbox]}
+    unchanged_whatsapp, unchanged_whip, unchanged_sandbox, unchanged_uploads]}

@@ -103,7 +103,18 @@ async def run_bot(transport: BaseTransport, runner_args: RunnerArguments):
     logger.info("the bot returns")
 
 
+async def read_upload(runner_args):
+    """Reads the file that the body names, as the service of a model does with a file of `send-file`."""
+    url = runner_args.body.get("file") if isinstance(runner_args.body, dict) else None
+    if url:
+        from pipecat.utils.file_resolver import FileResolver
+
+        resolver = FileResolver(file_storage=runner_args.file_storage)
+        logger.info(f"read {len(await resolver.fetch(url))} bytes")
+
+
 async def bot(runner_args: RunnerArguments):
+    await read_upload(runner_args)
     await run_bot(await transport_of(runner_args, runner_args.cli_args), runner_args)
 
 

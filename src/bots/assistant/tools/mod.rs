@@ -211,6 +211,7 @@ pub async fn examine(config: &Config, tools: &ToolsConfig) -> Result<Vec<String>
         idle_timeout_s: 0,
         is_recorded: false,
         media_url: None,
+        uploads: None,
     };
     let arguments = arguments(&common, &KindArguments::Base)?;
     let mut session = SessionTools::with(config, tools, CHECK.into(), Ok(arguments));

@@ -100,6 +100,8 @@ class Runner:
         self.session = Session(arguments)
         self.options = options(None).parse_args([])
         self.has_run = False
+        self.create_file_storage = None
+        """The function of this name beside `bot`."""
         os.environ["ENV"] = "local"
         load_dotenv(file)
 
@@ -111,6 +113,7 @@ class Runner:
         self._warn_of_options(parser)
         set_log(self.options.verbose)
         bot = find_bot(self.file)
+        self.create_file_storage = getattr(sys.modules.get(bot.__module__), "create_file_storage", None)
         self._wait_for_call()
         asyncio.run(self._run(lambda: bot(self.runner_arguments())))
 
@@ -130,10 +133,9 @@ class Runner:
         for action in parser._actions:
             if action.dest in SERVER and getattr(self.options, action.dest) != parser.get_default(action.dest):
                 name = action.option_strings[-1]
-                print(
-                    f"WARNING edge_runner: {name} after {self.file.name} has no effect: options of edge-runner stand before the "
-                    "file, those of the bot after it",
-                    file=sys.stderr,
+                warn(
+                    f"{name} after {self.file.name} has no effect: options of edge-runner stand before the file, those of the "
+                    "bot after it"
                 )
 
     async def _run(self, bot):
@@ -162,6 +164,7 @@ class Runner:
         arguments.cli_args = self.options
         if self.options.runner_body and self.session.kind == "websocket":
             arguments.body = read_body(self.options.runner_body)
+        arguments.file_storage = file_storage(self.session.arguments.get("uploads"), self.create_file_storage)
         return arguments
 
     def create_transport(self, runner_args, transport_params):
@@ -236,6 +239,29 @@ def runner_arguments(session):
     return arguments
 
 
+def file_storage(uploads, create):
+    """Returns where the bot finds files that its caller has uploaded: in the folder of the runner, which stores them; else in
+    the storage of the file, for URLs that something else makes."""
+    if not uploads:
+        own = create() if create else None
+        if asyncio.iscoroutine(own):
+            own.close()
+            raise TypeError("create_file_storage() must be synchronous (got a coroutine)")
+        return own
+    try:
+        from pipecat.utils.file_storage import LocalFileStorage
+    except ImportError:
+        warn("this version of Pipecat has no `file_storage`: the bot does not see the files of --uploads-folder")
+        return None
+    if create:
+        warn("create_file_storage() has no effect: edge-runner stores uploads in its --uploads-folder, which the bot reads")
+    return LocalFileStorage(uploads["folder"], uploads["max_files"])
+
+
+def warn(text):
+    print(f"WARNING edge_runner: {text}", file=sys.stderr)
+
+
 def read_body(name):
     """Returns the content of a file in YAML or JSON."""
     import yaml
@@ -281,8 +307,8 @@ def set_log(verbose):
 
 
 SERVER = (
-    "host port transport proxy direct downloads_folder uploads_folder dialin esp32 whatsapp ws_auth ice_servers "
-    "allowed_origins moq_connect moq_bind moq_serve moq_namespace moq_tls_cert moq_tls_key moq_tls_insecure moq_tls_generate"
+    "host port transport proxy direct downloads_folder uploads_folder uploads_folder_max_files dialin esp32 whatsapp ws_auth "
+    "ice_servers allowed_origins moq_connect moq_bind moq_serve moq_namespace moq_tls_cert moq_tls_key moq_tls_insecure moq_tls_generate"
 ).split()
 """Options of Pipecat's runner that say what the server does."""
 
