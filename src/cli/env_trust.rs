@@ -20,13 +20,15 @@
 //! libraries.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path};
 
 use super::UsageError;
+use super::flags::{RUNNER, RunnerFlag, names_python_bot};
 use crate::aliases::{self, Area};
 use crate::config::ServiceUrl;
 use crate::proto::modules;
+use crate::proto::options::FlagKind;
 use crate::proto::options::env::{EnvFile, EnvLine};
 use crate::proto::options::variables::{Variable, VariableContent};
 use crate::proto::telephony::settings::{Holds, Setting};
@@ -337,19 +339,47 @@ pub(super) fn withheld(
 }
 
 /// Returns the file that `--env-file` or its variable names. Both are read before the options,
-/// because the file sets variables of options.
+/// because the file sets variables of options. Behind the file of a bot, options are the bot's.
 pub(super) fn named_file(arguments: &[OsString], process: &BTreeMap<String, String>) -> Option<OsString> {
     let mut named = None;
     let mut options = arguments.iter().take_while(|argument| *argument != "--");
     while let Some(option) = options.next() {
+        if names_python_bot(option) {
+            break;
+        }
         if option == "--env-file" {
             named = options.next().cloned();
         } else if let Some(path) = option.to_str().and_then(|option| option.strip_prefix("--env-file=")) {
             named = Some(path.into());
+        } else if takes_next(option) {
+            options.next();
         }
     }
     let of_process = || process.get("RUNNER_ENV_FILE").map(|path| path.trim());
     named.or_else(|| of_process().filter(|path| !path.is_empty()).map(OsString::from))
+}
+
+/// Returns whether the value of an option is the next argument.
+fn takes_next(argument: &OsStr) -> bool {
+    let takes_value = |flag: &RunnerFlag| {
+        matches!(
+            flag.kind,
+            FlagKind::Value(..) | FlagKind::Repeatable(..) | FlagKind::List(..)
+        )
+    };
+    let Some(text) = argument.to_str() else { return false };
+    if text.starts_with("--") {
+        let name = aliases::canonical(Area::Option, text);
+        return RUNNER.flags().any(|flag| flag.long == name && takes_value(flag));
+    }
+    // What stands behind the first of several letters that takes a value is that value.
+    let is_of_value = |letter: char| {
+        RUNNER
+            .flags()
+            .any(|flag| flag.short == Some(letter) && takes_value(flag))
+    };
+    let mut letters = text.strip_prefix('-').unwrap_or_default().chars();
+    letters.any(is_of_value) && letters.next().is_none()
 }
 
 /// Removes the lines that a `.env` file may not set, and adds one warning that names them.
@@ -782,7 +812,8 @@ mod tests {
         assert_eq!(read(line, &[("REALTIME_API_KEY", "hunter2")]).0, [""; 0]);
     }
 
-    /// The option and its variable name the file, in this order; words after `--` do not.
+    /// The option and its variable name the file, in this order; words after `--` do not, nor do
+    /// those behind the file of a bot.
     #[test]
     fn finds_the_named_file() {
         let find = |words: &[&str], variable: Option<&str>| {
@@ -796,6 +827,16 @@ mod tests {
             (&["doctor", "--env-file=a b"], None, Some("a b")),
             (&["--env-file", "a", "--env-file", "c"], None, Some("c")),
             (&["--", "x", "--env-file", "a"], None, None),
+            (&["bot.py", "--env-file", "a"], None, None),
+            (&["doctor", "bot.py", "--env-file=a"], Some("b"), Some("b")),
+            (&["--env-file", "a", "bot.py", "--env-file", "c"], None, Some("a")),
+            (&["--env-file", "a.py", "bot.py"], None, Some("a.py")),
+            (&["--tools", "a.py", "--env-file", "b"], None, Some("b")),
+            (&["-vt", "a.py", "--env-file", "b"], None, Some("b")),
+            (&["--folder", "a.py", "--env-file", "b"], None, Some("b")),
+            (&["-ta", "a.py", "--env-file", "b"], None, None),
+            (&["--tools=a", "a.py", "--env-file", "b"], None, None),
+            (&["-v", "a.py", "--env-file", "b"], None, None),
             (&[], Some(" b "), Some("b")),
             (&[], Some(" "), None),
         ] {

@@ -190,9 +190,7 @@ impl OptionStore for LowArgs {
     }
 
     fn begins_command(&self, argument: &OsStr) -> bool {
-        Path::new(argument)
-            .extension()
-            .is_some_and(|extension| extension == "py")
+        names_python_bot(argument)
     }
 
     fn set_command(&mut self, mut command: Vec<OsString>) {
@@ -256,6 +254,13 @@ pub(super) fn groups() -> Vec<&'static str> {
         }
     }
     groups
+}
+
+/// Returns whether an argument that is no option names the file of a bot.
+pub(super) fn names_python_bot(argument: &OsStr) -> bool {
+    Path::new(argument)
+        .extension()
+        .is_some_and(|extension| extension == "py")
 }
 
 /// Returns the name of an option's variable.
