@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::http;
-use crate::support::program::{descriptors, wait_for_descriptors, wait_for_no_children};
+use crate::support::program::{descriptors, wait_for_descriptors, wait_for_no_children, wait_until};
 use crate::support::runner::TestRunner;
 
 /// A bot that says who it is when a call begins, and stays until its call has ended.
@@ -218,6 +218,27 @@ fn a_bot_with_threads_has_a_process_that_waits() {
     let (other, [third, ..]) = call(&runner, 2);
     assert_eq!(third, second);
     hang_up(&runner, other);
+}
+
+/// One that waits for its only call and hangs is killed before it gets one.
+#[test]
+fn a_process_that_waits_and_hangs_is_replaced() {
+    let source =
+        format!("import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n{BOT}");
+    let runner = bot(&source, &[]);
+    let waiting = numbers(&runner.wait_for_log("loaded by "))[0];
+    wait_until(
+        || bot_process(&runner) == json!({"state": "ready"}),
+        || "the bot is not ready".to_owned(),
+    );
+    kill("-STOP", waiting);
+    runner.wait_for_log("does not answer: it is killed");
+    let next = numbers(&runner.wait_for_logs("loaded by ", 2)[1])[0];
+    let (client, [own, ..]) = call(&runner, 1);
+    assert_eq!(own, next);
+    assert!(!fs::exists(format!("/proc/{waiting}")).expect("/proc"), "it was reaped");
+    hang_up(&runner, client);
+    assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
 }
 
 /// A file that runs its bot by itself is a process for each call, as is any with `--warm 0`.

@@ -14,11 +14,15 @@ const runner = new Socket({ fd: 0, readable: true, writable: true });
 runner.on("close", () => process.exit(0));
 
 function ready() {
-  runner.write(`${JSON.stringify({ hello: 1, mode: "once", files: [process.argv[1]] })}\n`);
+  runner.write(`${JSON.stringify({ hello: 1, mode: "once", files: [process.argv[1]], pings: true })}\n`);
 }
 
-createInterface({ input: runner }).once("line", (line) => {
-  const { arguments: call } = JSON.parse(line);
+createInterface({ input: runner }).on("line", (line) => {
+  const { ping, arguments: call } = JSON.parse(line);
+  if (!call) {
+    runner.write(`${JSON.stringify({ pong: ping })}\n`);
+    return;
+  }
   console.log(`a call of kind ${call.kind}`);
   const media = new WebSocket(call.media_url);
   media.binaryType = "arraybuffer";

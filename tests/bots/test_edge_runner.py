@@ -416,6 +416,22 @@ class Children(unittest.TestCase):
                 errors.seek(0)
                 return ended, out.read(), errors.read()
 
+    def test_one_that_waits_for_its_only_call_answers_pings(self):
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:
+            pathlib.Path(folder, "bot.py").write_text("async def bot(args):\n    print(args)\n")
+            pathlib.Path(folder, "package.py").write_text(program_of_package())
+            with theirs:
+                process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, stdout=subprocess.PIPE,
+                                           cwd=folder, env={"EDGE_RUNNER_WARM": "once"})
+            hello = json.loads(lines.readline())
+            self.assertEqual((hello["mode"], hello["pings"]), ("once", True))
+            for number in (1, 2):
+                ours.sendall(b'{"ping":%d}\n' % number)
+                self.assertEqual(json.loads(lines.readline()), {"pong": number})
+            ours.sendall(b'{"ping":3}\n{"call":0,"arguments":{"kind":"base"}}\n')
+            self.assertEqual(process.communicate()[0], b"{'kind': 'base'}\n")
+
     def test_a_child_ends_without_what_native_libraries_do_at_the_end(self):
         # As onnxruntime, which aborts there or waits for ever: its thread is in the parent alone.
         source = ("import atexit, ctypes\nlibc = ctypes.CDLL(None)\nlibc.__cxa_atexit(libc.abort, None, None)\n"

@@ -48,6 +48,9 @@ const PROCESS_WARM_WAIT: Duration = Duration::from_secs(30);
 /// Time in which a process forks the child of a call.
 const PROCESS_FORK_WITHIN: Duration = Duration::from_secs(5);
 
+const HANGS: &str = "the process that has loaded the bot does not answer: it is killed";
+const HAS_ENDED: &str = "the process that has loaded the bot has ended: it is started again";
+
 /// What is started before calls.
 pub struct WarmSpec {
     pub command: Vec<OsString>,
@@ -254,6 +257,28 @@ impl WarmShared {
         self.changes.send_replace(());
     }
 
+    /// Drops processes that wait for a call and are over.
+    fn drop_over(&self, end: &NextMessage) {
+        let mut state = lock(&self.state);
+        let before = state.waiting.len();
+        state.waiting.retain(|waiting| !waiting.is_over.load(Ordering::Relaxed));
+        // One that has a call by now is the call's.
+        if state.waiting.len() < before {
+            log::warn!(
+                "{}",
+                if matches!(end, NextMessage::Hangs) {
+                    HANGS
+                } else {
+                    HAS_ENDED
+                }
+            );
+            state.failures += 1;
+            state.is_pausing = true;
+        }
+        drop(state);
+        self.changes.send_replace(());
+    }
+
     /// Records that a process could not load the bot. Returns the pause before the next one.
     fn fail(&self, files: Vec<(PathBuf, Stamp)>, error: String) -> Duration {
         let mut state = lock(&self.state);
@@ -356,17 +381,17 @@ async fn load(shared: &Arc<WarmShared>) -> Result<(Ready, Vec<PathBuf>), LoadErr
             mode,
             files,
             answers_pings,
-        })) => {
-            let stream = lines.stream.clone();
-            Ok(match mode {
-                WarmMode::None => (Ready::Nothing, files),
-                WarmMode::Once => (Ready::Waiting(Box::new(WaitingBot { program, stream })), files),
-                WarmMode::Fork => {
-                    program.forget_session();
-                    (Ready::Parent(Parent::new(program, lines, shared, answers_pings)), files)
-                }
-            })
-        }
+        })) => Ok(match mode {
+            WarmMode::None => (Ready::Nothing, files),
+            WarmMode::Once => {
+                let waiting = WaitingBot::new(program, lines, shared, answers_pings);
+                (Ready::Waiting(waiting), files)
+            }
+            WarmMode::Fork => {
+                program.forget_session();
+                (Ready::Parent(Parent::new(program, lines, shared, answers_pings)), files)
+            }
+        }),
         Ok(Some(WarmMessage::Failed(why))) => {
             // Its other lines are in the log by then.
             last_line(program).await;
@@ -413,18 +438,57 @@ impl Ready {
     }
 }
 
-/// A process that takes one call.
+/// A process that takes one call. Dropping it kills the process.
 struct WaitingBot {
     program: WaitingProgram,
     stream: Arc<UnixStream>,
+    /// It has ended, or hangs.
+    is_over: Arc<AtomicBool>,
+    /// Pings a process that answers pings.
+    pinger: JoinSet<()>,
 }
 
 impl WaitingBot {
+    fn new(program: WaitingProgram, mut lines: Lines, shared: &Arc<WarmShared>, answers_pings: bool) -> Box<Self> {
+        let stream = lines.stream.clone();
+        let is_over = Arc::<AtomicBool>::default();
+        let mut pinger = JoinSet::new();
+        if answers_pings {
+            let (over, changes) = (is_over.clone(), Arc::downgrade(shared));
+            pinger.spawn(tasks::boxed(async move {
+                let mut pings = Pings::default();
+                // A ping that was begun and not completed would be the beginning of the call.
+                let ping = |stream: &UnixStream, text: &str| {
+                    let is_torn = stream.try_write(text.as_bytes()).is_ok_and(|count| count < text.len());
+                    over.fetch_or(is_torn, Ordering::Relaxed);
+                };
+                let end = loop {
+                    match lines.next_or_ping(&mut pings, true, ping).await {
+                        NextMessage::Message(_) => {}
+                        end => break end,
+                    }
+                };
+                over.store(true, Ordering::Relaxed);
+                if let Some(shared) = changes.upgrade() {
+                    shared.drop_over(&end);
+                }
+            }));
+        }
+        Box::new(WaitingBot {
+            program,
+            stream,
+            is_over,
+            pinger,
+        })
+    }
+
     /// Gives it a call. `None` if it has died.
     async fn take(mut self: Box<Self>, arguments: &str, session_id: &SessionId) -> Option<Program> {
+        // No ping gets into the line of the call.
+        self.pinger.shutdown().await;
         let line = warm::call(0, arguments);
         let written = timeout(PROCESS_FORK_WITHIN, write_all(&self.stream, line.as_bytes())).await;
-        if self.program.is_over() || !matches!(written, Ok(Ok(()))) {
+        if self.is_over.load(Ordering::Relaxed) || self.program.is_over() || !matches!(written, Ok(Ok(()))) {
             return None;
         }
         Some(self.program.begin(session_id.clone(), self.stream))
@@ -465,35 +529,24 @@ impl Parent {
         let mut reader = JoinSet::new();
         reader.spawn(tasks::boxed(async move {
             let mut pings = Pings::default();
+            let ping = |stream: &UnixStream, text: &str| known.send_now(stream, text);
             loop {
-                let message = tokio::select! {
-                    message = lines.next() => message,
-                    () = sleep(PING_INTERVAL), if answers_pings => {
-                        let Some(ping) = pings.poll_ping() else {
-                            log::warn!("the process that has loaded the bot does not answer: it is killed");
-                            // The system reaps its children then, and their calls go on.
-                            drop(lock(&known.program).take());
-                            break;
-                        };
-                        known.send_now(&lines.stream, &ping);
-                        continue;
-                    }
-                };
-                pings.handle_message();
-                match message {
-                    Ok(Some(message)) => known.take(message),
-                    Ok(None) => break,
-                    Err(error) => {
-                        log::warn!("the process that has loaded the bot: {error}");
+                match lines.next_or_ping(&mut pings, answers_pings, ping).await {
+                    NextMessage::Message(message) => known.take(message),
+                    NextMessage::Hangs => {
+                        log::warn!("{HANGS}");
+                        // The system reaps its children then, and their calls go on.
+                        drop(lock(&known.program).take());
                         break;
                     }
+                    NextMessage::End => break,
                 }
             }
             known.end();
             if let Some(shared) = changes.upgrade() {
                 let mut state = lock(&shared.state);
                 if state.parent.as_ref().is_some_and(|parent| parent.is_over()) {
-                    log::warn!("the process that has loaded the bot has ended: it is started again");
+                    log::warn!("{HAS_ENDED}");
                     state.failures += 1;
                     state.is_pausing = true;
                 }
@@ -623,6 +676,15 @@ async fn write_all(stream: &UnixStream, mut text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// What comes next from a process.
+enum NextMessage {
+    Message(WarmMessage),
+    /// It leaves pings without an answer.
+    Hangs,
+    /// It has ended, or sends what is no message.
+    End,
+}
+
 /// The messages of a process.
 struct Lines {
     stream: Arc<UnixStream>,
@@ -634,6 +696,34 @@ impl Lines {
         Lines {
             stream,
             buffer: Vec::new(),
+        }
+    }
+
+    /// Returns the next message of a process that waits for calls. While none comes, one that
+    /// answers pings gets some.
+    async fn next_or_ping(
+        &mut self,
+        pings: &mut Pings,
+        answers_pings: bool,
+        ping: impl Fn(&UnixStream, &str),
+    ) -> NextMessage {
+        let message = loop {
+            tokio::select! {
+                message = self.next() => break message,
+                () = sleep(PING_INTERVAL), if answers_pings => match pings.poll_ping() {
+                    Some(text) => ping(&self.stream, &text),
+                    None => return NextMessage::Hangs,
+                },
+            }
+        };
+        pings.handle_message();
+        match message {
+            Ok(Some(message)) => NextMessage::Message(message),
+            Ok(None) => NextMessage::End,
+            Err(error) => {
+                log::warn!("the process that has loaded the bot: {error}");
+                NextMessage::End
+            }
         }
     }
 

@@ -52,8 +52,8 @@ class Control:
             # What is there now stays shared with the children.
             gc.collect()
             gc.freeze()
-        self._send({"hello": 1, "mode": "fork" if forks else "once", "files": own_files(file), "pings": forks})
-        call = self._serve() if forks else self._next()
+        self._send({"hello": 1, "mode": "fork" if forks else "once", "files": own_files(file), "pings": True})
+        call = self._serve() if forks else self._next_call()
         self.is_waiting = False
         self._socket.close()
         os.environ["RUNNER_ARGUMENTS"] = json.dumps(call["arguments"])
@@ -95,6 +95,14 @@ class Control:
                     children[descriptor] = (pid, call["call"])
                     poll.register(descriptor, select.POLLIN)
                     self._send({"call": call["call"], "pid": pid})
+
+    def _next_call(self):
+        """Answers pings until its only call begins."""
+        while True:
+            message = self._next()
+            if "ping" not in message:
+                return message
+            self._send({"pong": message["ping"]})
 
     def _is_readable(self):
         return b"\n" in self._received or bool(select.select([self._socket], [], [], 0)[0])
