@@ -202,6 +202,23 @@ fn the_status_says_why_the_bot_cannot_be_loaded() {
     assert_eq!(bot_process(&spawned), Value::Null);
 }
 
+/// The traceback of a file that has not changed is in the log once, however often it is tried.
+#[test]
+fn a_file_that_fails_again_is_one_line_in_the_log() {
+    let runner = bot(&format!("raise ValueError('no model')\n{BOT}"), &[]);
+    let lines = runner.wait_for_logs("the bot cannot be loaded", 3);
+    assert!(
+        lines[2].contains("ValueError: no model (bot.py, line 1)"),
+        "{}",
+        lines[2]
+    );
+    assert_eq!(runner.log().matches("Traceback").count(), 1, "{}", runner.log());
+    fs::write(runner.path("bot.py"), format!("raise ValueError('another')\n{BOT}")).expect("a file");
+    let _client = Client::connect(runner.addr, "/ws-client");
+    runner.wait_for_log("ValueError: another (bot.py, line 1)");
+    assert!(runner.log().matches("Traceback").count() > 1, "{}", runner.log());
+}
+
 /// A bot with a thread cannot be forked: a process waits for one call, and the next one starts.
 #[test]
 fn a_bot_with_threads_has_a_process_that_waits() {

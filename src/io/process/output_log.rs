@@ -7,6 +7,7 @@
 
 use std::io;
 
+use log::Level;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::sleep;
 
@@ -27,8 +28,13 @@ const TOOLS: &str = "edge_runner::tools::stderr";
 
 /// Logs both streams until both have ended. Returns the last line of stderr that is not blank.
 pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) -> String {
+    run_at(Level::Info, stdout, stderr).await
+}
+
+/// Logs the lines of both streams at this level, as [`run`].
+pub async fn run_at(level: Level, stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) -> String {
     read_streams(stdout, stderr, |entry| match entry {
-        OutputEntry::Line { target, text } => log::info!(target: target, "{text}"),
+        OutputEntry::Line { target, text } => log::log!(target: target, level, "{text}"),
         OutputEntry::Flood => {
             log::warn!("the bot writes more than {PROCESS_LOG_BYTES_PER_S} bytes a second: lines are dropped");
         }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 
+use log::Level;
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
@@ -164,7 +165,11 @@ impl Program {
     ///
     /// # Errors
     /// See [`Program::start`].
-    pub fn start_warm(spec: &ProgramSpec, words: &[OsString]) -> io::Result<(WaitingProgram, UnixStream)> {
+    pub fn start_warm(
+        spec: &ProgramSpec,
+        words: &[OsString],
+        output: Level,
+    ) -> io::Result<(WaitingProgram, UnixStream)> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = command(spec, words, None)?;
@@ -179,7 +184,7 @@ impl Program {
         let log = async move {
             // Without a call, all of the output is read here.
             let session_id = tokio::select! {
-                last = output_log::run(&mut stdout, &mut stderr) => return last,
+                last = output_log::run_at(output, &mut stdout, &mut stderr) => return last,
                 Ok(session_id) = begins => session_id,
             };
             logging::in_session(session_id, output_log::run(stdout, stderr)).await

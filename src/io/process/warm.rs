@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use edge_runner_http::common::lock;
+use log::Level;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -337,7 +338,7 @@ async fn keep(shared: Arc<WarmShared>) {
                 match has_old {
                     true => log::warn!("the bot cannot be loaded: {why}; calls get the one that was loaded before"),
                     false => log::warn!(
-                        "the bot cannot be loaded: {why}; the next try is in {} s",
+                        "the bot cannot be loaded: {why}; the next try is in {} s, and its output is at DEBUG until a file changes",
                         pause.as_secs()
                     ),
                 }
@@ -365,7 +366,13 @@ async fn wait(shared: &WarmShared, pause: Duration) {
 
 /// Starts a process and waits until it has loaded the bot.
 async fn load(shared: &Arc<WarmShared>) -> Result<(Ready, Vec<PathBuf>), LoadError> {
-    let (mut program, stream) = Program::start_warm(&shared.spec, &shared.warm.command)?;
+    // What a file writes that fails again, and has not changed, is known.
+    let is_known = {
+        let state = lock(&shared.state);
+        state.error.is_some() && !state.is_outdated
+    };
+    let output = if is_known { Level::Debug } else { Level::Info };
+    let (mut program, stream) = Program::start_warm(&shared.spec, &shared.warm.command, output)?;
     let mut lines = Lines::new(Arc::new(stream));
     let hello = async {
         if let Some(package) = shared.warm.package {
