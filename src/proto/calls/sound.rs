@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::audio::resample::Resampler;
+use crate::limits::RATES_HZ;
 
 /// How far frames of a caller may be from where they belong before a gap is left: twice a bad
 /// jitter.
@@ -222,7 +223,8 @@ impl CallSound {
 
 /// Returns the head of a WAV file with so many bytes of sound.
 pub fn head(rate_hz: u32, sound_bytes: u64) -> [u8; HEAD_BYTES as usize] {
-    let sound_bytes = u32::try_from(sound_bytes).unwrap_or(u32::MAX - HEAD_BYTES as u32);
+    let sound_bytes = u32::try_from(sound_bytes).unwrap_or(u32::MAX);
+    let sound_bytes = sound_bytes.min(u32::MAX - HEAD_BYTES as u32);
     let mut head = [0; HEAD_BYTES as usize];
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
@@ -248,9 +250,12 @@ pub fn head(rate_hz: u32, sound_bytes: u64) -> [u8; HEAD_BYTES as usize] {
 /// Returns the head of a file of this length that was not written to its end, and the length to cut
 /// it to. `None` if it has no sound.
 pub fn repaired(begin: &[u8], file_bytes: u64) -> Option<([u8; HEAD_BYTES as usize], u64)> {
-    let rate_hz = u32::from_le_bytes(*begin.get(24..)?.first_chunk()?);
+    let begin: &[u8; HEAD_BYTES as usize] = begin.first_chunk()?;
+    let rate_hz = u32::from_le_bytes(*begin[24..].first_chunk()?);
     let sound = file_bytes.checked_sub(HEAD_BYTES)? / FRAME_BYTES * FRAME_BYTES;
-    let is_ours = begin.get(..HEAD_BYTES as usize)?[..4] == head(rate_hz, 0)[..4] && rate_hz > 0;
+    // All but the lengths, which are written last. A power cut may leave anything.
+    let is_ours =
+        RATES_HZ.contains(&rate_hz) && begin[..4] == head(rate_hz, 0)[..4] && begin[8..40] == head(rate_hz, 0)[8..40];
     (is_ours && sound > 0).then(|| (head(rate_hz, sound), HEAD_BYTES + sound))
 }
 
@@ -421,5 +426,16 @@ mod tests {
             }
         }
         assert_eq!(repaired(&[0; 100], 100), None);
+        // What a power cut may leave of a head.
+        let whole = head(RATE, 0);
+        for (at, bytes) in [(24, u32::MAX), (24, 0), (24, 1 << 30), (8, 0), (20, 7)] {
+            let mut begin = whole;
+            begin[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
+            assert_eq!(repaired(&begin, 1_000), None, "{bytes} at {at}");
+        }
+        let longest = u64::from(u32::MAX);
+        for bytes in [longest - 44, longest - 1, longest, longest + 1] {
+            assert_eq!(head(RATE, bytes)[40..], (u32::MAX - 44).to_le_bytes(), "{bytes}");
+        }
     }
 }
