@@ -12,7 +12,11 @@ const CHARS_PER_EDIT: usize = 3;
 pub fn nearest<'n>(given: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let chars = given.trim_start_matches('-').chars().count();
     let edits_max = (chars / CHARS_PER_EDIT).max(1);
-    let distances = known.into_iter().map(|name| (edit_distance(given, name), name));
+    // A difference in length is a number of edits, so that a long text is compared with no name.
+    let length = given.chars().count();
+    let lengths = length.saturating_sub(edits_max)..=length + edits_max;
+    let near = known.into_iter().filter(|name| lengths.contains(&name.chars().count()));
+    let distances = near.map(|name| (edit_distance(given, name), name));
     let (edits, name) = distances.min_by_key(|(edits, _)| *edits)?;
     (edits <= edits_max && edits < chars).then_some(name)
 }
@@ -69,6 +73,9 @@ mod tests {
         assert_eq!(nearest("", bots), None);
         assert_eq!(nearest("x", ["y"]), None);
         assert_eq!(nearest("parrot", []), None);
+        for long in ["-".repeat(1_000_000), "parrot".repeat(100_000)] {
+            assert_eq!(nearest(&long, std::iter::repeat_n("parrot", 200)), None);
+        }
         assert_eq!(
             nearest("RUNNER_HOTS", ["RUNNER_BOT", "RUNNER_HOST"]),
             Some("RUNNER_HOST")
