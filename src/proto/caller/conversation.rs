@@ -81,6 +81,8 @@ pub struct CallConversation {
     playout: BotPlayout,
     reader: BotMessageReader,
     bot_texts: String,
+    /// The texts contain all that is expected. Compared once for each, and not for each frame.
+    has_expected_texts: bool,
     last_bot_text: Option<Instant>,
     recording: StereoRecording,
     outputs: VecDeque<ConversationOutput>,
@@ -94,6 +96,7 @@ impl CallConversation {
     pub fn new(plan: CallPlan, dialled: Instant, now: Instant, has_messages: bool) -> CallConversation {
         let wait = if has_messages { READY_WAIT } else { Duration::ZERO };
         let recording = StereoRecording::new(plan.longest);
+        let has_expected_texts = plan.expect.texts.is_empty();
         let mut conversation = CallConversation {
             plan,
             dialled,
@@ -109,6 +112,7 @@ impl CallConversation {
             playout: BotPlayout::default(),
             reader: BotMessageReader::default(),
             bot_texts: String::new(),
+            has_expected_texts,
             last_bot_text: None,
             recording,
             outputs: VecDeque::new(),
@@ -158,6 +162,8 @@ impl CallConversation {
                     surplus += 1;
                 }
                 self.bot_texts.drain(..surplus);
+                let is_one_missing = self.missing_texts().next().is_some();
+                self.has_expected_texts = !is_one_missing;
                 self.observe(CallObservation::BotText(text), now);
             }
             BotSaid::CallerText(text) => self.observe(CallObservation::CallerText(text), now),
@@ -308,7 +314,7 @@ impl CallConversation {
             && !self.turns.is_bot_speaking()
             && now >= quiet_since + self.plan.hang_up_after
             && self.has_spoken_as_expected()
-            && self.missing_texts().next().is_none()
+            && self.has_expected_texts
     }
 
     fn has_spoken_as_expected(&self) -> bool {
