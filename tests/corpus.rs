@@ -251,3 +251,22 @@ fn answers_of_acme_directories() {
 fn messages_of_turn_servers() {
     replay("corpus/turn", entries::turn::turn);
 }
+
+#[test]
+fn files_of_settings() {
+    replay("corpus/settings", entries::settings::settings);
+}
+
+/// Messages and responses of a runner to `edge-runner call`.
+#[test]
+fn answers_to_a_caller() {
+    replay("corpus/call_messages", entries::caller::messages);
+    replay("corpus/call_response", entries::caller::response);
+    replay("data/sdp", entries::caller::response);
+}
+
+/// Headers, queries, names of files and cut recordings.
+#[test]
+fn records_of_calls() {
+    replay("corpus/records", entries::records::records);
+}

@@ -43,7 +43,7 @@ const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
 }
 
 /// Every entry but those of a connected call, whose cost is that of their handshake.
-const ENTRIES: [Entry; 30] = [
+const ENTRIES: [Entry; 34] = [
     entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
     entry("sdp_offer", entries::sdp_offer, TEXT),
     entry("sdp_answer", entries::sdp_answer, TEXT),
@@ -75,6 +75,10 @@ const ENTRIES: [Entry; 30] = [
     entry("setup", entries::setup::setup, BODY_BYTES_MAX),
     entry("acme", entries::acme::acme, TEXT),
     entry("turn", entries::turn::turn, EVENTS),
+    entry("settings", entries::settings::settings, TEXT),
+    entry("call_messages", entries::caller::messages, EVENTS),
+    entry("call_response", entries::caller::response, TEXT),
+    entry("records", entries::records::records, TEXT),
 ];
 
 /// Words whose repetition is expensive for some parsers: nesting, empty elements, escapes, marks

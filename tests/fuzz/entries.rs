@@ -10,6 +10,8 @@ pub mod acme;
 pub mod assistants;
 #[path = "entries/call.rs"]
 mod call;
+#[path = "entries/caller.rs"]
+pub mod caller;
 #[path = "entries/cluster.rs"]
 pub mod cluster;
 #[path = "entries/configuration.rs"]
@@ -22,8 +24,12 @@ pub mod media;
 pub mod moq;
 #[path = "entries/offers.rs"]
 pub mod offers;
+#[path = "entries/records.rs"]
+pub mod records;
 #[path = "entries/sctp.rs"]
 mod sctp;
+#[path = "entries/settings.rs"]
+pub mod settings;
 #[path = "entries/setup.rs"]
 pub mod setup;
 #[path = "entries/start.rs"]
