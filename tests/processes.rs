@@ -279,10 +279,11 @@ fn a_program_lets_the_runner_speak() {
     let voice = ServiceServer::start();
     let url = voice.wyoming_url();
     let runner = TestRunner::start_with(&["--", "/bin/sh", "-c", SLEEPING_COMMAND], &[("CASCADE_TTS_URL", &url)]);
+    let mut earlier = Value::Null;
     for call in 0..2 {
         let mut caller = Caller::dial(runner.addr, Provider::Twilio);
-        let call_id = caller.call_id.clone();
-        let started = BotProcess::of(&runner, |arguments| arguments["call_data"]["call_id"] == *call_id);
+        let started = BotProcess::of(&runner, |arguments| arguments["session_id"] != earlier);
+        earlier = started.arguments["session_id"].clone();
         let mut program = started.connect_media();
         program.tell(&json!({"type": "speak", "text": "Press 1."}));
         program.say(&[-2_000; 12_000], 24_000);

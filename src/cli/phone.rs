@@ -117,9 +117,10 @@ pub(super) fn command(
         provider.protocol.dials() && [provider.vendor(), provider.wire_name()].contains(&named)
     };
     let Some(provider) = PROVIDERS.iter().find(sets_up).copied() else {
-        return Err(wrong(
-            "sets up numbers of `twilio`, `telnyx` or `plivo`: name one of them",
-        ));
+        return Err(wrong(&format!(
+            "sets up numbers of {}: name one of them",
+            vendors().join(", ")
+        )));
     };
     let Some(number) = args.number else {
         return Err(wrong("needs the number: `--number +15550001111`"));
@@ -152,13 +153,22 @@ pub(super) fn command(
     })
 }
 
+/// Returns the providers whose numbers can be set up.
+fn vendors() -> Vec<&'static str> {
+    let dials = PROVIDERS.iter().filter(|provider| provider.protocol.dials());
+    dials.map(|provider| provider.vendor()).collect()
+}
+
 /// Returns the text of `phone --help`.
 pub(super) fn help(program: &ProgramIdentity) -> String {
     let name = &program.name;
-    let mut text = format!("Usage: {name} phone set-up twilio|telnyx|plivo --number NUMBER --proxy HOST [OPTIONS]\n\n");
+    let mut text = format!(
+        "Usage: {name} phone set-up {} --number NUMBER --proxy HOST [OPTIONS]\n\n",
+        vendors().join("|")
+    );
     paragraph(
         &mut text,
-        "Points a telephone number at the runner: sends the running runner the webhook of a call that nobody makes, \
+        "Points a telephone number at the runner: sends the running runner the webhook of a call that does not exist, \
          signed as the provider signs, and then sets https://HOST/ as the webhook of the number by the API of the \
          provider. The credentials are those of the runner, in the environment or in .env.",
     );
@@ -231,8 +241,8 @@ mod tests {
         for (words, variables, why) in [
             (&[][..], &KEY[..], "`phone set-up PROVIDER`"),
             (&["delete"], &KEY, "`phone set-up PROVIDER`"),
-            (&["set-up"], &KEY, "`twilio`, `telnyx` or `plivo`"),
-            (&["set-up", "exotel"], &KEY, "`twilio`, `telnyx` or `plivo`"),
+            (&["set-up"], &KEY, "twilio, telnyx, plivo"),
+            (&["set-up", "exotel"], &KEY, "twilio, telnyx, plivo"),
             (&["set-up", "telnyx"], &KEY, "--number"),
             (&all[..4], &KEY, "--proxy"),
             (&all, &[], "TELNYX_API_KEY"),

@@ -76,7 +76,7 @@ pub async fn run(set_up: &PhoneSetUp, mut say: impl FnMut(&str)) -> Result<(), S
     }
 }
 
-/// Sends the runner the webhook of a call that nobody makes; returns what its answer proves.
+/// Sends the runner the webhook of a call that does not exist; returns what its answer proves.
 async fn try_webhook(set_up: &PhoneSetUp, target: NumberWebhook<'_>) -> Result<&'static str, String> {
     let nonce = u64::from_be_bytes(random()).to_string();
     let test = WebhookTest::new(set_up.provider, target, &set_up.settings, &nonce);

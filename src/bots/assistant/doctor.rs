@@ -1,5 +1,5 @@
-//! Checks the services of `--bot realtime` and `--bot cascade`, the voice for prompts of other bots,
-//! and the functions of `--tools`.
+//! Checks the services of `--bot realtime` and `--bot cascade`, the voice for prompts of other
+//! bots, and the functions of `--tools`.
 //!
 //! In: the configuration. Out: findings, none with another bot. It connects to the service, waits
 //! for its session, and closes: a session that says nothing costs nothing. The three services of

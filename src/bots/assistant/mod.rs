@@ -1,8 +1,9 @@
 //! The built-in bots that talk by the services of others.
 //!
-//! [`prompts`] speaks texts of other bots. [`realtime`] and [`cascade`] drive the engines of `proto::assistant`; `service_socket` and
+//! [`realtime`] and [`cascade`] drive the engines of `proto::assistant`; `service_socket` and
 //! `cascade_requests` are their connections, the latter by the clients in [`clients`]. `call` and
-//! `session_reports` are what both share, and [`tools`] are functions of the operator.
+//! `session_reports` are what both share, and [`tools`] are functions of the operator. [`prompts`]
+//! speaks texts of other bots.
 
 mod call;
 pub mod cascade;

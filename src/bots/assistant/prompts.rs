@@ -10,9 +10,10 @@ use edge_runner_http::common::lock;
 use super::clients::synthesizer::{SpeechSynthesizer, VoiceEvent};
 use crate::bot::RunnerArguments;
 use crate::config::{Config, PromptVoiceConfig};
-use crate::kit::{PromptError, Wav};
-use crate::proto::assistant::prompts::{PromptSpeech, prompt_text};
+use crate::proto::assistant::prompts::{PromptError, PromptSpeech, prompt_text};
+use crate::proto::assistant::services::failure::ServiceFailure;
 use crate::proto::assistant::services::speech::VoiceSettings;
+use crate::proto::kit::Wav;
 
 /// A voice for prompts: texts that a bot says word by word, such as the menu of a telephone.
 ///
@@ -78,7 +79,8 @@ impl PromptVoice {
         }
         let mut session = self.synthesizer.start(text);
         let mut speech = PromptSpeech::default();
-        while let VoiceEvent::Audio { pcm, rate_hz } = session.recv().await.map_err(PromptError::Service)? {
+        let failed = |failure: ServiceFailure| PromptError::Service(failure.to_string());
+        while let VoiceEvent::Audio { pcm, rate_hz } = session.recv().await.map_err(failed)? {
             speech.push(&pcm, rate_hz)?;
         }
         let wav = Arc::new(speech.finish()?);

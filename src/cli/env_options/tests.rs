@@ -51,6 +51,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--bot-audio") => "pcm",
         (_, "--bot-rate") => "8000",
         (_, "--bot-memory") => "200",
+        (_, "--dial-out") => "+15550002222",
         (_, "--tls") => "auto",
         (_, "--metrics") => "any",
         (_, "--calls-texts") => "off",

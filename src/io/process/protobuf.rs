@@ -2,11 +2,11 @@
 //!
 //! To the program: the caller's `i16` mono PCM at 16 kHz, the caller's messages unchanged, and
 //! keys, marks and room events as messages. From the program: PCM at any supported rate, messages,
-//! interruptions, marks, prompts to speak, and requests to hang up or about its telephone call. Each direction has a
-//! bounded queue, and neither waits for the other. A program that does not read loses the caller's
-//! oldest speech. A program whose speech fills the queue is not read until the session catches up.
-//! Text messages, bytes that are no frame, messages above the cap and unsupported rates end the
-//! session.
+//! interruptions, marks, prompts to speak, and requests to hang up or about its telephone call.
+//! Each direction has a bounded queue, and neither waits for the other. A program that does not
+//! read loses the caller's oldest speech. A program whose speech fills the queue is not read until
+//! the session catches up. Text messages, bytes that are no frame, messages above the cap and
+//! unsupported rates end the session.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -31,7 +31,7 @@ use crate::proto::http::access::KeyError;
 use crate::proto::metrics::text::MetricsText;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::dial::ledger::{DialAdmission, DialLedger, DialRefusal, DialReply};
-use crate::proto::telephony::dial::{self, DialOutcome, DialRequest, Dialling, metrics};
+use crate::proto::telephony::dial::{self, DialOutcome, Dialling, OutboundRequest, metrics};
 use crate::proto::telephony::proof::CallKey;
 use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
@@ -88,7 +88,7 @@ pub async fn answer(app: &RunnerApp, head: &Parts, peer: PeerInfo, body: Incomin
         return Err(HttpError::Offer(OfferError::Full));
     }
     let invalid = |wrong| ModuleRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, wrong);
-    let request = DialRequest::parse(&json, &dial_out.from).map_err(invalid)?;
+    let request = OutboundRequest::parse(&json, &dial_out.from).map_err(invalid)?;
     let bot = app.choose(BotChoice::named(request.bot.as_deref()), peer)?;
     if let Some(body) = request.body.clone() {
         check_program_body(&bot, &Value::Object(body))?;
@@ -114,7 +114,13 @@ pub async fn answer(app: &RunnerApp, head: &Parts, peer: PeerInfo, body: Incomin
 }
 
 /// Asks the provider.
-async fn place(provider: &Provider, config: &Config, request: &DialRequest, host: &str, id: &SessionId) -> DialOutcome {
+async fn place(
+    provider: &Provider,
+    config: &Config,
+    request: &OutboundRequest,
+    host: &str,
+    id: &SessionId,
+) -> DialOutcome {
     let dialling = Dialling {
         provider,
         settings: &config.telephony.settings,

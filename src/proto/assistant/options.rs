@@ -2,9 +2,10 @@
 //! in `options::cascade`, `CASCADE_*`.
 //!
 //! In: the variables, files that they name, and `--bot`. Out: an [`AssistantConfig`] and warnings;
-//! with a bot of the operator's own, only those of a voice for prompts are read. Rejects a service without key or model, a key over
-//! an unencrypted connection, and invalid values. `OPENAI_API_KEY` is used for its vendor's host
-//! only, or for the host in `OPENAI_BASE_URL`. No error contains a key or what a file holds.
+//! with a bot of the operator's own, only those of a voice for prompts are read. Rejects a service
+//! without key or model, a key over an unencrypted connection, and invalid values. `OPENAI_API_KEY`
+//! is used for its vendor's host only, or for the host in `OPENAI_BASE_URL`. No error contains a
+//! key or what a file holds.
 
 mod cascade;
 

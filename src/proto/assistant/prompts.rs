@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::services::failure::ServiceFailure;
 use crate::kit::Wav;
 
 /// Bytes of the text of a prompt: about a minute of speech.
@@ -27,8 +26,8 @@ pub enum PromptError {
     Text,
     /// The runner has no voice.
     NoVoice,
-    /// The voice did not speak it.
-    Service(ServiceFailure),
+    /// The voice did not speak it, for this reason.
+    Service(String),
     /// The voice spoke nothing, for too long, or at several rates.
     Speech,
 }
@@ -38,7 +37,7 @@ impl fmt::Display for PromptError {
         match self {
             PromptError::Text => write!(f, "a prompt is a text of 1 to {PROMPT_TEXT_BYTES_MAX} bytes"),
             PromptError::NoVoice => f.write_str("the runner has no voice: CASCADE_TTS_URL is not set"),
-            PromptError::Service(failure) => write!(f, "the voice: {failure}"),
+            PromptError::Service(why) => write!(f, "the voice: {why}"),
             PromptError::Speech => {
                 let seconds = PROMPT_MAX.as_secs();
                 write!(

@@ -11,13 +11,13 @@ pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 pub const CALL_DEAF_AFTER: Duration = Duration::from_secs(5);
 /// Time without a message or pong after which the session of a WebSocket is freed.
 pub const SOCKET_FREED_AFTER: Duration = Duration::from_secs(60);
+
+// ---- internal
+
 /// Calls that `POST /calls` dials in a minute: a loop in a client costs little until it is seen.
 pub const DIALS_PER_MINUTE_MAX: usize = 30;
 /// Time for which an `Idempotency-Key` is kept: longer than clients retry.
 pub const DIAL_KEY_KEPT: Duration = Duration::from_secs(3600);
-
-// ---- internal
-
 /// Messages until the telephony provider must be recognised.
 pub const HANDSHAKE_MESSAGES_MAX: u32 = 5;
 /// Bytes of a message that is stored until the provider is recognised: far more than 20 ms of

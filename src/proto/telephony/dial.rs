@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::hangup;
+pub use super::outgoing::{AnsweredBy, OutgoingCall};
 use super::provider::Provider;
 use super::settings::Settings;
 use crate::bots;
@@ -30,42 +31,6 @@ const NUMBER_DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
 pub const DIALLED: &str = "dialled";
 pub const ANSWERED: &str = "answered";
 
-/// Who answered a call that the runner dialled, as far as the provider detects it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AnsweredBy {
-    /// A person.
-    Human,
-    /// An answering machine.
-    Machine,
-    /// A fax.
-    Fax,
-    /// The provider cannot tell.
-    Unknown,
-}
-
-impl AnsweredBy {
-    /// Returns the name in messages and JSON.
-    pub const fn label(self) -> &'static str {
-        match self {
-            AnsweredBy::Human => "human",
-            AnsweredBy::Machine => "machine",
-            AnsweredBy::Fax => "fax",
-            AnsweredBy::Unknown => "unknown",
-        }
-    }
-
-    /// Reads the word of a provider, such as `human` and `machine_start`.
-    pub fn of_word(word: &str) -> Self {
-        match word {
-            "human" => AnsweredBy::Human,
-            "fax" => AnsweredBy::Fax,
-            _ if word.starts_with("machine") => AnsweredBy::Machine,
-            _ => AnsweredBy::Unknown,
-        }
-    }
-}
-
 /// Returns whether a text is a telephone number as ITU-T E.164 writes it.
 pub fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix('+').unwrap_or_default();
@@ -76,7 +41,7 @@ pub fn is_number(text: &str) -> bool {
 
 /// What a client of `POST /calls` asks for.
 #[derive(Clone, PartialEq, Eq)]
-pub struct DialRequest {
+pub struct OutboundRequest {
     /// The number to call.
     pub to: String,
     /// The number that the called person sees, one of the account.
@@ -89,10 +54,10 @@ pub struct DialRequest {
     pub body: Option<Map<String, Value>>,
 }
 
-impl fmt::Debug for DialRequest {
+impl fmt::Debug for OutboundRequest {
     /// Omits the numbers and the body.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DialRequest")
+        f.debug_struct("OutboundRequest")
             .field("detects_machine", &self.detects_machine)
             .finish_non_exhaustive()
     }
@@ -100,7 +65,7 @@ impl fmt::Debug for DialRequest {
 
 /// Why a request cannot be dialled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DialRequestError {
+pub enum OutboundRequestError {
     /// The request is no JSON object with known members of their types.
     Json,
     /// The value of this member is no number.
@@ -111,32 +76,32 @@ pub enum DialRequestError {
     Body,
 }
 
-impl fmt::Display for DialRequestError {
+impl fmt::Display for OutboundRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DialRequestError::Json => f.write_str(
+            OutboundRequestError::Json => f.write_str(
                 "send a JSON object with `to`, and if wanted `from`, `bot`, `machine_detection` (true or false) and `body` (an object)",
             ),
-            DialRequestError::Number(member) => {
+            OutboundRequestError::Number(member) => {
                 write!(f, "`{member}` has to be a number in the form of E.164, such as +15550001111")
             }
-            DialRequestError::SameNumber => f.write_str("`to` and `from` are the same number"),
-            DialRequestError::Body => write!(f, "`body` has more than {DIALLED_BODY_BYTES_MAX} bytes of JSON"),
+            OutboundRequestError::SameNumber => f.write_str("`to` and `from` are the same number"),
+            OutboundRequestError::Body => write!(f, "`body` has more than {DIALLED_BODY_BYTES_MAX} bytes of JSON"),
         }
     }
 }
 
-impl std::error::Error for DialRequestError {}
+impl std::error::Error for OutboundRequestError {}
 
-impl DialRequest {
+impl OutboundRequest {
     /// Reads a request; calls come from the number `from` unless it names another one.
     ///
     /// # Errors
-    /// [`DialRequestError`].
-    pub fn parse(json: &[u8], from: &str) -> Result<Self, DialRequestError> {
+    /// [`OutboundRequestError`].
+    pub fn parse(json: &[u8], from: &str) -> Result<Self, OutboundRequestError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Asked {
+        struct OutboundMembers {
             to: String,
             from: Option<String>,
             #[serde(default)]
@@ -144,24 +109,24 @@ impl DialRequest {
             bot: Option<String>,
             body: Option<Map<String, Value>>,
         }
-        let asked: Asked = serde_json::from_slice(json).map_err(|_| DialRequestError::Json)?;
+        let asked: OutboundMembers = serde_json::from_slice(json).map_err(|_| OutboundRequestError::Json)?;
         let from = asked.from.unwrap_or_else(|| from.to_owned());
         for (member, number) in [("to", &asked.to), ("from", &from)] {
             if !is_number(number) {
-                return Err(DialRequestError::Number(member));
+                return Err(OutboundRequestError::Number(member));
             }
         }
         if asked.to == from {
-            return Err(DialRequestError::SameNumber);
+            return Err(OutboundRequestError::SameNumber);
         }
         let body = asked.body.map(Value::Object);
         if body
             .as_ref()
             .is_some_and(|body| body.to_string().len() > DIALLED_BODY_BYTES_MAX)
         {
-            return Err(DialRequestError::Body);
+            return Err(OutboundRequestError::Body);
         }
-        Ok(DialRequest {
+        Ok(OutboundRequest {
             to: asked.to,
             from,
             detects_machine: asked.machine_detection,
@@ -172,18 +137,6 @@ impl DialRequest {
             }),
         })
     }
-}
-
-/// A call as its provider is asked for it.
-pub struct OutgoingCall<'c> {
-    pub to: &'c str,
-    pub from: &'c str,
-    /// The application of the account that the call belongs to, where there are any.
-    pub application: Option<&'c str>,
-    /// Where the provider fetches the markup of the call.
-    pub answer_url: &'c str,
-    /// Where it reports who answered; `None` if it need not detect that.
-    pub report_url: Option<&'c str>,
 }
 
 /// What became of a request to dial.
@@ -201,7 +154,7 @@ pub enum DialOutcome {
 pub struct Dialling<'d> {
     pub provider: &'d Provider,
     pub settings: &'d Settings,
-    pub request: &'d DialRequest,
+    pub request: &'d OutboundRequest,
     /// The public host of the runner.
     pub host: &'d str,
     /// The session that the call will be.

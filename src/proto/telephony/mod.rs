@@ -18,7 +18,9 @@ pub mod hangup;
 #[cfg(any(test, feature = "testing"))]
 pub mod invented;
 mod message;
+mod number_webhook;
 pub mod options;
+mod outgoing;
 mod plivo;
 pub mod proof;
 pub mod provider;

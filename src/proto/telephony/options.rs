@@ -8,9 +8,9 @@
 
 use data_encoding::BASE64;
 
-use super::Provider;
 use super::dial::is_number;
 use super::settings::{Holds, Setting, Settings, Telephony};
+use super::{PROVIDERS, Provider};
 use crate::features::Feature;
 use crate::options::env::Variables;
 use crate::options::hosts::is_local_name;
@@ -50,8 +50,8 @@ impl<T: AsMut<TelephonyOptions>> Flag<T> {
                 true => put(&mut args.as_mut().dial_out, text),
                 false => Err("a number of your account, such as +15550001111".into()),
             }),
-            "Let clients with the API key dial calls from this number by POST /calls. Needs `-t` of Twilio, Telnyx or \
-             Plivo with its credentials, `--proxy` and an API key.",
+            "Let clients with the API key dial calls from this number by POST /calls. Needs `-t` of a provider that dials, \
+             its credentials, `--proxy` and an API key.",
         ),
     ];
 }
@@ -99,7 +99,11 @@ pub fn check_dial_out(
         return Ok(());
     }
     let needs = match provider.filter(|provider| provider.protocol.dials()) {
-        None => "`-t twilio`, `-t telnyx` or `-t plivo`".to_owned(),
+        None => {
+            let dials = PROVIDERS.iter().filter(|provider| provider.protocol.dials());
+            let names: Vec<String> = dials.map(|provider| format!("`-t {}`", provider.vendor())).collect();
+            names.join(" or ")
+        }
         Some(provider) if !provider.hangs_up(&telephony.settings) => {
             let names: Vec<String> = provider.hangs_up_with.iter().map(|name| all_names(name)).collect();
             names.join(" and ")
@@ -177,7 +181,6 @@ fn public_key(variables: &Variables, name: &'static str) -> Result<Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telephony::PROVIDERS;
 
     fn read(list: &[(&str, &str)]) -> Result<(Telephony, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));

@@ -10,10 +10,10 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
-use super::dial::{AnsweredBy, OutgoingCall};
 use super::message;
+use super::number_webhook::{self, NumberWebhook, SetUpStep};
+use super::outgoing::{AnsweredBy, OutgoingCall};
 use super::provider::{Object, Protocol, Provider, StreamDialect, built};
-use super::set_up::{self, NumberWebhook, SetUpStep};
 use super::settings::Setting;
 use super::settings::Settings;
 use super::signature::{
@@ -176,7 +176,7 @@ impl Protocol for Plivo {
             return Some(ask(own));
         };
         let Some(number) = number else {
-            return Some(set_up::no_number());
+            return Some(number_webhook::no_number());
         };
         // A path, such as `/v1/Account/MA01/Application/4711/`.
         let place = number["application"].as_str().unwrap_or_default().trim_end_matches('/');
@@ -185,11 +185,11 @@ impl Protocol for Plivo {
         let missing = |what: &str| Some(SetUpStep::Failed(format!("the {what} of the number is not there")));
         Some(match (application.is_empty(), found) {
             (true, [_]) => {
-                webhook["app_name"] = set_up::APPLICATION.into();
+                webhook["app_name"] = number_webhook::APPLICATION.into();
                 SetUpStep::Change {
                     what: format!(
                         "an application `{}` with the webhook {} is made",
-                        set_up::APPLICATION,
+                        number_webhook::APPLICATION,
                         target.url
                     ),
                     request: post("Application/", &webhook, settings)?,

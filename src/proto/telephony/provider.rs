@@ -9,8 +9,8 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value};
 
-use super::dial::{AnsweredBy, OutgoingCall};
-use super::set_up::{NumberWebhook, SetUpStep};
+use super::number_webhook::{NumberWebhook, SetUpStep};
+use super::outgoing::{AnsweredBy, OutgoingCall};
 use super::settings::{Holds, Setting, Settings};
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use super::webhook::WebhookReply;

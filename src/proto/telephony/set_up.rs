@@ -2,73 +2,17 @@
 //!
 //! In: the number, the public URL, credentials, and the responses of the provider so far. Out: the
 //! next step: a question without effects, a change with words for the operator, or the end. The
-//! test is the webhook of a call that nobody makes, signed as the provider signs: its answer has to
-//! be markup for the media socket of that URL. No step needs an earlier one to be remembered, so a
-//! dry run stops at the first change. Source: `docs/spec/telephony.md` 14.
-
-use serde_json::Value;
+//! test is the webhook of a call that does not exist, signed as the provider signs: its answer has
+//! to be markup for the media socket of that URL. No step needs an earlier one to be remembered, so
+//! a dry run stops at the first change. Source: `docs/spec/telephony.md` 14.
 
 use super::hangup;
+pub use super::number_webhook::{NumberWebhook, SetUpStep};
 use super::provider::Provider;
 use super::settings::Settings;
 use super::webhook;
-use crate::server::rest::{RestBody, RestRequest, encode_path_segment};
+use crate::server::rest::{RestBody, encode_path_segment};
 use crate::sorting;
-
-/// The name of an application that is made for a number without one.
-pub(super) const APPLICATION: &str = "edge-runner";
-
-/// A number, and the webhook that its calls are to have.
-#[derive(Clone, Copy)]
-pub struct NumberWebhook<'n> {
-    /// In the form of E.164.
-    pub number: &'n str,
-    pub url: &'n str,
-}
-
-impl NumberWebhook<'_> {
-    /// Returns the digits of the number.
-    pub(super) fn digits(&self) -> &str {
-        self.number.trim_start_matches('+')
-    }
-
-    /// Returns whether a provider calls this webhook already.
-    pub(super) fn is(&self, url: &Value, method: &Value) -> bool {
-        let is_post = method
-            .as_str()
-            .is_some_and(|method| method.eq_ignore_ascii_case("post"));
-        url == self.url && is_post
-    }
-
-    /// Says what a change of the webhook does.
-    pub(super) fn change(&self, what: &str, url: &Value, method: &Value) -> String {
-        let shown = |value: &Value| match value.as_str() {
-            Some(text) if !text.is_empty() => text.to_owned(),
-            _ => "none".to_owned(),
-        };
-        format!(
-            "the webhook of {what}: {} ({}) becomes {} (POST)",
-            shown(url),
-            shown(method).to_uppercase(),
-            self.url
-        )
-    }
-}
-
-/// The next step.
-#[derive(Debug, PartialEq, Eq)]
-pub enum SetUpStep {
-    /// A question without effects.
-    Ask(RestRequest),
-    /// A change, and what it does.
-    Change {
-        what: String,
-        request: RestRequest,
-    },
-    /// The number has the webhook.
-    Done,
-    Failed(String),
-}
 
 /// Returns the step after these responses, each a status and a body.
 pub fn next_step(
@@ -94,12 +38,7 @@ pub fn next_step(
     }
 }
 
-/// Returns the step for a number that the account does not have.
-pub(super) fn no_number() -> SetUpStep {
-    SetUpStep::Failed("the account has no such number".to_owned())
-}
-
-/// The webhook of a call that nobody makes.
+/// The webhook of a call that does not exist.
 pub struct WebhookTest {
     /// Its body.
     pub body: RestBody,

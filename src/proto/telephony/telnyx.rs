@@ -12,11 +12,11 @@ use log::{debug, warn};
 use serde_json::{Value, json};
 
 use super::call::StreamStart;
-use super::dial::{AnsweredBy, OutgoingCall};
 use super::hangup;
 use super::message;
+use super::number_webhook::{self, NumberWebhook, SetUpStep};
+use super::outgoing::{AnsweredBy, OutgoingCall};
 use super::provider::{Object, Protocol, Provider, Report, StreamDialect, built};
-use super::set_up::{self, NumberWebhook, SetUpStep};
 use super::settings::Settings;
 use super::settings::{Holds, Setting};
 use super::signature::keyed::is_ed25519;
@@ -218,10 +218,10 @@ impl Protocol for Telnyx {
         let numbers = numbers.as_ref().and_then(|body| body["data"].as_array());
         let Some(number) = numbers.and_then(|numbers| numbers.iter().find(|it| it["phone_number"] == target.number))
         else {
-            return Some(set_up::no_number());
+            return Some(number_webhook::no_number());
         };
         let mut webhook =
-            json!({"friendly_name": set_up::APPLICATION, "voice_url": target.url, "voice_method": "post"});
+            json!({"friendly_name": number_webhook::APPLICATION, "voice_url": target.url, "voice_method": "post"});
         let is_free = number["connection_id"].as_str().is_none_or(str::is_empty);
         let id = |value: &Value| hangup::segment_of(value.as_str()?);
         let unknown =
@@ -230,7 +230,7 @@ impl Protocol for Telnyx {
             (true, [_]) => SetUpStep::Change {
                 what: format!(
                     "a TeXML application `{}` with the webhook {} is made",
-                    set_up::APPLICATION,
+                    number_webhook::APPLICATION,
                     target.url
                 ),
                 request: send(RestMethod::Post, "texml_applications".to_owned(), &webhook),
@@ -259,7 +259,9 @@ impl Protocol for Telnyx {
                 if target.is(url, method) {
                     return Some(SetUpStep::Done);
                 }
-                let name = application["friendly_name"].as_str().unwrap_or(set_up::APPLICATION);
+                let name = application["friendly_name"]
+                    .as_str()
+                    .unwrap_or(number_webhook::APPLICATION);
                 webhook["friendly_name"] = name.into();
                 SetUpStep::Change {
                     what: target.change(&format!("the TeXML application `{name}`"), url, method),

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::call::StreamStart;
-use super::dial::{AnsweredBy, OutgoingCall};
 use super::message;
+use super::number_webhook::{self, NumberWebhook, SetUpStep};
+use super::outgoing::{AnsweredBy, OutgoingCall};
 use super::provider::{Object, Protocol, Provider, StreamDialect, built};
-use super::set_up::{self, NumberWebhook, SetUpStep};
 use super::settings::Setting;
 use super::settings::Settings;
 use super::signature::keyed::{hmac_sha1, is_hmac_sha1};
@@ -190,7 +190,7 @@ impl Protocol for Twilio {
         let number = numbers.and_then(|numbers| numbers.iter().find(|number| number["phone_number"] == target.number));
         let sid = number.and_then(|number| hangup::segment_of(number["sid"].as_str()?));
         let (Some(number), Some(sid)) = (number, sid) else {
-            return Some(set_up::no_number());
+            return Some(number_webhook::no_number());
         };
         for (member, what) in [
             ("trunk_sid", "a SIP trunk"),

@@ -66,7 +66,10 @@ pub fn configuration(bytes: &[u8]) {
             assert!((60..=86_400).contains(&config.open_for.as_secs()), "{config:?}");
         }
         Ok(CliCommand::New(_)) => {}
-        Ok(CliCommand::Phone { warnings, .. }) => assert!(!warnings.iter().any(|warning| is_secret(warning))),
+        Ok(CliCommand::Phone { set_up, warnings, .. }) => {
+            assert!(!warnings.iter().any(|warning| is_secret(warning)));
+            assert!(!is_secret(&format!("{set_up:?}")));
+        }
         Ok(CliCommand::Cloud(Cloud::Do { warnings, .. })) => {
             assert!(!warnings.iter().any(|warning| is_secret(warning)))
         }

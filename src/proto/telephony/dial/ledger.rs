@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::metrics::DialCounts;
-use super::{AnsweredBy, DialOutcome, DialRequest};
+use super::{AnsweredBy, DialOutcome, OutboundRequest};
 use crate::SessionId;
 use crate::limits::{DIAL_KEY_KEPT, DIALS_PER_MINUTE_MAX};
 use crate::telephony::proof::CallKey;
@@ -177,7 +177,7 @@ impl DialLedger {
         &mut self,
         key: Option<&[u8]>,
         json: &[u8],
-        request: DialRequest,
+        request: OutboundRequest,
         id: SessionId,
         now: Instant,
     ) -> Result<DialAdmission, DialRefusal> {
@@ -329,7 +329,7 @@ mod tests {
             self.number += 1;
             let id = SessionId::from(self.number.to_string());
             let json = json!({"to": to, "body": {"customer": 42}}).to_string();
-            let request = DialRequest::parse(json.as_bytes(), "+15550002222").expect("a request");
+            let request = OutboundRequest::parse(json.as_bytes(), "+15550002222").expect("a request");
             let key = key.map(str::as_bytes);
             self.ledger.admit(key, json.as_bytes(), request, id, self.now)
         }
@@ -346,8 +346,8 @@ mod tests {
         DialOutcome::Placed("CA01".to_owned())
     }
 
-    /// A retry never dials: neither while the first request runs, nor after it, nor when nobody
-    /// knows what became of it.
+    /// A retry never dials: neither while the first request runs, nor after it, nor when its
+    /// outcome is unknown.
     #[test]
     fn a_retry_does_not_dial() {
         for outcome in [placed(), DialOutcome::Unknown("status 503".to_owned())] {
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(rig.ledger.take_answered_by("1"), None);
     }
 
-    /// Calls that nobody answers are forgotten, so memory is bounded by the calls of a minute.
+    /// Calls without an answer are forgotten, so memory is bounded by the calls of a minute.
     #[test]
     fn calls_without_an_answer_are_forgotten() {
         let mut rig = Rig::new();

@@ -9,7 +9,7 @@ pub struct DialCounts {
     pub placed: u64,
     /// The provider does not.
     pub refused: u64,
-    /// Nobody knows.
+    /// Whether the provider dials is not known.
     pub unknown: u64,
     /// Retries that got the reply of the first request.
     pub repeated: u64,

@@ -8,8 +8,8 @@ use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 const FROM: &str = "+15550002222";
 const TO: &str = "+15550001111";
 
-fn parse(json: &Value) -> Result<DialRequest, DialRequestError> {
-    DialRequest::parse(json.to_string().as_bytes(), FROM)
+fn parse(json: &Value) -> Result<OutboundRequest, OutboundRequestError> {
+    OutboundRequest::parse(json.to_string().as_bytes(), FROM)
 }
 
 #[test]
@@ -48,30 +48,39 @@ fn a_request_has_a_number_and_may_have_more() {
     let to_shop = parse(&json!({"to": TO, "bot": "shop"})).expect("a request");
     assert_eq!(to_shop.bot.as_deref(), Some("shop"));
     assert!(parse(&length(DIALLED_BODY_BYTES_MAX)).is_ok());
-    assert_eq!(parse(&length(DIALLED_BODY_BYTES_MAX + 1)), Err(DialRequestError::Body));
+    assert_eq!(
+        parse(&length(DIALLED_BODY_BYTES_MAX + 1)),
+        Err(OutboundRequestError::Body)
+    );
 }
 
 /// A mistake in a name would call with other settings than meant, so it is an error.
 #[test]
 fn other_requests_are_rejected_without_their_numbers() {
     for (wrong, error) in [
-        (json!({}), DialRequestError::Json),
-        (json!([TO]), DialRequestError::Json),
-        (json!({"to": 15_550_001_111_u64}), DialRequestError::Json),
-        (json!({"to": TO, "machine-detection": true}), DialRequestError::Json),
-        (json!({"to": TO, "machine_detection": "yes"}), DialRequestError::Json),
-        (json!({"to": TO, "body": "a"}), DialRequestError::Json),
-        (json!({"to": "5550001111"}), DialRequestError::Number("to")),
-        (json!({"to": TO, "from": "the shop"}), DialRequestError::Number("from")),
-        (json!({"to": FROM}), DialRequestError::SameNumber),
+        (json!({}), OutboundRequestError::Json),
+        (json!([TO]), OutboundRequestError::Json),
+        (json!({"to": 15_550_001_111_u64}), OutboundRequestError::Json),
+        (json!({"to": TO, "machine-detection": true}), OutboundRequestError::Json),
+        (
+            json!({"to": TO, "machine_detection": "yes"}),
+            OutboundRequestError::Json,
+        ),
+        (json!({"to": TO, "body": "a"}), OutboundRequestError::Json),
+        (json!({"to": "5550001111"}), OutboundRequestError::Number("to")),
+        (
+            json!({"to": TO, "from": "the shop"}),
+            OutboundRequestError::Number("from"),
+        ),
+        (json!({"to": FROM}), OutboundRequestError::SameNumber),
     ] {
         let refused = parse(&wrong).expect_err("a wrong request");
         assert_eq!(refused, error, "{wrong}");
         assert!(!refused.to_string().contains("555000111 "), "{refused}");
     }
-    assert_eq!(DialRequest::parse(b"\xff", FROM), Err(DialRequestError::Json));
+    assert_eq!(OutboundRequest::parse(b"\xff", FROM), Err(OutboundRequestError::Json));
     let shown = format!("{:?}", parse(&json!({"to": TO})).expect("a request"));
-    assert_eq!(shown, "DialRequest { detects_machine: false, .. }");
+    assert_eq!(shown, "OutboundRequest { detects_machine: false, .. }");
 }
 
 fn settings() -> Settings {
@@ -86,7 +95,7 @@ fn settings() -> Settings {
 
 /// Returns method, URL, content type and body of what a provider is asked.
 fn asked(provider: &Provider, detects_machine: bool) -> (&'static str, String, &'static str, String) {
-    let request = DialRequest {
+    let request = OutboundRequest {
         to: TO.to_owned(),
         from: FROM.to_owned(),
         detects_machine,

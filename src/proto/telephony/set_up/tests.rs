@@ -1,9 +1,10 @@
 //! The steps of each provider, and the test of a webhook.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+use crate::telephony::number_webhook::no_number;
 use crate::telephony::settings::Telephony;
 use crate::telephony::signature::{SignatureStatus, WebhookRequest};
 use crate::telephony::verify::verify;
