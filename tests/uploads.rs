@@ -89,7 +89,7 @@ fn a_file_is_stored_for_its_owner_under_a_name_of_its_own() {
     both.sort_unstable();
     assert_eq!(names(&uploads), both);
     assert_eq!(names(&beside), ["in"]);
-    // Nobody reads them over HTTP.
+    // No route reads them.
     assert_eq!(get(runner.addr, &format!("/files/{}", both[0])).status, 404);
     drop(runner);
     fs::remove_dir_all(&beside).expect("the folder is the test's");

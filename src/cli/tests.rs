@@ -134,7 +134,8 @@ fn reads_values_in_every_spelling() {
     assert_eq!(config.opus_complexity, 0);
 }
 
-/// Options of Pipecat's runner: an old name of the downloads folder, uploads, and a transport that is none.
+/// Options of Pipecat's runner: an old name of the downloads folder, uploads, and a transport that
+/// is none.
 #[test]
 fn reads_old_options_of_pipecats_runner() {
     assert_eq!(config(&["--folder", "files"]).downloads_dir, Some("files".into()));

@@ -34,7 +34,7 @@ use crate::io::written_folder::{self, unusable};
 use crate::proto::http::registry::UnknownSession;
 use crate::proto::http::started::StartedSessions;
 use crate::proto::http::uploads::{
-    StoredUpload, UploadError, UploadForm, UploadLedger, UploadName, is_leftover, make_space, reply,
+    IncomingForm, UploadError, UploadLedger, UploadName, UploadedFile, is_leftover, make_space, reply,
 };
 use crate::proto::server::multipart::{FilePart, MultipartError};
 
@@ -148,7 +148,7 @@ async fn receive_form(
     conn_state: &ConnState,
 ) -> Result<ReceivedUpload, UploadError> {
     let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let mut form = UploadForm::new(content_type.unwrap_or_default(), body.size_hint().exact())?;
+    let mut form = IncomingForm::new(content_type.unwrap_or_default(), body.size_hint().exact())?;
     let _slot = folder.slots.try_acquire().ok_or(UploadError::Busy)?;
     let (mut part, mut piece, mut phase) = (None, Vec::new(), ConnPhase::Receiving);
     loop {
@@ -275,7 +275,7 @@ impl UploadFolder {
         Ok(())
     }
 
-    fn list(&self) -> io::Result<Vec<StoredUpload>> {
+    fn list(&self) -> io::Result<Vec<UploadedFile>> {
         let mut stored = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -284,7 +284,7 @@ impl UploadFolder {
             };
             // The bot may have deleted it since.
             if let Ok(about) = entry.metadata() {
-                stored.push(StoredUpload {
+                stored.push(UploadedFile {
                     modified: about.modified()?,
                     name,
                     bytes: about.len(),

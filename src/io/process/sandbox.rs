@@ -2,9 +2,10 @@
 //!
 //! In: the configuration. Out: the words to put before the command of a program. The program sees
 //! the files of the machine, but may only write to its working folder, to that of uploads, whose
-//! files it deletes, and to a temporary folder of its own. It sees no other process, has no capability, and sees neither the state folder, which
-//! has the keys of `--tls auto` and `--tls acme`, nor what is kept of calls, nor the files from
-//! which the runner read its settings and keys. Devices and the network stay. Source: bwrap(1).
+//! files it deletes, and to a temporary folder of its own. It sees no other process, has no
+//! capability, and sees neither the state folder, which has the keys of `--tls auto` and
+//! `--tls acme`, nor what is kept of calls, nor the files from which the runner read its settings
+//! and keys. Devices and the network stay. Source: bwrap(1).
 
 use std::ffi::OsString;
 use std::io;

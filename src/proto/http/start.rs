@@ -308,8 +308,8 @@ pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
 }
 
 /// Returns where the client of a session uploads files for the bot; `None` if it cannot: the bot of
-/// a telephone call has no id that its caller knows, and a job may go to another runner. With a key,
-/// the id of a session is what its client has in its place.
+/// a telephone call has no id that its caller knows, and a job may go to another runner. With a
+/// key, the id of a session is what its client has in its place.
 pub fn upload_scope(plan: &StartPlan<'_>, config: &Config) -> Option<UploadScope> {
     config.uploads_dir.as_ref()?;
     match plan {

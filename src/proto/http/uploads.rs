@@ -167,12 +167,12 @@ impl From<MultipartError> for UploadError {
 }
 
 /// A form that is being received.
-pub struct UploadForm {
+pub struct IncomingForm {
     parser: MultipartParser,
     bytes: u64,
 }
 
-impl UploadForm {
+impl IncomingForm {
     /// Begins a form with this `Content-Type`, and with this length if the client has sent it.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl UploadForm {
         if declared.is_some_and(|bytes| bytes > UPLOAD_BYTES_MAX + FRAME_BYTES_MAX as u64) {
             return Err(UploadError::TooLarge);
         }
-        Ok(UploadForm {
+        Ok(IncomingForm {
             parser: MultipartParser::new(&boundary),
             bytes: 0,
         })
@@ -222,7 +222,7 @@ impl UploadForm {
 
 /// A file of the folder. The oldest one is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StoredUpload {
+pub struct UploadedFile {
     pub modified: SystemTime,
     pub name: UploadName,
     pub bytes: u64,
@@ -233,7 +233,7 @@ pub struct StoredUpload {
 ///
 /// # Errors
 /// [`UploadError::Full`] if it does not fit without.
-pub fn make_space(stored: &mut [StoredUpload], bytes: u64, files_max: usize) -> Result<Vec<UploadName>, UploadError> {
+pub fn make_space(stored: &mut [UploadedFile], bytes: u64, files_max: usize) -> Result<Vec<UploadName>, UploadError> {
     stored.sort_unstable();
     let (most, keeps) = match files_max {
         0 => (UPLOADS_MAX, true),
@@ -267,7 +267,7 @@ impl UploadLedger {
     }
 
     /// Forgets files that are not there any more: bots delete what they have read.
-    pub fn retain(&mut self, stored: &[StoredUpload]) {
+    pub fn retain(&mut self, stored: &[UploadedFile]) {
         let stored: HashSet<UploadName> = stored.iter().map(|file| file.name).collect();
         self.0.retain(|name, _| stored.contains(name));
     }
@@ -293,8 +293,8 @@ mod tests {
         UploadName::new([nth; 16])
     }
 
-    fn stored(nth: u8, bytes: u64) -> StoredUpload {
-        StoredUpload {
+    fn stored(nth: u8, bytes: u64) -> UploadedFile {
+        UploadedFile {
             modified: SystemTime::UNIX_EPOCH + Duration::from_secs(nth.into()),
             name: name(nth),
             bytes,
@@ -374,7 +374,7 @@ mod tests {
     const TYPE: &[u8] = b"multipart/form-data; boundary=B";
 
     fn form(head: &str, content: &[u8]) -> Result<(FilePart, Vec<u8>), UploadError> {
-        let mut form = UploadForm::new(TYPE, None)?;
+        let mut form = IncomingForm::new(TYPE, None)?;
         let mut file = Vec::new();
         form.push(format!("--B\r\n{head}\r\n\r\n").as_bytes(), &mut file)?;
         form.push(content, &mut file)?;
@@ -402,9 +402,9 @@ mod tests {
             assert_eq!(form(head, b"x").expect_err(head).status(), status, "{head}");
         }
         for other in [&b""[..], b"application/json", b"multipart/form-data"] {
-            assert_eq!(UploadForm::new(other, None).err(), Some(UploadError::NoFile));
+            assert_eq!(IncomingForm::new(other, None).err(), Some(UploadError::NoFile));
         }
-        let cut = UploadForm::new(TYPE, None).expect("a form").finish();
+        let cut = IncomingForm::new(TYPE, None).expect("a form").finish();
         assert_eq!(cut.expect_err("nothing came").status(), 400);
     }
 
@@ -418,8 +418,11 @@ mod tests {
         content.push(b'x');
         assert_eq!(form(head, &content).expect_err("too long"), UploadError::TooLarge);
         let most = UPLOAD_BYTES_MAX + FRAME_BYTES_MAX as u64;
-        assert!(UploadForm::new(TYPE, Some(most)).is_ok());
-        assert_eq!(UploadForm::new(TYPE, Some(most + 1)).err(), Some(UploadError::TooLarge));
+        assert!(IncomingForm::new(TYPE, Some(most)).is_ok());
+        assert_eq!(
+            IncomingForm::new(TYPE, Some(most + 1)).err(),
+            Some(UploadError::TooLarge)
+        );
     }
 
     #[test]
