@@ -217,7 +217,7 @@ impl AutoTls {
         if let Some(store) = &self.store
             && let Err(error) = store.write(SERVER, text.as_bytes())
         {
-            warn_not_stored(&error);
+            warn!("the certificate of this server cannot be kept, so the next start makes another one: {error}");
         }
         Ok(CertificatePair::read(text.as_bytes(), text.as_bytes(), &self.provider)?)
     }
