@@ -90,6 +90,7 @@ async def bot(args):
         line.contains("exit status: 7") && line.contains("NoModelError: no model"),
         "{line}"
     );
+    assert!(!line.contains("without `--`"), "it was started so: {line}");
     let said = runner.wait_for_log("NoModelError");
     assert_eq!(session(&said), session(&line));
     runner.wait_for_sessions(0);

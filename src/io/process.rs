@@ -170,12 +170,15 @@ enum ProgramError {
     #[error("{0}")]
     Exit(ExitStatus),
     #[error(
-        "{status}, before it opened media_url{}; a bot for Pipecat's own runner is started by `edge-runner bot.py`, without \
-         `--` and `python`",
-        said.as_ref().map_or_else(String::new, |said| format!(" (its last line: {said})"))
+        "{status}, before it opened media_url{}{}",
+        said.as_ref().map_or_else(String::new, |said| format!(" (its last line: {said})")),
+        if *is_python_bot { "" } else {
+            "; a bot for Pipecat's own runner is started by `edge-runner bot.py`, without `--` and `python`"
+        }
     )]
     ExitWithoutMedia {
         status: ExitStatus,
+        is_python_bot: bool,
         /// The last line of its stderr, without what may be a secret.
         said: Option<String>,
     },
@@ -401,7 +404,11 @@ where
         FirstEnd::Exited(status) => {
             let is_connected = !has_media || signals.is_connected.load(Ordering::Relaxed);
             check_status(status).map_err(|error| match error {
-                ProgramError::Exit(status) if !is_connected => ProgramError::ExitWithoutMedia { status, said: None },
+                ProgramError::Exit(status) if !is_connected => ProgramError::ExitWithoutMedia {
+                    status,
+                    is_python_bot: signals.is_python_bot,
+                    said: None,
+                },
                 error => error,
             })?;
             if !has_media {

@@ -316,6 +316,7 @@ fn only_a_failure_before_the_media_shows_a_line() {
     let (line, told) = shown(ProgramError::Exit(status()));
     assert!(line.is_none() && !told.contains("caller"), "{told}");
     let (line, told) = shown(ProgramError::ExitWithoutMedia {
+        is_python_bot: false,
         status: status(),
         said: None,
     });
