@@ -399,7 +399,7 @@ impl WebSocketIo {
     /// Chooses the bot of a call, and takes its place.
     fn choose_bot(&mut self, session: &SocketSession, task: &SessionTask) -> Result<(), SocketRefusal> {
         let Some(start) = &mut self.start else { return Ok(()) };
-        // The numbers of a call that the runner dialled choose no bot, and its caller is the runner.
+        // The numbers of a dialled call choose no bot, and its caller is the runner.
         let came_in = self.dialled.is_none();
         if came_in && !self.has_bot {
             let bots = task.sessions.bots();

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::http::folder::content_type;
 use crate::limits::{FRAME_BYTES_MAX, UPLOAD_BYTES_MAX};
 use crate::server::multipart::{self, FilePart, MultipartError, MultipartEvent, MultipartParser};
+use crate::sorting;
 
 /// Bytes of all files of the folder: what a board can spare.
 const UPLOADS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -234,7 +235,7 @@ pub struct UploadedFile {
 /// # Errors
 /// [`UploadError::Full`] if it does not fit without.
 pub fn make_space(stored: &mut [UploadedFile], bytes: u64, files_max: usize) -> Result<Vec<UploadName>, UploadError> {
-    stored.sort_unstable();
+    sorting::sort(stored);
     let (most, keeps) = match files_max {
         0 => (UPLOADS_MAX, true),
         most => (most, false),
