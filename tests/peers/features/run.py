@@ -31,7 +31,7 @@ OPTIONS = {
     ("webrtc",): {
         "--rtc-port": "0", "--ice-servers": "stun:a", "--ice-address": "192.0.2.1", "--embedded": None, "--opus-complexity": "5",
     },
-    ("telephony",): {"--no-verify-webhooks": None, "--unverified-calls": None},
+    ("telephony",): {"--no-verify-webhooks": None, "--unverified-calls": None, "--dial-out": "+15550001111"},
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
     ("mediaroom",): {"--register": None, "--agent-name": "a", "--deployment": "a", "--target-load": "0.5"},
     ("messaging",): {"--messaging": None},
@@ -133,7 +133,8 @@ def marked_help(build):
         is_marked = f"{name} {MARK}" in transports or f"({name}) {MARK}" in transports
         assert is_marked == (feature not in build.has), transports
     usage = text[text.index("Usage:"):text.index("Options marked")]
-    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == ["new", "doctor", "config", "call", "setup", "cloud"], usage
+    commands = ["new", "doctor", "config", "call", *([] if "telephony" in build.has else ["phone"]), "setup", "cloud"]
+    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == commands, usage
     assert all(len(line) <= 100 for line in text.splitlines())
     line = next(text for text in text.splitlines() if "PIPECAT_ICE_SERVERS" in text)
     assert (MARK in line) == ("webrtc" not in build.has), line
@@ -148,6 +149,7 @@ def refused_options(build):
               (build.absent(("config",)), ["config", "show"]),
               (build.absent(("new",)), ["new", "python", "a-bot"]),
               (build.absent(("call",)), ["call", "http://localhost:7860"]),
+              (build.absent(("telephony",)), ["phone", "set-up", "twilio"]),
               (build.absent(("cloud",)), ["cloud", "serve"])]
     asked += [(build.absent(("assistants",)), ["--bot", name]) for name in ("realtime", "cascade")]
     seen = 0
