@@ -117,10 +117,10 @@ export function sessionsView(view) {
 		for (const id of [...items.keys()]) if (!all.some((session) => session.id === id)) items.delete(id);
 		for (const session of all) {
 			if (!items.has(session.id)) items.set(session.id, item(session.id));
-			const { bot, loss_percent: loss, transport, age_s: age, state, messages_in: heard, messages_out: told, speech_queued_ms: waiting } = session;
+			const { bot, loss_percent: loss, transport, age_s: age, state, messages_in: received, messages_out: sent, speech_queued_ms: waiting } = session;
 			const rows = [
 				...bot ? [['Bot', bot]] : [], ['Transport', labelOf(transport) || transport], ['Age', duration(age)], ['State', state],
-				['Loss', typeof loss === 'number' ? `${loss.toFixed(1)} %` : '–'], ['Messages', `${heard} in, ${told} out`],
+				['Loss', typeof loss === 'number' ? `${loss.toFixed(1)} %` : '–'], ['Messages', `${received} in, ${sent} out`],
 				['Speech queued', `${Math.round(waiting)} ms`],
 			];
 			items.get(session.id).values.replaceChildren(...rows.map(([name, value]) => make('div', '', make('dt', '', name), make('dd', '', value))));
