@@ -364,9 +364,9 @@ fn cloud(
     }
 }
 
-/// Serves the setup page of a board.
-#[cfg(feature = "setup")]
-fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Variables) -> Result<(), StartupError> {
+/// Begins a command other than the server, with its log as text.
+#[cfg(any(feature = "setup", feature = "telephony", feature = "call"))]
+fn begin(verbosity: u8, variables: &Variables) {
     logging::init(
         verbosity,
         variables.get("RUST_LOG"),
@@ -374,14 +374,30 @@ fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Varia
         crate::proto::config::LogFormat::Text,
     );
     forbid_debuggers();
-    let runtime = runtime(Some(1), || {})?;
-    let served = runtime.block_on(crate::io::setup::run(config, |address| {
-        let mut out = io::stdout();
-        // A supervisor may have closed stdout; the log has the address as well.
-        let _ = writeln!(out, "setup page: listening on http://{address}").and_then(|()| out.flush());
-        log::info!("the setup page listens on {address}");
-    }));
+}
+
+/// Runs the task of a command on a runtime with this many threads; `None` is one per core.
+#[cfg(any(feature = "setup", feature = "telephony", feature = "call"))]
+fn complete<T>(threads: Option<usize>, task: impl Future<Output = T>) -> Result<T, StartupError> {
+    let runtime = runtime(threads, || {})?;
+    let done = runtime.block_on(task);
     runtime.shutdown_timeout(RUNTIME_END);
+    Ok(done)
+}
+
+/// Serves the setup page of a board.
+#[cfg(feature = "setup")]
+fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Variables) -> Result<(), StartupError> {
+    begin(verbosity, variables);
+    let served = complete(
+        Some(1),
+        crate::io::setup::run(config, |address| {
+            let mut out = io::stdout();
+            // A supervisor may have closed stdout; the log has the address as well.
+            let _ = writeln!(out, "setup page: listening on http://{address}").and_then(|()| out.flush());
+            log::info!("the setup page listens on {address}");
+        }),
+    )?;
     served.map_err(|error| StartupError {
         code: EXIT_FAILURE,
         message: error.to_string(),
@@ -396,22 +412,17 @@ fn phone(
     warnings: &[String],
     variables: &Variables,
 ) -> Result<(), StartupError> {
-    logging::init(
-        verbosity,
-        variables.get("RUST_LOG"),
-        env!("CARGO_CRATE_NAME"),
-        crate::proto::config::LogFormat::Text,
-    );
-    forbid_debuggers();
+    begin(verbosity, variables);
     for warning in warnings {
         log::warn!("{warning}");
     }
-    let runtime = runtime(Some(1), || {})?;
-    let done = runtime.block_on(crate::io::phone::run(set_up, |line| {
-        let mut out = io::stdout();
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-    }));
-    runtime.shutdown_timeout(RUNTIME_END);
+    let done = complete(
+        Some(1),
+        crate::io::phone::run(set_up, |line| {
+            let mut out = io::stdout();
+            let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        }),
+    )?;
     done.map_err(|message| StartupError {
         code: EXIT_FAILURE,
         message,
@@ -422,16 +433,8 @@ fn phone(
 #[cfg(feature = "call")]
 fn call(config: crate::io::call::CallConfig, verbosity: u8, variables: &Variables) -> Result<(), StartupError> {
     use crate::io::call::CallsError;
-    logging::init(
-        verbosity,
-        variables.get("RUST_LOG"),
-        env!("CARGO_CRATE_NAME"),
-        crate::proto::config::LogFormat::Text,
-    );
-    forbid_debuggers();
-    let runtime = runtime(None, || {})?;
-    let called = runtime.block_on(crate::io::call::run(config));
-    runtime.shutdown_timeout(RUNTIME_END);
+    begin(verbosity, variables);
+    let called = complete(None, crate::io::call::run(config))?;
     called.map_err(|error| {
         let (code, message) = match error {
             CallsError::Unusable(message) => (EXIT_USAGE, message),
