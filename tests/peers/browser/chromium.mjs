@@ -49,11 +49,11 @@ const MICROPHONES = {
 	none: () => ['--use-fake-ui-for-media-stream', '--disable-audio-input'],
 };
 
-/** Opens a browser, hands it to `use`, and leaves nothing behind. `trusts` is a certificate of an authority, in PEM. */
-export async function withBrowser(use, { trusts = '', microphone = 'speaks', sentences = [WORDS], args = [] } = {}) {
+/** Starts a browser. It and its folder are there until `close`. */
+async function start({ trusts = '', microphone = 'speaks', sentences = [WORDS], args = [] }) {
 	const folder = mkdtempSync(join(tmpdir(), 'chromium-'));
 	if (trusts) trust(folder, trusts);
-	const context = await chromium.launchPersistentContext(join(folder, 'profile'), {
+	const browser = await chromium.launch({
 		executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
 		headless: true,
 		env: { ...process.env, HOME: folder },
@@ -67,6 +67,16 @@ export async function withBrowser(use, { trusts = '', microphone = 'speaks', sen
 			...args,
 		],
 	});
+	const close = async () => {
+		await browser.close();
+		rmSync(folder, { recursive: true, force: true });
+	};
+	return { browser, close };
+}
+
+/** Hands a fresh profile of a browser to `use`. */
+async function withProfileOf(browser, use) {
+	const context = await browser.newContext();
 	await context.addInitScript(watchConnections);
 	try {
 		return await use(context);
@@ -74,8 +84,38 @@ export async function withBrowser(use, { trusts = '', microphone = 'speaks', sen
 		// A reply that a check changes on its way may still be under way.
 		await Promise.all(context.pages().map((page) => page.unrouteAll({ behavior: 'ignoreErrors' })));
 		await context.close();
-		rmSync(folder, { recursive: true, force: true });
 	}
+}
+
+/** Opens a browser, hands it to `use`, and leaves nothing behind. `trusts` is a certificate of an authority, in PEM. */
+export async function withBrowser(use, options = {}) {
+	const { browser, close } = await start(options);
+	try {
+		return await withProfileOf(browser, use);
+	} finally {
+		await close();
+	}
+}
+
+/** Browsers that stay open, by their options: a start takes a second of a core. */
+const open = new Map();
+
+/** As `withBrowser`, in a browser that stays open for later checks with the same options, until `closeBrowsers`. */
+export async function withProfile(use, options = {}) {
+	const key = JSON.stringify(options);
+	if (!open.has(key)) {
+		const starting = start(options);
+		open.set(key, starting);
+		// One that does not start, or has ended, is no browser for the next check.
+		const forget = () => open.delete(key);
+		starting.then(({ browser }) => browser.on('disconnected', forget), forget);
+	}
+	const { browser } = await open.get(key);
+	return withProfileOf(browser, use);
+}
+
+export async function closeBrowsers() {
+	for (const starting of [...open.values()]) await starting.then(({ close }) => close(), () => {});
 }
 
 /** This machine as others in its network see it. */

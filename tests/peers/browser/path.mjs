@@ -2,7 +2,7 @@
 // recovers.
 
 import { createSocket } from 'node:dgram';
-import { withBrowser } from './chromium.mjs';
+import { withProfile } from './chromium.mjs';
 import { assertFits, isPhase, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
 import { received } from './watch.mjs';
@@ -75,7 +75,7 @@ function assertSays(said, ...wanted) {
 
 export const checks = {
 	async 'path: a blocked one is explained while connecting, and forgotten when it opens'(runner) {
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const page = await context.newPage();
 			const way = await behindFirewall(page);
 			const said = await sticks(page, runner);
@@ -91,7 +91,7 @@ export const checks = {
 	},
 
 	async 'path: one that stays blocked ends with the same words'(runner, out) {
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const page = await context.newPage();
 			const way = await behindFirewall(page);
 			await sticks(page, runner);
@@ -104,7 +104,7 @@ export const checks = {
 	},
 
 	async 'path: where no UDP gets through, the talk goes over TCP'(runner) {
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const page = await context.newPage();
 			await without('udp', page);
 			await page.goto(`${runner.url}/client/`);
@@ -119,7 +119,7 @@ export const checks = {
 	},
 
 	async 'path: a browser that may send no UDP talks over TCP'(runner) {
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const page = await context.newPage();
 			await page.goto(`${runner.url}/client/`);
 			await page.locator('#server[data-ok=true]').waitFor();
@@ -130,7 +130,7 @@ export const checks = {
 	},
 
 	async 'path: a browser that hides every address is told so'(runner) {
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const page = await context.newPage();
 			await without('tcp', page);
 			assertSays(await sticks(page, runner), 'no address to try', 'VPN');

@@ -11,7 +11,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { withBrowser } from './chromium.mjs';
+import { closeBrowsers, withProfile } from './chromium.mjs';
 import * as client from './client.mjs';
 import { BrowserLost, withFirefox } from './firefox.mjs';
 import * as firefoxPage from './firefox-page.mjs';
@@ -58,6 +58,10 @@ const WAITING = new Set([
 	'path: one that stays blocked ends with the same words',
 	'path: a blocked one is explained while connecting, and forgotten when it opens',
 	'client: a killed tab is gone from /status in time',
+	'secure: plain HTTP to a name or an address of the LAN is explained in plain words',
+	'secure: plain HTTP leads to trust, in the words of each browser, and past the warning',
+	'secure: a microphone that does not open is said in plain words',
+	'page: why a bot does not start is shown to who may know it',
 	'moq: a killed tab is gone from /status in time',
 	'moq: a page that only listens stays connected, and takes a microphone later',
 ]);
@@ -70,11 +74,14 @@ process.on('exit', () => busy.stop());
 let failed = 0;
 let notJudged = 0;
 /** 3: all that failed has no verdict, as in `checks.py`. */
-const exit = () => process.exit(failed ? 1 : notJudged ? 3 : 0);
+const exit = async () => {
+	await closeBrowsers();
+	process.exit(failed ? 1 : notJudged ? 3 : 0);
+};
 
-/** `check` gets a browser of its own; `alone`, one that opens what browsers it needs. */
+/** `check` gets a profile of its own; `alone`, one that opens what browsers it needs. */
 const run = (name, check, runnerArgs, extra, binary) => alone(
-	name, (runner) => withBrowser((context) => check(context, runner, extra)), runnerArgs, binary,
+	name, (runner) => withProfile((context) => check(context, runner, extra)), runnerArgs, binary,
 );
 
 async function alone(name, check, runnerArgs, binary = values.binary) {
@@ -126,7 +133,7 @@ if (values.browser === 'firefox') {
 			for (const [name] of wanted) fail(name, error);
 		}
 	}
-	exit();
+	await exit();
 }
 
 if (values.moq) {
@@ -153,7 +160,7 @@ if (values.moq) {
 		await run(name, check, [...parrot, '--moq-bind', '[::]:0'], out);
 	}
 	await Promise.all(waiting);
-	exit();
+	await exit();
 }
 
 /** Checks of a module, with these arguments of the runner. */
@@ -219,4 +226,4 @@ posting.close();
 for (const [name, check] of Object.entries(obs.checks)) await alone(name, check, ['--bot', 'echo']);
 await Promise.all(waiting);
 origin.close();
-exit();
+await exit();

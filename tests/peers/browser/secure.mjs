@@ -4,7 +4,7 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
-import { ownAddresses, withBrowser } from './chromium.mjs';
+import { ownAddresses, withBrowser, withProfile } from './chromium.mjs';
 import { assertFits, assertFitsWidth, connect, isPhase, listen, says, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
 import { decode, scan } from './states.mjs';
@@ -104,7 +104,7 @@ async function hangUp(page, runner) {
 export const plainChecks = {
 	async 'secure: plain HTTP to a name or an address of the LAN is explained in plain words'(runner, out) {
 		const port = portOf(runner);
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			for (const [name, origin] of Object.entries({ name: `http://board.local:${port}`, address: lan(runner) })) {
 				const page = await context.newPage();
 				const said = await explained(page, `${origin}/`);
@@ -127,7 +127,7 @@ export const plainChecks = {
 	},
 
 	async 'secure: on plain HTTP one can still listen, over WebRTC'(runner) {
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const page = await context.newPage();
 			await explained(page, lan(runner));
 			await page.locator('#problem-listen').click();
@@ -144,7 +144,7 @@ export const plainChecks = {
 
 	async 'secure: a microphone that does not open is said in plain words'(runner, out) {
 		const url = `http://localhost:${portOf(runner)}/client/`;
-		const fails = (microphone, prepare, name, ...wanted) => withBrowser(async (context) => {
+		const fails = (microphone, prepare, name, ...wanted) => withProfile(async (context) => {
 			const page = await context.newPage();
 			await prepare(page);
 			await page.goto(url);
@@ -172,7 +172,7 @@ export const plainChecks = {
 		await fails('speaks', throws('NotReadableError', 'Could not start audio source'), 'busy', 'is busy', 'Another program');
 		await fails('speaks', throws('NotAllowedError', 'Permission denied by system'), 'system', 'The system blocks', 'privacy settings');
 		// As in an in-app browser.
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const page = await context.newPage();
 			await page.addInitScript(() => Object.defineProperty(navigator, 'mediaDevices', { value: undefined }));
 			await page.goto(url);
@@ -207,7 +207,7 @@ export const tlsChecks = {
 	},
 
 	async 'secure: without trust the browser refuses HTTPS'(runner) {
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const page = await context.newPage();
 			const refused = await page.goto(`${lan(runner, 'https')}/client/`).then(() => 'nothing', ({ message }) => message);
 			if (!refused.includes('ERR_CERT_AUTHORITY_INVALID')) throw new Error(`it says ${refused}`);
@@ -215,7 +215,7 @@ export const tlsChecks = {
 	},
 
 	async 'secure: plain HTTP leads to trust, in the words of each browser, and past the warning'(runner, out) {
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			const wanted = {
 				Chrome: 'chrome://certificate-manager', iPhone: 'Certificate Trust Settings', Android: 'CA certificate',
 				Firefox: 'View Certificates', Safari: 'Keychain Access',
@@ -262,7 +262,7 @@ export const tlsChecks = {
 
 	async 'secure: on the machine of the runner, the page shows the code of an address that phones reach'(runner) {
 		const reached = `https://192.168.7.20:${portOf(runner)}/`;
-		await withBrowser(async (context) => {
+		await withProfile(async (context) => {
 			for (const [page, expected, words] of [[reached, reached, 'Scan this'], [undefined, null, '--host 0.0.0.0']]) {
 				const tab = await context.newPage();
 				// This machine may have no address in a private network.
