@@ -81,12 +81,12 @@ gate_lanes() {
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
     restore_all
     say 'builds, and tests that own their clock'
-    together 'environments fmt page scripts deny workflows monitoring features cloud openapi chaos clock' 'lint unit documents blackbox doc fuzz' 'size reduced cross macos'
+    together 'environments fmt page scripts deny workflows monitoring features cloud openapi chaos clock doc fuzz' 'lint unit documents blackbox' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
     # second wait for the most part, though two processes share the checks of most. The pages of `assistants` come beside `rooms`.
-    together 'browser firefox cluster moq rooms gstreamer' 'net calls livekit jobs pipecat pipecat-bots acme aiortc assistants smallest telephone'
+    together 'browser firefox cluster moq rooms gstreamer pipecat-bots' 'net calls livekit jobs pipecat acme aiortc assistants smallest telephone'
     judge_alone
 }
 
