@@ -258,7 +258,6 @@ mod tests {
     use super::*;
     use crate::cli::{CliCommand, Env, parse};
     use crate::config::MoqUdpPort;
-    use crate::proto::options::env::Variables;
     use crate::proto::telephony::invented::INVENTED;
 
     fn banner(arguments: &[&str], addresses: &[&str]) -> String {
@@ -266,17 +265,11 @@ mod tests {
     }
 
     fn banner_with(variables: &[(&str, &str)], arguments: &[&str], addresses: &[&str]) -> String {
-        let own = variables
-            .iter()
-            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let addresses: Vec<IpAddr> = addresses.iter().map(|a| a.parse().expect("an address")).collect();
         let env = Env {
-            variables: Variables::new(own, []),
             addresses: addresses.clone(),
-            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
             names: vec!["Board".into()],
-            read: &|_| Err(std::io::Error::other("no file")),
-            lookup_host: &|_| Vec::new(),
+            ..Env::of_variables(variables)
         };
         let command = parse(arguments.iter().map(Into::into), &env).expect("valid arguments");
         let CliCommand::Serve { config, .. } = command else {

@@ -191,20 +191,9 @@ pub(super) fn help(program: &ProgramIdentity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::options::env::Variables;
 
     fn parsed(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, String> {
-        let own = variables
-            .iter()
-            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
-        let env = Env {
-            variables: Variables::new(own, []),
-            addresses: Vec::new(),
-            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
-            names: Vec::new(),
-            read: &|_| Err(std::io::ErrorKind::NotFound.into()),
-            lookup_host: &|_| Vec::new(),
-        };
+        let env = Env::of_variables(variables);
         let arguments = arguments.iter().map(OsString::from).collect();
         command(&ProgramIdentity::stock(), arguments, &env).map_err(|error| error.to_string())
     }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::{CliCommand, Env, ProgramIdentity, UsageError, version};
 use crate::io::setup::SetupConfig;
-use crate::proto::options::env::Variables;
 use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::{FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, put};
 
@@ -116,15 +115,9 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
 
 /// Checks variables as the start of the runner does, and returns its message.
 fn check(variables: &[(String, String)]) -> Result<(), String> {
-    let env = Env {
-        variables: Variables::new(variables.to_vec(), []),
-        addresses: Vec::new(),
-        make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        names: Vec::new(),
-        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        lookup_host: &|_| Vec::new(),
-    };
-    super::parse([], &env).map(|_| ()).map_err(|error| error.to_string())
+    super::parse([], &Env::of_variables(variables))
+        .map(|_| ())
+        .map_err(|error| error.to_string())
 }
 
 /// Returns the text of `setup --help`.

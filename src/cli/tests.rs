@@ -9,7 +9,6 @@ use super::*;
 use crate::config::{BotAudio, BuiltInBot, Host, PythonBot, Secret, Tls, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::http::cluster::ClusterKey;
-use crate::proto::options::env::Variables;
 
 fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, UsageError> {
     parse_as(&ProgramIdentity::stock(), arguments, variables)
@@ -21,11 +20,7 @@ fn parse_as(
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Result<CliCommand, UsageError> {
-    let variables = variables
-        .iter()
-        .map(|&(name, value)| (name.to_owned(), value.to_owned()));
     let env = Env {
-        variables: Variables::new(variables, []),
         addresses: ["127.0.0.1", "192.0.2.5", "2001:db8::5"]
             .iter()
             .map(|address| address.parse().expect("an address"))
@@ -47,6 +42,7 @@ fn parse_as(
             ],
             _ => Vec::new(),
         },
+        ..Env::of_variables(variables)
     };
     parse_for(program, arguments.iter().map(OsString::from), &env)
 }

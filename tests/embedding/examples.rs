@@ -142,14 +142,19 @@ async fn menu_speaks_its_prompt() {
     call.ended().await.expect("# hangs up");
 }
 
-/// What the bot says before a transfer is heard: the provider replaces the call's sound at once.
-#[tokio::test]
-async fn a_transfer_waits_for_the_speech_before_it() {
+/// A listener in place of Telnyx's API, the transport, and settings that name both.
+async fn telnyx() -> (TcpListener, Transport, Config) {
     let api = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", api.local_addr().expect("it is bound"));
     let mut config = Config::default();
     config.telephony.settings = Settings::from([("TELCO_B_API_KEY", "b-key"), ("TELCO_B_API_URL", &url)]);
-    let telnyx = Transport::from_name("telephony_b").expect("a provider");
+    (api, Transport::from_name("telephony_b").expect("a provider"), config)
+}
+
+/// What the bot says before a transfer is heard: the provider replaces the call's sound at once.
+#[tokio::test]
+async fn a_transfer_waits_for_the_speech_before_it() {
+    let (api, telnyx, config) = telnyx().await;
     let mut call = Caller::phone(telnyx).config(config).call(async |mut args| {
         let media = args.media(Audio::at(8_000))?;
         let phone = PhoneCall::new(&args, media.output())?;
@@ -190,14 +195,10 @@ async fn a_transfer_waits_for_the_speech_before_it() {
     call.ended().await.expect("it ends");
 }
 
-/// A transfer at once drops what the caller has not heard.
+/// A transfer at once drops what the caller has not been played.
 #[tokio::test]
 async fn a_transfer_can_cut_the_speech_before_it() {
-    let api = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}", api.local_addr().expect("it is bound"));
-    let mut config = Config::default();
-    config.telephony.settings = Settings::from([("TELCO_B_API_KEY", "b-key"), ("TELCO_B_API_URL", &url)]);
-    let telnyx = Transport::from_name("telephony_b").expect("a provider");
+    let (api, telnyx, config) = telnyx().await;
     let mut call = Caller::phone(telnyx).config(config).call(async |mut args| {
         let media = args.media(Audio::at(8_000))?;
         let phone = PhoneCall::new(&args, media.output())?;
@@ -208,7 +209,7 @@ async fn a_transfer_can_cut_the_speech_before_it() {
         Ok(())
     });
     call.join();
-    let (mut asked, _) = api.accept().await.expect("a request before the speech was heard");
+    let (mut asked, _) = api.accept().await.expect("a request before the speech was played");
     let mut request = Vec::new();
     while !request.ends_with(b"}") {
         assert!(asked.read_buf(&mut request).await.expect("it is sent") > 0);
@@ -222,11 +223,7 @@ async fn a_transfer_can_cut_the_speech_before_it() {
 /// A person is reached by the provider's API; without one, the menu goes on.
 #[tokio::test]
 async fn menu_transfers_a_call() {
-    let api = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}", api.local_addr().expect("it is bound"));
-    let mut config = Config::default();
-    config.telephony.settings = Settings::from([("TELCO_B_API_KEY", "b-key"), ("TELCO_B_API_URL", &url)]);
-    let telnyx = Transport::from_name("telephony_b").expect("a provider");
+    let (api, telnyx, config) = telnyx().await;
     let caller = || Caller::phone(telnyx).config(config.clone());
     let mut call = caller().call(|args| menu::serve(args, Some("+15550001111".to_owned()), None));
     call.join();

@@ -92,12 +92,15 @@ fn one_warning_names_the_rejected_lines() {
     let text: String = (0..100).map(|number| format!("LD_{number}=1\n")).collect();
     let (names, warnings) = read(&text, &[]);
     assert_eq!((names.len(), warnings.len()), (0, 1));
-    let told = &warnings[0];
+    let warning = &warnings[0];
     assert!(
-        told.contains("LD_0 (line 1) ") && told.contains("LD_19 (line 20) "),
-        "{told}"
+        warning.contains("LD_0 (line 1) ") && warning.contains("LD_19 (line 20) "),
+        "{warning}"
     );
-    assert!(!told.contains("LD_20") && told.contains("; 80 more. "), "{told}");
+    assert!(
+        !warning.contains("LD_20") && warning.contains("; 80 more. "),
+        "{warning}"
+    );
 }
 
 /// Keeps harmless settings of interpreters, keys, and names that only resemble others.
@@ -162,9 +165,9 @@ fn rejects_hosts_of_bots_while_the_environment_has_a_secret() {
         for secret in secrets {
             let (names, warnings) = read(&line, &[(secret, "hunter2")]);
             assert_eq!(names, [""; 0], "{name} {secret}");
-            let told = &warnings[0];
-            assert!(told.contains(name) && told.contains(secret), "{told}");
-            assert!(!told.contains("hunter2") && !told.contains("evil"), "{told}");
+            let warning = &warnings[0];
+            assert!(warning.contains(name) && warning.contains(secret), "{warning}");
+            assert!(!warning.contains("hunter2") && !warning.contains("evil"), "{warning}");
         }
         let harmless = [
             ("OPENAI_API_KEY", " "),

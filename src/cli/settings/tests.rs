@@ -6,21 +6,14 @@ use crate::config::{BuiltInBot, Greeting};
 
 /// Parses arguments with variables, on a machine with these files.
 fn parsed(arguments: &[&str], variables: &[(&str, &str)], files: &[(&str, &str)]) -> Result<CliCommand, String> {
-    let variables = variables
-        .iter()
-        .map(|&(name, value)| (name.to_owned(), value.to_owned()));
     let env = Env {
-        variables: Variables::new(variables, []),
-        addresses: Vec::new(),
-        make_key: &|_| Err(std::io::ErrorKind::PermissionDenied.into()),
-        names: Vec::new(),
         read: &|path| {
             let found = files.iter().find(|(name, _)| *name == path);
             found
                 .map(|(_, text)| text.as_bytes().to_vec())
                 .ok_or_else(|| std::io::ErrorKind::NotFound.into())
         },
-        lookup_host: &|_| Vec::new(),
+        ..Env::of_variables(variables)
     };
     crate::cli::parse(arguments.iter().map(OsString::from), &env).map_err(|error| error.to_string())
 }

@@ -155,14 +155,7 @@ fn errors_do_not_contain_passwords_of_urls() {
 #[test]
 fn rejects_an_argument_that_is_not_unicode() {
     use std::os::unix::ffi::OsStringExt;
-    let env = Env {
-        variables: Variables::default(),
-        addresses: Vec::new(),
-        make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        names: vec!["Board".into()],
-        read: &|_| Err(std::io::Error::other("no file")),
-        lookup_host: &|_| Vec::new(),
-    };
+    let env = Env::of_variables::<&str, &str>(&[]);
     let bad = || OsString::from_vec(b"x\xff".to_vec());
     let unicode = || UsageError::NotUnicode("x\u{fffd}".to_owned());
     for (arguments, error) in [

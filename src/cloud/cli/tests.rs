@@ -6,23 +6,16 @@ use super::*;
 use crate::config::{BuildTask, ClientTask, KeysTask};
 use crate::proto::keys::KeyKind;
 use edge_runner_proto::config::{Host, Tls};
-use edge_runner_proto::options::env::Variables;
 
 /// Parses the arguments after `cloud`, with the given variables.
 fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(CloudTask, Vec<String>), String> {
-    let own = variables
-        .iter()
-        .map(|&(name, value)| (name.to_owned(), value.to_owned()));
     let env = Env {
-        variables: Variables::new(own, []),
-        addresses: Vec::new(),
-        make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
         names: vec!["Board".into()],
         read: &|path| match path {
             "regions.json" => Ok(r#"{"regions":[{"code":"a","display_name":"A"}]}"#.into()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         },
-        lookup_host: &|_| Vec::new(),
+        ..Env::of_variables(variables)
     };
     match parse(arguments.iter().map(OsString::from).collect(), &env) {
         Ok(CloudCommand::Do { task, warnings }) => Ok((task, warnings)),
@@ -491,14 +484,7 @@ fn status_and_logs_take_a_build_id() {
 }
 
 fn help(arguments: &[&str]) -> String {
-    let env = Env {
-        variables: Variables::default(),
-        addresses: Vec::new(),
-        make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        names: Vec::new(),
-        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        lookup_host: &|_| Vec::new(),
-    };
+    let env = Env::of_variables::<&str, &str>(&[]);
     match parse(arguments.iter().map(OsString::from).collect(), &env) {
         Ok(CloudCommand::Help(text)) => text,
         other => panic!("{arguments:?}: {other:?}"),

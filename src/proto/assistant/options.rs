@@ -580,12 +580,7 @@ mod tests {
     use crate::kit::write_wav;
 
     fn read_with(list: &[(&str, &str)]) -> Result<(AssistantConfig, Vec<String>), String> {
-        let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let env = Env {
-            variables: Variables::new(own, []),
-            addresses: Vec::new(),
-            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
-            names: Vec::new(),
             read: &|path| match path {
                 "key" => Ok("hunter2\nmore\n".into()),
                 "empty" => Ok("\n".into()),
@@ -597,7 +592,7 @@ mod tests {
                 "long.wav" => Ok(write_wav(&vec![0; 20 * 8_000 + 1], 8_000)),
                 _ => Err(std::io::ErrorKind::NotFound.into()),
             },
-            lookup_host: &|_| Vec::new(),
+            ..Env::of_variables(list)
         };
         let chosen = ChosenBot {
             built_in: Some(BuiltInBot::Realtime),

@@ -189,7 +189,7 @@ mod tests {
         }
         assert!(cache.get("a").is_some());
         cache.insert("c", wav(third));
-        assert!(cache.get("b").is_none(), "the oldest one gave way");
+        assert!(cache.get("b").is_none(), "the oldest one was dropped");
         assert!(cache.get("a").is_some() && cache.get("c").is_some());
         cache.insert("a", wav(1));
         assert_eq!(cache.get("a").expect("kept").pcm.len(), third, "the first one stays");

@@ -284,7 +284,6 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
-    use crate::options::env::Variables;
 
     fn some(text: &str) -> Option<String> {
         Some(text.to_owned())
@@ -296,15 +295,11 @@ mod tests {
 
     fn resolve_with(moq: &MoqOptions, tls: &Tls, ws_tokens: bool) -> Result<(MoqConfig, Vec<String>), UsageError> {
         let env = Env {
-            variables: Variables::default(),
-            addresses: Vec::new(),
-            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
-            names: Vec::new(),
-            read: &|_| Err(std::io::Error::other("no file")),
             lookup_host: &|name| match name {
                 "localhost" => vec![IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST)],
                 _ => Vec::new(),
             },
+            ..Env::of_variables::<&str, &str>(&[])
         };
         let mut warnings = Vec::new();
         let config = moq.resolve(Some(Transport::Moq), tls, ws_tokens, &env, &mut warnings)?;

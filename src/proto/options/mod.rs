@@ -53,6 +53,22 @@ pub struct Env<'a> {
 }
 
 impl Env<'_> {
+    /// Returns the surroundings of a machine that has these variables alone: no file can be read,
+    /// and no key made.
+    pub fn of_variables<Name: AsRef<str>, Value: AsRef<str>>(variables: &[(Name, Value)]) -> Self {
+        let pairs = variables
+            .iter()
+            .map(|(name, value)| (name.as_ref().to_owned(), value.as_ref().to_owned()));
+        Self {
+            variables: Variables::new(pairs, []),
+            addresses: Vec::new(),
+            names: Vec::new(),
+            read: &|_| Err(io::ErrorKind::NotFound.into()),
+            make_key: &|_| Err(io::ErrorKind::NotFound.into()),
+            lookup_host: &|_| Vec::new(),
+        }
+    }
+
     /// Reads a text file of at most [`KEY_FILE_BYTES_MAX`].
     ///
     /// # Errors

@@ -100,22 +100,13 @@ fn call(provider: &Provider, call_id: &str, settings: &Settings) -> Result<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telephony::accounts;
     use crate::telephony::invented::INVENTED;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     const NUMBER: &str = "+15550003333";
     const SIP: &str = "sip:desk@pbx.example.net;transport=tls";
     const MARKUP: &str = "https://bot.example.net/next?a=1&b=2";
-
-    fn settings() -> Settings {
-        Settings::from([
-            ("TELCO_A_ACCOUNT_SID", "AC01"),
-            ("TELCO_A_AUTH_TOKEN", "a-token"),
-            ("TELCO_B_API_KEY", "b-key"),
-            ("TELCO_C_AUTH_ID", "MA01"),
-            ("TELCO_C_AUTH_TOKEN", "c-token"),
-        ])
-    }
 
     fn target(text: &str) -> TransferTarget {
         TransferTarget::parse(text).expect("a target")
@@ -130,7 +121,7 @@ mod tests {
     }
 
     fn transferred(provider: &Provider, to: &str) -> (&'static str, String, &'static str, String) {
-        parts(transfer(provider, "C:1", &target(to), &settings()).expect("it transfers"))
+        parts(transfer(provider, "C:1", &target(to), &accounts()).expect("it transfers"))
     }
 
     #[test]
@@ -181,7 +172,7 @@ mod tests {
 
     #[test]
     fn keys_are_sent_by_the_api_of_two_providers() {
-        let sent = |provider| parts(send_keys(provider, "C:1", "12#A", &settings()).expect("it sends them"));
+        let sent = |provider| parts(send_keys(provider, "C:1", "12#A", &accounts()).expect("it sends them"));
         assert_eq!(
             sent(TELNYX),
             (
@@ -201,7 +192,7 @@ mod tests {
             )
         );
         for provider in [TWILIO, EXOTEL, &INVENTED] {
-            let error = send_keys(provider, "C:1", "1", &settings()).expect_err("it has no API");
+            let error = send_keys(provider, "C:1", "1", &accounts()).expect_err("it has no API");
             assert_eq!(
                 error.to_string(),
                 format!(
@@ -253,24 +244,24 @@ mod tests {
         let long = "x".repeat(HANG_UP_ID_BYTES_MAX + 1);
         for id in ["", " ", "..", "a/../b", &long] {
             for provider in [TWILIO, TELNYX] {
-                let refused = transfer(provider, id, &target(NUMBER), &settings());
+                let refused = transfer(provider, id, &target(NUMBER), &accounts());
                 assert_eq!(refused, Err(CallControlError::CallId), "{id:?}");
             }
-            assert_eq!(send_keys(PLIVO, id, "1", &settings()), Err(CallControlError::CallId));
+            assert_eq!(send_keys(PLIVO, id, "1", &accounts()), Err(CallControlError::CallId));
         }
-        assert!(send_keys(PLIVO, &long[1..], "1", &settings()).is_ok());
+        assert!(send_keys(PLIVO, &long[1..], "1", &accounts()).is_ok());
     }
 
     #[test]
     fn keys_are_of_a_keypad_and_few() {
         let most = "1".repeat(KEYS_SENT_MAX);
         for good in ["0", "*#", "ABCD", &most] {
-            assert!(send_keys(TELNYX, "C:1", good, &settings()).is_ok(), "{good}");
+            assert!(send_keys(TELNYX, "C:1", good, &accounts()).is_ok(), "{good}");
         }
         let more = format!("{most}1");
         for bad in ["", " ", "a", "1w2", "\u{661}", &more] {
             assert_eq!(
-                send_keys(TELNYX, "C:1", bad, &settings()),
+                send_keys(TELNYX, "C:1", bad, &accounts()),
                 Err(CallControlError::Keys),
                 "{bad}"
             );

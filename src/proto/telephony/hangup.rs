@@ -112,20 +112,11 @@ fn code(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
     use crate::limits::{REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
+    use crate::telephony::accounts;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
-    fn settings() -> Settings {
-        Settings::from([
-            ("TELCO_A_ACCOUNT_SID", "AC01"),
-            ("TELCO_A_AUTH_TOKEN", "a-token"),
-            ("TELCO_B_API_KEY", "b-key"),
-            ("TELCO_C_AUTH_ID", "MA01"),
-            ("TELCO_C_AUTH_TOKEN", "c-token"),
-        ])
-    }
-
     fn parts(provider: &Provider, id: &str) -> (&'static str, String, String, Option<(&'static str, String)>) {
-        let request = request(provider, id, &settings()).expect("something to hang up");
+        let request = request(provider, id, &accounts()).expect("something to hang up");
         let authorization = request.authorization.expect("a credential").expose().to_owned();
         let body = request.body.map(|body| {
             let text = String::from_utf8(body.bytes).expect("text");
@@ -169,11 +160,11 @@ mod tests {
     /// Exotel has no hang-up API, and the others need credentials.
     #[test]
     fn does_not_hang_up_without_credentials() {
-        assert_eq!(request(EXOTEL, "c-0001", &settings()), None);
+        assert_eq!(request(EXOTEL, "c-0001", &accounts()), None);
         for provider in [TWILIO, TELNYX, PLIVO, EXOTEL] {
             assert_eq!(request(provider, "CA01", &Settings::default()), None);
         }
-        let mut nameless = settings();
+        let mut nameless = accounts();
         for id in ["TELCO_A_ACCOUNT_SID", "TELCO_C_AUTH_ID"] {
             nameless.set(id, "");
         }
@@ -191,9 +182,9 @@ mod tests {
         ];
         for provider in [TWILIO, TELNYX, PLIVO] {
             for id in refused {
-                assert_eq!(request(provider, id, &settings()), None, "{id:?}");
+                assert_eq!(request(provider, id, &accounts()), None, "{id:?}");
             }
-            assert!(request(provider, &long[1..], &settings()).is_some());
+            assert!(request(provider, &long[1..], &accounts()).is_some());
         }
         assert!(parts(PLIVO, "a/b?c#d e").1.ends_with("/Call/a%2Fb%3Fc%23d%20e/"));
         assert!(parts(PLIVO, "%2e%2e").1.ends_with("/Call/%252e%252e/"));
@@ -287,13 +278,13 @@ mod tests {
                 "Basic TUEwMTpjLXRva2Vu",
             ),
         ] {
-            let probe = provider.protocol.probe(&settings()).expect("a request");
+            let probe = provider.protocol.probe(&accounts()).expect("a request");
             assert_eq!((probe.method.name(), probe.url.as_str()), ("GET", url));
             assert_eq!(probe.authorization.expect("a credential").expose(), authorization);
             assert!(probe.body.is_none());
             assert!(provider.protocol.probe(&Settings::default()).is_none());
         }
-        assert!(EXOTEL.protocol.probe(&settings()).is_none());
+        assert!(EXOTEL.protocol.probe(&accounts()).is_none());
     }
 
     fn words(status: u16, body: &str) -> String {

@@ -222,5 +222,17 @@ pub(crate) mod named {
     pub const EXOTEL: &Provider = &super::exotel::EXOTEL;
 }
 
+/// Accounts at every provider with an API, for tests.
+#[cfg(test)]
+pub(crate) fn accounts() -> settings::Settings {
+    settings::Settings::from([
+        ("TELCO_A_ACCOUNT_SID", "AC01"),
+        ("TELCO_A_AUTH_TOKEN", "a-token"),
+        ("TELCO_B_API_KEY", "b-key"),
+        ("TELCO_C_AUTH_ID", "MA01"),
+        ("TELCO_C_AUTH_TOKEN", "c-token"),
+    ])
+}
+
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,10 @@
 //! its settings are lines that the board can read.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use edge_runner::inside::{Env, parse};
-use edge_runner_proto::options::env::Variables;
 use edge_runner_proto::setup::{BODY_BYTES_MAX, DRAFT_HELD, KEY_BYTES, SetupError, SetupState, TOKEN_BYTES};
 use serde_json::Value;
 
@@ -33,15 +31,9 @@ struct Known {
 
 /// Checks variables as the runner does.
 fn check(variables: &[(String, String)]) -> Result<(), String> {
-    let env = Env {
-        variables: Variables::new(variables.to_vec(), []),
-        addresses: Vec::new(),
-        names: Vec::new(),
-        read: &|_| Err(io::ErrorKind::NotFound.into()),
-        make_key: &|_| Err(io::ErrorKind::NotFound.into()),
-        lookup_host: &|_| Vec::new(),
-    };
-    parse([], &env).map(|_| ()).map_err(|error| error.to_string())
+    parse([], &Env::of_variables(variables))
+        .map(|_| ())
+        .map_err(|error| error.to_string())
 }
 
 /// The settings are lines of known names; a key is there exactly if the draft shows it.

@@ -222,19 +222,14 @@ mod tests {
     use super::*;
 
     fn read_with(list: &[(&str, &str)]) -> Result<(CascadeConfig, Vec<String>), String> {
-        let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let env = Env {
-            variables: Variables::new(own, []),
-            addresses: Vec::new(),
-            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
-            names: Vec::new(),
             read: &|path| match path {
                 "key" => Ok("hunter2\n".into()),
                 "functions" => Ok(r#"{"functions": [{"name": "weather"}]}"#.into()),
                 "list" => Ok(r#"[{"name": "weather"}]"#.into()),
                 _ => Err(std::io::ErrorKind::NotFound.into()),
             },
-            lookup_host: &|_| Vec::new(),
+            ..Env::of_variables(list)
         };
         let mut warnings = Vec::new();
         cascade(&env, &mut warnings)

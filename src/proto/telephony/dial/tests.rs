@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::telephony::accounts;
 use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
 const FROM: &str = "+15550002222";
@@ -83,16 +84,6 @@ fn other_requests_are_rejected_without_their_numbers() {
     assert_eq!(shown, "OutboundRequest { detects_machine: false, .. }");
 }
 
-fn settings() -> Settings {
-    Settings::from([
-        ("TELCO_A_ACCOUNT_SID", "AC01"),
-        ("TELCO_A_AUTH_TOKEN", "a-token"),
-        ("TELCO_B_API_KEY", "b-key"),
-        ("TELCO_C_AUTH_ID", "MA01"),
-        ("TELCO_C_AUTH_TOKEN", "c-token"),
-    ])
-}
-
 /// Returns method, URL, content type and body of what a provider is asked.
 fn asked(provider: &Provider, detects_machine: bool) -> (&'static str, String, &'static str, String) {
     let request = OutboundRequest {
@@ -102,7 +93,7 @@ fn asked(provider: &Provider, detects_machine: bool) -> (&'static str, String, &
         bot: None,
         body: None,
     };
-    let settings = settings();
+    let settings = accounts();
     let dialling = Dialling {
         provider,
         settings: &settings,
@@ -116,6 +107,17 @@ fn asked(provider: &Provider, detects_machine: bool) -> (&'static str, String, &
     let body = asked.body.expect("a body");
     let text = String::from_utf8(body.bytes).expect("text");
     (asked.method.name(), asked.url, body.content_type, text)
+}
+
+/// A call with the id "1" of a runner that callers reach as "h".
+fn dialling_to<'a>(provider: &'static Provider, settings: &'a Settings, request: &'a OutboundRequest) -> Dialling<'a> {
+    Dialling {
+        provider,
+        settings,
+        request,
+        host: "h",
+        id: "1",
+    }
 }
 
 /// The members are those of the providers' own client libraries.
@@ -177,18 +179,12 @@ fn calls_are_dialled_by_the_api_of_each_provider() {
 fn exotel_and_accounts_without_credentials_do_not_dial() {
     let request = parse(&json!({"to": TO})).expect("a request");
     for (provider, settings) in [
-        (EXOTEL, settings()),
+        (EXOTEL, accounts()),
         (TWILIO, Settings::default()),
         (TELNYX, Settings::default()),
         (PLIVO, Settings::default()),
     ] {
-        let dialling = Dialling {
-            provider,
-            settings: &settings,
-            request: &request,
-            host: "h",
-            id: "1",
-        };
+        let dialling = dialling_to(provider, &settings, &request);
         assert!(dialling.request(Some("1")).is_none(), "{provider:?}");
         assert!(dialling.lookup().is_none());
     }
@@ -199,14 +195,8 @@ fn exotel_and_accounts_without_credentials_do_not_dial() {
 #[test]
 fn the_application_of_a_number_is_looked_up() {
     let request = parse(&json!({"to": TO})).expect("a request");
-    let settings = settings();
-    let dialling = Dialling {
-        provider: TELNYX,
-        settings: &settings,
-        request: &request,
-        host: "h",
-        id: "1",
-    };
+    let settings = accounts();
+    let dialling = dialling_to(TELNYX, &settings, &request);
     let lookup = dialling.lookup().expect("a request");
     assert_eq!(
         (lookup.method.name(), lookup.url.as_str()),
@@ -237,15 +227,9 @@ fn the_application_of_a_number_is_looked_up() {
 #[test]
 fn responses_of_providers_have_a_meaning() {
     let request = parse(&json!({"to": TO})).expect("a request");
-    let settings = settings();
+    let settings = accounts();
     let of = |provider, status, body: &str| {
-        let dialling = Dialling {
-            provider,
-            settings: &settings,
-            request: &request,
-            host: "h",
-            id: "1",
-        };
+        let dialling = dialling_to(provider, &settings, &request);
         dialling.outcome(status, body.as_bytes())
     };
     let placed = |id: &str| DialOutcome::Placed(id.to_owned());

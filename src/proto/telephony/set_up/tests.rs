@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::telephony::accounts;
 use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use crate::telephony::number_webhook::no_number;
 use crate::telephony::settings::Telephony;
@@ -16,21 +17,11 @@ const TARGET: NumberWebhook<'static> = NumberWebhook {
     url: URL,
 };
 
-fn settings() -> Settings {
-    Settings::from([
-        ("TELCO_A_ACCOUNT_SID", "AC01"),
-        ("TELCO_A_AUTH_TOKEN", "a-token"),
-        ("TELCO_B_API_KEY", "b-key"),
-        ("TELCO_C_AUTH_ID", "MA01"),
-        ("TELCO_C_AUTH_TOKEN", "c-token"),
-    ])
-}
-
 /// Plays these answers, and returns the requests as method, path and body, and what was changed.
 fn play(provider: &Provider, answers: &[(u16, Value)]) -> (Vec<String>, Vec<String>, SetUpStep) {
     let (mut asked, mut changes, mut given) = (Vec::new(), Vec::new(), Vec::new());
     loop {
-        let step = next_step(provider, TARGET, &given, &settings());
+        let step = next_step(provider, TARGET, &given, &accounts());
         let request = match step {
             SetUpStep::Ask(request) => request,
             SetUpStep::Change { what, request } => {
@@ -221,7 +212,7 @@ fn ids_of_responses_stay_in_their_segment() {
 
 #[test]
 fn numbers_are_not_set_up_without_an_api() {
-    let step = next_step(EXOTEL, TARGET, &[], &settings());
+    let step = next_step(EXOTEL, TARGET, &[], &accounts());
     assert!(
         matches!(&step, SetUpStep::Failed(why) if why.contains("Exotel")),
         "{step:?}"
@@ -236,11 +227,11 @@ fn numbers_are_not_set_up_without_an_api() {
 #[test]
 fn the_test_of_a_webhook_is_signed_as_the_provider_signs() {
     let telephony = Telephony {
-        settings: settings(),
+        settings: accounts(),
         ..Telephony::default()
     };
     for provider in [TWILIO, PLIVO] {
-        let test = WebhookTest::new(provider, TARGET, &settings(), "20614");
+        let test = WebhookTest::new(provider, TARGET, &accounts(), "20614");
         let kind = [("content-type", test.body.content_type.to_owned())];
         let headers: Vec<(&str, String)> = kind.into_iter().chain(test.headers.clone()).collect();
         let header = |name: &str| {
@@ -259,14 +250,14 @@ fn the_test_of_a_webhook_is_signed_as_the_provider_signs() {
         assert!(verify(provider, &telephony, &request("https://other.example/"), 0).is_err());
     }
     for provider in [TELNYX, EXOTEL] {
-        assert!(WebhookTest::new(provider, TARGET, &settings(), "1").headers.is_empty());
+        assert!(WebhookTest::new(provider, TARGET, &accounts(), "1").headers.is_empty());
     }
 }
 
 #[test]
 fn answers_of_a_webhook_are_judged() {
     let judge = |provider, status, body: &str| {
-        let test = WebhookTest::new(provider, TARGET, &settings(), "1");
+        let test = WebhookTest::new(provider, TARGET, &accounts(), "1");
         test.judge(provider, "bots.example.net", status, body.as_bytes())
     };
     let markup = r#"<Stream url="wss://bots.example.net/ws/TOKEN"></Stream>"#;
