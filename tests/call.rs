@@ -11,6 +11,7 @@ use std::time::Instant;
 use edge_runner_proto::kit::{Wav, write_wav};
 use serde_json::Value;
 
+use crate::support::ports::free_port;
 use crate::support::runner::{PATIENCE, RunOutput, TestRunner, folder, wait_for_file};
 use crate::support::sweep::Sweep;
 
@@ -296,9 +297,7 @@ fn server(answer: &'static str) -> (String, thread::JoinHandle<()>) {
 
 #[test]
 fn a_server_that_is_no_runner_and_a_closed_port_are_named() {
-    let closed = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = closed.local_addr().expect("it is bound");
-    drop(closed);
+    let address = format!("127.0.0.1:{}", free_port());
     for (url, transport) in [
         (format!("ws://{address}/ws-client"), "websocket"),
         (format!("http://{address}"), "websocket"),

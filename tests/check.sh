@@ -205,6 +205,7 @@ page() {
 scripts() {
     python3 tests/check/test_common.py
     python3 tests/check/test_sizes.py
+    python3 tests/peers/test_checks.py
     [ "$(uname)" != Linux ] || python3 tests/check/test_preloaded.py
     python3 tests/bots/test_edge_bot.py
     python3 tests/bots/test_menu.py

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::KEY;
 use crate::support::certificate::CertificateFiles;
+use crate::support::ports::free_port;
 use crate::support::realtime::RealtimeServer;
 use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
@@ -89,10 +90,7 @@ fn errors_behind_the_upgrade_are_told_in_the_same_words() {
 
 #[test]
 fn what_prevents_a_connection_is_told() {
-    let closed = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = closed.local_addr().expect("it is bound").port();
-    drop(closed);
-    let said = of_service(&format!("ws://127.0.0.1:{port}/v1"));
+    let said = of_service(&format!("ws://127.0.0.1:{}/v1", free_port()));
     assert!(said.contains("connecting to 127.0.0.1: Connection refused"), "{said}");
 
     let said = of_service("wss://service.invalid/v1");

@@ -16,6 +16,7 @@ use super::{SERVE, invite, serve, start};
 use crate::support::certificate::{CertificateFiles, TestAuthority};
 use crate::support::http;
 use crate::support::moq::{MoqClient, MoqInvitation};
+use crate::support::ports::free_port;
 use crate::support::runner::{TestRunner, folder};
 use crate::support::skip;
 
@@ -296,7 +297,7 @@ fn a_relay_over_http_is_verified_by_the_hash_that_it_publishes() {
     let files = CertificateFolder::new(&authority);
     let issued = authority.issue(VALID);
     files.put(&issued);
-    let (_relay, port) = relay(&files, "127.0.0.1:0");
+    let (_relay, port) = relay(&files, &format!("127.0.0.1:{}", free_port()));
     let url = format!("http://127.0.0.1:{port}/moq");
     let answers = |status: &str, body: String| {
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("a port that only QUIC uses");

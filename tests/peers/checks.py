@@ -12,10 +12,14 @@ Nothing but the standard library.
 
 import argparse
 import asyncio
+import fcntl
+import itertools
 import os
 import pathlib
+import random
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from contextlib import contextmanager
@@ -164,20 +168,50 @@ def wait_until(condition, what, limit_s=30, told=None):
     return value
 
 
+# What holds a port against other checks until the process ends.
+HELD = []
+
+
 def free_ports(count):
-    """Ports of loopback that are free for TCP and UDP now."""
-    held = []
-    while len(held) < count:
-        tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
-        tcp.bind(("127.0.0.1", 0))
-        try:
-            udp.bind(tcp.getsockname())
-        except OSError:
-            tcp.close(), udp.close()
-            continue
-        held.append((tcp, udp))
-    ports = [tcp.getsockname()[1] for tcp, _ in held]
-    for pair in held:
-        for each in pair:
-            each.close()
+    """Ports of loopback that are free for TCP and UDP, and this process's until it ends.
+
+    They are none of those that the system gives to outgoing connections, one of which could take them at any moment.
+    `tests/support/ports.rs` holds them by the same locks.
+    """
+    folder = pathlib.Path(tempfile.gettempdir(), f"edge-runner-ports-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    candidates = random.sample(range(10_000, first_outgoing_port()), k=2_000)
+    ports = list(itertools.islice((port for port in candidates if is_held(folder / str(port)) and is_free(port)), count))
+    assert len(ports) == count, f"fewer than {count} of these ports are free: {sorted(candidates)}"
     return ports
+
+
+def first_outgoing_port():
+    """Of Linux; elsewhere they are none of the lower ones either."""
+    try:
+        lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:
+        lowest = 32_768
+    return lowest if lowest >= 12_000 else 32_768
+
+
+def is_held(file):
+    """Whether this process got the lock of the file, which the system releases with the process."""
+    lock = file.open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return False
+    HELD.append(lock)
+    return True
+
+
+def is_free(port):
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        try:
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -13,6 +13,7 @@ pub mod http;
 pub mod livekit;
 pub mod moq;
 pub mod participant;
+pub mod ports;
 pub mod program;
 pub mod provider;
 pub mod realtime;

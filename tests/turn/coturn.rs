@@ -4,13 +4,14 @@
 //! killed on drop.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::ports::free_port;
 use crate::support::runner::PATIENCE;
 use crate::support::skip;
 
@@ -140,9 +141,4 @@ impl Drop for Coturn {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("a bound socket has an address").port()
 }

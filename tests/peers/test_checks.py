@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Tests of the ports that checks choose ahead of their use.
+
+    tests/peers/test_checks.py
+"""
+
+import pathlib
+import socket
+import subprocess
+import sys
+import unittest
+
+import checks
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCRIPT = "import checks, sys; print(*checks.free_ports(1_000), flush=True); sys.stdin.read()"
+
+
+class FreePorts(unittest.TestCase):
+    def test_processes_side_by_side_get_different_ports(self):
+        pair = [subprocess.Popen([sys.executable, "-c", SCRIPT], cwd=HERE, text=True, stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE) for _ in range(2)]
+        ports = [port for process in pair for port in process.stdout.readline().split()]
+        for process in pair:
+            process.communicate()
+        self.assertEqual((len(ports), len(set(ports))), (2_000, 2_000))
+
+    def test_a_port_is_given_once(self):
+        ports = checks.free_ports(1_000) + checks.free_ports(1_000)
+        self.assertEqual(len(set(ports)), 2_000)
+
+    def test_no_outgoing_connection_takes_one(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            given_by_the_system = server.getsockname()[1]
+        for port in checks.free_ports(100):
+            self.assertLess(port, checks.first_outgoing_port())
+            self.assertLess(port, given_by_the_system)
+
+    def test_a_port_of_another_program_is_not_free(self):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            port, = checks.free_ports(1)
+            self.assertTrue(checks.is_free(port))
+            with socket.socket(type=kind) as other:
+                other.bind(("127.0.0.1", port))
+                if kind == socket.SOCK_STREAM:
+                    other.listen()
+                self.assertFalse(checks.is_free(port))
+
+
+if __name__ == "__main__":
+    unittest.main()
