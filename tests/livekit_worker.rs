@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use edge_runner_proto::limits::WATCHES_MAX;
-use edge_runner_proto::livekit::worker::wire::WorkerResponseKind;
+use edge_runner_proto::livekit::worker::wire::{JobInfo, WorkerResponseKind};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -425,6 +425,128 @@ fn a_stopping_runner_reports_its_jobs() {
     caller.wait_for("the bot's leave", |seen| seen.others.is_empty());
     assert_eq!(worker.closed(), Some(1000));
     assert!(runner.wait().success());
+}
+
+/// Each agent name is a registration of its own, whose jobs start its bot, also in one room. The
+/// places, the state and the drain are those of the runner.
+#[test]
+fn agent_names_lead_to_their_bots() {
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let command = r#"command = ["/bin/sh", "-c", "echo \"this is $WHO\" >&2; exec sleep 60"]"#;
+    let settings = format!(
+        "[bots.sales]\n{command}\nagent-name = 'seller'\nenv = {{ WHO = 'sales' }}\n\n\
+         [bots.desk]\n{command}\nenv = {{ WHO = 'the desk' }}\n\n\
+         [bots.back]\n{command}\nenv = {{ WHO = 'the back office' }}\n"
+    );
+    let args = ["--config", "a.toml", "--max-sessions", "3", "--drain", "60"];
+    let mut runner = server.runner_among(&[("a.toml", &settings)], &args);
+    let mut connected = [server.accept(), server.accept()];
+    let names = connected.each_mut().map(|worker| worker.register().agent_name);
+    runner.wait_for_logs("registered as `", 2);
+    let [mut seller, mut bot] = match names.each_ref().map(|name| &**name) {
+        ["seller", "bot"] => connected,
+        ["bot", "seller"] => {
+            let [bot, seller] = connected;
+            [seller, bot]
+        }
+        other => panic!("{other:?}"),
+    };
+    let told = status(&runner);
+    assert_eq!(
+        (&told["status"], &told["worker"]["agents"][1]["agent_name"]),
+        (&json!("ready"), &json!("bot"))
+    );
+    let metrics = http::get(runner.addr, "/metrics").text();
+    assert!(
+        metrics.contains(r#"edge_runner_worker_registered{agent="seller"} 1"#),
+        "{metrics}"
+    );
+
+    let of_seller = |id: &str, room: &str| JobInfo {
+        agent_name: "seller".into(),
+        ..job(id, room)
+    };
+    assert!(!bot.offer(of_seller("AJ_0", "talk")).available, "it is the other's");
+    assert!(seller.offer(of_seller("AJ_1", "talk")).available);
+    seller.assign(
+        of_seller("AJ_1", "talk"),
+        &rooms.url(),
+        &bot_token("agent-AJ_1", "talk"),
+    );
+    runner.wait_for_log(" sales] bot stderr: this is sales");
+    rooms.assign(&mut bot, "AJ_2", "talk");
+    runner.wait_for_log(" desk] bot stderr: this is the desk");
+    let mut named = job("AJ_3", "other");
+    named.attributes = [("edge.bot".to_owned(), "back".to_owned())].into();
+    assert!(bot.offer(named.clone()).available);
+    bot.assign(named, &rooms.url(), &bot_token("agent-AJ_3", "other"));
+    runner.wait_for_log(" back] bot stderr: this is the back office");
+    assert_eq!(http::get(runner.addr, "/worker").json()["active_jobs"], 3);
+    assert!(
+        !seller.offer(of_seller("AJ_4", "third")).available,
+        "all places are taken"
+    );
+    assert!(!bot.offer(job("AJ_5", "third")).available, "all places are taken");
+
+    runner.signal("TERM");
+    for worker in [&mut seller, &mut bot] {
+        worker.status(|update| update.status == Some(1));
+    }
+    seller.terminate("AJ_1");
+    bot.terminate("AJ_2");
+    bot.terminate("AJ_3");
+    for worker in [&mut seller, &mut bot] {
+        assert_eq!(worker.closed(), Some(1000));
+    }
+    assert!(runner.wait().success());
+}
+
+/// A runner is ready once all of its names are registered. A bot that is asked for at `/start`, by
+/// its name or by that of its agent, is dispatched under its agent name.
+#[test]
+fn a_bot_is_dispatched_under_its_agent_name() {
+    let server = AgentServer::start();
+    let settings = "[bots.desk]\nbot = 'echo'\n[bots.sales]\nbot = 'echo'\nagent-name = 'seller'\n";
+    let runner = server.runner_among(&[("a.toml", settings)], &["--config", "a.toml"]);
+    let (mut first, mut second) = (server.accept(), server.accept());
+    first.register();
+    runner.wait_for_log("registered as `");
+    assert_eq!(
+        (&status(&runner)["status"], http::get(runner.addr, "/readyz").status),
+        (&json!("connecting"), 503)
+    );
+    second.register();
+    runner.wait_for_logs("registered as `", 2);
+    assert_eq!(
+        (&status(&runner)["status"], http::get(runner.addr, "/readyz").status),
+        (&json!("ready"), 200)
+    );
+    server.api.lock().expect("no holder panics").taken_after = Some(0);
+    for (request, agent_name, bot) in [
+        (json!({"transport": "mediaroom"}), "bot", "desk"),
+        (json!({"transport": "mediaroom", "bot": "sales"}), "seller", "sales"),
+        (
+            json!({"transport": "mediaroom", "room_config": {"agents": [{"agent_name": "seller"}]}}),
+            "seller",
+            "sales",
+        ),
+    ] {
+        server.api.lock().expect("no holder panics").requests.clear();
+        let headers = ["Content-Type: application/json"];
+        let reply = http::request(runner.addr, "POST", "/start", &headers, request.to_string().as_bytes());
+        let reply = reply.expect("an answer");
+        assert_eq!(reply.status, 200, "{request}: {}", reply.text());
+        let created = server.requests().swap_remove(0).1;
+        let agent = &created["agents"][0];
+        assert_eq!(
+            (&agent["agentName"], &agent["attributes"]["edge.bot"]),
+            (&json!(agent_name), &json!(bot))
+        );
+    }
+    let both = json!({"transport": "mediaroom", "bot": "desk", "room_config": {"agents": [{"agent_name": "seller"}]}});
+    let headers = ["Content-Type: application/json"];
+    let reply = http::request(runner.addr, "POST", "/start", &headers, both.to_string().as_bytes());
+    assert_eq!(reply.expect("an answer").status, 422);
 }
 
 fn ask(runner: SocketAddr) -> http::Reply {

@@ -2,8 +2,8 @@
 //!
 //! In: the values of a start, and the sections of bots in the file of settings. Out: the
 //! [`Config`] of the runner with its table of bots. The default is the bot of the command line or
-//! of the top of the file; without one it is the first section. Rejects a number or a device of two
-//! bots.
+//! of the top of the file; without one it is the first section. Rejects a number, a device or an
+//! agent name of two bots.
 
 use crate::config::{BotTable, Config, NamedBot};
 use crate::limits::SESSIONS_MAX_DEFAULT;
@@ -78,7 +78,8 @@ fn of_bot(section: &BotSection, error: UsageError) -> UsageError {
     UsageError::Combination(format!("[{}]: {error}", section.key()))
 }
 
-/// Rejects a number, or a device, of two bots, and a device with the name of another bot.
+/// Rejects a number, a device or an agent name of two bots, and a device with the name of another
+/// bot.
 fn check_names(bots: &[NamedBot<Config>]) -> Result<(), UsageError> {
     for (at, bot) in bots.iter().enumerate() {
         for other in &bots[..at] {
@@ -88,7 +89,11 @@ fn check_names(bots: &[NamedBot<Config>]) -> Result<(), UsageError> {
             let device = bot.devices.iter().find(is_device);
             let is_bot = |device: &&String| **device == *bot.name;
             let device = device.or_else(|| other.devices.iter().find(is_bot));
-            if let Some(shared) = number.or(device) {
+            let agent_name = agent_name(bot).filter(|name| {
+                let is_own = bot.agent_name.is_some() || other.agent_name.is_some();
+                is_own && self::agent_name(other) == Some(name)
+            });
+            if let Some(shared) = number.or(device).or(agent_name) {
                 return Err(UsageError::Combination(format!(
                     "`{shared}` leads to the bot `{}` and to `{}`: it can be one of them",
                     other.name, bot.name
@@ -97,4 +102,10 @@ fn check_names(bots: &[NamedBot<Config>]) -> Result<(), UsageError> {
         }
     }
     Ok(())
+}
+
+/// Returns the name by which LiveKit's rooms ask for a bot: its own, or that of the runner.
+fn agent_name(bot: &NamedBot<Config>) -> Option<&String> {
+    let worker = bot.config.mediaroom.worker.as_ref();
+    worker.map(|worker| &worker.agent_name)
 }

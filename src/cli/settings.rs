@@ -28,8 +28,10 @@ use crate::proto::telephony::PROVIDERS;
 pub(super) const COMMANDS: [&str; 2] = ["check", "show"];
 /// The option of the built-in bots.
 const BOT: &str = "--bot";
+/// The option of the name at a LiveKit server.
+const AGENT_NAME: &str = "--agent-name";
 /// The options that the section of a bot may have.
-const BOT_OPTIONS: [&str; 8] = [
+const BOT_OPTIONS: [&str; 9] = [
     BOT,
     "--bot-audio",
     "--bot-rate",
@@ -38,6 +40,7 @@ const BOT_OPTIONS: [&str; 8] = [
     "--warm",
     "--tools",
     "--max-sessions",
+    AGENT_NAME,
 ];
 /// What the names of the variables begin with that the section of a bot may have.
 const BOT_VARIABLES: [&str; 4] = ["REALTIME_", "CASCADE_", "TOOLS_", "RUNNER_BOT_"];
@@ -165,7 +168,10 @@ pub(super) fn named_bot(bot: &BotSection, mut config: Config, env: &Env<'_>) -> 
         let sentence = "`env` is the environment of a `command`, or of one in `tools`, and this bot has none";
         return Err(bot.settings.error(entry.line, sentence));
     }
+    let agent_name = bot.settings.get(AGENT_NAME).and(config.mediaroom.worker.as_ref());
+    let agent_name = agent_name.map(|worker| worker.agent_name.clone());
     let mut named = NamedBot::new(&*bot.name, Arc::new(config));
+    named.agent_name = agent_name;
     named.numbers = bot.texts(NUMBERS).to_vec();
     named.callers = bot.texts(CALLERS).to_vec();
     named.devices = bot.texts(DEVICES).to_vec();

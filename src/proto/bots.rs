@@ -32,6 +32,9 @@ pub struct NamedBot<C> {
     pub callers: Vec<String>,
     /// The names of its devices, in the paths of WHIP and WHEP.
     pub devices: Vec<String>,
+    /// The name by which LiveKit's rooms ask for it and for no other bot; without one it is
+    /// reached by that of the runner.
+    pub agent_name: Option<String>,
     /// Limit of its live sessions; `None` leaves that of the runner.
     pub places: Option<usize>,
     /// Longest session.
@@ -49,6 +52,7 @@ impl<C> NamedBot<C> {
             numbers: Vec::new(),
             callers: Vec::new(),
             devices: Vec::new(),
+            agent_name: None,
             places: None,
             session_max: None,
             is_in_body: false,
@@ -82,6 +86,8 @@ pub struct BotChoice<'a> {
     pub endpoint: Option<&'a str>,
     /// The body of the caller, whose `bot` counts where the operator allows it.
     pub body: Option<&'a Value>,
+    /// The agent name by which LiveKit's room asks for a bot.
+    pub agent: Option<&'a str>,
     /// The number that was dialled, and the trunk of the call.
     pub dialled: [Option<&'a str>; 2],
 }
@@ -153,11 +159,19 @@ impl<C> BotTable<C> {
         if let Some(index) = of_body {
             return Ok(index);
         }
+        let of_agent = choice
+            .agent
+            .and_then(|agent| find(&|bot| bot.agent_name.as_deref() == Some(agent)));
+        if let Some(index) = of_agent {
+            return Ok(index);
+        }
         let dialled = choice.dialled.into_iter().flatten().map(number_of);
         let of_number = dialled
             .filter(|number| !number.is_empty())
             .find_map(|number| find(&|bot| bot.numbers.iter().any(|own| number_of(own) == number)));
-        Ok(of_number.unwrap_or(0))
+        // The name of the runner leads to none that has its own.
+        let of_runner = choice.agent.and_then(|_| find(&|bot| bot.agent_name.is_none()));
+        Ok(of_number.or(of_runner).unwrap_or(0))
     }
 }
 
@@ -222,9 +236,9 @@ mod tests {
         let body = json!({"bot": "sales"});
         let all = BotChoice {
             name: Some("home"),
-            endpoint: None,
             body: Some(&body),
             dialled: [Some("+15550002222"), None],
+            ..BotChoice::default()
         };
         let choose = |choice| table.choose(choice);
         assert_eq!(choose(all), Ok(2));
@@ -284,6 +298,53 @@ mod tests {
             };
             assert_eq!(table.choose(choice), Ok(index), "{body}");
         }
+    }
+
+    /// LiveKit's rooms ask for an agent: that of one bot, or that of the runner, behind which are
+    /// all bots without a name of their own.
+    #[test]
+    fn an_agent_name_leads_to_its_bot_and_that_of_the_runner_to_the_others() {
+        let named = |name: &str, agent: Option<&str>| NamedBot {
+            agent_name: agent.map(str::to_owned),
+            numbers: vec![format!("+1555000{}", name.len())],
+            is_in_body: name == "vip",
+            ..NamedBot::new(name, Arc::new(()))
+        };
+        let bots = [
+            ("sales", Some("seller")),
+            ("desk", None),
+            ("service", None),
+            ("vip", Some("")),
+        ];
+        let table = BotTable::new(bots.map(|(name, agent)| named(name, agent)).to_vec());
+        let choose = |agent, dialled| {
+            table.choose(BotChoice {
+                agent: Some(agent),
+                dialled: [dialled, None],
+                ..BotChoice::default()
+            })
+        };
+        assert_eq!(choose("seller", None), Ok(0));
+        assert_eq!(choose("seller", Some("+15550007")), Ok(0), "a dispatch is no accident");
+        assert_eq!(choose("", None), Ok(3));
+        assert_eq!(choose("bot", None), Ok(1), "the first that the runner's name leads to");
+        assert_eq!(choose("bot", Some("+15550007")), Ok(2));
+        let body = json!({"bot": "vip"});
+        for (name, body, index) in [(Some("desk"), None, 1), (None, Some(&body), 3)] {
+            let choice = BotChoice {
+                name,
+                body,
+                agent: Some("seller"),
+                ..BotChoice::default()
+            };
+            assert_eq!(table.choose(choice), Ok(index), "a dispatch may name the bot as well");
+        }
+        let own = BotTable::new(vec![named("sales", Some("seller"))]);
+        let other = BotChoice {
+            agent: Some("bot"),
+            ..BotChoice::default()
+        };
+        assert_eq!(own.choose(other), Ok(0));
     }
 
     #[test]

@@ -80,6 +80,11 @@ impl AgentServer {
 
     /// Starts a runner that registers here.
     pub fn runner(&self, args: &[&str]) -> TestRunner {
+        self.runner_among(&[], args)
+    }
+
+    /// Starts one in a folder with these files.
+    pub fn runner_among(&self, files: &[(&str, &str)], args: &[&str]) -> TestRunner {
         let options = Options::default();
         let url = format!("ws://{}", self.addr);
         let variables = [
@@ -87,7 +92,7 @@ impl AgentServer {
             ("MEDIAROOM_API_KEY", &options.key),
             ("MEDIAROOM_API_SECRET", &options.secret),
         ];
-        TestRunner::start_with(&[&["--register"], args].concat(), &variables)
+        TestRunner::start_among(files, &[&["--register"], args].concat(), &variables)
     }
 
     /// Waits for the next worker, before its registration.
@@ -192,7 +197,10 @@ fn answer(api: &mut Api, method: String, asked: Value) -> (u16, String) {
                 .count();
             let is_taken = api.taken_after.is_some_and(|after| lists > after);
             let jobs = if is_taken { json!([{"id": "AJ_1"}]) } else { json!([]) };
-            json!({"agent_dispatches": [{"id": "AD_1", "agent_name": "bot", "state": {"jobs": jobs}}]})
+            let created = api.requests.iter().rev().find(|(method, _)| method == "CreateRoom");
+            let agent_name = created.and_then(|(_, room)| room["agents"][0]["agentName"].as_str());
+            let agent_name = agent_name.unwrap_or("bot");
+            json!({"agent_dispatches": [{"id": "AD_1", "agent_name": agent_name, "state": {"jobs": jobs}}]})
         }
         "CreateDispatch" => json!({"id": "AD_2"}),
         "ListParticipants" => json!({"participants": api.participants}),

@@ -171,6 +171,44 @@ fn texts_are_quoted_as_toml() {
     assert_eq!(masked("https://h/a"), "\"https://h/a\"");
 }
 
+/// A bot with an agent name of its own has a registration; the others share that of the runner.
+#[cfg(feature = "mediaroom")]
+#[test]
+fn bots_have_agent_names_of_their_own() {
+    let server = "register = 'room'\nMEDIAROOM_URL = 'wss://a'\nMEDIAROOM_API_KEY = 'k'\nMEDIAROOM_API_SECRET = 's'\n";
+    let file = |sections: &str| format!("{server}{sections}");
+    let names = |set: &Config| -> Vec<String> {
+        let registrations = crate::proto::livekit::registrations(set).into_iter();
+        registrations.map(|worker| worker.agent_name.clone()).collect()
+    };
+    let seller = "[bots.sales]\nbot = 'echo'\nagent-name = 'seller'\n";
+    let set = config(
+        &[],
+        &file(&format!(
+            "{seller}[bots.desk]\nbot = 'echo'\n[bots.home]\nbot = 'echo'\n"
+        )),
+    );
+    assert_eq!(names(&set), ["seller", "bot"]);
+    let own: Vec<_> = set.bots.iter().map(|bot| bot.agent_name.as_deref()).collect();
+    assert_eq!(own, [Some("seller"), None, None]);
+    assert_eq!(
+        names(&config(&[], &file(seller))),
+        ["seller"],
+        "no bot has that of the runner"
+    );
+    assert_eq!(names(&config(&["--bot", "echo"], &file(seller))), ["bot", "seller"]);
+    for (sections, name) in [
+        ("[bots.b]\nbot = 'echo'\nagent-name = 'seller'\n", "seller"),
+        (
+            "[bots.b]\nbot = 'echo'\n[bots.c]\nbot = 'echo'\nagent-name = 'bot'\n",
+            "bot",
+        ),
+    ] {
+        let message = refused(&["--config", "a.toml"], &file(&format!("{seller}{sections}")));
+        assert!(message.contains(&format!("`{name}` leads to the bot")), "{message}");
+    }
+}
+
 /// Each section is a bot with the settings of the runner and its own, which come first.
 #[test]
 fn sections_are_bots_with_settings_of_their_own() {
@@ -274,7 +312,7 @@ fn mistakes_in_the_section_of_a_bot_name_it() {
         ),
         (
             "[bots.a]\nbot = 'echo'\nagent-name = 'x'",
-            "a.toml:3: `agent-name` is a setting of the runner: put it above the first section",
+            "`--agent-name` needs `--register` (set by agent-name (a.toml:3))",
         ),
     ] {
         assert_eq!(refused(text), message);

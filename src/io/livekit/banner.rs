@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ListenAddresses, Transport};
 use crate::io::module::BannerRow;
-use crate::proto::livekit::missing_variables;
+use crate::proto::livekit::{missing_variables, registrations};
 use crate::proto::options::values::all_names;
 
 /// Returns how a session starts, or which settings are missing.
@@ -20,11 +20,13 @@ fn rooms(config: &Config) -> String {
         return format!("LiveKit needs {}", names.join(", "));
     }
     let url = config.mediaroom.url.as_deref().unwrap_or_default();
-    match &config.mediaroom.worker {
-        Some(worker) => {
-            let agent_name = &worker.agent_name;
-            format!("the server at {url} sends the bot into rooms that ask for `{agent_name}`")
-        }
-        None => format!("call /start; it returns a room at {url} and a token"),
+    let registrations = registrations(config).into_iter();
+    let names: Vec<String> = registrations.map(|worker| format!("`{}`", worker.agent_name)).collect();
+    match names.is_empty() {
+        false => format!(
+            "the server at {url} sends the bot into rooms that ask for {}",
+            names.join(" or ")
+        ),
+        true => format!("call /start; it returns a room at {url} and a token"),
     }
 }

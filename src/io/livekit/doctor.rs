@@ -14,6 +14,7 @@ use crate::limits::{DOCTOR_CHECK, ROOM_REFUSAL_BYTES_MAX, WORKER_MESSAGE_BYTES_M
 use crate::proto::doctor::Finding;
 use crate::proto::doctor::worker::{WHAT, of_running};
 use crate::proto::livekit::doctor::{answer, missing_settings, request, what};
+use crate::proto::livekit::registrations;
 use crate::proto::livekit::worker::{refusal_words, worker_request};
 use crate::proto::server::rest::{RestMethod, RestRequest};
 
@@ -42,10 +43,11 @@ pub async fn server(config: &Config) -> Vec<Finding> {
 /// registered; nothing without `--register`.
 pub async fn worker(config: &Config) -> Vec<Finding> {
     let mediaroom = &config.mediaroom;
-    let (Some(worker), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
+    let workers = registrations(config);
+    let (false, Some(key), Some(secret)) = (workers.is_empty(), &mediaroom.key, &mediaroom.secret) else {
         return Vec::new();
     };
-    let probes = join_all(mediaroom.urls().map(|url| probe(url, key, secret, worker)));
+    let probes = join_all(mediaroom.urls().map(|url| probe(url, key, secret, &workers)));
     let (mut findings, running) = tokio::join!(probes, running(config.port));
     findings.extend(running);
     findings
@@ -70,7 +72,7 @@ async fn running(port: u16) -> Option<Finding> {
     of_running(&answer.body, unix_time_s())
 }
 
-async fn probe(url: &str, key: &str, secret: &Secret, worker: &MediaroomWorker) -> Finding {
+async fn probe(url: &str, key: &str, secret: &Secret, workers: &[&MediaroomWorker]) -> Finding {
     let request = worker_request(url, key, secret, unix_time_s());
     let limits = SocketLimits {
         // The check has a time limit of its own, whose finding has no reason.
@@ -83,16 +85,25 @@ async fn probe(url: &str, key: &str, secret: &Secret, worker: &MediaroomWorker) 
         Ok(mut socket) => {
             // The server closes an abandoned socket, too.
             let _ = socket.close(None).await;
-            Finding::ok(WHAT, accepted(url, worker))
+            Finding::ok(WHAT, accepted(url, workers))
         }
         Err(SocketError::Refused { status, .. }) => Finding::error(WHAT, format!("{url}: {}", refusal_words(status))),
         Err(error) => Finding::error(WHAT, format!("{url} was not reached: {error}")),
     }
 }
 
-fn accepted(url: &str, worker: &MediaroomWorker) -> String {
-    match &*worker.agent_name {
-        "" => format!("{url} accepts a worker; it gets a job for every room that asks for no other bot (--agent-name)"),
-        name => format!("{url} accepts a worker; rooms ask for it as `{name}` (--agent-name)"),
+fn accepted(url: &str, workers: &[&MediaroomWorker]) -> String {
+    let names: Vec<String> = workers
+        .iter()
+        .map(|worker| format!("`{}`", worker.agent_name))
+        .collect();
+    match workers {
+        [worker] if worker.agent_name.is_empty() => {
+            format!("{url} accepts a worker; it gets a job for every room that asks for no other bot (--agent-name)")
+        }
+        _ => format!(
+            "{url} accepts a worker; rooms ask for it as {} (--agent-name)",
+            names.join(" or ")
+        ),
     }
 }

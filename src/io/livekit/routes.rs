@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use hyper::body::Incoming;
 use hyper::header;
 use hyper::http::request::Parts;
@@ -37,8 +38,10 @@ use crate::proto::http::route::{POST_METHODS, RouteError};
 use crate::proto::http::start::StartPlan;
 use crate::proto::http::status::WorkerMember;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
+use crate::proto::livekit::registrations;
 use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchError, DispatchStep};
 use crate::proto::livekit::worker::metrics;
+use crate::proto::livekit::worker::report::WorkerReport;
 use crate::proto::livekit::worker::watcher::{Watch, WatchStep};
 use crate::proto::livekit::worker::webhook::{self, WebhookDenied};
 use crate::proto::metrics::text::MetricsText;
@@ -64,10 +67,10 @@ pub const MODULE: Module = Module {
     },
 ]);
 
-/// The registration at a LiveKit server, and bots that it has lost.
+/// The registrations at a LiveKit server, and bots that it has lost.
 struct LiveKit {
-    /// `None` without `--register`.
-    worker: Option<WorkerHandle>,
+    /// One for each agent name; none without `--register`.
+    workers: Vec<WorkerHandle>,
     /// Lost bots that are looked for.
     watches: SlotPool,
     /// Bots that the server was asked for.
@@ -77,12 +80,9 @@ struct LiveKit {
 fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
     let app = startup.app;
     let webrtc = app.modules.get::<WebRtc>();
-    let start = |webrtc: &WebRtc| {
-        let common = webrtc.common().clone();
-        worker::start(&app.sessions, common, app.log_limit(), startup.services)
-    };
+    let start = |webrtc: &WebRtc| worker::start(&app.sessions, webrtc.common(), &app.log_limit(), startup.services);
     Ok(Some(Arc::new(LiveKit {
-        worker: webrtc.and_then(start),
+        workers: webrtc.map(start).unwrap_or_default(),
         watches: SlotPool::new(WATCHES_MAX),
         awaited_bots: SlotPool::new(WATCHES_MAX),
     })))
@@ -90,31 +90,45 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
 
 impl RunningModule for LiveKit {
     fn render_metrics(&self, text: &mut MetricsText) {
-        if let Some(worker) = &self.worker {
-            metrics::render(text, &worker.report());
-        }
+        metrics::render(text, &self.reports());
     }
 
     fn worker_member(&self) -> Option<WorkerMember> {
-        let report = self.worker.as_ref()?.report();
+        let reports = self.reports();
+        let report = WorkerReport::of_runner(&reports)?;
         Some(WorkerMember {
             is_ready: report.is_ready(),
             word: report.word(),
-            json: report.status_json(),
+            json: WorkerReport::status_of(&reports)?,
         })
     }
 
     fn drain(&self) -> ModuleFuture<'_, ()> {
         Box::pin(async {
-            if let Some(worker) = &self.worker {
-                worker.drain().await;
-            }
+            join_all(self.workers.iter().map(WorkerHandle::drain)).await;
         })
     }
 
     fn stop(&self) -> Option<(&'static str, ModuleFuture<'_, ()>)> {
-        let worker = self.worker.as_ref()?;
-        Some(("the connection to the LiveKit server", Box::pin(worker.stop())))
+        self.workers.first()?;
+        let stopped = join_all(self.workers.iter().map(WorkerHandle::stop));
+        Some((
+            "the connection to the LiveKit server",
+            Box::pin(async {
+                stopped.await;
+            }),
+        ))
+    }
+}
+
+impl LiveKit {
+    fn reports(&self) -> Vec<WorkerReport> {
+        self.workers.iter().map(WorkerHandle::report).collect()
+    }
+
+    /// Returns the URL of the server that answered last.
+    fn url(&self) -> Option<String> {
+        self.workers.first().map(|worker| worker.report().url)
     }
 }
 
@@ -142,21 +156,23 @@ async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> 
 
 /// Starts a session in a room. Returns the JSON of the reply.
 async fn start(app: &RunnerApp, bot: SessionBot, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
-    match &app.config.mediaroom.worker {
+    let config = bot.row().config.clone();
+    match &config.mediaroom.worker {
         Some(worker) => dispatch(app, worker, (&bot, &body), peer).await,
         None => start_here(app, bot, body, peer),
     }
 }
 
-/// Answers with the state of the worker: status 503 unless the server may send jobs.
+/// Answers with the state of the workers: status 503 unless the server may send jobs.
 fn worker_state(app: &RunnerApp) -> Result<Reply, HttpError> {
-    let worker = livekit(app)?.worker.as_ref();
-    let report = worker.ok_or(HttpError::Route(RouteError::NotFound))?.report();
+    let reports = livekit(app)?.reports();
+    let report = WorkerReport::of_runner(&reports);
+    let report = report.ok_or(HttpError::Route(RouteError::NotFound))?;
     let status = match report.is_ready() {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Ok(json_reply(status, report.worker_json().to_string()))
+    Ok(json_reply(status, report.worker_json(&reports).to_string()))
 }
 
 /// Handles an event of the server: a bot that was lost is looked for. The answer does not wait for
@@ -164,7 +180,7 @@ fn worker_state(app: &RunnerApp) -> Result<Reply, HttpError> {
 /// too many are looked for.
 async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let mediaroom = &app.config.mediaroom;
-    let (Some(worker), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
+    let (Some(_), Some(key), Some(secret)) = (&mediaroom.worker, &mediaroom.key, &mediaroom.secret) else {
         return Err(HttpError::Route(RouteError::NotFound));
     };
     match head.method {
@@ -178,16 +194,12 @@ async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: Pee
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
     webhook::verify(token.unwrap_or_default(), &body, key, secret, unix_time_s()).map_err(refuse_event)?;
-    let lost = webhook::lost_bot(&body, &worker.agent_name).map_err(refuse_event)?;
-    if let Some(room) = lost {
+    let lost = webhook::lost_bot(&body, &registrations(&app.config)).map_err(refuse_event)?;
+    if let Some((worker, room)) = lost {
         // The server repeats an event that was not taken.
         let livekit = livekit(app)?;
         let slot = livekit.watches.try_acquire().ok_or_else(too_many_watches)?;
-        let url = livekit
-            .worker
-            .as_ref()
-            .map(|worker| worker.report().url)
-            .unwrap_or_default();
+        let url = livekit.url().unwrap_or_default();
         let random = u64::from_be_bytes(random());
         let now = (tasks::now(), unix_time_s());
         if let Some(watch) = Watch::new(mediaroom, worker, &url, room, random, now) {
@@ -257,7 +269,7 @@ async fn dispatch(
     let waiting = app.sessions.admission().dispatch(peer.requester());
     let _waiting = waiting.map_err(|refused| refuse_dispatch(DispatchError::TooMany(refused)))?;
     let session_id = new_session_id();
-    let preferred = livekit(app)?.worker.as_ref().map(|worker| worker.report().url);
+    let preferred = livekit(app)?.url();
     let mut attempt = DispatchAttempt::new(
         &app.config.mediaroom,
         worker,

@@ -1,8 +1,9 @@
-//! The driver of an agent worker: its WebSocket, its clock, and the sessions of its jobs.
+//! The drivers of the agent workers, one for each agent name of the runner: its WebSocket, its
+//! clock, and the sessions of its jobs.
 //!
 //! In: frames of the server, news of sessions, a drain. Out: the commands of [`AgentWorker`], and
-//! its state in a [`WorkerHandle`]. One task; it ends when it is told to stop. The sessions do not
-//! need it.
+//! its state in a [`WorkerHandle`]. One task each; it ends when it is told to stop. The sessions do
+//! not need it.
 
 mod cpu;
 
@@ -24,11 +25,12 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
+use self::cpu::{CpuReading, CpuReadings};
 use super::dial::open;
 use super::job::{JobOrder, SessionJobEvent, link};
 use super::{RoomEntry, begin_in};
 use crate::bot::SessionId;
-use crate::config::Config;
+use crate::config::{Config, MediaroomWorker};
 use crate::io::admission::SessionPermit;
 use crate::io::services::Services;
 use crate::io::sessions::{SessionStart, Sessions};
@@ -41,14 +43,13 @@ use crate::limits::{
 use crate::logging::LogClient;
 use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::http::registry;
-use crate::proto::livekit::agent_name;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::livekit::session::JobEvent;
-use crate::proto::livekit::socket_base;
 use crate::proto::livekit::worker::report::WorkerReport;
 use crate::proto::livekit::worker::{
     AgentWorker, AssignedJob, JobOutcome, SessionSlots, WorkerCommand, WorkerSettings,
 };
+use crate::proto::livekit::{registrations, socket_base};
 use crate::proto::participant::Participant;
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::log_limit::LogLimit;
@@ -70,8 +71,7 @@ const LIMITS: SocketLimits = SocketLimits {
 /// Jobs count as requests of this machine's operator, who holds the API secret.
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A handle to the worker of a runner. Clones share it.
-#[derive(Clone)]
+/// A handle to a worker of a runner.
 pub struct WorkerHandle {
     report: Arc<Mutex<WorkerReport>>,
     orders: mpsc::Sender<WorkerOrder>,
@@ -103,15 +103,43 @@ enum WorkerOrder {
     Stop(oneshot::Sender<()>),
 }
 
-/// Starts the worker of a runner; `None` without `--register`. Sessions use `common`.
+/// Starts the workers of a runner; none without `--register`. Sessions use `common`.
 pub fn start(
     sessions: &Sessions,
-    common: Arc<ConnectionContext>,
-    log_limit: Arc<Mutex<LogLimit>>,
+    common: &Arc<ConnectionContext>,
+    log_limit: &Arc<Mutex<LogLimit>>,
     services: &Services,
-) -> Option<WorkerHandle> {
+) -> Vec<WorkerHandle> {
     let config = sessions.config();
-    let settings = settings(config)?;
+    let cpu = Arc::new(CpuReadings::new(config.of_bots().any(|bot| bot.command.is_some())));
+    let registrations = registrations(config).into_iter();
+    registrations
+        .filter_map(|worker| {
+            let settings = settings(config, worker)?;
+            let client = LogClient::new(log_limit.clone(), SERVER, true);
+            Some(start_one(
+                sessions,
+                common.clone(),
+                client,
+                settings,
+                cpu.clone(),
+                services,
+            ))
+        })
+        .collect()
+}
+
+/// Starts the worker of one agent name.
+fn start_one(
+    sessions: &Sessions,
+    common: Arc<ConnectionContext>,
+    log_client: LogClient,
+    settings: WorkerSettings,
+    cpu: Arc<CpuReadings>,
+    services: &Services,
+) -> WorkerHandle {
+    let config = sessions.config();
+    let agent_name = settings.worker.agent_name.clone();
     let places = RunnerSlots(sessions.clone());
     let mut worker = AgentWorker::new(
         settings,
@@ -129,15 +157,16 @@ pub fn start(
         socket: WorkerSocket::Closed,
         sessions: sessions.clone(),
         common,
-        log_client: LogClient::new(log_limit, SERVER, true),
+        log_client,
+        agent_name,
         jobs: HashMap::new(),
         news,
         report: report.clone(),
-        has_programs: config.of_bots().any(|bot| bot.command.is_some()),
+        cpu,
         measuring: None,
     };
     services.spawn("the LiveKit worker", driver.run(orders_in, news_in));
-    Some(WorkerHandle { report, orders })
+    WorkerHandle { report, orders }
 }
 
 fn unix_time() -> Duration {
@@ -146,14 +175,14 @@ fn unix_time() -> Duration {
         .unwrap_or_default()
 }
 
-/// Returns the settings; `None` without `--register` or without a server.
-fn settings(config: &Config) -> Option<WorkerSettings> {
+/// Returns the settings; `None` without a server.
+fn settings(config: &Config, worker: &MediaroomWorker) -> Option<WorkerSettings> {
     let mediaroom = &config.mediaroom;
     Some(WorkerSettings {
         urls: mediaroom.urls().map(str::to_owned).collect(),
         key: mediaroom.key.clone()?,
         secret: mediaroom.secret.clone()?,
-        worker: mediaroom.worker.clone()?,
+        worker: worker.clone(),
         cores: std::thread::available_parallelism().map_or(1, NonZero::get),
         metadata_bytes_max: match config.of_bots().any(|bot| bot.command.is_some()) {
             // A program gets it twice: as `body`, and as it is.
@@ -232,14 +261,15 @@ struct WorkerDriver {
     sessions: Sessions,
     common: Arc<ConnectionContext>,
     log_client: LogClient,
+    /// The name by which rooms ask this worker for a bot.
+    agent_name: String,
     /// The orders of each live session, by job.
     jobs: HashMap<String, mpsc::Sender<JobOrder>>,
     news: mpsc::Sender<SessionJobEvent>,
     report: Arc<Mutex<WorkerReport>>,
-    /// Whether bots are processes, whose processor time counts too.
-    has_programs: bool,
+    cpu: Arc<CpuReadings>,
     /// The measurement of processor time that has not ended.
-    measuring: Option<JoinHandle<Duration>>,
+    measuring: Option<JoinHandle<CpuReading>>,
 }
 
 impl WorkerDriver {
@@ -254,7 +284,7 @@ impl WorkerDriver {
             let until = self.worker.poll_timeout();
             tokio::select! {
                 event = self.socket.event() => self.handle_event(event),
-                total = measured(&mut self.measuring) => self.worker.handle_cpu(total, tasks::now()),
+                CpuReading { at, total } = measured(&mut self.measuring) => self.worker.handle_cpu(total, at),
                 Some(news) = news.recv() => self.handle_news(news).await,
                 order = orders.recv() => match order {
                     Some(WorkerOrder::Drain) => self.worker.handle_drain(tasks::now()),
@@ -359,10 +389,10 @@ impl WorkerDriver {
                 self.socket = WorkerSocket::Closed;
             }
             WorkerCommand::MeasureCpu => {
-                // It reads a file per process of the machine.
-                let has_programs = self.has_programs;
+                // It may read a file per process of the machine.
+                let cpu = self.cpu.clone();
                 self.measuring
-                    .get_or_insert_with(|| spawn_blocking(move || cpu::used(has_programs)));
+                    .get_or_insert_with(|| spawn_blocking(move || cpu.read(tasks::now())));
             }
             WorkerCommand::Start(job) => self.start(*job),
             WorkerCommand::Terminate(id) => {
@@ -409,6 +439,7 @@ impl WorkerDriver {
             name: bot.as_deref(),
             endpoint: None,
             body: Some(&body),
+            agent: Some(&self.agent_name),
             dialled: caller.as_ref().map_or([None; 2], Participant::dialled),
         };
         // The worker has refused a job of an unknown bot.
@@ -436,7 +467,7 @@ impl WorkerDriver {
         let mediaroom = &self.sessions.config().mediaroom;
         let credentials = LiveKitCredentials::new(mediaroom).ok();
         let room = RoomEntry {
-            agent_name: agent_name(mediaroom).to_owned(),
+            agent_name: self.agent_name.clone(),
             service: credentials.map(|credentials| credentials.service(&room_name)),
             room_name,
             url: urls.next().unwrap_or_default(),
@@ -449,14 +480,14 @@ impl WorkerDriver {
 }
 
 /// Waits for the end of a measurement; for ever without one. Cancel safe.
-async fn measured(measuring: &mut Option<JoinHandle<Duration>>) -> Duration {
+async fn measured(measuring: &mut Option<JoinHandle<CpuReading>>) -> CpuReading {
     let Some(task) = measuring else {
         return pending().await;
     };
     let total = task.await;
     *measuring = None;
     match total {
-        Ok(total) => total,
+        Ok(reading) => reading,
         // A panic, or the end of the runtime.
         Err(_) => pending().await,
     }

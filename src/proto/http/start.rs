@@ -194,15 +194,17 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<(StartPlan<'c>, Op
     let choice = BotChoice {
         name: named.as_deref(),
         body: given_body.as_ref(),
+        agent: room_config.as_ref().and_then(room_config::agent),
         ..BotChoice::default()
     };
     let index = config.bots.choose(choice).map_err(|_| StartRequestError::UnknownBot)?;
     let bot = config.bots.get(index);
-    let transport = transport(config, bot.map_or(config, |bot| &bot.config), asked, create_room)?;
+    let of_bot = bot.map_or(config, |bot| &bot.config);
+    let transport = transport(config, of_bot, asked, create_room)?;
     let bot = bot.filter(|_| index > 0).map(|bot| &*bot.name);
     let body = match (transport, room_config) {
         (Transport::Mediaroom, Some(room_config)) => {
-            room_config::body(&room_config, given_body, livekit::agent_name(&config.mediaroom))?
+            room_config::body(&room_config, given_body, livekit::agent_name(&of_bot.mediaroom))?
         }
         _ => given_body.unwrap_or_else(|| json!({})),
     };

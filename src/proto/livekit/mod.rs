@@ -6,8 +6,8 @@
 //! [`packet_queue`], [`text_stream`], [`transcripts`], [`remote_calls`] and
 //! [`agent_state`] handle messages, and [`room_service`] has the requests to the server's API.
 //! [`worker`] registers the runner at a server that assigns rooms to it.
-//! This file answers two questions about the configuration: which variables are missing, and what
-//! the server's URL is. Source: `docs/spec/livekit.md` 2.
+//! This file answers questions about the configuration: which variables are missing, what the
+//! server's URL is, and how often the runner registers. Source: `docs/spec/livekit.md` 2.
 
 pub mod config;
 pub mod connection_details;
@@ -32,6 +32,7 @@ cfg_if::cfg_if! {
     }
 }
 
+use crate::config::Config;
 use crate::livekit::config::{Mediaroom, MediaroomWorker};
 
 /// The attribute with the name of an agent.
@@ -60,6 +61,18 @@ pub fn agent_name(config: &Mediaroom) -> &str {
     worker.map_or(MediaroomWorker::AGENT_NAME, |worker| &worker.agent_name)
 }
 
+/// Returns the registrations of a runner, one for each agent name of its bots, since a connection
+/// to the server has one name; none without `--register`.
+pub fn registrations(config: &Config) -> Vec<&MediaroomWorker> {
+    let mut registrations: Vec<&MediaroomWorker> = Vec::new();
+    for worker in config.of_bots().filter_map(|bot| bot.mediaroom.worker.as_ref()) {
+        if registrations.iter().all(|other| other.agent_name != worker.agent_name) {
+            registrations.push(worker);
+        }
+    }
+    registrations
+}
+
 /// Returns the server's URL as `http` or `https`, without a trailing slash.
 pub fn http_base(url: &str) -> String {
     with_scheme(url.trim_end_matches('/'), "ws", "http")
@@ -81,7 +94,36 @@ fn with_scheme(url: &str, from: &str, to: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{BotTable, NamedBot};
     use crate::secret::Secret;
+
+    #[test]
+    fn there_is_a_registration_for_each_agent_name() {
+        let of = |agent_name: Option<&str>| Config {
+            mediaroom: Mediaroom {
+                worker: agent_name.map(|agent_name| MediaroomWorker {
+                    job_type: crate::job::JobType::Room,
+                    agent_name: agent_name.to_owned(),
+                    deployment: String::new(),
+                    target_load_percent: 70,
+                }),
+                ..Mediaroom::default()
+            },
+            ..Config::default()
+        };
+        let names = |config: &Config| -> Vec<String> {
+            let registrations = registrations(config).into_iter();
+            registrations.map(|worker| worker.agent_name.clone()).collect()
+        };
+        assert!(names(&of(None)).is_empty());
+        assert_eq!(names(&of(Some("bot"))), ["bot"]);
+        let bots = ["seller", "bot", "bot"].map(|agent| NamedBot::new(agent, of(Some(agent)).into()));
+        let several = Config {
+            bots: BotTable::new(bots.to_vec()),
+            ..of(Some("seller"))
+        };
+        assert_eq!(names(&several), ["seller", "bot"]);
+    }
 
     #[test]
     fn names_each_missing_variable() {

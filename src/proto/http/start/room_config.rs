@@ -8,6 +8,19 @@ use serde_json::{Value, json};
 
 use crate::server::body::{FieldProblem, LocStep, ValidationError};
 
+/// Returns the name of the agent, if the field names one.
+pub fn agent(room_config: &Value) -> Option<&str> {
+    match room_config["agents"].as_array()?.as_slice() {
+        [agent] => Some(agent_name(agent)),
+        _ => None,
+    }
+}
+
+fn agent_name(agent: &Value) -> &str {
+    let names = [&agent["agent_name"], &agent["agentName"]];
+    names.into_iter().find_map(Value::as_str).unwrap_or_default()
+}
+
 /// Returns the bot's `body` for a request with `room_config`.
 ///
 /// # Errors
@@ -21,13 +34,9 @@ pub fn body(room_config: &Value, body: Option<Value>, own_name: &str) -> Result<
         Some(Value::Array(agents)) => agents,
         Some(_) => return Err(problem("`agents` should be a valid list", "list_type")),
     };
-    let name = |agent: &Value| {
-        let names = [&agent["agent_name"], &agent["agentName"]];
-        names.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
-    };
     match agents {
         [] => Ok(body.unwrap_or_else(|| json!({}))),
-        [agent] if name(agent) == own_name => {
+        [agent] if agent_name(agent) == own_name => {
             let metadata = agent["metadata"]
                 .as_str()
                 .and_then(|text| serde_json::from_str(text).ok());
@@ -35,7 +44,7 @@ pub fn body(room_config: &Value, body: Option<Value>, own_name: &str) -> Result<
             Ok(body.or(metadata).unwrap_or_else(|| json!({})))
         }
         _ => Err(problem(
-            format!("`agents` should name one agent, `{own_name}`: this runner has no other"),
+            format!("`agents` should name one agent, that of the bot: `{own_name}`"),
             "value_error",
         )),
     }

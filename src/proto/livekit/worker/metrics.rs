@@ -1,20 +1,34 @@
-//! The metrics of the registration at a LiveKit server and of its jobs.
+//! The metrics of the registrations at a LiveKit server and of their jobs.
+//!
+//! In: the reports of a runner's workers. Out: the families. Counters are those of all workers
+//! together; the label `agent` has the names of the operator, at most one for each bot.
 
-use super::report::{JOIN_BOUNDS, WorkerReport, WorkerState};
+use super::report::{JOIN_BOUNDS, JOIN_BUCKETS, WorkerCounts, WorkerReport, WorkerState};
 use crate::metrics::text::{MetricKind, MetricsText};
 
 /// Writes the families. They are omitted without `--register`.
-pub fn render(text: &mut MetricsText, report: &WorkerReport) {
-    let gauges: [(&'static str, &str, String); 4] = [
-        (
-            "edge_runner_worker_registered",
-            "Whether the runner is registered at the LiveKit server.",
-            u8::from(report.state == WorkerState::Registered).to_string(),
-        ),
+pub fn render(text: &mut MetricsText, reports: &[WorkerReport]) {
+    let Some(report) = reports.first() else {
+        return;
+    };
+    text.family(
+        "edge_runner_worker_registered",
+        MetricKind::Gauge,
+        "Whether the runner is registered at the LiveKit server; with several agent names, by the `agent`.",
+    );
+    for worker in reports {
+        let is_registered = u8::from(worker.state == WorkerState::Registered);
+        match reports.len() {
+            1 => text.sample(&[], is_registered),
+            _ => text.sample(&[("agent", &escaped(&worker.agent_name))], is_registered),
+        }
+    }
+    let load = reports.iter().map(|report| report.load).fold(0.0, f32::max);
+    let gauges: [(&'static str, &str, String); 3] = [
         (
             "edge_runner_worker_load",
             "Load reported to the LiveKit server while sessions are free.",
-            report.load.to_string(),
+            load.to_string(),
         ),
         (
             "edge_runner_worker_places_used",
@@ -31,7 +45,7 @@ pub fn render(text: &mut MetricsText, report: &WorkerReport) {
         text.family(name, MetricKind::Gauge, help);
         text.sample(&[], value);
     }
-    let counts = &report.counts;
+    let sum = |count: fn(&WorkerCounts) -> u64| reports.iter().map(|report| count(&report.counts)).sum();
     let mut counters = |name, help, label: &str, samples: &[(&str, u64)]| {
         text.family(name, MetricKind::Counter, help);
         for (word, count) in samples {
@@ -44,11 +58,11 @@ pub fn render(text: &mut MetricsText, report: &WorkerReport) {
          `unfit` (too large, or for another worker).",
         "answer",
         &[
-            ("yes", counts.offers.yes),
-            ("full", counts.offers.full),
-            ("draining", counts.offers.draining),
-            ("own_room", counts.offers.own_room),
-            ("unfit", counts.offers.unfit),
+            ("yes", sum(|counts| counts.offers.yes)),
+            ("full", sum(|counts| counts.offers.full)),
+            ("draining", sum(|counts| counts.offers.draining)),
+            ("own_room", sum(|counts| counts.offers.own_room)),
+            ("unfit", sum(|counts| counts.offers.unfit)),
         ],
     );
     counters(
@@ -57,18 +71,21 @@ pub fn render(text: &mut MetricsText, report: &WorkerReport) {
          not assign is `lost`.",
         "outcome",
         &[
-            ("in_time", counts.assignments.in_time),
-            ("late", counts.assignments.late),
-            ("lost", counts.assignments.lost),
-            ("doubled", counts.assignments.doubled),
-            ("unpromised", counts.assignments.unpromised),
+            ("in_time", sum(|counts| counts.assignments.in_time)),
+            ("late", sum(|counts| counts.assignments.late)),
+            ("lost", sum(|counts| counts.assignments.lost)),
+            ("doubled", sum(|counts| counts.assignments.doubled)),
+            ("unpromised", sum(|counts| counts.assignments.unpromised)),
         ],
     );
     counters(
         "edge_runner_worker_jobs_total",
         "Jobs that ended, by the outcome of which the LiveKit server was told.",
         "outcome",
-        &[("success", counts.jobs_succeeded), ("failed", counts.jobs_failed)],
+        &[
+            ("success", sum(|counts| counts.jobs_succeeded)),
+            ("failed", sum(|counts| counts.jobs_failed)),
+        ],
     );
     counters(
         "edge_runner_worker_terminations_total",
@@ -76,22 +93,78 @@ pub fn render(text: &mut MetricsText, report: &WorkerReport) {
          and unknown ones.",
         "of",
         &[
-            ("live", counts.taken_back),
-            ("away", counts.terminations_ignored),
-            ("unknown", counts.terminations_unknown),
+            ("live", sum(|counts| counts.taken_back)),
+            ("away", sum(|counts| counts.terminations_ignored)),
+            ("unknown", sum(|counts| counts.terminations_unknown)),
         ],
     );
     counters(
         "edge_runner_worker_connections_total",
         "Registrations at the LiveKit server, and how many of them were lost.",
         "event",
-        &[("registered", counts.registrations), ("lost", counts.losses)],
+        &[
+            ("registered", sum(|counts| counts.registrations)),
+            ("lost", sum(|counts| counts.losses)),
+        ],
     );
+    let mut joins = [0; JOIN_BUCKETS + 1];
+    for report in reports {
+        for (sum, count) in joins.iter_mut().zip(report.counts.joins) {
+            *sum += count;
+        }
+    }
     text.histogram(
         "edge_runner_worker_offer_to_joined_seconds",
         "From the offer of a job to the bot in its room.",
         &JOIN_BOUNDS,
-        &counts.joins,
-        counts.joins_sum,
+        &joins,
+        reports.iter().map(|report| report.counts.joins_sum).sum(),
     );
+}
+
+/// Returns the value of a label. Names have no control characters.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn rendered(reports: &[WorkerReport]) -> String {
+        let mut text = MetricsText::default();
+        render(&mut text, reports);
+        text.into_string()
+    }
+
+    #[test]
+    fn workers_are_counted_together_and_registered_by_their_names() {
+        let of = |agent_name: &str, state| {
+            let mut report = WorkerReport {
+                agent_name: agent_name.into(),
+                state,
+                places: 8,
+                ..WorkerReport::default()
+            };
+            report.counts.offers.yes = 2;
+            report.counts.joined(Duration::from_millis(40));
+            report
+        };
+        let first = of("bot", WorkerState::Registered);
+        assert_eq!(rendered(&[]), "");
+        assert!(rendered(std::slice::from_ref(&first)).contains("\nedge_runner_worker_registered 1\n"));
+        let both = rendered(&[first, of(r#"a "b" \"#, WorkerState::Refused)]);
+        for line in [
+            r#"edge_runner_worker_registered{agent="bot"} 1"#,
+            r#"edge_runner_worker_registered{agent="a \"b\" \\"} 0"#,
+            r#"edge_runner_worker_offers_total{answer="yes"} 4"#,
+            "edge_runner_worker_places 8",
+            "edge_runner_worker_offer_to_joined_seconds_count 2",
+            "edge_runner_worker_offer_to_joined_seconds_sum 0.08",
+        ] {
+            assert!(both.lines().any(|found| found == line), "{line} in {both}");
+        }
+    }
 }

@@ -151,8 +151,25 @@ impl WorkerReport {
         status
     }
 
-    /// Returns the response of `/worker`, with the names of LiveKit's own workers.
-    pub fn worker_json(&self) -> Value {
+    /// Returns the one of a runner's workers that says how the runner stands: the first that is not
+    /// ready, or else the first.
+    pub fn of_runner(reports: &[WorkerReport]) -> Option<&WorkerReport> {
+        let waits = reports.iter().find(|report| !report.is_ready());
+        waits.or(reports.first())
+    }
+
+    /// Returns the member `worker` of `/status` for all workers of a runner; `None` without one.
+    pub fn status_of(reports: &[WorkerReport]) -> Option<Value> {
+        let mut status = Self::of_runner(reports)?.status_json();
+        if reports.len() > 1 {
+            status["agents"] = reports.iter().map(WorkerReport::status_json).collect();
+        }
+        Some(status)
+    }
+
+    /// Returns the response of `/worker` about this one of a runner's workers, with the names of
+    /// LiveKit's own workers.
+    pub fn worker_json(&self, reports: &[WorkerReport]) -> Value {
         let worker_type = match self.job_type {
             JobType::Room => "JT_ROOM",
             JobType::Publisher => "JT_PUBLISHER",
@@ -161,12 +178,12 @@ impl WorkerReport {
         json!({
             "agent_name": self.agent_name,
             "worker_type": worker_type,
-            "active_jobs": self.jobs,
+            "active_jobs": reports.iter().map(|report| report.jobs).sum::<usize>(),
             "worker_load": self.load,
             "sdk_version": env!("CARGO_PKG_VERSION"),
             "protocol_version": 1,
             "project_type": "rust",
-            "worker": self.status_json(),
+            "worker": Self::status_of(reports),
         })
     }
 }
@@ -198,6 +215,32 @@ mod tests {
         assert_eq!(report.status_json().get("not_registered_since"), None);
         report.is_draining = true;
         assert_eq!((report.word(), report.is_ready()), ("draining", false));
-        assert_eq!(report.worker_json()["worker_type"], "JT_ROOM");
+        assert_eq!(report.worker_json(&[report.clone()])["worker_type"], "JT_ROOM");
+    }
+
+    /// A runner whose rooms of one name get no bot is not ready.
+    #[test]
+    fn of_several_the_one_that_is_not_ready_speaks_for_the_runner() {
+        let of = |agent_name: &str, state, jobs| WorkerReport {
+            agent_name: agent_name.into(),
+            state,
+            jobs,
+            ..WorkerReport::default()
+        };
+        let ready = of("bot", WorkerState::Registered, 2);
+        let refused = of("seller", WorkerState::Refused, 1);
+        let reports = [ready.clone(), refused];
+        let speaks = WorkerReport::of_runner(&reports).expect("there are some");
+        assert_eq!((&*speaks.agent_name, speaks.word()), ("seller", "refused"));
+        let status = WorkerReport::status_of(&reports).expect("there are some");
+        assert_eq!(
+            (&status["state"], &status["agent_name"]),
+            (&json!("refused"), &json!("seller"))
+        );
+        assert_eq!(status["agents"][0]["state"], "registered");
+        assert_eq!(speaks.worker_json(&reports)["active_jobs"], 3);
+        let alone = WorkerReport::status_of(&[ready]).expect("there is one");
+        assert_eq!((&alone["state"], alone.get("agents")), (&json!("registered"), None));
+        assert_eq!(WorkerReport::status_of(&[]), None);
     }
 }

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::room_api::{ListedParticipant, or_default};
 use crate::limits::ROOM_CLOCK_LEEWAY;
+use crate::livekit::config::MediaroomWorker;
 use crate::livekit::roster::is_valid_id;
 use crate::secret::Secret;
 
@@ -121,18 +122,22 @@ struct EventRoom {
     name: String,
 }
 
-/// Returns the room whose bot of this name was lost; `None` for other events. A bot that left by
-/// itself is not lost.
+/// Returns the room whose bot was lost, and the registration of its name; `None` for other events.
+/// A bot that left by itself is not lost.
 ///
 /// # Errors
 /// [`WebhookDenied::NoEvent`] if the body is no event.
-pub fn lost_bot(body: &[u8], agent_name: &str) -> Result<Option<String>, WebhookDenied> {
+pub fn lost_bot<'c>(
+    body: &[u8],
+    registrations: &[&'c MediaroomWorker],
+) -> Result<Option<(&'c MediaroomWorker, String)>, WebhookDenied> {
     let event: RoomWebhook = serde_json::from_slice(body).map_err(|_| WebhookDenied::NoEvent)?;
     let is_end = matches!(&*event.event, "participant_left" | "participant_connection_aborted");
     let who = event.participant;
     let room = event.room.name;
-    let is_lost = is_end && !who.has_left() && who.is_named(agent_name) && is_valid_id(&room);
-    Ok(is_lost.then_some(room))
+    let is_lost = is_end && !who.has_left() && is_valid_id(&room);
+    let of = registrations.iter().find(|worker| who.is_named(&worker.agent_name));
+    Ok(of.filter(|_| is_lost).map(|worker| (*worker, room)))
 }
 
 #[cfg(test)]
@@ -140,6 +145,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::job::JobType;
     use crate::livekit::token::sign;
 
     const NOW_S: u64 = 1_795_252_753;
@@ -216,7 +222,21 @@ mod tests {
 
     #[test]
     fn a_lost_bot_is_one_that_did_not_leave() {
-        let lost = |change: fn(&mut Value)| lost_bot(&event(change), "bot");
+        let worker = |agent_name: &str| MediaroomWorker {
+            job_type: JobType::Room,
+            agent_name: agent_name.to_owned(),
+            deployment: String::new(),
+            target_load_percent: 70,
+        };
+        let (bot, seller) = (worker("bot"), worker("seller"));
+        let registrations = [&seller, &bot];
+        let lost = |change: fn(&mut Value)| -> Result<Option<String>, WebhookDenied> {
+            let found = lost_bot(&event(change), &registrations)?;
+            Ok(found.map(|(worker, room)| {
+                assert_eq!(worker.agent_name, "bot");
+                room
+            }))
+        };
         let room = Ok(Some("talk".to_owned()));
         assert_eq!(lost(|_| ()), room);
         assert_eq!(
@@ -238,7 +258,11 @@ mod tests {
         ] {
             assert_eq!(lost(change), Ok(None));
         }
-        assert_eq!(lost_bot(b"[]", "bot"), Err(WebhookDenied::NoEvent));
-        assert_eq!(lost_bot(b"", "bot"), Err(WebhookDenied::NoEvent));
+        let of_seller = event(|event| event["participant"]["attributes"] = json!({"lk.agent.name": "seller"}));
+        let found = lost_bot(&of_seller, &registrations);
+        assert_eq!(found, Ok(Some((&seller, "talk".to_owned()))));
+        for no_event in [&b"[]"[..], b""] {
+            assert_eq!(lost_bot(no_event, &registrations), Err(WebhookDenied::NoEvent));
+        }
     }
 }
