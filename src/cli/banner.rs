@@ -32,9 +32,9 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
         rows.push(("Sessions", format!("at most {}", config.sessions_max)));
     }
     match config.bots.is_empty() {
-        true => rows.extend(bot_rows(config)),
+        true => rows.extend(bot_rows(config, true)),
         false => rows.extend(config.bots.iter().flat_map(|bot| {
-            let rows = bot_rows(&bot.config).into_iter();
+            let rows = bot_rows(&bot.config, false).into_iter();
             rows.map(|(label, text)| (label, format!("{}: {text}", bot.name)))
         })),
     }
@@ -58,8 +58,8 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
     lines.join("\n")
 }
 
-/// The rows about one bot.
-fn bot_rows(config: &Config) -> Vec<BannerRow> {
+/// The rows about one bot; the only one has a hint how to have another.
+fn bot_rows(config: &Config, is_only: bool) -> Vec<BannerRow> {
     let mut rows = Vec::new();
     if let Some((program, arguments)) = config.command.as_ref().and_then(|command| command.split_first()) {
         // Other arguments than its script may contain secrets.
@@ -70,13 +70,11 @@ fn bot_rows(config: &Config) -> Vec<BannerRow> {
         rows.push(("Bot", sanitized(name.as_ref())));
     }
     if config.runs_built_in_bot() && config.bot.feature().is_none() {
-        rows.push((
-            "Bot",
-            format!(
-                "{}, built in; `--bot realtime` is an assistant, `-- COMMAND` your own",
-                config.bot.name()
-            ),
-        ));
+        let hint = match is_only {
+            true => "; `--bot realtime` is an assistant, `-- COMMAND` your own",
+            false => "",
+        };
+        rows.push(("Bot", format!("{}, built in{hint}", config.bot.name())));
     }
     if config.bot == BuiltInBot::Realtime && config.runs_built_in_bot() {
         let realtime = &config.assistant.realtime;
@@ -692,6 +690,24 @@ mod tests {
             script.contains("  Bot        python3 bots/kitchen.py, once per session\n"),
             "{script}"
         );
+    }
+
+    /// The hint how to have another bot is for those who have not chosen any.
+    #[test]
+    fn several_bots_have_a_row_each() {
+        let bot = |name: &str| crate::config::NamedBot::new(name, Config::default().into());
+        let config = crate::proto::config! {
+            bots: crate::config::BotTable::new(vec![bot("desk"), bot("sales")]),
+            ..Config::default()
+        };
+        let listening = ListenAddresses {
+            port: 7860,
+            rtc_port: 7860,
+            moq_port: MoqUdpPort::default(),
+            addresses: Vec::new(),
+        };
+        let rows = "  Bot        desk: parrot, built in\n  Bot        sales: parrot, built in\n";
+        assert!(super::text(&config, &listening, false).contains(rows));
     }
 
     /// A program's own bot is named, as a command after `--` is.

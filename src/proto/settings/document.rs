@@ -208,35 +208,49 @@ impl Document<'_> {
     }
 
     fn unknown(&self, given: &str, at: usize) -> UsageError {
+        let shown: String = given.chars().filter(|c| !c.is_control()).take(64).collect();
+        let near = self
+            .near(given, self.keys)
+            .map(|near| format!("; did you mean `{near}`?"));
+        let sentence = match (self.bot, near) {
+            (Some(_), _) if self.runner_has(given) => {
+                format!("`{shown}` is a setting of the runner: put it above the first section")
+            }
+            (Some(_), Some(near)) => format!("there is no setting `{shown}` of a bot{near}"),
+            (Some(bot), None) => match self.near(given, self.runner_keys) {
+                Some(near) => format!(
+                    "there is no setting `{shown}` of a bot; did you mean `{near}`? It is a setting of the runner: put it above the \
+                     first section"
+                ),
+                None => format!("there is no setting `{shown}` of a bot, in [bots.{bot}]"),
+            },
+            (None, _) if known(self.bot_keys, self.prefix, given).is_some() || given == ENVIRONMENT => {
+                format!("`{shown}` is a setting of a bot: put it into its section [bots.NAME]")
+            }
+            (None, Some(near)) => format!("there is no setting `{shown}`{near}"),
+            (None, None) => {
+                format!("there is no setting `{shown}`; keys are the long names of options, and names of variables")
+            }
+        };
+        self.error(at, &sentence)
+    }
+
+    /// Returns the name of the key that is nearest to `given`.
+    fn near(&self, given: &str, keys: &[SettingKey]) -> Option<String> {
+        let mut names: Vec<String> = keys.iter().map(|key| key_of(key.name, self.prefix)).collect();
         let variable = aliases::canonical(Area::Variable, given);
-        let names: Vec<String> = self.keys.iter().map(|key| key_of(key.name, self.prefix)).collect();
         let plain = variable.strip_prefix(self.prefix).unwrap_or(variable);
         let plain = plain.to_ascii_lowercase().replace('_', "-");
-        let near = match names.iter().find(|name| **name == plain) {
-            Some(name) => Some(name.as_str()),
-            None => nearest(given, names.iter().map(String::as_str)),
-        };
-        let shown: String = given.chars().filter(|c| !c.is_control()).take(64).collect();
-        if let Some(bot) = self.bot {
-            return match near {
-                _ if self.runner_has(given) => self.error(
-                    at,
-                    &format!("`{shown}` is a setting of the runner: put it above the first section"),
-                ),
-                Some(near) => self.error(
-                    at,
-                    &format!("there is no setting `{shown}` of a bot; did you mean `{near}`?"),
-                ),
-                None => self.error(at, &format!("there is no setting `{shown}` of a bot, in [bots.{bot}]")),
-            };
+        if names.contains(&plain) {
+            return Some(plain);
         }
-        match near {
-            Some(near) => self.error(at, &format!("there is no setting `{shown}`; did you mean `{near}`?")),
-            None => self.error(
-                at,
-                &format!("there is no setting `{shown}`; keys are the long names of options, and names of variables"),
-            ),
+        if self.bot.is_some() {
+            // As they may be written in a section.
+            let short = |name: &String| name.strip_prefix(BOT_PREFIX).map(str::to_owned);
+            let short: Vec<String> = names.iter().filter_map(short).collect();
+            names.extend(short.into_iter().chain([ENVIRONMENT.to_owned()]));
         }
+        nearest(given, names.iter().map(String::as_str)).map(str::to_owned)
     }
 
     /// Returns whether a key is one of the runner and not of a bot.

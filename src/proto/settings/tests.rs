@@ -354,6 +354,27 @@ fn mistakes_in_sections_have_their_line() {
             "a.toml:2: there is no setting `number` of a bot; did you mean `numbers`?",
         ),
         (
+            "[bots.a]\nminuts = 1",
+            "a.toml:2: there is no setting `minuts` of a bot; did you mean `minutes`?",
+        ),
+        (
+            "[bots.a]\nbot-minuts = 1",
+            "a.toml:2: there is no setting `bot-minuts` of a bot; did you mean `bot-minutes`?",
+        ),
+        (
+            "[bots.a]\nenvs = 1",
+            "a.toml:2: there is no setting `envs` of a bot; did you mean `env`?",
+        ),
+        (
+            "[bots.a]\nprot = 1",
+            "a.toml:2: there is no setting `prot` of a bot; did you mean `port`? It is a setting of the runner: put it above the \
+             first section",
+        ),
+        (
+            "numbers = ['+1']",
+            "a.toml:1: `numbers` is a setting of a bot: put it into its section [bots.NAME]",
+        ),
+        (
             "[bots.a]\nanything-else = 1",
             "a.toml:2: there is no setting `anything-else` of a bot, in [bots.a]",
         ),
@@ -380,7 +401,7 @@ fn mistakes_in_sections_have_their_line() {
         ("[bots.a.env]\nA = \"\\u0000\"", "a.toml:2: `A` contains a NUL byte"),
         (
             "env = 'x'",
-            "a.toml:1: there is no setting `env`; keys are the long names of options, and names of variables",
+            "a.toml:1: `env` is a setting of a bot: put it into its section [bots.NAME]",
         ),
     ] {
         assert_eq!(refused(text), message);
