@@ -188,6 +188,29 @@ fn each_bot_has_its_calls_sessions_and_figures() {
     }
 }
 
+/// A bot talks as long as its limit says. The caller hears why it ended, and the record says who
+/// ended it.
+#[test]
+fn a_call_ends_at_the_limit_of_its_bot() {
+    let settings = "[bots.brief]\nbot = 'echo'\nmax-seconds = 10\n";
+    let runner = TestRunner::start_among(&[(NAME, settings)], &["--config", NAME], &[]);
+    let mut client = Socket::connect(runner.addr, "/ws-client");
+    assert_eq!(
+        client.end(),
+        Some((1000, "the call has lasted as long as the bot may talk".to_owned()))
+    );
+    runner.wait_for_sessions(0);
+    let call = http::get(runner.addr, "/calls").json()["calls"][0].clone();
+    assert_eq!(
+        (&call["outcome"], &call["ended_by"]),
+        (&json!("limit"), &json!("runner")),
+        "{call}"
+    );
+    let text = http::get(runner.addr, "/metrics").text();
+    let line = "edge_runner_bot_sessions_ended_total{bot=\"brief\",outcome=\"limit\"} 1\n";
+    assert!(text.contains(line), "{text}");
+}
+
 /// A runner with one bot says and knows nothing of others.
 #[test]
 fn a_runner_with_one_bot_ignores_names() {

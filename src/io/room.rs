@@ -65,7 +65,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
             (outcome, reason)
         }
         () = shutdown.wait() => (bot.finish(sessions.shutdown()).await, LeaveReason::Shutdown),
-        () = listed.ended_by_operator() => (bot.finish(sessions.shutdown()).await, LeaveReason::Operator),
+        reason = listed.ended_early() => (bot.finish(sessions.shutdown()).await, reason),
     };
     if let Some(share) = share {
         share.end(&Counts::default(), reason);

@@ -407,9 +407,9 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
                 outcome = Some(ended);
             }
             () = permit.evicted() => session.handle_eviction(tasks::now()),
-            () = ended_by_operator(listed.as_ref()), if !ending => {
+            reason = ended_early(listed.as_ref()), if !ending => {
                 ending = true;
-                session.handle_end(LeaveReason::Operator, tasks::now());
+                session.handle_end(reason, tasks::now());
             }
             () = &mut stop, if !stopping => {
                 stopping = true;
@@ -427,9 +427,9 @@ async fn notified(transport_side: Option<&TransportSide>) {
     }
 }
 
-async fn ended_by_operator(listed: Option<&LiveEntry>) {
+async fn ended_early(listed: Option<&LiveEntry>) -> LeaveReason {
     match listed {
-        Some(listed) => listed.ended_by_operator().await,
+        Some(listed) => listed.ended_early().await,
         None => std::future::pending().await,
     }
 }

@@ -175,9 +175,10 @@ impl Sessions {
         let row = chosen.row();
         let bot = row.name().cloned();
         lock(&self.0.table).begin(id.clone(), transport, bot.clone(), ended.clone(), tasks::now());
+        let over = Arc::new(Notify::new());
         let limit = row.session_max().map(|session_max| {
             let mut limit = JoinSet::new();
-            limit.spawn(end_after(id.clone(), session_max, ended.clone()));
+            limit.spawn(end_after(id.clone(), session_max, over.clone()));
             limit
         });
         let observer = self.0.observer.get().map(|observer| {
@@ -195,6 +196,7 @@ impl Sessions {
             ended,
             observer,
             of_bot: row.metrics().begin(),
+            over,
             _limit: limit,
         }
     }
@@ -261,12 +263,13 @@ pub struct LiveEntry {
     observer: Option<Box<dyn SessionObserver>>,
     /// Its part of the figures of its bot.
     of_bot: BotSessionMetrics,
-    /// Ends it at the limit of its bot.
+    /// Notified at the limit of its bot.
+    over: Arc<Notify>,
     _limit: Option<JoinSet<()>>,
 }
 
 /// Ends a session that has lasted as long as its bot may talk.
-async fn end_after(id: SessionId, session_max: Duration, ended: Arc<Notify>) {
+async fn end_after(id: SessionId, session_max: Duration, over: Arc<Notify>) {
     tokio::time::sleep(session_max).await;
     logging::in_session_sync(id, || {
         log::info!(
@@ -274,7 +277,7 @@ async fn end_after(id: SessionId, session_max: Duration, ended: Arc<Notify>) {
             session_max.as_secs()
         );
     });
-    ended.notify_one();
+    over.notify_one();
 }
 
 impl LiveEntry {
@@ -298,9 +301,13 @@ impl LiveEntry {
         self.of_bot.note_end(reason);
     }
 
-    /// Waits until the operator, or the limit of the bot, ends the session.
-    pub async fn ended_by_operator(&self) {
-        self.ended.notified().await;
+    /// Waits until the operator, or the limit of the bot, ends the session. Returns which. Cancel
+    /// safe.
+    pub async fn ended_early(&self) -> LeaveReason {
+        tokio::select! {
+            () = self.ended.notified() => LeaveReason::Operator,
+            () = self.over.notified() => LeaveReason::Limit,
+        }
     }
 }
 

@@ -33,11 +33,13 @@ pub enum LeaveReason {
     Protocol,
     /// The operator ended the session with `DELETE /sessions/ID`.
     Operator,
+    /// The session has lasted as long as its bot may talk.
+    Limit,
 }
 
 impl LeaveReason {
     /// All reasons, in the order of their definition.
-    pub const ALL: [LeaveReason; 11] = [
+    pub const ALL: [LeaveReason; 12] = [
         LeaveReason::Left,
         LeaveReason::Vanished,
         LeaveReason::NeverConnected,
@@ -49,6 +51,7 @@ impl LeaveReason {
         LeaveReason::Stalled,
         LeaveReason::Protocol,
         LeaveReason::Operator,
+        LeaveReason::Limit,
     ];
 
     /// Returns the name of the reason in metrics and JSON.
@@ -65,13 +68,18 @@ impl LeaveReason {
             LeaveReason::Stalled => "stalled",
             LeaveReason::Protocol => "protocol",
             LeaveReason::Operator => "operator",
+            LeaveReason::Limit => "limit",
         }
     }
 
     /// Returns whether this side ends the session while its caller is there.
     pub fn is_by_runner(self) -> bool {
         match self {
-            LeaveReason::BotEnded | LeaveReason::BotFailed | LeaveReason::Shutdown | LeaveReason::Operator => true,
+            LeaveReason::BotEnded
+            | LeaveReason::BotFailed
+            | LeaveReason::Shutdown
+            | LeaveReason::Operator
+            | LeaveReason::Limit => true,
             LeaveReason::Left
             | LeaveReason::Vanished
             | LeaveReason::NeverConnected
@@ -97,6 +105,7 @@ impl fmt::Display for LeaveReason {
             LeaveReason::Stalled => "caller stopped reading",
             LeaveReason::Protocol => "caller broke the protocol",
             LeaveReason::Operator => "ended by the operator",
+            LeaveReason::Limit => "longest time of the bot reached",
         })
     }
 }

@@ -536,7 +536,7 @@ fn ended_by(reason: LeaveReason) -> &'static str {
         LeaveReason::Left | LeaveReason::Vanished | LeaveReason::NeverConnected | LeaveReason::Replaced => "caller",
         LeaveReason::Stalled | LeaveReason::Protocol => "caller",
         LeaveReason::BotEnded | LeaveReason::BotFailed => "bot",
-        LeaveReason::Shutdown => "runner",
+        LeaveReason::Shutdown | LeaveReason::Limit => "runner",
         LeaveReason::Operator => "operator",
         LeaveReason::Failed => "transport",
     }

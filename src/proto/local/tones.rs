@@ -29,7 +29,8 @@ impl LocalTone {
             | LeaveReason::BotEnded
             | LeaveReason::Replaced
             | LeaveReason::Shutdown
-            | LeaveReason::Operator => LocalTone::End,
+            | LeaveReason::Operator
+            | LeaveReason::Limit => LocalTone::End,
         }
     }
 

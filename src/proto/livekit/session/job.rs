@@ -175,7 +175,7 @@ impl RoomSession {
 /// Returns the outcome of a job whose session ends for this reason.
 fn job_outcome(reason: LeaveReason, has_entered: bool) -> JobOutcome {
     match reason {
-        LeaveReason::Left | LeaveReason::BotEnded | LeaveReason::Replaced => JobOutcome::Success,
+        LeaveReason::Left | LeaveReason::BotEnded | LeaveReason::Replaced | LeaveReason::Limit => JobOutcome::Success,
         // No caller came.
         LeaveReason::NeverConnected if has_entered => JobOutcome::Success,
         LeaveReason::NeverConnected => JobOutcome::Failed("the room was not entered".into()),

@@ -149,6 +149,7 @@ pub(super) fn close_frame(reason: LeaveReason) -> (u16, &'static str) {
         LeaveReason::Shutdown => (1001, STOPPING),
         LeaveReason::BotFailed => (1011, "the bot failed"),
         LeaveReason::Operator => (1000, "the operator ended the call"),
+        LeaveReason::Limit => (1000, "the call has lasted as long as the bot may talk"),
         // A socket is connected; it never sent a first frame.
         LeaveReason::NeverConnected => (1013, EVICTED),
         LeaveReason::Left

@@ -15,6 +15,7 @@ fn peer_left(reason: LeaveReason) -> String {
         LeaveReason::BotFailed => r#","reason":"bot failed""#,
         LeaveReason::Shutdown => r#","reason":"the runner is stopping""#,
         LeaveReason::Operator => r#","reason":"the operator ended the call""#,
+        LeaveReason::Limit => r#","reason":"the call has lasted as long as the bot may talk""#,
         LeaveReason::Left
         | LeaveReason::Vanished
         | LeaveReason::NeverConnected

@@ -313,10 +313,11 @@ fn a_shutdown_says_goodbye() {
 
 /// The client is told why, where the bot did not end by itself.
 #[test]
-fn a_failed_bot_and_an_operator_are_told_as_reasons() {
+fn ends_before_the_bots_own_are_told_as_reasons() {
     for (reason, told) in [
         (LeaveReason::BotFailed, "bot failed"),
         (LeaveReason::Operator, "the operator ended the call"),
+        (LeaveReason::Limit, "the call has lasted as long as the bot may talk"),
     ] {
         let mut pair = Pair::connected();
         pair.act(|session, now| session.handle_end(reason, now));
