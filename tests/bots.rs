@@ -188,6 +188,28 @@ fn each_bot_has_its_calls_sessions_and_figures() {
     }
 }
 
+/// A key for one call has the bot that it was made for; the sound card has that of its option.
+#[test]
+fn keys_of_calls_and_the_sound_card_choose_a_bot() {
+    let card = ["--local", "--local-start", "always", "--local-bot", "kitchen"];
+    let sound = [
+        "--local-in",
+        "cat /dev/zero",
+        "--local-out",
+        "sh -c 'exec cat > /dev/null'",
+    ];
+    let key = "Authorization: Bearer 0123456789abcdef0123456789abcdef";
+    let runner = start(&[&card[..], &sound, &["--api-key", "0123456789abcdef0123456789abcdef"]].concat());
+    runner.wait_for_log(" kitchen] bot stderr: this is the kitchen");
+    let secret = |bot: &str| post(&runner, "/v1/realtime/client_secrets", &[key], &json!({"bot": bot}));
+    assert_eq!(secret("no-such-bot").status, 404);
+    let reply = secret("sales").json();
+    let once = format!("Authorization: Bearer {}", reply["value"].as_str().expect("a key"));
+    let call = Poster::new(Offers::audio(Direction::SendRecv)).post(&runner, "/v1/realtime/calls", &[&once]);
+    assert_eq!(call.status, 201, "{}", call.text());
+    runner.wait_for_log(" sales] bot stderr: this is sales");
+}
+
 /// A bot talks as long as its limit says. The caller hears why it ended, and the record says who
 /// ended it.
 #[test]

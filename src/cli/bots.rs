@@ -8,6 +8,7 @@
 use crate::config::{BotTable, Config, NamedBot};
 use crate::limits::SESSIONS_MAX_DEFAULT;
 use crate::proto::bots::{OWN_BOT, number_of};
+use crate::proto::options::Expected;
 
 use super::settings::{self, BotSection};
 use super::{Env, StartValues, TypedArguments, UsageError};
@@ -76,6 +77,29 @@ fn bot(
 /// Names the section in an error.
 fn of_bot(section: &BotSection, error: UsageError) -> UsageError {
     UsageError::Combination(format!("[{}]: {error}", section.key()))
+}
+
+/// Rejects a bot of the sound card that there is not.
+///
+/// # Errors
+/// [`UsageError`] with the names of all bots.
+pub(super) fn check_local(config: &Config) -> Result<(), UsageError> {
+    let named = config.local.as_ref().and_then(|local| local.bot.as_deref());
+    let Some(name) = named else {
+        return Ok(());
+    };
+    let names: Vec<&str> = config.bots.names().collect();
+    match names.is_empty() {
+        true => Err(UsageError::Combination(
+            "`--local-bot` chooses one of several bots, which are sections of a file of settings (--config)".into(),
+        )),
+        false if names.contains(&name) => Ok(()),
+        false => Err(UsageError::value(
+            "--local-bot",
+            name,
+            Expected::one_of(name, &names, &[]),
+        )),
+    }
 }
 
 /// Rejects a number, a device or an agent name of two bots, and a device with the name of another

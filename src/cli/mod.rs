@@ -215,6 +215,7 @@ pub fn parse_for(
         true => values.resolve(&mut warnings)?,
         false => bots::resolve(values, &bots, &typed, env, &mut warnings)?,
     };
+    bots::check_local(&config)?;
     if let Some(report) = report {
         return report.text(&warnings).map(CliCommand::Help);
     }

@@ -40,6 +40,7 @@ use crate::io::session::{self, SessionTask};
 use crate::io::sessions::Sessions;
 use crate::io::tasks;
 use crate::logging;
+use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::local::capture::Capture;
 use crate::proto::local::console::ConsoleWish;
 use crate::proto::local::session::{LocalSession, LocalSetup};
@@ -344,7 +345,10 @@ impl LocalCaller {
         );
         let id = new_session_id();
         let mut task = SessionTask::new(sessions.clone(), permit, None);
-        let chosen = sessions.bots().default();
+        let bots = sessions.bots();
+        // The start has refused an unknown name.
+        let chosen = bots.choose(BotChoice::named(config.bot.as_deref()));
+        let chosen = chosen.unwrap_or_else(|UnknownBot| bots.default());
         let session = Box::new(LocalSession::new(setup, now));
         let bot_id = id.clone();
         let running = async move {

@@ -13,6 +13,8 @@ use serde_json::Value;
 pub const OWN_BOT: &str = "default";
 /// The parameter of a query that names a bot.
 pub const QUERY: &str = "bot";
+/// Bytes of a text that may name a bot.
+pub const BYTES_MAX: usize = 64;
 /// Characters of the name of a bot.
 const NAME_CHARS_MAX: usize = 32;
 /// The member of the body that names a bot.

@@ -171,6 +171,23 @@ fn texts_are_quoted_as_toml() {
     assert_eq!(masked("https://h/a"), "\"https://h/a\"");
 }
 
+#[cfg(feature = "local")]
+#[test]
+fn the_sound_card_calls_one_of_the_bots() {
+    let file = "[bots.desk]\nbot = 'echo'\n[bots.sales]\nbot = 'echo'\n";
+    let named = |name: &'static str| ["--local", "--local-bot", name];
+    let set = config(&named("sales"), file);
+    assert_eq!(set.local.expect("it is on").bot.as_deref(), Some("sales"));
+    let refused = |arguments: &[&str], file: &str| refused(&[&["--config", "a.toml"], arguments].concat(), file);
+    let message = refused(&named("sale"), file);
+    assert!(
+        message.contains("`desk` or `sales`") && message.contains("did you mean `sales`?"),
+        "{message}"
+    );
+    let message = refused(&named("sales"), "bot = 'echo'\n");
+    assert!(message.contains("one of several bots"), "{message}");
+}
+
 /// A bot with an agent name of its own has a registration; the others share that of the runner.
 #[cfg(feature = "mediaroom")]
 #[test]

@@ -173,8 +173,12 @@ async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
     }
     let body = read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
     app.check_open()?;
-    let body = call::client_secret(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
-    let id = register(app, None, &body, peer)?;
+    let read = call::client_secret(&body, !app.config.bots.is_empty());
+    let (body, bot) = read.map_err(|invalid| HttpError::Invalid { invalid, body })?;
+    if app.sessions.bots().choose(BotChoice::named(bot.as_deref())).is_err() {
+        return Err(app.unknown_bot(peer));
+    }
+    let id = register(app, bot.as_deref(), &body, peer)?;
     let reply = call::client_secret_reply(&id, &body, unix_time_s());
     let mut reply = json_reply(StatusCode::OK, reply);
     put(reply.headers_mut(), header::CACHE_CONTROL, "no-store");

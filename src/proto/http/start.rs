@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::bots::BotChoice;
+use crate::bots::{self, BotChoice};
 use crate::config::Config;
 use crate::daily::RoomRequest;
 use crate::features::Feature;
@@ -34,9 +34,6 @@ pub use moq::{MoqReply, MoqStartError, caller_url, random_namespace};
 
 /// Bytes of the name of a transport in `/start`; the longest name has eleven.
 const TRANSPORT_BYTES_MAX: usize = 64;
-
-/// Bytes of the name of a bot in `/start`; valid ones are shorter.
-const BOT_BYTES_MAX: usize = 64;
 
 /// The public STUN server that `enableDefaultIceServers` adds, as in Pipecat.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
@@ -172,7 +169,7 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<(StartPlan<'c>, Op
     // A runner with one bot ignores what it does not know.
     let named = match config.bots.is_empty() {
         true => None,
-        false => fields.string("bot", BOT_BYTES_MAX),
+        false => fields.string("bot", bots::BYTES_MAX),
     };
     let create_room = fields.flag("createVideoroomRoom").unwrap_or(false);
     let record = fields.flag("record");

@@ -26,6 +26,8 @@ pub struct LocalConfig {
     pub tones: Option<bool>,
     /// The program, with its arguments, that is run with the name of each new state.
     pub hook: Option<Vec<String>>,
+    /// The name of one of several bots; `None` means the default.
+    pub bot: Option<String>,
 }
 
 /// A command that reads or writes PCM, and the form of its PCM.

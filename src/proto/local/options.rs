@@ -40,6 +40,7 @@ pub struct LocalOptions {
     pub echo: Option<LocalEcho>,
     pub tones: Option<bool>,
     pub hook: Option<String>,
+    pub bot: Option<String>,
 }
 
 const fn local<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
@@ -157,6 +158,11 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
             "Run for each new state of the sound card, with its name as a further argument: `listening`, `wake`, \
              `call` or `error`.",
         ),
+        local(
+            "--local-bot",
+            FlagKind::Value("NAME", |args: &mut T, text| put(&mut args.as_mut().bot, text)),
+            "Which of several bots it calls. [default: the default bot]",
+        ),
     ];
 }
 
@@ -248,6 +254,7 @@ impl LocalOptions {
             echo: self.echo.unwrap_or_default(),
             tones: self.tones,
             hook: self.hook.as_deref().map(hook).transpose()?,
+            bot: self.bot.clone(),
         };
         if !self.is_on {
             if self != LocalOptions::default() {

@@ -10,6 +10,7 @@ use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
 use super::{SDP, WhipError, media_type, sdp_text};
+use crate::bots;
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
 use crate::server::multipart::{MultipartError, MultipartEvent, MultipartParser, boundary};
 use crate::server::{body, key};
@@ -84,22 +85,29 @@ fn parse_settings(json: &[u8]) -> Result<Value, WhipError> {
     }
 }
 
-/// Parses a request for a key. Returns the bot's `body`.
+/// Parses a request for a key. Returns the bot's `body`, and the name of one of several bots if it
+/// has one.
 ///
 /// # Errors
 /// [`body::ValidationError`].
-pub fn client_secret(request: &[u8]) -> Result<Value, body::ValidationError> {
+pub fn client_secret(request: &[u8], has_bots: bool) -> Result<(Value, Option<String>), body::ValidationError> {
     let map = match request.trim_ascii().is_empty() {
         true => Map::new(),
         false => body::parse_object(request)?,
     };
     let mut fields = body::ObjectReader::new(map, Vec::new());
     let session = fields.object("session");
+    // A runner with one bot ignores what it does not know.
+    let bot = match has_bots {
+        true => fields.string("bot", bots::BYTES_MAX),
+        false => None,
+    };
     fields.finish()?;
-    Ok(match session {
+    let body = match session {
         Some(session) => json!({"session": session}),
         None => json!({}),
-    })
+    };
+    Ok((body, bot))
 }
 
 /// Returns the reply with a key, in the current and the previous format.
@@ -243,17 +251,26 @@ mod tests {
 
     #[test]
     fn a_key_has_both_shapes_and_an_end() {
-        let body = client_secret(br#"{"session":{"type":"realtime"},"expires_after":{"seconds":9}}"#).expect("read");
-        assert_eq!(body, json!({"session": {"type": "realtime"}}));
+        let request = br#"{"session":{"type":"realtime"},"expires_after":{"seconds":9},"bot":"sales"}"#;
+        assert_eq!(
+            client_secret(request, false).expect("read").1,
+            None,
+            "a runner with one bot"
+        );
+        let (body, bot) = client_secret(request, true).expect("read");
+        assert_eq!(
+            (&body, bot.as_deref()),
+            (&json!({"session": {"type": "realtime"}}), Some("sales"))
+        );
         let reply: Value = serde_json::from_slice(&client_secret_reply("S", &body, 1_000)).expect("JSON");
         assert_eq!(
             reply,
             json!({"value": "ek_S", "expires_at": 1_300, "session": {"type": "realtime"},
                    "client_secret": {"value": "ek_S", "expires_at": 1_300}})
         );
-        assert_eq!(client_secret(b" "), Ok(json!({})));
-        assert!(client_secret(b"[]").is_err());
-        assert!(client_secret(br#"{"session":1}"#).is_err());
+        assert_eq!(client_secret(b" ", false), Ok((json!({}), None)));
+        assert!(client_secret(b"[]", true).is_err());
+        assert!(client_secret(br#"{"session":1}"#, true).is_err());
     }
 
     #[test]
