@@ -19,6 +19,7 @@ mod outages;
 mod pair;
 mod restart;
 mod rig;
+mod roles;
 mod secure;
 mod shared_nat;
 mod wraps;
