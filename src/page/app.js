@@ -148,6 +148,7 @@ function phase(next, say) {
 	showMute();
 	if (was === 'idle' && next !== 'idle') {
 		drawing ??= requestAnimationFrame(draw);
+		if (isLine) keys.show(true);
 		stayAwake(true);
 		poll(STATUS_IN_CALL_MS);
 	}
@@ -155,6 +156,7 @@ function phase(next, say) {
 	if (next === 'waiting' && $('problem-play').hidden) $('problem').hidden = true;
 	if (/waiting|ready/.test(next) && !counter) count();
 	if (next === 'idle') end();
+	if (next === 'idle' && isLine) keys.show(false);
 	// The number of calls has changed.
 	if (/ready|idle/.test(next)) lookForRunner();
 }
@@ -289,6 +291,7 @@ function showLabel() {
 	const listens = chosen === mic.NONE;
 	const isLine = Boolean(connectorOf(options.read().transport)?.isLine);
 	const dial = isLine ? 'Call' : 'Connect';
+	showLine();
 	const idle = listens ? `${dial}, listen only` : dial;
 	$('dial').textContent = dial;
 	// To talk is the main way.
@@ -296,7 +299,18 @@ function showLabel() {
 	$('connect').textContent = { idle, starting: 'Cancel', connecting: 'Cancel' }[call.phase] ?? (isLine ? 'Hang up' : 'Disconnect');
 }
 
+/** A simulated call looks like a telephone: the provider, and the number that is called. */
+function showLine() {
+	const line = options.line();
+	document.documentElement.dataset.line = Boolean(line);
+	$('bot-title').textContent = line ? labelOf(options.read().transport) : 'Bot';
+	$('bot-name').textContent = options.bot() ?? runner?.bot ?? '';
+	const isCalled = line?.to && call.phase !== 'idle';
+	$('line-number').textContent = isCalled ? line.to : '';
+}
+
 on('transports', 'change', showLabel);
+on('line', 'input', showLine);
 
 function showMute() {
 	const has = call.phase === 'idle' ? chosen !== mic.NONE : Boolean(sides.user.track);
@@ -452,7 +466,7 @@ async function askRunner() {
 	pill.dataset.ok = Boolean(runner);
 	call.doubt('The runner does not answer', isGone);
 	const usable = options.setStatus(runner);
-	$('bot-name').textContent = options.bot() ?? runner?.bot ?? '';
+	showLabel();
 	const said = notices(runner, isStopping, options.bot());
 	$('notice').hidden = !said.length;
 	$('notice').textContent = said.join(' ');

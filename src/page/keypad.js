@@ -1,10 +1,18 @@
-// A telephone keypad of twelve keys. Out: one call of `press` per key, from a click or, while the keypad is open, from the
-// keyboard.
+// The keypad of a telephone: twelve keys with their letters. Out: one call of `press` per key, from a click or, while the keypad is
+// open, from the keyboard.
 
 import { $, make, on } from './dom.js';
 
+const LETTERS = { 2: 'ABC', 3: 'DEF', 4: 'GHI', 5: 'JKL', 6: 'MNO', 7: 'PQRS', 8: 'TUV', 9: 'WXYZ' };
+
 export function keypad(press) {
-	const keys = [...'123456789*0#'].map((key) => Object.assign(make('button', '', key), { value: key, disabled: true }));
+	const keys = [...'123456789*0#'].map((key) => {
+		const letters = LETTERS[key] ? [make('small', '', LETTERS[key])] : [];
+		letters.forEach((each) => each.setAttribute('aria-hidden', true));
+		const button = Object.assign(make('button', '', key, ...letters), { value: key, disabled: true });
+		button.addEventListener('click', () => press(key));
+		return button;
+	});
 	const [pad, opener] = [$('keypad'), $('keypad-open')];
 	pad.append(...keys);
 
@@ -13,7 +21,6 @@ export function keypad(press) {
 		opener.setAttribute('aria-expanded', open);
 	}
 
-	on('keypad', 'click', ({ target }) => target.value && press(target.value));
 	on('keypad-open', 'click', () => show(pad.hidden));
 	return {
 		lock(on) {

@@ -72,8 +72,8 @@ export function startOptions() {
 	}
 
 	const line = () => PROVIDERS[chosen] && {
-		from: $('line-from').value.trim(),
-		to: $('line-to').value.trim(),
+		from: PROVIDERS[chosen].hidesNumbers ? '' : $('line-from').value.trim(),
+		to: PROVIDERS[chosen].hidesNumbers ? '' : $('line-to').value.trim(),
 		format: PROVIDERS[chosen].codecs[$('line-codec').value][1],
 	};
 

@@ -61,7 +61,6 @@ try {
 		await page.locator('#server[data-ok=true]').waitFor();
 		await page.locator('#connect').click();
 		await isPhase(page, 'ready');
-		await page.locator('#keypad-open').click();
 		await picture(page, 'phone-call', PHONE, 'light');
 	}, { sentences: DIALOGUE.map(({ user }) => user) });
 } finally {

@@ -564,7 +564,8 @@ export const menuChecks = {
 		await assertFits(page);
 		await page.locator('#connect').click();
 		await isPhase(page, 'ready');
-		await page.locator('#keypad-open').click();
+		assertEqual(await page.locator('#line-number').textContent(), '+15550002222', 'the number that is called');
+		// A telephone has its keys in view.
 		await page.locator('#keypad button', { hasText: '1' }).click();
 		await page.locator('#bot[data-speaking=true]').waitFor({ timeout: 20000 });
 		await shoot(page, out, 'phone-keypad');
