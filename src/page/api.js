@@ -54,6 +54,13 @@ export const text = (path) => fetch(new URL(path, BASE), {
 	cache: 'no-store', signal: AbortSignal.timeout(5000), headers: bearer(),
 }).then((response) => (response.ok ? response.text() : ''), () => '');
 
+/** The bytes of a file of the runner. */
+export async function file(path) {
+	const response = await fetch(new URL(path, BASE), { cache: 'no-store', headers: bearer() });
+	if (!response.ok) throw new Failure(response.status, response.statusText);
+	return response.blob();
+}
+
 /** `status` is that of the response; 0 without a response, -1 if it is unusable. */
 export class Failure extends Error {
 	constructor(status, message, retryAfter) {

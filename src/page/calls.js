@@ -1,8 +1,8 @@
 // The calls of a runner, live and past, below the live sessions: who called, why the call ended, and on request what was said with
-// the time of each answer. In: what `GET /calls` and `GET /calls/ID` tell. They are asked again when `GET /calls/events` says that
+// the time of each answer, and its recording. In: what `GET /calls` and `GET /calls/ID` tell. They are asked again when `GET /calls/events` says that
 // something happened, and now and then where that stream is not to be had. A runner without records has no such list.
 
-import { follow, ownCall, request } from './api.js';
+import { file, follow, ownCall, request } from './api.js';
 import { duration, make } from './dom.js';
 import { labelOf } from './transports.js';
 
@@ -37,6 +37,28 @@ function said({ by, text, at_ms: at, latency_ms: latency, stages = [] }) {
 	return make('li', by === 'bot' ? 'bot' : 'user', who, make('p', 'words', text), ...timing ? [make('p', 'small', timing)] : []);
 }
 
+let played = '';
+
+/** Plays the sound of a call that is over, the caller on the left. The last one that was loaded is kept. */
+function player({ id }) {
+	const button = make('button', '', 'Play the recording');
+	const box = make('p', '', button);
+	button.addEventListener('click', async () => {
+		Object.assign(button, { disabled: true, textContent: 'Loading the recording' });
+		try {
+			const sound = await file(`calls/${encodeURIComponent(id)}/recording`);
+			URL.revokeObjectURL(played);
+			played = URL.createObjectURL(sound);
+			const audio = Object.assign(make('audio'), { controls: true, autoplay: true, src: played });
+			audio.setAttribute('aria-label', 'Recording of the call');
+			box.replaceChildren(audio);
+		} catch (error) {
+			box.replaceChildren(error.status === 404 ? 'Its recording is gone.' : `Its recording cannot be played: ${error.message}`);
+		}
+	});
+	return box;
+}
+
 function conversation(call) {
 	const texts = Array.isArray(call.texts) ? call.texts : [];
 	const facts = [
@@ -47,7 +69,8 @@ function conversation(call) {
 		call.recording ? `Its sound is in ${call.recording}.` : '',
 		call.bot_error ? `The bot failed: ${call.bot_error}` : '',
 	].filter(Boolean);
-	return [make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : []];
+	const sound = call.recording && call.state === 'ended' ? [player(call)] : [];
+	return [...sound, make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : []];
 }
 
 export function callList() {

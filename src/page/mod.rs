@@ -10,13 +10,13 @@ use miniz_oxide::inflate::decompress_to_vec_with_limit;
 /// Returns what the page may do, as the value of `Content-Security-Policy`. Scripts, styles and
 /// requests of this origin alone (`'self'` covers its WebSockets); nothing inline, no markup made
 /// from strings, no frame around it. `mediastream:` is for browsers that ask the policy about a
-/// stream in an `<audio>`. `server` is a source expression for the one other server that the page
-/// connects to, such as `https://*:4080`.
+/// stream in an `<audio>`, and `blob:` has the recording of a call. `server` is a source expression
+/// for the one other server that the page connects to, such as `https://*:4080`.
 pub fn content_security_policy(server: Option<&str>) -> String {
     let [space, server] = server.map_or(["", ""], |server| [" ", server]);
     format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src 'self'; \
-         connect-src 'self'{space}{server}; media-src mediastream:; base-uri 'none'; form-action 'none'; \
+         connect-src 'self'{space}{server}; media-src mediastream: blob:; base-uri 'none'; form-action 'none'; \
          frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 }

@@ -269,6 +269,25 @@ test('calls are listed with who called and why they ended, and a call opens with
 	own.shown.show(false);
 });
 
+test('the recording of a call that is over is played', async () => {
+	const recorded = { ...CALL, recording: 'call-c1.wav', texts: [] };
+	const live = { ...recorded, id: 'c2', state: 'live' };
+	const own = list({ calls: [200, { calls: [recorded, live, { ...recorded, id: 'c3' }], next: null }], call: { c1: recorded, c2: live, c3: { ...recorded, id: 'c3' }, 'c1/recording': 'sound' } });
+	await own.show();
+	const details = await open(own);
+	details.querySelector('button').click();
+	await settle();
+	assert.equal(own.asked.at(-1), '/calls/c1/recording');
+	const audio = details.querySelector('audio');
+	assert.deepEqual([audio.controls, audio.src.slice(0, 5)], [true, 'blob:']);
+	assert.equal((await open(own, 1)).querySelector('button'), null, 'it is not whole yet');
+	const gone = await open(own, 2);
+	gone.querySelector('button').click();
+	await settle();
+	assert.match(gone.textContent, /Its recording is gone\./);
+	own.shown.show(false);
+});
+
 test('a live call that is open goes on, and one that is closed is not asked for', async () => {
 	const live = { ...CALL, state: 'live', reason: null };
 	const own = list({ calls: [200, { calls: [live, { ...live, id: 'c2' }], next: null }], call: { c1: { ...live, texts: [] } } });
