@@ -13,6 +13,7 @@ mod leaving;
 mod lengths;
 mod link;
 mod messages;
+mod moved;
 mod network;
 mod offers;
 mod outages;

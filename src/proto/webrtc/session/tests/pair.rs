@@ -101,6 +101,8 @@ pub struct Pair {
     /// Returns whether the network carries a datagram; the first argument is true towards the
     /// session.
     pub pass: fn(bool, &[u8]) -> bool,
+    /// The address that a NAT gives the client now; what is sent to another one is lost.
+    pub public: Option<SocketAddr>,
     /// Changes datagrams of the client before the network.
     pub rewrite: Option<Rewrite>,
     pub gone: Option<Duration>,
@@ -215,6 +217,7 @@ impl Pair {
             up: way,
             down: way,
             pass: |_, _| true,
+            public: None,
             rewrite: None,
             gone: None,
             sent: Vec::new(),
@@ -298,9 +301,13 @@ impl Pair {
                 self.begin_cost(flight.contents.first().copied());
                 let ((), allocations) = allocations::of(|| self.session.handle_packet(&packet, self.now));
                 self.add_cost(allocations, 0, 0);
-            } else {
+            } else if self.public.is_none_or(|public| public == flight.destination) {
+                let destination = match self.public {
+                    Some(_) => self.client.address,
+                    None => flight.destination,
+                };
                 self.client
-                    .handle_datagram(flight.source, flight.destination, &flight.contents, self.now);
+                    .handle_datagram(flight.source, destination, &flight.contents, self.now);
             }
         } else {
             if self.client.wake() <= self.now {
@@ -384,7 +391,7 @@ impl Pair {
     pub fn flush(&mut self) {
         self.drain();
         for (destination, contents) in self.client.drain(self.now) {
-            let source = self.client.address;
+            let source = self.public.unwrap_or(self.client.address);
             if self.keep_launched {
                 self.launched.push(contents.clone());
             }
