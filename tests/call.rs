@@ -387,3 +387,132 @@ fn files_that_cannot_be_used_are_named() {
         assert!(ended.stderr.contains(words), "{words}: {ended:?}");
     }
 }
+
+const SCENARIO: &str = r#"
+[[step]]
+name = "hello"
+text = "Good morning"
+expect-text = "good morning"
+expect-silence = 0.2
+
+[[step]]
+wav = "said.wav"
+expect-speech = true
+expect-latency = 5
+
+[[step]]
+name = "goodbye"
+text = "bye"
+expect-text = "farewell"
+within = 1
+
+[[step]]
+keys = "1"
+"#;
+
+/// Each step waits for what it expects; the first that fails ends the call, and the report has a
+/// case for each.
+#[test]
+fn a_scenario_is_played_and_reported() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let path = |name: &str| runner.path(name).to_str().expect("a text").to_owned();
+    let (scenario, report) = (path("hotel.toml"), path("report.xml"));
+    fs::write(
+        runner.path("said.wav"),
+        write_wav(&Sweep { ms: 600 }.pcm(16_000), 16_000),
+    )
+    .expect("a file");
+    for (url, transport) in endpoints(&runner) {
+        let options = [&["--scenario", &scenario, "--junit", &report], transport].concat();
+        fs::write(&scenario, SCENARIO).expect("a file");
+        let ended = call(&url, &options);
+        assert_eq!(ended.code, Some(1), "{url}: {ended:?}");
+        let why = "within 1 s: no text matches `farewell`: the bot's texts are \"bye\"";
+        let failure = format!("{scenario}:13: `goodbye`: {why}");
+        assert!(ended.stderr.contains(&failure), "{url}: {ended:?}");
+        for line in ["passed: hello", "passed: step 2", "ended: a step has failed"] {
+            assert!(ended.stdout.contains(line), "{url}: {line}: {ended:?}");
+        }
+        let xml = fs::read_to_string(&report).expect("a file");
+        for part in [
+            r#"<testsuite name="hotel" file=""#,
+            r#"tests="4" failures="1" errors="0" skipped="1" "#,
+            r#"<testcase name="hello" classname="hotel" "#,
+            r#"<testcase name="goodbye" classname="hotel" "#,
+            "hotel.toml:13: within 1 s: no text matches `farewell`: the bot&apos;s texts are &quot;bye&quot;</failure>",
+            "<skipped/>",
+        ] {
+            assert!(xml.contains(part), "{url}: {part}: {xml}");
+        }
+
+        fs::write(&scenario, SCENARIO.replace("farewell", "bye")).expect("a file");
+        let ended = call(&url, &options);
+        assert_eq!(ended.code, Some(0), "{url}: {ended:?}");
+        let xml = fs::read_to_string(&report).expect("a file");
+        assert!(xml.contains(r#"tests="4" failures="0" errors="0""#), "{url}: {xml}");
+    }
+    runner.wait_for_sessions(0);
+}
+
+#[test]
+fn a_scenario_that_cannot_be_played_has_its_line() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let path = |name: &str| runner.path(name).to_str().expect("a text").to_owned();
+    let (scenario, report) = (path("a.toml"), path("report.xml"));
+    let base = format!("http://{}", runner.addr);
+    for (text, transport, words) in [
+        (
+            "[[step]]\nexpect-txt = \"a\"",
+            "webrtc",
+            ":2: a step has no `expect-txt`; did you mean",
+        ),
+        ("[[step]]\nwav = \"absent.wav\"", "webrtc", ":1: wav "),
+        (
+            "\n[[step]]\ntext = \"a\"",
+            "twilio",
+            ":2: a telephone carries sound and keys alone",
+        ),
+    ] {
+        fs::write(&scenario, text).expect("a file");
+        let ended = call(&base, &["-t", transport, "--scenario", &scenario]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(
+            ended.stderr.contains(&format!("{scenario}{words}")),
+            "{words}: {ended:?}"
+        );
+    }
+    let ended = call(&base, &["--scenario", &path("absent.toml")]);
+    assert!(
+        ended.code == Some(2) && ended.stderr.contains("No such file"),
+        "{ended:?}"
+    );
+
+    // A call that is not answered is in the report as well.
+    fs::write(&scenario, "[[step]]").expect("a file");
+    let ended = call(
+        &format!("{base}/absent/api/offer"),
+        &["--scenario", &scenario, "--junit", &report],
+    );
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let xml = fs::read_to_string(&report).expect("a file");
+    assert!(
+        xml.contains(r#"failures="0" errors="1""#) && xml.contains("<error message="),
+        "{xml}"
+    );
+}
+
+/// The scenario of docs/call.md.
+#[test]
+fn the_scenario_of_the_documents_passes() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/call.md")).expect("a page");
+    let (_, rest) = page.split_once("```toml\n").expect("a scenario");
+    let (text, _) = rest.split_once("```").expect("its end");
+    let scenario = runner.path("echo.toml");
+    fs::write(&scenario, text).expect("a file");
+    let ended = call(
+        &socket(&runner),
+        &["--scenario", scenario.to_str().expect("a text"), "--timeout", "30"],
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}

@@ -8,27 +8,20 @@ use std::time::Duration;
 
 use super::{CliCommand, ProgramIdentity, UsageError, version};
 use crate::config::{Secret, Transport};
-use crate::io::call::{CallConfig, StepSource};
-use crate::proto::bot_message::key;
+use crate::io::call::CallConfig;
+use crate::proto::caller::plan::{StepSource, keys, seconds, text, words};
 use crate::proto::caller::target::CallTarget;
-use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX, WordPattern};
+use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX};
 use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::{
     Expected, FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, push, put,
 };
 
-/// The time limit of a call.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the bot has to be quiet before the caller hangs up, without and with expectations.
 const LISTENS: Duration = Duration::from_secs(5);
 const LISTENS_EXPECTING: Duration = Duration::from_secs(1);
 /// The program that speaks texts.
 const SAY_COMMAND: &str = "espeak-ng --stdin --stdout";
-/// Bytes of a text.
-const TEXT_BYTES_MAX: usize = 4 * 1024;
-/// Keys of one step.
-const KEYS_MAX: usize = 64;
-
 const SPEAKS: &str = "What the caller does, in this order";
 const KEEPS: &str = "What it keeps";
 const EXPECTS: &str = "What it expects";
@@ -39,9 +32,11 @@ struct CallArgs {
     transport: Option<Transport>,
     api_key: Option<Secret>,
     steps: Vec<StepSource>,
+    scenario: Option<String>,
     say_command: Option<String>,
     record: Option<String>,
     events: Option<String>,
+    junit: Option<String>,
     json: bool,
     expect: CallExpectations,
     hang_up_after: Option<Duration>,
@@ -61,30 +56,6 @@ impl OptionStore for CallArgs {
     fn argument(&mut self) -> &mut Option<OsString> {
         &mut self.argument
     }
-}
-
-/// Reads a number of seconds, such as `2` or `0.5`.
-fn seconds(text: &str, most: u64) -> Result<Duration, Expected> {
-    let parsed: Option<f64> = text.strip_suffix('s').unwrap_or(text).parse().ok();
-    let valid = parsed.filter(|seconds| (0.0..=most as f64).contains(seconds));
-    let duration = valid.map(Duration::from_secs_f64);
-    duration.ok_or_else(|| format!("a number of seconds from 0 to {most}, such as 2 or 0.5").into())
-}
-
-fn text(text: String) -> Result<String, Expected> {
-    if text.trim().is_empty() || text.len() > TEXT_BYTES_MAX {
-        return Err(format!("a text of at most {TEXT_BYTES_MAX} bytes").into());
-    }
-    Ok(text)
-}
-
-fn keys(text: &str) -> Result<String, Expected> {
-    let keys: Option<String> = text
-        .chars()
-        .map(|letter| key(letter.encode_utf8(&mut [0; 4])))
-        .collect();
-    let valid = keys.filter(|keys| (1..=KEYS_MAX).contains(&keys.len()));
-    valid.ok_or_else(|| format!("1 to {KEYS_MAX} keys of a telephone: 0-9, *, # and A-D").into())
 }
 
 fn transport(text: &str) -> Result<Transport, Expected> {
@@ -154,6 +125,12 @@ static CALL: OptionTable<CallArgs> = OptionTable {
             "Send a text, as typed by a user.",
         ),
         flag(
+            "--scenario",
+            FlagKind::Value("FILE", |args, text| put(&mut args.scenario, text)),
+            SPEAKS,
+            "Play a file of steps with their expectations, in TOML, in place of these options and of those of what is expected.",
+        ),
+        flag(
             "--say-command",
             FlagKind::Value("COMMAND", |args, text| put(&mut args.say_command, text)),
             SPEAKS,
@@ -173,6 +150,12 @@ static CALL: OptionTable<CallArgs> = OptionTable {
             "Write a JSON line for everything that happens: `call`, `time` in seconds since the caller dialled, `event`.",
         ),
         flag(
+            "--junit",
+            FlagKind::Value("FILE", |args, text| put(&mut args.junit, text)),
+            KEEPS,
+            "Write a report in the XML of JUnit: a test case for each step of a scenario, or for each call.",
+        ),
+        flag(
             "--json",
             FlagKind::Switch(|args: &mut CallArgs| args.json = true),
             KEEPS,
@@ -181,11 +164,7 @@ static CALL: OptionTable<CallArgs> = OptionTable {
         flag(
             "--expect-text",
             FlagKind::Repeatable("WORDS", |args, text| {
-                let pattern = WordPattern::parse(&text);
-                push(
-                    &mut args.expect.texts,
-                    pattern.ok_or("words, with `|` between alternatives and `*` for any text")?,
-                )
+                push(&mut args.expect.texts, words(&text)?)
             }),
             EXPECTS,
             "The bot says or shows these words, in any case; `*` is any text, `|` separates alternatives.",
@@ -210,7 +189,7 @@ static CALL: OptionTable<CallArgs> = OptionTable {
                 put(&mut args.timeout, seconds(&text, CALL_SECONDS_MAX)?)
             }),
             CALLS,
-            "The longest call, at most an hour. [default: 60]",
+            "The longest call, at most an hour. [default: that of the scenario, or 60]",
         ),
         flag(
             "--hang-up-after",
@@ -219,7 +198,7 @@ static CALL: OptionTable<CallArgs> = OptionTable {
             }),
             CALLS,
             "Hang up when all is done, every expectation is met, and the bot was quiet for this long. [default: 1 with an \
-             expectation, else 5]",
+             expectation or a scenario, else 5]",
         ),
         flag(
             "--calls",
@@ -259,21 +238,21 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
     let url = args.argument.as_ref().map(|url| url.to_string_lossy().into_owned());
     let url = url.ok_or_else(|| combination("`call` needs a URL, such as http://localhost:7860".into()))?;
     let target = CallTarget::parse(&url, args.transport).map_err(combination)?;
-    let is_sound = |step: &StepSource| matches!(step, StepSource::Wav(_) | StepSource::Say(_));
+    if args.scenario.is_some() && !(args.steps.is_empty() && args.expect.is_empty()) {
+        return Err(combination(
+            "`--scenario` has the steps and what is expected in its file: leave out the other options of both".into(),
+        ));
+    }
     if args.steps.len() > STEPS_MAX {
         return Err(combination(format!("`call` takes at most {STEPS_MAX} steps")));
     }
-    if args.expect.latency.is_some() && !args.steps.iter().any(is_sound) {
+    if args.expect.latency.is_some() && !args.steps.iter().any(StepSource::is_sound) {
         return Err(combination(
             "`--expect-latency` needs a sound of the caller to count from: `--wav FILE` or `--say TEXT`".into(),
         ));
     }
-    let is_telephone = matches!(
-        target,
-        CallTarget::Telephone { .. } | CallTarget::StartedTelephone { .. }
-    );
-    let is_text = |step: &StepSource| matches!(step, StepSource::Text(_));
-    if is_telephone && (args.steps.iter().any(is_text) || !args.expect.texts.is_empty()) {
+    let has_messages = args.steps.iter().any(StepSource::is_message) || !args.expect.texts.is_empty();
+    if target.is_telephone() && has_messages {
         return Err(combination(
             "a telephone carries sound and keys alone: leave out `--text` and `--expect-text`".into(),
         ));
@@ -282,7 +261,7 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
     if calls > 1 && args.record.is_some() {
         return Err(combination("`--record` takes one call: leave out `--calls`".into()));
     }
-    let listens = match args.expect.is_empty() {
+    let listens = match args.expect.is_empty() && args.scenario.is_none() {
         true => LISTENS,
         false => LISTENS_EXPECTING,
     };
@@ -290,12 +269,14 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
         target,
         api_key: args.api_key,
         steps: args.steps,
+        scenario: args.scenario.map(Into::into),
         say_command: args.say_command.unwrap_or_else(|| SAY_COMMAND.into()),
         expect: args.expect,
-        longest: args.timeout.unwrap_or(TIMEOUT),
+        longest: args.timeout,
         hang_up_after: args.hang_up_after.unwrap_or(listens),
         record: args.record.map(Into::into),
         events: args.events.map(Into::into),
+        junit: args.junit.map(Into::into),
         prints_json: args.json,
         calls,
         ramp: args.ramp.unwrap_or_default(),
@@ -341,6 +322,9 @@ pub(super) fn help(program: &ProgramIdentity) -> String {
     ));
     text.push_str(&format!(
         "  {name} call http://localhost:7860 --say 'Good morning' --expect-latency 2\n"
+    ));
+    text.push_str(&format!(
+        "  {name} call http://localhost:7860 --scenario booking.toml --junit report.xml\n"
     ));
     text
 }
@@ -392,8 +376,14 @@ mod tests {
     #[test]
     fn the_caller_listens_longer_without_an_expectation() {
         let plain = config(&[]);
-        assert_eq!((plain.longest, plain.hang_up_after, plain.calls), (TIMEOUT, LISTENS, 1));
+        assert_eq!((plain.longest, plain.hang_up_after, plain.calls), (None, LISTENS, 1));
         assert_eq!(config(&["--expect-speech"]).hang_up_after, LISTENS_EXPECTING);
+        let scenario = config(&["--scenario", "a.toml", "--junit", "a.xml"]);
+        assert_eq!(scenario.hang_up_after, LISTENS_EXPECTING);
+        assert_eq!(
+            (scenario.scenario, scenario.junit),
+            (Some("a.toml".into()), Some("a.xml".into()))
+        );
         assert_eq!(config(&["--hang-up-after", "3s"]).hang_up_after, Duration::from_secs(3));
         let many = config(&["--calls", "500", "--ramp", "2", "--timeout", "3600"]);
         assert_eq!((many.calls, many.ramp), (500, Duration::from_secs(2)));
@@ -414,6 +404,11 @@ mod tests {
             (&[URL, "--expect-latency", "1"], "needs a sound"),
             (&[URL, "--calls", "501"], "500"),
             (&[URL, "--calls", "2", "--record", "a.wav"], "`--record` takes one call"),
+            (&[URL, "--scenario", "a", "--text", "b"], "leave out the other options"),
+            (
+                &[URL, "--scenario", "a", "--expect-speech"],
+                "leave out the other options",
+            ),
             (&[URL, "-t", "pigeon"], "websocket"),
             (&["ws://a/ws", "-t", "twilio", "--text", "a"], "sound and keys alone"),
             (

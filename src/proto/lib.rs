@@ -87,6 +87,8 @@ pub mod testing;
 #[cfg(any(feature = "assistants", feature = "calls", feature = "call"))]
 mod text;
 pub mod time;
+#[cfg(any(feature = "config", feature = "call"))]
+mod toml_text;
 pub mod transport;
 pub mod uuid;
 pub mod webrtc;

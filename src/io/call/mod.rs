@@ -11,7 +11,7 @@ mod sounds;
 #[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
 mod webrtc;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,9 +30,12 @@ use crate::proto::caller::socket_protocol::SocketProtocol;
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::telephone::TelephoneStream;
 use crate::proto::caller::{
-    CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, PlannedStep, figures,
+    CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, Scenario, StepSource, figures, junit,
 };
 use crate::proto::sorting;
+
+/// The longest call, if nothing else is said.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -40,30 +43,22 @@ pub struct CallConfig {
     pub target: CallTarget,
     pub api_key: Option<Secret>,
     pub steps: Vec<StepSource>,
+    /// The file with the steps, in place of these.
+    pub scenario: Option<PathBuf>,
     /// The shell command that speaks texts.
     pub say_command: String,
     pub expect: CallExpectations,
-    pub longest: Duration,
+    /// The longest call; without it, that of the scenario or a minute.
+    pub longest: Option<Duration>,
     pub hang_up_after: Duration,
     pub record: Option<PathBuf>,
     pub events: Option<PathBuf>,
+    pub junit: Option<PathBuf>,
     /// JSON lines are printed in place of the transcript.
     pub prints_json: bool,
     pub calls: u64,
     /// The time over which the calls begin.
     pub ramp: Duration,
-}
-
-/// A step, as it is given on the command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StepSource {
-    /// A file.
-    Wav(String),
-    /// A text to speak.
-    Say(String),
-    Silence(Duration),
-    Keys(String),
-    Text(String),
 }
 
 /// Why a run was not a success.
@@ -106,24 +101,44 @@ type OneCallEnd = Result<CallVerdict, String>;
 pub async fn run(config: CallConfig) -> Result<(), CallsError> {
     let mut signals =
         Signals::listen().map_err(|error| CallsError::Unusable(format!("listening for signals: {error}")))?;
-    let steps = tokio::select! {
-        steps = sounds::load(&config.steps, &config.say_command) => steps.map_err(CallsError::Unusable)?,
+    let loading = async {
+        Ok(match &config.scenario {
+            Some(file) => {
+                let (scenario, steps) = sounds::load_scenario(file, &config.say_command).await?;
+                config.target.check_scenario(&scenario)?;
+                (Some(scenario), steps)
+            }
+            None => (None, sounds::load(&config.steps, &config.say_command).await?),
+        })
+    };
+    let (scenario, steps) = tokio::select! {
+        loaded = loading => loaded.map_err(CallsError::Unusable)?,
         name = signals.next() => return Err(CallsError::Unusable(format!("stopped by {name}"))),
     };
     let report = Arc::new(CallReport::open(&config).map_err(CallsError::Unusable)?);
+    let longest = config
+        .longest
+        .or(scenario.as_ref().and_then(|scenario| scenario.longest));
+    let plan = CallPlan {
+        steps,
+        expect: config.expect.clone(),
+        longest: longest.unwrap_or(LONGEST),
+        hang_up_after: config.hang_up_after,
+        records: config.record.is_some(),
+    };
     let (stop, stopped) = watch::channel(false);
     let (ended, mut ends) = mpsc::channel(1);
     let config = Arc::new(config);
     for number in 1..=config.calls {
         let (config, report, ended) = (config.clone(), report.clone(), ended.clone());
-        let (steps, stop) = (steps.clone(), stopped.clone());
+        let (plan, stop) = (plan.clone(), stopped.clone());
         tasks::spawn(async move {
             let mut task = CallRun {
                 number,
                 report: &report,
                 stop,
             };
-            let end = one_call(&config, steps, &mut task).await;
+            let end = one_call(&config, plan, &mut task).await;
             // The receiver waits for every call.
             let _ = ended.send((number, end)).await;
         });
@@ -140,10 +155,32 @@ pub async fn run(config: CallConfig) -> Result<(), CallsError> {
         }
     }
     sorting::sort_by_key(&mut results, |(number, _)| *number);
-    conclude(&config, &report, &results)
+    let written = report.write_junit(&junit_suites(&config, scenario.as_ref(), &results));
+    let outcome = conclude(&config, &report, &results);
+    match (written, outcome) {
+        (Err(why), Ok(())) => Err(CallsError::Failed(why)),
+        (Err(why), Err(CallsError::Failed(text))) => Err(CallsError::Failed(format!("{text}\n{why}"))),
+        (Err(why), Err(CallsError::Unusable(text))) => Err(CallsError::Unusable(format!("{text}\n{why}"))),
+        (Ok(()), outcome) => outcome,
+    }
 }
 
-async fn one_call(config: &CallConfig, steps: Vec<PlannedStep>, task: &mut CallRun<'_>) -> OneCallEnd {
+/// Returns the suites of the report, one for each call.
+fn junit_suites(
+    config: &CallConfig,
+    scenario: Option<&Scenario>,
+    results: &[(u64, OneCallEnd)],
+) -> Vec<junit::TestSuite> {
+    let file = config.scenario.as_deref().map(Path::to_string_lossy);
+    let scenario = file.as_deref().zip(scenario);
+    let suites = results.iter().map(|(number, end)| {
+        let number = (config.calls > 1).then_some(*number);
+        junit::TestSuite::new(scenario, number, end)
+    });
+    suites.collect()
+}
+
+async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -> OneCallEnd {
     // The first call begins at once, and the last one at the end of the ramp.
     let share = config.ramp.as_secs_f64() / (config.calls.max(2) - 1) as f64;
     let begins_after = Duration::from_secs_f64(share * (task.number - 1) as f64);
@@ -152,13 +189,6 @@ async fn one_call(config: &CallConfig, steps: Vec<PlannedStep>, task: &mut CallR
         () = task.stopped() => return Err("stopped before the call".into()),
     }
     let dialled = Instant::now().into_std();
-    let plan = CallPlan {
-        steps,
-        expect: config.expect.clone(),
-        longest: config.longest,
-        hang_up_after: config.hang_up_after,
-        records: config.record.is_some(),
-    };
     let stopped = "stopped before the call was answered";
     let conversation = match &config.target {
         CallTarget::Socket { .. }
@@ -188,12 +218,8 @@ async fn one_call(config: &CallConfig, steps: Vec<PlannedStep>, task: &mut CallR
     let mut verdict = conversation.verdict();
     if let Some(file) = &config.record {
         let written = std::fs::write(file, conversation.recording().to_wav());
-        verdict.failures.extend(written.err().map(|error| {
-            format!(
-                "--record {}: {error}; it takes a file that can be written",
-                file.display()
-            )
-        }));
+        let failure = written.err().map(|error| report::unwritable("--record", file, &error));
+        verdict.failures.extend(failure);
     }
     for failure in &verdict.failures {
         task.observe(verdict.lasted, &CallObservation::Failed(failure.clone()));

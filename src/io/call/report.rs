@@ -1,4 +1,5 @@
-//! Where the observations of all calls go: the terminal, and a file of JSON lines.
+//! Where the observations of all calls go: the terminal, a file of JSON lines, and at the end the
+//! report in the XML of JUnit.
 //!
 //! In: observations with their call and time. Out: lines on stdout and in the file, each written at
 //! once, so that the file is whole when the process is killed. A full disk or a closed terminal is
@@ -6,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::io::call::CallConfig;
 use crate::proto::caller::CallObservation;
+use crate::proto::caller::junit::{self, TestSuite};
 use edge_runner_http::common::lock;
 
 /// The report of a run.
@@ -21,27 +23,29 @@ pub struct CallReport {
     prints_json: bool,
     names_calls: bool,
     events: Option<Mutex<File>>,
+    junit: Option<(PathBuf, File)>,
 }
 
 impl CallReport {
-    /// Creates the file of events.
+    /// Creates the files.
     ///
     /// # Errors
-    /// A sentence about the file.
+    /// A sentence about a file.
     pub fn open(config: &CallConfig) -> Result<CallReport, String> {
-        let create = |path: &Path| {
+        let create = |option: &str, path: &Path| {
             let file = File::create(path);
-            file.map_err(|error| {
-                format!(
-                    "--events {}: {error}; it takes a file that can be written",
-                    path.display()
-                )
-            })
+            file.map_err(|error| unwritable(option, path, &error))
         };
+        let events = config.events.as_deref().map(|path| create("--events", path));
+        let junit = config.junit.as_deref().map(|path| {
+            let file = create("--junit", path)?;
+            Ok::<_, String>((path.to_owned(), file))
+        });
         Ok(CallReport {
             prints_json: config.prints_json,
             names_calls: config.calls > 1,
-            events: config.events.as_deref().map(create).transpose()?.map(Mutex::new),
+            events: events.transpose()?.map(Mutex::new),
+            junit: junit.transpose()?,
         })
     }
 
@@ -65,6 +69,19 @@ impl CallReport {
         }
     }
 
+    /// Writes the report of all calls.
+    ///
+    /// # Errors
+    /// A sentence about the file.
+    pub fn write_junit(&self, suites: &[TestSuite]) -> Result<(), String> {
+        let Some((path, file)) = &self.junit else {
+            return Ok(());
+        };
+        let mut file: &File = file;
+        file.write_all(junit::report(suites).as_bytes())
+            .map_err(|error| unwritable("--junit", path, &error))
+    }
+
     fn write(&self, object: &Value) {
         let line = format!("{object}\n");
         if self.prints_json {
@@ -76,6 +93,14 @@ impl CallReport {
             log::warn!("the file of --events cannot be written: {error}");
         }
     }
+}
+
+/// Describes a file that cannot be written.
+pub fn unwritable(option: &str, path: &Path, error: &io::Error) -> String {
+    format!(
+        "{option} {}: {error}; it takes a file that can be written",
+        path.display()
+    )
 }
 
 /// Prints a text. A reader that has gone, as in `call | head`, is no error.

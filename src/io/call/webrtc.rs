@@ -153,6 +153,9 @@ impl WebRtcCall {
                     }
                     ConversationOutput::Key(key) => self.peer.send_message(rtvi_messages::key(key)),
                     ConversationOutput::Text(text) => self.peer.send_message(rtvi_messages::text(&text)),
+                    ConversationOutput::Message(kind, data) => {
+                        self.peer.send_message(rtvi_messages::message(&kind, &data));
+                    }
                     ConversationOutput::HangUp => self.peer.close(),
                 }
             };

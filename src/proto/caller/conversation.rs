@@ -4,20 +4,24 @@
 //! caller's voice each 20 ms (silence between its steps), keys, texts, observations, and when to
 //! hang up. The steps begin when the bot is ready, or 2 s after the connection; on transports
 //! without messages at once. The caller hangs up when its steps are over, every expectation is met
-//! and the bot was quiet for a while, or when the time is over.
+//! and the bot was quiet for a while, when a step of a scenario fails, or when the time is over.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
+use super::checked_step::{CheckedStep, StepOutcome, StepResult, StepWatch};
 use super::observation::CallObservation;
 use super::plan::{CallPlan, PlannedStep};
 use super::playout::BotPlayout;
 use super::recording::StereoRecording;
 use super::rtvi_messages::{BotMessageReader, BotSaid};
 use super::sound::has_sound;
-use super::turns::SpeechTurns;
+use super::turns::{SPEECH_MIN, SpeechTurns};
+use super::words::{BOT_TEXTS, SaidTexts};
 use super::{FRAME, FRAME_SAMPLES};
-use crate::text::beginning;
 
 /// How long the steps wait for the bot to be ready.
 const READY_WAIT: Duration = Duration::from_secs(2);
@@ -25,12 +29,6 @@ const READY_WAIT: Duration = Duration::from_secs(2);
 const KEY_FRAMES: u64 = 10;
 /// Frames that are sent at once after a delay; what is later is left out.
 const LATE_FRAMES_MAX: u64 = 25;
-/// The shortest sound that counts as speech of the bot.
-const SPEECH_MIN: Duration = Duration::from_millis(300);
-/// Bytes of the bot's texts that are compared, the last ones.
-const TEXTS_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of the bot's texts in the description of a failure.
-const QUOTED_BYTES_MAX: usize = 500;
 
 /// An output of a conversation.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +39,8 @@ pub enum ConversationOutput {
     Audio(Vec<i16>),
     Key(char),
     Text(String),
+    /// A message of RTVI, with its type.
+    Message(String, Value),
     /// An observation, at the time since the caller dialled.
     Observed(Duration, CallObservation),
     /// The caller hangs up. Nothing follows.
@@ -60,6 +60,8 @@ pub struct CallVerdict {
     /// The bot's audio that was dropped, because it came more than a minute early.
     pub dropped: Duration,
     pub lasted: Duration,
+    /// The results of the steps of a scenario.
+    pub steps: Vec<StepResult>,
 }
 
 /// A call in progress.
@@ -80,10 +82,13 @@ pub struct CallConversation {
     turns: SpeechTurns,
     playout: BotPlayout,
     reader: BotMessageReader,
-    bot_texts: String,
+    bot_texts: SaidTexts,
     /// The texts contain all that is expected. Compared once for each, and not for each frame.
     has_expected_texts: bool,
     last_bot_text: Option<Instant>,
+    /// The step of a scenario that is under way, and the results of those before it.
+    watch: StepWatch,
+    results: Vec<StepResult>,
     recording: StereoRecording,
     outputs: VecDeque<ConversationOutput>,
     ended: Option<Instant>,
@@ -97,6 +102,8 @@ impl CallConversation {
         let wait = if has_messages { READY_WAIT } else { Duration::ZERO };
         let recording = StereoRecording::new(plan.longest);
         let has_expected_texts = plan.expect.texts.is_empty();
+        let turns = SpeechTurns::default();
+        let watch = StepWatch::new(next_check(&plan, 0), &turns, now);
         let mut conversation = CallConversation {
             plan,
             dialled,
@@ -108,12 +115,14 @@ impl CallConversation {
             step: 0,
             progress: 0,
             steps_done_at: None,
-            turns: SpeechTurns::default(),
+            turns,
             playout: BotPlayout::default(),
             reader: BotMessageReader::default(),
-            bot_texts: String::new(),
+            bot_texts: SaidTexts::default(),
             has_expected_texts,
             last_bot_text: None,
+            watch,
+            results: Vec::new(),
             recording,
             outputs: VecDeque::new(),
             ended: None,
@@ -140,6 +149,7 @@ impl CallConversation {
     /// Handles a message of the bot.
     pub fn handle_message(&mut self, text: &str, now: Instant) {
         if self.ended.is_none() {
+            self.watch.handle_message(text);
             for said in self.reader.read(text) {
                 self.handle_said(said, now);
             }
@@ -155,18 +165,16 @@ impl CallConversation {
             }
             BotSaid::Text(text) => {
                 self.last_bot_text = Some(now);
-                self.bot_texts.push(' ');
-                self.bot_texts.push_str(&text);
-                let mut surplus = self.bot_texts.len().saturating_sub(TEXTS_BYTES_MAX);
-                while !self.bot_texts.is_char_boundary(surplus) {
-                    surplus += 1;
-                }
-                self.bot_texts.drain(..surplus);
+                self.bot_texts.push(&text);
+                self.watch.handle_text(&text);
                 let is_one_missing = self.missing_texts().next().is_some();
                 self.has_expected_texts = !is_one_missing;
                 self.observe(CallObservation::BotText(text), now);
             }
-            BotSaid::CallerText(text) => self.observe(CallObservation::CallerText(text), now),
+            BotSaid::CallerText(text) => {
+                self.watch.handle_caller_text(&text);
+                self.observe(CallObservation::CallerText(text), now);
+            }
             BotSaid::Interrupted => self.observe(CallObservation::Interrupted, now),
             BotSaid::Other(message) => self.observe(CallObservation::Message(message), now),
         }
@@ -182,11 +190,17 @@ impl CallConversation {
         if self.ended.is_some() {
             return;
         }
+        self.read_rest(now);
         let reason = match end {
-            Ok(reason) => format!("the bot hung up{}{reason}", if reason.is_empty() { "" } else { ": " }),
+            Ok(reason) => {
+                let checked = self.watch.check_end(&reason, &self.turns, now);
+                self.finish_check(checked, now);
+                format!("the bot hung up{}{reason}", if reason.is_empty() { "" } else { ": " })
+            }
             Err(why) => {
                 let why = format!("the connection was lost: {why}");
                 self.lost = Some(why.clone());
+                self.finish_check(Err(why.clone()), now);
                 why
             }
         };
@@ -196,8 +210,7 @@ impl CallConversation {
     /// Handles the wish of the user to hang up.
     pub fn handle_stop(&mut self, now: Instant) {
         if self.ended.is_none() {
-            self.end("stopped by the user".into(), now);
-            self.outputs.push_back(ConversationOutput::HangUp);
+            self.abandon("stopped by the user", now);
         }
     }
 
@@ -206,7 +219,7 @@ impl CallConversation {
             return;
         }
         if now >= self.dialled + self.plan.longest {
-            return self.hang_up("the time is over", now);
+            return self.abandon("the time is over", now);
         }
         let mut burst = 0;
         while self.ended.is_none() && self.frame_due() <= now {
@@ -243,7 +256,9 @@ impl CallConversation {
             self.recording.push(&voice, &bot);
         }
         self.outputs.push_back(ConversationOutput::Audio(voice.to_vec()));
-        if self.is_done(now) {
+        if self.has_failed() {
+            self.hang_up("a step has failed", now);
+        } else if self.is_done(now) {
             self.hang_up("the caller hung up", now);
         }
     }
@@ -292,8 +307,45 @@ impl CallConversation {
                 self.observe(CallObservation::TextSent(text), now);
                 self.finish_step(true);
             }
+            PlannedStep::Message { kind, data } => {
+                self.observe(CallObservation::MessageSent(kind.clone()), now);
+                self.outputs.push_back(ConversationOutput::Message(kind, data));
+                self.finish_step(true);
+            }
+            PlannedStep::Check(_) => {
+                let quiet_since = self.turns.last_sound().max(self.last_bot_text);
+                if let Some(checked) = self.watch.check(&self.turns, quiet_since, now) {
+                    self.finish_step(true);
+                    self.finish_check(checked, now);
+                }
+            }
         }
         voice
+    }
+
+    /// Keeps the result of the step of a scenario that is under way, and begins the next one.
+    fn finish_check(&mut self, checked: Result<(), String>, now: Instant) {
+        let Some(step) = self.watch.step().cloned() else {
+            return;
+        };
+        let outcome = match checked {
+            Ok(()) => {
+                self.observe(CallObservation::StepPassed(step.name.clone()), now);
+                StepOutcome::Passed
+            }
+            Err(why) => StepOutcome::Failed(why),
+        };
+        let has_failed = outcome != StepOutcome::Passed;
+        let lasted = now.saturating_duration_since(self.watch.began());
+        self.results.push(StepResult { outcome, lasted });
+        let next = (!has_failed).then(|| next_check(&self.plan, self.step)).flatten();
+        self.watch = StepWatch::new(next, &self.turns, now);
+    }
+
+    /// Returns whether a step of a scenario has failed.
+    fn has_failed(&self) -> bool {
+        let last = self.results.last();
+        last.is_some_and(|result| result.outcome != StepOutcome::Passed)
     }
 
     fn finish_step(&mut self, is_finished: bool) {
@@ -323,20 +375,39 @@ impl CallConversation {
 
     fn missing_texts(&self) -> impl Iterator<Item = &super::WordPattern> {
         let texts = self.plan.expect.texts.iter();
-        texts.filter(|pattern| !pattern.matches(&self.bot_texts))
+        texts.filter(|pattern| !self.bot_texts.contain(pattern))
+    }
+
+    /// Hangs up in the middle of a step.
+    fn abandon(&mut self, reason: &str, now: Instant) {
+        self.read_rest(now);
+        let unmet = self.watch.unmet(&self.turns);
+        self.finish_check(
+            Err(std::iter::once(reason.to_owned())
+                .chain(unmet)
+                .collect::<Vec<_>>()
+                .join("; ")),
+            now,
+        );
+        self.hang_up(reason, now);
     }
 
     fn hang_up(&mut self, reason: &str, now: Instant) {
+        self.read_rest(now);
         self.end(reason.to_owned(), now);
         self.outputs.push_back(ConversationOutput::HangUp);
     }
 
-    fn end(&mut self, reason: String, now: Instant) {
+    /// Reads what the bot has said of a segment that it did not end.
+    fn read_rest(&mut self, now: Instant) {
         let mut rest = Vec::new();
         self.reader.finish(&mut rest);
         for said in rest {
             self.handle_said(said, now);
         }
+    }
+
+    fn end(&mut self, reason: String, now: Instant) {
         self.observe(CallObservation::Ended(reason), now);
         self.ended = Some(now);
     }
@@ -375,22 +446,43 @@ impl CallConversation {
             bot_spoke: self.turns.bot_spoke(),
             dropped: self.playout.dropped(),
             lasted,
+            steps: self.steps(),
         }
     }
 
+    /// Returns the results of the steps of a scenario. Those behind a failed one are skipped.
+    fn steps(&self) -> Vec<StepResult> {
+        let mut results = self.results.clone();
+        results.resize(
+            self.checks().count(),
+            StepResult {
+                outcome: StepOutcome::Skipped,
+                lasted: Duration::ZERO,
+            },
+        );
+        results
+    }
+
+    fn checks(&self) -> impl Iterator<Item = &Arc<CheckedStep>> {
+        self.plan.steps.iter().filter_map(|step| match step {
+            PlannedStep::Check(step) => Some(step),
+            _ => None,
+        })
+    }
+
     fn failures(&self, lasted: Duration) -> Vec<String> {
-        let mut failures: Vec<String> = self.lost.iter().cloned().collect();
-        let texts = self.bot_texts.trim();
-        let quoted = match texts {
-            "" => "the bot sent no text".to_owned(),
-            texts if texts.len() > QUOTED_BYTES_MAX => {
-                format!("the bot's texts begin with \"{}\"", beginning(texts, QUOTED_BYTES_MAX))
-            }
-            texts => format!("the bot's texts are \"{texts}\""),
-        };
+        let failed = self.checks().zip(&self.results);
+        let mut failures: Vec<String> = failed
+            .filter_map(|(step, result)| match &result.outcome {
+                StepOutcome::Failed(why) => Some(format!("{}: `{}`: {why}", step.place, step.name)),
+                StepOutcome::Passed | StepOutcome::Skipped => None,
+            })
+            .collect();
+        let has_failed_step = !failures.is_empty();
+        failures.extend(self.lost.iter().filter(|_| !has_failed_step).cloned());
         failures.extend(
             self.missing_texts()
-                .map(|pattern| format!("no text matches `{pattern}`: {quoted}")),
+                .map(|pattern| format!("no text matches `{pattern}`: {}", self.bot_texts.quoted(BOT_TEXTS))),
         );
         if !self.has_spoken_as_expected() {
             let spoke = self.turns.bot_spoke().as_secs_f64();
@@ -413,12 +505,24 @@ impl CallConversation {
                 ));
             }
         }
-        if self.lost.is_none() && self.steps_done_at.is_none() && self.step < self.plan.steps.len() {
+        if self.lost.is_none()
+            && self.checks().next().is_none()
+            && self.steps_done_at.is_none()
+            && self.step < self.plan.steps.len()
+        {
             let (done, all) = (self.step, self.plan.steps.len());
             failures.push(format!("the call ended after {done} of {all} steps"));
         }
         failures
     }
+}
+
+/// Returns the first step of a scenario at or behind a step of the plan.
+fn next_check(plan: &CallPlan, step: usize) -> Option<Arc<CheckedStep>> {
+    plan.steps.iter().skip(step).find_map(|step| match step {
+        PlannedStep::Check(step) => Some(step.clone()),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@
 //! time, keys, texts, observations with their times, and the end of the call; at the end a
 //! [`CallVerdict`]. All audio is `i16` mono PCM at [`RATE_HZ`]; the transport converts it.
 
+pub mod checked_step;
 pub mod conversation;
 pub mod figures;
+pub mod junit;
 pub mod observation;
 #[cfg(feature = "webrtc")]
 pub mod peer;
@@ -14,6 +16,7 @@ pub mod plan;
 pub mod playout;
 pub mod recording;
 pub mod rtvi_messages;
+pub mod scenario;
 pub mod socket_frames;
 pub mod socket_protocol;
 pub mod sound;
@@ -22,10 +25,12 @@ pub mod telephone;
 pub mod turns;
 pub mod words;
 
+pub use checked_step::{CheckedStep, StepOutcome, StepResult};
 pub use conversation::{CallConversation, CallVerdict, ConversationOutput};
 pub use observation::CallObservation;
-pub use plan::{CallExpectations, CallPlan, PlannedStep};
+pub use plan::{CallExpectations, CallPlan, PlannedStep, StepSource};
 pub use recording::StereoRecording;
+pub use scenario::Scenario;
 pub use sound::PlannedSound;
 pub use words::WordPattern;
 

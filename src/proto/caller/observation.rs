@@ -23,6 +23,8 @@ pub enum CallObservation {
     KeyPressed(char),
     /// The caller sent a text.
     TextSent(String),
+    /// The caller sent a message of this type.
+    MessageSent(String),
     BotStarted,
     BotStopped,
     /// The bot answers, this long after the caller's sound ended.
@@ -35,6 +37,8 @@ pub enum CallObservation {
     Interrupted,
     /// Any other message of the bot.
     Message(Value),
+    /// The step of a scenario is over, and what it expects has happened.
+    StepPassed(String),
     /// The call is over.
     Ended(String),
     /// An expectation is not met.
@@ -52,6 +56,7 @@ impl CallObservation {
             CallObservation::CallerStopped => ("caller-stopped", ("", Value::Null)),
             CallObservation::KeyPressed(key) => ("key", ("key", json!(key))),
             CallObservation::TextSent(text) => ("text-sent", ("text", json!(text))),
+            CallObservation::MessageSent(kind) => ("message-sent", ("type", json!(kind))),
             CallObservation::BotStarted => ("bot-started", ("", Value::Null)),
             CallObservation::BotStopped => ("bot-stopped", ("", Value::Null)),
             CallObservation::Answered(after) => ("answered", ("after", json!(after.as_secs_f64()))),
@@ -59,6 +64,7 @@ impl CallObservation {
             CallObservation::CallerText(text) => ("caller-text", ("text", json!(text))),
             CallObservation::Interrupted => ("interrupted", ("", Value::Null)),
             CallObservation::Message(message) => ("message", ("message", message.clone())),
+            CallObservation::StepPassed(step) => ("step-passed", ("step", json!(step))),
             CallObservation::Ended(reason) => ("ended", ("reason", json!(reason))),
             CallObservation::Failed(why) => ("failed", ("reason", json!(why))),
         };
@@ -84,6 +90,7 @@ impl fmt::Display for CallObservation {
             CallObservation::CallerStopped => f.write_str("caller is silent"),
             CallObservation::KeyPressed(key) => write!(f, "caller presses {key}"),
             CallObservation::TextSent(text) => write!(f, "caller: {}", one_line(text)),
+            CallObservation::MessageSent(kind) => write!(f, "caller sends {}", one_line(kind)),
             CallObservation::BotStarted => f.write_str("bot speaks"),
             CallObservation::BotStopped => f.write_str("bot is silent"),
             CallObservation::Answered(after) => write!(f, "bot answers after {:.2} s", after.as_secs_f64()),
@@ -91,6 +98,7 @@ impl fmt::Display for CallObservation {
             CallObservation::CallerText(text) => write!(f, "bot understands: {}", one_line(text)),
             CallObservation::Interrupted => f.write_str("bot was interrupted"),
             CallObservation::Message(message) => write!(f, "message: {message}"),
+            CallObservation::StepPassed(step) => write!(f, "passed: {}", one_line(step)),
             CallObservation::Ended(reason) => write!(f, "ended: {}", one_line(reason)),
             CallObservation::Failed(why) => write!(f, "FAILED: {}", one_line(why)),
         }

@@ -30,7 +30,8 @@ pub fn text(content: &str) -> String {
     message("send-text", &json!({"content": content, "options": options}))
 }
 
-fn message(kind: &str, data: &Value) -> String {
+/// Returns a message of this type.
+pub fn message(kind: &str, data: &Value) -> String {
     json!({"label": LABEL, "type": kind, "id": "call", "data": data}).to_string()
 }
 

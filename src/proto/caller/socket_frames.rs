@@ -17,6 +17,7 @@ pub fn encode(output: &ConversationOutput) -> Option<Vec<u8>> {
         ConversationOutput::Audio(pcm) => Some(frames::audio(pcm, RATE_HZ)),
         ConversationOutput::Key(key) => Some(frames::message(&rtvi_messages::key(*key))),
         ConversationOutput::Text(text) => Some(frames::message(&rtvi_messages::text(text))),
+        ConversationOutput::Message(kind, data) => Some(frames::message(&rtvi_messages::message(kind, data))),
         ConversationOutput::Timeout(_) | ConversationOutput::Observed(..) | ConversationOutput::HangUp => None,
     }
 }

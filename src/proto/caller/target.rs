@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 
+use super::scenario::Scenario;
 use crate::telephony::{PROVIDERS, Provider};
 use crate::transport::Transport;
 
@@ -101,6 +102,27 @@ impl CallTarget {
                  `{OFFER_PATH}` or `/whip`"
             )),
             _ => Err(format!("`{scheme}` is not a scheme of a runner: `call` takes {takes}")),
+        }
+    }
+}
+
+impl CallTarget {
+    /// Returns whether the target carries sound and keys alone.
+    pub fn is_telephone(&self) -> bool {
+        matches!(self, CallTarget::Telephone { .. } | CallTarget::StartedTelephone { .. })
+    }
+
+    /// Checks whether a scenario can be played there.
+    ///
+    /// # Errors
+    /// A sentence about the first step that cannot.
+    pub fn check_scenario(&self, scenario: &Scenario) -> Result<(), String> {
+        match scenario.needs_messages().filter(|_| self.is_telephone()) {
+            None => Ok(()),
+            Some(step) => Err(format!(
+                "{}: a telephone carries sound and keys alone: leave out texts and messages",
+                step.check.place
+            )),
         }
     }
 }

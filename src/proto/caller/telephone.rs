@@ -86,6 +86,7 @@ impl TelephoneStream {
             ConversationOutput::Key(key) => vec![self.message("dtmf", "dtmf", json!({"digit": key}))],
             // Telephones have no texts; the command line refuses them.
             ConversationOutput::Text(_)
+            | ConversationOutput::Message(..)
             | ConversationOutput::Timeout(_)
             | ConversationOutput::Observed(..)
             | ConversationOutput::HangUp => Vec::new(),

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::FRAME;
 
+/// The shortest sound that counts as speech of the bot.
+pub const SPEECH_MIN: Duration = Duration::from_millis(300);
 /// The pause that ends a turn of the bot.
 const TURN_PAUSE: Duration = Duration::from_millis(500);
 
@@ -19,6 +21,8 @@ pub struct SpeechTurns {
     unanswered: Option<CallerSound>,
     /// When the bot's sound was played last, during a turn.
     bot_sounds: Option<Instant>,
+    /// The same, also after the turn.
+    last_sound: Option<Instant>,
     first_sound: Option<Instant>,
     bot_spoke: Duration,
     latencies: Vec<Duration>,
@@ -70,6 +74,7 @@ impl SpeechTurns {
         if has_sound {
             self.bot_spoke += FRAME;
             self.bot_sounds = Some(now);
+            self.last_sound = Some(now);
         }
         let ends = |last: Instant| !is_sound_waiting && now >= last + TURN_PAUSE;
         let is_over = self.bot_sounds.is_some_and(ends);
@@ -87,6 +92,16 @@ impl SpeechTurns {
     /// Returns whether the bot has answered the caller's last sound.
     pub fn is_answered(&self) -> bool {
         self.unanswered.is_none()
+    }
+
+    /// Returns when the sound of the caller ended that the bot has not answered.
+    pub fn unanswered_since(&self) -> Option<Instant> {
+        self.unanswered?.ended
+    }
+
+    /// Returns when the bot's sound was played last.
+    pub fn last_sound(&self) -> Option<Instant> {
+        self.last_sound
     }
 
     /// Returns how long the bot's sound was.

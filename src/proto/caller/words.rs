@@ -6,6 +6,15 @@
 
 use std::fmt;
 
+use crate::text::beginning;
+
+/// Bytes of texts that are compared, the last ones.
+const TEXTS_BYTES_MAX: usize = 64 * 1024;
+/// What the texts of the bot are, in the description of a failure.
+pub const BOT_TEXTS: &str = "the bot's texts";
+/// Bytes of texts in the description of a failure.
+const QUOTED_BYTES_MAX: usize = 500;
+
 /// A pattern of words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WordPattern {
@@ -38,8 +47,53 @@ impl WordPattern {
 
     /// Returns whether a text contains one of the alternatives.
     pub fn matches(&self, text: &str) -> bool {
-        let text = normalized(&format!(" {text} "));
-        self.alternatives.iter().any(|parts| contains_in_order(&text, parts))
+        self.matches_normalized(&normalized(&format!(" {text} ")))
+    }
+
+    fn matches_normalized(&self, text: &str) -> bool {
+        self.alternatives.iter().any(|parts| contains_in_order(text, parts))
+    }
+}
+
+/// Texts, one behind the other, as far as they are compared.
+#[derive(Clone, Debug, Default)]
+pub struct SaidTexts {
+    texts: String,
+    normalized: String,
+}
+
+impl SaidTexts {
+    /// Adds a text. Those before it are dropped as far as all exceed 64 KiB.
+    pub fn push(&mut self, text: &str) {
+        for piece in [" ", text] {
+            self.texts.push_str(piece);
+        }
+        for piece in [" ", text, " "] {
+            normalize_onto(&mut self.normalized, piece);
+        }
+        for texts in [&mut self.texts, &mut self.normalized] {
+            let mut surplus = texts.len().saturating_sub(TEXTS_BYTES_MAX);
+            while !texts.is_char_boundary(surplus) {
+                surplus += 1;
+            }
+            texts.drain(..surplus);
+        }
+    }
+
+    /// Returns whether the texts contain a pattern.
+    pub fn contain(&self, words: &WordPattern) -> bool {
+        words.matches_normalized(&self.normalized)
+    }
+
+    /// Describes the texts, `what` they are, for the sentence about a failure.
+    pub fn quoted(&self, what: &str) -> String {
+        match self.texts.trim() {
+            "" => format!("{what} are empty"),
+            texts if texts.len() > QUOTED_BYTES_MAX => {
+                format!("{what} begin with \"{}\"", beginning(texts, QUOTED_BYTES_MAX))
+            }
+            texts => format!("{what} are \"{texts}\""),
+        }
     }
 }
 
@@ -60,6 +114,11 @@ fn contains_in_order(text: &str, parts: &[String]) -> bool {
 /// Returns a text in lower case, with one space in place of everything between words.
 fn normalized(text: &str) -> String {
     let mut normalized = String::with_capacity(text.len());
+    normalize_onto(&mut normalized, text);
+    normalized
+}
+
+fn normalize_onto(normalized: &mut String, text: &str) {
     for letter in text.chars() {
         if letter.is_alphanumeric() {
             normalized.extend(letter.to_lowercase());
@@ -69,7 +128,6 @@ fn normalized(text: &str) -> String {
             normalized.push(' ');
         }
     }
-    normalized
 }
 
 #[cfg(test)]
@@ -104,6 +162,27 @@ mod tests {
         ] {
             assert!(!matches(pattern, text), "{pattern} in {text}");
         }
+    }
+
+    #[test]
+    fn texts_are_one_text_and_bounded() {
+        let pattern = |words: &str| WordPattern::parse(words).expect("a pattern");
+        let mut texts = SaidTexts::default();
+        assert!(!texts.contain(&pattern("good")));
+        assert_eq!(texts.quoted("the texts"), "the texts are empty");
+        for text in ["Well, good", "MORNING!", ""] {
+            texts.push(text);
+        }
+        assert!(texts.contain(&pattern("good morning")) && texts.contain(&pattern("well*morning")));
+        assert!(!texts.contain(&pattern("goodmorning")) && !texts.contain(&pattern("morning good")));
+        assert_eq!(texts.quoted("the texts"), "the texts are \"Well, good MORNING!\"");
+        for _ in 0..20 {
+            texts.push(&"\u{e4}".repeat(4_000));
+        }
+        assert!(texts.texts.len() <= TEXTS_BYTES_MAX && texts.normalized.len() <= TEXTS_BYTES_MAX);
+        texts.push("bye");
+        assert!(texts.contain(&pattern("bye")) && !texts.contain(&pattern("good")));
+        assert!(texts.quoted("the texts").len() < 600);
     }
 
     #[test]

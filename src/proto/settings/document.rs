@@ -2,7 +2,7 @@
 //! value, which may be a secret.
 
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::{DeTable, DeValue};
 
 use super::{BOTS, ENVIRONMENT, READ_BEFORE, key_of};
 use super::{
@@ -16,6 +16,7 @@ use crate::options::UsageError;
 use crate::options::env_options::with_prefix;
 use crate::options::suggest::nearest;
 use crate::sorting;
+use crate::toml_text::{self, found, in_order, scalar, string};
 
 /// What the names of settings begin with that are about a bot; in its section, they need not.
 const BOT_PREFIX: &str = "bot-";
@@ -42,12 +43,8 @@ pub fn parse(
         prefix,
         bot: None,
     };
-    let table = DeTable::parse(text).map_err(|wrong| {
-        let at = wrong.span().map_or(0, |span| span.start);
-        let message = wrong.message().lines().next().unwrap_or_default();
-        error(file, document.line(at), &format!("no valid TOML: {message}"))
-    })?;
-    document.settings(table.get_ref())
+    let table = toml_text::parse(text).map_err(|(line, sentence)| error(file, line, &sentence))?;
+    document.settings(&table)
 }
 
 /// Returns the error about a line.
@@ -68,8 +65,7 @@ struct Document<'a> {
 
 impl Document<'_> {
     fn line(&self, at: usize) -> usize {
-        let before = self.text.as_bytes().get(..at).unwrap_or_default();
-        before.iter().filter(|byte| **byte == b'\n').count() + 1
+        toml_text::line(self.text, at)
     }
 
     fn error(&self, at: usize, sentence: &str) -> UsageError {
@@ -319,13 +315,6 @@ impl Document<'_> {
     }
 }
 
-/// Returns the entries of a table in the order of the text, so that its first mistake is reported.
-fn in_order<'t, 'd>(table: &'t DeTable<'d>) -> Vec<(&'t Spanned<DeString<'d>>, &'t Spanned<DeValue<'d>>)> {
-    let mut pairs: Vec<_> = table.iter().collect();
-    sorting::sort_by_key(&mut pairs, |(key, _)| key.span().start);
-    pairs
-}
-
 /// Returns the key with this name or alias.
 fn known<'k>(keys: &'k [SettingKey], prefix: &str, given: &str) -> Option<&'k SettingKey> {
     let option = format!("--{given}");
@@ -335,38 +324,4 @@ fn known<'k>(keys: &'k [SettingKey], prefix: &str, given: &str) -> Option<&'k Se
         let name = key_of(key.name, prefix);
         name == option || name == variable
     })
-}
-
-fn string(value: &DeValue<'_>) -> Option<String> {
-    match value {
-        DeValue::String(text) => Some(text.to_string()),
-        _ => None,
-    }
-}
-
-/// Returns the text that the option would be typed with.
-fn scalar(value: &DeValue<'_>) -> Option<String> {
-    match value {
-        DeValue::String(text) => Some(text.to_string()),
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .ok()
-            .map(|number| number.to_string()),
-        DeValue::Float(number) => Some(number.as_str().to_owned()),
-        DeValue::Boolean(value) => Some(value.to_string()),
-        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
-    }
-}
-
-/// Returns what a value is, for messages.
-fn found(value: &DeValue<'_>) -> &'static str {
-    match value {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) => "a number",
-        DeValue::Float(_) => "a number with a fraction",
-        DeValue::Boolean(_) => "`true` or `false`",
-        DeValue::Datetime(_) => "a date or time",
-        DeValue::Array(list) if list.is_empty() => "an empty list",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    }
 }

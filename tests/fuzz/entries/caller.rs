@@ -8,6 +8,7 @@
 //! Responses: the body of `/start`, an answer to an offer, or the value of `Location`.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use edge_runner_proto::caller::plan::{CallExpectations, CallPlan, PlannedStep};
 use edge_runner_proto::caller::socket_protocol::{CallerSocketMessage, SocketProtocol};
 use edge_runner_proto::caller::target;
 use edge_runner_proto::caller::telephone::TelephoneStream;
-use edge_runner_proto::caller::{FRAME_SAMPLES, WordPattern};
+use edge_runner_proto::caller::{CheckedStep, FRAME_SAMPLES, WordPattern};
 use edge_runner_proto::telephony::PROVIDERS;
 
 /// Messages of an input.
@@ -52,6 +53,13 @@ impl Rig {
             steps: vec![
                 PlannedStep::Keys("1#".into()),
                 PlannedStep::Text("hello".into()),
+                PlannedStep::Check(Arc::new(CheckedStep {
+                    within: LONGEST,
+                    texts: WordPattern::parse("thank*").into_iter().collect(),
+                    events: vec![serde_json::json!({"type": "server-message", "data": {"n": 1}})],
+                    silence: Some(Duration::from_secs(1)),
+                    ..CheckedStep::default()
+                })),
                 PlannedStep::Silence(Duration::from_secs(1)),
             ],
             expect: CallExpectations {
@@ -92,7 +100,7 @@ impl Rig {
                     assert!(observation.json(1, *at).is_object());
                 }
                 ConversationOutput::HangUp => assert!(!std::mem::replace(&mut self.has_hung_up, true)),
-                ConversationOutput::Key(_) | ConversationOutput::Text(_) => {}
+                ConversationOutput::Key(_) | ConversationOutput::Text(_) | ConversationOutput::Message(..) => {}
             }
             for message in self.protocol.encode(&output) {
                 check_sent(&message);

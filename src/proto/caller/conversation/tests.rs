@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::super::plan::CallExpectations;
+use super::super::scenario::Scenario;
 use super::super::sound::PlannedSound;
 use super::super::words::WordPattern;
 use super::*;
@@ -44,6 +45,7 @@ struct Rig {
     audio: Vec<Vec<i16>>,
     keys: String,
     texts: Vec<String>,
+    messages: Vec<(String, Value)>,
     seen: Vec<(u128, String)>,
     hung_up: bool,
 }
@@ -58,6 +60,7 @@ impl Rig {
             audio: Vec::new(),
             keys: String::new(),
             texts: Vec::new(),
+            messages: Vec::new(),
             seen: Vec::new(),
             hung_up: false,
         }
@@ -70,6 +73,7 @@ impl Rig {
                 ConversationOutput::Audio(frame) => self.audio.push(frame),
                 ConversationOutput::Key(key) => self.keys.push(key),
                 ConversationOutput::Text(text) => self.texts.push(text),
+                ConversationOutput::Message(kind, data) => self.messages.push((kind, data)),
                 ConversationOutput::Observed(at, seen) => self.seen.push((at.as_millis(), seen.to_string())),
                 ConversationOutput::HangUp => self.hung_up = true,
             }
@@ -329,7 +333,228 @@ fn the_texts_of_the_bot_are_bounded() {
     for _ in 0..20 {
         rig.message("bot-transcription", &json!({"text": "\u{e4}".repeat(4_000)}));
     }
-    assert!(rig.call.bot_texts.len() <= TEXTS_BYTES_MAX);
+    assert!(rig.call.bot_texts.quoted(BOT_TEXTS).len() < 600);
     rig.message("bot-transcription", &json!({"text": "bye"}));
-    assert!(WordPattern::parse("bye").is_some_and(|words| words.matches(&rig.call.bot_texts)));
+    assert!(WordPattern::parse("bye").is_some_and(|words| rig.call.bot_texts.contain(&words)));
+}
+
+fn check(text: &str) -> PlannedStep {
+    let scenario = Scenario::parse("s.toml", &format!("[[step]]\n{text}")).expect("a scenario");
+    PlannedStep::Check(Arc::new(scenario.steps[0].check.clone()))
+}
+
+fn outcomes(rig: &Rig) -> Vec<StepOutcome> {
+    let steps = rig.call.verdict().steps;
+    steps.into_iter().map(|step| step.outcome).collect()
+}
+
+fn failed(outcome: &StepOutcome) -> &str {
+    match outcome {
+        StepOutcome::Failed(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Each step counts what the bot does since it began, and the next begins when it holds.
+#[test]
+fn the_steps_of_a_scenario_wait_for_each_other() {
+    let steps = vec![
+        check("name = \"greeting\"\nexpect-text = \"good morning\""),
+        PlannedStep::Text("bye".into()),
+        check("expect-text = \"good\""),
+        PlannedStep::Message {
+            kind: "client-message".into(),
+            data: json!({"t": 1}),
+        },
+        check("expect-event = { type = \"server-response\", data = { t = 1 } }\nexpect-caller-text = \"yes\""),
+    ];
+    let mut rig = Rig::new(plan(steps), true);
+    // A greeting before the bot is ready counts.
+    rig.message("bot-transcription", &json!({"text": "Good morning"}));
+    rig.message("bot-ready", &json!({}));
+    rig.run_to(ms(1_000));
+    assert_eq!((rig.seen("passed: greeting"), rig.seen("caller: bye")), (100, 120));
+    rig.run_to(ms(5_000));
+    assert!(
+        outcomes(&rig)[1..]
+            .iter()
+            .all(|outcome| *outcome == StepOutcome::Skipped)
+    );
+    rig.message("bot-transcription", &json!({"text": "Good bye"}));
+    rig.run_to(ms(5_100));
+    assert_eq!(rig.seen("caller sends client-message"), 5_040);
+    assert_eq!(rig.messages, [("client-message".to_owned(), json!({"t": 1}))]);
+    rig.message("server-response", &json!({"t": 1, "d": {}}));
+    rig.message("user-transcription", &json!({"text": "Yes.", "final": true}));
+    rig.run_to(ms(9_000));
+    assert_eq!(outcomes(&rig), vec![StepOutcome::Passed; 3]);
+    assert_eq!(rig.call.verdict().failures, Vec::<String>::new());
+    assert!((6_000..6_200).contains(&rig.seen("ended: the caller hung up")));
+    let lasted = rig.call.verdict().steps[1].lasted;
+    assert!((ms(4_850)..ms(4_950)).contains(&lasted), "{lasted:?}");
+}
+
+#[test]
+fn a_failed_step_ends_the_call_and_skips_the_rest() {
+    let steps = vec![
+        check("name = \"greeting\"\nexpect-text = \"hello\"\nexpect-speech = true\nwithin = 2"),
+        PlannedStep::Text("never".into()),
+        check(""),
+    ];
+    let mut rig = Rig::new(plan(steps), true);
+    rig.message("bot-ready", &json!({}));
+    rig.message("bot-transcription", &json!({"text": "Good morning"}));
+    rig.run_to(ms(9_000));
+    let why = "within 2 s: no text matches `hello`: the bot's texts are \"Good morning\"; \
+               no speech of the bot: 0.00 s of sound, of at least 0.3 s";
+    assert_eq!(outcomes(&rig), [StepOutcome::Failed(why.into()), StepOutcome::Skipped]);
+    assert_eq!(rig.call.verdict().failures, [format!("s.toml:1: `greeting`: {why}")]);
+    assert_eq!(rig.seen("ended: a step has failed"), 2_100);
+    assert!(rig.hung_up && rig.texts.is_empty());
+}
+
+#[test]
+fn what_must_not_happen_fails_at_once() {
+    for (step, why) in [
+        (
+            "expect-no-text = \"sorry\"\nexpect-text = \"x\"",
+            "a text matches `sorry`",
+        ),
+        ("expect-speech = false\nexpect-text = \"x\"", "the bot spoke"),
+    ] {
+        let mut rig = Rig::new(plan(vec![check(step)]), true);
+        rig.message("bot-ready", &json!({}));
+        rig.run_to(ms(500));
+        assert!(!rig.call.is_over());
+        rig.message("bot-transcription", &json!({"text": "I am sorry"}));
+        rig.call.handle_audio(&[3_000; 3_200], 16_000, rig.now);
+        rig.run_to(ms(1_000));
+        assert!(failed(&outcomes(&rig)[0]).contains(why), "{:?}", outcomes(&rig));
+    }
+    let mut rig = Rig::new(
+        plan(vec![check("expect-no-text = \"sorry\"\nexpect-speech = false")]),
+        true,
+    );
+    rig.run_to(ms(5_000));
+    assert_eq!(outcomes(&rig), [StepOutcome::Passed]);
+}
+
+#[test]
+fn the_latency_of_a_step_is_that_of_its_own_sound() {
+    let check = || match check("say = \"a\"\nexpect-latency = 0.5") {
+        PlannedStep::Check(step) => PlannedStep::Check(step),
+        other => panic!("{other:?}"),
+    };
+    let steps = || {
+        vec![
+            sound(200, 0),
+            check(),
+            PlannedStep::Silence(ms(1_000)),
+            sound(200, 0),
+            check(),
+        ]
+    };
+    let mut rig = Rig::new(plan(steps()), false);
+    rig.run_to(ms(500));
+    rig.call.handle_audio(&[3_000; 320], 16_000, rig.now);
+    rig.run_to(ms(1_900));
+    rig.call.handle_audio(&[3_000; 320], 16_000, rig.now);
+    rig.run_to(ms(5_000));
+    assert_eq!(outcomes(&rig), [StepOutcome::Passed, StepOutcome::Passed]);
+
+    let mut rig = Rig::new(plan(steps()), false);
+    rig.run_to(ms(500));
+    rig.call.handle_audio(&[3_000; 320], 16_000, rig.now);
+    rig.run_to(ms(9_000));
+    assert_eq!(
+        failed(&outcomes(&rig)[1]),
+        "no answer within 0.5 s after the caller's sound"
+    );
+    assert!(rig.seen("ended: a step has failed") < 2_400);
+}
+
+/// The silence of a step counts from the end of the bot's sound and of its text.
+#[test]
+fn a_step_waits_until_the_bot_is_quiet() {
+    let steps = vec![check("expect-silence = 1"), PlannedStep::Text("bye".into())];
+    let mut rig = Rig::new(plan(steps.clone()), false);
+    rig.call.handle_audio(&[3_000; 8_000], 16_000, rig.now);
+    rig.run_to(ms(5_000));
+    // 500 ms of sound behind the buffer of 60 ms, and a second.
+    assert!((1_620..1_700).contains(&rig.seen("caller: bye")), "{:?}", rig.seen);
+    let mut rig = Rig::new(plan(steps), true);
+    rig.message("bot-ready", &json!({}));
+    rig.run_to(ms(800));
+    rig.message("bot-transcription", &json!({"text": "Hello"}));
+    rig.run_to(ms(5_000));
+    assert_eq!(rig.seen("caller: bye"), 1_820);
+}
+
+#[test]
+fn the_end_by_the_bot_is_expected_or_a_failure() {
+    let ended = |text: &str, end: Result<String, String>| {
+        let mut rig = Rig::new(plan(vec![check(text)]), true);
+        rig.message("bot-ready", &json!({}));
+        rig.run_to(ms(500));
+        rig.call.handle_end(end, rig.now);
+        rig.drain();
+        let failures = rig.call.verdict().failures;
+        (outcomes(&rig).remove(0), failures.len())
+    };
+    assert_eq!(ended("expect-end = true", Ok(String::new())), (StepOutcome::Passed, 0));
+    assert_eq!(
+        ended("expect-end = \"good bye\"", Ok("Good bye!".into())),
+        (StepOutcome::Passed, 0)
+    );
+    for (text, end, why) in [
+        (
+            "expect-end = \"bye\"",
+            Ok("error".to_owned()),
+            "no reason of the end matches `bye`: the bot hung up: error",
+        ),
+        (
+            "expect-end = true\nexpect-text = \"bye\"",
+            Ok(String::new()),
+            "no text matches `bye`",
+        ),
+        (
+            "expect-text = \"bye\"",
+            Ok("error".to_owned()),
+            "the bot hung up: error; no text matches `bye`",
+        ),
+        (
+            "expect-end = true",
+            Err("reset".to_owned()),
+            "the connection was lost: reset",
+        ),
+    ] {
+        let (outcome, failures) = ended(text, end);
+        assert!(failed(&outcome).contains(why), "{text}: {outcome:?}");
+        assert_eq!(failures, 1, "{text}");
+    }
+    let mut rig = Rig::new(plan(vec![check("expect-end = true\nwithin = 1")]), false);
+    rig.run_to(ms(5_000));
+    assert_eq!(failed(&outcomes(&rig)[0]), "within 1 s: the bot did not hang up");
+}
+
+#[test]
+fn a_scenario_that_is_cut_off_says_what_it_waited_for() {
+    let steps = vec![
+        PlannedStep::Silence(ms(100)),
+        check("expect-text = \"a\"\nwithin = 60"),
+        check(""),
+    ];
+    let mut rig = Rig::new(plan(steps.clone()), true);
+    rig.run_to(Duration::from_secs(60));
+    assert_eq!(
+        failed(&outcomes(&rig)[0]),
+        "the time is over; no text matches `a`: the bot's texts are empty"
+    );
+    let mut rig = Rig::new(plan(steps), true);
+    rig.run_to(ms(500));
+    rig.call.handle_stop(rig.now);
+    rig.drain();
+    assert!(failed(&outcomes(&rig)[0]).starts_with("stopped by the user; no text"));
+    assert_eq!(outcomes(&rig)[1], StepOutcome::Skipped);
+    assert!(rig.hung_up && rig.call.verdict().failures.len() == 1);
 }
