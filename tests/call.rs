@@ -516,3 +516,57 @@ fn the_scenario_of_the_documents_passes() {
     );
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
+
+/// The caller is the provider from the webhook on: signed with the secret of the account, it is
+/// taken by a runner that verifies calls; without, the refusal says what is missing.
+#[test]
+fn a_provider_calls_by_its_webhook() {
+    const HOST: &str = "bots.example.net";
+    const NUMBERS: [&str; 4] = ["--from", "+15550002222", "--to", "+15550001111"];
+    for (provider, variables, missing) in [
+        (
+            "twilio",
+            &[("TWILIO_ACCOUNT_SID", "AC1"), ("TWILIO_AUTH_TOKEN", CANARY)][..],
+            "TWILIO_AUTH_TOKEN",
+        ),
+        (
+            "plivo",
+            &[("PLIVO_AUTH_ID", "MA1"), ("PLIVO_AUTH_TOKEN", CANARY)],
+            "PLIVO_AUTH_TOKEN",
+        ),
+        (
+            "telnyx",
+            &[("TELNYX_PUBLIC_KEY", "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=")],
+            "only Telnyx can sign",
+        ),
+        ("exotel", &[], ""),
+    ] {
+        let runner = TestRunner::start_with(&["--bot", "echo", "-t", provider, "--proxy", HOST], variables);
+        let wav = runner.path("said.wav");
+        fs::write(&wav, write_wav(&Sweep { ms: 600 }.pcm(16_000), 16_000)).expect("a file");
+        let url = format!("http://{}", runner.addr);
+        let options = [
+            &["call", &url, "-t", provider, "--proxy", HOST, "--timeout", "50"],
+            &NUMBERS[..],
+            &["--wav", wav.to_str().expect("a text"), "--expect-speech"],
+        ]
+        .concat();
+        let ended = TestRunner::run_with(&options, variables);
+        match provider {
+            "telnyx" => assert_eq!(ended.code, Some(2), "{provider}: {ended:?}"),
+            _ => {
+                assert_eq!(ended.code, Some(0), "{provider}: {ended:?}");
+                runner.wait_for_logs(&format!("session started: {provider}"), 1);
+            }
+        }
+        let unsigned = TestRunner::run(&options);
+        match provider {
+            "exotel" => assert_eq!(unsigned.code, Some(0), "{provider}: {unsigned:?}"),
+            _ => {
+                assert_eq!(unsigned.code, Some(2), "{provider}: {unsigned:?}");
+                assert!(unsigned.stderr.contains(missing), "{provider}: {unsigned:?}");
+            }
+        }
+        runner.wait_for_sessions(0);
+    }
+}

@@ -1,21 +1,26 @@
 //! The arguments of `edge-runner call`.
 //!
 //! In: the arguments after `call`. Out: a [`CallConfig`], or the text of its help. What the caller
-//! does follows the order of the options. It reads no variables: those are the runner's.
+//! does follows the order of the options. It reads no variables, which are the runner's, but the
+//! credentials with which `--proxy` signs.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::{CliCommand, ProgramIdentity, UsageError, version};
+use super::{CliCommand, Env, ProgramIdentity, UsageError, version};
 use crate::config::{Secret, Transport};
-use crate::io::call::CallConfig;
+use crate::io::call::{CallConfig, WebhookCall};
 use crate::proto::caller::plan::{StepSource, keys, seconds, text, words};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX};
 use crate::proto::options::help::{entries, entry, paragraph};
+use crate::proto::options::hosts;
 use crate::proto::options::{
     Expected, FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, push, put,
 };
+use crate::proto::telephony::PROVIDERS;
+use crate::proto::telephony::dial::is_number;
+use crate::proto::telephony::options::{TelephonyOptions, telephony};
 
 /// How long the bot has to be quiet before the caller hangs up, without and with expectations.
 const LISTENS: Duration = Duration::from_secs(5);
@@ -31,6 +36,9 @@ const CALLS: &str = "Calls";
 struct CallArgs {
     transport: Option<Transport>,
     api_key: Option<Secret>,
+    proxy: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
     steps: Vec<StepSource>,
     scenario: Option<String>,
     say_command: Option<String>,
@@ -65,6 +73,13 @@ fn transport(text: &str) -> Result<Transport, Expected> {
     })
 }
 
+fn telephone_number(text: String) -> Result<String, Expected> {
+    match is_number(&text) {
+        true => Ok(text),
+        false => Err("a number such as +15550001111".into()),
+    }
+}
+
 static CALL: OptionTable<CallArgs> = OptionTable {
     prefix: "",
     argument: Some("URL"),
@@ -85,6 +100,25 @@ static CALL: OptionTable<CallArgs> = OptionTable {
             FlagKind::Value("KEY", |args, text| put(&mut args.api_key, Secret::new(text))),
             CALLS,
             "The key of a runner with --api-key.",
+        ),
+        flag(
+            "--proxy",
+            FlagKind::Value("HOST", |args, text| put(&mut args.proxy, text)),
+            CALLS,
+            "Call as the telephony provider does, by the webhook of a runner with this public host name, its `--proxy`. It \
+             is signed if the credentials of the provider are in the environment or in .env, as for the runner.",
+        ),
+        flag(
+            "--from",
+            FlagKind::Value("NUMBER", |args, text| put(&mut args.from, telephone_number(text)?)),
+            CALLS,
+            "The number of the caller, with `--proxy`.",
+        ),
+        flag(
+            "--to",
+            FlagKind::Value("NUMBER", |args, text| put(&mut args.to, telephone_number(text)?)),
+            CALLS,
+            "The number that is called, with `--proxy`.",
         ),
         flag(
             "--wav",
@@ -227,7 +261,11 @@ static CALL: OptionTable<CallArgs> = OptionTable {
 };
 
 /// Parses the arguments after `call`.
-pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Result<CliCommand, UsageError> {
+pub(super) fn command(
+    program: &ProgramIdentity,
+    arguments: Vec<OsString>,
+    env: &Env<'_>,
+) -> Result<CliCommand, UsageError> {
     let mut args = CallArgs::default();
     match parse(&mut args, &CALL, arguments)? {
         Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help(program))),
@@ -257,6 +295,7 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
             "a telephone carries sound and keys alone: leave out `--text` and `--expect-text`".into(),
         ));
     }
+    let webhook = webhook(&args, &target, env)?;
     let calls = args.calls.unwrap_or(1);
     if calls > 1 && args.record.is_some() {
         return Err(combination("`--record` takes one call: leave out `--calls`".into()));
@@ -268,6 +307,7 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
     let config = CallConfig {
         target,
         api_key: args.api_key,
+        webhook,
         steps: args.steps,
         scenario: args.scenario.map(Into::into),
         say_command: args.say_command.unwrap_or_else(|| SAY_COMMAND.into()),
@@ -285,6 +325,34 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
         config: Box::new(config),
         verbosity: args.verbosity,
     })
+}
+
+/// Returns the webhook with which the call begins.
+fn webhook(args: &CallArgs, target: &CallTarget, env: &Env<'_>) -> Result<Option<WebhookCall>, UsageError> {
+    let combination = |text: &str| UsageError::Combination(text.to_owned());
+    let Some(proxy) = &args.proxy else {
+        return match args.from.is_some() || args.to.is_some() {
+            true => Err(combination(
+                "`--from` and `--to` need the public name of the runner: `--proxy HOST`",
+            )),
+            false => Ok(None),
+        };
+    };
+    let CallTarget::StartedTelephone { provider, .. } = target else {
+        return Err(combination(&format!(
+            "`--proxy` needs a telephony provider that calls the webhook: `http://HOST:PORT` and `-t {}`",
+            PROVIDERS[0].vendor()
+        )));
+    };
+    let (host, _) = hosts::proxy(proxy)?;
+    let options = TelephonyOptions::default();
+    // A half of an account signs nothing; the refusal of the runner says what is missing.
+    let telephony = telephony(&options, &[provider], &env.variables, &mut Vec::new())?;
+    Ok(Some(WebhookCall {
+        host,
+        numbers: [&args.from, &args.to].map(|number| number.clone().unwrap_or_default()),
+        settings: telephony.settings,
+    }))
 }
 
 /// Returns the text of `call --help`.
@@ -326,20 +394,35 @@ pub(super) fn help(program: &ProgramIdentity) -> String {
     text.push_str(&format!(
         "  {name} call http://localhost:7860 --scenario booking.toml --junit report.xml\n"
     ));
+    text.push_str(&format!(
+        "  {name} call http://localhost:7860 -t {} --proxy bots.example.net --to +15550001111 --wav hello.wav\n",
+        PROVIDERS[0].vendor()
+    ));
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::options::env::Variables;
 
     const URL: &str = "ws://localhost:7860/ws-client";
 
     fn parsed(arguments: &[&str]) -> Result<CliCommand, UsageError> {
-        command(
-            &ProgramIdentity::stock(),
-            arguments.iter().map(OsString::from).collect(),
-        )
+        let env = Env {
+            variables: Variables::new(
+                [("TWILIO_ACCOUNT_SID", "AC1"), ("TWILIO_AUTH_TOKEN", "t")]
+                    .map(|(name, value)| (name.to_owned(), value.to_owned())),
+                [],
+            ),
+            addresses: Vec::new(),
+            names: Vec::new(),
+            read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+            make_key: &|_| Err(std::io::ErrorKind::NotFound.into()),
+            lookup_host: &|_| Vec::new(),
+        };
+        let arguments = arguments.iter().map(OsString::from).collect();
+        command(&ProgramIdentity::stock(), arguments, &env)
     }
 
     fn config(arguments: &[&str]) -> CallConfig {
@@ -409,6 +492,11 @@ mod tests {
                 &[URL, "--scenario", "a", "--expect-speech"],
                 "leave out the other options",
             ),
+            (&[URL, "--proxy", "a.example"], "`-t twilio`"),
+            (&["ws://a/ws", "-t", "twilio", "--proxy", "a.example"], "`-t twilio`"),
+            (&["http://a", "-t", "twilio", "--to", "+15550001111"], "`--proxy HOST`"),
+            (&["http://a", "-t", "twilio", "--proxy", "a b"], "HOST or HOST:PORT"),
+            (&["http://a", "-t", "twilio", "--to", "ann"], "a number such as"),
             (&[URL, "-t", "pigeon"], "websocket"),
             (&["ws://a/ws", "-t", "twilio", "--text", "a"], "sound and keys alone"),
             (
@@ -426,6 +514,27 @@ mod tests {
         let many: Vec<String> = many.collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(parsed(&many).is_err_and(|error| error.to_string().contains("at most 100 steps")));
+    }
+
+    #[test]
+    fn a_webhook_has_the_credentials_of_its_provider() {
+        let arguments = [
+            "http://a",
+            "-t",
+            "twilio",
+            "--proxy",
+            "https://Bots.example.net/",
+            "--to",
+            "+15550001111",
+        ];
+        let Ok(CliCommand::Call { config, .. }) = parsed(&arguments) else {
+            panic!("a call");
+        };
+        let webhook = config.webhook.expect("a webhook");
+        assert_eq!(webhook.host, "bots.example.net");
+        assert_eq!(webhook.numbers, [String::new(), "+15550001111".to_owned()]);
+        assert!(webhook.settings.has(&["TELCO_A_ACCOUNT_SID", "TELCO_A_AUTH_TOKEN"]));
+        assert!(!format!("{webhook:?}").contains("\"t\""), "{webhook:?}");
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub fn parse_for(
     }
     if options.first().is_some_and(|argument| argument == "call") {
         options.remove(0);
-        return call(program, options);
+        return call(program, options, env);
     }
     if options.first().is_some_and(|argument| argument == "new") {
         options.remove(0);
@@ -421,13 +421,13 @@ fn setup(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, Usag
 
 /// Parses the arguments after `call`.
 #[cfg(feature = "call")]
-fn call(program: &ProgramIdentity, options: Vec<OsString>) -> Result<CliCommand, UsageError> {
-    call::command(program, options)
+fn call(program: &ProgramIdentity, options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
+    call::command(program, options, env)
 }
 
 /// Rejects the arguments after `call`.
 #[cfg(not(feature = "call"))]
-fn call(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, UsageError> {
+fn call(program: &ProgramIdentity, _: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
     need(&format!("`{} call`", program.name), Feature::Call)?;
     unreachable!("`need` fails in a build without the feature")
 }

@@ -12,7 +12,7 @@ use crate::config::Settings;
 use crate::io::rest::{self, RestResponse};
 use crate::proto::server::rest::{RestMethod, RestRequest};
 use crate::proto::telephony::Provider;
-use crate::proto::telephony::set_up::{NumberWebhook, SetUpStep, WebhookTest, next_step};
+use crate::proto::telephony::set_up::{CallWebhook, NumberWebhook, SetUpStep, next_step};
 
 /// What is to be set up.
 pub struct PhoneSetUp {
@@ -79,7 +79,7 @@ pub async fn run(set_up: &PhoneSetUp, mut say: impl FnMut(&str)) -> Result<(), S
 /// Sends the runner the webhook of a call that does not exist; returns what its answer proves.
 async fn try_webhook(set_up: &PhoneSetUp, target: NumberWebhook<'_>) -> Result<&'static str, String> {
     let nonce = u64::from_be_bytes(random()).to_string();
-    let test = WebhookTest::new(set_up.provider, target, &set_up.settings, &nonce);
+    let test = CallWebhook::test(set_up.provider, target, &set_up.settings, &nonce);
     let request = RestRequest {
         method: RestMethod::Post,
         url: set_up.runner.clone().unwrap_or_else(|| target.url.to_owned()),

@@ -25,7 +25,7 @@ use edge_runner_http::signal::Signals;
 use edge_runner_http::tasks;
 
 use self::report::CallReport;
-use crate::config::Secret;
+use crate::config::{Secret, Settings};
 use crate::proto::caller::socket_protocol::SocketProtocol;
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::telephone::TelephoneStream;
@@ -42,6 +42,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub struct CallConfig {
     pub target: CallTarget,
     pub api_key: Option<Secret>,
+    /// How a telephony provider calls: by its webhook.
+    pub webhook: Option<WebhookCall>,
     pub steps: Vec<StepSource>,
     /// The file with the steps, in place of these.
     pub scenario: Option<PathBuf>,
@@ -59,6 +61,17 @@ pub struct CallConfig {
     pub calls: u64,
     /// The time over which the calls begin.
     pub ramp: Duration,
+}
+
+/// A call that begins with the webhook of a provider.
+#[derive(Clone, Debug)]
+pub struct WebhookCall {
+    /// The public host of the runner.
+    pub host: String,
+    /// The numbers of the caller and of the called; empty ones are left out of the stream.
+    pub numbers: [String; 2],
+    /// The credentials that sign it.
+    pub settings: Settings,
 }
 
 /// Why a run was not a success.
@@ -195,11 +208,11 @@ async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -
         | CallTarget::StartedSocket { .. }
         | CallTarget::Telephone { .. }
         | CallTarget::StartedTelephone { .. } => {
+            let mut protocol = protocol(&config.target);
             let socket = tokio::select! {
-                socket = dial::open(config) => socket?,
+                socket = dial::open(config, &mut protocol) => socket?,
                 () = task.stopped() => return Err(stopped.into()),
             };
-            let protocol = protocol(&config.target);
             let now = Instant::now().into_std();
             let mut conversation = CallConversation::new(plan, dialled, now, protocol.has_messages());
             socket::run(*socket, protocol, &mut conversation, task).await;

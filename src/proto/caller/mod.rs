@@ -14,6 +14,7 @@ pub mod observation;
 pub mod peer;
 pub mod plan;
 pub mod playout;
+pub mod provider_webhook;
 pub mod recording;
 pub mod rtvi_messages;
 pub mod scenario;

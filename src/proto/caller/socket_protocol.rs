@@ -27,6 +27,14 @@ pub enum SocketProtocol {
 }
 
 impl SocketProtocol {
+    /// Returns the stream of a telephony provider.
+    pub fn telephone(&mut self) -> Option<&mut TelephoneStream> {
+        match self {
+            SocketProtocol::Telephone(stream) => Some(stream),
+            SocketProtocol::Client => None,
+        }
+    }
+
     /// Returns whether it carries messages of the bot.
     pub fn has_messages(&self) -> bool {
         matches!(self, SocketProtocol::Client)

@@ -233,7 +233,7 @@ pub fn default_socket(base: &str) -> String {
 }
 
 /// Returns the base for WebSockets.
-fn socket_base(base: &str) -> String {
+pub(super) fn socket_base(base: &str) -> String {
     match base.strip_prefix("https") {
         Some(rest) => format!("wss{rest}"),
         None => base.replacen("http", "ws", 1),

@@ -29,6 +29,9 @@ pub struct TelephoneStream {
     mark_event: &'static str,
     stream_id: String,
     call_id: String,
+    /// Of the caller and of the called; empty if the call has none.
+    numbers: [String; 2],
+    parameters: Value,
     converter: RateConverter,
     /// Samples that do not fill a message yet.
     voice: Vec<i16>,
@@ -49,6 +52,8 @@ impl TelephoneStream {
             mark_event: provider.mark_events.first().copied().unwrap_or("mark"),
             stream_id: format!("{}{id}", provider.dialect.stream_prefix),
             call_id: format!("{}{id}", provider.dialect.call_prefix),
+            numbers: Default::default(),
+            parameters: json!({}),
             converter: RateConverter::new(RATE_HZ, LINE_RATE_HZ),
             voice: Vec::new(),
             sequence: 0,
@@ -59,13 +64,27 @@ impl TelephoneStream {
         }
     }
 
+    /// Returns the id of the call, which its webhook has as well.
+    pub fn call_id(&self) -> &str {
+        &self.call_id
+    }
+
+    /// Sets the numbers of the caller and of the called, which are valid ones, and the parameters
+    /// of the markup.
+    pub fn set_call(&mut self, numbers: [String; 2], parameters: Value) {
+        (self.numbers, self.parameters) = (numbers, parameters);
+    }
+
     /// Returns the messages that open the stream.
     pub fn opening(&mut self) -> Vec<String> {
         let opening = self.dialect.opening;
         self.sequence = opening.len() as u64;
         let filled = opening.iter().map(|message| {
             let message = message.replace("{stream}", &self.stream_id);
-            message.replace("{call}", &self.call_id)
+            let message = message.replace("{call}", &self.call_id);
+            let message = message.replace("{from}", &self.numbers[0]);
+            let message = message.replace("{to}", &self.numbers[1]);
+            message.replace("{parameters}", &self.parameters.to_string())
         });
         filled.collect()
     }

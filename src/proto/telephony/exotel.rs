@@ -36,7 +36,7 @@ pub static EXOTEL: Provider = Provider {
     dialect: StreamDialect {
         opening: &[
             r#"{"event":"connected"}"#,
-            r#"{"event":"start","sequence_number":"1","stream_sid":"{stream}","start":{"stream_sid":"{stream}","call_sid":"{call}","account_sid":"account","from":"","to":"","custom_parameters":{},"media_format":{"encoding":"audio/x-raw","sample_rate":"8000","bit_rate":"16"}}}"#,
+            r#"{"event":"start","sequence_number":"1","stream_sid":"{stream}","start":{"stream_sid":"{stream}","call_sid":"{call}","account_sid":"account","from":"{from}","to":"{to}","custom_parameters":{},"media_format":{"encoding":"audio/x-raw","sample_rate":"8000","bit_rate":"16"}}}"#,
         ],
         stream_prefix: "s-",
         call_prefix: "c-",

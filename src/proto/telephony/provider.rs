@@ -60,7 +60,8 @@ pub struct Provider {
 
 /// The messages of a provider itself, as far as they differ from those of the others.
 pub struct StreamDialect {
-    /// The messages that open a stream, with `{stream}` and `{call}` in place of the ids.
+    /// The messages that open a stream, with `{stream}` and `{call}` in place of the ids, `{from}`
+    /// and `{to}` of the numbers, and `{parameters}` of the object with those of the markup.
     pub opening: &'static [&'static str],
     /// What the ids of a stream and of a call begin with.
     pub stream_prefix: &'static str,

@@ -38,30 +38,48 @@ pub fn next_step(
     }
 }
 
-/// The webhook of a call that does not exist.
-pub struct WebhookTest {
+/// The webhook of a call, as the provider sends it.
+pub struct CallWebhook {
     /// Its body.
     pub body: RestBody,
     /// The headers that sign it; empty if only the provider can sign.
     pub headers: Vec<(&'static str, String)>,
 }
 
-impl WebhookTest {
-    /// Returns the test of a webhook; `nonce` is of digits, and used once.
-    pub fn new(provider: &Provider, target: NumberWebhook<'_>, settings: &Settings, nonce: &str) -> Self {
-        let form = [
-            (provider.call_field, format!("set-up-{nonce}")),
-            ("From", target.number.to_owned()),
-            ("To", target.number.to_owned()),
-        ];
-        let mut form = form.map(|(name, value)| (name.to_owned(), value));
+impl CallWebhook {
+    /// Returns the test of a webhook, that of a call that does not exist; `nonce` is of digits, and
+    /// used once.
+    pub fn test(provider: &Provider, target: NumberWebhook<'_>, settings: &Settings, nonce: &str) -> Self {
+        let numbers = [target.number; 2];
+        CallWebhook::new(
+            provider,
+            target.url,
+            &format!("set-up-{nonce}"),
+            numbers,
+            settings,
+            nonce,
+        )
+    }
+
+    /// Returns the webhook of a call with this id, between the numbers of the caller and of the
+    /// called, at a public URL.
+    pub fn new(
+        provider: &Provider,
+        url: &str,
+        call: &str,
+        [from, to]: [&str; 2],
+        settings: &Settings,
+        nonce: &str,
+    ) -> Self {
+        let form = [(provider.call_field, call), ("From", from), ("To", to)];
+        let mut form = form.map(|(name, value)| (name.to_owned(), value.to_owned()));
         sorting::sort(&mut form);
         let pairs: Vec<String> = form
             .iter()
             .map(|(name, value)| format!("{name}={}", encode_path_segment(value)))
             .collect();
-        let signed = provider.protocol.sign(settings, target.url, &form, nonce);
-        WebhookTest {
+        let signed = provider.protocol.sign(settings, url, &form, nonce);
+        CallWebhook {
             body: RestBody::form(&pairs.join("&")),
             headers: signed.unwrap_or_default(),
         }
@@ -74,7 +92,7 @@ impl WebhookTest {
     pub fn judge(&self, provider: &Provider, host: &str, status: u16, body: &[u8]) -> Result<&'static str, String> {
         let body = String::from_utf8_lossy(body);
         let has_markup = status == 200 && body.contains(&webhook::socket_url(host, None, None));
-        let is_rejected = status == 403 && body.contains("invalid signature");
+        let is_rejected = is_unsigned(status, &body);
         let vendor = provider.vendor();
         match (has_markup, is_rejected, self.headers.is_empty()) {
             (true, _, false) => Ok("answers a signed request with markup for its media"),
@@ -89,6 +107,11 @@ impl WebhookTest {
             )),
         }
     }
+}
+
+/// Returns whether an answer rejects the signature of a webhook.
+pub fn is_unsigned(status: u16, body: &str) -> bool {
+    status == 403 && body.contains("invalid signature")
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub static TELNYX: Provider = Provider {
     dialect: StreamDialect {
         opening: &[
             r#"{"event":"connected","version":"1.0.0"}"#,
-            r#"{"event":"start","sequence_number":"1","stream_id":"{stream}","start":{"user_id":"00000000-0000-4000-8000-000000000000","call_control_id":"{call}","call_session_id":"{call}","tags":[],"custom_parameters":{},"media_format":{"encoding":"PCMU","sample_rate":8000,"channels":1}}}"#,
+            r#"{"event":"start","sequence_number":"1","stream_id":"{stream}","start":{"user_id":"00000000-0000-4000-8000-000000000000","call_control_id":"{call}","call_session_id":"{call}","from":"{from}","to":"{to}","tags":[],"custom_parameters":{},"media_format":{"encoding":"PCMU","sample_rate":8000,"channels":1}}}"#,
         ],
         stream_prefix: "",
         call_prefix: "v3:",

@@ -52,7 +52,7 @@ pub static TWILIO: Provider = Provider {
     dialect: StreamDialect {
         opening: &[
             r#"{"event":"connected","protocol":"Call","version":"1.0.0"}"#,
-            r#"{"event":"start","sequenceNumber":"1","streamSid":"{stream}","start":{"accountSid":"AC00000000000000000000000000000000","streamSid":"{stream}","callSid":"{call}","tracks":["inbound"],"customParameters":{},"mediaFormat":{"encoding":"audio/x-mulaw","sampleRate":8000,"channels":1}}}"#,
+            r#"{"event":"start","sequenceNumber":"1","streamSid":"{stream}","start":{"accountSid":"AC00000000000000000000000000000000","streamSid":"{stream}","callSid":"{call}","tracks":["inbound"],"customParameters":{parameters},"mediaFormat":{"encoding":"audio/x-mulaw","sampleRate":8000,"channels":1}}}"#,
         ],
         stream_prefix: "MZ",
         call_prefix: "CA",

@@ -5,7 +5,8 @@
 //! second; 255 is the end of the connection. Whatever is sent, the caller plays 20 ms for each
 //! 20 ms that pass, keeps a bounded amount, and its call ends with a verdict.
 //!
-//! Responses: the body of `/start`, an answer to an offer, or the value of `Location`.
+//! Responses: the body of `/start`, the markup of a webhook, an answer to an offer, or the value of
+//! `Location`.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use edge_runner_proto::caller::conversation::{CallConversation, ConversationOutput};
 use edge_runner_proto::caller::peer::CallerPeer;
 use edge_runner_proto::caller::plan::{CallExpectations, CallPlan, PlannedStep};
+use edge_runner_proto::caller::provider_webhook;
 use edge_runner_proto::caller::socket_protocol::{CallerSocketMessage, SocketProtocol};
 use edge_runner_proto::caller::target;
 use edge_runner_proto::caller::telephone::TelephoneStream;
@@ -211,6 +213,10 @@ pub fn response(bytes: &[u8]) {
         let id = id.and_then(|path| path.strip_suffix("/api/offer")).expect("an id");
         assert!(!id.is_empty() && !id.contains(['/', '?', '#', '%']), "{url}");
     }
+    check_url(provider_webhook::read(bytes).map(|stream| {
+        assert!(stream.parameters.is_object() && !stream.url.contains(char::is_whitespace));
+        provider_webhook::reached(&stream.url, "bots.example.net", BASE)
+    }));
     let text = String::from_utf8_lossy(bytes);
     if let Some(url) = target::resource_url(BASE, &text) {
         assert!(

@@ -231,7 +231,7 @@ fn the_test_of_a_webhook_is_signed_as_the_provider_signs() {
         ..Telephony::default()
     };
     for provider in [TWILIO, PLIVO] {
-        let test = WebhookTest::new(provider, TARGET, &accounts(), "20614");
+        let test = CallWebhook::test(provider, TARGET, &accounts(), "20614");
         let kind = [("content-type", test.body.content_type.to_owned())];
         let headers: Vec<(&str, String)> = kind.into_iter().chain(test.headers.clone()).collect();
         let header = |name: &str| {
@@ -250,14 +250,14 @@ fn the_test_of_a_webhook_is_signed_as_the_provider_signs() {
         assert!(verify(provider, &telephony, &request("https://other.example/"), 0).is_err());
     }
     for provider in [TELNYX, EXOTEL] {
-        assert!(WebhookTest::new(provider, TARGET, &accounts(), "1").headers.is_empty());
+        assert!(CallWebhook::test(provider, TARGET, &accounts(), "1").headers.is_empty());
     }
 }
 
 #[test]
 fn answers_of_a_webhook_are_judged() {
     let judge = |provider, status, body: &str| {
-        let test = WebhookTest::new(provider, TARGET, &accounts(), "1");
+        let test = CallWebhook::test(provider, TARGET, &accounts(), "1");
         test.judge(provider, "bots.example.net", status, body.as_bytes())
     };
     let markup = r#"<Stream url="wss://bots.example.net/ws/TOKEN"></Stream>"#;
