@@ -570,3 +570,22 @@ fn a_provider_calls_by_its_webhook() {
         runner.wait_for_sessions(0);
     }
 }
+
+/// The handshake of `pipecat eval`: texts in both ways, and no sound.
+#[test]
+fn an_evaluation_is_called() {
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    for url in [
+        format!("http://{}", runner.addr),
+        format!("ws://{}/ws?skip_tts=true", runner.addr),
+    ] {
+        let ended = call(
+            &url,
+            &["-t", "eval", "--text", "Good morning", "--expect-text", "good morning"],
+        );
+        assert_eq!(ended.code, Some(0), "{url}: {ended:?}");
+        assert!(ended.stdout.contains("the bot is ready"), "{url}: {ended:?}");
+    }
+    runner.wait_for_logs("(eval)", 2);
+    runner.wait_for_sessions(0);
+}

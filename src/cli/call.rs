@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use super::flags::EVAL;
 use super::{CliCommand, Env, ProgramIdentity, UsageError, version};
 use crate::config::{Secret, Transport};
 use crate::io::call::{CallConfig, WebhookCall};
@@ -35,6 +36,7 @@ const CALLS: &str = "Calls";
 #[derive(Debug, Default)]
 struct CallArgs {
     transport: Option<Transport>,
+    is_eval: bool,
     api_key: Option<Secret>,
     proxy: Option<String>,
     from: Option<String>,
@@ -68,7 +70,11 @@ impl OptionStore for CallArgs {
 
 fn transport(text: &str) -> Result<Transport, Expected> {
     Transport::from_name(text).ok_or_else(|| {
-        let names = Transport::ALL.map(Transport::common_name);
+        let names: Vec<&str> = Transport::ALL
+            .into_iter()
+            .map(Transport::common_name)
+            .chain([EVAL])
+            .collect();
         Expected::one_of(text, &names, &[])
     })
 }
@@ -88,11 +94,16 @@ static CALL: OptionTable<CallArgs> = OptionTable {
         flag(
             "--transport",
             FlagKind::Value("T", |args: &mut CallArgs, text| {
-                put(&mut args.transport, transport(&text)?)
+                args.is_eval = text == EVAL;
+                args.transport = match args.is_eval {
+                    true => None,
+                    false => Some(transport(&text)?),
+                };
+                Ok(())
             }),
             CALLS,
-            "How to call, where the URL does not say it: webrtc, websocket, or the name of a telephony provider, as which \
-             the caller then acts. [default: webrtc]",
+            "How to call, where the URL does not say it: webrtc, websocket, eval for the handshake of `pipecat eval`, or \
+             the name of a telephony provider, as which the caller then acts. [default: webrtc]",
         )
         .short('t'),
         flag(
@@ -275,7 +286,11 @@ pub(super) fn command(
     let combination = |text: String| UsageError::Combination(text);
     let url = args.argument.as_ref().map(|url| url.to_string_lossy().into_owned());
     let url = url.ok_or_else(|| combination("`call` needs a URL, such as http://localhost:7860".into()))?;
-    let target = CallTarget::parse(&url, args.transport).map_err(combination)?;
+    let target = match args.is_eval {
+        true => CallTarget::eval(&url),
+        false => CallTarget::parse(&url, args.transport),
+    };
+    let target = target.map_err(combination)?;
     if args.scenario.is_some() && !(args.steps.is_empty() && args.expect.is_empty()) {
         return Err(combination(
             "`--scenario` has the steps and what is expected in its file: leave out the other options of both".into(),
@@ -289,12 +304,7 @@ pub(super) fn command(
             "`--expect-latency` needs a sound of the caller to count from: `--wav FILE` or `--say TEXT`".into(),
         ));
     }
-    let has_messages = args.steps.iter().any(StepSource::is_message) || !args.expect.texts.is_empty();
-    if target.is_telephone() && has_messages {
-        return Err(combination(
-            "a telephone carries sound and keys alone: leave out `--text` and `--expect-text`".into(),
-        ));
-    }
+    target.check(&args.steps, &args.expect).map_err(combination)?;
     let webhook = webhook(&args, &target, env)?;
     let calls = args.calls.unwrap_or(1);
     if calls > 1 && args.record.is_some() {
@@ -497,6 +507,11 @@ mod tests {
             (&["http://a", "-t", "twilio", "--to", "+15550001111"], "`--proxy HOST`"),
             (&["http://a", "-t", "twilio", "--proxy", "a b"], "HOST or HOST:PORT"),
             (&["http://a", "-t", "twilio", "--to", "ann"], "a number such as"),
+            (&["http://a", "-t", "eval", "--say", "a"], "an evaluation carries texts"),
+            (
+                &["http://a", "-t", "eval", "--expect-speech"],
+                "an evaluation carries texts",
+            ),
             (&[URL, "-t", "pigeon"], "websocket"),
             (&["ws://a/ws", "-t", "twilio", "--text", "a"], "sound and keys alone"),
             (

@@ -42,7 +42,7 @@ const QUOTED_CHARS_MAX: usize = 300;
 pub async fn open(config: &CallConfig, protocol: &mut SocketProtocol) -> Result<Box<ClientSocket>, String> {
     let mut signature = Vec::new();
     let url = match &config.target {
-        CallTarget::Socket { url } | CallTarget::Telephone { url, .. } => url.clone(),
+        CallTarget::Socket { url } | CallTarget::Telephone { url, .. } | CallTarget::Eval { url } => url.clone(),
         CallTarget::StartedSocket { base } => match start(base, Transport::WebSocket, config.api_key.as_ref()).await? {
             Some(response) => target::started_socket(base, &response).map_err(|why| format!("{base}: {why}"))?,
             None => target::default_socket(base),
@@ -205,6 +205,7 @@ pub fn authority(target: &CallTarget) -> Result<(String, u16), String> {
     | CallTarget::StartedOffer { base: url }
     | CallTarget::Whip { url }
     | CallTarget::Socket { url }
+    | CallTarget::Eval { url }
     | CallTarget::StartedSocket { base: url }
     | CallTarget::Telephone { url, .. }
     | CallTarget::StartedTelephone { base: url, .. }) = target;

@@ -206,6 +206,7 @@ async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -
     let conversation = match &config.target {
         CallTarget::Socket { .. }
         | CallTarget::StartedSocket { .. }
+        | CallTarget::Eval { .. }
         | CallTarget::Telephone { .. }
         | CallTarget::StartedTelephone { .. } => {
             let mut protocol = protocol(&config.target);
@@ -247,6 +248,7 @@ fn protocol(target: &CallTarget) -> SocketProtocol {
             let id = HEXLOWER.encode(&random::<16>());
             SocketProtocol::Telephone(Box::new(TelephoneStream::new(provider, &id)))
         }
+        CallTarget::Eval { .. } => SocketProtocol::Eval,
         _ => SocketProtocol::Client,
     }
 }

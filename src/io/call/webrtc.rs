@@ -144,19 +144,19 @@ impl WebRtcCall {
         }
         loop {
             let deadline = loop {
-                match conversation.poll_output() {
+                let output = conversation.poll_output();
+                if let Some(message) = output.message() {
+                    self.peer.send_message(message);
+                }
+                match output {
                     ConversationOutput::Timeout(at) => break at,
                     ConversationOutput::Observed(at, observation) => task.observe(at, &observation),
                     ConversationOutput::Audio(pcm) => {
                         self.peer.send_audio(&pcm, now());
                         self.peer.handle_timeout(now());
                     }
-                    ConversationOutput::Key(key) => self.peer.send_message(rtvi_messages::key(key)),
-                    ConversationOutput::Text(text) => self.peer.send_message(rtvi_messages::text(&text)),
-                    ConversationOutput::Message(kind, data) => {
-                        self.peer.send_message(rtvi_messages::message(&kind, &data));
-                    }
                     ConversationOutput::HangUp => self.peer.close(),
+                    _ => {}
                 }
             };
             if conversation.is_over() {

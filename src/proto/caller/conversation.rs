@@ -17,7 +17,7 @@ use super::observation::CallObservation;
 use super::plan::{CallPlan, PlannedStep};
 use super::playout::BotPlayout;
 use super::recording::StereoRecording;
-use super::rtvi_messages::{BotMessageReader, BotSaid};
+use super::rtvi_messages::{self, BotMessageReader, BotSaid};
 use super::sound::has_sound;
 use super::turns::{SPEECH_MIN, SpeechTurns};
 use super::words::{BOT_TEXTS, SaidTexts};
@@ -45,6 +45,21 @@ pub enum ConversationOutput {
     Observed(Duration, CallObservation),
     /// The caller hangs up. Nothing follows.
     HangUp,
+}
+
+impl ConversationOutput {
+    /// Returns the message of RTVI; `None` if it is none.
+    pub fn message(&self) -> Option<String> {
+        match self {
+            ConversationOutput::Key(key) => Some(rtvi_messages::key(*key)),
+            ConversationOutput::Text(text) => Some(rtvi_messages::text(text)),
+            ConversationOutput::Message(kind, data) => Some(rtvi_messages::message(kind, data)),
+            ConversationOutput::Audio(_)
+            | ConversationOutput::Timeout(_)
+            | ConversationOutput::Observed(..)
+            | ConversationOutput::HangUp => None,
+        }
+    }
 }
 
 /// The result of a call.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bot_message::{self, BotMessage, BotText};
 use crate::rtvi::{LABEL, VERSION};
+use crate::sockets::eval::CONNECT as EVAL_CONNECT;
 
 /// The name of this client in `client-ready`.
 const LIBRARY: &str = "edge-runner call";
@@ -16,6 +17,12 @@ const LIBRARY: &str = "edge-runner call";
 pub fn client_ready() -> String {
     let about = json!({"library": LIBRARY, "library_version": env!("CARGO_PKG_VERSION")});
     message("client-ready", &json!({"version": VERSION, "about": about}))
+}
+
+/// Returns the message with which an evaluation begins, as that of `pipecat eval` without speech.
+pub fn eval_connect() -> String {
+    let flags = json!({"skip_tts": true, "capture_bot_audio": false, "capture_bot_images": false});
+    message("client-message", &json!({"t": EVAL_CONNECT, "d": flags}))
 }
 
 /// Returns the message for a key. It has the key in the form of each version.
@@ -142,6 +149,12 @@ mod tests {
             panic!("send-text");
         };
         assert!(content == "hi" && options.run_immediately && options.audio_response);
+    }
+
+    #[test]
+    fn the_runner_recognises_an_evaluation() {
+        let flags = crate::sockets::eval::flags(&eval_connect()).expect("an evaluation");
+        assert_eq!(flags["skip_tts"], true);
     }
 
     #[test]

@@ -76,15 +76,22 @@ impl Scenario {
         let table = toml_text::parse(text).map_err(|(line, sentence)| format!("{file}:{line}: {sentence}"))?;
         reader.scenario(&table)
     }
+}
 
-    /// Returns the first step that needs a transport with messages.
-    pub fn needs_messages(&self) -> Option<&ScenarioStep> {
-        self.steps.iter().find(|step| {
-            let check = &step.check;
-            step.action.as_ref().is_some_and(StepSource::is_message)
-                || !(check.texts.is_empty() && check.absent_texts.is_empty() && check.caller_texts.is_empty())
-                || !check.events.is_empty()
-        })
+impl ScenarioStep {
+    /// Returns whether it needs a transport with messages.
+    pub fn needs_messages(&self) -> bool {
+        let check = &self.check;
+        self.action.as_ref().is_some_and(StepSource::is_message)
+            || !(check.texts.is_empty() && check.absent_texts.is_empty() && check.caller_texts.is_empty())
+            || !check.events.is_empty()
+    }
+
+    /// Returns whether it needs a transport with audio.
+    pub fn needs_sound(&self) -> bool {
+        self.action.as_ref().is_some_and(StepSource::is_sound)
+            || self.check.speech == Some(true)
+            || self.check.latency.is_some()
     }
 }
 

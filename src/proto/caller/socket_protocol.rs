@@ -1,5 +1,5 @@
-//! What a caller sends on a WebSocket: the frames of a plain client, or the messages of a telephony
-//! provider.
+//! What a caller sends on a WebSocket: the frames of a plain client, the texts of an evaluation, or
+//! the messages of a telephony provider.
 //!
 //! In: outputs of a [`CallConversation`], and messages of the runner. Out: messages to send, and
 //! inputs of the conversation.
@@ -9,8 +9,8 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::conversation::{CallConversation, ConversationOutput};
-use super::socket_frames;
 use super::telephone::TelephoneStream;
+use super::{rtvi_messages, socket_frames};
 
 /// A message on the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum SocketProtocol {
     /// Protobuf frames, with messages of RTVI.
     Client,
     Telephone(Box<TelephoneStream>),
+    /// Messages of RTVI as text, without audio.
+    Eval,
 }
 
 impl SocketProtocol {
@@ -31,13 +33,13 @@ impl SocketProtocol {
     pub fn telephone(&mut self) -> Option<&mut TelephoneStream> {
         match self {
             SocketProtocol::Telephone(stream) => Some(stream),
-            SocketProtocol::Client => None,
+            SocketProtocol::Client | SocketProtocol::Eval => None,
         }
     }
 
     /// Returns whether it carries messages of the bot.
     pub fn has_messages(&self) -> bool {
-        matches!(self, SocketProtocol::Client)
+        !matches!(self, SocketProtocol::Telephone(_))
     }
 
     /// Returns the first messages.
@@ -45,6 +47,7 @@ impl SocketProtocol {
         match self {
             SocketProtocol::Client => vec![CallerSocketMessage::Binary(socket_frames::hello().into())],
             SocketProtocol::Telephone(stream) => texts(stream.opening()),
+            SocketProtocol::Eval => texts(vec![rtvi_messages::eval_connect(), rtvi_messages::client_ready()]),
         }
     }
 
@@ -56,13 +59,14 @@ impl SocketProtocol {
                 frame.into_iter().collect()
             }
             SocketProtocol::Telephone(stream) => texts(stream.encode(output)),
+            SocketProtocol::Eval => texts(output.message().into_iter().collect()),
         }
     }
 
     /// Returns the last messages, before the close.
     pub fn closing(&mut self) -> Vec<CallerSocketMessage> {
         match self {
-            SocketProtocol::Client => Vec::new(),
+            SocketProtocol::Client | SocketProtocol::Eval => Vec::new(),
             SocketProtocol::Telephone(stream) => vec![CallerSocketMessage::Text(stream.stop())],
         }
     }
@@ -70,7 +74,7 @@ impl SocketProtocol {
     /// Returns the next message that answers the runner, if one is due.
     pub fn poll_reply(&mut self, now: Instant) -> Option<CallerSocketMessage> {
         match self {
-            SocketProtocol::Client => None,
+            SocketProtocol::Client | SocketProtocol::Eval => None,
             SocketProtocol::Telephone(stream) => stream.poll_reply(now).map(CallerSocketMessage::Text),
         }
     }
@@ -92,6 +96,10 @@ impl SocketProtocol {
             }
             (SocketProtocol::Telephone(stream), CallerSocketMessage::Text(text)) => {
                 stream.handle_message(conversation, &text, now)
+            }
+            (SocketProtocol::Eval, CallerSocketMessage::Text(text)) => {
+                conversation.handle_message(&text, now);
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 
+use super::plan::{CallExpectations, StepSource};
 use super::scenario::Scenario;
 use crate::telephony::{PROVIDERS, Provider};
 use crate::transport::Transport;
@@ -38,6 +39,8 @@ pub enum CallTarget {
     Telephone { url: String, provider: &'static Provider },
     /// The same, at the URL that a runner returns from `/start`.
     StartedTelephone { base: String, provider: &'static Provider },
+    /// The handshake of `pipecat eval`, on the WebSocket of telephony providers.
+    Eval { url: String },
     /// WebRTC by a JSON offer to this URL.
     Offer { url: String },
     /// The same, at the session that a runner returns from `/start`.
@@ -107,8 +110,50 @@ impl CallTarget {
 }
 
 impl CallTarget {
+    /// Finds the WebSocket of an evaluation.
+    ///
+    /// # Errors
+    /// A sentence about what is expected.
+    pub fn eval(url: &str) -> Result<CallTarget, String> {
+        // The rules for telephones are those of their endpoint.
+        match CallTarget::parse(url, Some(Transport::Telephony(PROVIDERS[0]))) {
+            Ok(CallTarget::Telephone { url, .. }) => Ok(CallTarget::Eval { url }),
+            Ok(CallTarget::StartedTelephone { base, .. }) => Ok(CallTarget::Eval {
+                url: default_telephone(&base),
+            }),
+            Err(why) => Err(why),
+            Ok(_) => Err(format!(
+                "`{url}` is no address of a runner, such as http://localhost:7860"
+            )),
+        }
+    }
+
+    /// Returns what the target does not carry, if these steps or expectations need it.
+    fn lacks(&self, has_messages: bool, has_sound: bool) -> Option<&'static str> {
+        match self {
+            target if target.is_telephone() && has_messages => {
+                Some("a telephone carries sound and keys alone: leave out texts and messages")
+            }
+            CallTarget::Eval { .. } if has_sound => {
+                Some("an evaluation carries texts and keys alone: leave out sounds and what is expected of them")
+            }
+            _ => None,
+        }
+    }
+
+    /// Checks whether steps can be played there.
+    ///
+    /// # Errors
+    /// A sentence about what cannot.
+    pub fn check(&self, steps: &[StepSource], expect: &CallExpectations) -> Result<(), String> {
+        let has_messages = steps.iter().any(StepSource::is_message) || !expect.texts.is_empty();
+        let has_sound = steps.iter().any(StepSource::is_sound) || expect.speech || expect.latency.is_some();
+        self.lacks(has_messages, has_sound)
+            .map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+
     /// Returns whether the target carries sound and keys alone.
-    pub fn is_telephone(&self) -> bool {
+    fn is_telephone(&self) -> bool {
         matches!(self, CallTarget::Telephone { .. } | CallTarget::StartedTelephone { .. })
     }
 
@@ -117,13 +162,12 @@ impl CallTarget {
     /// # Errors
     /// A sentence about the first step that cannot.
     pub fn check_scenario(&self, scenario: &Scenario) -> Result<(), String> {
-        match scenario.needs_messages().filter(|_| self.is_telephone()) {
-            None => Ok(()),
-            Some(step) => Err(format!(
-                "{}: a telephone carries sound and keys alone: leave out texts and messages",
-                step.check.place
-            )),
+        for step in &scenario.steps {
+            if let Some(why) = self.lacks(step.needs_messages(), step.needs_sound()) {
+                return Err(format!("{}: {why}", step.check.place));
+            }
         }
+        Ok(())
     }
 }
 
@@ -297,6 +341,39 @@ mod tests {
         let started = started_telephone("http://a", br#"{"wsUrl":"ws://a/ws","token":"t"}"#);
         assert_eq!(started.as_deref(), Ok("ws://a/ws/t"));
         assert_eq!(default_telephone("https://a"), "wss://a/ws");
+    }
+
+    #[test]
+    fn an_evaluation_is_on_the_endpoint_of_telephones() {
+        let url = |given: &str| CallTarget::eval(given);
+        let at = |url: &str| Ok(CallTarget::Eval { url: url.into() });
+        assert_eq!(url("https://a:1/"), at("wss://a:1/ws"));
+        assert_eq!(url("ws://a/ws?token=1"), at("ws://a/ws?token=1"));
+        assert!(url("http://a/whip").is_err() && url("a").is_err());
+    }
+
+    #[test]
+    fn a_target_says_what_it_does_not_carry() {
+        let scenario = |text: &str| Scenario::parse("a.toml", text).expect("a scenario");
+        let (texts, sounds) = (
+            scenario("[[step]]\n[[step]]\ntext = \"a\""),
+            scenario("[[step]]\nexpect-speech = true"),
+        );
+        let telephone = target("http://a", Some("plivo")).expect("a target");
+        let eval = CallTarget::eval("http://a").expect("a target");
+        let error = telephone.check_scenario(&texts).expect_err("texts");
+        assert!(error.starts_with("a.toml:2: a telephone carries sound"), "{error}");
+        assert_eq!(
+            (telephone.check_scenario(&sounds), eval.check_scenario(&texts)),
+            (Ok(()), Ok(()))
+        );
+        let error = eval.check_scenario(&sounds).expect_err("sounds");
+        assert!(error.starts_with("a.toml:1: an evaluation carries texts"), "{error}");
+        let webrtc = target("http://a", None).expect("a target");
+        assert_eq!(
+            (webrtc.check_scenario(&sounds), webrtc.check_scenario(&texts)),
+            (Ok(()), Ok(()))
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::limits::TELEPHONY_START_BYTES_MAX;
 
 /// The type of the message, among those of an application.
-const CONNECT: &str = "eval-connect";
+pub const CONNECT: &str = "eval-connect";
 
 /// Returns the flags of the message with which an evaluation begins, an object; `None` for any
 /// other message.

@@ -46,8 +46,9 @@ struct Rig {
 impl Rig {
     fn new(select: u8) -> Rig {
         let began = Instant::now();
-        let mut protocol = match usize::from(select) % (PROVIDERS.len() + 1) {
+        let mut protocol = match usize::from(select) % (PROVIDERS.len() + 2) {
             0 => SocketProtocol::Client,
+            number if number > PROVIDERS.len() => SocketProtocol::Eval,
             number => SocketProtocol::Telephone(Box::new(TelephoneStream::new(PROVIDERS[number - 1], "0123456789"))),
         };
         assert!(!protocol.opening().is_empty());
@@ -138,7 +139,9 @@ impl Rig {
         self.drain();
         let message = match &self.protocol {
             SocketProtocol::Client => CallerSocketMessage::Binary(Bytes::copy_from_slice(message)),
-            SocketProtocol::Telephone(_) => CallerSocketMessage::Text(String::from_utf8_lossy(message).into_owned()),
+            SocketProtocol::Telephone(_) | SocketProtocol::Eval => {
+                CallerSocketMessage::Text(String::from_utf8_lossy(message).into_owned())
+            }
         };
         if let Err(error) = self.protocol.handle_message(&mut self.conversation, message, self.now) {
             assert!(!error.is_empty() && error.len() <= SENTENCE_BYTES_MAX, "{error}");
@@ -147,7 +150,7 @@ impl Rig {
     }
 }
 
-/// A telephone's messages are JSON, those of a client are frames.
+/// The messages of a telephone and of an evaluation are JSON, those of a client are frames.
 fn check_sent(message: &CallerSocketMessage) {
     match message {
         CallerSocketMessage::Text(text) => {

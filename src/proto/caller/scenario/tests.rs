@@ -93,11 +93,10 @@ expect-end = "thank*"
             reason: Some(words("thank*"))
         })
     );
-    assert_eq!(scenario.needs_messages().map(|step| step.line), Some(4));
-    assert_eq!(
-        parsed("[[step]]\nsilence = 1\nexpect-speech = true").needs_messages(),
-        None
-    );
+    let messages: Vec<bool> = scenario.steps.iter().map(ScenarioStep::needs_messages).collect();
+    assert_eq!(messages, [true, true, true, false, false]);
+    let sounds: Vec<bool> = scenario.steps.iter().map(ScenarioStep::needs_sound).collect();
+    assert_eq!(sounds, [false, true, false, false, true]);
 }
 
 #[test]
