@@ -155,6 +155,27 @@ async def suite(run, _):
     return "1 of 1"
 
 
+async def called(run, _):
+    """`edge-runner call -t eval` plays a scenario on Pipecat's runner, and on this one"""
+    bot = HERE / "evaluated_bot.py"
+
+    async def play(url):
+        process = await asyncio.create_subprocess_exec(
+            run.binary, "call", url, "-t", "eval", "--scenario", HERE / "scenario.toml", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said, _ = await asyncio.wait_for(process.communicate(), EVAL_S)
+        assert process.returncode == 0 and said.decode().count("passed: ") == 4, said.decode()
+
+    port, = free_ports(1)
+    async with running(sys.executable, bot, port):
+        await play(f"http://127.0.0.1:{port}")
+    runner = Runner(run.binary, "--python", sys.executable, str(bot), variables=environment())
+    try:
+        await play(runner.url)
+    finally:
+        runner.stop()
+    return "2 of 2"
+
+
 async def examples(run, _):
     """Pipecat's published examples: each comes as far as it can without video"""
     folder = run.examples
@@ -178,7 +199,7 @@ async def examples(run, _):
 
 def checks_of(run):
     bots = {name: of_init(name, nth % COMPARED == 0) for nth, name in enumerate(run.bots)}
-    return {check.__name__: check for check in [evaluation, suite, init_bots]} | bots | {examples.__name__: examples}
+    return {check.__name__: check for check in [evaluation, suite, called, init_bots]} | bots | {examples.__name__: examples}
 
 
 async def main(run, checks):
@@ -195,7 +216,7 @@ async def main(run, checks):
 
 
 if __name__ == "__main__":
-    parser = options(__doc__, [evaluation, suite, init_bots, examples])
+    parser = options(__doc__, [evaluation, suite, called, init_bots, examples])
     parser.add_argument("--examples", type=pathlib.Path)
     given = parser.parse_args()
     run = Run(given.binary.resolve(), given.examples and given.examples.resolve(), made_once())
