@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
 use hyper_util::rt::TokioIo;
@@ -187,29 +187,91 @@ pub async fn upload(url: &str, upload: UploadBody, within: ResponseLimits) -> Re
         .map_err(|_| RestError::Request("no header can hold the type of its body"))?;
     message.headers_mut().insert(CONTENT_TYPE, content_type);
     let moved = Arc::new(Mutex::new(Instant::now()));
-    *message.body_mut() = RequestBody {
-        left: upload.size,
-        source: BodySource::Pieces {
-            next: upload.next,
-            moved: moved.clone(),
-        },
-    };
-    let mut whole = pin!(async {
+    *message.body_mut() = RequestBody::pieces(upload.size, upload.next, &moved);
+    let whole = async {
         let stream = open(&target, None).await?;
         let response = exchange(stream, message, &target.host, within.body_bytes_max).await?;
         Ok(RestResponse::from(response))
-    });
+    };
+    while_moving(&moved, &target.host, within.timeout, whole).await
+}
+
+/// A request of any method, whose body and response may be files.
+#[cfg(feature = "transfer")]
+pub struct Transfer<'a> {
+    pub method: hyper::Method,
+    pub url: &'a str,
+    pub headers: &'a [(&'static str, String)],
+    pub body: Option<UploadBody>,
+    /// The timeout is that of a stall; the size is that of the body of an error.
+    pub within: ResponseLimits,
+}
+
+/// Takes the body of a response piece by piece. May block as file writes do.
+#[cfg(feature = "transfer")]
+pub type PieceSink<'s> = &'s mut (dyn FnMut(Bytes) -> io::Result<()> + Send);
+
+/// Sends a request. The body of a success goes to `sink`, any other is returned.
+///
+/// # Errors
+/// Returns a [`RestError`] when no byte moves within the timeout, no complete response arrives, or
+/// the sink fails, as [`RestError::Body`].
+#[cfg(feature = "transfer")]
+pub async fn transfer(request: Transfer<'_>, sink: PieceSink<'_>) -> Result<hyper::Response<Bytes>, RestError> {
+    let target = RequestUrl::of(request.url)?;
+    let mut message = bare_message(request.method, &target)?;
+    let moved = Arc::new(Mutex::new(Instant::now()));
+    for (name, value) in request.headers {
+        let mut value =
+            HeaderValue::try_from(value).map_err(|_| RestError::Request("no header can hold one of its values"))?;
+        value.set_sensitive(true);
+        message.headers_mut().insert(*name, value);
+    }
+    if let Some(body) = request.body {
+        *message.body_mut() = RequestBody::pieces(body.size, body.next, &moved);
+    }
+    let (bytes_max, host) = (request.within.body_bytes_max, &target.host);
+    let whole = async {
+        let stream = open(&target, None).await?;
+        let read = async |response: hyper::Response<Incoming>| {
+            let (head, mut body) = response.into_parts();
+            if !head.status.is_success() {
+                let body = collect(body, host, bytes_max).await?;
+                return Ok(hyper::Response::from_parts(head, body));
+            }
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| broken(host, error))?;
+                *lock(&moved) = Instant::now();
+                if let Ok(piece) = frame.into_data() {
+                    sink(piece).map_err(RestError::Body)?;
+                }
+            }
+            Ok(hyper::Response::from_parts(head, Bytes::new()))
+        };
+        exchange_with(stream, message, host, read).await
+    };
+    while_moving(&moved, host, request.within.timeout, whole).await
+}
+
+/// Waits for an exchange until no byte has moved for a while.
+async fn while_moving<T>(
+    moved: &Mutex<Instant>,
+    host: &str,
+    stall: Duration,
+    whole: impl Future<Output = Result<T, RestError>>,
+) -> Result<T, RestError> {
+    let mut whole = pin!(whole);
     loop {
-        let deadline = *lock(&moved) + within.timeout;
+        let deadline = *lock(moved) + stall;
         tokio::select! {
             biased;
             outcome = &mut whole => return outcome,
             () = sleep_until(deadline) => {}
         }
-        if Instant::now() >= *lock(&moved) + within.timeout {
+        if Instant::now() >= *lock(moved) + stall {
             return Err(RestError::Timeout {
-                host: target.host.clone(),
-                within: within.timeout,
+                host: host.to_owned(),
+                within: stall,
             });
         }
     }
@@ -235,6 +297,21 @@ impl RequestBody {
         RequestBody {
             left: bytes.len() as u64,
             source: BodySource::Whole(bytes),
+        }
+    }
+
+    /// A body of `size` bytes, which notes in `moved` when a piece of it is sent.
+    fn pieces(
+        size: u64,
+        next: Box<dyn FnMut() -> io::Result<Bytes> + Send>,
+        moved: &Arc<Mutex<Instant>>,
+    ) -> RequestBody {
+        RequestBody {
+            left: size,
+            source: BodySource::Pieces {
+                next,
+                moved: moved.clone(),
+            },
         }
     }
 
@@ -492,29 +569,29 @@ async fn exchange(
     host: &str,
     bytes_max: usize,
 ) -> Result<hyper::Response<Bytes>, RestError> {
-    let broken = |source: hyper::Error| match of_body(&source) {
-        Some(error) => RestError::Body(error),
-        None => RestError::Exchange {
-            host: host.to_owned(),
-            source,
-        },
+    let read = async |response: hyper::Response<Incoming>| {
+        let (head, body) = response.into_parts();
+        let body = collect(body, host, bytes_max).await?;
+        Ok(hyper::Response::from_parts(head, body))
     };
+    exchange_with(stream, message, host, read).await
+}
+
+/// Sends a request, and reads its response with `read`.
+async fn exchange_with<T>(
+    stream: ClientStream,
+    message: hyper::Request<RequestBody>,
+    host: &str,
+    read: impl AsyncFnOnce(hyper::Response<Incoming>) -> Result<T, RestError>,
+) -> Result<T, RestError> {
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(REST_HEAD_BYTES_MAX)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(broken)?;
+        .map_err(|error| broken(host, error))?;
     let answer = async {
-        let (head, body) = sender.send_request(message).await.map_err(broken)?.into_parts();
-        let body = Limited::new(body, bytes_max).collect().await;
-        let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
-            Ok(source) => broken(*source),
-            Err(_) => RestError::TooLong {
-                host: host.to_owned(),
-                bytes_max,
-            },
-        })?;
-        Ok(hyper::Response::from_parts(head, body.to_bytes()))
+        let response = sender.send_request(message).await;
+        read(response.map_err(|error| broken(host, error))?).await
     };
     // The connection future moves the bytes. When it ends first, the response it has read is taken.
     let mut answer = pin!(answer);
@@ -524,6 +601,29 @@ async fn exchange(
         _ = connection => {}
     }
     answer.await
+}
+
+/// Collects the body of a response.
+async fn collect(body: Incoming, host: &str, bytes_max: usize) -> Result<Bytes, RestError> {
+    let body = Limited::new(body, bytes_max).collect().await;
+    let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
+        Ok(source) => broken(host, *source),
+        Err(_) => RestError::TooLong {
+            host: host.to_owned(),
+            bytes_max,
+        },
+    })?;
+    Ok(body.to_bytes())
+}
+
+fn broken(host: &str, source: hyper::Error) -> RestError {
+    match of_body(&source) {
+        Some(error) => RestError::Body(error),
+        None => RestError::Exchange {
+            host: host.to_owned(),
+            source,
+        },
+    }
 }
 
 /// Returns the error of reading the request body, if that caused the failure.
