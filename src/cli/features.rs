@@ -119,10 +119,11 @@ pub(super) fn warn_unused_credentials(variables: &Variables, warnings: &mut Vec<
 }
 
 /// Returns the features that this build lacks, for the start of the help; `None` if it has all.
+/// `scale` has no option of the runner: the help of `cloud` marks its options.
 pub(super) fn missing_features() -> Option<String> {
     let missing: Vec<&str> = Feature::ALL
         .iter()
-        .filter(|feature| !feature.in_this_build())
+        .filter(|feature| **feature != Feature::Scale && !feature.in_this_build())
         .map(|feature| feature.name())
         .collect();
     (!missing.is_empty()).then(|| missing.join(", "))

@@ -64,6 +64,11 @@ impl ApiError {
         ApiError::new(404, "NOT_FOUND", text)
     }
 
+    /// 404: a build that is not there, or not the organization's.
+    pub fn unknown_build() -> ApiError {
+        ApiError::not_found("there is no build with this identifier")
+    }
+
     /// 401: the key is missing or is not valid for this surface.
     pub fn unauthorized(kind: KeyKind) -> ApiError {
         let code = match kind {
@@ -119,6 +124,13 @@ impl ApiError {
     pub fn storage_full() -> ApiError {
         let text = "the service is low on disk space; try again later";
         ApiError::new(503, "STORAGE_FULL", text).with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
+    }
+
+    /// 503: the database or the object store does not answer. The log says which.
+    #[cfg(feature = "scale")]
+    pub fn unavailable() -> ApiError {
+        let text = "the service cannot reach what it needs; try again later";
+        ApiError::new(503, "SERVICE_UNAVAILABLE", text).with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
     }
 
     /// 500. `why` is logged; the answer has a request number instead, see [`ApiError::redacted`].

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::limits::BUILD_FILE_BYTES_MAX;
 use crate::proto::api_error::ApiError;
 use crate::proto::keys::Sha256Digest;
+use crate::proto::name::uri_encode;
 pub use crate::proto::name::{Org, Slug};
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::server::form;
@@ -292,15 +293,7 @@ impl Image {
         match &self.location {
             ImageLocation::Uri(uri) => uri.clone(),
             ImageLocation::Stored(name) => {
-                let mut uri = format!("{base}/v1/images/{build}/");
-                for byte in name.bytes() {
-                    if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                        uri.push(char::from(byte));
-                    } else {
-                        uri.push_str(&format!("%{byte:02X}"));
-                    }
-                }
-                uri
+                format!("{base}/v1/images/{build}/{}", uri_encode(name))
             }
         }
     }
@@ -355,6 +348,26 @@ impl BuildRequest {
         }
         Ok(BuildRequest { upload, region, file })
     }
+
+    /// Checks that the upload of a request exists, and is of this organization and region.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn check_upload(&self, org: &Org, upload: Option<UploadRecord>) -> Result<UploadRecord, ApiError> {
+        let upload = upload.filter(|upload| upload.org == *org).ok_or_else(|| {
+            ApiError::bad_request("there is no upload with this `uploadId`; ask for a grant and upload first")
+        })?;
+        if upload.region.as_str() != self.region {
+            let text = format!("the grant of this upload is for the region `{}`", upload.region);
+            return Err(ApiError::bad_request(text));
+        }
+        Ok(upload)
+    }
+}
+
+/// 400: the grant of a request was not used.
+pub fn nothing_uploaded() -> ApiError {
+    ApiError::bad_request("nothing was uploaded with this grant, or it was deleted since; upload first")
 }
 
 /// Returns an optional string member.

@@ -22,7 +22,7 @@ use edge_runner_proto::uuid::Uuid;
 pub const BUCKET: &str = "build-contexts";
 
 /// Required content type of an upload.
-const CONTENT_TYPE: &str = "application/gzip";
+pub(super) const CONTENT_TYPE: &str = "application/gzip";
 
 /// What a grant authorizes.
 #[derive(Clone, Copy, Debug)]
@@ -42,10 +42,10 @@ pub struct GrantTerms<'a> {
 /// The answer of `POST /builds/upload-url`.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct UploadGrant {
+pub struct UploadGrant<F = UploadFields> {
     pub upload_id: String,
     pub upload_url: String,
-    pub upload_fields: UploadFields,
+    pub upload_fields: F,
     pub expires_at: String,
 }
 
@@ -70,7 +70,7 @@ pub struct UploadFields {
     pub signature: String,
 }
 
-impl fmt::Debug for UploadGrant {
+impl<F> fmt::Debug for UploadGrant<F> {
     /// Omits the fields, which authorize an upload.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UploadGrant")

@@ -273,6 +273,13 @@ pub enum KeyFileError {
     Unknown(String),
 }
 
+impl KeyFileError {
+    /// Returns the error about an id that no key has.
+    pub fn unknown(id: &str) -> KeyFileError {
+        KeyFileError::Unknown(id.chars().filter(|letter| !letter.is_control()).take(20).collect())
+    }
+}
+
 impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -340,9 +347,7 @@ pub fn add(keys: &mut Vec<StoredKey>, kept: StoredKey) -> Result<bool, KeyFileEr
 pub fn revoke(keys: &mut Vec<StoredKey>, id: &str) -> Result<StoredKey, KeyFileError> {
     match keys.iter().position(|kept| kept.id == id) {
         Some(at) => Ok(keys.remove(at)),
-        None => Err(KeyFileError::Unknown(
-            id.chars().filter(|letter| !letter.is_control()).take(20).collect(),
-        )),
+        None => Err(KeyFileError::unknown(id)),
     }
 }
 

@@ -6,6 +6,7 @@
 //! - Builds: [`build`] (states, JSON), [`queue`], [`outcome`] (result of a command), [`sweep`]
 //! - Archives: [`tar`], [`gzip`], [`unpack`] (validation), [`pack`] and [`glob`] (selection of
 //!   files), [`progress`]
+//! - Several machines, with the cargo feature `scale`: its own folder
 
 pub mod api_error;
 pub mod build;
@@ -25,6 +26,8 @@ pub mod queue;
 pub mod redirect;
 pub mod regions;
 pub mod route;
+#[cfg(feature = "scale")]
+pub mod scale;
 pub mod sign;
 pub mod sweep;
 pub mod tar;

@@ -37,3 +37,16 @@ impl fmt::Debug for Slug {
         fmt::Debug::fmt(&*self.0, f)
     }
 }
+
+/// Encodes text as part of a URI: all but unreserved characters become `%XX`.
+pub fn uri_encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}

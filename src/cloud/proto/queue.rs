@@ -173,6 +173,9 @@ pub fn exhausted_message(attempts: u32) -> String {
     format!("build: interrupted {attempts} {times} by stops of the service; no attempts are left")
 }
 
+/// The log line of a build whose attempts were all interrupted.
+pub const EXHAUSTED: &str = "interrupted, no attempts are left";
+
 /// Returns the log line between two attempts.
 pub fn attempt_message(attempt: u32, attempts_max: u32) -> String {
     format!("interrupted, attempt {attempt} of {attempts_max}")

@@ -35,6 +35,15 @@ pub const STORE: SigningScheme = SigningScheme {
     terminator: "store4_request",
 };
 
+/// The scheme of Amazon S3 and of the stores that follow it.
+#[cfg(any(feature = "scale", test))]
+pub const S3: SigningScheme = SigningScheme {
+    algorithm: "AWS4-HMAC-SHA256",
+    prefix: "AWS4",
+    service: "s3",
+    terminator: "aws4_request",
+};
+
 impl SigningScheme {
     /// Signs a text. `day` is `yyyymmdd`.
     pub fn sign(&self, secret: &[u8], day: &str, region: &str, text: &[u8]) -> String {
@@ -150,14 +159,6 @@ mod tests {
     use data_encoding::BASE64;
 
     use super::*;
-
-    /// The constants of AWS Signature Version 4.
-    const S3: SigningScheme = SigningScheme {
-        algorithm: "AWS4-HMAC-SHA256",
-        prefix: "AWS4",
-        service: "s3",
-        terminator: "aws4_request",
-    };
 
     const SECRET: &[u8] = b"store-secret-for-tests";
 

@@ -48,6 +48,11 @@ pub fn denied(reason: impl Into<String>) -> ApiError {
     ApiError::new(403, "AccessDenied", reason.into())
 }
 
+/// 403: the key that asked for the grant is not valid any more.
+pub fn revoked() -> ApiError {
+    denied("the key that asked for this grant was revoked; ask for another grant with one that was not")
+}
+
 fn expired() -> ApiError {
     denied("Policy expired: the upload has to end before \"expiresAt\"; ask for another grant")
 }

@@ -122,8 +122,12 @@ impl ClosingMedia {
         self.flush().await;
         let Some(mut closing) = self.0 else { return };
         let close = async {
-            // An error here ends the socket as well.
-            if closing.socket.close(Some(closing.close)).await.is_ok() {
+            // An error here ends the socket as well. With some features a box is a `Sink` too,
+            // which has a `close` of its own.
+            if MediaSocket::close(&mut closing.socket, Some(closing.close))
+                .await
+                .is_ok()
+            {
                 while let Some(Ok(_)) = closing.socket.next().await {}
             }
         };

@@ -1,0 +1,12 @@
+//! Pure code of the cloud service on several machines.
+//!
+//! - Places: [`database_url`], [`store_url`]
+//! - The object store: [`sigv4`] (requests and links), [`post`] (grants), [`listing`]
+//! - Runs: [`lease`]
+
+pub mod database_url;
+pub mod lease;
+pub mod listing;
+pub mod post;
+pub mod sigv4;
+pub mod store_url;
