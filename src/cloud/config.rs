@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::proto::build::{Org, Slug};
 use crate::proto::keys::{EnvKey, KeyKind};
+#[cfg(feature = "scale")]
+use crate::proto::scale::{database_url::DatabaseUrl, sigv4::StoreCredentials, store_url::StoreUrl};
 use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
 
 /// Configuration of `edge-runner cloud serve`.
@@ -56,10 +58,56 @@ pub struct CloudConfig {
     pub keys: Vec<EnvKey>,
     /// The key pair that signs grants. `None`: derived from `store.secret` in the data directory.
     pub store_key: Option<StoreKey>,
+    /// Several machines: what they share. `None`: everything is in `data_dir`.
+    #[cfg(feature = "scale")]
+    pub shared: Option<Box<SharedConfig>>,
     /// `PATH` and `LANG` of the service, passed to commands.
     pub path: OsString,
     pub lang: Option<OsString>,
     /// Number of `-v` options.
+    pub verbosity: u8,
+}
+
+/// What the replicas of a service share, and the part of this one.
+#[cfg(feature = "scale")]
+#[derive(Clone, Debug)]
+pub struct SharedConfig {
+    pub database: DatabaseUrl,
+    pub store: StoreUrl,
+    pub credentials: StoreCredentials,
+    pub role: Role,
+    /// How long a build belongs to a worker that does not renew it.
+    pub lease: Duration,
+}
+
+/// What a replica does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It answers the API.
+    Api,
+    /// It runs builds.
+    Worker,
+    All,
+}
+
+/// Configuration of `edge-runner cloud migrate`.
+#[cfg(feature = "scale")]
+#[derive(Clone, Debug)]
+pub struct MigrateConfig {
+    pub database: DatabaseUrl,
+    /// The file of regions to set.
+    pub regions: Option<PathBuf>,
+    pub verbosity: u8,
+}
+
+/// Configuration of `edge-runner cloud import`.
+#[cfg(feature = "scale")]
+#[derive(Clone, Debug)]
+pub struct ImportConfig {
+    pub data_dir: PathBuf,
+    pub database: DatabaseUrl,
+    pub store: StoreUrl,
+    pub credentials: StoreCredentials,
     pub verbosity: u8,
 }
 
@@ -73,9 +121,17 @@ pub struct StoreKey {
 /// Configuration of `edge-runner cloud keys`.
 #[derive(Clone, Debug)]
 pub struct KeysConfig {
-    pub data_dir: PathBuf,
+    pub place: KeysPlace,
     pub task: KeysTask,
     pub verbosity: u8,
+}
+
+/// Where keys are kept.
+#[derive(Clone, Debug)]
+pub enum KeysPlace {
+    DataDir(PathBuf),
+    #[cfg(feature = "scale")]
+    Database(DatabaseUrl),
 }
 
 /// A subcommand of `cloud keys`.

@@ -31,6 +31,9 @@ pub enum ServeError {
     /// The unfinished builds cannot be read.
     #[error(transparent)]
     Recovery(#[from] RecordError),
+    #[cfg(feature = "scale")]
+    #[error(transparent)]
+    Scale(#[from] crate::io::scale::ScaleError),
     #[error(transparent)]
     Bind(BindError),
     #[error("listening for signals: {0}")]

@@ -5,13 +5,17 @@
 //! I-26.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::proto::build::Slug;
+use crate::config::Role;
+use crate::proto::build::{Org, Slug};
 use crate::proto::keys::KeyKind;
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::config::Tls;
-use edge_runner_proto::options::{Expected, FlagKind, HOST_HELP, OptionStore, flag, number, push, put, tls, values};
+use edge_runner_proto::options::{
+    Expected, FlagKind, HOST_HELP, OptionStore, UsageError, flag, number, push, put, tls, values,
+};
 
 /// Most log lines that the client prints.
 const LOG_LINES_HIGHEST: u32 = 10_000_000;
@@ -27,6 +31,13 @@ const KEEP_HIGHEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Longest time from SIGTERM to SIGKILL: an hour.
 const BUILD_GRACE_HIGHEST: Duration = Duration::from_secs(3_600);
+
+const ORG: &str = "default";
+
+/// Shortest and longest lease: below, a busy machine loses its builds; above, those of a dead one
+/// wait.
+const LEASE_LEAST: Duration = Duration::from_secs(1);
+const LEASE_HIGHEST: Duration = Duration::from_secs(600);
 
 /// Longest build: a week.
 const BUILD_TIMEOUT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
@@ -93,6 +104,8 @@ pub struct CloudArgs {
     pub min_free: Option<u64>,
     pub store: Option<String>,
     pub database: Option<String>,
+    pub role: Option<Role>,
+    pub lease: Option<Duration>,
     pub api_url: Option<String>,
     pub json: bool,
     pub region: Option<Slug>,
@@ -107,6 +120,27 @@ pub struct CloudArgs {
     pub name: Option<String>,
 }
 
+impl CloudArgs {
+    /// Returns the data directory of a command that requires it.
+    ///
+    /// # Errors
+    /// [`UsageError::Combination`].
+    pub fn data_dir(&self, command: &str) -> Result<PathBuf, UsageError> {
+        match &self.data_dir {
+            Some(folder) if !folder.is_empty() => Ok(folder.into()),
+            _ => Err(UsageError::Combination(format!(
+                "`{command}` needs `--data-dir DIR`, or CLOUD_DATA_DIR: the folder in which everything is kept"
+            ))),
+        }
+    }
+
+    /// Returns the organization of keys that name none.
+    pub fn org(&self) -> Org {
+        let standard = || Slug::parse(ORG).expect("the standard name is one");
+        self.org.clone().unwrap_or_else(standard)
+    }
+}
+
 impl OptionStore for CloudArgs {
     fn given(&mut self) -> &mut Vec<&'static str> {
         &mut self.given
@@ -118,12 +152,16 @@ impl OptionStore for CloudArgs {
 }
 
 /// Group headings, in the order of the help text.
-pub const GROUPS: [&str; 9] = [SERVER, UPLOADS, BUILDS, KEEPING, CONTEXT, WAITING, KEY, CLOUD, GENERAL];
+pub const GROUPS: [&str; 10] = [
+    SERVER, UPLOADS, BUILDS, KEEPING, SCALE, CONTEXT, WAITING, KEY, CLOUD, GENERAL,
+];
 
 const SERVER: &str = "Server";
 const UPLOADS: &str = "Uploads";
 const BUILDS: &str = "Builds";
 const KEEPING: &str = "What is kept";
+/// Options of the cargo feature `scale`.
+pub const SCALE: &str = "Several machines";
 const CONTEXT: &str = "The build";
 const WAITING: &str = "Waiting";
 const KEY: &str = "Keys";
@@ -138,6 +176,22 @@ const DATA_DIR: CloudFlag = flag(
     FlagKind::Value("DIR", |args, text| put(&mut args.data_dir, text)),
     SERVER,
     "Where archives, records, logs, images and keys are kept; made with mode 0700 if it is not there. Required.",
+);
+
+const DATABASE: CloudFlag = flag(
+    "--database",
+    FlagKind::Value("URL", |args, text| put(&mut args.database, text)),
+    SCALE,
+    "Where records and keys are that several replicas share: postgres://USER@HOST/NAME. CLOUD_DATABASE may have a \
+     password too.",
+);
+
+const STORE: CloudFlag = flag(
+    "--store",
+    FlagKind::Value("URL", |args, text| put(&mut args.store, text)),
+    SCALE,
+    "Where archives and images are: s3://BUCKET?region=NAME&endpoint=URL&public=URL. Needs --database, \
+     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
 );
 
 const VERBOSE: CloudFlag = flag(
@@ -334,17 +388,21 @@ pub static SERVE: CloudOptions = CloudOptions {
             KEEPING,
             "The same of a build's record, log and image. [default: 2592000]",
         ),
+        DATABASE,
+        STORE,
         flag(
-            "--store",
-            FlagKind::Value("URL", |args, text| put(&mut args.store, text)),
-            KEEPING,
-            "[later] Let an object store take the uploads: s3://BUCKET.",
+            "--role",
+            FlagKind::Value("api|worker|all", |args, text| put(&mut args.role, role(&text)?)),
+            SCALE,
+            "What this replica does: answer requests, run builds, or both. [default: all]",
         ),
         flag(
-            "--database",
-            FlagKind::Value("URL", |args, text| put(&mut args.database, text)),
-            KEEPING,
-            "[later] Keep the records where several services share them: postgres://...",
+            "--lease",
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.lease, seconds(&text, LEASE_LEAST, LEASE_HIGHEST)?)
+            }),
+            SCALE,
+            "How long a build belongs to a worker that does not answer; then another one takes it. [default: 30]",
         ),
         VERBOSE,
         HELP,
@@ -377,6 +435,7 @@ pub static KEYS_CREATE: CloudOptions = CloudOptions {
             "What people call it.",
         ),
         DATA_DIR,
+        DATABASE,
         VERBOSE,
         HELP,
         VERSION,
@@ -390,6 +449,7 @@ pub static KEYS_LIST: CloudOptions = CloudOptions {
     own_variable_first: false,
     modules: &[&[
         DATA_DIR,
+        DATABASE,
         CloudFlag {
             help: "Print one JSON object.",
             ..JSON
@@ -405,7 +465,35 @@ pub static KEYS_REVOKE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
-    modules: &[&[DATA_DIR, VERBOSE, HELP, VERSION]],
+    modules: &[&[DATA_DIR, DATABASE, VERBOSE, HELP, VERSION]],
+};
+
+/// Options of `cloud migrate`.
+pub static MIGRATE: CloudOptions = CloudOptions {
+    prefix: PREFIX,
+    argument: None,
+    own_variable_first: false,
+    modules: &[&[
+        DATABASE,
+        flag(
+            "--regions",
+            FlagKind::Value("FILE", |args, text| put(&mut args.regions, text)),
+            SCALE,
+            "Set the regions of all replicas to those of this file. [default: they stay as they are; at first one \
+             region `local`]",
+        ),
+        VERBOSE,
+        HELP,
+        VERSION,
+    ]],
+};
+
+/// Options of `cloud import`.
+pub static IMPORT: CloudOptions = CloudOptions {
+    prefix: PREFIX,
+    argument: None,
+    own_variable_first: false,
+    modules: &[&[DATA_DIR, DATABASE, STORE, VERBOSE, HELP, VERSION]],
 };
 
 /// Options of `cloud regions`.
@@ -510,11 +598,13 @@ pub static LOGS: CloudOptions = CloudOptions {
 };
 
 /// All tables. A variable of one subcommand is not reported as a typo by another.
-pub static TABLES: [&CloudOptions; 8] = [
+pub static TABLES: [&CloudOptions; 10] = [
     &SERVE,
     &KEYS_CREATE,
     &KEYS_LIST,
     &KEYS_REVOKE,
+    &MIGRATE,
+    &IMPORT,
     &REGIONS,
     &BUILD,
     &STATUS,
@@ -570,6 +660,15 @@ fn kind(text: &str) -> Result<KeyKind, Expected> {
         "private" => Ok(KeyKind::Private),
         "public" => Ok(KeyKind::Public),
         _ => Err("`private` or `public`".into()),
+    }
+}
+
+fn role(text: &str) -> Result<Role, Expected> {
+    match text {
+        "api" => Ok(Role::Api),
+        "worker" => Ok(Role::Worker),
+        "all" => Ok(Role::All),
+        _ => Err("`api`, `worker` or `all`".into()),
     }
 }
 

@@ -38,6 +38,16 @@ const ABOUT: [(&str, &str, &str); SUBCOMMANDS.len()] = [
         "A service that runs on the data directory refuses it from its next request on.",
     ),
     (
+        "migrate [OPTIONS]",
+        "Bring the database of several replicas up to date.",
+        "Before the first start, and before the replicas of a new release start; those of the release before go on meanwhile.",
+    ),
+    (
+        "import [OPTIONS]",
+        "Bring what a service on one machine has to the database and the store of several.",
+        "The service is stopped and its builds have ended. The data directory stays as it is; an import that failed may be repeated.",
+    ),
+    (
         "build DIR [OPTIONS]",
         "Pack a folder, upload it, and have it built.",
         "A successful build of the same files, region and build file is used again, without an upload. What a .dockerignore in \
@@ -69,6 +79,12 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
         "With the next: what signs grants. [default: made for each day from a secret in the data directory]",
     ),
     ("CLOUD_STORE_SECRET", "The secret of that id."),
+    (
+        "AWS_ACCESS_KEY_ID",
+        "With the next: what signs grants and requests of --store.",
+    ),
+    ("AWS_SECRET_ACCESS_KEY", "The secret of that id."),
+    ("AWS_SESSION_TOKEN", "The token of temporary ones."),
 ];
 
 const EXIT: &[(&str, &str)] = &[
@@ -144,7 +160,12 @@ fn group_of(text: &mut String, table: &CloudOptions, title: &str) {
     if !flags.is_empty() {
         text.push_str(&format!("\n{title}:\n"));
         entries(text, flags.into_iter(), |flag| {
-            mark_missing((flag.long == "--tls").then_some(Feature::Tls), flag.help)
+            let of = match flag.long {
+                "--tls" => Some(Feature::Tls),
+                _ if flag.group == flags::SCALE => Some(Feature::Scale),
+                _ => None,
+            };
+            mark_missing(of, flag.help)
         });
     }
 }

@@ -1,14 +1,15 @@
 //! The command line of `edge-runner cloud`.
 //!
 //! In: the arguments after `cloud`. Out: a [`CloudTask`] or a usage error. The option tables are in
-//! `flags`; `serve`, `keys` and `client` resolve the options; `help` writes the texts; `run` runs
-//! the task.
+//! `flags`; `serve`, `scale`, `keys` and `client` resolve the options; `help` writes the texts;
+//! `run` runs the task.
 
 mod client;
 mod flags;
 mod help;
 mod keys;
 mod run;
+mod scale;
 mod serve;
 
 use std::ffi::OsString;
@@ -18,6 +19,8 @@ use edge_runner_proto::options::env_options::{self, EnvOption};
 use edge_runner_proto::options::{Env, SpecialMode, UsageError, not_unicode, parse as parse_options, split_command};
 
 use crate::config::{ClientConfig, CloudConfig, KeysConfig};
+#[cfg(feature = "scale")]
+use crate::config::{ImportConfig, MigrateConfig};
 use crate::io::guard;
 
 use flags::{CloudArgs, CloudOptions};
@@ -42,6 +45,10 @@ fn version() -> CloudCommand {
 pub enum CloudTask {
     Serve(Box<CloudConfig>),
     Keys(KeysConfig),
+    #[cfg(feature = "scale")]
+    Migrate(MigrateConfig),
+    #[cfg(feature = "scale")]
+    Import(Box<ImportConfig>),
     Client(Box<ClientConfig>),
     /// Guard the builder commands of the service with this process id, which works in this
     /// directory. Only the service starts it, and no help text lists it.
@@ -56,7 +63,7 @@ struct Subcommand {
 }
 
 /// Every subcommand, in the order of the help text.
-static SUBCOMMANDS: [Subcommand; 8] = [
+static SUBCOMMANDS: [Subcommand; 10] = [
     Subcommand {
         words: &["serve"],
         table: &flags::SERVE,
@@ -76,6 +83,16 @@ static SUBCOMMANDS: [Subcommand; 8] = [
         words: &["keys", "revoke"],
         table: &flags::KEYS_REVOKE,
         resolve: keys::revoke,
+    },
+    Subcommand {
+        words: &["migrate"],
+        table: &flags::MIGRATE,
+        resolve: scale::migrate,
+    },
+    Subcommand {
+        words: &["import"],
+        table: &flags::IMPORT,
+        resolve: scale::import,
     },
     Subcommand {
         words: &["build"],

@@ -8,8 +8,12 @@ use std::io::{self, Write};
 
 use super::CloudTask;
 use crate::ServeError;
-use crate::config::{ClientConfig, CloudConfig, KeysConfig};
+use crate::config::{ClientConfig, CloudConfig, KeysConfig, KeysPlace};
+#[cfg(feature = "scale")]
+use crate::config::{ImportConfig, MigrateConfig};
 use crate::io::client::{self, ClientError};
+#[cfg(feature = "scale")]
+use crate::io::scale;
 use crate::io::{guard, keys};
 use edge_runner_http::logging;
 use edge_runner_http::startup::{EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, runtime};
@@ -33,6 +37,10 @@ impl CloudTask {
         let verbosity = match &self {
             CloudTask::Serve(config) => config.verbosity,
             CloudTask::Keys(config) => config.verbosity,
+            #[cfg(feature = "scale")]
+            CloudTask::Migrate(config) => config.verbosity,
+            #[cfg(feature = "scale")]
+            CloudTask::Import(config) => config.verbosity,
             CloudTask::Client(config) => config.verbosity,
             CloudTask::Guard(service, data_dir) => {
                 runtime(Some(1), || {})?.block_on(async { guard::run(*service, data_dir) });
@@ -46,6 +54,10 @@ impl CloudTask {
         match self {
             CloudTask::Serve(config) => serve(*config),
             CloudTask::Keys(config) => of_keys(&config),
+            #[cfg(feature = "scale")]
+            CloudTask::Migrate(config) => migrate(&config),
+            #[cfg(feature = "scale")]
+            CloudTask::Import(config) => import(&config),
             CloudTask::Client(config) => ask(*config),
             CloudTask::Guard(..) => Ok(()),
         }
@@ -87,7 +99,31 @@ fn guarded(config: &CloudConfig) {
 }
 
 fn of_keys(config: &KeysConfig) -> Result<(), StartupError> {
-    let text = keys::edit(config).map_err(|error| failed(error.to_string()))?;
+    let edited = match &config.place {
+        KeysPlace::DataDir(folder) => keys::edit(folder, &config.task).map_err(|error| error.to_string()),
+        #[cfg(feature = "scale")]
+        KeysPlace::Database(url) => {
+            let edited = runtime(Some(1), || {})?.block_on(scale::keys::edit(url, &config.task));
+            edited.map_err(|error| error.to_string())
+        }
+    };
+    print(&edited.map_err(failed)?)
+}
+
+#[cfg(feature = "scale")]
+fn migrate(config: &MigrateConfig) -> Result<(), StartupError> {
+    let migrated = runtime(Some(1), || {})?.block_on(scale::migrate(config));
+    print(&migrated.map_err(|error| failed(error.to_string()))?)
+}
+
+#[cfg(feature = "scale")]
+fn import(config: &ImportConfig) -> Result<(), StartupError> {
+    let imported = runtime(Some(1), || {})?.block_on(scale::import::import(config));
+    print(&imported.map_err(|error| failed(error.to_string()))?)
+}
+
+/// Prints a result.
+fn print(text: &str) -> Result<(), StartupError> {
     // The text is the result here: a key that could not be printed is lost.
     let mut out = io::stdout();
     out.write_all(text.as_bytes())

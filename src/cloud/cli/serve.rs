@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::CloudTask;
 use super::flags::CloudArgs;
+use super::scale;
 use crate::config::{CloudConfig, StoreKey};
 use crate::proto::build::{Org, Slug};
 use crate::proto::keys::EnvKey;
@@ -19,7 +20,6 @@ use edge_runner_proto::options::env::Variables;
 use edge_runner_proto::options::{Env, UsageError, hosts, need};
 
 const PORT: u16 = 7870;
-const ORG: &str = "default";
 const GRANT_TTL: Duration = Duration::from_secs(900);
 const CONTEXT: u64 = 500 * 1024 * 1024;
 const UNPACKED: u64 = 2 << 30;
@@ -41,8 +41,11 @@ const KEY_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
 const KEY_ID_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
 
 pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
-    let data_dir = data_dir(&args, "cloud serve")?;
-    later(&args)?;
+    let data_dir = args.data_dir("cloud serve")?;
+    #[cfg(feature = "scale")]
+    let shared = scale::shared(&args, env, warnings)?;
+    #[cfg(not(feature = "scale"))]
+    scale::refuse(&args)?;
     let command = args.command.clone();
     if command
         .as_ref()
@@ -75,7 +78,7 @@ pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Re
                 .into(),
         );
     }
-    let org = org(&args);
+    let org = args.org();
     let variables = &env.variables;
     let keys = keys(variables, &org)?;
     let store_key = store_key(variables)?;
@@ -112,39 +115,12 @@ pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Re
         command,
         keys,
         store_key,
+        #[cfg(feature = "scale")]
+        shared,
         path: variables.literal("PATH").unwrap_or(PATH).into(),
         lang: variables.literal("LANG").map(OsString::from),
         verbosity: args.verbosity,
     })))
-}
-
-/// Returns the data directory, which `serve` and `keys` require.
-pub fn data_dir(args: &CloudArgs, command: &str) -> Result<PathBuf, UsageError> {
-    match &args.data_dir {
-        Some(folder) if !folder.is_empty() => Ok(folder.into()),
-        _ => Err(UsageError::Combination(format!(
-            "`{command}` needs `--data-dir DIR`, or CLOUD_DATA_DIR: the folder in which everything is kept"
-        ))),
-    }
-}
-
-/// Returns the organization of keys that name none.
-pub fn org(args: &CloudArgs) -> Org {
-    let standard = || Slug::parse(ORG).expect("the standard name is one");
-    args.org.clone().unwrap_or_else(standard)
-}
-
-/// Rejects options that are reserved for later releases.
-fn later(args: &CloudArgs) -> Result<(), UsageError> {
-    let what = match (&args.store, &args.database) {
-        (Some(_), _) => "`--store`",
-        (None, Some(_)) => "`--database`",
-        (None, None) => return Ok(()),
-    };
-    Err(UsageError::NotImplemented {
-        what: what.into(),
-        meanwhile: "archives and records are in `--data-dir` of one machine",
-    })
 }
 
 /// Collects the variables that `--builder-env` names.

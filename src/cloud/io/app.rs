@@ -25,11 +25,9 @@ use hyper::{Request, StatusCode};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
-use super::build_log::BuildLog;
-use super::build_service::{BuildService, CreateResult};
-use super::keys::{self, KeyStore};
-use super::reloading_file::ReloadingFile;
-use super::upload::UploadService;
+use super::backend::{Backend, ImageSource};
+use super::build_service::CreateResult;
+use super::keys;
 use crate::config::CloudConfig;
 use crate::limits::{CLOUD_ANSWER, DOWNLOAD_STALL, JSON_BYTES_MAX, UPLOAD_STALL, UPLOADS_GRACE};
 use crate::proto::api_error::{ApiError, ErrorHeader, wants_xml};
@@ -37,7 +35,7 @@ use crate::proto::build::{Build, BuildFilter, BuildRequest, BuildStatus, Image, 
 use crate::proto::grant;
 use crate::proto::keys::{KeyHolder, KeyKind};
 use crate::proto::log_query::LogQuery;
-use crate::proto::regions::{self, Regions};
+use crate::proto::regions;
 use crate::proto::route::{self, CloudRoute};
 use edge_runner_http::common::{
     self, BodyError, BodyLimits, ConnLimits, PeerInfo, Reply, ResponseBody, UpgradeSlot, json_reply,
@@ -45,7 +43,6 @@ use edge_runner_http::common::{
 use edge_runner_http::server::{ConnPhase, ConnState, HttpService};
 use edge_runner_http::tasks;
 use edge_runner_http::tls::ServerTls;
-use edge_runner_proto::server::key::bearer;
 use edge_runner_proto::server::range::{self, ByteRange};
 use edge_runner_proto::server::request_framing;
 use edge_runner_proto::uuid::Uuid;
@@ -69,11 +66,7 @@ const UPLOAD_STALL_MARGIN: Duration = Duration::from_secs(5);
 /// Shared state of all requests.
 pub struct CloudApp {
     pub config: Arc<CloudConfig>,
-    pub keys: Arc<KeyStore>,
-    /// `None`: the single region `local`.
-    pub regions: Option<ReloadingFile<Regions>>,
-    pub uploads: Arc<UploadService>,
-    pub builds: Arc<BuildService>,
+    pub backend: Backend,
     pub tls: Option<Arc<ServerTls>>,
 }
 
@@ -123,10 +116,11 @@ impl HttpService for CloudApp {
 /// Answers a request and logs it.
 async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, conn_state: &Arc<ConnState>) -> Reply {
     let (head, body) = request.into_parts();
+    let looked_up = app.backend.keys(&head).await;
     let (mut line, request) = {
-        let keys = app.keys.snapshot();
+        let (keys, readable) = looked_up;
         let mut line = AccessLogLine::new(&keys, &head);
-        let request = authorize(&keys, &head, &mut line.requester);
+        let request = readable.and_then(|()| authorize(&keys, &head, &mut line.requester));
         (line, request)
     };
     let is_upload = matches!(request, Ok((_, CloudRoute::Upload)));
@@ -227,12 +221,7 @@ fn authorize(
 
 /// Finds the owner of the request's key.
 fn holder(keys: &keys::KeySnapshot<'_>, headers: &HeaderMap) -> Result<Option<KeyHolder>, ApiError> {
-    let mut authorizations = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
-        return Ok(None);
-    };
-    let key = bearer(only.as_bytes()).and_then(|key| std::str::from_utf8(key).ok());
-    match key {
+    match keys::key_in(headers) {
         Some(key) => keys.find(key).map_err(|reason| ApiError::internal(reason.to_string())),
         None => Ok(None),
     }
@@ -306,11 +295,15 @@ async fn dispatch(
         CloudRoute::Health => Ok(health()),
         CloudRoute::Live => Ok(ok(&json!({"live": true}))),
         CloudRoute::Ready => Ok(readiness(app).await),
+        _ if !app.backend.has_api() => Err(ApiError::not_found("this replica runs builds and has no API")),
         CloudRoute::Upload => upload(request, body, requester).await,
-        CloudRoute::Regions => org.and_then(|_| Ok(ok(&app.regions()?.json()))),
+        CloudRoute::Regions => {
+            org?;
+            Ok(ok(&app.backend.regions().await?.json()))
+        }
         CloudRoute::Properties => {
             org?;
-            let regions = app.regions()?;
+            let regions = app.backend.regions().await?;
             let code = regions.default_region().code.as_str();
             Ok(ok(&json!({"properties": {"defaultRegion": code}})))
         }
@@ -323,39 +316,32 @@ async fn dispatch(
         CloudRoute::Create => create(request, org?, body).await,
         CloudRoute::List => list(app, org?, BuildFilter::parse(query, holder?.hash)?).await,
         CloudRoute::Build(id) => {
-            let build = app.builds.get(&org?, id).await?;
+            let build = app.backend.build(&org?, id).await?;
             Ok(ok(&json!({"build": app.shown(&build)})))
         }
         CloudRoute::Logs(id) => {
             let lines = LogQuery::parse(query)?;
-            app.builds.get(&org?, id).await?;
+            app.backend.build(&org?, id).await?;
             logs(app, id, lines).await
         }
         CloudRoute::Image(id, name) => {
-            let build = app.builds.get(&org?, id).await?;
+            let build = app.backend.build(&org?, id).await?;
             image(request, &build, &name).await
         }
     }
 }
 
 impl CloudApp {
-    fn regions(&self) -> Result<Arc<Regions>, ApiError> {
-        match &self.regions {
-            Some(file) => file.load().map_err(|reason| ApiError::internal(reason.to_string())),
-            None => Ok(Arc::default()),
-        }
-    }
-
     /// Returns a region that has builds. `None` selects the default region.
-    fn region_for_builds(&self, code: Option<&str>) -> Result<Slug, ApiError> {
-        let regions = self.regions()?;
+    async fn region_for_builds(&self, code: Option<&str>) -> Result<Slug, ApiError> {
+        let regions = self.backend.regions().await?;
         let region = match code {
             None => regions.default_region(),
             Some(code) => regions
                 .find(code)
                 .ok_or_else(|| ApiError::bad_request("there is no such `region`; GET /regions lists them"))?,
         };
-        match region.builds && self.config.command.is_some() {
+        match region.builds && self.backend.has_builds() {
             true => Ok(region.code.clone()),
             false => Err(ApiError::bad_request(format!(
                 "the region `{}` has no builds",
@@ -410,11 +396,7 @@ fn health() -> Reply {
 
 /// 200 while a grant would be issued, else 503 with the reason.
 async fn readiness(app: &CloudApp) -> Reply {
-    let reason = match app.regions() {
-        Err(_) => Some("regions"),
-        Ok(_) => app.uploads.obstacle().await,
-    };
-    match reason {
+    match app.backend.obstacle().await {
         None => ok(&json!({"ready": true})),
         Some(reason) => {
             let body = json!({"ready": false, "reason": reason}).to_string();
@@ -431,7 +413,7 @@ async fn upload(
     let base = request.base()?;
     let stored = request
         .app
-        .uploads
+        .backend
         .receive(request.head, body, request.conn_state)
         .await?;
     requester.org = stored.key.split('/').next().and_then(Slug::parse);
@@ -451,11 +433,8 @@ async fn grant(request: AuthorizedRequest<'_>, to: &KeyHolder, body: Incoming) -
     let app = request.app;
     let body = request.json(body).await?;
     let wanted = regions::parse_grant_request(&body)?;
-    let region = app.region_for_builds(wanted.as_deref())?;
-    let url = format!("{}/{}", request.base()?, grant::BUCKET);
-    let granted = app.uploads.grant(to, &region, url).await?;
-    // `serde_json::Value` would not keep the order of members.
-    let json = serde_json::to_string(&granted).map_err(|error| ApiError::internal(error.to_string()))?;
+    let region = app.region_for_builds(wanted.as_deref()).await?;
+    let json = app.backend.grant(to, &region, &request.base()?).await?;
     Ok(json_reply(StatusCode::OK, json))
 }
 
@@ -463,8 +442,8 @@ async fn create(request: AuthorizedRequest<'_>, org: Org, body: Incoming) -> Res
     let app = request.app;
     let body = request.json(body).await?;
     let wanted = BuildRequest::parse(&body)?;
-    app.region_for_builds(Some(&wanted.region))?;
-    let CreateResult { build, cached } = app.builds.create(org, wanted, request.base()?).await?;
+    app.region_for_builds(Some(&wanted.region)).await?;
+    let CreateResult { build, cached } = app.backend.create(org, wanted, request.base()?).await?;
     let status = if cached { StatusCode::OK } else { StatusCode::CREATED };
     let json = json!({"build": app.shown(&build), "contextHash": build.hash, "cached": cached});
     Ok(json_reply(status, json.to_string()))
@@ -472,7 +451,7 @@ async fn create(request: AuthorizedRequest<'_>, org: Org, body: Incoming) -> Res
 
 async fn list(app: &CloudApp, org: Org, filter: BuildFilter) -> Result<Reply, ApiError> {
     let (limit, offset) = (filter.limit, filter.offset);
-    let (builds, total) = app.builds.list(org, filter).await?;
+    let (builds, total) = app.backend.list(org, filter).await?;
     let builds: Vec<Value> = builds.iter().map(|build| app.shown(build)).collect();
     Ok(ok(
         &json!({"builds": builds, "total": total, "limit": limit, "offset": offset}),
@@ -480,14 +459,7 @@ async fn list(app: &CloudApp, org: Org, filter: BuildFilter) -> Result<Reply, Ap
 }
 
 async fn logs(app: &CloudApp, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
-    let path = app.builds.log_path(id);
-    let page = blocking(move || BuildLog::read_page(&path, lines.token.as_deref(), lines.limit)).await?;
-    let page = page.map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidInput => {
-            ApiError::bad_request("`nextToken` is not from this log; omit it to start at the beginning")
-        }
-        _ => ApiError::internal(format!("reading the log of build {id}: {error}")),
-    })?;
+    let page = app.backend.log_page(id, lines).await?;
     let mut json = json!({"logs": page.lines});
     if let Some(next) = page.next {
         json["nextToken"] = next.into();
@@ -503,7 +475,15 @@ async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Res
     if build.status != BuildStatus::Success || !build.image.as_ref().is_some_and(is_kept) {
         return Err(unknown());
     }
-    let path = request.app.builds.images_path(build.id).join(name);
+    #[cfg_attr(
+        not(feature = "scale"),
+        expect(clippy::infallible_destructuring_match, reason = "with `scale` there are links")
+    )]
+    let path = match request.app.backend.image(build, name, request.head.method.as_str()) {
+        ImageSource::File(path) => path,
+        #[cfg(feature = "scale")]
+        ImageSource::Link(url) => return redirect(&url),
+    };
     let (file, bytes) = match blocking(move || open(&path)).await? {
         Ok(Some(opened)) => opened,
         Ok(None) => return Err(unknown()),
@@ -540,6 +520,20 @@ async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Res
             HeaderValue::try_from(value).expect("digits and hyphens are fit for a header"),
         );
     }
+    Ok(reply)
+}
+
+/// Sends the client elsewhere. The link is good for a while and only for this client, so nothing
+/// keeps the answer.
+#[cfg(feature = "scale")]
+fn redirect(url: &str) -> Result<Reply, ApiError> {
+    let url = HeaderValue::try_from(url).map_err(|error| ApiError::internal(error.to_string()))?;
+    let mut reply = Reply::default();
+    *reply.status_mut() = StatusCode::FOUND;
+    reply.headers_mut().insert(header::LOCATION, url);
+    reply
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(reply)
 }
 

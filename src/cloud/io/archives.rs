@@ -116,7 +116,7 @@ impl ArchiveDir {
         File::open(&self.archives)?.sync_all()
     }
 
-    fn path(&self, org: &Org, id: Uuid) -> PathBuf {
+    pub(super) fn path(&self, org: &Org, id: Uuid) -> PathBuf {
         self.archives.join(grant::archive_key(org, id))
     }
 }

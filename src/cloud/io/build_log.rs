@@ -6,12 +6,12 @@
 //! is anything that cannot be written. Source: decision I-14.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Bytes of a page as JSON. A slow client holds one page in memory, per connection.
-const BUILD_LOG_PAGE_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const BUILD_LOG_PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Part of the log that is reserved for the service's lines.
 const BUILD_LOG_OWN_BYTES: u64 = 64 * 1024;
@@ -20,7 +20,7 @@ const BUILD_LOG_OWN_BYTES: u64 = 64 * 1024;
 const BUILD_LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
 /// Prefix of the service's lines.
-const OWN: &str = "[service] ";
+pub(super) const OWN: &str = "[service] ";
 
 /// A page of lines, and the token of the next one.
 #[derive(Debug, PartialEq, Eq)]
@@ -139,10 +139,7 @@ impl BuildLog {
     /// # Errors
     /// `InvalidInput` for an invalid token, else the error of the system.
     pub fn read_page(path: &Path, token: Option<&str>, limit: usize) -> io::Result<LogPage> {
-        let start = match token {
-            None => 0,
-            Some(token) => offset(token).ok_or(io::ErrorKind::InvalidInput)?,
-        };
+        let start = page_start(token)?;
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && start == 0 => {
                 return Ok(LogPage {
@@ -154,10 +151,19 @@ impl BuildLog {
             other => other?,
         };
         let mut file = BufReader::new(file);
+        file.seek(SeekFrom::Start(start.saturating_sub(1)))?;
+        BuildLog::read_lines(&mut file, start, limit)
+    }
+
+    /// Reads at most `limit` lines of the log that `file` is, from one byte before `start` on
+    /// unless that is 0.
+    ///
+    /// # Errors
+    /// `InvalidInput` when no line begins at `start`, else the error of the system.
+    pub fn read_lines(file: &mut dyn io::BufRead, start: u64, limit: usize) -> io::Result<LogPage> {
         if start > 0 {
             // A token must point behind a line feed.
             let mut before = [0];
-            file.seek(SeekFrom::Start(start - 1))?;
             if file.read(&mut before)? == 0 || before != *b"\n" {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
@@ -183,6 +189,14 @@ impl BuildLog {
             lines.push(read.into_owned());
         }
     }
+}
+
+/// Returns the offset at which the page of a token begins.
+///
+/// # Errors
+/// `InvalidInput` for a text that is no token.
+pub fn page_start(token: Option<&str>) -> io::Result<u64> {
+    token.map_or(Ok(0), |token| offset(token).ok_or(io::ErrorKind::InvalidInput.into()))
 }
 
 /// Returns the length of a line in JSON, with quotes and comma.

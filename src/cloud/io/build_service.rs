@@ -18,18 +18,20 @@ use tokio::time::timeout;
 
 use crate::config::CloudConfig;
 use crate::io::archives::ArchiveStore;
-use crate::io::builder::RunLimits;
+use crate::io::builder::{self, RunLimits};
 use crate::io::records::{RecordError, Records};
 use crate::io::upload_locks::UploadLocks;
 use crate::limits::RECONCILE_WITHIN;
 use crate::proto::api_error::ApiError;
-use crate::proto::build::{Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Org};
+use crate::proto::build::{self, Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Org};
 use crate::proto::queue::{self, BuildQueue};
 use edge_runner_http::common::{lock, random, unix_time_ms};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::uuid::Uuid;
 
+#[cfg(feature = "scale")]
+pub(super) use run::ended;
 use run::{BuildRunner, RunStage};
 
 /// The build service.
@@ -83,23 +85,15 @@ impl BuildService {
         stop: Shutdown,
         runner: BuildRunner,
     ) -> Arc<BuildService> {
-        let mut env = vec![(OsString::from("PATH"), config.path.clone())];
-        env.extend(config.lang.clone().map(|lang| ("LANG".into(), lang)));
-        env.extend(config.builder_env.iter().cloned());
         Arc::new(BuildService {
             records,
             archives,
             upload_locks,
             data_dir: config.data_dir.clone(),
             command: config.command.as_deref().map(Arc::from),
-            limits: RunLimits {
-                timeout: config.build_timeout,
-                grace: config.build_grace,
-                unpacked_max: config.unpacked_max,
-                entries_max: config.entries_max,
-            },
+            limits: RunLimits::of(config),
             attempts_max: config.attempts_max,
-            env,
+            env: builder::command_env(config),
             runner,
             queue: Mutex::new(BuildQueue::new(config.builds_max, config.pending_max)),
             order: Mutex::new(()),
@@ -170,20 +164,12 @@ impl BuildService {
 
     fn make(&self, org: &Org, wanted: &BuildRequest, base: String) -> Result<CreateResult, ApiError> {
         let upload = self.records.upload(wanted.upload).map_err(broken)?;
-        let upload = upload.filter(|upload| upload.org == *org).ok_or_else(|| {
-            ApiError::bad_request("there is no upload with this `uploadId`; ask for a grant and upload first")
-        })?;
-        if upload.region.as_str() != wanted.region {
-            let text = format!("the grant of this upload is for the region `{}`", upload.region);
-            return Err(ApiError::bad_request(text));
-        }
+        let upload = wanted.check_upload(org, upload)?;
         let info = self
             .archives
             .head(&upload)
             .map_err(|error| ApiError::internal(format!("looking at the archive of upload {}: {error}", upload.id)))?
-            .ok_or_else(|| {
-                ApiError::bad_request("nothing was uploaded with this grant, or it was deleted since; upload first")
-            })?;
+            .ok_or_else(build::nothing_uploaded)?;
         let cached = self
             .records
             .find_success(org, &info.sha256, &wanted.region, &wanted.file);
@@ -216,8 +202,10 @@ impl BuildService {
     /// # Errors
     /// 404 or 500.
     pub async fn get(&self, org: &Org, id: Uuid) -> Result<Build, ApiError> {
-        let unknown = || ApiError::not_found("there is no build with this identifier");
-        let fetch = || self.records.build(org, id).map_err(broken)?.ok_or_else(unknown);
+        let fetch = || {
+            let found = self.records.build(org, id).map_err(broken)?;
+            found.ok_or_else(ApiError::unknown_build)
+        };
         let build = fetch()?;
         if build.status != BuildStatus::Building {
             return Ok(build);

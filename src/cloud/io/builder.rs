@@ -28,6 +28,7 @@ use super::build_log::BuildLog;
 use super::dir::{self, DirHandle};
 use super::extract::{self, ExtractError};
 use super::guard;
+use crate::config::CloudConfig;
 use crate::limits::{BUILD_LINE_BYTES_MAX, BUILD_STOP_WITHIN};
 use crate::proto::build::{Build, Image, ImageLocation};
 use crate::proto::outcome::{self, BuildPhase, CommandExit, ImageError, OutEntry, StderrTail};
@@ -78,6 +79,26 @@ pub struct RunLimits {
     /// Bytes.
     pub unpacked_max: u64,
     pub entries_max: u64,
+}
+
+impl RunLimits {
+    /// Returns the limits of a service.
+    pub fn of(config: &CloudConfig) -> RunLimits {
+        RunLimits {
+            timeout: config.build_timeout,
+            grace: config.build_grace,
+            unpacked_max: config.unpacked_max,
+            entries_max: config.entries_max,
+        }
+    }
+}
+
+/// Returns the environment of every command of a service.
+pub fn command_env(config: &CloudConfig) -> Vec<(OsString, OsString)> {
+    let mut env = vec![(OsString::from("PATH"), config.path.clone())];
+    env.extend(config.lang.clone().map(|lang| ("LANG".into(), lang)));
+    env.extend(config.builder_env.iter().cloned());
+    env
 }
 
 /// The outcome of a run. Its processes have ended; the scratch folder is removed when [`run`]

@@ -15,7 +15,7 @@ use data_encoding::BASE64URL_NOPAD;
 use serde_json::json;
 
 use super::reloading_file::{ReloadError, ReloadingFile};
-use crate::config::{KeysConfig, KeysTask};
+use crate::config::KeysTask;
 use crate::limits::KEY_BYTES;
 use crate::proto::build::Org;
 use crate::proto::keys::EnvKey;
@@ -23,6 +23,8 @@ use crate::proto::keys::{self, KeyFileError, KeyHolder, KeyKind, KeyNameError, K
 use edge_runner_http::common::{random, unix_time_ms};
 use edge_runner_http::store::{Store, StoreLock, StoredFile};
 use edge_runner_proto::config::Secret;
+use edge_runner_proto::server::key::bearer;
+use hyper::header::{self, HeaderMap};
 
 /// Digests of keys.
 const KEYS: &str = "keys.json";
@@ -102,10 +104,10 @@ impl KeyStore {
 
     /// Returns a view of the keys for one request, which reads the file at most once.
     pub fn snapshot(&self) -> KeySnapshot<'_> {
-        KeySnapshot {
+        KeySnapshot(KeySource::File {
             keys: self,
             seen: OnceCell::new(),
-        }
+        })
     }
 
     /// Creates two keys if there is none. Returns the file that contains them.
@@ -134,12 +136,25 @@ impl KeyStore {
 }
 
 /// The keys as of the first lookup.
-pub struct KeySnapshot<'k> {
-    keys: &'k KeyStore,
-    seen: OnceCell<Result<Arc<KeySet>, ReloadError>>,
+pub struct KeySnapshot<'k>(KeySource<'k>);
+
+enum KeySource<'k> {
+    File {
+        keys: &'k KeyStore,
+        seen: OnceCell<Result<Arc<KeySet>, ReloadError>>,
+    },
+    /// Those that a request may have.
+    #[cfg(feature = "scale")]
+    Known(KeySet),
 }
 
 impl KeySnapshot<'_> {
+    /// Returns a view of these keys alone.
+    #[cfg(feature = "scale")]
+    pub fn of(known: KeySet) -> KeySnapshot<'static> {
+        KeySnapshot(KeySource::Known(known))
+    }
+
     /// Returns the owner of a key.
     ///
     /// # Errors
@@ -149,10 +164,14 @@ impl KeySnapshot<'_> {
         if !KEY_BYTES.contains(&key.len()) {
             return Ok(None);
         }
-        match self.seen.get_or_init(|| self.keys.file.load()) {
+        let (keys, seen) = match &self.0 {
+            KeySource::File { keys, seen } => (keys, seen),
+            #[cfg(feature = "scale")]
+            KeySource::Known(known) => return Ok(known.find(key).cloned()),
+        };
+        match seen.get_or_init(|| keys.file.load()) {
             Ok(set) => Ok(set.find(key).cloned()),
-            Err(reason) => self
-                .keys
+            Err(reason) => keys
                 .variables
                 .find(key)
                 .cloned()
@@ -174,17 +193,17 @@ fn add(kept: &mut Vec<StoredKey>, kind: KeyKind, org: &Org, name: Option<String>
     }
 }
 
-/// Performs a `cloud keys` command and returns its output.
+/// Performs a `cloud keys` command on a data directory and returns its output.
 ///
 /// # Errors
 /// [`KeysError`].
-pub fn edit(config: &KeysConfig) -> Result<String, KeysError> {
+pub fn edit(data_dir: &Path, task: &KeysTask) -> Result<String, KeysError> {
     // A typo in the path must not create a directory.
-    if !matches!(config.task, KeysTask::Create { .. }) && !config.data_dir.is_dir() {
-        return Err(KeysError::NoDataDir(config.data_dir.clone()));
+    if !matches!(task, KeysTask::Create { .. }) && !data_dir.is_dir() {
+        return Err(KeysError::NoDataDir(data_dir.to_owned()));
     }
-    let file = KeyFile::open(&config.data_dir)?;
-    match &config.task {
+    let file = KeyFile::open(data_dir)?;
+    match task {
         KeysTask::Create { kind, org, name } => {
             name.as_deref().map_or(Ok(()), keys::validate_name)?;
             let _lock = file.lock()?;
@@ -213,8 +232,26 @@ pub fn edit(config: &KeysConfig) -> Result<String, KeysError> {
     }
 }
 
+/// Returns the keys of a data directory.
+///
+/// # Errors
+/// [`KeysError`].
+#[cfg(feature = "scale")]
+pub(super) fn stored(data_dir: &Path) -> Result<Vec<StoredKey>, KeysError> {
+    KeyFile::open(data_dir)?.read()
+}
+
+/// Returns the key in the only `Authorization` header.
+pub fn key_in(headers: &HeaderMap) -> Option<&str> {
+    let mut authorizations = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
+        return None;
+    };
+    bearer(only.as_bytes()).and_then(|key| std::str::from_utf8(key).ok())
+}
+
 /// Formats a key as a line of a table.
-fn line(kept: &StoredKey) -> String {
+pub(super) fn line(kept: &StoredKey) -> String {
     let json = kept.json();
     let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
     let columns = [text("id"), text("type"), text("org"), text("createdAt"), text("name")];
@@ -307,12 +344,7 @@ mod tests {
     }
 
     fn edit_in(folder: &TempDir, task: KeysTask) -> Result<String, String> {
-        let edited = edit(&KeysConfig {
-            data_dir: folder.0.clone(),
-            task,
-            verbosity: 0,
-        });
-        edited.map_err(|error| error.to_string())
+        edit(&folder.0, &task).map_err(|error| error.to_string())
     }
 
     fn create(folder: &TempDir, kind: KeyKind) -> String {

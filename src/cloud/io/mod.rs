@@ -14,6 +14,7 @@
 
 pub mod app;
 pub mod archives;
+pub mod backend;
 pub mod build_log;
 pub mod build_service;
 pub mod builder;
@@ -25,6 +26,8 @@ pub mod guard;
 pub mod keys;
 pub mod records;
 pub mod reloading_file;
+#[cfg(feature = "scale")]
+pub mod scale;
 pub mod sweep;
 #[cfg(test)]
 pub mod test_dir;
@@ -43,6 +46,7 @@ use tokio::time::sleep;
 
 use self::app::CloudApp;
 use self::archives::ArchiveDir;
+use self::backend::{Backend, EmbeddedBackend};
 use self::build_service::BuildService;
 use self::keys::{KeyStore, KeysError};
 use self::records::SqliteRecords;
@@ -60,6 +64,7 @@ use edge_runner_http::services::{LostService, Services};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::signal::Signals;
 use edge_runner_http::store::{Store, StoreLock};
+use edge_runner_http::tasks::{BoxedTask, boxed};
 use edge_runner_http::tls::{CertificateWatcher, ServerTls};
 use edge_runner_http::watch::Watchdog;
 use edge_runner_proto::config::{AcmeConfig, TlsSettings};
@@ -86,45 +91,27 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     }
     let _lock = take(&config.data_dir)?;
     clear(&config.data_dir);
-    let keys = Arc::new(KeyStore::new(&config.data_dir, config.keys.clone()));
-    let first = keys.create_first_keys(&config.data_dir, &config.org)?;
-    let signing = signing(&config)?;
-    let records = SqliteRecords::open(&config.data_dir)?;
-    let (records, upload_locks) = (Arc::new(records), Arc::new(UploadLocks::default()));
-    let archives = Arc::new(ArchiveDir::open(&config.data_dir).map_err(data_dir_error(&config.data_dir))?);
+    let (stop, shutdown) = Shutdown::channel();
+    let ServedParts { backend, tasks, first } = replica(&config, regions, shutdown.clone()).await?;
     let (tls, authority) = tls(&config)?;
     let listeners = server::bind(config.host, config.port).await.map_err(ServeError::Bind)?;
     let port = listeners.port();
-    let (stop, shutdown) = Shutdown::channel();
-    let builds = BuildService::new(
-        &config,
-        records.clone(),
-        archives.clone(),
-        upload_locks.clone(),
-        shutdown.clone(),
-    );
-    let sweep = Sweeper::new(&config, records.clone(), archives.clone(), upload_locks.clone());
-    let uploads = UploadService::new(&config, signing, archives, records, upload_locks, keys.clone());
-    builds.recover().await?;
+    backend.recover().await?;
     let (watch, services) = (Watchdog::default(), Services::default());
     watch.start(None, &services).map_err(ServeError::Watch)?;
-    let app = CloudApp {
+    let app = Arc::new(CloudApp {
         config: config.clone(),
-        keys,
-        regions,
-        uploads: Arc::new(uploads),
-        builds: builds.clone(),
+        backend,
         tls: tls.clone(),
-    };
+    });
     let mut server = services.spawn(
         "the HTTP server",
-        server::serve(listeners, Arc::new(app), shutdown.clone()),
+        server::serve(listeners, app.clone(), shutdown.clone()),
     );
-    services.spawn(
-        "the keeper of the certificate",
-        keeper.run(tls.clone(), None, shutdown.clone()),
-    );
-    services.spawn("the sweep of the data directory", sweep.run(shutdown));
+    services.spawn("the keeper of the certificate", keeper.run(tls.clone(), None, shutdown));
+    for (name, task) in tasks {
+        services.spawn(name, task);
+    }
     info!("listening on {}", config.host.url(port));
     announce(&banner(&config, port, first.as_deref(), authority.as_deref()));
     if let Some(tls) = &tls {
@@ -139,11 +126,66 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let ended = async {
         // An error here is a panic that the server has logged.
         let _ = (&mut server).await;
-        builds.idle().await;
+        app.backend.idle().await;
         supervisor_told.await;
     };
     wait(ended, within, &mut signals).await?;
     lost.map_or(Ok(()), |lost| Err(ServeError::Service(lost)))
+}
+
+/// What serves: the backend, the tasks that it depends on, and the file of the first keys if they
+/// were made.
+struct ServedParts {
+    backend: Backend,
+    tasks: Vec<(&'static str, BoxedTask)>,
+    first: Option<PathBuf>,
+}
+
+/// Opens what keeps records and archives.
+async fn replica(
+    config: &Arc<CloudConfig>,
+    regions: Option<ReloadingFile<Regions>>,
+    stop: Shutdown,
+) -> Result<ServedParts, ServeError> {
+    #[cfg(feature = "scale")]
+    if let Some(shared) = &config.shared {
+        let (backend, tasks) = scale::start(config, shared, stop).await?;
+        let first = None;
+        return Ok(ServedParts { backend, tasks, first });
+    }
+    embedded(config, regions, stop)
+}
+
+/// Opens the data directory of a service on one machine.
+fn embedded(
+    config: &Arc<CloudConfig>,
+    regions: Option<ReloadingFile<Regions>>,
+    stop: Shutdown,
+) -> Result<ServedParts, ServeError> {
+    let keys = Arc::new(KeyStore::new(&config.data_dir, config.keys.clone()));
+    let first = keys.create_first_keys(&config.data_dir, &config.org)?;
+    let signing = signing(config)?;
+    let records = SqliteRecords::open(&config.data_dir)?;
+    let (records, upload_locks) = (Arc::new(records), Arc::new(UploadLocks::default()));
+    let archives = Arc::new(ArchiveDir::open(&config.data_dir).map_err(data_dir_error(&config.data_dir))?);
+    let builds = BuildService::new(
+        config,
+        records.clone(),
+        archives.clone(),
+        upload_locks.clone(),
+        stop.clone(),
+    );
+    let sweep = Sweeper::new(config, records.clone(), archives.clone(), upload_locks.clone());
+    let uploads = UploadService::new(config, signing, archives, records, upload_locks, keys.clone());
+    let backend = Backend::Embedded(EmbeddedBackend {
+        keys,
+        regions,
+        uploads: Arc::new(uploads),
+        builds,
+        has_builds: config.command.is_some(),
+    });
+    let tasks = vec![("the sweep of the data directory", boxed(sweep.run(stop)))];
+    Ok(ServedParts { backend, tasks, first })
 }
 
 /// Waits for a stop signal or the loss of an essential task, which is returned.

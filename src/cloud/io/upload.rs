@@ -264,9 +264,7 @@ fn open(records: &dyn Records, keys: &KeyStore, verified: &VerifiedUpload) -> Re
     if let Some(key) = upload.as_ref().and_then(|upload| upload.key)
         && !keys.grants_access(&key, &verified.org).map_err(internal)?
     {
-        return Err(verify::denied(
-            "the key that asked for this grant was revoked; ask for another grant with one that was not",
-        ));
+        return Err(verify::revoked());
     }
     match upload {
         Some(upload) if upload.sealed => Err(ApiError::new(

@@ -40,11 +40,6 @@ pub enum UsageError {
     },
     /// An invalid combination, as a sentence.
     Combination(String),
-    /// A part of the specification that is not implemented yet, and the alternative.
-    NotImplemented {
-        what: String,
-        meanwhile: &'static str,
-    },
     /// A feature that this build lacks, and the option or command that needs it.
     MissingFeature {
         what: String,
@@ -85,9 +80,7 @@ impl UsageError {
                     source.clone_from(&option.variable);
                 }
             }
-            UsageError::Combination(text)
-            | UsageError::NotImplemented { what: text, .. }
-            | UsageError::MissingFeature { what: text, .. } => {
+            UsageError::Combination(text) | UsageError::MissingFeature { what: text, .. } => {
                 let is_named = |option: &&EnvOption<T>| {
                     let long = option.flag.long;
                     if option.is_off {
@@ -165,9 +158,6 @@ impl fmt::Display for UsageError {
                 ..
             } => write!(f, "`{source}` takes {wants}"),
             UsageError::Combination(sentence) => f.write_str(sentence),
-            UsageError::NotImplemented { what, meanwhile } => {
-                write!(f, "{what} is not implemented yet; {meanwhile}")
-            }
             UsageError::MissingFeature { what, feature } => write!(f, "{what} {feature}"),
             UsageError::NotUnicode(shown) => write!(f, "the argument `{shown}` is not valid Unicode"),
         }

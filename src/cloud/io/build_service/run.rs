@@ -60,7 +60,7 @@ pub enum RunStage {
 }
 
 /// Waits for a run and the removal of its scratch folder.
-async fn ended(run: &mut JoinHandle<RunOutcome>, scratch: &Path) -> RunOutcome {
+pub(in crate::io) async fn ended(run: &mut JoinHandle<RunOutcome>, scratch: &Path) -> RunOutcome {
     match run.await {
         Ok(outcome) => outcome,
         Err(_) => {
@@ -161,7 +161,7 @@ impl BuildService {
     pub(super) async fn fail_exhausted(self: Arc<Self>, build: Build, ended: Build) {
         let (_permit, stage_sender) = RunPermit::take(&self, build.id, RunStage::Finished(Box::new(ended.clone())));
         if let Ok(mut log) = BuildLog::open(&self.log_path(build.id)) {
-            log.write_service_line("interrupted, no attempts are left");
+            log.write_service_line(queue::EXHAUSTED);
         }
         self.record(&build, ended).await;
         stage_sender.send_replace(RunStage::Recorded);

@@ -90,6 +90,24 @@ impl SqliteRecords {
         })
     }
 
+    /// Tells whether a folder has such a database.
+    #[cfg(feature = "scale")]
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(FILE).is_file()
+    }
+
+    /// Returns up to `max` builds that were inserted after the one with this number, oldest first,
+    /// and the number of each.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    #[cfg(feature = "scale")]
+    pub fn builds_after(&self, after: i64, max: usize) -> Result<Vec<(i64, Build)>, RecordError> {
+        let sql = format!("SELECT {BUILD}, seq FROM build WHERE seq > ? ORDER BY seq LIMIT ?");
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        self.scan(|of| all(of, &sql, [after, max], |row| Ok((row.get("seq")?, build_of(row)?))))
+    }
+
     /// Runs a query on the writer and returns its integer.
     #[cfg(test)]
     pub(in crate::io) fn ask(&self, sql: &str) -> i64 {

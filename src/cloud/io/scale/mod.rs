@@ -1,0 +1,125 @@
+//! The cloud service on several machines: records in PostgreSQL, archives and images in an object
+//! store.
+//!
+//! - [`database`], [`mod@migrate`], [`records`]: connections, schema, statements
+//! - [`store`]: the object store
+//! - [`service`]: what requests need; [`worker`]: runs builds under leases; [`sweep`]; [`keys`]
+//! - [`import`]: what a service on one machine has
+//!
+//! A replica has the role of an API, of a worker, or both. Replicas know each other only by the
+//! database, whose clock is the one that counts.
+
+pub mod database;
+pub mod import;
+pub mod keys;
+pub mod migrate;
+pub mod records;
+pub mod service;
+pub mod store;
+pub mod sweep;
+pub mod worker;
+
+use std::sync::Arc;
+
+use self::database::{Database, DatabaseError};
+use self::migrate::SchemaError;
+use self::records::SharedRecords;
+use self::service::SharedService;
+use self::store::ObjectStore;
+use self::sweep::SharedSweeper;
+use self::worker::Worker;
+use super::backend::Backend;
+use crate::config::{CloudConfig, MigrateConfig, Role, SharedConfig};
+use crate::proto::keys::{KeyFileError, KeyNameError};
+use crate::proto::regions::{Regions, RegionsError};
+use edge_runner_http::shutdown::Shutdown;
+use edge_runner_http::tasks::{BoxedTask, boxed};
+
+/// Why a command on the database failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ScaleError {
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error("--regions {path}: {source}")]
+    RegionsFile { path: String, source: std::io::Error },
+    #[error("--regions {path}: {source}")]
+    Regions { path: String, source: RegionsError },
+    #[error("--data-dir: making the folder `worker`: {0}")]
+    WorkDir(#[source] std::io::Error),
+    #[error(transparent)]
+    KeyName(#[from] KeyNameError),
+    /// No key has the id to revoke.
+    #[error(transparent)]
+    UnknownKey(KeyFileError),
+}
+
+impl From<DatabaseError> for ScaleError {
+    fn from(error: DatabaseError) -> Self {
+        ScaleError::Schema(error.into())
+    }
+}
+
+/// Opens database and store. Returns what answers requests, and the tasks of the replica.
+///
+/// # Errors
+/// [`ScaleError`] when the database cannot be used. The store may be away.
+pub async fn start(
+    config: &CloudConfig,
+    shared: &SharedConfig,
+    stop: Shutdown,
+) -> Result<(Backend, Vec<(&'static str, BoxedTask)>), ScaleError> {
+    let database = Database::open(&shared.database).await?;
+    migrate::check(&database).await?;
+    let records = Arc::new(SharedRecords { database });
+    let store = Arc::new(ObjectStore::new(shared.store.clone(), shared.credentials.clone()));
+    if let Err(error) = store.check().await {
+        log::warn!("{error}; builds begin when it is there");
+    }
+    let mut tasks: Vec<(&'static str, BoxedTask)> = Vec::new();
+    let mut busy = None;
+    if let (Role::Worker | Role::All, Some(command)) = (shared.role, &config.command) {
+        let worker = Worker::new(config, shared, command, records.clone(), store.clone(), stop.clone());
+        let worker = worker.map_err(ScaleError::WorkDir)?;
+        busy = Some(worker.busy());
+        tasks.push(("the worker", boxed(worker.clone().run())));
+        tasks.push(("the renewal of leases", boxed(worker.clone().renew())));
+        tasks.push(("the listener of the database", boxed(worker.listen())));
+    }
+    let sweeper = SharedSweeper::new(config, records.clone(), store.clone());
+    tasks.push(("the sweep of records and objects", boxed(sweeper.run(stop))));
+    let service = SharedService::new(config, shared.role, records, store, busy);
+    Ok((Backend::Shared(Arc::new(service)), tasks))
+}
+
+/// Brings the schema of the database up to date, and sets the regions if a file is named. Returns
+/// text for the user.
+///
+/// # Errors
+/// [`ScaleError`].
+pub async fn migrate(config: &MigrateConfig) -> Result<String, ScaleError> {
+    let regions = match &config.regions {
+        None => None,
+        Some(file) => {
+            let path = file.display().to_string();
+            let text = edge_runner_http::store::read_bounded(file).map_err(|source| ScaleError::RegionsFile {
+                path: path.clone(),
+                source,
+            })?;
+            Regions::parse(&text).map_err(|source| ScaleError::Regions { path, source })?;
+            // What was parsed as JSON is UTF-8.
+            Some(String::from_utf8_lossy(&text).into_owned())
+        }
+    };
+    let database = Database::open(&config.database).await?;
+    let before = migrate::migrate(&database).await?;
+    let mut text = match before {
+        before if before == migrate::VERSION => format!("the database has version {before} already\n"),
+        0 => format!("the database has version {} now\n", migrate::VERSION),
+        before => format!("the database had version {before}, and has {} now\n", migrate::VERSION),
+    };
+    if let Some(regions) = regions {
+        SharedRecords { database }.set(service::REGIONS, &regions).await?;
+        text.push_str("the regions are set; replicas use them from the next request on\n");
+    }
+    Ok(text)
+}

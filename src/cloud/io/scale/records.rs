@@ -1,0 +1,799 @@
+//! Records that several machines share, in PostgreSQL.
+//!
+//! In and out: values of [`crate::proto`]. Every time is that of the database's clock. A change is
+//! durable when its call returns; one that fails as unavailable may have happened, so each can be
+//! repeated. Writes of a run name its `attempt`, so that a worker that lost its lease changes
+//! nothing. Isolation is READ COMMITTED: rows are locked where two could meet.
+
+use std::time::Duration;
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{GenericClient, Row};
+
+use super::database::{Database, DatabaseError};
+use crate::io::build_log::OWN;
+use crate::proto::build::{
+    ArchiveInfo, Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Image, ImageLocation, Org, Slug,
+    UploadRecord,
+};
+use crate::proto::keys::{KeyKind, Sha256Digest, StoredKey};
+use crate::proto::queue;
+use crate::proto::scale::lease::{self, Claim};
+use crate::proto::sweep::UploadUsage;
+use edge_runner_proto::uuid::Uuid;
+
+/// The channel on which workers hear of builds.
+pub const CHANNEL: &str = "edge_runner_builds";
+
+/// Keys that `cloud keys list` shows.
+const KEYS_SHOWN_MAX: i64 = 10_000;
+
+/// The advisory lock of the process that sweeps.
+const SWEEP_LOCK: i64 = 0x4552_4343_0001;
+
+/// The columns of [`build_of`], [`upload_of`] and [`usage_of`].
+macro_rules! build_columns {
+    () => {
+        "id, org, upload, region, hash, file, size, base, status, attempt, created_ms, updated_ms, started_ms, completed_ms, \
+         image_uri, image_name, image_size, error, sha256, key"
+    };
+}
+macro_rules! upload_columns {
+    () => {
+        "id, org, region, expires_ms, key, etag, size, md5, sha256"
+    };
+}
+macro_rules! usage_columns {
+    () => {
+        "id, org, expires_ms, etag IS NOT NULL AS has_archive, ended_ms, (SELECT COUNT(*) FROM build \
+         WHERE build.upload = upload.id AND status IN ('pending', 'building')) AS unfinished"
+    };
+}
+
+/// An archive as the first build of its upload found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedArchive {
+    pub info: ArchiveInfo,
+    /// The store's own name of the content.
+    pub etag: String,
+}
+
+/// An upload, with the archive that its builds use.
+#[derive(Clone, Debug)]
+pub struct SharedUpload {
+    pub record: UploadRecord,
+    pub archive: Option<PinnedArchive>,
+}
+
+/// What became of a request for a build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Creation {
+    Made(Build),
+    /// A success with the same archive.
+    Cached(Build),
+    /// A build of the same upload that has not ended.
+    Waiting(Build),
+    /// The organization has as many waiting builds as allowed.
+    Full,
+    /// The upload was deleted meanwhile.
+    Gone,
+}
+
+/// What became of the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedEnd {
+    /// It is recorded, perhaps by an earlier call.
+    Recorded,
+    /// The build is not this run's any more.
+    Lost,
+}
+
+/// The records.
+pub struct SharedRecords {
+    pub database: Database,
+}
+
+/// Numbers as PostgreSQL has them.
+fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn attempt_of(attempt: u32) -> i32 {
+    i32::try_from(attempt).unwrap_or(i32::MAX)
+}
+
+async fn now_ms(client: &impl GenericClient) -> Result<u64, DatabaseError> {
+    let now: i64 = client.query_one("SELECT now_ms()", &[]).await?.try_get(0)?;
+    Ok(now.cast_unsigned())
+}
+
+impl SharedRecords {
+    /// Inserts the upload of a new grant, and sets when it expires.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn insert_upload(&self, upload: &mut UploadRecord, grant_ms: u64) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "INSERT INTO upload (id, org, region, key, expires_ms) VALUES ($1, $2, $3, $4, now_ms() + $5) RETURNING expires_ms";
+        let key = upload.key.as_ref().map(|key| &key[..]);
+        let (id, grant_ms) = (upload.id.to_string(), int(grant_ms));
+        let row = session
+            .query_one(
+                sql,
+                &[&id, &upload.org.as_str(), &upload.region.as_str(), &key, &grant_ms],
+            )
+            .await?;
+        upload.expires_ms = number(&row, "expires_ms")?;
+        Ok(())
+    }
+
+    /// Returns an upload.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn upload(&self, id: Uuid) -> Result<Option<SharedUpload>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = concat!("SELECT ", upload_columns!(), " FROM upload WHERE id = $1");
+        let row = session.query_opt(sql, &[&id.to_string()]).await?;
+        row.map(|row| upload_of(&row)).transpose()
+    }
+
+    /// Creates a build of an upload, whose archive is `archive` unless an earlier build has used
+    /// another. Requests of one organization follow each other, so that its cap is exact.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn create(
+        &self,
+        id: Uuid,
+        wanted: &BuildRequest,
+        org: &Org,
+        archive: PinnedArchive,
+        base: String,
+        pending_max: usize,
+    ) -> Result<Creation, DatabaseError> {
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let upload_id = wanted.upload.to_string();
+        tx.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
+            &[&org.as_str()],
+        )
+        .await?;
+        let sql = concat!("SELECT ", upload_columns!(), " FROM upload WHERE id = $1 FOR UPDATE");
+        let Some(row) = tx.query_opt(sql, &[&upload_id]).await? else {
+            return Ok(Creation::Gone);
+        };
+        let upload = upload_of(&row)?;
+        let is_first = upload.archive.is_none();
+        let archive = upload.archive.unwrap_or(archive);
+        let sql = concat!(
+            "SELECT ",
+            build_columns!(),
+            " FROM build WHERE status = 'success' AND sha256 = $1 AND org = $2 AND region = $3 AND file = $4 \
+             ORDER BY seq DESC LIMIT 1"
+        );
+        let sha256 = &archive.info.sha256[..];
+        let found = tx
+            .query_opt(sql, &[&sha256, &org.as_str(), &wanted.region, &wanted.file])
+            .await?;
+        if let Some(row) = found {
+            return build_of(&row).map(Creation::Cached);
+        }
+        let sql = concat!(
+            "SELECT ",
+            build_columns!(),
+            " FROM build WHERE upload = $1 AND file = $2 AND status IN ('pending', 'building')"
+        );
+        if let Some(row) = tx.query_opt(sql, &[&upload_id, &wanted.file]).await? {
+            return build_of(&row).map(Creation::Waiting);
+        }
+        let sql = "SELECT COUNT(*) FROM build WHERE org = $1 AND status = 'pending'";
+        let pending: i64 = tx.query_one(sql, &[&org.as_str()]).await?.try_get(0)?;
+        if pending >= i64::try_from(pending_max).unwrap_or(i64::MAX) {
+            return Ok(Creation::Full);
+        }
+        let now_ms = now_ms(&tx).await?;
+        let build = Build::new(id, &upload.record, &archive.info, wanted.file.clone(), base, now_ms);
+        if is_first {
+            let sql = "UPDATE upload SET etag = $2, size = $3, md5 = $4, sha256 = $5 WHERE id = $1";
+            let (size, md5) = (int(archive.info.size), &archive.info.md5[..]);
+            tx.execute(sql, &[&upload_id, &archive.etag, &size, &md5, &sha256])
+                .await?;
+        }
+        insert_build(&tx, &build).await?;
+        tx.execute("SELECT pg_notify($1, '')", &[&CHANNEL]).await?;
+        tx.commit().await?;
+        Ok(Creation::Made(build))
+    }
+
+    /// Returns a build.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn build(&self, org: &Org, id: Uuid) -> Result<Option<Build>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = concat!("SELECT ", build_columns!(), " FROM build WHERE id = $1 AND org = $2");
+        let row = session.query_opt(sql, &[&id.to_string(), &org.as_str()]).await?;
+        row.map(|row| build_of(&row)).transpose()
+    }
+
+    /// Returns a page, newest first, and the total number. A hash matches builds of archives that
+    /// the requesting key has uploaded.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn list(&self, org: &Org, of: &BuildFilter) -> Result<(Vec<Build>, u64), DatabaseError> {
+        const CHOSEN: &str = "FROM build WHERE org = $1 AND ($2::TEXT IS NULL OR status = $2) AND ($3::TEXT IS NULL OR region = $3) \
+             AND ($4::TEXT IS NULL OR hash = $4 AND (key = $5 OR sha256 IN (SELECT sha256 FROM upload WHERE org = $1 AND key = $5)))";
+        let session = self.database.session().await?;
+        let status = of.status.map(BuildStatus::name);
+        let (org, key) = (org.as_str(), &of.key[..]);
+        let chosen: [&(dyn ToSql + Sync); 5] = [&org, &status, &of.region, &of.hash, &key];
+        let total = session
+            .query_one(&format!("SELECT COUNT(*) {CHOSEN}"), &chosen)
+            .await?
+            .try_get::<_, i64>(0)?;
+        let limit = i64::try_from(of.limit).unwrap_or(i64::MAX);
+        let offset = int(of.offset);
+        let page: Vec<&(dyn ToSql + Sync)> = chosen.into_iter().chain([&limit as _, &offset as _]).collect();
+        let sql = format!(
+            "SELECT {} {CHOSEN} ORDER BY seq DESC LIMIT $6 OFFSET $7",
+            build_columns!()
+        );
+        let rows = session.query(&sql, &page).await?;
+        let builds: Result<Vec<Build>, DatabaseError> = rows.iter().map(build_of).collect();
+        Ok((builds?, total.cast_unsigned()))
+    }
+
+    /// Claims the oldest build that waits or whose lease has passed.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn claim(&self, attempts_max: u32, lease: Duration) -> Result<Option<Claim>, DatabaseError> {
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let sql = concat!(
+            "SELECT ",
+            build_columns!(),
+            " FROM build WHERE status IN ('pending', 'building') AND (lease IS NULL OR lease < clock_timestamp()) \
+             ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED"
+        );
+        let Some(row) = tx.query_opt(sql, &[]).await? else {
+            return Ok(None);
+        };
+        let build = build_of(&row)?;
+        let now_ms = now_ms(&tx).await?;
+        let broken = |error: crate::proto::build::InvalidTransition| DatabaseError::Broken(error.to_string());
+        let claim = lease::claim(&build, attempts_max, now_ms).map_err(broken)?;
+        match &claim {
+            Claim::Run(next) => {
+                let sql = "UPDATE build SET status = $2, attempt = $3, updated_ms = $4, started_ms = $5, \
+                           lease = clock_timestamp() + make_interval(secs => $6) WHERE id = $1";
+                let (id, attempt) = (next.id.to_string(), attempt_of(next.attempt));
+                let (updated_ms, started_ms) = (int(next.updated_ms), next.started_ms.map(int));
+                let secs = lease.as_secs_f64();
+                tx.execute(
+                    sql,
+                    &[&id, &next.status.name(), &attempt, &updated_ms, &started_ms, &secs],
+                )
+                .await?;
+            }
+            Claim::Exhausted(ended) => {
+                let sql = "INSERT INTO build_log (build, start, data) \
+                           SELECT $1::TEXT, COALESCE(MAX(start + length(data)), 0), $2 FROM build_log WHERE build = $1";
+                let line = format!("{OWN}{}\n", queue::EXHAUSTED);
+                tx.execute(sql, &[&ended.id.to_string(), &line.as_bytes()]).await?;
+                update_end(&tx, ended).await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(Some(claim))
+    }
+
+    /// Renews the leases of runs, given by build and attempt. Returns the builds that are still
+    /// theirs.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn renew(&self, runs: &[(Uuid, u32)], lease: Duration) -> Result<Vec<Uuid>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "UPDATE build SET lease = clock_timestamp() + make_interval(secs => $3) \
+                   FROM unnest($1::TEXT[], $2::INTEGER[]) AS held (id, attempt) \
+                   WHERE build.id = held.id AND build.attempt = held.attempt AND status = 'building' RETURNING build.id";
+        let ids: Vec<String> = runs.iter().map(|(id, _)| id.to_string()).collect();
+        let attempts: Vec<i32> = runs.iter().map(|(_, attempt)| attempt_of(*attempt)).collect();
+        let rows = session.query(sql, &[&ids, &attempts, &lease.as_secs_f64()]).await?;
+        rows.iter().map(|row| parsed(row, "id", Uuid::parse)).collect()
+    }
+
+    /// Gives a build of a run that was interrupted back, so that another worker takes it at once.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn give_back(&self, id: Uuid, attempt: u32) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "UPDATE build SET lease = NULL WHERE id = $1 AND attempt = $2 AND status = 'building'";
+        session.execute(sql, &[&id.to_string(), &attempt_of(attempt)]).await?;
+        session.execute("SELECT pg_notify($1, '')", &[&CHANNEL]).await?;
+        Ok(())
+    }
+
+    /// Records the end of a run.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn record(&self, run: &Build, change: &BuildChange) -> Result<RecordedEnd, DatabaseError> {
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let sql = concat!(
+            "SELECT ",
+            build_columns!(),
+            " FROM build WHERE id = $1 AND attempt = $2 FOR UPDATE"
+        );
+        let row = tx
+            .query_opt(sql, &[&run.id.to_string(), &attempt_of(run.attempt)])
+            .await?;
+        let Some(row) = row else {
+            return Ok(RecordedEnd::Lost);
+        };
+        let now_ms = now_ms(&tx).await?;
+        // Only this run ends this attempt, so an end that is there is that of an earlier call.
+        if let Ok(ended) = build_of(&row)?.change(change.clone(), now_ms) {
+            update_end(&tx, &ended).await?;
+            tx.commit().await?;
+        }
+        Ok(RecordedEnd::Recorded)
+    }
+
+    /// Appends to the log of a run. Returns whether the build is still the run's.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn append_log(&self, run: &Build, start: u64, data: &[u8]) -> Result<bool, DatabaseError> {
+        let session = self.database.session().await?;
+        // The lock lets no other run begin in between. A repeated call finds its row.
+        let sql = "WITH run AS (SELECT id FROM build WHERE id = $1 AND attempt = $2 AND status = 'building' FOR SHARE), \
+                   added AS (INSERT INTO build_log (build, start, data) SELECT id, $3, $4 FROM run ON CONFLICT DO NOTHING) \
+                   SELECT EXISTS (SELECT 1 FROM run)";
+        let row = session
+            .query_one(
+                sql,
+                &[&run.id.to_string(), &attempt_of(run.attempt), &int(start), &data],
+            )
+            .await?;
+        Ok(row.try_get(0)?)
+    }
+
+    /// Returns at least the bytes of a log from `start` to `end`, as far as they are there, and the
+    /// offset of the first one.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn log(&self, id: Uuid, start: u64, end: u64) -> Result<(u64, Vec<u8>), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "SELECT start, data FROM build_log WHERE build = $1 AND start < $3 AND start + length(data) > $2 ORDER BY start";
+        let rows = session.query(sql, &[&id.to_string(), &int(start), &int(end)]).await?;
+        let first = rows.first().map_or(Ok(start), |row| number(row, "start"))?;
+        let mut bytes = Vec::new();
+        for row in &rows {
+            bytes.extend_from_slice(row.try_get("data")?);
+        }
+        Ok((first, bytes))
+    }
+
+    /// Returns the time of the database.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn now_ms(&self) -> Result<u64, DatabaseError> {
+        let session = self.database.session().await?;
+        now_ms(&*session).await
+    }
+
+    /// Returns a key by its digest.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn key(&self, sha256: &Sha256Digest) -> Result<Option<StoredKey>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "SELECT id, type, org, name, created_ms, sha256 FROM api_key WHERE sha256 = $1";
+        let row = session.query_opt(sql, &[&&sha256[..]]).await?;
+        row.map(|row| key_of(&row)).transpose()
+    }
+
+    /// Inserts a key; without a time, with that of the database. Returns `false` if its id is
+    /// taken.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn insert_key(&self, key: &StoredKey) -> Result<bool, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "INSERT INTO api_key (sha256, id, type, org, name, created_ms) VALUES ($1, $2, $3, $4, $5, COALESCE(NULLIF($6::BIGINT, 0), now_ms())) \
+                   ON CONFLICT DO NOTHING";
+        let (sha256, created_ms) = (&key.hash[..], int(key.created_ms));
+        let values: [&(dyn ToSql + Sync); 6] = [
+            &sha256,
+            &key.id,
+            &key.kind.name(),
+            &key.org.as_str(),
+            &key.name,
+            &created_ms,
+        ];
+        let inserted = session.execute(sql, &values).await?;
+        Ok(inserted == 1)
+    }
+
+    /// Returns the keys, oldest first.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn keys(&self) -> Result<Vec<StoredKey>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "SELECT id, type, org, name, created_ms, sha256 FROM api_key ORDER BY created_ms, id LIMIT $1";
+        let rows = session.query(sql, &[&KEYS_SHOWN_MAX]).await?;
+        rows.iter().map(key_of).collect()
+    }
+
+    /// Deletes the key with this id, and returns it.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn delete_key(&self, id: &str) -> Result<Option<StoredKey>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "DELETE FROM api_key WHERE id = $1 RETURNING id, type, org, name, created_ms, sha256";
+        let row = session.query_opt(sql, &[&id]).await?;
+        row.map(|row| key_of(&row)).transpose()
+    }
+
+    /// Returns a setting.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn setting(&self, name: &str) -> Result<Option<String>, DatabaseError> {
+        let session = self.database.session().await?;
+        let row = session
+            .query_opt("SELECT value FROM setting WHERE name = $1", &[&name])
+            .await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// Sets a setting.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn set(&self, name: &str, value: &str) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = $2";
+        session.execute(sql, &[&name, &value]).await?;
+        Ok(())
+    }
+
+    /// Inserts an upload of another service, unless it is there.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn import_upload(&self, upload: &SharedUpload, ended_ms: Option<u64>) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "INSERT INTO upload (id, org, region, expires_ms, ended_ms, key, etag, size, md5, sha256) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
+        let (of, archive) = (&upload.record, upload.archive.as_ref());
+        let (id, expires_ms, ended_ms) = (of.id.to_string(), int(of.expires_ms), ended_ms.map(int));
+        let key = of.key.as_ref().map(|key| &key[..]);
+        let etag = archive.map(|archive| &archive.etag);
+        let size = archive.map(|archive| int(archive.info.size));
+        let md5 = archive.map(|archive| &archive.info.md5[..]);
+        let sha256 = archive.map(|archive| &archive.info.sha256[..]);
+        let values: [&(dyn ToSql + Sync); 10] = [
+            &id,
+            &of.org.as_str(),
+            &of.region.as_str(),
+            &expires_ms,
+            &ended_ms,
+            &key,
+            &etag,
+            &size,
+            &md5,
+            &sha256,
+        ];
+        session.execute(sql, &values).await?;
+        Ok(())
+    }
+
+    /// Inserts a build of another service, unless it is there.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn import_build(&self, build: &Build) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        insert_build(&*session, build).await
+    }
+
+    /// Inserts a piece of such a build's log, unless it is there.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn import_log(&self, id: Uuid, start: u64, data: &[u8]) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "INSERT INTO build_log (build, start, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+        session.execute(sql, &[&id.to_string(), &int(start), &data]).await?;
+        Ok(())
+    }
+
+    /// Runs `sweep` while no other process does. Returns `None` if another one does.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn alone<T>(&self, sweep: impl Future<Output = T>) -> Result<Option<T>, DatabaseError> {
+        // The lock is the connection's, and ends with it.
+        let session = self.database.session().await?;
+        let row = session
+            .query_one("SELECT pg_try_advisory_lock($1)", &[&SWEEP_LOCK])
+            .await?;
+        if !row.try_get::<_, bool>(0)? {
+            return Ok(None);
+        }
+        let swept = sweep.await;
+        session.close();
+        Ok(Some(swept))
+    }
+
+    /// Returns up to `max` builds that ended at `until_ms` or earlier, in any order.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn builds_ended_until(&self, until_ms: u64, max: usize) -> Result<Vec<Build>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = concat!(
+            "SELECT ",
+            build_columns!(),
+            " FROM build WHERE completed_ms <= $1 LIMIT $2"
+        );
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let rows = session.query(sql, &[&int(until_ms), &max]).await?;
+        rows.iter().map(build_of).collect()
+    }
+
+    /// Deletes ended builds with their logs; others stay.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn delete_builds(&self, ids: &[Uuid]) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+        let sql = "DELETE FROM build WHERE id = ANY($1) AND completed_ms IS NOT NULL";
+        session.execute(sql, &[&ids]).await?;
+        Ok(())
+    }
+
+    /// Returns up to `max` uploads with ids greater than `after`, ordered by id, for the sweep.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn upload_usages(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = concat!(
+            "SELECT ",
+            usage_columns!(),
+            " FROM upload WHERE id > $1 ORDER BY id LIMIT $2"
+        );
+        // The empty text sorts before every id.
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let rows = session.query(sql, &[&after, &max]).await?;
+        rows.iter().map(usage_of).collect()
+    }
+
+    /// Locks an upload against new builds while `decide` deletes its archive, and deletes its
+    /// record if that says so. An upload that is locked is left to the next sweep.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn delete_upload(
+        &self,
+        id: Uuid,
+        decide: impl AsyncFnOnce(UploadUsage) -> bool,
+    ) -> Result<(), DatabaseError> {
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let id = id.to_string();
+        let locked = "SELECT id FROM upload WHERE id = $1 FOR UPDATE SKIP LOCKED";
+        if tx.query_opt(locked, &[&id]).await?.is_none() {
+            return Ok(());
+        }
+        // After the lock, so that builds of requests that held it are counted.
+        let sql = concat!("SELECT ", usage_columns!(), " FROM upload WHERE id = $1");
+        let usage = usage_of(&tx.query_one(sql, &[&id]).await?)?;
+        if decide(usage).await {
+            tx.execute("DELETE FROM upload WHERE id = $1", &[&id]).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+/// Inserts a build that is not there.
+async fn insert_build(client: &impl GenericClient, build: &Build) -> Result<(), DatabaseError> {
+    let sql = concat!(
+        "INSERT INTO build (",
+        build_columns!(),
+        ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) \
+         ON CONFLICT (id) DO NOTHING"
+    );
+    let (id, upload, size) = (build.id.to_string(), build.upload.to_string(), int(build.size));
+    let (created_ms, updated_ms) = (int(build.created_ms), int(build.updated_ms));
+    let (started_ms, completed_ms) = (build.started_ms.map(int), build.completed_ms.map(int));
+    let (uri, name, image_size) = image_columns(build);
+    let sha256 = build.sha256.as_ref().map(|sha256| &sha256[..]);
+    let key = build.key.as_ref().map(|key| &key[..]);
+    let values: [&(dyn ToSql + Sync); 20] = [
+        &id,
+        &build.org.as_str(),
+        &upload,
+        &build.region.as_str(),
+        &build.hash,
+        &build.file,
+        &size,
+        &build.base,
+        &build.status.name(),
+        &attempt_of(build.attempt),
+        &created_ms,
+        &updated_ms,
+        &started_ms,
+        &completed_ms,
+        &uri,
+        &name,
+        &image_size,
+        &build.error,
+        &sha256,
+        &key,
+    ];
+    client.execute(sql, &values).await?;
+    Ok(())
+}
+
+/// Returns where the image is, its name if the service keeps it, and its size.
+fn image_columns(build: &Build) -> (Option<&String>, Option<&String>, Option<i64>) {
+    let (uri, name) = match build.image.as_ref().map(|image| &image.location) {
+        None => (None, None),
+        Some(ImageLocation::Uri(uri)) => (Some(uri), None),
+        Some(ImageLocation::Stored(name)) => (None, Some(name)),
+    };
+    (uri, name, build.image.as_ref().map(|image| int(image.size)))
+}
+
+/// Writes the end of a build, which the caller has locked.
+async fn update_end(tx: &tokio_postgres::Transaction<'_>, ended: &Build) -> Result<(), DatabaseError> {
+    let sql = "UPDATE build SET status = $2, updated_ms = $3, completed_ms = $4, image_uri = $5, image_name = $6, \
+               image_size = $7, error = $8, lease = NULL WHERE id = $1";
+    let (uri, name, size) = image_columns(ended);
+    let (updated_ms, completed_ms) = (int(ended.updated_ms), ended.completed_ms.map(int));
+    let id = ended.id.to_string();
+    let values: [&(dyn ToSql + Sync); 8] = [
+        &id,
+        &ended.status.name(),
+        &updated_ms,
+        &completed_ms,
+        &uri,
+        &name,
+        &size,
+        &ended.error,
+    ];
+    tx.execute(sql, &values).await?;
+    let sql = "UPDATE upload SET ended_ms = GREATEST(ended_ms, $2) WHERE id = $1";
+    tx.execute(sql, &[&ended.upload.to_string(), &completed_ms]).await?;
+    Ok(())
+}
+
+/// Reads the columns of `build_columns`.
+fn build_of(row: &Row) -> Result<Build, DatabaseError> {
+    let location = match (row.try_get("image_uri")?, row.try_get("image_name")?) {
+        (Some(uri), _) => Some(ImageLocation::Uri(uri)),
+        (None, Some(name)) => Some(ImageLocation::Stored(name)),
+        (None, None) => None,
+    };
+    let size = optional_number(row, "image_size")?;
+    Ok(Build {
+        id: parsed(row, "id", Uuid::parse)?,
+        org: parsed(row, "org", Slug::parse)?,
+        upload: parsed(row, "upload", Uuid::parse)?,
+        region: parsed(row, "region", Slug::parse)?,
+        hash: row.try_get("hash")?,
+        file: row.try_get("file")?,
+        size: number(row, "size")?,
+        base: row.try_get("base")?,
+        status: parsed(row, "status", BuildStatus::from_name)?,
+        attempt: row.try_get::<_, i32>("attempt")?.cast_unsigned(),
+        created_ms: number(row, "created_ms")?,
+        updated_ms: number(row, "updated_ms")?,
+        started_ms: optional_number(row, "started_ms")?,
+        completed_ms: optional_number(row, "completed_ms")?,
+        image: location.zip(size).map(|(location, size)| Image { location, size }),
+        error: row.try_get("error")?,
+        sha256: optional_digest(row, "sha256")?,
+        key: optional_digest(row, "key")?,
+    })
+}
+
+/// Reads the columns of `upload_columns`.
+fn upload_of(row: &Row) -> Result<SharedUpload, DatabaseError> {
+    let archive = match row.try_get::<_, Option<String>>("etag")? {
+        None => None,
+        Some(etag) => Some(PinnedArchive {
+            etag,
+            info: ArchiveInfo {
+                size: number(row, "size")?,
+                md5: digest(row, "md5")?,
+                sha256: digest(row, "sha256")?,
+                inode: 0,
+                modified_ns: 0,
+            },
+        }),
+    };
+    Ok(SharedUpload {
+        record: UploadRecord {
+            id: parsed(row, "id", Uuid::parse)?,
+            org: parsed(row, "org", Slug::parse)?,
+            region: parsed(row, "region", Slug::parse)?,
+            expires_ms: number(row, "expires_ms")?,
+            sealed: archive.is_some(),
+            key: optional_digest(row, "key")?,
+            info: archive.as_ref().map(|archive| archive.info),
+        },
+        archive,
+    })
+}
+
+/// Reads the columns of `usage_columns`.
+fn usage_of(row: &Row) -> Result<UploadUsage, DatabaseError> {
+    Ok(UploadUsage {
+        id: parsed(row, "id", Uuid::parse)?,
+        org: parsed(row, "org", Slug::parse)?,
+        expires_ms: number(row, "expires_ms")?,
+        has_archive: row.try_get("has_archive")?,
+        ended_ms: optional_number(row, "ended_ms")?,
+        unfinished: number(row, "unfinished")?,
+    })
+}
+
+fn key_of(row: &Row) -> Result<StoredKey, DatabaseError> {
+    Ok(StoredKey {
+        id: row.try_get("id")?,
+        kind: parsed(row, "type", KeyKind::from_name)?,
+        org: parsed(row, "org", Slug::parse)?,
+        name: row.try_get("name")?,
+        created_ms: number(row, "created_ms")?,
+        hash: digest(row, "sha256")?,
+    })
+}
+
+fn number(row: &Row, column: &str) -> Result<u64, DatabaseError> {
+    Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
+}
+
+fn optional_number(row: &Row, column: &str) -> Result<Option<u64>, DatabaseError> {
+    Ok(row.try_get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
+}
+
+/// Parses a text column. An invalid text was not written by this program.
+fn parsed<T>(row: &Row, column: &str, read: fn(&str) -> Option<T>) -> Result<T, DatabaseError> {
+    let text: &str = row.try_get(column)?;
+    read(text).ok_or_else(|| foreign(column))
+}
+
+fn digest<const BYTES: usize>(row: &Row, column: &str) -> Result<[u8; BYTES], DatabaseError> {
+    optional_digest(row, column)?.ok_or_else(|| foreign(column))
+}
+
+fn optional_digest<const BYTES: usize>(row: &Row, column: &str) -> Result<Option<[u8; BYTES]>, DatabaseError> {
+    let bytes: Option<&[u8]> = row.try_get(column)?;
+    bytes
+        .map(|bytes| bytes.try_into().map_err(|_| foreign(column)))
+        .transpose()
+}
+
+fn foreign(column: &str) -> DatabaseError {
+    DatabaseError::Broken(format!(
+        "the column `{column}` has a value that this program does not write"
+    ))
+}

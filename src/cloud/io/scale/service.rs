@@ -1,0 +1,337 @@
+//! What requests need of a replica: keys, regions, grants, builds, logs, images.
+//!
+//! In: authorized requests. Out: answers, or an [`ApiError`]: 503 with `Retry-After` while the
+//! database or the store is away. Nothing is cached, so that every replica answers alike, and a
+//! revoked key is refused with the next request. An upload goes to the store; the first build of it
+//! reads the object once and pins its content.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use md5::{Digest as _, Md5};
+use sha2::Sha256;
+use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::database::DatabaseError;
+use super::migrate::{self, SchemaError};
+use super::records::{Creation, PinnedArchive, SharedRecords};
+use super::store::{ObjectStore, StoreError};
+use crate::config::{CloudConfig, Role};
+use crate::io::build_log::{self, BuildLog, LogPage};
+use crate::io::build_service::CreateResult;
+use crate::io::keys::{KeySnapshot, key_in};
+use crate::limits::KEY_BYTES;
+use crate::proto::api_error::{ApiError, ErrorHeader};
+use crate::proto::build::{self, ArchiveInfo, Build, BuildFilter, BuildRequest, Org, Slug, UploadRecord};
+use crate::proto::grant::{GrantTerms, UploadGrant, archive_key};
+use crate::proto::keys::{self, EnvKey, KeyHolder, KeySet, Sha256Digest};
+use crate::proto::log_query::LogQuery;
+use crate::proto::queue::QueueFull;
+use crate::proto::regions::Regions;
+use crate::proto::route::RequestPath;
+use crate::proto::scale::post::StoreFields;
+use crate::proto::verify::{self, FileCheck, VerifiedUpload};
+use edge_runner_http::common::random;
+use edge_runner_proto::limits::RETRY_AFTER_S;
+use edge_runner_proto::uuid::Uuid;
+
+/// The setting with the regions.
+pub const REGIONS: &str = "regions";
+
+/// How long the state of database and store counts, so that probes do not become load.
+const STATE_FOR: Duration = Duration::from_secs(1);
+
+/// Bytes of a log that hold a page: as JSON it is no shorter, and the last line may exceed it.
+const LOG_WINDOW_BYTES: u64 = build_log::BUILD_LOG_PAGE_BYTES_MAX as u64 + 64 * 1024;
+
+/// A replica, as requests see it.
+pub struct SharedService {
+    records: Arc<SharedRecords>,
+    store: Arc<ObjectStore>,
+    role: Role,
+    variables: Vec<EnvKey>,
+    /// The keys of `variables`.
+    variable_keys: KeySet,
+    size_max: u64,
+    grant_ms: u64,
+    pending_max: usize,
+    /// One permit per archive that is read.
+    reads: Semaphore,
+    /// The last state, and when it was found.
+    state: Mutex<Option<(Instant, Option<&'static str>)>>,
+    /// Running builds of this replica's worker.
+    busy: Option<watch::Receiver<usize>>,
+}
+
+impl SharedService {
+    pub fn new(
+        config: &CloudConfig,
+        role: Role,
+        records: Arc<SharedRecords>,
+        store: Arc<ObjectStore>,
+        busy: Option<watch::Receiver<usize>>,
+    ) -> SharedService {
+        SharedService {
+            records,
+            store,
+            role,
+            variables: config.keys.clone(),
+            variable_keys: KeySet::new(&config.keys, &[]),
+            size_max: config.context_max,
+            grant_ms: u64::try_from(config.grant_ttl.as_millis()).unwrap_or(u64::MAX),
+            pending_max: config.pending_max,
+            reads: Semaphore::new(config.uploads_max),
+            state: Mutex::default(),
+            busy,
+        }
+    }
+
+    /// Tells whether this replica answers the API.
+    pub fn has_api(&self) -> bool {
+        self.role != Role::Worker
+    }
+
+    /// Waits until no build of this replica runs.
+    pub async fn idle(&self) {
+        if let Some(mut busy) = self.busy.clone() {
+            let _ = busy.wait_for(|busy| *busy == 0).await;
+        }
+    }
+
+    /// Looks the key of a request up.
+    pub async fn keys(&self, head: &Parts) -> (KeySnapshot<'static>, Result<(), ApiError>) {
+        let needs_key = RequestPath::new(head.uri.path()).kind.is_some();
+        // A key of another length cannot match.
+        let key = key_in(&head.headers).filter(|key| needs_key && KEY_BYTES.contains(&key.len()));
+        let (mut stored, mut readable) = (None, Ok(()));
+        if let Some(key) = key.filter(|key| self.variable_keys.find(key).is_none()) {
+            match self.records.key(&keys::hash(key)).await {
+                Ok(found) => stored = found,
+                Err(error) => readable = Err(refusal(error)),
+            }
+        }
+        let known = KeySet::new(&self.variables, stored.as_slice());
+        (KeySnapshot::of(known), readable)
+    }
+
+    /// Tells whether the key with this digest still opens the private surface of an organization.
+    async fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> Result<bool, ApiError> {
+        if self.variable_keys.grants_access(hash, org) {
+            return Ok(true);
+        }
+        let stored = self.records.key(hash).await.map_err(refusal)?;
+        Ok(KeySet::new(&[], stored.as_slice()).grants_access(hash, org))
+    }
+
+    /// Returns the regions.
+    ///
+    /// # Errors
+    /// 503 or 500.
+    pub async fn regions(&self) -> Result<Arc<Regions>, ApiError> {
+        match self.records.setting(REGIONS).await.map_err(refusal)? {
+            None => Ok(Arc::default()),
+            Some(text) => Regions::parse(text.as_bytes())
+                .map(Arc::new)
+                .map_err(|error| ApiError::internal(format!("the regions in the database: {error}"))),
+        }
+    }
+
+    /// Returns what keeps this replica from its work: `records` without the database, `schema` if
+    /// it has to be migrated, `regions` if they are invalid, `store` without the object store.
+    pub async fn obstacle(&self) -> Option<&'static str> {
+        let mut state = self.state.lock().await;
+        if let Some((at, found)) = *state
+            && at.elapsed() < STATE_FOR
+        {
+            return found;
+        }
+        let found = self.look().await;
+        *state = Some((Instant::now(), found));
+        found
+    }
+
+    async fn look(&self) -> Option<&'static str> {
+        match migrate::check(&self.records.database).await {
+            Err(SchemaError::Database(_)) => return Some("records"),
+            Err(SchemaError::Old | SchemaError::Later { .. }) => return Some("schema"),
+            Ok(()) => {}
+        }
+        match self.regions().await {
+            Err(_) => Some("regions"),
+            Ok(_) => self.store.check().await.is_err().then_some("store"),
+        }
+    }
+
+    /// Issues a grant of the store. The store need not be there.
+    ///
+    /// # Errors
+    /// 503 or 500.
+    pub async fn grant(&self, to: &KeyHolder, region: &Slug) -> Result<UploadGrant<StoreFields>, ApiError> {
+        let mut upload = UploadRecord {
+            id: Uuid::v4(random()),
+            org: to.org.clone(),
+            region: region.clone(),
+            expires_ms: 0,
+            sealed: false,
+            key: Some(to.hash),
+            info: None,
+        };
+        let inserted = self.records.insert_upload(&mut upload, self.grant_ms).await;
+        inserted.map_err(refusal)?;
+        Ok(self.store.grant(GrantTerms {
+            org: &upload.org,
+            upload: upload.id,
+            region: &upload.region,
+            url: "",
+            size_max: self.size_max,
+            expires_ms: upload.expires_ms,
+        }))
+    }
+
+    /// Creates a build, or finds one with the same archive, region and build file that succeeded,
+    /// or with the same upload that has not ended.
+    ///
+    /// # Errors
+    /// 400, 403, 429, 500 or 503.
+    pub async fn create(&self, org: Org, wanted: BuildRequest, base: String) -> Result<CreateResult, ApiError> {
+        let found = self.records.upload(wanted.upload).await.map_err(refusal)?;
+        let (record, archive) = found.map(|found| (found.record, found.archive)).unzip();
+        let upload = wanted.check_upload(&org, record)?;
+        if let Some(key) = &upload.key
+            && !self.grants_access(key, &org).await?
+        {
+            return Err(verify::revoked());
+        }
+        let archive = match archive.flatten() {
+            Some(archive) => archive,
+            None => self.pin(&upload).await?,
+        };
+        let id = Uuid::v4(random());
+        let created = self
+            .records
+            .create(id, &wanted, &org, archive, base, self.pending_max)
+            .await;
+        match created.map_err(refusal)? {
+            Creation::Made(build) | Creation::Waiting(build) => Ok(CreateResult { build, cached: false }),
+            Creation::Cached(build) => Ok(CreateResult { build, cached: true }),
+            Creation::Full => {
+                let pending_max = self.pending_max;
+                Err(ApiError::too_many(QueueFull { pending_max }.to_string()))
+            }
+            Creation::Gone => Err(build::nothing_uploaded()),
+        }
+    }
+
+    /// Reads an archive once, checks it, and returns what identifies its content.
+    async fn pin(&self, upload: &UploadRecord) -> Result<PinnedArchive, ApiError> {
+        let _permit = self.reads.try_acquire().map_err(|_| {
+            ApiError::new(503, "SlowDown", "too many archives are being read; try again later")
+                .with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
+        })?;
+        let verified = VerifiedUpload {
+            org: upload.org.clone(),
+            upload: upload.id,
+            // The store has checked the time of the upload.
+            expires_ms: u64::MAX,
+            size: (1, self.size_max),
+        };
+        let mut check = FileCheck::new(&verified, self.size_max);
+        let (mut md5, mut sha256, mut refused) = (Md5::new(), Sha256::new(), None);
+        let mut sink = |piece: Bytes| {
+            check.handle_data(&piece).map_err(|error| {
+                refused = Some(error);
+                io::Error::other("the archive is refused")
+            })?;
+            md5.update(&piece);
+            sha256.update(&piece);
+            Ok(())
+        };
+        let key = archive_key(&upload.org, upload.id);
+        let read = self.store.fetch(&key, None, &mut sink).await;
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let etag = read.map_err(store_refusal)?.ok_or_else(build::nothing_uploaded)?;
+        let info = ArchiveInfo {
+            size: check.handle_end(0)?,
+            md5: md5.finalize().into(),
+            sha256: sha256.finalize().into(),
+            inode: 0,
+            modified_ns: 0,
+        };
+        Ok(PinnedArchive { info, etag })
+    }
+
+    /// Returns a build.
+    ///
+    /// # Errors
+    /// 404, 500 or 503.
+    pub async fn build(&self, org: &Org, id: Uuid) -> Result<Build, ApiError> {
+        let found = self.records.build(org, id).await.map_err(refusal)?;
+        found.ok_or_else(ApiError::unknown_build)
+    }
+
+    /// Returns a page of builds and their total number.
+    ///
+    /// # Errors
+    /// 500 or 503.
+    pub async fn list(&self, org: &Org, filter: &BuildFilter) -> Result<(Vec<Build>, u64), ApiError> {
+        self.records.list(org, filter).await.map_err(refusal)
+    }
+
+    /// Returns a page of a build's log; `InvalidInput` for a token of another log.
+    ///
+    /// # Errors
+    /// 500 or 503.
+    pub async fn log_page(&self, id: Uuid, lines: LogQuery) -> Result<io::Result<LogPage>, ApiError> {
+        let start = match build_log::page_start(lines.token.as_deref()) {
+            Ok(start) => start,
+            Err(error) => return Ok(Err(error)),
+        };
+        // The byte before the page shows whether a line begins there.
+        let from = start.saturating_sub(1);
+        let end = start.saturating_add(LOG_WINDOW_BYTES);
+        let (first, bytes) = self.records.log(id, from, end).await.map_err(refusal)?;
+        let skipped = from
+            .checked_sub(first)
+            .and_then(|skipped| usize::try_from(skipped).ok());
+        let Some(mut bytes) = skipped.and_then(|skipped| bytes.get(skipped..)) else {
+            return Ok(Err(io::ErrorKind::InvalidInput.into()));
+        };
+        Ok(BuildLog::read_lines(&mut bytes, start, lines.limit))
+    }
+
+    /// Returns a link to the stored image of a build.
+    pub fn image_link(&self, build: &Build, name: &str, method: &str) -> String {
+        self.store.link(method, &image_key(build, name))
+    }
+}
+
+/// Returns the key of a stored image. Each attempt has its own, so that none overwrites another's.
+pub fn image_key(build: &Build, name: &str) -> String {
+    format!("{}{}/{name}", images_prefix(build.id), build.attempt)
+}
+
+/// Returns what the keys of a build's images begin with.
+pub fn images_prefix(id: Uuid) -> String {
+    format!("images/{id}/")
+}
+
+fn refusal(error: DatabaseError) -> ApiError {
+    match error {
+        DatabaseError::Unavailable(_) => {
+            log::warn!("{error}");
+            ApiError::unavailable()
+        }
+        DatabaseError::Broken(_) => ApiError::internal(error.to_string()),
+    }
+}
+
+fn store_refusal(error: StoreError) -> ApiError {
+    log::warn!("{error}");
+    ApiError::unavailable()
+}

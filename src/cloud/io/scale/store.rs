@@ -1,0 +1,261 @@
+//! The object store: archives and images.
+//!
+//! In: keys of objects. Out: their content piece by piece, or links and grants for clients.
+//! Requests are signed by [`crate::proto::scale::sigv4`] and never logged. A request that fails may
+//! be repeated. Source: Amazon S3 API Reference.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::ETAG;
+
+use crate::proto::grant::{GrantTerms, UploadGrant};
+use crate::proto::scale::listing;
+use crate::proto::scale::post::{self, StoreFields};
+use crate::proto::scale::sigv4::{StoreCredentials, StoreRequest};
+use crate::proto::scale::store_url::StoreUrl;
+use edge_runner_http::client::{PieceSink, ResponseLimits, RestError, Transfer, UploadBody, transfer};
+use edge_runner_http::common::unix_time_ms;
+
+/// Longest stall of a request.
+const STALL: Duration = Duration::from_secs(20);
+
+/// Time for the check whether the store is there.
+const REACHED_WITHIN: Duration = Duration::from_secs(3);
+
+/// Largest answer that is kept: a listing of a thousand keys.
+const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Bytes of a file sent at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Largest object of one request, the limit of stores.
+pub const OBJECT_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
+
+/// How long a link to an image is valid. A download that has begun goes on.
+const LINK_S: u64 = 900;
+
+/// Why the store did not do something. Contains no credential.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the object store: {0}")]
+    Unreachable(#[source] RestError),
+    /// The object has another content than the one asked for.
+    #[error("the object is not the one that was recorded")]
+    Changed,
+    #[error("the object store answers {status} {code}")]
+    Refused { status: u16, code: String },
+}
+
+/// The store.
+pub struct ObjectStore {
+    place: StoreUrl,
+    credentials: StoreCredentials,
+}
+
+/// What a request is about.
+struct ObjectRequest<'a> {
+    method: Method,
+    key: &'a str,
+    query: &'a [(&'a str, &'a str)],
+    if_match: Option<&'a str>,
+    body: Option<UploadBody>,
+    stall: Duration,
+}
+
+impl ObjectRequest<'_> {
+    fn of(method: Method, key: &str) -> ObjectRequest<'_> {
+        ObjectRequest {
+            method,
+            key,
+            query: &[],
+            if_match: None,
+            body: None,
+            stall: STALL,
+        }
+    }
+}
+
+impl ObjectStore {
+    pub fn new(place: StoreUrl, credentials: StoreCredentials) -> ObjectStore {
+        ObjectStore { place, credentials }
+    }
+
+    /// Reads an object into `sink`, and returns its ETag. With `if_match` its ETag has to be this
+    /// one. `None`: there is no such object.
+    ///
+    /// # Errors
+    /// [`StoreError`]; an error of the sink is [`RestError::Body`].
+    pub async fn fetch(
+        &self,
+        key: &str,
+        if_match: Option<&str>,
+        sink: PieceSink<'_>,
+    ) -> Result<Option<String>, StoreError> {
+        let request = ObjectRequest {
+            if_match,
+            ..ObjectRequest::of(Method::GET, key)
+        };
+        let answer = match self.send(request, sink).await {
+            Err(StoreError::Refused { status: 404, .. }) => return Ok(None),
+            Err(StoreError::Refused { status: 412, .. }) => return Err(StoreError::Changed),
+            other => other?,
+        };
+        Ok(Some(etag(&answer)))
+    }
+
+    /// Tells whether there is an object with this key.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn is_there(&self, key: &str) -> Result<bool, StoreError> {
+        match self.send(ObjectRequest::of(Method::HEAD, key), &mut ignore).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Refused { status: 404, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores a file of `size` bytes, and returns its ETag.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn put(&self, key: &str, mut file: File, size: u64) -> Result<String, StoreError> {
+        let next = move || -> io::Result<Bytes> {
+            let mut piece = vec![0; PIECE_BYTES];
+            let count = file.read(&mut piece)?;
+            piece.truncate(count);
+            Ok(piece.into())
+        };
+        let request = ObjectRequest {
+            body: Some(UploadBody {
+                content_type: "application/octet-stream".into(),
+                size,
+                next: Box::new(next),
+            }),
+            ..ObjectRequest::of(Method::PUT, key)
+        };
+        self.send(request, &mut ignore).await.map(|answer| etag(&answer))
+    }
+
+    /// Deletes an object. A missing one is not an error.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        match self.send(ObjectRequest::of(Method::DELETE, key), &mut ignore).await {
+            Ok(_) | Err(StoreError::Refused { status: 404, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns keys that begin with a prefix, a thousand at most.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let mut xml = Vec::new();
+        let mut sink = |piece: Bytes| {
+            xml.extend_from_slice(&piece);
+            match xml.len() > ANSWER_BYTES_MAX {
+                true => Err(io::Error::other("the listing is too long")),
+                false => Ok(()),
+            }
+        };
+        let request = ObjectRequest {
+            query: &[("list-type", "2"), ("prefix", prefix)],
+            ..ObjectRequest::of(Method::GET, "")
+        };
+        self.send(request, &mut sink).await?;
+        Ok(listing::keys(&String::from_utf8_lossy(&xml)))
+    }
+
+    /// Checks that the store answers and that the bucket is there.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let request = ObjectRequest {
+            stall: REACHED_WITHIN,
+            ..ObjectRequest::of(Method::HEAD, "")
+        };
+        self.send(request, &mut ignore).await.map(drop)
+    }
+
+    /// Returns a URL under which a client gets an object by this method for a while.
+    pub fn link(&self, method: &str, key: &str) -> String {
+        let endpoint = &self.place.public;
+        let path = endpoint.path(key);
+        let request = StoreRequest {
+            method,
+            host: &endpoint.host,
+            path: &path,
+            query: &[],
+        };
+        let query = request.link(&self.credentials, &self.place.region, LINK_S, unix_time_ms());
+        endpoint.url(&path, &query)
+    }
+
+    /// Issues a grant.
+    pub fn grant(&self, terms: GrantTerms<'_>) -> UploadGrant<StoreFields> {
+        let endpoint = &self.place.public;
+        let url = endpoint.url(&endpoint.path(""), "");
+        let terms = GrantTerms { url: &url, ..terms };
+        let (bucket, region) = (&self.place.bucket, &self.place.region);
+        post::issue(&self.credentials, bucket, region, &terms, unix_time_ms())
+    }
+
+    async fn send(
+        &self,
+        request: ObjectRequest<'_>,
+        sink: PieceSink<'_>,
+    ) -> Result<hyper::Response<Bytes>, StoreError> {
+        let endpoint = &self.place.endpoint;
+        let path = endpoint.path(request.key);
+        let signed = StoreRequest {
+            method: request.method.as_str(),
+            host: &endpoint.host,
+            path: &path,
+            query: request.query,
+        };
+        let url = endpoint.url(&path, &signed.encoded_query());
+        let mut headers = signed.headers(&self.credentials, &self.place.region, unix_time_ms());
+        headers.extend(request.if_match.map(|etag| ("if-match", etag.to_owned())));
+        let answer = transfer(
+            Transfer {
+                method: request.method.clone(),
+                url: &url,
+                headers: &headers,
+                body: request.body,
+                within: ResponseLimits {
+                    timeout: request.stall,
+                    body_bytes_max: ANSWER_BYTES_MAX,
+                },
+            },
+            sink,
+        );
+        let answer = answer.await.map_err(StoreError::Unreachable)?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let code = listing::error_code(&String::from_utf8_lossy(answer.body()));
+        Err(StoreError::Refused {
+            status: answer.status().as_u16(),
+            code: code.unwrap_or_default(),
+        })
+    }
+}
+
+/// Returns the ETag of an object; empty if the store has none.
+fn etag(answer: &hyper::Response<Bytes>) -> String {
+    let etag = answer.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
+    etag.unwrap_or_default().to_owned()
+}
+
+/// For answers whose body is of no interest.
+fn ignore(_: Bytes) -> io::Result<()> {
+    Ok(())
+}
