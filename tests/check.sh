@@ -12,6 +12,7 @@
 #       aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme assistants browser firefox    real peers
 #       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
+#       cloud-scale                                     the cloud service on several machines, with PostgreSQL and an object store; kills
 #       openapi                                         every route by a client that is generated from docs/openapi.yaml
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
@@ -81,7 +82,7 @@ gate_lanes() {
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
     restore_all
     say 'builds, and tests that own their clock'
-    together 'environments fmt page scripts deny workflows monitoring features cloud openapi chaos clock doc fuzz' 'lint unit documents blackbox' 'size reduced cross macos'
+    together 'environments fmt page scripts deny workflows monitoring features cloud cloud-scale openapi chaos clock doc fuzz' 'lint unit documents blackbox' 'size reduced cross macos'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
@@ -108,6 +109,7 @@ each_crates() {
     "$1" fuzz target/fuzz tests/fuzz/Cargo.lock
     "$1" cross target/cross-check Cargo.lock
     "$1" macos target/macos Cargo.lock
+    "$1" scale target/scale Cargo.lock
 }
 
 stage() {
@@ -134,6 +136,7 @@ stage() {
     macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
     aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
+    cloud-scale) cloud_scale ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     pictures) needs 'apt-get install chromium espeak-ng' chromium espeak-ng || return 0; release; node tests/peers/browser/pictures.mjs ;;
@@ -260,6 +263,25 @@ msrv() {
     version=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
     cargo "+$version" --version >/dev/null 2>&1 || { lacks "Rust $version: rustup toolchain install --profile minimal $version"; return; }
     cargo "+$version" check --quiet --locked --lib --bins --target-dir target/msrv
+}
+
+# The cloud service with the feature `scale`, which no other build has, in a target folder of its own: its tests, with replicas that
+# share a PostgreSQL and an object store; those of the service on one machine whose promises are the same; the published client.
+cloud_scale() {
+    needs 'apt-get install postgresql curl, and Go 1.25 of https://go.dev/dl' psql setpriv curl go || return 0
+    local store tested=(cargo test --quiet --workspace --features edge-runner/scale --test main)
+    store=$(tests/check/versitygw.sh)
+    (
+        export PATH=${store%/*}:$PATH CARGO_TARGET_DIR=target/scale
+        linted "${tested[@]}" --lib -- --test-threads 2 scale::
+        # Without those that look into the data directory, or at what an object store does.
+        EDGE_RUNNER_CLOUD_SHARED=1 linted "${tested[@]}" -- --test-threads 2 cloud::{api,builder,builds,client,hostile,logs}:: \
+            --skip the_log_has_a_line_and_no_key --skip upload_errors_are_xml_on_request --skip urls_use_the_clients_host \
+            --skip images_are_reported_or_stored --skip the_environment_is_exact --skip an_exited_command_is_not_reported_as_building \
+            --skip the_client_works_with_this_service --skip a_log_is_bounded
+    )
+    needs_python pipecatcloud,requests || return 0
+    $python tests/peers/cloud/run.py --binary target/scale/debug/edge-runner --store "$store"
 }
 
 # A selection of features in a target folder of its own, since the tests run the full program: reduced smallest|telephone. Clippy is

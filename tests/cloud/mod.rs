@@ -12,6 +12,8 @@ mod keys;
 mod logs;
 mod recovery;
 mod regions;
+#[cfg(feature = "scale")]
+mod scale;
 mod serve;
 mod sweep;
 mod uploads;

@@ -6,6 +6,8 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "scale")]
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,8 @@ use serde_json::{Value, json};
 
 use super::http::{self, Reply};
 use super::runner::{PATIENCE, TestRunner, folder};
+#[cfg(feature = "scale")]
+use super::scale::Place;
 
 /// A private key of organization `default`.
 pub const KEY: &str = "sk_test_0123456789abcdef";
@@ -22,23 +26,46 @@ pub const OTHER: &str = "sk_other_0123456789abcdef";
 /// A public key of organization `default`.
 pub const PUBLIC: &str = "pk_test_0123456789abcdef";
 
-/// A data directory, removed on drop.
-pub struct DataDir(PathBuf);
+/// A data directory, removed on drop. With the variable [`SHARED`] its service keeps records and
+/// archives in a database and a bucket, which are its own.
+pub struct DataDir {
+    path: PathBuf,
+    #[cfg(feature = "scale")]
+    place: OnceLock<Option<Place>>,
+}
+
+/// Set to run tests against the service on several machines.
+#[cfg(feature = "scale")]
+const SHARED: &str = "EDGE_RUNNER_CLOUD_SHARED";
 
 impl DataDir {
     pub fn new() -> DataDir {
-        DataDir(folder())
+        DataDir {
+            path: folder(),
+            #[cfg(feature = "scale")]
+            place: OnceLock::new(),
+        }
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// Returns the variables of a service on this directory.
+    fn variables(&self) -> Vec<(&str, &str)> {
+        #[cfg(feature = "scale")]
+        if std::env::var_os(SHARED).is_some() {
+            let place = self.place.get_or_init(Place::new);
+            return place.as_ref().map(Place::variables).unwrap_or_default();
+        }
+        Vec::new()
     }
 
     /// Waits until the scratch folder is empty, which is after a build's result.
     pub fn wait_for_empty_scratch(&self) {
         let began = Instant::now();
         loop {
-            let left = std::fs::read_dir(self.0.join("scratch")).map_or(Vec::new(), |left| left.flatten().collect());
+            let left = std::fs::read_dir(self.path.join("scratch")).map_or(Vec::new(), |left| left.flatten().collect());
             if left.is_empty() {
                 return;
             }
@@ -50,7 +77,7 @@ impl DataDir {
 
 impl Drop for DataDir {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
@@ -72,6 +99,7 @@ impl TestCloud {
         all.extend(args);
         let private = format!("{KEY},other={OTHER}");
         let mut env = vec![("CLOUD_PRIVATE_KEYS", &*private), ("CLOUD_PUBLIC_KEYS", PUBLIC)];
+        env.extend(data.variables());
         env.extend(variables);
         TestCloud {
             runner: TestRunner::start_bare(&all, &env),
@@ -117,16 +145,21 @@ impl TestCloud {
     pub fn send(&self, grant: &Value, archive: &[u8]) -> Reply {
         let (kind, body) = form(grant, archive);
         let target = grant["uploadUrl"].as_str().expect("a URL");
-        // Scheme and host are those of the grant request.
-        let path = target.splitn(4, '/').nth(3).expect("a path");
-        http::request(self.runner.addr, "POST", &format!("/{path}"), &[&kind], &body).expect("the service answers")
+        let mut parts = target.splitn(4, '/').skip(2);
+        let (host, path) = (parts.next().expect("a host"), parts.next().expect("a path"));
+        // The host is that of the grant request, perhaps to an earlier run, or of an object store.
+        let addr = match path {
+            "build-contexts" => self.runner.addr,
+            _ => host.parse().expect("the address of a store"),
+        };
+        http::request(addr, "POST", &format!("/{path}"), &[&kind], &body).expect("the service answers")
     }
 
     /// Uploads an archive and returns the upload's id.
     pub fn upload(&self, archive: &[u8]) -> String {
         let grant = self.grant();
         let reply = self.send(&grant, archive);
-        assert_eq!(reply.status, 204, "{}", reply.text());
+        assert!([200, 204].contains(&reply.status), "{}", reply.text());
         grant["uploadId"].as_str().expect("an identifier").to_owned()
     }
 

@@ -1,0 +1,650 @@
+//! Several replicas on one database and one object store, with real ones.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::builds::{GATED, shell};
+use crate::support::cloud::{self, DataDir, KEY, OTHER, TestCloud, archive};
+use crate::support::http;
+use crate::support::runner::{PATIENCE, TestRunner};
+use crate::support::scale::{KEY_SECRET, Place};
+
+/// A command that succeeds at once.
+const QUICK: [&str; 4] = ["--", "sh", "-c", r#"cat bot.py; echo image > "$BUILD_OUT/bot.img""#];
+
+fn context(text: &str) -> Vec<u8> {
+    archive(&[("Dockerfile", "FROM scratch\n"), ("bot.py", text)])
+}
+
+fn start(place: &Place, data: &DataDir, args: &[&str]) -> TestCloud {
+    TestCloud::start_with(data, args, &place.variables())
+}
+
+fn id_of(created: &Value) -> String {
+    created["build"]["id"].as_str().expect("an identifier").to_owned()
+}
+
+/// Kills a replica, and waits for its end.
+fn kill(replica: &mut TestCloud) {
+    replica.runner.signal("KILL");
+    replica.runner.wait();
+}
+
+/// Waits until a condition holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// I-31: the archive goes to the store by a form of the store, another replica builds it, and every
+/// replica answers alike.
+#[test]
+fn replicas_share_uploads_builds_logs_and_images() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new(), DataDir::new()];
+    let first = start(&place, &data[0], &["--role", "api"]);
+    let second = start(&place, &data[1], &["--role", "api"]);
+    let worker = start(&place, &data[2], &[&["--role", "worker"], &QUICK[..]].concat());
+    let grant = first.grant();
+    let fields = grant["uploadFields"].as_object().expect("fields");
+    assert!(
+        fields.contains_key("X-Amz-Signature") && fields["bucket"] == *place.bucket,
+        "{fields:?}"
+    );
+    assert!(!fields.keys().any(|name| name.starts_with("X-Store-")), "{fields:?}");
+    let packed = context("print()");
+    let sent = first.send(&grant, &packed);
+    assert!([200, 204].contains(&sent.status), "{} {}", sent.status, sent.text());
+    let upload = grant["uploadId"].as_str().expect("an identifier");
+    let created = second.create(upload);
+    assert_eq!(created.status, 201, "{}", created.text());
+    let id = id_of(&created.json());
+    let done = first.wait_for(&id, "success");
+    assert_eq!(second.status(&id), done);
+    assert_eq!(done["contextSizeBytes"], packed.len());
+    assert_eq!(done["imageSizeBytes"], "image\n".len());
+    let log = second.log(&id);
+    assert!(log.contains(&"print()".to_owned()), "{log:?}");
+    let image = first.get(&format!("/v1/images/{id}/bot.img"));
+    assert_eq!(image.status, 302);
+    let link = image.header("location").expect("a link").to_owned();
+    let (_, rest) = link.split_once("http://").expect("a URL");
+    let (host, target) = rest.split_once('/').expect("a path");
+    let fetched = http::request(
+        host.parse().expect("an address"),
+        "GET",
+        &format!("/{target}"),
+        &[],
+        b"",
+    );
+    assert_eq!(fetched.expect("the store answers").text(), "image\n");
+    assert_eq!(
+        first.request("GET", &format!("/v1/builds/{id}"), OTHER, b"").status,
+        404
+    );
+    // The cache is shared, the worker has no API, and what passed the service is not the archive.
+    let again = second.upload(&packed);
+    let hit = first.create(&again);
+    assert_eq!((hit.status, id_of(&hit.json())), (200, id.clone()));
+    assert_eq!(worker.get("/v1/regions").status, 404);
+    for replica in [&first, &second, &worker] {
+        assert_eq!(http::get(replica.runner.addr, "/readyz").status, 200);
+    }
+    for data in &data {
+        assert!(!data.path().join("archives").exists() && !data.path().join("builds.db").exists());
+    }
+}
+
+/// I-32, I-34: a client that lost its answer asks again and gets the same build; the cap of an
+/// organization is exact.
+#[test]
+fn the_cap_is_exact_under_concurrency() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new()];
+    let options = ["--role", "api", "--max-pending", "5"];
+    let replicas = [start(&place, &data[0], &options), start(&place, &data[1], &options)];
+    let uploads: Vec<String> = (0..12).map(|n| replicas[0].upload(&context(&n.to_string()))).collect();
+    let answers: Vec<u16> = thread::scope(|scope| {
+        let created = uploads.iter().enumerate().map(|(n, upload)| {
+            let replica = &replicas[n % 2];
+            scope.spawn(move || replica.create(upload).status)
+        });
+        let created: Vec<_> = created.collect();
+        created.into_iter().map(|one| one.join().expect("an answer")).collect()
+    });
+    assert_eq!(
+        answers.iter().filter(|status| **status == 201).count(),
+        5,
+        "{answers:?}"
+    );
+    assert_eq!(
+        answers.iter().filter(|status| **status == 429).count(),
+        7,
+        "{answers:?}"
+    );
+    let made = answers.iter().position(|status| *status == 201).expect("five are");
+    let first = id_of(&replicas[0].create(&uploads[made]).json());
+    assert_eq!(id_of(&replicas[1].create(&uploads[made]).json()), first);
+    assert_eq!(place.sql("SELECT COUNT(*) FROM build"), "5");
+}
+
+/// I-33: the build of a killed worker continues on another, in the next attempt and the same log;
+/// what waits is given back by a worker that stops in order.
+#[test]
+fn the_build_of_a_killed_worker_continues_elsewhere() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new(), DataDir::new()];
+    let gate = DataDir::new();
+    let script = r#"echo "attempt $BUILD_ATTEMPT"; : > "$0/$BUILD_ATTEMPT"
+        while [ ! -e "$0/go" ]; do sleep 0.02; done; echo image > "$BUILD_OUT/i""#;
+    let options = ["--role", "worker", "--lease", "2", "--build-grace", "0.1"];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let killed = start(&place, &data[1], &shell(&options, script, gate.path()));
+    let id = api.build(&context("x"));
+    let began = |attempt: u32| gate.path().join(attempt.to_string()).exists();
+    until("the log was to grow", || api.log(&id).contains(&"attempt 1".to_owned()));
+    let building = api.status(&id);
+    killed.runner.signal("KILL");
+    let stopped = start(&place, &data[2], &shell(&options, script, gate.path()));
+    until("the second attempt was to begin", || began(2));
+    assert_eq!(api.status(&id)["startedAt"], building["startedAt"]);
+    stopped.runner.signal("TERM");
+    let last = start(&place, &data[1], &shell(&options, script, gate.path()));
+    until("the third attempt was to begin", || began(3));
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    api.wait_for(&id, "success");
+    let log = api.log(&id);
+    let place_of = |line: &str| log.iter().position(|other| other == line);
+    let lines = [
+        "attempt 1",
+        "[service] interrupted, attempt 2 of 3",
+        "attempt 2",
+        "attempt 3",
+    ]
+    .map(place_of);
+    assert!(lines.iter().all(Option::is_some) && lines.is_sorted(), "{log:?}");
+    drop(last);
+    assert_eq!(place.sql("SELECT attempt FROM build"), "3");
+}
+
+/// A build whose workers all die fails, with a line in its log.
+#[test]
+fn attempts_are_limited() {
+    let Some(place) = Place::new() else { return };
+    let (data, gate) = ([DataDir::new(), DataDir::new(), DataDir::new()], DataDir::new());
+    let options = ["--role", "worker", "--lease", "1", "--max-attempts", "1"];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let mut killed = start(&place, &data[1], &shell(&options, GATED, gate.path()));
+    let id = api.build(&context("x"));
+    api.wait_for(&id, "building");
+    kill(&mut killed);
+    let _other = start(&place, &data[2], &shell(&options, GATED, gate.path()));
+    let failed = api.wait_for(&id, "failed");
+    let error = failed["errorMessage"].as_str().expect("a reason");
+    assert!(error.contains("no attempts are left"), "{error}");
+    let log = api.log(&id);
+    assert_eq!(
+        log.last().map(String::as_str),
+        Some("[service] interrupted, no attempts are left"),
+        "{log:?}"
+    );
+}
+
+/// I-22: no key, secret, policy or signature is logged at any level.
+#[test]
+fn secrets_are_not_logged() {
+    let Some(place) = Place::new() else { return };
+    let data = DataDir::new();
+    let variables = [&place.variables()[..], &[("RUST_LOG", "trace")]].concat();
+    let mut cloud = TestCloud::start_with(&data, &QUICK, &variables);
+    let grant = cloud.grant();
+    assert_eq!(cloud.send(&grant, &context("x")).status / 100, 2);
+    let id = id_of(&cloud.create(grant["uploadId"].as_str().expect("an identifier")).json());
+    cloud.wait_for(&id, "success");
+    let image = cloud.get(&format!("/v1/images/{id}/bot.img"));
+    let link = image.header("location").expect("a link").to_owned();
+    let (_, signature) = link.split_once("X-Amz-Signature=").expect("a signature");
+    cloud.runner.signal("TERM");
+    cloud.runner.wait();
+    let (stdout, stderr) = cloud.runner.last_words();
+    assert!(stderr.contains("DEBUG"), "{stderr}");
+    let field = |name: &str| grant["uploadFields"][name].as_str().expect("text");
+    for hidden in [KEY, KEY_SECRET, field("Policy"), field("X-Amz-Signature"), signature] {
+        assert!(
+            !stdout.contains(hidden) && !stderr.contains(hidden),
+            "{hidden} is in the log"
+        );
+    }
+}
+
+/// What is built has neither the credentials of the database nor those of the store, and cannot
+/// read them from the service. Root may read everything; without capabilities it is like any other
+/// user.
+#[test]
+fn a_build_gets_no_credentials() {
+    let Some(place) = Place::new() else { return };
+    let data = DataDir::new();
+    let script = r#"env; drop=; [ "$(id -u)" != 0 ] || drop="setpriv --bounding-set=-all --inh-caps=-all --"
+        $drop true || exit 2; $drop cat "/proc/$PPID/environ" > environ; [ ! -s environ ] || exit 3
+        grep -q cloud "/proc/$PPID/cmdline" || exit 4; : > "$BUILD_OUT/i""#;
+    let cloud = start(&place, &data, &["--", "sh", "-c", script]);
+    let id = cloud.build(&context("x"));
+    cloud.wait_for(&id, "success");
+    let log = cloud.log(&id).join("\n");
+    assert!(log.contains("BUILD_ID=") && log.contains("Permission denied"), "{log}");
+    for hidden in [KEY_SECRET, "AWS_", "CLOUD_", "postgres"] {
+        assert!(!log.contains(hidden), "{hidden} in {log}");
+    }
+}
+
+/// I-32: a second upload with the same grant changes nothing that a build was made of.
+#[test]
+fn a_later_upload_is_never_built() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new()];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let grant = api.grant();
+    let upload = grant["uploadId"].as_str().expect("an identifier");
+    assert_eq!(api.create(upload).status, 400, "nothing is uploaded yet");
+    assert_eq!(
+        api.send(&grant, b"not gzip").status / 100,
+        2,
+        "the store does not look into it"
+    );
+    let refused = api.create(upload);
+    assert!(
+        refused.status == 400 && refused.text().contains("gzip"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(api.send(&grant, &context("first")).status / 100, 2);
+    let id = id_of(&api.create(upload).json());
+    assert_eq!(api.send(&grant, &context("second")).status / 100, 2);
+    let _worker = start(&place, &data[1], &[&["--role", "worker"], &QUICK[..]].concat());
+    let failed = api.wait_for(&id, "failed");
+    let error = failed["errorMessage"].as_str().expect("a reason");
+    assert!(error.starts_with("unpack: another archive was uploaded"), "{error}");
+}
+
+/// I-34: keys and regions are in the database; a revoked key is refused by every replica at once,
+/// and its open grants make no build.
+#[test]
+fn keys_and_regions_are_those_of_all_replicas() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new()];
+    let replicas = data.each_ref().map(|data| start(&place, data, &["--role", "api"]));
+    let key = place.run(&["keys", "create", "--type", "private", "--org", "team", "--name", "ci"]);
+    let key = key.trim();
+    let listed: Value = serde_json::from_str(&place.run(&["keys", "list", "--json"])).expect("JSON");
+    assert_eq!(
+        (&listed["keys"][0]["org"], &listed["keys"][0]["name"]),
+        (&json!("team"), &json!("ci"))
+    );
+    for replica in &replicas {
+        assert_eq!(
+            replica.request("GET", "/v1/regions", key, b"").json()["regions"][0]["code"],
+            "local"
+        );
+    }
+    let file = data[0].path().join("regions.json");
+    fs::create_dir_all(data[0].path()).expect("the folder is writable");
+    fs::write(&file, r#"{"regions":[{"code":"eu","display_name":"Europe"}]}"#).expect("the folder is writable");
+    place.run(&["migrate", "--regions", file.to_str().expect("UTF-8")]);
+    for replica in &replicas {
+        assert_eq!(
+            replica.request("GET", "/v1/regions", key, b"").json()["regions"][0]["code"],
+            "eu"
+        );
+    }
+    let granted = replicas[0].request("POST", "/v1/builds/upload-url", key, br#"{"region":"eu"}"#);
+    assert_eq!(granted.status, 200, "{}", granted.text());
+    let id = listed["keys"][0]["id"].as_str().expect("an identifier");
+    assert!(place.run(&["keys", "revoke", id]).starts_with(&format!("revoked {id}")));
+    for replica in &replicas {
+        assert_eq!(replica.request("GET", "/v1/regions", key, b"").status, 401);
+    }
+    // Another key of the organization does not make the open grant good again.
+    let other = place.run(&["keys", "create", "--type", "private", "--org", "team"]);
+    let upload = granted.json();
+    assert_eq!(replicas[1].send(&upload, &context("x")).status / 100, 2);
+    let body = json!({"uploadId": upload["uploadId"], "region": "eu"}).to_string();
+    let refused = replicas[1].request("POST", "/v1/builds", other.trim(), body.as_bytes());
+    assert!(
+        refused.status == 403 && refused.text().contains("revoked"),
+        "{}",
+        refused.text()
+    );
+}
+
+/// I-34: without the database every request but `/livez` is answered with 503 and `Retry-After`; a
+/// build that runs goes on and is recorded when the database is back.
+#[test]
+fn a_replica_waits_for_its_database() {
+    let Some((place, mut postgres, _store)) = Place::with_own_servers() else {
+        return;
+    };
+    let (data, gate) = (DataDir::new(), DataDir::new());
+    let cloud = start(&place, &data, &shell(&[], GATED, gate.path()));
+    let id = cloud.build(&context("x"));
+    cloud.wait_for(&id, "building");
+    postgres.crash();
+    let refused = cloud.get(&format!("/v1/builds/{id}"));
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(http::get(cloud.runner.addr, "/livez").status, 200);
+    until("it was to be unready", || {
+        let ready = http::get(cloud.runner.addr, "/readyz");
+        ready.status == 503 && ready.json()["reason"] == "records"
+    });
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    postgres.start_again();
+    until("it was to be ready", || {
+        http::get(cloud.runner.addr, "/readyz").status == 200
+    });
+    let done = cloud.wait_for(&id, "success");
+    assert_eq!(done["id"], *id);
+    assert_eq!(place.sql("SELECT attempt FROM build"), "1");
+}
+
+/// `cloud import`: keys, builds, logs, images and archives of a service on one machine are those of
+/// replicas. Twice imports them once.
+#[test]
+fn a_data_directory_is_imported() {
+    let Some(place) = Place::new() else { return };
+    let (data, gate, worker) = (DataDir::new(), DataDir::new(), DataDir::new());
+    let path = data.path().to_str().expect("folders of tests are UTF-8").to_owned();
+    let import = ["cloud", "import", "--data-dir", &path];
+    let refused = |words: &str| {
+        let ran = TestRunner::run_with(&import, &place.variables());
+        assert!(ran.code == Some(1) && ran.stderr.contains(words), "{}", ran.stderr);
+    };
+    refused("no service's data");
+    let script = r#"cat bot.py; while [ ! -e "$0/go" ]; do sleep 0.02; done; echo image > "$BUILD_OUT/i""#;
+    let made = TestRunner::run(&[
+        "cloud",
+        "keys",
+        "create",
+        "--type",
+        "private",
+        "--org",
+        "team",
+        "--data-dir",
+        &path,
+    ]);
+    let key = made.stdout.trim();
+    let mut cloud = TestCloud::start(&data, &shell(&[], script, gate.path()));
+    let packed = context("print()");
+    let upload = cloud.upload(&packed);
+    let id = id_of(&cloud.create(&upload).json());
+    cloud.wait_for(&id, "building");
+    refused("another service has it");
+    kill(&mut cloud);
+    refused("1 builds have not ended");
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    let mut cloud = TestCloud::start(&data, &shell(&[], script, gate.path()));
+    let before = cloud.wait_for(&id, "success");
+    let log = cloud.log(&id);
+    let kept = context("not built yet");
+    let unused = cloud.upload(&kept);
+    cloud.runner.signal("TERM");
+    cloud.runner.wait();
+    for _ in 0..2 {
+        let ran = TestRunner::run_with(&import, &place.variables());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert_eq!(ran.stdout, "imported 1 keys, 2 uploads, 1 builds\n");
+    }
+    let cloud = start(&place, &worker, &QUICK);
+    let mut after = cloud.status(&id);
+    for name in ["imageUri", "logsUrl"] {
+        // They have the address of the service.
+        after[name] = before[name].clone();
+    }
+    assert_eq!(after, before);
+    assert_eq!(cloud.log(&id), log);
+    assert_eq!(cloud.request("GET", "/v1/regions", key, b"").status, 200);
+    let image = cloud.get(&format!("/v1/images/{id}/i"));
+    assert_eq!(image.status, 302);
+    assert!(
+        place.objects().contains(&format!("images/{id}/2/i")),
+        "{:?}",
+        place.objects()
+    );
+    // The cache knows the archive, another build file is built of it, and so is what was not built.
+    let hit = cloud.create(&upload);
+    assert_eq!((hit.status, id_of(&hit.json())), (200, id));
+    let other = json!({"uploadId": upload, "region": "local", "buildfilePath": "bot.py"});
+    let other = id_of(&cloud.post("/v1/builds", &other).json());
+    cloud.wait_for(&other, "success");
+    let first = id_of(&cloud.create(&unused).json());
+    assert_eq!(cloud.wait_for(&first, "success")["contextSizeBytes"], kept.len());
+    assert_eq!(place.sql("SELECT COUNT(*) FROM build"), "3");
+}
+
+/// A database without the schema, options that do not belong together, and secrets in arguments are
+/// refused.
+#[test]
+fn a_replica_refuses_what_it_cannot_use() {
+    let Some(place) = Place::new() else { return };
+    let data = DataDir::new();
+    let path = data.path().to_str().expect("folders of tests are UTF-8").to_owned();
+    let serve = ["cloud", "serve", "--port", "0", "--data-dir", &path];
+    // It serves with the schema of the next release too, and not with that after it.
+    place.sql("UPDATE schema_version SET version = version + 1");
+    drop(start(&place, &DataDir::new(), &[]));
+    place.sql("UPDATE schema_version SET version = version + 1");
+    let later = TestRunner::run_with(&serve, &place.variables());
+    assert_eq!(later.code, Some(1));
+    assert!(later.stderr.contains("a later release"), "{}", later.stderr);
+    place.sql("DROP TABLE schema_version");
+    let old = TestRunner::run_with(&serve, &place.variables());
+    assert_eq!(old.code, Some(1));
+    assert!(old.stderr.contains("cloud migrate"), "{}", old.stderr);
+    for (args, words) in [
+        (&["--database", "postgres://localhost/x"][..], "belong together"),
+        (&["--store", "s3://bucket"], "belong together"),
+        (&["--role", "api"], "--database"),
+        (
+            &[
+                "--database",
+                "postgres://u:hunter2@localhost/x",
+                "--store",
+                "s3://bucket",
+            ],
+            "CLOUD_DATABASE",
+        ),
+        (
+            &[
+                "--database",
+                "postgres://db.example.net/x?sslmode=prefer",
+                "--store",
+                "s3://bucket",
+            ],
+            "sslmode",
+        ),
+        (
+            &["--database", "postgres://localhost/x", "--store", "s3://bucket"],
+            "AWS_ACCESS_KEY_ID",
+        ),
+    ] {
+        let refused = TestRunner::run(&[&serve[..], args].concat());
+        assert_eq!(refused.code, Some(2), "{args:?}: {}", refused.stderr);
+        assert!(
+            refused.stderr.contains(words) && !refused.stderr.contains("hunter2"),
+            "{}",
+            refused.stderr
+        );
+    }
+    for (args, words) in [
+        (&["--builder-env", "AWS_SECRET_ACCESS_KEY"][..], "credentials"),
+        (&["--regions", "/regions.json"], "cloud migrate --regions"),
+        (&["--role", "worker"], "builder command"),
+    ] {
+        let refused = TestRunner::run_with(&[&serve[..], args].concat(), &place.variables());
+        assert_eq!(refused.code, Some(2), "{args:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+}
+
+/// Objects and records end together, and nothing is left.
+#[test]
+fn the_sweep_leaves_no_object_and_no_record() {
+    let Some(place) = Place::new() else { return };
+    let data = DataDir::new();
+    let options = ["--keep-archives", "0.1", "--keep-builds", "0.1", "--grant-ttl", "3"];
+    let cloud = start(&place, &data, &[&options, &QUICK[..]].concat());
+    let _unused = cloud.grant();
+    let _uploaded = cloud.upload(&context("never built"));
+    let id = cloud.build(&context("x"));
+    until("the build was to be swept", || {
+        cloud.get(&format!("/v1/builds/{id}")).status == 404
+    });
+    until("the objects were to be swept", || place.objects().is_empty());
+    let left = "SELECT (SELECT COUNT(*) FROM build_log) + (SELECT COUNT(*) FROM build)";
+    assert_eq!(place.sql(left), "0");
+    until("the records were to be swept", || {
+        place.sql("SELECT COUNT(*) FROM upload") == "0"
+    });
+}
+
+/// I-33: forty builds of two clients, two replicas of the API, two workers, and eight faults while
+/// they work: kills of each, a worker that is stopped past its lease, a crash of the database, a
+/// store that is away. Each build ends once, and keeps its end; the clients see no error but 503
+/// and cut connections.
+#[test]
+fn faults_lose_no_build_and_end_none_twice() {
+    let Some((place, mut postgres, mut store)) = Place::with_own_servers() else {
+        return;
+    };
+    place.sql(
+        "CREATE TABLE history (at SERIAL, id TEXT, status TEXT, attempt INTEGER);
+         CREATE FUNCTION note() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+             IF OLD.status <> NEW.status OR OLD.attempt <> NEW.attempt THEN
+                 INSERT INTO history (id, status, attempt) VALUES (NEW.id, NEW.status, NEW.attempt);
+             END IF; RETURN NEW; END $$;
+         CREATE TRIGGER noted AFTER UPDATE ON build FOR EACH ROW EXECUTE FUNCTION note()",
+    );
+    let data: Vec<DataDir> = (0..4).map(|_| DataDir::new()).collect();
+    let command = ["--", "sh", "-c", r#"sleep 0.3; cp bot.py "$BUILD_OUT/image""#];
+    let options = [
+        &["--role", "worker", "--lease", "2", "--max-attempts", "9"],
+        &command[..],
+    ]
+    .concat();
+    let worker = |at: usize| start(&place, &data[2 + at], &options);
+    let api = |at: usize| start(&place, &data[at], &["--role", "api"]);
+    let (mut apis, mut workers) = ([api(0), api(1)], [worker(0), worker(1)]);
+    let addresses = Mutex::new(apis.each_ref().map(|api| api.runner.addr));
+    let created = AtomicUsize::new(0);
+    let client = |first: usize| {
+        let mut made = Vec::new();
+        for n in (first..40).step_by(2) {
+            let call = |path: &str, body: Value| call(&addresses, n, path, &body);
+            let grant = call("/v1/builds/upload-url", json!({}));
+            let (kind, body) = cloud::form(&grant, &context(&format!("bot {n}")));
+            let target = grant["uploadUrl"].as_str().expect("a URL").replace("http://", "");
+            let (host, path) = target.split_once('/').expect("a path");
+            let host: SocketAddr = host.parse().expect("an address");
+            until("an upload was to succeed", || {
+                let sent = http::request(host, "POST", &format!("/{path}"), &[&kind], &body);
+                sent.is_ok_and(|sent| sent.status / 100 == 2)
+            });
+            let reply = call("/v1/builds", json!({"uploadId": grant["uploadId"], "region": "local"}));
+            made.push(id_of(&reply));
+            created.fetch_add(1, Ordering::Relaxed);
+        }
+        made
+    };
+    let ids: Vec<String> = thread::scope(|scope| {
+        let clients = [scope.spawn(|| client(0)), scope.spawn(|| client(1))];
+        let after = |count: usize| {
+            until("builds were to be created", || {
+                created.load(Ordering::Relaxed) >= count || clients.iter().any(|client| client.is_finished())
+            });
+        };
+        after(3);
+        kill(&mut workers[0]);
+        after(7);
+        kill(&mut apis[0]);
+        apis[0] = api(0);
+        addresses.lock().expect("no panic")[0] = apis[0].runner.addr;
+        after(12);
+        workers[0] = worker(0);
+        workers[1].runner.signal("STOP");
+        after(16);
+        postgres.crash();
+        postgres.start_again();
+        after(20);
+        let taken = "SELECT COUNT(*) FROM build WHERE lease < clock_timestamp()";
+        until("the builds of the stopped worker were to be taken", || {
+            place.sql(taken) == "0"
+        });
+        workers[1].runner.signal("CONT");
+        after(24);
+        store.crash();
+        store.start_again();
+        after(28);
+        kill(&mut apis[1]);
+        apis[1] = api(1);
+        addresses.lock().expect("no panic")[1] = apis[1].runner.addr;
+        after(32);
+        kill(&mut workers[1]);
+        workers[1] = worker(1);
+        after(36);
+        kill(&mut workers[0]);
+        workers[0] = worker(0);
+        clients
+            .into_iter()
+            .flat_map(|client| client.join().expect("no failure"))
+            .collect()
+    });
+    for (n, id) in ids.iter().enumerate() {
+        let done = apis[n % 2].wait_for(id, "success");
+        assert_eq!(done, apis[(n + 1) % 2].status(id));
+    }
+    assert_eq!(
+        place.sql("SELECT COUNT(*) FROM build"),
+        "40",
+        "a repeated request makes no second build"
+    );
+    let ends = "SELECT COUNT(*), COUNT(DISTINCT id) FROM history WHERE status IN ('success', 'failed', 'timeout')";
+    assert_eq!(place.sql(ends), "40|40");
+    let after = "SELECT COUNT(*) FROM history h JOIN history e USING (id) WHERE e.status = 'success' AND h.at > e.at";
+    assert_eq!(place.sql(after), "0", "nothing changes after the end");
+    let back = "SELECT COUNT(*) FROM history h JOIN history e USING (id) WHERE h.at > e.at AND h.attempt < e.attempt";
+    assert_eq!(place.sql(back), "0", "attempts only grow");
+    assert_eq!(place.sql("SELECT COUNT(*) FROM build WHERE lease IS NOT NULL"), "0");
+    let again = place.sql("SELECT COUNT(*) FROM build WHERE attempt > 1");
+    assert_ne!(again, "0", "a fault met a build");
+    let images = place.sql("SELECT 'images/' || id || '/' || attempt || '/' || image_name FROM build");
+    let objects = place.objects();
+    for key in images.lines() {
+        assert!(objects.iter().any(|object| object == key), "{key} of {objects:?}");
+    }
+}
+
+/// Sends a request to one replica and then to another, until one answers. Another error than 503
+/// fails the test.
+fn call(addresses: &Mutex<[SocketAddr; 2]>, first: usize, path: &str, body: &Value) -> Value {
+    let began = Instant::now();
+    for turn in first.. {
+        assert!(began.elapsed() < PATIENCE, "{path} was to be answered");
+        let addr = addresses.lock().expect("no panic")[turn % 2];
+        let key = format!("Authorization: Bearer {KEY}");
+        match http::request(addr, "POST", path, &[&key], body.to_string().as_bytes()) {
+            Ok(reply) if [200, 201].contains(&reply.status) => return reply.json(),
+            Ok(reply) => assert_eq!(reply.status, 503, "{}", reply.text()),
+            Err(_) => {}
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    unreachable!("the turns have no end")
+}

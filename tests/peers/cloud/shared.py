@@ -1,0 +1,87 @@
+"""What replicas of the cloud service share, for its tests: PostgreSQL and versitygw on ports of loopback. Both end with this process.
+
+Needs PostgreSQL, as Debian installs it, and `setpriv`. PostgreSQL does not run as root, so root gives it another user.
+"""
+
+import itertools
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from checks import free_ports, wait_until
+
+KEY = {"AWS_ACCESS_KEY_ID": "AKIATESTS", "AWS_SECRET_ACCESS_KEY": "secret-of-the-store-of-tests"}
+OTHER_USER = 65534
+
+
+def program(name):
+    """A program of PostgreSQL, whose servers Debian keeps out of PATH."""
+    folders = [os.environ["PATH"], *map(str, pathlib.Path("/usr/lib/postgresql").glob("*/bin"))]
+    return shutil.which(name, path=os.pathsep.join(folders)) or exit(f"{name} is missing: apt-get install postgresql")
+
+
+class Place:
+    """A database with the schema, a bucket, and the folder of its objects."""
+
+    def __init__(self, variables, objects):
+        self.variables, self.objects = variables, objects
+
+
+class Servers:
+    """PostgreSQL and an object store, which is the program `store`."""
+
+    def __init__(self, store):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-shared-"))
+        self.ports = free_ports(2)
+        self.numbers = itertools.count()
+        self.processes = []
+        database, objects = self.folder / "database", self.folder / "objects"
+        database.mkdir()
+        objects.mkdir()
+        as_user = ["setpriv", "--pdeathsig", "KILL"]
+        plain = list(as_user)
+        if os.getuid() == 0:
+            os.chmod(self.folder, 0o755)
+            os.chown(database, OTHER_USER, OTHER_USER)
+            as_user += ["--reuid", str(OTHER_USER), "--regid", str(OTHER_USER), "--clear-groups"]
+        data = database / "data"
+        subprocess.run(
+            [*as_user, program("initdb"), "-A", "trust", "-U", "cloud", "-N", "--locale=C", "-E", "UTF8", "-D", data], check=True,
+            stdout=subprocess.DEVNULL, cwd="/")
+        self.run([*as_user, program("postgres"), "-D", data, "-p", str(self.ports[0]), "-c", "listen_addresses=127.0.0.1",
+                  "-c", "unix_socket_directories=", "-c", "fsync=off"])
+        self.run([*plain, store, "--port", f"127.0.0.1:{self.ports[1]}", "posix", objects],
+                 ROOT_ACCESS_KEY=KEY["AWS_ACCESS_KEY_ID"], ROOT_SECRET_KEY=KEY["AWS_SECRET_ACCESS_KEY"])
+        wait_until(lambda: self.sql("postgres", "SELECT 1").returncode == 0, "PostgreSQL is ready")
+
+    def run(self, words, **variables):
+        self.processes.append(subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+            env={**os.environ, **variables}))
+
+    def sql(self, database, statement):
+        return subprocess.run(
+            [program("psql"), "-X", "-At", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", str(self.ports[0]), "-U", "cloud",
+             "-d", database, "-c", statement], capture_output=True, text=True)
+
+    def place(self, binary):
+        """A new database and a new bucket."""
+        name = f"cloud{next(self.numbers)}"
+        self.sql("postgres", f"CREATE DATABASE {name}").check_returncode()
+        objects = self.folder / "objects" / name
+        # The store takes every folder as a bucket.
+        objects.mkdir()
+        variables = {
+            **KEY, "CLOUD_DATABASE": f"postgres://cloud@127.0.0.1:{self.ports[0]}/{name}",
+            "CLOUD_STORE": f"s3://{name}?endpoint=http://127.0.0.1:{self.ports[1]}",
+        }
+        subprocess.run([binary, "cloud", "migrate"], check=True, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
+        return Place(variables, objects)
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,353 @@
+//! What replicas of the cloud service share: a real PostgreSQL and a real object store, each
+//! started once for all tests, and for each test a database and a bucket of its own.
+//!
+//! The programs are searched in `PATH`, where Debian puts PostgreSQL, and where Go puts what it
+//! builds. Without one of them the tests are skipped.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use edge_runner_cloud::proto::scale::sigv4::{StoreCredentials, StoreRequest};
+use edge_runner_proto::config::SecretBytes;
+
+use super::http;
+use super::runner::{PATIENCE, TestRunner, folder};
+use super::skip;
+
+const KEY_ID: &str = "AKIATESTS";
+pub const KEY_SECRET: &str = "secret-of-the-store-of-tests";
+
+/// The command that fetches a store.
+const STORE: &str = "go install github.com/versity/versitygw/cmd/versitygw@v1.8.0, or weed of SeaweedFS 4 in PATH";
+
+/// A database and a bucket.
+pub struct Place {
+    pub database: String,
+    pub bucket: String,
+    postgres: SocketAddr,
+    store: SocketAddr,
+    variables: HashMap<&'static str, String>,
+}
+
+/// A server of the tests, killed on drop.
+pub struct Server {
+    command: Command,
+    child: Child,
+    addr: SocketAddr,
+    folder: PathBuf,
+    /// Whether it takes requests.
+    is_ready: fn(SocketAddr) -> bool,
+}
+
+impl Server {
+    /// Starts a program that ends with this thread, and waits until it is ready.
+    fn start(mut command: Command, addr: SocketAddr, folder: PathBuf, is_ready: fn(SocketAddr) -> bool) -> Server {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("the program runs");
+        let server = Server {
+            command,
+            child,
+            addr,
+            folder,
+            is_ready,
+        };
+        server.wait();
+        server
+    }
+
+    fn wait(&self) {
+        let began = Instant::now();
+        while !(self.is_ready)(self.addr) {
+            assert!(began.elapsed() < PATIENCE, "{:?} was to be ready", self.command);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends the program without order, as a crash does. This signal is PostgreSQL's `immediate`
+    /// shutdown, which ends its other processes too.
+    pub fn crash(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::QUIT).expect("it lives");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Starts the program again.
+    pub fn start_again(&mut self) {
+        self.child = self.command.spawn().expect("the program runs");
+        self.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The servers of all tests.
+struct Servers {
+    postgres: SocketAddr,
+    store: SocketAddr,
+}
+
+impl Place {
+    /// Makes a database with the schema and a bucket. `None`: a program is missing, and the test is
+    /// skipped.
+    pub fn new() -> Option<Place> {
+        let servers = servers()?;
+        Some(Place::at(servers.postgres, servers.store))
+    }
+
+    /// The same with servers of its own, which the test may stop: PostgreSQL and the store.
+    pub fn with_own_servers() -> Option<(Place, Server, Server)> {
+        servers()?;
+        let (postgres, store) = (start_postgres()?, start_store()?);
+        Some((Place::at(postgres.addr, store.addr), postgres, store))
+    }
+
+    fn at(postgres: SocketAddr, store: SocketAddr) -> Place {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let (database, bucket) = (format!("cloud{count}"), format!("bucket{count}"));
+        let made = sql(postgres, "postgres", &format!("CREATE DATABASE {database}"));
+        assert!(made.status.success(), "{made:?}");
+        signed(store, "PUT", &format!("/{bucket}"));
+        let place = Place {
+            variables: HashMap::from([
+                ("CLOUD_DATABASE", format!("postgres://cloud@{postgres}/{database}")),
+                ("CLOUD_STORE", format!("s3://{bucket}?endpoint=http://{store}")),
+                ("AWS_ACCESS_KEY_ID", KEY_ID.to_owned()),
+                ("AWS_SECRET_ACCESS_KEY", KEY_SECRET.to_owned()),
+            ]),
+            database,
+            bucket,
+            postgres,
+            store,
+        };
+        let migrated = place.run(&["migrate"]);
+        assert!(migrated.contains("version 1 now"), "{migrated}");
+        place
+    }
+
+    /// Returns the variables of a replica.
+    pub fn variables(&self) -> Vec<(&str, &str)> {
+        self.variables
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect()
+    }
+
+    /// Runs a command of `edge-runner cloud` that ends with success, and returns its output.
+    pub fn run(&self, args: &[&str]) -> String {
+        let ran = TestRunner::run_with(&[&["cloud"], args].concat(), &self.variables());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stdout
+    }
+
+    /// Runs SQL and returns its rows, with `|` between columns.
+    pub fn sql(&self, statement: &str) -> String {
+        let ran = sql(self.postgres, &self.database, statement);
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+    }
+
+    /// Returns the keys of all objects.
+    pub fn objects(&self) -> Vec<String> {
+        let reply = signed(self.store, "GET", &format!("/{}", self.bucket));
+        edge_runner_cloud::proto::scale::listing::keys(&reply.text())
+    }
+}
+
+fn sql(postgres: SocketAddr, database: &str, statement: &str) -> Output {
+    let (host, port) = (postgres.ip().to_string(), postgres.port().to_string());
+    let psql = program("psql").expect("it comes with PostgreSQL");
+    let mut command = Command::new(psql);
+    command.args([
+        "-X",
+        "-At",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-U",
+        "cloud",
+        "-h",
+        &host,
+        "-p",
+        &port,
+        "-d",
+        database,
+    ]);
+    command.args(["-c", statement]).output().expect("psql runs")
+}
+
+/// Sends a signed request, which has to succeed.
+fn signed(store: SocketAddr, method: &str, path: &str) -> http::Reply {
+    let credentials = StoreCredentials {
+        id: KEY_ID.into(),
+        secret: SecretBytes::new(KEY_SECRET),
+        token: None,
+    };
+    let host = store.to_string();
+    let request = StoreRequest {
+        method,
+        host: &host,
+        path,
+        query: &[],
+    };
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("after 1970");
+    let headers: Vec<String> = request
+        .headers(&credentials, "us-east-1", now.as_millis() as u64)
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    let reply = http::request(store, method, path, &headers, b"").expect("the store answers");
+    assert!(
+        (200..300).contains(&reply.status),
+        "{method} {path}: {} {}",
+        reply.status,
+        reply.text()
+    );
+    reply
+}
+
+/// Starts the servers, once.
+fn servers() -> Option<&'static Servers> {
+    static SERVERS: OnceLock<Option<Servers>> = OnceLock::new();
+    let start = || {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // The servers end with the thread that started them, and this one lives as long as the
+        // process.
+        thread::spawn(move || {
+            let started = start_postgres().and_then(|postgres| Some((postgres, start_store()?)));
+            let found = started.as_ref().map(|(postgres, store)| Servers {
+                postgres: postgres.addr,
+                store: store.addr,
+            });
+            let is_there = found.is_some();
+            sender.send(found).expect("it is waited for");
+            if is_there {
+                loop {
+                    thread::park();
+                }
+            }
+        });
+        receiver.recv().expect("the thread answers")
+    };
+    let found = SERVERS.get_or_init(start).as_ref();
+    if found.is_none() {
+        skip::lacks_package(
+            "the cloud service on several machines",
+            &format!("apt-get install postgresql; {STORE}"),
+        );
+    }
+    found
+}
+
+/// Finds a program in `PATH`, among those of PostgreSQL, or among those that Go has built.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.extend(versions.map(|version| version.path().join("bin")));
+    folders.push(home.join("go/bin"));
+    folders
+        .into_iter()
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+fn free_port() -> SocketAddr {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    socket.local_addr().expect("it is bound")
+}
+
+/// Returns a command for a user other than root, as whom PostgreSQL does not run.
+fn as_other_user(program: &Path, is_root: bool) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]);
+    if is_root {
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    }
+    command.arg(program);
+    command
+}
+
+fn start_postgres() -> Option<Server> {
+    let (initdb, postgres) = (program("initdb")?, program("postgres")?);
+    let (folder, addr) = (folder(), free_port());
+    let is_root = rustix::process::getuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).expect("root may");
+    }
+    let data = folder.join("data");
+    let mut made = as_other_user(&initdb, is_root);
+    made.args(["-A", "trust", "-U", "cloud", "-N", "--locale=C", "-E", "UTF8", "-D"])
+        .arg(&data);
+    let made = made.output().expect("initdb runs");
+    assert!(made.status.success(), "{made:?}");
+    let mut command = as_other_user(&postgres, is_root);
+    command.args([
+        "-c",
+        "listen_addresses=127.0.0.1",
+        "-c",
+        "unix_socket_directories=",
+        "-c",
+        "fsync=off",
+    ]);
+    command.args(["-p", &addr.port().to_string(), "-D"]).arg(&data);
+    // It listens before it takes sessions.
+    Some(Server::start(command, addr, folder, |addr| {
+        sql(addr, "postgres", "SELECT 1").status.success()
+    }))
+}
+
+fn start_store() -> Option<Server> {
+    let (folder, addr) = (folder(), free_port());
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]);
+    if let Some(weed) = program("weed") {
+        let config = folder.join("s3.json");
+        let json = serde_json::json!({"identities": [{
+            "name": "tests",
+            "credentials": [{"accessKey": KEY_ID, "secretKey": KEY_SECRET}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }]});
+        fs::write(&config, json.to_string()).expect("the folder is writable");
+        let ports = [free_port(), free_port(), free_port()].map(|addr| addr.port().to_string());
+        command
+            .arg(weed)
+            .args(["server", "-s3", "-ip=127.0.0.1", "-master.volumeSizeLimitMB=64"]);
+        command
+            .arg(format!("-dir={}", folder.display()))
+            .arg(format!("-s3.config={}", config.display()));
+        command
+            .arg(format!("-s3.port={}", addr.port()))
+            .arg(format!("-master.port={}", ports[0]));
+        command
+            .arg(format!("-volume.port={}", ports[1]))
+            .arg(format!("-filer.port={}", ports[2]));
+    } else {
+        command
+            .arg(program("versitygw")?)
+            .args(["--port", &addr.to_string(), "posix"])
+            .arg(&folder);
+        command
+            .env("ROOT_ACCESS_KEY", KEY_ID)
+            .env("ROOT_SECRET_KEY", KEY_SECRET);
+    }
+    Some(Server::start(command, addr, folder, |addr| {
+        TcpStream::connect(addr).is_ok()
+    }))
+}
