@@ -474,6 +474,39 @@ fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
     assert_eq!(ends.count(), 2, "{shown}");
 }
 
+/// The devices that ALSA's programs list are printed with the words to type, and what is missing is
+/// an error. What the kernel of this machine has comes on top.
+#[test]
+fn the_devices_are_listed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let list = |path: &Path| TestRunner::run_with(&["--local-list"], &[("PATH", &path.to_string_lossy())]);
+    let programs = folder();
+    let bare = list(&programs);
+    assert_eq!(bare.code, Some(1), "{}", bare.stderr);
+    for program in ["arecord", "aplay"] {
+        let missing = format!("`{program}` is not installed; install the package alsa-utils");
+        assert!(bare.stderr.contains(&missing), "{}", bare.stderr);
+    }
+    for (program, card) in [("arecord", "Webcam"), ("aplay", "Speakers")] {
+        let listed = format!("null\n    Discard\nplughw:CARD={card},DEV=0\n    {card} by USB\n    Converts\n");
+        let file = programs.join(program);
+        std::fs::write(&file, format!("#!/bin/sh\ntest \"$*\" = -L && echo '{listed}'\n")).expect("a file of the test");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("a file of the test");
+    }
+    let all = list(&programs);
+    assert_eq!(all.code, Some(i32::from(!all.stderr.is_empty())), "{}", all.stderr);
+    assert!(
+        !all.stderr.contains("alsa-utils") && !all.stderr.contains("there is no"),
+        "{}",
+        all.stderr
+    );
+    let (microphones, loudspeakers) = all.stdout.split_once("Loudspeakers:\n").expect("two lists");
+    let device = "  --local-in plughw:CARD=Webcam,DEV=0      Webcam by USB\n";
+    assert!(microphones.contains(device), "{}", all.stdout);
+    let device = "  --local-out plughw:CARD=Speakers,DEV=0   Speakers by USB\n";
+    assert!(loudspeakers.contains(device), "{}", all.stdout);
+}
+
 /// The options say what they need.
 #[test]
 fn a_start_by_key_needs_a_terminal() {

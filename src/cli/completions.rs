@@ -105,7 +105,9 @@ fn entry(flag: &RunnerFlag) -> Entry {
     let short = flag.short.map(|short| format!("-{short}"));
     let long = std::iter::once(flag.long).chain(aliases).map(str::to_owned);
     let (values, word) = match flag.kind {
-        FlagKind::Switch(_) | FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => (Values::Switch, ""),
+        FlagKind::Switch(_) | FlagKind::Count(_) | FlagKind::Help | FlagKind::Version | FlagKind::Report => {
+            (Values::Switch, "")
+        }
         FlagKind::Value(word, _)
         | FlagKind::Optional(word, _)
         | FlagKind::Repeatable(word, _)

@@ -75,6 +75,8 @@ pub enum CliCommand {
         verbosity: u8,
         warnings: Vec<String>,
     },
+    /// List the sound cards of this machine, and exit.
+    LocalList,
     /// A command of `edge-runner cloud`.
     #[cfg(feature = "cloud")]
     Cloud(edge_runner_cloud::cli::CloudCommand),
@@ -182,6 +184,10 @@ pub fn parse_for(
         Some(SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help::summary(program))),
         Some(SpecialMode::Version) => return Ok(version(program)),
         None => {}
+    }
+    if args.given.contains(&flags::RunnerFlag::LOCAL_LIST) {
+        need(&format!("`{}`", flags::RunnerFlag::LOCAL_LIST), Feature::Local)?;
+        return Ok(CliCommand::LocalList);
     }
     if is_doctor {
         need(&format!("`{} doctor`", program.name), Feature::Doctor)?;

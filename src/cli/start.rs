@@ -146,6 +146,10 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
             verbosity,
             warnings,
         } => return phone(&set_up, verbosity, &[skipped, warnings].concat(), &env.variables),
+        #[cfg(feature = "local")]
+        CliCommand::LocalList => return list_sound_cards(),
+        #[cfg(not(feature = "local"))]
+        CliCommand::LocalList => return Ok(()),
         CliCommand::Serve { config, warnings } => (config, warnings, false),
         CliCommand::Doctor { config, warnings } => (config, warnings, true),
     };
@@ -377,7 +381,7 @@ fn begin(verbosity: u8, variables: &Variables) {
 }
 
 /// Runs the task of a command on a runtime with this many threads; `None` is one per core.
-#[cfg(any(feature = "setup", feature = "telephony", feature = "call"))]
+#[cfg(any(feature = "setup", feature = "telephony", feature = "call", feature = "local"))]
 fn complete<T>(threads: Option<usize>, task: impl Future<Output = T>) -> Result<T, StartupError> {
     let runtime = runtime(threads, || {})?;
     let done = runtime.block_on(task);
@@ -442,6 +446,20 @@ fn call(config: crate::io::call::CallConfig, verbosity: u8, variables: &Variable
         };
         StartupError { code, message }
     })
+}
+
+/// Prints the microphones and loudspeakers. Anything that is missing is an error.
+#[cfg(feature = "local")]
+fn list_sound_cards() -> Result<(), StartupError> {
+    let (text, problems) = complete(Some(1), crate::io::local::list())?;
+    let _ = io::stdout().write_all(text.as_bytes());
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(StartupError {
+            code: EXIT_FAILURE,
+            message: problems.join("\n"),
+        }),
+    }
 }
 
 /// Makes the folder of a new bot, and prints what to do with it.

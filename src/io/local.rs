@@ -3,11 +3,12 @@
 //! In: the settings of `--local`, and what its commands and the terminal do. Out: one session at a
 //! time, whose bot is that of the runner. `commands` runs the two commands, `session_io` joins them
 //! with a session, `hook` runs the command of `--local-hook`, `wake` asks a service for wake words
-//! between sessions, and `terminal` reads and writes the terminal. Whatever the commands do, only
-//! this caller is affected.
+//! between sessions, `terminal` reads and writes the terminal, and `listing` looks for cards.
+//! Whatever the commands do, only this caller is affected.
 
 mod commands;
 mod hook;
+mod listing;
 mod session_io;
 mod terminal;
 #[cfg_attr(not(feature = "assistants"), path = "local/wake/absent.rs")]
@@ -25,6 +26,7 @@ use tokio::time::sleep_until;
 
 use self::commands::{CommandSlots, MicrophoneCommand, MicrophoneEvent};
 use self::hook::{LocalHook, LocalState};
+pub use self::listing::list;
 use self::session_io::{LocalIo, LocalParts};
 use self::terminal::Terminal;
 use self::wake::WakeListener;

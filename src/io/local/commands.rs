@@ -37,6 +37,8 @@ const COMMANDS_MAX: usize = 9;
 const PLAYED_WITHIN: Duration = Duration::from_millis(500);
 /// Time that the exit status of a command takes whose pipe is closed.
 const STATUS_WITHIN: Duration = Duration::from_millis(500);
+/// Bytes of the output of a command that lists devices.
+const OUTPUT_BYTES_MAX: u64 = 256 * 1024;
 /// Bytes of one line of stderr.
 const LINE_BYTES_MAX: usize = 1_024;
 
@@ -183,6 +185,38 @@ pub async fn run_once(words: &[String], argument: &str, withheld: &[String]) -> 
     command.arg(argument);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     RunningCommand::spawn(&mut command)?.wait().await
+}
+
+/// Why a command has no output.
+pub enum OutputError {
+    NotInstalled,
+    Failed(String),
+}
+
+/// Runs a command to its end, and returns what it prints, up to `OUTPUT_BYTES_MAX`. Dropping the
+/// future kills its process group.
+pub async fn output_of(words: &[String]) -> Result<String, OutputError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => OutputError::NotInstalled,
+        _ => OutputError::Failed(error.to_string()),
+    };
+    let mut command = command_of(words, &[]);
+    command.env("LC_MESSAGES", "C").env_remove("LC_ALL");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut command = RunningCommand::spawn(&mut command).map_err(failed)?;
+    let mut output = Vec::new();
+    if let Some(stdout) = command.child.stdout.take() {
+        let read = stdout.take(OUTPUT_BYTES_MAX).read_to_end(&mut output).await;
+        read.map_err(failed)?;
+    }
+    let status = command.wait().await.map_err(failed)?;
+    match status.success() {
+        true => Ok(String::from_utf8_lossy(&output).into_owned()),
+        false => Err(OutputError::Failed(status.to_string())),
+    }
 }
 
 /// A running command. Dropping it kills its process group.

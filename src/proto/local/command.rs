@@ -35,7 +35,8 @@ impl AudioDirection {
         }
     }
 
-    fn alsa_program(self) -> &'static str {
+    /// Returns the program of ALSA.
+    pub fn alsa_program(self) -> &'static str {
         match self {
             AudioDirection::In => "arecord",
             AudioDirection::Out => "aplay",

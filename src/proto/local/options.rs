@@ -48,6 +48,8 @@ const fn local<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> 
 }
 
 impl<T: AsMut<LocalOptions>> Flag<T> {
+    /// The option that lists devices.
+    pub const LOCAL_LIST: &'static str = "--local-list";
     /// The options of the local caller.
     pub const LOCAL: &'static [Flag<T>] = &[
         local(
@@ -71,6 +73,12 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
                 put(&mut args.as_mut().output, text)
             }),
             "Plays to the loudspeaker: a command that reads such PCM, or a device for `aplay`. [default: default]",
+        ),
+        local(
+            Self::LOCAL_LIST,
+            FlagKind::Report,
+            "Print the microphones and loudspeakers with the words for --local-in and --local-out, and what is missing, \
+             and exit: with 1 if something is.",
         ),
         local(
             "--local-rate",

@@ -198,7 +198,7 @@ fn advice(words: &str) -> &'static str {
         ("Device or resource busy", " (another program has the card open)"),
         (
             "No such file or directory",
-            " (there is no such card: `arecord -L` and `aplay -L` list them)",
+            " (there is no such card: `--local-list` lists them)",
         ),
         ("No such device", " (was the card unplugged?)"),
         ("Host is down", " (the sound server does not run)"),

@@ -29,7 +29,7 @@ pub fn with_prefix(prefix: &str, long: &str) -> String {
 
 /// Returns whether an option has a variable.
 pub fn has_variable<T>(flag: &Flag<T>) -> bool {
-    !matches!(flag.kind, FlagKind::Help | FlagKind::Version)
+    !matches!(flag.kind, FlagKind::Help | FlagKind::Version | FlagKind::Report)
 }
 
 /// Applies the variables of options that were not typed, and returns these options.
@@ -81,7 +81,7 @@ pub fn apply<T: OptionStore>(
                     store(args, flag, ValueSource::Variable, variable, entry)?;
                 }
             }
-            FlagKind::Help | FlagKind::Version => continue,
+            FlagKind::Help | FlagKind::Version | FlagKind::Report => continue,
         }
         applied.push(EnvOption {
             flag,

@@ -40,7 +40,7 @@ fn names<T>(flag: &Flag<T>) -> String {
         names.push_str(&format!(", {alias}"));
     }
     match flag.kind {
-        FlagKind::Switch(_) | FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => {}
+        FlagKind::Switch(_) | FlagKind::Count(_) | FlagKind::Help | FlagKind::Version | FlagKind::Report => {}
         FlagKind::Value(word, _) | FlagKind::Repeatable(word, _) => names.push_str(&format!(" {word}")),
         FlagKind::Optional(words, _) => names.push_str(&format!(" [{words}]")),
         FlagKind::List(word, _) => names.push_str(&format!(" {word}...")),

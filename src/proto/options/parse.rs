@@ -54,6 +54,8 @@ pub fn parse<T: OptionStore>(
             FlagKind::Help if name.starts_with("--") => return Ok(Some(SpecialMode::Help)),
             FlagKind::Help => return Ok(Some(SpecialMode::ShortHelp)),
             FlagKind::Version => return Ok(Some(SpecialMode::Version)),
+            // `given` has it.
+            FlagKind::Report => {}
             // lexopt reports an attached value in the next iteration.
             FlagKind::Switch(set) | FlagKind::Count(set) => {
                 set(args);

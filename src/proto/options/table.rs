@@ -109,6 +109,8 @@ pub enum FlagKind<T> {
     Help,
     /// Prints the version and exits.
     Version,
+    /// Prints a report of this machine and exits.
+    Report,
 }
 
 /// One option.

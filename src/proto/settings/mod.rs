@@ -80,7 +80,9 @@ pub fn keys<T>(
             FlagKind::Switch(_) => SettingKind::Switch,
             FlagKind::Count(_) => SettingKind::Count,
             FlagKind::Repeatable(..) | FlagKind::List(..) => SettingKind::Several,
-            FlagKind::Value(..) | FlagKind::Optional(..) | FlagKind::Help | FlagKind::Version => SettingKind::One,
+            FlagKind::Value(..) | FlagKind::Optional(..) | FlagKind::Help | FlagKind::Version | FlagKind::Report => {
+                SettingKind::One
+            }
         };
         key(flag.long, kind, None)
     });

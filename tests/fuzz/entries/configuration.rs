@@ -76,6 +76,7 @@ pub fn configuration(bytes: &[u8]) {
         Ok(CliCommand::Cloud(Cloud::Help(text) | Cloud::Version(text))) => assert!(!text.is_empty()),
         Ok(CliCommand::Call { config, .. }) => assert!((1..=500).contains(&config.calls)),
         Ok(CliCommand::Help(text) | CliCommand::Version(text)) => assert!(!text.is_empty()),
+        Ok(CliCommand::LocalList) => {}
     }
     for line in arguments.lines() {
         servers(line);

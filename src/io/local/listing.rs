@@ -1,0 +1,76 @@
+//! Looks for the microphones and loudspeakers of this machine: `--local-list`.
+//!
+//! In: `arecord -L`, `aplay -L`, and the files of the kernel. Out: the text, and what is missing.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::commands::{OutputError, output_of};
+use crate::proto::local::command::AudioDirection;
+use crate::proto::local::listing::{self, CardAccess, DeviceOwner, NamedDevices, SoundCard, SoundSystem};
+
+/// Time in which ALSA's program lists its devices: one asks the sound server.
+const LISTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Returns a text with the devices, and what is missing.
+pub async fn list() -> (String, Vec<String>) {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let (cards, pcm) = (read("/proc/asound/cards"), read("/proc/asound/pcm"));
+    let cards = listing::cards(&cards, &pcm, access);
+    let (microphones, loudspeakers) = tokio::join!(named(AudioDirection::In), named(AudioDirection::Out));
+    let system = SoundSystem {
+        is_linux: cfg!(target_os = "linux"),
+        microphones,
+        loudspeakers,
+        owners: owners(&cards),
+        cards,
+    };
+    (system.text(), system.problems())
+}
+
+async fn named(direction: AudioDirection) -> NamedDevices {
+    let words = [direction.alsa_program().to_owned(), "-L".to_owned()];
+    match timeout(LISTED_WITHIN, output_of(&words)).await {
+        Ok(Ok(text)) => NamedDevices::Listed(text),
+        Ok(Err(OutputError::NotInstalled)) => NamedDevices::NotInstalled,
+        Ok(Err(OutputError::Failed(why))) => NamedDevices::Failed(why),
+        Err(_) => NamedDevices::Failed(format!("no answer in {LISTED_WITHIN:?}")),
+    }
+}
+
+/// Returns whether this user may use a card: ALSA opens its control file first.
+fn access(card: u32) -> CardAccess {
+    match fs::File::open(format!("/dev/snd/controlC{card}")) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => CardAccess::Denied,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => CardAccess::Hidden,
+        _ => CardAccess::Allowed,
+    }
+}
+
+/// Returns the programs that have devices open.
+fn owners(cards: &[SoundCard]) -> Vec<DeviceOwner> {
+    let mut owners = Vec::new();
+    for card in cards {
+        for device in &card.devices {
+            for (direction, letter) in [(AudioDirection::In, 'c'), (AudioDirection::Out, 'p')] {
+                let (card, device) = (card.number, device.number);
+                let status = format!("/proc/asound/card{card}/pcm{device}{letter}/sub0/status");
+                let id = fs::read_to_string(status)
+                    .ok()
+                    .and_then(|status| listing::owner_of(&status));
+                if let Some(id) = id {
+                    let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+                    owners.push(DeviceOwner {
+                        card,
+                        device,
+                        direction,
+                        program: format!("{} ({id})", name.trim()),
+                    });
+                }
+            }
+        }
+    }
+    owners
+}

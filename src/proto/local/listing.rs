@@ -1,0 +1,271 @@
+//! The microphones and loudspeakers of this machine, with the words to type: `--local-list`.
+//!
+//! In: what `arecord -L` and `aplay -L` print, and files of `/proc/asound`. Out: a text with one
+//! line per device, and what is missing. ALSA lists tens of names for one card: those that convert
+//! to any rate, and the ways to a sound server, are shown. The kernel knows cards that ALSA's
+//! programs cannot open.
+
+use super::command::AudioDirection;
+
+/// Names of ALSA that lead to a sound server, or to what the machine is set to.
+const SERVERS: [&str; 4] = ["default", "pipewire", "pulse", "jack"];
+/// The prefix of devices that convert rates, formats and channels.
+const CONVERTS: &str = "plughw:";
+/// Lines of one direction.
+const DEVICES_MAX: usize = 64;
+/// Width of the names, so that the descriptions begin below each other.
+const NAME_WIDTH: usize = 40;
+
+/// What one of ALSA's programs says of its devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedDevices {
+    Listed(String),
+    /// The program is not installed.
+    NotInstalled,
+    /// It has failed, for this reason.
+    Failed(String),
+}
+
+/// Whether this user may use a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardAccess {
+    Allowed,
+    Denied,
+    /// The card has no device file.
+    Hidden,
+}
+
+/// A device that a program has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceOwner {
+    pub card: u32,
+    pub device: u32,
+    pub direction: AudioDirection,
+    /// The program, such as `pipewire (812)`.
+    pub program: String,
+}
+
+/// What the system knows of its sound cards.
+#[derive(Clone, Debug)]
+pub struct SoundSystem {
+    pub is_linux: bool,
+    /// The output of `arecord -L`.
+    pub microphones: NamedDevices,
+    /// The output of `aplay -L`.
+    pub loudspeakers: NamedDevices,
+    /// The cards of the kernel.
+    pub cards: Vec<SoundCard>,
+    pub owners: Vec<DeviceOwner>,
+}
+
+/// A card of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoundCard {
+    pub number: u32,
+    pub id: String,
+    pub name: String,
+    pub access: CardAccess,
+    pub devices: Vec<CardDevice>,
+}
+
+/// A device of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardDevice {
+    pub number: u32,
+    pub name: String,
+    pub records: bool,
+    pub plays: bool,
+}
+
+/// Reads `/proc/asound/cards` and `/proc/asound/pcm`. The access to each card is that of `access`.
+pub fn cards(cards: &str, pcm: &str, access: impl Fn(u32) -> CardAccess) -> Vec<SoundCard> {
+    let lines = cards.lines().take(DEVICES_MAX);
+    lines.filter_map(|line| card(line, pcm, &access)).collect()
+}
+
+/// Reads a line such as ` 1 [USB            ]: USB-Audio - Jabra SPEAK 510 USB`.
+fn card(line: &str, pcm: &str, access: impl Fn(u32) -> CardAccess) -> Option<SoundCard> {
+    let (number, rest) = line.split_once('[')?;
+    let (id, rest) = rest.split_once(']')?;
+    let number = number.trim().parse().ok()?;
+    let name = rest.split_once(" - ").map_or("", |(_, name)| name);
+    let devices = pcm.lines().take(DEVICES_MAX);
+    Some(SoundCard {
+        number,
+        id: id.trim().to_owned(),
+        name: name.trim().to_owned(),
+        access: access(number),
+        devices: devices.filter_map(|line| device(line, number)).collect(),
+    })
+}
+
+/// Reads a line of this card such as `01-00: USB Audio : USB Audio : playback 1 : capture 1`.
+fn device(line: &str, card: u32) -> Option<CardDevice> {
+    let mut fields = line.split(':').map(str::trim);
+    let (of_card, number) = fields.next()?.split_once('-')?;
+    if of_card.parse() != Ok(card) {
+        return None;
+    }
+    let id = fields.next().unwrap_or_default();
+    let name = fields.next().filter(|name| !name.is_empty()).unwrap_or(id);
+    let rest: Vec<&str> = fields.collect();
+    let has = |direction: &str| rest.iter().any(|field| field.starts_with(direction));
+    Some(CardDevice {
+        number: number.parse().ok()?,
+        name: name.to_owned(),
+        records: has("capture"),
+        plays: has("playback"),
+    })
+}
+
+/// Reads the process that has a device open from its `status` file.
+pub fn owner_of(status: &str) -> Option<u32> {
+    let owner = status.lines().find(|line| line.starts_with("owner_pid"))?;
+    owner.split_once(':')?.1.trim().parse().ok()
+}
+
+/// A device with the words to type.
+struct ListedDevice {
+    name: String,
+    what: String,
+}
+
+/// Returns the devices that `-L` lists, without those that only experts type.
+fn named(text: &str) -> Vec<ListedDevice> {
+    let mut devices: Vec<ListedDevice> = Vec::new();
+    let mut is_shown = false;
+    for line in text.lines() {
+        if !line.starts_with(char::is_whitespace) {
+            is_shown = SERVERS.contains(&line) || line.starts_with(CONVERTS);
+            if is_shown {
+                devices.push(ListedDevice {
+                    name: line.to_owned(),
+                    what: String::new(),
+                });
+            }
+        } else if let Some(device) = devices.last_mut().filter(|_| is_shown) {
+            // The second line of each device that converts says so.
+            if device.what.is_empty() {
+                line.trim().clone_into(&mut device.what);
+            }
+        }
+    }
+    devices.truncate(DEVICES_MAX);
+    devices
+}
+
+impl SoundSystem {
+    fn named(&self, direction: AudioDirection) -> &NamedDevices {
+        match direction {
+            AudioDirection::In => &self.microphones,
+            AudioDirection::Out => &self.loudspeakers,
+        }
+    }
+
+    /// Returns the devices of one direction: those that ALSA's program lists, and those that only
+    /// the kernel knows.
+    fn devices(&self, direction: AudioDirection) -> Vec<ListedDevice> {
+        let mut devices = match self.named(direction) {
+            NamedDevices::Listed(text) => named(text),
+            NamedDevices::NotInstalled | NamedDevices::Failed(_) => Vec::new(),
+        };
+        for card in &self.cards {
+            let of_direction = card.devices.iter().filter(|device| match direction {
+                AudioDirection::In => device.records,
+                AudioDirection::Out => device.plays,
+            });
+            for device in of_direction {
+                let name = format!("{CONVERTS}CARD={},DEV={}", card.id, device.number);
+                let at = devices.iter().position(|listed| listed.name == name);
+                let at = at.unwrap_or_else(|| {
+                    let what = format!("{}, {}", card.name, device.name);
+                    devices.push(ListedDevice { name, what });
+                    devices.len() - 1
+                });
+                let owner = self.owners.iter().find(|owner| {
+                    (owner.card, owner.device, owner.direction) == (card.number, device.number, direction)
+                });
+                if let Some(owner) = owner {
+                    devices[at].what.push_str(&format!("; open in {}", owner.program));
+                }
+            }
+        }
+        devices.truncate(DEVICES_MAX);
+        devices
+    }
+
+    /// Returns the devices, one per line.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for direction in [AudioDirection::In, AudioDirection::Out] {
+            let heading = match direction {
+                AudioDirection::In => "Microphones",
+                AudioDirection::Out => "Loudspeakers",
+            };
+            text.push_str(&format!("{heading}:\n"));
+            let devices = self.devices(direction);
+            if devices.is_empty() {
+                text.push_str("  none\n");
+            }
+            for ListedDevice { name, what } in devices {
+                let typed = format!("{} {name}", direction.option());
+                // Names of cards are those of the device that was plugged in.
+                let what: String = what.chars().filter(|letter| !letter.is_control()).collect();
+                text.push_str(format!("  {typed:NAME_WIDTH$} {what}").trim_end());
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    /// Returns what is missing, and what to do about it.
+    pub fn problems(&self) -> Vec<String> {
+        if !self.is_linux && self.microphones == NamedDevices::NotInstalled {
+            return vec![
+                "this system has no ALSA; name a command for the microphone with --local-in, and one for the \
+                 loudspeaker with --local-out"
+                    .into(),
+            ];
+        }
+        let mut problems = Vec::new();
+        for direction in [AudioDirection::In, AudioDirection::Out] {
+            let program = direction.alsa_program();
+            match self.named(direction) {
+                NamedDevices::NotInstalled => {
+                    problems.push(format!("`{program}` is not installed; install the package alsa-utils"));
+                }
+                NamedDevices::Failed(why) => problems.push(format!("`{program} -L` has failed: {why}")),
+                NamedDevices::Listed(_) => {}
+            }
+        }
+        let of = |access| {
+            let cards = self.cards.iter().filter(move |card| card.access == access);
+            cards.map(|card| card.id.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (denied, hidden) = (of(CardAccess::Denied), of(CardAccess::Hidden));
+        if !denied.is_empty() {
+            problems.push(format!(
+                "this user may not open {denied}; add it to the group audio (sudo usermod -aG audio USER), and log in \
+                 again"
+            ));
+        }
+        if !hidden.is_empty() {
+            problems.push(format!(
+                "{hidden} has no file in /dev/snd: a container or a unit of systemd hides it"
+            ));
+        }
+        for direction in [AudioDirection::In, AudioDirection::Out] {
+            let is_listed = matches!(self.named(direction), NamedDevices::Listed(_));
+            if is_listed && self.devices(direction).is_empty() {
+                problems.push(format!(
+                    "there is no {}: no sound server, and no card of the kernel has one (/proc/asound/cards)",
+                    direction.name()
+                ));
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests;

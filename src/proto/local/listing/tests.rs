@@ -1,0 +1,131 @@
+//! Listings of a laptop with a sound server, of boards, and of users without rights.
+
+use super::*;
+
+const CARDS: &str = "\
+ 0 [PCH            ]: HDA-Intel - HDA Intel PCH
+                      HDA Intel PCH at 0xf7f10000 irq 31
+ 1 [USB            ]: USB-Audio - Jabra SPEAK 510 USB
+                      Jabra SPEAK 510 USB at usb-0000:00:14.0-1, full speed
+";
+const PCM: &str = "\
+00-00: ALC269VC Analog : ALC269VC Analog : playback 1 : capture 1
+00-03: HDMI 0 : HDMI 0 : playback 1
+01-00: USB Audio : USB Audio : playback 1 : capture 1
+";
+/// Part of what `arecord -L` of alsa-utils 1.2.8 prints, on that machine.
+const RECORDERS: &str = "\
+null
+    Discard all samples (playback) or generate zero samples (capture)
+samplerate
+    Rate Converter Plugin Using Samplerate Library
+default
+    Default ALSA Output (currently PipeWire Media Server)
+sysdefault:CARD=USB
+    Jabra SPEAK 510 USB, USB Audio
+    Default Audio Device
+hw:CARD=USB,DEV=0
+    Jabra SPEAK 510 USB, USB Audio
+    Direct hardware device without any conversions
+plughw:CARD=USB,DEV=0
+    Jabra SPEAK 510 USB, USB Audio
+    Hardware device with all software conversions
+";
+
+fn system(named: NamedDevices, access: CardAccess) -> SoundSystem {
+    SoundSystem {
+        is_linux: true,
+        microphones: named.clone(),
+        loudspeakers: named,
+        cards: cards(CARDS, PCM, |_| access),
+        owners: Vec::new(),
+    }
+}
+
+#[test]
+fn each_device_is_listed_once_with_what_has_it_open() {
+    let mut laptop = system(NamedDevices::Listed(RECORDERS.into()), CardAccess::Allowed);
+    laptop.owners.push(DeviceOwner {
+        card: 1,
+        device: 0,
+        direction: AudioDirection::Out,
+        program: "pipewire (812)".into(),
+    });
+    let text = laptop.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "Microphones:",
+            "  --local-in default                       Default ALSA Output (currently PipeWire Media Server)",
+            "  --local-in plughw:CARD=USB,DEV=0         Jabra SPEAK 510 USB, USB Audio",
+            "  --local-in plughw:CARD=PCH,DEV=0         HDA Intel PCH, ALC269VC Analog",
+            "Loudspeakers:",
+            "  --local-out default                      Default ALSA Output (currently PipeWire Media Server)",
+            "  --local-out plughw:CARD=USB,DEV=0        Jabra SPEAK 510 USB, USB Audio; open in pipewire (812)",
+            "  --local-out plughw:CARD=PCH,DEV=0        HDA Intel PCH, ALC269VC Analog",
+            "  --local-out plughw:CARD=PCH,DEV=3        HDA Intel PCH, HDMI 0",
+        ]
+    );
+    assert_eq!(laptop.problems(), Vec::<String>::new());
+}
+
+/// A board without alsa-utils has its cards listed all the same, and says what to install.
+#[test]
+fn cards_of_the_kernel_are_listed_without_alsa() {
+    let board = system(NamedDevices::NotInstalled, CardAccess::Allowed);
+    let text = board.text();
+    assert!(
+        text.contains("  --local-in plughw:CARD=USB,DEV=0         Jabra SPEAK 510 USB, USB Audio\n"),
+        "{text}"
+    );
+    let problems = board.problems();
+    assert!(
+        problems.len() == 2 && problems[0].starts_with("`arecord` is not installed; install the package alsa-utils")
+    );
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let named = |text: &str| NamedDevices::Listed(text.into());
+    let denied = system(named("null\n    Discard\n"), CardAccess::Denied).problems();
+    assert!(
+        denied.len() == 1 && denied[0].contains("may not open PCH, USB; add it to the group audio"),
+        "{denied:?}"
+    );
+    let hidden = system(named(RECORDERS), CardAccess::Hidden).problems();
+    assert!(hidden[0].starts_with("PCH, USB has no file in /dev/snd"), "{hidden:?}");
+    let mut bare = system(named("null\n    Discard\n"), CardAccess::Allowed);
+    bare.cards.clear();
+    assert_eq!(bare.text(), "Microphones:\n  none\nLoudspeakers:\n  none\n");
+    let problems = bare.problems();
+    assert!(
+        problems.len() == 2 && problems[1].starts_with("there is no loudspeaker: "),
+        "{problems:?}"
+    );
+    let failed = system(NamedDevices::Failed("timed out".into()), CardAccess::Allowed).problems();
+    assert_eq!(failed[0], "`arecord -L` has failed: timed out");
+    let mac = SoundSystem {
+        is_linux: false,
+        microphones: NamedDevices::NotInstalled,
+        loudspeakers: NamedDevices::NotInstalled,
+        cards: Vec::new(),
+        owners: Vec::new(),
+    };
+    assert!(mac.problems()[0].contains("has no ALSA; name a command"));
+}
+
+#[test]
+fn owners_are_read_and_odd_files_are_no_cards() {
+    let status = "state: RUNNING\nowner_pid   : 812\ntrigger_time: 1.2\n";
+    assert_eq!(
+        (owner_of(status), owner_of("closed\n"), owner_of("owner_pid : x")),
+        (Some(812), None, None)
+    );
+    for odd in ["--- no soundcards ---\n", "", "[]", "x [A]: B - C", " 1 ]A[: B"] {
+        assert_eq!(cards(odd, PCM, |_| CardAccess::Allowed), Vec::new(), "{odd}");
+    }
+    let bare = cards(" 2 [A]", "02\n02-x: a\n02-01\n", |_| CardAccess::Allowed);
+    assert_eq!((&*bare[0].id, bare[0].devices.len()), ("A", 1));
+    assert!(!bare[0].devices[0].records && !bare[0].devices[0].plays);
+}
