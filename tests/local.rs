@@ -422,13 +422,14 @@ fn the_end_of_the_runner_leaves_no_command() {
 }
 
 /// Types at a terminal when it shows a text, and copies all that it shows.
+///
+/// Its first argument is a list of these pairs of texts, in JSON.
 const TERMINAL: &str = r#"
-import os, pty, sys
+import json, os, pty, sys
 pid, fd = pty.fork()
 if pid == 0:
-    os.execv(sys.argv[1], sys.argv[1:])
-steps = [("listening on http", "\n"), ("bot: Say something", "q\n"), ("Enter begins another", "\n"), ("bot: Say something", "\x04"),
-    ("Enter begins another", "\x03")]
+    os.execv(sys.argv[2], sys.argv[2:])
+steps = json.loads(sys.argv[1])
 seen = ""
 while True:
     try:
@@ -449,8 +450,15 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 #[test]
 fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
     let mic = microphone("", &[&noise("quiet.raw", 1.0)]);
+    let steps = json!([
+        ["listening on http", "\n"],
+        ["bot: Say something", "q\n"],
+        ["Enter begins another", "\n"],
+        ["bot: Say something", "\u{4}"],
+        ["Enter begins another", "\u{3}"],
+    ]);
     let mut runner = TestRunner::start_through(
-        &["python3", "-c", TERMINAL],
+        &["python3", "-c", TERMINAL, &steps.to_string()],
         &[
             "--local",
             "--local-start",
@@ -472,6 +480,44 @@ fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
         .lines()
         .filter(|line| line.contains("session ended: caller left") && line.contains("0 gaps"));
     assert_eq!(ends.count(), 2, "{shown}");
+}
+
+/// Typed lines are what the caller says. There are no commands of a card.
+#[test]
+fn a_caller_types_in_place_of_speaking() {
+    let steps = json!([
+        ["bot: Say something", "Good morning\n"],
+        ["bot: Good morning", "q\n"],
+        ["Enter begins another", "Second call\n"],
+        ["bot: Second call", "\u{4}"],
+        ["Enter begins another", "\u{3}"],
+    ]);
+    let mut runner = TestRunner::start_through(
+        &["python3", "-c", TERMINAL, &steps.to_string()],
+        &[
+            "--local",
+            "text",
+            "--local-in",
+            "/nowhere/mic -",
+            "--local-out",
+            "/nowhere/speaker -",
+            "--bot",
+            "parrot",
+        ],
+        &[],
+    );
+    assert!(runner.wait().success());
+    let (shown, _) = runner.last_words();
+    assert!(shown.contains("type what you say, with Enter"), "{shown}");
+    let ends = shown.lines().filter(|line| line.contains("session ended: caller left"));
+    assert_eq!(ends.count(), 2, "{shown}");
+    assert!(!shown.contains("WARN") && !shown.contains("you: "), "{shown}");
+    let refused = TestRunner::run(&["--local", "text"]);
+    assert!(
+        refused.stderr.contains("`--local text` needs a terminal"),
+        "{}",
+        refused.stderr
+    );
 }
 
 /// The devices that ALSA's programs list are printed with the words to type, and what is missing is

@@ -31,7 +31,7 @@ use self::session_io::{LocalIo, LocalParts};
 use self::terminal::Terminal;
 use self::wake::WakeListener;
 use crate::bot::{Kind, LocalArguments};
-use crate::config::{Config, ListenAddresses, LocalConfig, LocalStart, Transport};
+use crate::config::{Config, ListenAddresses, LocalConfig, LocalEcho, LocalStart, Transport};
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::admission::SessionPermit;
@@ -44,7 +44,7 @@ use crate::io::tasks;
 use crate::logging;
 use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::local::capture::Capture;
-use crate::proto::local::console::ConsoleWish;
+use crate::proto::local::console::UserWish;
 use crate::proto::local::session::{LocalSession, LocalSetup};
 use crate::proto::local::starting::StartGate;
 use crate::proto::metrics::text::{MetricKind, MetricsText};
@@ -54,6 +54,8 @@ use crate::proto::webrtc::offer::OfferError;
 
 /// Audio frames queued for a slow bot: 10 s, while it loads its models.
 const FRAMES_MAX: usize = 500;
+/// Typed lines that wait for a session.
+const SAID_MAX: usize = 16;
 /// Pause after a session that found no place.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// Time that the commands have to end with the runner.
@@ -112,6 +114,9 @@ impl RunningModule for Local {
 
 fn check(config: &Config) -> Result<(), RunError> {
     match &config.local {
+        Some(local) if local.types && !terminal::is_usable() => Err(RunError::Misuse(
+            "`--local text` needs a terminal as standard input, in the foreground".to_owned(),
+        )),
         Some(local) if local.start == Some(LocalStart::Key) && !terminal::is_usable() => Err(RunError::Misuse(
             "`--local-start key` needs a terminal as standard input, in the foreground; without one, use `--local-start \
              speech`"
@@ -133,6 +138,10 @@ fn banner(config: &Config, _: &ListenAddresses) -> Vec<BannerRow> {
     let Some(local) = &config.local else {
         return Vec::new();
     };
+    if local.types {
+        let how = "type what you say, with Enter; `q` ends the session, and Ctrl-C the runner";
+        return vec![("Local", how.to_owned())];
+    }
     let has_terminal = terminal::is_usable();
     let how = match (start_of(local), has_terminal) {
         (LocalStart::Always, true) => "talk now; `q` ends the session, and Ctrl-C the runner",
@@ -165,7 +174,8 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
             .as_ref()
             .map(|wake| WakeListener::start(wake, config.input.rate_hz)),
         hook: LocalHook::start(config.hook.as_deref(), &sessions.config().withheld, &slots),
-        terminal: Terminal::open(),
+        terminal: Terminal::open(config.types),
+        said: Vec::new(),
         config,
         slots: slots.clone(),
         counts: counts.clone(),
@@ -192,6 +202,8 @@ struct LocalCaller {
     wake: Option<WakeListener>,
     hook: LocalHook,
     terminal: Terminal,
+    /// Typed lines with which the next session begins, at most `SAID_MAX`.
+    said: Vec<String>,
     slots: CommandSlots,
     counts: Arc<LocalCounts>,
 }
@@ -199,7 +211,7 @@ struct LocalCaller {
 /// An event between two sessions.
 enum IdleEvent {
     Microphone(MicrophoneEvent),
-    Wish(ConsoleWish),
+    Wish(UserWish),
     /// A wake word ended at this position of the microphone's audio.
     WakeWord(Duration),
     Due,
@@ -236,7 +248,10 @@ impl LocalCaller {
     }
 
     fn listen(&self) -> MicrophoneCommand {
-        MicrophoneCommand::start(&self.config.input, &self.sessions.config().withheld, &self.slots)
+        match self.config.types {
+            true => MicrophoneCommand::silent(&self.config.input),
+            false => MicrophoneCommand::start(&self.config.input, &self.sessions.config().withheld, &self.slots),
+        }
     }
 
     /// Waits until a session is to begin, and returns what was said before.
@@ -286,8 +301,14 @@ impl LocalCaller {
                     self.hook.handle_state(LocalState::Error);
                     self.gate.handle_silence();
                 }
-                IdleEvent::Wish(ConsoleWish::Begin) => self.gate.handle_line(),
-                IdleEvent::Wish(ConsoleWish::End) | IdleEvent::Due => {}
+                IdleEvent::Wish(UserWish::Begin) => self.gate.handle_line(),
+                IdleEvent::Wish(UserWish::Say(line)) => {
+                    if self.said.len() < SAID_MAX {
+                        self.said.push(line);
+                    }
+                    self.gate.handle_line();
+                }
+                IdleEvent::Wish(UserWish::End) | IdleEvent::Due => {}
             }
         }
     }
@@ -320,11 +341,12 @@ impl LocalCaller {
     async fn spawn_session(&mut self, preroll: Vec<i16>, permit: SessionPermit, now: Instant) -> Option<LocalParts> {
         let (sessions, config) = (&self.sessions, &self.config);
         let setup = LocalSetup {
+            types: config.types,
             in_rate_hz: config.input.rate_hz,
             out_rate_hz: config.output.rate_hz,
             out_channels: config.output.channels,
-            echo: config.echo,
-            has_tones: config.tones.unwrap_or(self.start == LocalStart::Wake),
+            echo: if config.types { LocalEcho::Off } else { config.echo },
+            has_tones: !config.types && config.tones.unwrap_or(self.start == LocalStart::Wake),
             end: config.end.unwrap_or(self.start.end_default()),
             preroll,
         };
@@ -351,7 +373,10 @@ impl LocalCaller {
         // The start has refused an unknown name.
         let chosen = bots.choose(BotChoice::named(config.bot.as_deref()));
         let chosen = chosen.unwrap_or_else(|UnknownBot| bots.default());
-        let session = Box::new(LocalSession::new(setup, now));
+        let mut session = Box::new(LocalSession::new(setup, now));
+        for line in self.said.drain(..) {
+            session.handle_typed(&line, now);
+        }
         let bot_id = id.clone();
         let running = async move {
             task.start_bot(chosen, bot_id, json!({}), Transport::Local, FRAMES_MAX, |slot| {

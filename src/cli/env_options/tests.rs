@@ -55,6 +55,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--tls") => "auto",
         (_, "--metrics") => "any",
         (_, "--calls-texts") => "off",
+        (_, "--local") => "text",
         (_, "--local-rate") => "16000:48000",
         (_, "--local-start") => "speech",
         (_, "--local-wake") => "tcp://nas:10400",
@@ -100,6 +101,9 @@ fn reads_the_values_of_variables() {
     assert_eq!(all.allowed_hosts, ["a,b"]);
     assert_eq!(all.ws_auth, Some(WsAuth::Token));
     assert!(args(&[("RUNNER_ESP32", "1")]).webrtc.embedded);
+    // A word, or a switch.
+    let local = |value| args(&[("RUNNER_LOCAL", value)]).local;
+    assert!(local("1").is_on && !local("true").types && local("text").types && !local("off").is_on);
     for name in ["RUNNER_WS_AUTH", "RUNNER_WEBSOCKET_AUTH"] {
         assert_eq!(args(&[(name, "token")]).ws_auth, Some(WsAuth::Token));
     }

@@ -77,6 +77,20 @@ impl MicrophoneCommand {
         MicrophoneCommand(received)
     }
 
+    /// Starts a microphone without sound, for a caller who types: the bot's time goes on.
+    pub fn silent(command: &AudioCommand) -> MicrophoneCommand {
+        let (events, received) = mpsc::channel(PIECES_MAX);
+        let frames = command.rate_hz as usize / 50;
+        let silence = vec![0; 2 * usize::from(command.channels) * frames];
+        tasks::spawn(async move {
+            let mut ticks = tokio::time::interval(Duration::from_millis(20));
+            while events.send(MicrophoneEvent::Bytes(silence.clone())).await.is_ok() {
+                ticks.tick().await;
+            }
+        });
+        MicrophoneCommand(received)
+    }
+
     /// Waits for the next event. Cancel safe.
     pub async fn next(&mut self) -> MicrophoneEvent {
         match self.0.recv().await {
@@ -117,6 +131,17 @@ impl LoudspeakerCommand {
             play(&spec, received, &reported, &written).await;
         });
         LoudspeakerCommand { chunks, events, piped }
+    }
+
+    /// Starts a loudspeaker without sound: the session paces what it plays.
+    pub fn silent() -> LoudspeakerCommand {
+        let (chunks, mut received) = mpsc::channel(CHUNKS_MAX);
+        tasks::spawn(async move { while received.recv().await.is_some() {} });
+        LoudspeakerCommand {
+            chunks,
+            events: mpsc::channel(1).1,
+            piped: Arc::default(),
+        }
     }
 
     /// Returns the bytes in its pipe after the last write.

@@ -21,7 +21,7 @@ use crate::io::session::{CloseOutcome, SessionIo, SessionTask};
 use crate::io::tasks;
 use crate::proto::event::LeaveReason;
 use crate::proto::local::capture::{Capture, CaptureCounts};
-use crate::proto::local::console::ConsoleWish;
+use crate::proto::local::console::UserWish;
 use crate::proto::local::session::{LocalCommand, LocalSession};
 use crate::proto::session::Session as _;
 
@@ -61,7 +61,7 @@ pub enum LocalInput {
     Loudspeaker(LoudspeakerEvent),
     /// The loudspeaker has taken the chunk that waited.
     Taken,
-    Wish(ConsoleWish),
+    Wish(UserWish),
 }
 
 impl LocalIo {
@@ -80,7 +80,10 @@ impl LocalIo {
             before: parts.capture.counts(),
             gaps: 0,
             parts,
-            loudspeaker: LoudspeakerCommand::start(output, withheld, slots),
+            loudspeaker: match config.types {
+                true => LoudspeakerCommand::silent(),
+                false => LoudspeakerCommand::start(output, withheld, slots),
+            },
             waiting: None,
             bytes_per_s,
             held: in_pipe + CARD_BUFFER + Duration::from_millis(20 * CHUNKS_MAX as u64),
@@ -148,11 +151,12 @@ impl SessionIo for LocalIo {
             }
             LocalInput::Loudspeaker(LoudspeakerEvent::Failed) => session.handle_loss(),
             LocalInput::Taken => session.handle_writable(self.held, now),
-            LocalInput::Wish(ConsoleWish::End) => {
+            LocalInput::Wish(UserWish::End) => {
                 self.parts.is_ended_by_user = true;
                 session.handle_end(LeaveReason::Left, now);
             }
-            LocalInput::Wish(ConsoleWish::Begin) => {}
+            LocalInput::Wish(UserWish::Say(line)) => session.handle_typed(&line, now),
+            LocalInput::Wish(UserWish::Begin) => {}
         }
     }
 

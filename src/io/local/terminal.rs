@@ -9,7 +9,7 @@ use std::thread;
 
 use tokio::sync::mpsc;
 
-use crate::proto::local::console::{ConsoleInput, ConsoleReader, ConsoleWish};
+use crate::proto::local::console::{ConsoleInput, ConsoleReader, UserWish};
 
 /// Bytes of a typed line.
 const LINE_BYTES_MAX: u64 = 4_096;
@@ -42,10 +42,10 @@ fn is_in_foreground() -> bool {
 }
 
 impl Terminal {
-    /// Opens the terminal, if there is one.
-    pub fn open() -> Terminal {
+    /// Opens the terminal of a caller who `types` or speaks, if there is one.
+    pub fn open(types: bool) -> Terminal {
         Terminal {
-            reader: ConsoleReader::default(),
+            reader: ConsoleReader::new(types),
             typed: is_usable().then(read).flatten(),
             shown: io::stdout().is_terminal().then(write).flatten(),
         }
@@ -61,7 +61,7 @@ impl Terminal {
     }
 
     /// Waits for what the user wants. Cancel safe.
-    pub async fn wish(&mut self) -> ConsoleWish {
+    pub async fn wish(&mut self) -> UserWish {
         let Some(typed) = &mut self.typed else {
             return std::future::pending().await;
         };

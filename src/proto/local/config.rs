@@ -8,6 +8,8 @@ use crate::features::Feature;
 /// The settings of `--local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalConfig {
+    /// Whether the caller types at the terminal, without a sound card.
+    pub types: bool,
     /// Reads the microphone.
     pub input: AudioCommand,
     /// Plays to the loudspeaker.

@@ -1,7 +1,7 @@
 //! The terminal of a local caller: lines that are typed, and lines of what was said.
 //!
 //! In: lines and ends of the standard input; RTVI messages of the bot. Out: what the user wants,
-//! and one line per sentence of either side. The bot's sentences are those of `bot-transcription`,
+//! and the sentences of both sides. The bot's sentences are those of `bot-transcription`,
 //! or of `bot-output` where the bot sends no others. Source: `docs/spec/rtvi.md` 4.
 
 use crate::bot_message::{self, BotMessage};
@@ -18,33 +18,43 @@ pub enum ConsoleInput {
 }
 
 /// What the user wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConsoleWish {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserWish {
     /// Begin a session.
     Begin,
     /// End the session.
     End,
+    /// Say this; it begins a session as well.
+    Say(String),
 }
 
 /// Reads what was typed.
 #[derive(Debug, Default)]
 pub struct ConsoleReader {
+    /// Whether lines are what the caller says.
+    types: bool,
     ends: u32,
 }
 
 impl ConsoleReader {
+    /// Reads the terminal of a caller who `types`, or of one who speaks.
+    pub fn new(types: bool) -> Self {
+        ConsoleReader { types, ends: 0 }
+    }
+
     /// Handles what came from the standard input.
-    pub fn handle(&mut self, input: &ConsoleInput) -> ConsoleWish {
+    pub fn handle(&mut self, input: &ConsoleInput) -> UserWish {
         match input {
             ConsoleInput::End => {
                 self.ends += 1;
-                ConsoleWish::End
+                UserWish::End
             }
             ConsoleInput::Line(line) => {
                 self.ends = 0;
                 match line.trim() {
-                    "q" | "Q" => ConsoleWish::End,
-                    _ => ConsoleWish::Begin,
+                    "q" | "Q" => UserWish::End,
+                    text if self.types && !text.is_empty() => UserWish::Say(text.to_owned()),
+                    _ => UserWish::Begin,
                 }
             }
         }
@@ -56,41 +66,57 @@ impl ConsoleReader {
     }
 }
 
+/// A sentence of either side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsoleSentence {
+    pub by_caller: bool,
+    /// Without control characters: a terminal would obey them.
+    pub text: String,
+}
+
+impl ConsoleSentence {
+    /// Returns the line to show.
+    pub fn line(&self) -> String {
+        let by = if self.by_caller { "you" } else { "bot" };
+        format!("{by}: {}", self.text)
+    }
+}
+
 /// The sentences of one session, for a terminal.
 #[derive(Debug, Default)]
 pub struct ConsoleTranscript {
     has_sentences: bool,
-    last: String,
+    last: Option<ConsoleSentence>,
 }
 
 impl ConsoleTranscript {
-    /// Handles a message of the bot, and returns the line to show.
-    pub fn handle_bot_message(&mut self, text: &str) -> Option<String> {
-        let (by, said) = match bot_message::read(text) {
+    /// Handles a message of the bot, and returns the sentence that it has.
+    pub fn handle_bot_message(&mut self, text: &str) -> Option<ConsoleSentence> {
+        let (by_caller, said) = match bot_message::read(text) {
             BotMessage::UserTranscription {
                 text, is_final: true, ..
-            } => ("you", text),
+            } => (true, text),
             BotMessage::BotTranscription(text) => {
                 self.has_sentences = true;
-                ("bot", text)
+                (false, text)
             }
             BotMessage::BotOutput(output) if !self.has_sentences => match output.spoken_status.as_deref() {
-                None | Some("new") => ("bot", output.text),
+                None | Some("new") => (false, output.text),
                 Some(_) => return None,
             },
             _ => return None,
         };
-        // A terminal would obey its control characters.
         let shown = said
             .trim()
             .chars()
             .map(|letter| if letter.is_control() { ' ' } else { letter });
-        let line = format!("{by}: {}", shown.collect::<String>());
-        if said.trim().is_empty() || line == self.last {
+        let text: String = shown.collect();
+        let sentence = Some(ConsoleSentence { by_caller, text });
+        if said.trim().is_empty() || sentence == self.last {
             return None;
         }
-        self.last.clone_from(&line);
-        Some(line)
+        self.last.clone_from(&sentence);
+        sentence
     }
 }
 
@@ -107,7 +133,10 @@ mod tests {
     #[test]
     fn shows_each_sentence_of_both_sides_once() {
         let mut transcript = ConsoleTranscript::default();
-        let mut shown = |kind, data| transcript.handle_bot_message(&message(kind, data));
+        let mut shown = |kind, data| {
+            let sentence = transcript.handle_bot_message(&message(kind, data));
+            sentence.map(|sentence| sentence.line())
+        };
         let said = |text| json!({"text": text, "final": true, "user_id": "", "timestamp": ""});
         assert_eq!(shown("user-transcription", json!({"text": "he", "final": false})), None);
         assert_eq!(
@@ -130,10 +159,10 @@ mod tests {
     fn q_and_the_end_of_input_end_and_other_lines_begin() {
         let mut reader = ConsoleReader::default();
         let line = |text: &str| ConsoleInput::Line(text.to_owned());
-        assert_eq!(reader.handle(&line("\n")), ConsoleWish::Begin);
-        assert_eq!(reader.handle(&line("q\n")), ConsoleWish::End);
+        assert_eq!(reader.handle(&line("\n")), UserWish::Begin);
+        assert_eq!(reader.handle(&line("q\n")), UserWish::End);
         for _ in 0..2 {
-            assert_eq!(reader.handle(&ConsoleInput::End), ConsoleWish::End);
+            assert_eq!(reader.handle(&ConsoleInput::End), UserWish::End);
         }
         assert!(!reader.is_over(), "Ctrl-D does not close a terminal");
         reader.handle(&line(""));
@@ -141,5 +170,18 @@ mod tests {
             reader.handle(&ConsoleInput::End);
         }
         assert!(reader.is_over());
+    }
+
+    #[test]
+    fn lines_of_a_caller_who_types_are_said() {
+        let mut reader = ConsoleReader::new(true);
+        let line = |text: &str| ConsoleInput::Line(text.to_owned());
+        assert_eq!(
+            reader.handle(&line(" quit smoking \n")),
+            UserWish::Say("quit smoking".into())
+        );
+        assert_eq!(reader.handle(&line("\n")), UserWish::Begin);
+        assert_eq!(reader.handle(&line("q\n")), UserWish::End);
+        assert_eq!(reader.handle(&ConsoleInput::End), UserWish::End);
     }
 }

@@ -28,6 +28,8 @@ const END_S_MAX: u64 = 3_600;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LocalOptions {
     pub is_on: bool,
+    /// Whether the caller types.
+    pub types: bool,
     pub input: Option<String>,
     pub output: Option<String>,
     /// Of the microphone and of the loudspeaker.
@@ -54,9 +56,19 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
     pub const LOCAL: &'static [Flag<T>] = &[
         local(
             "--local",
-            FlagKind::Switch(|args: &mut T| args.as_mut().is_on = true),
+            FlagKind::Optional("voice|text", |args: &mut T, text| {
+                let args = args.as_mut();
+                args.types = match &*text {
+                    "voice" => false,
+                    "text" => true,
+                    _ => return Err(Expected::one_of(&text, &["voice", "text"], &[])),
+                };
+                args.is_on = true;
+                Ok(())
+            }),
             "The sound card of this machine is a caller, beside all others. On a terminal, `q` or Ctrl-D ends its \
-             session, and what both sides say is shown.",
+             session, and what both sides say is shown. With `text` lines are typed in place of speech, and no sound \
+             card is needed.",
         ),
         local(
             "--local-in",
@@ -253,7 +265,13 @@ impl LocalOptions {
         if self.echo == Some(LocalEcho::Cancel) {
             need("`--local-echo cancel`", Feature::Aec)?;
         }
+        if self.types && matches!(self.start, Some(LocalStart::Speech | LocalStart::Wake)) {
+            return Err(UsageError::Combination(
+                "`--local text` begins with `--local-start always` or `key`: nothing is heard".into(),
+            ));
+        }
         let config = LocalConfig {
+            types: self.types,
             input: of(&self.input, AudioDirection::In, in_rate_hz, in_channels)?,
             output: of(&self.output, AudioDirection::Out, out_rate_hz, out_channels)?,
             start: self.start,
@@ -322,6 +340,22 @@ mod tests {
         let mut warnings = Vec::new();
         assert_eq!(on.resolve(true, &mut warnings), Ok(None));
         assert!(warnings[0].contains("--direct"), "{warnings:?}");
+    }
+
+    #[test]
+    fn who_types_begins_without_a_sound() {
+        let with = |start| LocalOptions {
+            is_on: true,
+            types: true,
+            start,
+            ..LocalOptions::default()
+        };
+        let (config, _) = resolve(with(Some(LocalStart::Key)));
+        assert!(config.is_some_and(|config| config.types));
+        for start in [LocalStart::Speech, LocalStart::Wake] {
+            let error = with(Some(start)).resolve(false, &mut Vec::new()).expect_err("no sound");
+            assert!(error.to_string().contains("nothing is heard"), "{error}");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// What a session of the sound card begins with.
 #[derive(Clone, Debug)]
 pub struct LocalSetup {
+    /// Whether the caller types: what the bot understands is not shown again.
+    pub types: bool,
     pub in_rate_hz: u32,
     pub out_rate_hz: u32,
     pub out_channels: u16,
@@ -154,6 +156,22 @@ impl LocalSession {
             capture: CaptureCounts::default(),
             setup,
         }
+    }
+
+    /// Handles a line that the caller has typed in place of saying it.
+    pub fn handle_typed(&mut self, line: &str, now: Instant) {
+        if self.phase == LocalPhase::Closed {
+            return;
+        }
+        self.active = now;
+        let options = json!({"run_immediately": true, "audio_response": true});
+        let typed = json!({
+            "label": rtvi::LABEL,
+            "type": "send-text",
+            "id": "local",
+            "data": {"content": line, "options": options},
+        });
+        self.events.push_back(SessionEvent::Message(typed.to_string()));
     }
 
     /// Handles audio of the microphone at its rate, with its totals.
@@ -327,10 +345,11 @@ impl Session for LocalSession {
 
     fn handle_message(&mut self, text: String) {
         if self.phase != LocalPhase::Closed
-            && let Some(line) = self.transcript.handle_bot_message(&text)
+            && let Some(sentence) = self.transcript.handle_bot_message(&text)
+            && !(sentence.by_caller && self.setup.types)
             && self.lines.len() < LINES_MAX
         {
-            self.lines.push_back(line);
+            self.lines.push_back(sentence.line());
         }
     }
 

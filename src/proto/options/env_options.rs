@@ -7,7 +7,7 @@
 
 use super::UsageError;
 use super::env::Variables;
-use super::parse::store;
+use super::parse::{first_word, store};
 use super::suggest::nearest;
 use super::table::{Flag, FlagKind, OptionStore, OptionTable, ValueSource};
 use crate::aliases::{self, Area};
@@ -73,7 +73,12 @@ pub fn apply<T: OptionStore>(
                     args.record(flag, "", ValueSource::Variable);
                 }
             }
-            FlagKind::Value(..) | FlagKind::Optional(..) | FlagKind::List(..) => {
+            FlagKind::Optional(words, _) => match switch(text) {
+                Some(0) => is_off = true,
+                Some(_) => store(args, flag, ValueSource::Variable, variable, first_word(words))?,
+                None => store(args, flag, ValueSource::Variable, variable, text)?,
+            },
+            FlagKind::Value(..) | FlagKind::List(..) => {
                 store(args, flag, ValueSource::Variable, variable, text)?;
             }
             FlagKind::Repeatable(..) => {

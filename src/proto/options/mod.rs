@@ -27,9 +27,9 @@ use env::Variables;
 
 use crate::limits::KEY_FILE_BYTES_MAX;
 
-#[cfg(feature = "config")]
-pub(crate) use parse::store;
 pub use parse::{SpecialMode, not_unicode, parse, split_command};
+#[cfg(feature = "config")]
+pub(crate) use parse::{first_word, store};
 pub use table::{
     BOTS, Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_TELEPHONY, SERVER, Setter,
     ValueSource, flag, number, push, put, tls,

@@ -113,8 +113,13 @@ fn word_or_first(parser: &mut lexopt::Parser, words: &'static str) -> Result<Str
     let next = parser.try_raw_args().and_then(|mut rest| rest.next_if(is_word));
     match next {
         Some(word) => word.into_string().map_err(not_unicode),
-        None => Ok(words.split('|').next().unwrap_or_default().to_owned()),
+        None => Ok(first_word(words).to_owned()),
     }
+}
+
+/// Returns the first of the words that an option takes: what it means without a value.
+pub(crate) fn first_word(words: &'static str) -> &'static str {
+    words.split('|').next().unwrap_or_default()
 }
 
 fn next_argument(parser: &mut lexopt::Parser) -> Option<OsString> {

@@ -99,7 +99,8 @@ pub enum FlagKind<T> {
     /// One value; the last use wins.
     Value(&'static str, Setter<T>),
     /// One of these words, separated by `|`, or no value for the first of them. Another argument
-    /// behind the option is not its value.
+    /// behind the option is not its value. Its variable and its entry in the file of settings also
+    /// take `true`, for the first word, and `false`.
     Optional(&'static str, Setter<T>),
     /// One value per use; all are kept.
     Repeatable(&'static str, Setter<T>),

@@ -260,7 +260,7 @@ impl Document<'_> {
             Err(self.error(value.span().start, &format!("`{given}` takes {wants}, not {found}")))
         };
         match (key.kind, value.get_ref()) {
-            (SettingKind::Switch, DeValue::Boolean(on)) => Ok(SettingValue::Switch(*on)),
+            (SettingKind::Switch | SettingKind::WordOrSwitch, DeValue::Boolean(on)) => Ok(SettingValue::Switch(*on)),
             (SettingKind::Switch, _) => wrong("`true` or `false`"),
             (SettingKind::Words, DeValue::Array(words)) => {
                 let words: Option<Vec<String>> = words.iter().map(|word| string(word.get_ref())).collect();

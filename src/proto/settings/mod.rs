@@ -15,7 +15,7 @@ use std::path::Path;
 use crate::features::Feature;
 use crate::options::env::{SettingsVariable, Variables};
 use crate::options::env_options::{EnvOption, has_variable};
-use crate::options::{Expected, Flag, FlagKind, OptionStore, OptionTable, UsageError, ValueSource, store};
+use crate::options::{Expected, Flag, FlagKind, OptionStore, OptionTable, UsageError, ValueSource, first_word, store};
 use crate::secret::Secret;
 
 pub use document::parse;
@@ -42,6 +42,8 @@ const COUNT_MAX: u8 = 3;
 pub enum SettingKind {
     Switch,
     Count,
+    /// A word, or `true` for the first of its words.
+    WordOrSwitch,
     /// A text or a number.
     One,
     /// One or several of them.
@@ -80,9 +82,8 @@ pub fn keys<T>(
             FlagKind::Switch(_) => SettingKind::Switch,
             FlagKind::Count(_) => SettingKind::Count,
             FlagKind::Repeatable(..) | FlagKind::List(..) => SettingKind::Several,
-            FlagKind::Value(..) | FlagKind::Optional(..) | FlagKind::Help | FlagKind::Version | FlagKind::Report => {
-                SettingKind::One
-            }
+            FlagKind::Optional(..) => SettingKind::WordOrSwitch,
+            FlagKind::Value(..) | FlagKind::Help | FlagKind::Version | FlagKind::Report => SettingKind::One,
         };
         key(flag.long, kind, None)
     });
@@ -280,6 +281,9 @@ impl SettingsFile {
             (FlagKind::Switch(set), SettingValue::Switch(true)) => {
                 set(args);
                 args.record(flag, "", ValueSource::File);
+            }
+            (FlagKind::Optional(words, _), SettingValue::Switch(true)) => {
+                store(args, flag, ValueSource::File, &place, first_word(words))?;
             }
             (_, SettingValue::Switch(_)) => {}
             (FlagKind::Count(set), SettingValue::Texts(texts)) => {

@@ -12,6 +12,7 @@ struct Args {
     key_file: Option<String>,
     servers: Vec<String>,
     is_embedded: bool,
+    local: Option<String>,
     verbosity: u8,
     given: Vec<&'static str>,
     argument: Option<OsString>,
@@ -63,6 +64,12 @@ static TABLE: OptionTable<Args> = OptionTable {
             "",
         ),
         flag("--embedded", FlagKind::Switch(|args| args.is_embedded = true), "", ""),
+        flag(
+            "--local",
+            FlagKind::Optional("voice|text", |args, text| put(&mut args.local, text)),
+            "",
+            "",
+        ),
         flag("--verbose", FlagKind::Count(|args| args.verbosity += 1), "", ""),
         flag("--env-file", FlagKind::Value("FILE", |_, _| Ok(())), "", ""),
     ]],
@@ -104,6 +111,28 @@ fn applied(typed: &[&'static str], variables: &[(&str, &str)], text: &str) -> Re
     let from_env = env_options::apply(&mut args, &TABLE, &Variables::new(variables, [])).expect("valid variables");
     parsed(text)?.apply(&mut args, &TABLE, &from_env, &no_references)?;
     Ok(args)
+}
+
+/// An option that takes a word or none is on with `true`.
+#[test]
+fn a_word_may_be_a_switch() {
+    for (text, local) in [
+        ("local = true", Some("voice")),
+        ("local = 'text'", Some("text")),
+        ("local = false", None),
+    ] {
+        let args = applied(&[], &[], text).expect(text);
+        assert_eq!(
+            (args.local.as_deref(), args.given.len()),
+            (local, usize::from(local.is_some()))
+        );
+    }
+    let args = applied(&[], &[("RUNNER_LOCAL", "yes")], "").expect("valid settings");
+    assert_eq!(args.local.as_deref(), Some("voice"));
+    assert_eq!(
+        refused("local = ['a']"),
+        "a.toml:1: `local` takes one text or number, not a list"
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ const S: Duration = Duration::from_secs(1);
 
 fn setup(echo: LocalEcho, end: Duration) -> LocalSetup {
     LocalSetup {
+        types: false,
         in_rate_hz: 16_000,
         out_rate_hz: 16_000,
         out_channels: 1,
@@ -231,6 +232,42 @@ fn silence_of_both_sides_ends_a_session() {
     let mut endless = Rig::new(setup(LocalEcho::Half, Duration::ZERO));
     endless.run(100 * S);
     assert_eq!(endless.left(), None);
+}
+
+/// A typed line is a text of an RTVI client. What the bot understands of it is not shown again, and
+/// it counts as speech.
+#[test]
+fn a_typed_line_is_said_to_the_bot() {
+    let mut setup = setup(LocalEcho::Off, 3 * S);
+    setup.types = true;
+    let mut rig = Rig::new(setup);
+    rig.run(2 * S);
+    rig.session.handle_typed("What \"time\" is it?", rig.now);
+    let said = |kind, text| {
+        let data = json!({"text": text, "final": true, "user_id": "", "timestamp": ""});
+        json!({"label": "rtvi-ai", "type": kind, "id": "1", "data": data}).to_string()
+    };
+    rig.session
+        .handle_message(said("user-transcription", "What time is it?"));
+    rig.session.handle_message(said("bot-transcription", "Noon."));
+    rig.run(2 * S);
+    let Some((_, SessionEvent::Message(typed))) = rig.events.last() else {
+        panic!("{:?}", rig.events);
+    };
+    let typed: serde_json::Value = serde_json::from_str(typed).expect("JSON");
+    assert_eq!(
+        (&typed["type"], &typed["label"]),
+        (&json!("send-text"), &json!("rtvi-ai"))
+    );
+    assert_eq!(typed["data"]["content"], "What \"time\" is it?");
+    assert_eq!(typed["data"]["options"]["run_immediately"], true);
+    assert_eq!((rig.left(), &*rig.lines), (None, &["bot: Noon.".to_owned()][..]));
+    rig.run(3 * S);
+    let before = rig.events.len();
+    assert!(rig.left().is_some());
+    rig.session.handle_typed("late", rig.now);
+    rig.run(S);
+    assert_eq!(rig.events.len(), before, "nothing is said after the end");
 }
 
 /// A card that was unplugged for good ends the session.
