@@ -452,7 +452,8 @@ fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
     let mic = microphone("", &[&noise("quiet.raw", 1.0)]);
     let steps = json!([
         ["listening on http", "\n"],
-        ["bot: Say something", "q\n"],
+        ["bot: Say something", "m\n"],
+        ["the microphone is muted", "q\n"],
         ["Enter begins another", "\n"],
         ["bot: Say something", "\u{4}"],
         ["Enter begins another", "\u{3}"],
@@ -480,6 +481,106 @@ fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
         .lines()
         .filter(|line| line.contains("session ended: caller left") && line.contains("0 gaps"));
     assert_eq!(ends.count(), 2, "{shown}");
+}
+
+/// Writes a key to a device: a press and its release, in the layout of this machine.
+fn press(device: &mut std::fs::File, code: u16) {
+    use std::io::Write as _;
+    for value in [1_i32, 0] {
+        let time = vec![0; 2 * size_of::<usize>()];
+        let record = [
+            &time[..],
+            &1_u16.to_ne_bytes(),
+            &code.to_ne_bytes(),
+            &value.to_ne_bytes(),
+        ]
+        .concat();
+        device.write_all(&record).expect("a device of the test");
+    }
+}
+
+/// The keys of a device begin and end a session, mute the microphone for the bot, and change the
+/// volume; one that is unplugged and plugged in again works.
+#[test]
+fn keys_begin_mute_and_end() {
+    let (keys, states, tone) = (folder().join("event0"), folder().join("states"), tone("tone.raw"));
+    let made = std::process::Command::new("mkfifo").arg(&keys).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo of coreutils");
+    // Both ends, so that neither side waits for the other.
+    let plugged = || {
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&keys)
+            .expect("a pipe")
+    };
+    let mut device = plugged();
+    let missing = folder().join("nothing");
+    let runner = TestRunner::start(&[
+        "--local",
+        "--local-start",
+        "key",
+        "--local-echo",
+        "off",
+        "--local-keys",
+        &format!("{},{}", keys.display(), missing.display()),
+        "--local-hook",
+        &format!("sh -c 'echo $0 >> {}'", states.display()),
+        "--local-in",
+        &microphone("", &[&tone]),
+        "--local-out",
+        "sh -c 'exec cat >/dev/null'",
+        "--bot-audio",
+        "pcm",
+        "--",
+        "sh",
+        "-c",
+        "cat > heard.raw",
+    ]);
+    runner.wait_for_log("nothing: it does not exist; the names in /dev/input/by-id do not change");
+    drop(device);
+    runner.wait_for_log("event0: it was unplugged; next attempt in 1 s");
+    device = plugged();
+    press(&mut device, 164);
+    runner.wait_for_log("event0 are there again");
+    runner.wait_for_log("session started: local");
+    let heard = runner.path("heard.raw");
+    let wait_for = |is_there: &dyn Fn(&[i16]) -> bool| {
+        let start = Instant::now();
+        loop {
+            let pcm = played(&heard);
+            if is_there(&pcm) {
+                return;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{} samples; log:\n{}",
+                pcm.len(),
+                runner.log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for(&|pcm| pcm.iter().any(|sample| sample.unsigned_abs() > 1_000));
+    press(&mut device, 248);
+    runner.wait_for_log("the microphone is muted");
+    let quiet = RATE_HZ as usize / 2;
+    wait_for(&|pcm| pcm.len() > quiet && pcm[pcm.len() - quiet..].iter().all(|sample| *sample == 0));
+    press(&mut device, 113);
+    runner.wait_for_log("the microphone is on");
+    wait_for(&|pcm| pcm.last().is_some_and(|sample| *sample != 0));
+    press(&mut device, 114);
+    runner.wait_for_log("the volume is 90 %");
+    press(&mut device, 248);
+    press(&mut device, 169);
+    let ended = runner.wait_for_log("session ended:");
+    assert!(ended.contains("caller left"), "{ended}");
+    let start = Instant::now();
+    while std::fs::read_to_string(&states).unwrap_or_default().lines().last() != Some("muted") {
+        assert!(start.elapsed() < PATIENCE, "{:?}", std::fs::read_to_string(&states));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(std::fs::read_to_string(&states).is_ok_and(|states| states.contains("call\n")));
 }
 
 /// Typed lines are what the caller says. There are no commands of a card.

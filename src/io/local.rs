@@ -3,11 +3,12 @@
 //! In: the settings of `--local`, and what its commands and the terminal do. Out: one session at a
 //! time, whose bot is that of the runner. `commands` runs the two commands, `session_io` joins them
 //! with a session, `hook` runs the command of `--local-hook`, `wake` asks a service for wake words
-//! between sessions, `terminal` reads and writes the terminal, and `listing` looks for cards.
+//! between sessions, `terminal` and `keys` are at the user's hand, and `listing` looks for cards.
 //! Whatever the commands do, only this caller is affected.
 
 mod commands;
 mod hook;
+mod keys;
 mod listing;
 mod session_io;
 mod terminal;
@@ -26,6 +27,7 @@ use tokio::time::sleep_until;
 
 use self::commands::{CommandSlots, MicrophoneCommand, MicrophoneEvent};
 use self::hook::{LocalHook, LocalState};
+use self::keys::LocalKeys;
 pub use self::listing::list;
 use self::session_io::{LocalIo, LocalParts};
 use self::terminal::Terminal;
@@ -45,6 +47,7 @@ use crate::logging;
 use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::local::capture::Capture;
 use crate::proto::local::console::UserWish;
+use crate::proto::local::controls::LocalControls;
 use crate::proto::local::session::{LocalSession, LocalSetup};
 use crate::proto::local::starting::StartGate;
 use crate::proto::metrics::text::{MetricKind, MetricsText};
@@ -117,11 +120,13 @@ fn check(config: &Config) -> Result<(), RunError> {
         Some(local) if local.types && !terminal::is_usable() => Err(RunError::Misuse(
             "`--local text` needs a terminal as standard input, in the foreground".to_owned(),
         )),
-        Some(local) if local.start == Some(LocalStart::Key) && !terminal::is_usable() => Err(RunError::Misuse(
-            "`--local-start key` needs a terminal as standard input, in the foreground; without one, use `--local-start \
-             speech`"
-                .to_owned(),
-        )),
+        Some(local) if local.start == Some(LocalStart::Key) && local.keys.is_empty() && !terminal::is_usable() => {
+            Err(RunError::Misuse(
+                "`--local-start key` needs a terminal as standard input, in the foreground, or `--local-keys`; without \
+                 them, use `--local-start speech`"
+                    .to_owned(),
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -148,7 +153,8 @@ fn banner(config: &Config, _: &ListenAddresses) -> Vec<BannerRow> {
         (LocalStart::Always, false) => "talk now",
         (LocalStart::Speech, true) => "a session begins when you speak; `q` ends it",
         (LocalStart::Speech, false) => "a session begins when somebody speaks",
-        (LocalStart::Key, _) => "Enter begins a session, and `q` ends it",
+        (LocalStart::Key, false) => "a key begins a session, and ends it",
+        (LocalStart::Key, true) => "Enter begins a session, and `q` ends it",
         (LocalStart::Wake, true) => "a session begins with the wake word or Enter; `q` ends it",
         (LocalStart::Wake, false) => "a session begins with the wake word",
     };
@@ -164,6 +170,7 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
     };
     let slots = commands::slots();
     let counts = Arc::<LocalCounts>::default();
+    let hook = LocalHook::start(config.hook.as_deref(), &sessions.config().withheld, &slots);
     let caller = LocalCaller {
         start: start_of(&config),
         capture: Capture::new(config.input.rate_hz, config.input.channels),
@@ -173,8 +180,13 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
             .wake
             .as_ref()
             .map(|wake| WakeListener::start(wake, config.input.rate_hz)),
-        hook: LocalHook::start(config.hook.as_deref(), &sessions.config().withheld, &slots),
-        terminal: Terminal::open(config.types),
+        hook: hook.clone(),
+        user: LocalUser {
+            terminal: Terminal::open(config.types),
+            keys: LocalKeys::start(&config.keys),
+            controls: LocalControls::new(config.volume_percent),
+            hook,
+        },
         said: Vec::new(),
         config,
         slots: slots.clone(),
@@ -201,11 +213,53 @@ struct LocalCaller {
     /// The service for wake words, if there is one.
     wake: Option<WakeListener>,
     hook: LocalHook,
-    terminal: Terminal,
+    user: LocalUser,
     /// Typed lines with which the next session begins, at most `SAID_MAX`.
     said: Vec<String>,
     slots: CommandSlots,
     counts: Arc<LocalCounts>,
+}
+
+/// What the user has at hand, and has set.
+struct LocalUser {
+    terminal: Terminal,
+    keys: LocalKeys,
+    controls: LocalControls,
+    hook: LocalHook,
+}
+
+impl LocalUser {
+    /// Returns a user without a terminal and keys.
+    fn absent(controls: LocalControls, hook: LocalHook) -> LocalUser {
+        LocalUser {
+            terminal: Terminal::absent(),
+            keys: LocalKeys::absent(),
+            controls,
+            hook,
+        }
+    }
+
+    /// Waits for what the user wants. Cancel safe.
+    async fn wish(&mut self) -> UserWish {
+        tokio::select! {
+            wish = self.terminal.wish() => wish,
+            wish = self.keys.wish() => wish,
+        }
+    }
+
+    /// Reports a state; a microphone that is muted is the more important one.
+    fn report(&self, state: LocalState) {
+        let is_muted = self.controls.is_muted();
+        self.hook.handle_state(if is_muted { LocalState::Muted } else { state });
+    }
+
+    /// Does what the user wants of microphone and loudspeaker, in this state.
+    fn handle_control(&mut self, wish: &UserWish, state: LocalState) {
+        if let Some(line) = self.controls.handle_wish(wish) {
+            log::info!("{line}");
+            self.report(state);
+        }
+    }
 }
 
 /// An event between two sessions.
@@ -257,7 +311,7 @@ impl LocalCaller {
     /// Waits until a session is to begin, and returns what was said before.
     async fn wait_for_start(&mut self) -> Vec<i16> {
         let mut pcm = Vec::new();
-        self.hook.handle_state(LocalState::Listening);
+        self.user.report(LocalState::Listening);
         loop {
             let now = tasks::now();
             if let Some(preroll) = self.gate.poll_start(now) {
@@ -276,16 +330,19 @@ impl LocalCaller {
             let due = self.gate.poll_timeout();
             let event = tokio::select! {
                 event = next_of(self.microphone.as_mut(), reads_at) => IdleEvent::Microphone(event),
-                wish = self.terminal.wish() => IdleEvent::Wish(wish),
+                wish = self.user.wish() => IdleEvent::Wish(wish),
                 position = wake::next_word(self.wake.as_mut()) => IdleEvent::WakeWord(position),
                 () = until(due) => IdleEvent::Due,
             };
             match event {
                 IdleEvent::Microphone(MicrophoneEvent::Bytes(bytes)) => {
-                    self.hook.handle_state(LocalState::Listening);
+                    self.user.report(LocalState::Listening);
                     self.capture.handle_bytes(&bytes, tasks::now());
                     pcm.clear();
                     self.capture.take(&mut pcm);
+                    if self.user.controls.is_muted() {
+                        pcm.fill(0);
+                    }
                     self.gate.handle_audio(&pcm);
                     // The echo after a session is no wake word.
                     if let Some(wake) = self.wake.as_ref().filter(|_| due.is_none()) {
@@ -308,7 +365,9 @@ impl LocalCaller {
                     }
                     self.gate.handle_line();
                 }
-                IdleEvent::Wish(UserWish::End) | IdleEvent::Due => {}
+                IdleEvent::Wish(UserWish::BeginOrEnd) => self.gate.handle_key(),
+                IdleEvent::Wish(wish) => self.user.handle_control(&wish, LocalState::Listening),
+                IdleEvent::Due => {}
             }
         }
     }
@@ -316,25 +375,24 @@ impl LocalCaller {
     /// Runs one session to its end.
     async fn run_session(&mut self, preroll: Vec<i16>, permit: SessionPermit) {
         let began = tasks::now();
-        self.hook.handle_state(LocalState::Call);
+        self.user.report(LocalState::Call);
         let by_user = match self.spawn_session(preroll, permit, began).await {
             Some(parts) => {
                 self.microphone = Some(parts.microphone);
                 self.capture = parts.capture;
-                self.terminal = parts.terminal;
+                self.user = parts.user;
                 parts.is_ended_by_user
             }
             // The session's task has panicked; the commands have ended with it.
             None => {
                 self.microphone = None;
                 self.capture = Capture::new(self.config.input.rate_hz, self.config.input.channels);
-                self.terminal = Terminal::absent();
                 false
             }
         };
         self.gate.handle_session_end(began, by_user, tasks::now());
         if self.gate.waits_for_line() {
-            self.terminal.show("Enter begins another session");
+            self.user.terminal.show("Enter begins another session");
         }
     }
 
@@ -346,16 +404,18 @@ impl LocalCaller {
             out_rate_hz: config.output.rate_hz,
             out_channels: config.output.channels,
             echo: if config.types { LocalEcho::Off } else { config.echo },
+            controls: self.user.controls,
             has_tones: !config.types && config.tones.unwrap_or(self.start == LocalStart::Wake),
             end: config.end.unwrap_or(self.start.end_default()),
             preroll,
         };
         let microphone = self.microphone.take().unwrap_or_else(|| self.listen());
+        let without = LocalUser::absent(self.user.controls, self.hook.clone());
         let fresh = Capture::new(config.input.rate_hz, config.input.channels);
         let parts = LocalParts {
             microphone,
             capture: std::mem::replace(&mut self.capture, fresh),
-            terminal: std::mem::replace(&mut self.terminal, Terminal::absent()),
+            user: std::mem::replace(&mut self.user, without),
             is_ended_by_user: false,
         };
         let (back, returned) = oneshot::channel();

@@ -56,6 +56,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--metrics") => "any",
         (_, "--calls-texts") => "off",
         (_, "--local") => "text",
+        (_, "--local-keys") => "/dev/input/event0",
         (_, "--local-rate") => "16000:48000",
         (_, "--local-start") => "speech",
         (_, "--local-wake") => "tcp://nas:10400",

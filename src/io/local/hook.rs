@@ -24,6 +24,8 @@ pub enum LocalState {
     Wake,
     /// A session runs.
     Call,
+    /// The microphone is muted.
+    Muted,
     /// There is no microphone, or no place for a session.
     Error,
 }
@@ -34,12 +36,14 @@ impl LocalState {
             LocalState::Listening => "listening",
             LocalState::Wake => "wake",
             LocalState::Call => "call",
+            LocalState::Muted => "muted",
             LocalState::Error => "error",
         }
     }
 }
 
-/// The command, or none. Dropping it ends its last run.
+/// The command, or none. Dropping it and its copies ends its last run.
+#[derive(Clone)]
 pub struct LocalHook(Option<watch::Sender<Option<LocalState>>>);
 
 impl LocalHook {

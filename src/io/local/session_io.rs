@@ -1,7 +1,7 @@
 //! The I/O of a session of the sound card: both commands, and the terminal.
 //!
-//! In: what they report. Out: the commands of [`LocalSession`], which are performed. At the end,
-//! the microphone and the terminal go back to the caller's task.
+//! In: what they report, and what the user wants. Out: the commands of [`LocalSession`], which are
+//! performed. At the end, the microphone, the terminal and the keys go back to the caller's task.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::commands::{
     CHUNKS_MAX, CommandSlots, LoudspeakerCommand, LoudspeakerEvent, MicrophoneCommand, MicrophoneEvent, PIPE_BYTES,
 };
-use super::terminal::Terminal;
-use super::{LocalCounts, next_of, until};
+use super::hook::LocalState;
+use super::{LocalCounts, LocalUser, next_of, until};
 use crate::config::LocalConfig;
 use crate::io::session::{CloseOutcome, SessionIo, SessionTask};
 use crate::io::tasks;
@@ -32,7 +32,7 @@ const CARD_BUFFER: Duration = Duration::from_millis(40);
 pub struct LocalParts {
     pub microphone: MicrophoneCommand,
     pub capture: Capture,
-    pub terminal: Terminal,
+    pub user: LocalUser,
     pub is_ended_by_user: bool,
 }
 
@@ -118,7 +118,7 @@ impl SessionIo for LocalIo {
         let LocalParts {
             microphone,
             capture,
-            terminal,
+            user,
             ..
         } = &mut self.parts;
         let chunks = self.loudspeaker.chunks.clone();
@@ -128,7 +128,7 @@ impl SessionIo for LocalIo {
             () = until(gap) => LocalInput::Gap,
             event = self.loudspeaker.next() => LocalInput::Loudspeaker(event),
             () = taken(&chunks, &mut self.waiting) => LocalInput::Taken,
-            wish = terminal.wish() => LocalInput::Wish(wish),
+            wish = user.wish() => LocalInput::Wish(wish),
         }
     }
 
@@ -151,12 +151,15 @@ impl SessionIo for LocalIo {
             }
             LocalInput::Loudspeaker(LoudspeakerEvent::Failed) => session.handle_loss(),
             LocalInput::Taken => session.handle_writable(self.held, now),
-            LocalInput::Wish(UserWish::End) => {
+            LocalInput::Wish(UserWish::End | UserWish::BeginOrEnd) => {
                 self.parts.is_ended_by_user = true;
                 session.handle_end(LeaveReason::Left, now);
             }
             LocalInput::Wish(UserWish::Say(line)) => session.handle_typed(&line, now),
-            LocalInput::Wish(UserWish::Begin) => {}
+            LocalInput::Wish(wish) => {
+                self.parts.user.handle_control(&wish, LocalState::Call);
+                session.handle_controls(self.parts.user.controls);
+            }
         }
     }
 
@@ -176,7 +179,7 @@ impl SessionIo for LocalIo {
                     session.handle_blocked();
                 }
             },
-            LocalCommand::Show(line) => self.parts.terminal.show(&line),
+            LocalCommand::Show(line) => self.parts.user.terminal.show(&line),
         }
     }
 

@@ -26,6 +26,10 @@ pub struct LocalConfig {
     /// Whether tones tell the start and the end of a session; `None` means with
     /// [`LocalStart::Wake`].
     pub tones: Option<bool>,
+    /// Files of devices whose keys are read.
+    pub keys: Vec<String>,
+    /// The volume at the start, in percent.
+    pub volume_percent: u8,
     /// The program, with its arguments, that is run with the name of each new state.
     pub hook: Option<Vec<String>>,
     /// The name of one of several bots; `None` means the default.

@@ -24,6 +24,12 @@ pub enum UserWish {
     Begin,
     /// End the session.
     End,
+    /// End the session that runs, or begin one.
+    BeginOrEnd,
+    /// Mute the microphone, or no longer.
+    Mute,
+    Louder,
+    Quieter,
     /// Say this; it begins a session as well.
     Say(String),
 }
@@ -54,6 +60,9 @@ impl ConsoleReader {
                 match line.trim() {
                     "q" | "Q" => UserWish::End,
                     text if self.types && !text.is_empty() => UserWish::Say(text.to_owned()),
+                    "m" | "M" => UserWish::Mute,
+                    "+" => UserWish::Louder,
+                    "-" => UserWish::Quieter,
                     _ => UserWish::Begin,
                 }
             }
@@ -161,6 +170,13 @@ mod tests {
         let line = |text: &str| ConsoleInput::Line(text.to_owned());
         assert_eq!(reader.handle(&line("\n")), UserWish::Begin);
         assert_eq!(reader.handle(&line("q\n")), UserWish::End);
+        for (typed, wish) in [
+            ("m\n", UserWish::Mute),
+            ("+\n", UserWish::Louder),
+            ("-\n", UserWish::Quieter),
+        ] {
+            assert_eq!(reader.handle(&line(typed)), wish);
+        }
         for _ in 0..2 {
             assert_eq!(reader.handle(&ConsoleInput::End), UserWish::End);
         }
@@ -180,6 +196,7 @@ mod tests {
             reader.handle(&line(" quit smoking \n")),
             UserWish::Say("quit smoking".into())
         );
+        assert_eq!(reader.handle(&line("m\n")), UserWish::Say("m".into()));
         assert_eq!(reader.handle(&line("\n")), UserWish::Begin);
         assert_eq!(reader.handle(&line("q\n")), UserWish::End);
         assert_eq!(reader.handle(&ConsoleInput::End), UserWish::End);

@@ -7,7 +7,8 @@
 //! of a service for wake words, [`supervision`] decides when a command is started again, and
 //! [`console`] reads the terminal and writes what was said. [`attempts`] has the pauses after
 //! failures, and [`echo`] removes the sound of the loudspeaker from the microphone. [`tones`] are
-//! the tones of a session, [`command`] splits the text of a command into words, and [`listing`]
+//! the tones of a session, [`keys`] reads the keys of devices, [`controls`] has what the user has
+//! set, [`command`] splits the text of a command into words, and [`listing`]
 //! lists microphones and loudspeakers.
 
 pub mod command;
@@ -19,8 +20,10 @@ cfg_if::cfg_if! {
         pub mod attempts;
         pub mod capture;
         pub mod console;
+        pub mod controls;
         #[cfg_attr(not(all(feature = "aec", target_pointer_width = "64")), path = "echo/absent.rs")]
         pub mod echo;
+        pub mod keys;
         pub mod listing;
         pub mod playout;
         pub mod session;

@@ -21,6 +21,10 @@ const WAKE_DEFAULT: &str = "tcp://127.0.0.1:10400";
 const WAKE_WORDS_MAX: usize = 8;
 /// Bytes of a wake word.
 const WAKE_WORD_BYTES_MAX: usize = 64;
+/// Devices that `--local-keys` takes.
+const KEY_FILES_MAX: usize = 4;
+/// The loudest volume, in percent: the sound is as the bot sends it.
+pub const VOLUME_MAX: u8 = 100;
 /// Longest silence that `--local-end` takes, in seconds.
 const END_S_MAX: u64 = 3_600;
 
@@ -41,6 +45,8 @@ pub struct LocalOptions {
     pub end: Option<Duration>,
     pub echo: Option<LocalEcho>,
     pub tones: Option<bool>,
+    pub keys: Vec<String>,
+    pub volume_percent: Option<u8>,
     pub hook: Option<String>,
     pub bot: Option<String>,
 }
@@ -173,10 +179,26 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
             "Short tones when its session begins, ends, or fails. [default: on with --local-start wake, else off]",
         ),
         local(
+            "--local-keys",
+            FlagKind::Value("FILE[,FILE]", |args: &mut T, text| {
+                args.as_mut().keys = key_files(&text)?;
+                Ok(())
+            }),
+            "Devices whose keys are read, such as /dev/input/by-id/NAME-event-kbd: mute, play and telephone (begin or end \
+             a session), volume.",
+        ),
+        local(
+            "--local-volume",
+            FlagKind::Value("PERCENT", |args: &mut T, text| {
+                put(&mut args.as_mut().volume_percent, number(&text, 0, VOLUME_MAX)?)
+            }),
+            "Volume of the loudspeaker, of what the bot sends; keys change it. [default: 100]",
+        ),
+        local(
             "--local-hook",
             FlagKind::Value("COMMAND", |args: &mut T, text| put(&mut args.as_mut().hook, text)),
             "Run for each new state of the sound card, with its name as a further argument: `listening`, `wake`, \
-             `call` or `error`.",
+             `call`, `muted` or `error`.",
         ),
         local(
             "--local-bot",
@@ -196,6 +218,15 @@ where
         None => number(text, least, most).map(|both| (both, both)),
     };
     parsed.map_err(|_| format!("a number from {least} to {most}, or two of them separated by a colon").into())
+}
+
+/// Parses paths, separated by commas.
+fn key_files(text: &str) -> Result<Vec<String>, Expected> {
+    let files: Vec<String> = text.split(',').map(|file| file.trim().to_owned()).collect();
+    match files.len() <= KEY_FILES_MAX && files.iter().all(|file| file.starts_with('/')) {
+        true => Ok(files),
+        false => Err(format!("up to {KEY_FILES_MAX} files such as /dev/input/event0, separated by commas").into()),
+    }
 }
 
 /// Returns the words of the command of `--local-hook`.
@@ -279,6 +310,8 @@ impl LocalOptions {
             end: self.end,
             echo: self.echo.unwrap_or_default(),
             tones: self.tones,
+            keys: self.keys.clone(),
+            volume_percent: self.volume_percent.unwrap_or(VOLUME_MAX),
             hook: self.hook.as_deref().map(hook).transpose()?,
             bot: self.bot.clone(),
         };
@@ -401,6 +434,17 @@ mod tests {
         };
         let error = wrong.resolve(false, &mut Vec::new()).expect_err("no program");
         assert!(error.to_string().contains("--local-hook"), "{error}");
+    }
+
+    #[test]
+    fn keys_are_files() {
+        assert_eq!(
+            key_files("/dev/input/event0, /tmp/b").map(|files| files.len()).ok(),
+            Some(2)
+        );
+        for wrong in ["", "event0", "/a,", "/a,/b,/c,/d,/e"] {
+            assert!(key_files(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Playout {
     converter: RateConverter,
     queue: VecDeque<i16>,
     chunk: Vec<i16>,
+    /// The factor of the last sample, and that of the samples to come.
+    gain: f32,
+    next_gain: f32,
     /// A tone that is added to the stream; it is no speech of the bot.
     tone: VecDeque<i16>,
     /// Marks, each with the number of queued samples before it.
@@ -73,6 +76,8 @@ impl Playout {
             converter: RateConverter::new(rate_hz, rate_hz),
             queue: VecDeque::new(),
             chunk: Vec::new(),
+            gain: 1.0,
+            next_gain: 1.0,
             tone: VecDeque::new(),
             marks: VecDeque::new(),
             written_marks: VecDeque::new(),
@@ -97,6 +102,11 @@ impl Playout {
     /// Plays a tone, at the rate of the card, beside the speech.
     pub fn add_tone(&mut self, pcm: Vec<i16>) {
         self.tone = pcm.into();
+    }
+
+    /// Sets the factor of all sound, which changes within the next chunk.
+    pub fn set_gain(&mut self, gain: f32) {
+        self.next_gain = gain;
     }
 
     /// Returns the free capacity of the queue, in samples at the bot's rate.
@@ -226,6 +236,12 @@ impl Playout {
         for (sample, tone) in self.chunk.iter_mut().zip(self.tone.drain(..tone_samples)) {
             *sample = sample.saturating_add(tone);
         }
+        let (from, step) = (self.gain, (self.next_gain - self.gain) / samples as f32);
+        for (at, sample) in self.chunk.iter_mut().enumerate() {
+            // A cast of a float saturates.
+            *sample = (f32::from(*sample) * (from + step * (at + 1) as f32)).round() as i16;
+        }
+        self.gain = self.next_gain;
         for (before, _) in &mut self.marks {
             *before = before.saturating_sub(takes);
         }
@@ -324,6 +340,31 @@ mod tests {
             [Left::Chunk(true), Left::Chunk(true), Left::Chunk(false)]
         );
         assert!(playout.is_played(start) && playout.sound_end().is_none());
+    }
+
+    /// A change of the volume is a slope, not a click.
+    #[test]
+    fn the_volume_changes_within_a_chunk() {
+        let start = Instant::now();
+        let mut playout = Playout::new(16_000);
+        playout.handle_audio(&[8_000; 1_280]);
+        let mut chunks = Vec::new();
+        for gain in [1.0, 0.25, 0.25, 1.0] {
+            playout.set_gain(gain);
+            loop {
+                match playout.poll_output(start + Duration::from_secs(1)) {
+                    Some(LocalPlayoutOutput::Chunk(pcm)) => break chunks.push(pcm.to_vec()),
+                    Some(_) => {}
+                    None => panic!("a chunk is due"),
+                }
+            }
+        }
+        assert!(chunks[0].iter().all(|sample| *sample == 8_000));
+        let steps = chunks[1].windows(2).map(|pair| pair[0] - pair[1]);
+        assert!(steps.clone().all(|step| (15..=25).contains(&step)), "{:?}", steps.max());
+        assert_eq!(chunks[1].last(), Some(&2_000));
+        assert!(chunks[2].iter().all(|sample| *sample == 2_000));
+        assert_eq!(chunks[3].last(), Some(&8_000));
     }
 
     /// A mark returns when the loudspeaker has played the speech before it.

@@ -1,9 +1,10 @@
 //! The session of the sound card with a bot.
 //!
 //! In: the microphone's PCM (`i16` mono at its rate), what the loudspeaker reports, what the
-//! terminal wants, the bot's requests and speech. Out: the caller's audio at the bot's rate,
+//! user wants, the bot's requests and speech. Out: the caller's audio at the bot's rate,
 //! events, chunks of bytes for the loudspeaker, lines for the terminal. In half duplex, and while
-//! the canceller of the echo learns, the bot hears silence while its own voice is in the room. It
+//! the canceller of the echo learns, the bot hears silence while its own voice is in the room, and
+//! always from a microphone that is muted. It
 //! ends by the bot, by the terminal, by silence of both sides, or when there is no microphone any
 //! more.
 
@@ -16,6 +17,7 @@ use serde_json::json;
 use super::capture::CaptureCounts;
 use super::config::LocalEcho;
 use super::console::ConsoleTranscript;
+use super::controls::LocalControls;
 use super::echo::{CANCELLED_RATE_HZ, EchoCanceller};
 use super::playout::{LocalPlayoutOutput, Playout};
 use super::speech::SpeechWindow;
@@ -49,6 +51,8 @@ pub struct LocalSetup {
     pub echo: LocalEcho,
     /// Whether tones tell its start and its end.
     pub has_tones: bool,
+    /// What the user has set.
+    pub controls: LocalControls,
     /// Silence of both sides that ends the session; zero never does.
     pub end: Duration,
     /// What was said before, at the rate of the microphone.
@@ -131,6 +135,7 @@ impl LocalSession {
             None => setup.preroll.clone(),
         };
         let mut playout = Playout::new(setup.out_rate_hz);
+        playout.set_gain(setup.controls.gain());
         if setup.has_tones {
             playout.add_tone(LocalTone::Start.pcm(setup.out_rate_hz));
         }
@@ -155,6 +160,19 @@ impl LocalSession {
             heard_samples: 0,
             capture: CaptureCounts::default(),
             setup,
+        }
+    }
+
+    /// Handles what the user has set.
+    pub fn handle_controls(&mut self, controls: LocalControls) {
+        let before = std::mem::replace(&mut self.setup.controls, controls);
+        self.playout.set_gain(controls.gain());
+        if self.setup.has_tones && before.is_muted() != controls.is_muted() {
+            let tone = match controls.is_muted() {
+                true => LocalTone::Muted,
+                false => LocalTone::Unmuted,
+            };
+            self.playout.add_tone(tone.pcm(self.setup.out_rate_hz));
         }
     }
 
@@ -186,12 +204,12 @@ impl LocalSession {
         if has_gap {
             self.handle_loss();
         }
-        let is_muted = self.is_muted(now);
+        let is_silenced = self.setup.controls.is_muted() || self.hears_itself(now);
         let pcm = match &mut self.canceller {
             Some(canceller) => Cow::Owned(canceller.cancel(pcm).to_vec()),
             None => Cow::Borrowed(pcm),
         };
-        if is_muted {
+        if is_silenced {
             self.detector.reset();
             return self.hear(&vec![0; pcm.len()]);
         }
@@ -222,7 +240,7 @@ impl LocalSession {
     }
 
     /// Returns whether the bot would hear its own voice.
-    fn is_muted(&self, now: Instant) -> bool {
+    fn hears_itself(&self, now: Instant) -> bool {
         let is_half = match (self.setup.echo, &self.canceller) {
             (LocalEcho::Cancel, Some(canceller)) => !canceller.has_learned(),
             (LocalEcho::Cancel, None) | (LocalEcho::Half, _) => true,
@@ -408,7 +426,12 @@ impl Session for LocalSession {
             return SessionOutput::Command(LocalCommand::Show(line));
         }
         if let Some(tone) = self.last_tone.take() {
-            let bytes = card_bytes(&tone.pcm(self.setup.out_rate_hz), self.setup.out_channels);
+            let gain = self.setup.controls.gain();
+            let mut pcm = tone.pcm(self.setup.out_rate_hz);
+            for sample in &mut pcm {
+                *sample = (f32::from(*sample) * gain) as i16;
+            }
+            let bytes = card_bytes(&pcm, self.setup.out_channels);
             return SessionOutput::Command(LocalCommand::Play(bytes));
         }
         if self.phase == LocalPhase::Closed {

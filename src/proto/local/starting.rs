@@ -36,7 +36,7 @@ pub struct StartGate {
     /// No session begins earlier.
     not_before: Option<Instant>,
     short_sessions: usize,
-    /// A line on the terminal asks for a session.
+    /// A line on the terminal, or a key, asks for a session.
     is_asked: bool,
     /// The user has ended the last session: the next one begins with a line.
     is_paused: bool,
@@ -100,6 +100,11 @@ impl StartGate {
         self.is_asked |= matches!(self.start, LocalStart::Key | LocalStart::Wake) || self.is_paused;
     }
 
+    /// Handles a key that begins a session, whatever else does.
+    pub fn handle_key(&mut self) {
+        self.is_asked = true;
+    }
+
     /// Handles a microphone that has failed: what it said before is no beginning.
     pub fn handle_silence(&mut self) {
         self.detector.reset();
@@ -139,10 +144,11 @@ impl StartGate {
         }
         self.not_before = None;
         let begins = match self.start {
-            _ if self.is_paused || self.start == LocalStart::Key => self.is_asked,
+            _ if self.is_asked => true,
+            _ if self.is_paused => false,
             LocalStart::Always => self.has_audio,
             LocalStart::Speech => self.hears_speech,
-            LocalStart::Wake => self.is_asked || self.woken.is_some(),
+            LocalStart::Wake => self.woken.is_some(),
             LocalStart::Key => false,
         };
         if !begins {
@@ -294,6 +300,28 @@ mod tests {
         }
         gate.handle_line();
         assert_eq!(gate.poll_start(start + 62 * S), Some(Vec::new()), "by the terminal");
+    }
+
+    /// A key is not typed by chance: it begins a session of any start, after the pause.
+    #[test]
+    fn a_key_begins_a_session_of_any_start() {
+        let start = Instant::now();
+        for kind in [
+            LocalStart::Always,
+            LocalStart::Speech,
+            LocalStart::Key,
+            LocalStart::Wake,
+        ] {
+            let mut gate = StartGate::new(kind, RATE_HZ);
+            assert_eq!(gate.poll_start(start), None);
+            gate.handle_key();
+            assert!(!gate.waits_for_line() && gate.poll_start(start).is_some(), "{kind:?}");
+            gate.handle_session_end(start, true, start + 60 * S);
+            gate.handle_key();
+            let pause = gate.poll_timeout().expect("a pause");
+            assert!(gate.poll_start(pause).is_some(), "{kind:?}");
+            assert_eq!(gate.poll_start(pause), None, "{kind:?}");
+        }
     }
 
     #[test]

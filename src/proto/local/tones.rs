@@ -1,4 +1,4 @@
-//! The tones of the local caller: a session begins, ends, or fails.
+//! The tones of the local caller: a session begins, ends, or fails; the microphone is muted or on.
 //!
 //! Out: `i16` mono PCM at the rate of the loudspeaker, at most 200 ms, quieter than speech.
 
@@ -13,6 +13,8 @@ pub enum LocalTone {
     Start,
     End,
     Error,
+    Muted,
+    Unmuted,
 }
 
 impl LocalTone {
@@ -36,11 +38,13 @@ impl LocalTone {
 
     /// Returns its sound.
     pub fn pcm(self, rate_hz: u32) -> Vec<i16> {
-        // Rising, falling, and one low note twice.
+        // Rising, falling, and one low note twice; those of the microphone are lower.
         let (notes, seconds) = match self {
             LocalTone::Start => ([659.3, 880.0], 0.075),
             LocalTone::End => ([880.0, 659.3], 0.075),
             LocalTone::Error => ([220.0, 220.0], 0.1),
+            LocalTone::Muted => ([440.0, 330.0], 0.075),
+            LocalTone::Unmuted => ([330.0, 440.0], 0.075),
         };
         notes
             .into_iter()
@@ -57,13 +61,21 @@ mod tests {
     #[test]
     fn the_tones_differ_and_are_short() {
         for rate_hz in [8_000, 48_000] {
-            let tones = [LocalTone::Start, LocalTone::End, LocalTone::Error].map(|tone| tone.pcm(rate_hz));
+            let tones = [
+                LocalTone::Start,
+                LocalTone::End,
+                LocalTone::Error,
+                LocalTone::Muted,
+                LocalTone::Unmuted,
+            ]
+            .map(|tone| tone.pcm(rate_hz));
             for tone in &tones {
                 let ms = tone.len() * 1_000 / rate_hz as usize;
                 assert!((140..=200).contains(&ms), "{ms}");
                 assert!(tone.iter().all(|sample| f32::from(*sample).abs() <= PEAK));
             }
             let first = |tone: &[i16], hz| share(&tone[..tone.len() / 2], hz, rate_hz);
+            assert!(first(&tones[3], 440.0) > 0.6 && first(&tones[4], 330.0) > 0.6);
             assert!(first(&tones[0], 659.3) > 0.6 && first(&tones[1], 880.0) > 0.6 && first(&tones[2], 220.0) > 0.6);
         }
         assert_eq!(LocalTone::of_end(LeaveReason::BotFailed), LocalTone::Error);

@@ -13,6 +13,7 @@ fn setup(echo: LocalEcho, end: Duration) -> LocalSetup {
         out_channels: 1,
         echo,
         has_tones: false,
+        controls: LocalControls::new(100),
         end,
         preroll: Vec::new(),
     }
@@ -132,6 +133,39 @@ fn tones_tell_the_start_and_the_end() {
     assert_eq!(rig.left().map(|(_, reason)| reason), Some(LeaveReason::BotFailed));
     let played = of(&rig.played);
     assert!(played.ends_with(&LocalTone::Error.pcm(16_000)));
+}
+
+/// Of a muted microphone the bot hears silence, in time; a tone tells each change.
+#[test]
+fn a_muted_microphone_is_silent() {
+    use crate::local::console::UserWish;
+    let mut setup = setup(LocalEcho::Off, Duration::ZERO);
+    setup.has_tones = true;
+    let mut controls = setup.controls;
+    let mut rig = Rig::new(setup);
+    rig.run(S);
+    for (is_muted, tone) in [(true, LocalTone::Muted), (false, LocalTone::Unmuted)] {
+        controls.handle_wish(&UserWish::Mute);
+        rig.session.handle_controls(controls);
+        let (heard, played) = (rig.heard.len(), rig.played.len());
+        rig.run(S);
+        assert!(rig.heard[heard..].iter().all(|sample| (*sample == 0) == is_muted));
+        assert!((rig.heard.len() - heard).abs_diff(16_000) < 480, "no time is lost");
+        let bytes = card_bytes(&tone.pcm(16_000), 1);
+        assert!(rig.played[played..].windows(bytes.len()).any(|sound| sound == bytes));
+    }
+    controls.handle_wish(&UserWish::Quieter);
+    rig.session.handle_controls(controls);
+    rig.run(100 * MS);
+    rig.speech.extend([10_000; 3_200]);
+    rig.feed();
+    let played = rig.played.len();
+    rig.run(S);
+    let loudest = rig.played[played..]
+        .chunks_exact(2)
+        .map(|pair| i16::from_le_bytes([pair[0], pair[1]]))
+        .max();
+    assert_eq!(loudest, Some(8_100), "90 % of the volume");
 }
 
 /// The bot does not hear itself while the canceller learns, and hears the caller afterwards.
