@@ -583,14 +583,15 @@ fn keys_begin_mute_and_end() {
     assert!(std::fs::read_to_string(&states).is_ok_and(|states| states.contains("call\n")));
 }
 
-/// Typed lines are what the caller says. There are no commands of a card.
+/// Typed lines are what the caller says. There are no commands of a card. A stop word ends the
+/// session.
 #[test]
 fn a_caller_types_in_place_of_speaking() {
     let steps = json!([
         ["bot: Say something", "Good morning\n"],
         ["bot: Good morning", "q\n"],
         ["Enter begins another", "Second call\n"],
-        ["bot: Second call", "\u{4}"],
+        ["bot: Second call", "GOOD bye!\n"],
         ["Enter begins another", "\u{3}"],
     ]);
     let mut runner = TestRunner::start_through(
@@ -604,12 +605,15 @@ fn a_caller_types_in_place_of_speaking() {
             "/nowhere/speaker -",
             "--bot",
             "parrot",
+            "--local-stop-words",
+            "stop,good bye",
         ],
         &[],
     );
     assert!(runner.wait().success());
     let (shown, _) = runner.last_words();
     assert!(shown.contains("type what you say, with Enter"), "{shown}");
+    assert_eq!(shown.matches("by a word of --local-stop-words").count(), 1, "{shown}");
     let ends = shown.lines().filter(|line| line.contains("session ended: caller left"));
     assert_eq!(ends.count(), 2, "{shown}");
     assert!(!shown.contains("WARN") && !shown.contains("you: "), "{shown}");

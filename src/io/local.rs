@@ -247,6 +247,11 @@ impl LocalUser {
         }
     }
 
+    /// Returns whether the user can begin a session at the terminal, or with a key.
+    fn can_begin(&self) -> bool {
+        self.terminal.is_read() || self.keys.are_read()
+    }
+
     /// Reports a state; a microphone that is muted is the more important one.
     fn report(&self, state: LocalState) {
         let is_muted = self.controls.is_muted();
@@ -391,6 +396,10 @@ impl LocalCaller {
             }
         };
         self.gate.handle_session_end(began, by_user, tasks::now());
+        if by_user && self.start == LocalStart::Always && !self.user.can_begin() {
+            // No one could begin another one.
+            self.gate.handle_key();
+        }
         if self.gate.waits_for_line() {
             self.user.terminal.show("Enter begins another session");
         }
@@ -406,6 +415,7 @@ impl LocalCaller {
             echo: if config.types { LocalEcho::Off } else { config.echo },
             controls: self.user.controls,
             has_tones: !config.types && config.tones.unwrap_or(self.start == LocalStart::Wake),
+            stop_words: config.stop_words.clone(),
             end: config.end.unwrap_or(self.start.end_default()),
             preroll,
         };

@@ -48,6 +48,11 @@ impl LocalKeys {
         LocalKeys(None)
     }
 
+    /// Returns whether there are any.
+    pub fn are_read(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Waits for a press. Cancel safe.
     pub async fn wish(&mut self) -> UserWish {
         match &mut self.0 {

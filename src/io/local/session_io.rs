@@ -183,7 +183,8 @@ impl SessionIo for LocalIo {
         }
     }
 
-    fn close(self, _session: &LocalSession, _task: &SessionTask) -> CloseOutcome {
+    fn close(mut self, session: &LocalSession, _task: &SessionTask) -> CloseOutcome {
+        self.parts.is_ended_by_user |= session.is_stopped();
         // Without a receiver the runner ends, and so do the commands.
         let _ = self.back.send(self.parts);
         CloseOutcome::default()

@@ -60,6 +60,11 @@ impl Terminal {
         }
     }
 
+    /// Returns whether lines are read.
+    pub fn is_read(&self) -> bool {
+        self.typed.is_some()
+    }
+
     /// Waits for what the user wants. Cancel safe.
     pub async fn wish(&mut self) -> UserWish {
         let Some(typed) = &mut self.typed else {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::stop_words::StopWords;
 use crate::assistant::services::endpoint::ServiceAuthority;
 use crate::features::Feature;
 
@@ -21,6 +22,8 @@ pub struct LocalConfig {
     pub wake: Option<WakeConfig>,
     /// Silence of both sides that ends a session; zero never does. `None` means that of the start.
     pub end: Option<Duration>,
+    /// What the caller says to end a session.
+    pub stop_words: StopWords,
     /// What keeps the bot from hearing itself.
     pub echo: LocalEcho,
     /// Whether tones tell the start and the end of a session; `None` means with

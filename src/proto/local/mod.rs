@@ -8,12 +8,13 @@
 //! [`console`] reads the terminal and writes what was said. [`attempts`] has the pauses after
 //! failures, and [`echo`] removes the sound of the loudspeaker from the microphone. [`tones`] are
 //! the tones of a session, [`keys`] reads the keys of devices, [`controls`] has what the user has
-//! set, [`command`] splits the text of a command into words, and [`listing`]
-//! lists microphones and loudspeakers.
+//! set, [`stop_words`] end a session, [`command`] splits the text of a command into words, and
+//! [`listing`] lists microphones and loudspeakers.
 
 pub mod command;
 pub mod config;
 pub mod options;
+pub mod stop_words;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "local")] {

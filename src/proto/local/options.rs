@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::command::{AudioDirection, command, words};
 use super::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart, WakeConfig};
+use super::stop_words::StopWords;
 use crate::assistant::services::endpoint::{ServiceAuthority, ServiceEndpoint};
 use crate::features::Feature;
 use crate::limits::RATES_HZ;
@@ -43,6 +44,7 @@ pub struct LocalOptions {
     pub wake: Option<ServiceAuthority>,
     pub wake_words: Vec<String>,
     pub end: Option<Duration>,
+    pub stop_words: Option<StopWords>,
     pub echo: Option<LocalEcho>,
     pub tones: Option<bool>,
     pub keys: Vec<String>,
@@ -150,6 +152,14 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
                 put(&mut args.as_mut().end, Duration::from_secs(seconds))
             }),
             "Silence of both sides that ends its session; 0 never does. [default: 8, or 0 with --local-start always]",
+        ),
+        local(
+            "--local-stop-words",
+            FlagKind::Value("WORD[,WORD]", |args: &mut T, text| {
+                put(&mut args.as_mut().stop_words, StopWords::parse(&text)?)
+            }),
+            "What the caller says to end its session, such as `stop,good bye`: a whole sentence, as the bot has \
+             understood it.",
         ),
         local(
             "--local-echo",
@@ -308,6 +318,7 @@ impl LocalOptions {
             start: self.start,
             wake,
             end: self.end,
+            stop_words: self.stop_words.clone().unwrap_or_default(),
             echo: self.echo.unwrap_or_default(),
             tones: self.tones,
             keys: self.keys.clone(),

@@ -21,6 +21,7 @@ use super::controls::LocalControls;
 use super::echo::{CANCELLED_RATE_HZ, EchoCanceller};
 use super::playout::{LocalPlayoutOutput, Playout};
 use super::speech::SpeechWindow;
+use super::stop_words::StopWords;
 use super::tones::LocalTone;
 use crate::audio::rate_converter::RateConverter;
 use crate::counts::{Count, Counts};
@@ -55,6 +56,8 @@ pub struct LocalSetup {
     pub controls: LocalControls,
     /// Silence of both sides that ends the session; zero never does.
     pub end: Duration,
+    /// What the caller says to end it.
+    pub stop_words: StopWords,
     /// What was said before, at the rate of the microphone.
     pub preroll: Vec<i16>,
 }
@@ -104,6 +107,7 @@ pub struct LocalSession {
     events: VecDeque<SessionEvent>,
     transcript: ConsoleTranscript,
     lines: VecDeque<String>,
+    is_stopped: bool,
     detector: SpeechWindow,
     /// The last time at which somebody spoke, or the bot sent a text.
     active: Instant,
@@ -154,6 +158,7 @@ impl LocalSession {
             events: VecDeque::from([SessionEvent::Joined, SessionEvent::Message(ready.to_string())]),
             transcript: ConsoleTranscript::default(),
             lines: VecDeque::new(),
+            is_stopped: false,
             detector: SpeechWindow::new(source_rate_hz),
             active: now,
             microphone: now,
@@ -182,6 +187,9 @@ impl LocalSession {
             return;
         }
         self.active = now;
+        if self.setup.stop_words.contain(line) {
+            return self.stop();
+        }
         let options = json!({"run_immediately": true, "audio_response": true});
         let typed = json!({
             "label": rtvi::LABEL,
@@ -281,6 +289,18 @@ impl LocalSession {
         self.bot_queue_empty && self.playout.is_played(now)
     }
 
+    /// Ends the session by a word of the caller.
+    fn stop(&mut self) {
+        log::info!("the caller has ended the session by a word of --local-stop-words");
+        self.is_stopped = true;
+        self.leave(LeaveReason::Left);
+    }
+
+    /// Returns whether a word of the caller has ended the session.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
     fn leave(&mut self, reason: LeaveReason) {
         if self.phase != LocalPhase::Closed {
             self.phase = LocalPhase::Closed;
@@ -364,10 +384,13 @@ impl Session for LocalSession {
     fn handle_message(&mut self, text: String) {
         if self.phase != LocalPhase::Closed
             && let Some(sentence) = self.transcript.handle_bot_message(&text)
-            && !(sentence.by_caller && self.setup.types)
-            && self.lines.len() < LINES_MAX
         {
-            self.lines.push_back(sentence.line());
+            if !(sentence.by_caller && self.setup.types) && self.lines.len() < LINES_MAX {
+                self.lines.push_back(sentence.line());
+            }
+            if sentence.by_caller && self.setup.stop_words.contain(&sentence.text) {
+                self.stop();
+            }
         }
     }
 

@@ -41,7 +41,7 @@ OPTIONS = {
         "--local": None, "--local-in": "a", "--local-out": "a", "--local-rate": "8000", "--local-channels": "1",
         "--local-start": "always", "--local-wake": "tcp://a:1", "--local-wake-words": "a", "--local-end": "1", "--local-echo": "off",
         "--local-tones": "on", "--local-hook": "true", "--local-list": None,
-        "--local-keys": "/a", "--local-volume": "50", "--local-bot": "a",
+        "--local-keys": "/a", "--local-volume": "50", "--local-stop-words": "stop", "--local-bot": "a",
     },
     ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp", "--uploads-folder": "/tmp", "--uploads-folder-max-files": "1"},
     ("moq",): {

@@ -15,6 +15,7 @@ fn setup(echo: LocalEcho, end: Duration) -> LocalSetup {
         has_tones: false,
         controls: LocalControls::new(100),
         end,
+        stop_words: StopWords::default(),
         preroll: Vec::new(),
     }
 }
@@ -302,6 +303,38 @@ fn a_typed_line_is_said_to_the_bot() {
     rig.session.handle_typed("late", rig.now);
     rig.run(S);
     assert_eq!(rig.events.len(), before, "nothing is said after the end");
+}
+
+/// A stop word ends the session once the bot has understood it as a whole sentence, or when it is
+/// typed.
+#[test]
+fn a_stop_word_ends_the_session() {
+    let said = |text, is_final| {
+        let data = json!({"text": text, "final": is_final, "user_id": "", "timestamp": ""});
+        json!({"label": "rtvi-ai", "type": "user-transcription", "id": "1", "data": data}).to_string()
+    };
+    let bot = json!({"label": "rtvi-ai", "type": "bot-transcription", "id": "1", "data": {"text": "Good bye."}});
+    let mut setup = setup(LocalEcho::Off, Duration::ZERO);
+    setup.stop_words = StopWords::parse("stop,good bye").expect("words");
+    let mut rig = Rig::new(setup.clone());
+    for text in [
+        said("Good bye", false),
+        bot.to_string(),
+        said("Good bye is what he said", true),
+    ] {
+        rig.session.handle_message(text);
+        rig.run(100 * MS);
+        assert_eq!((rig.left(), rig.session.is_stopped()), (None, false));
+    }
+    rig.session.handle_message(said("Good bye!", true));
+    rig.run(100 * MS);
+    assert_eq!(rig.left().map(|(_, reason)| reason), Some(LeaveReason::Left));
+    assert_eq!(rig.lines.last().map(String::as_str), Some("you: Good bye!"));
+    assert!(rig.session.is_stopped());
+    let mut typed = Rig::new(setup);
+    typed.session.handle_typed("Stop.", typed.now);
+    typed.run(100 * MS);
+    assert!(typed.left().is_some());
 }
 
 /// A card that was unplugged for good ends the session.
