@@ -34,6 +34,11 @@ use crate::transport::Transport;
 /// Time after the bot's last sound in which the microphone stays silent for it in half duplex: the
 /// delay of a card, and the echo of a room.
 const ECHO_TAIL: Duration = Duration::from_millis(400);
+/// The factor of the bot's voice while the caller speaks over it: 12 dB less echo to remove, so
+/// that the caller is noticed sooner.
+const DUCKED_GAIN: f32 = 0.25;
+/// How long after the last speech of the caller.
+const DUCKED_FOR: Duration = Duration::from_millis(500);
 /// Time without a microphone after which the session ends.
 const MICROPHONE_LOST: Duration = Duration::from_secs(10);
 /// Most lines for the terminal that wait.
@@ -111,6 +116,8 @@ pub struct LocalSession {
     detector: SpeechWindow,
     /// The last time at which somebody spoke, or the bot sent a text.
     active: Instant,
+    /// Until when the bot is lowered.
+    ducked_until: Option<Instant>,
     /// The last time at which the microphone worked.
     microphone: Instant,
     heard_samples: u64,
@@ -161,11 +168,19 @@ impl LocalSession {
             is_stopped: false,
             detector: SpeechWindow::new(source_rate_hz),
             active: now,
+            ducked_until: None,
             microphone: now,
             heard_samples: 0,
             capture: CaptureCounts::default(),
             setup,
         }
+    }
+
+    /// Sets the volume of the user, and lowers the bot while the caller speaks over it.
+    fn set_gain(&mut self, now: Instant) {
+        let is_ducked = self.ducked_until.is_some_and(|until| now < until);
+        let factor = if is_ducked { DUCKED_GAIN } else { 1.0 };
+        self.playout.set_gain(self.setup.controls.gain() * factor);
     }
 
     /// Handles what the user has set.
@@ -223,7 +238,12 @@ impl LocalSession {
         }
         if self.detector.hears_speech(&pcm) {
             self.active = now;
+            // Without a canceller it could be the bot itself.
+            if self.canceller.is_some() && self.playout.sound_end().is_some_and(|end| now < end) {
+                self.ducked_until = Some(now + DUCKED_FOR);
+            }
         }
+        self.set_gain(now);
         self.hear(&pcm);
     }
 

@@ -196,6 +196,34 @@ fn a_canceller_lets_the_caller_interrupt_once_it_has_learned() {
     assert!(rig.session.summary(&Counts::default()).contains("; echo lowered by "));
 }
 
+/// A caller who speaks over the bot lowers its voice; it comes back once that is over.
+#[cfg(all(feature = "aec", target_pointer_width = "64"))]
+#[test]
+fn a_caller_lowers_the_bot() {
+    let mut rig = Rig::new(setup(LocalEcho::Cancel, Duration::ZERO));
+    let mut state = 1_u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 19) as i16 - 4_096
+    };
+    rig.speech = (0..9 * 16_000).map(|_| noise()).collect();
+    let loudness = |bytes: &[u8]| {
+        let pcm = bytes.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]]));
+        (pcm.map(|sample| f64::from(sample).powi(2)).sum::<f64>() / (bytes.len() / 2) as f64).sqrt()
+    };
+    let newest = |rig: &Rig| loudness(&rig.played[rig.played.len() - 2 * 4_800..]);
+    rig.run(4 * S);
+    let alone = newest(&rig);
+    rig.microphone = Some(8_000);
+    rig.run(S);
+    let spoken_over = newest(&rig);
+    rig.microphone = Some(20);
+    rig.run(2 * S);
+    let again = newest(&rig);
+    assert!((0.2..0.3).contains(&(spoken_over / alone)), "{}", spoken_over / alone);
+    assert!((0.9..1.1).contains(&(again / alone)), "{}", again / alone);
+}
+
 /// What was said before the session, and before the bot's rate is known, is not cut.
 #[test]
 fn the_bot_hears_the_first_words_and_a_client_that_is_ready() {
