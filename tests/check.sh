@@ -9,7 +9,7 @@
 #       monitoring                                      alert rules and dashboard, by promtool
 #       smallest telephone                              reduced builds: what they report as absent, and a call
 #       calls                                           the black-box tests that talk in real time
-#       aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme assistants browser firefox    real peers
+#       aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox    real peers
 #       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
 #       cloud-scale                                     the cloud service on several machines, with PostgreSQL and an object store; kills
@@ -51,7 +51,7 @@ paced='assistants:: call:: cascade:: device:: faults:: livekit:: moq:: pcm:: pro
 # Black-box modules that compare files of this repository.
 files='boards:: completions:: conventions:: documents:: reference:: source_rules:: unsafety::'
 # Stages that talk in real time: what other processes take of the machine is measured beside them.
-real_time='calls smallest telephone aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme assistants browser firefox cluster'
+real_time='calls smallest telephone aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox cluster'
 
 # README's second command.
 people() {
@@ -87,7 +87,7 @@ gate_lanes() {
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
     # second wait for the most part, though two processes share the checks of most. The pages of `assistants` come beside `rooms`.
-    together 'browser firefox cluster moq rooms gstreamer pipecat-bots' 'net calls livekit jobs pipecat acme aiortc assistants smallest telephone'
+    together 'browser firefox cluster moq rooms gstreamer pipecat-bots local' 'net calls livekit jobs pipecat acme aiortc assistants smallest telephone'
     judge_alone
 }
 
@@ -135,7 +135,7 @@ stage() {
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary; cross/sizes --compare native full opus-pure $binary ;;
     macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
-    aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | local | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
     cloud-scale) cloud_scale ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
@@ -228,6 +228,7 @@ environments() {
     tests/check/livekit-server.sh
     tests/check/pebble.sh
     tests/check/moq-relay.sh
+    tests/check/pipewire-alsa.sh
 }
 
 # Licences, sources, banned crates, hashes of what the tests install; advisories with an invented database.

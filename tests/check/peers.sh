@@ -140,6 +140,16 @@ peer_moq() {
     return "${verdict:-0}"
 }
 
+# ALSA's programs with PipeWire, and no sound hardware.
+peer_local() {
+    needs 'apt-get install alsa-utils dbus-daemon espeak-ng pipewire pipewire-bin wireplumber' \
+        arecord aplay dbus-daemon espeak-ng pipewire wireplumber pw-link pw-play pw-record || return 0
+    local plugin
+    plugin=$(tests/check/pipewire-alsa.sh) || { lacks "ALSA's plug-in for PipeWire: apt-get download pipewire-alsa"; return; }
+    release
+    python3 tests/peers/local/run.py --plugin "$plugin" --binary $binary
+}
+
 # Certificates by ACME, from the test server of Let's Encrypt.
 peer_acme() {
     needs 'apt-get install openssl, and Go 1.25 of https://go.dev/dl' openssl go || return 0
