@@ -630,7 +630,16 @@ fn a_caller_types_in_place_of_speaking() {
 #[test]
 fn the_devices_are_listed() {
     use std::os::unix::fs::PermissionsExt as _;
-    let list = |path: &Path| TestRunner::run_with(&["--local-list"], &[("PATH", &path.to_string_lossy())]);
+    let list = |path: &Path| {
+        let path = path.to_string_lossy();
+        let without = [
+            ("PULSE_SERVER", ""),
+            ("PIPEWIRE_REMOTE", ""),
+            ("XDG_RUNTIME_DIR", "/nowhere"),
+        ];
+        let variables = [&[("PATH", &*path)][..], &without[..]].concat();
+        TestRunner::run_with(&["--local-list"], &variables)
+    };
     let programs = folder();
     let bare = list(&programs);
     assert_eq!(bare.code, Some(1), "{}", bare.stderr);
@@ -638,6 +647,18 @@ fn the_devices_are_listed() {
         let missing = format!("`{program}` is not installed; install the package alsa-utils");
         assert!(bare.stderr.contains(&missing), "{}", bare.stderr);
     }
+    for program in ["arecord", "aplay"] {
+        let file = programs.join(program);
+        std::fs::write(&file, "#!/bin/sh\necho default\n").expect("a file of the test");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("a file of the test");
+    }
+    let has_cards = Path::new("/proc/asound/card0").exists();
+    let without = list(&programs);
+    assert!(
+        has_cards || without.stderr.contains("there is no loudspeaker: no sound server runs"),
+        "{}",
+        without.stderr
+    );
     for (program, card) in [("arecord", "Webcam"), ("aplay", "Speakers")] {
         let listed = format!("null\n    Discard\nplughw:CARD={card},DEV=0\n    {card} by USB\n    Converts\n");
         let file = programs.join(program);

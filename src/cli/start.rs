@@ -147,7 +147,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
             warnings,
         } => return phone(&set_up, verbosity, &[skipped, warnings].concat(), &env.variables),
         #[cfg(feature = "local")]
-        CliCommand::LocalList => return list_sound_cards(),
+        CliCommand::LocalList => return list_sound_cards(&env.variables),
         #[cfg(not(feature = "local"))]
         CliCommand::LocalList => return Ok(()),
         CliCommand::Serve { config, warnings } => (config, warnings, false),
@@ -450,8 +450,12 @@ fn call(config: crate::io::call::CallConfig, verbosity: u8, variables: &Variable
 
 /// Prints the microphones and loudspeakers. Anything that is missing is an error.
 #[cfg(feature = "local")]
-fn list_sound_cards() -> Result<(), StartupError> {
-    let (text, problems) = complete(Some(1), crate::io::local::list())?;
+fn list_sound_cards(variables: &Variables) -> Result<(), StartupError> {
+    let server = variables
+        .literal("PULSE_SERVER")
+        .or_else(|| variables.literal("PIPEWIRE_REMOTE"));
+    let list = crate::io::local::list(variables.literal("XDG_RUNTIME_DIR"), server);
+    let (text, problems) = complete(Some(1), list)?;
     let _ = io::stdout().write_all(text.as_bytes());
     match problems.is_empty() {
         true => Ok(()),

@@ -3,6 +3,7 @@
 //! In: `arecord -L`, `aplay -L`, and the files of the kernel. Out: the text, and what is missing.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -14,13 +15,17 @@ use crate::proto::local::listing::{self, CardAccess, DeviceOwner, NamedDevices, 
 /// Time in which ALSA's program lists its devices: one asks the sound server.
 const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Returns a text with the devices, and what is missing.
-pub async fn list() -> (String, Vec<String>) {
+/// Returns a text with the devices, and what is missing. A sound server has its socket in
+/// `runtime_folder`, or is named by `server`.
+pub async fn list(runtime_folder: Option<&str>, server: Option<&str>) -> (String, Vec<String>) {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let (cards, pcm) = (read("/proc/asound/cards"), read("/proc/asound/pcm"));
     let cards = listing::cards(&cards, &pcm, access);
     let (microphones, loudspeakers) = tokio::join!(named(AudioDirection::In), named(AudioDirection::Out));
+    let sockets = ["pipewire-0", "pulse/native"].into_iter();
+    let mut sockets = sockets.filter_map(|socket| Some(Path::new(runtime_folder?).join(socket)));
     let system = SoundSystem {
+        has_server: server.is_some() || sockets.any(|socket| socket.exists()),
         is_linux: cfg!(target_os = "linux"),
         microphones,
         loudspeakers,

@@ -49,6 +49,8 @@ pub struct DeviceOwner {
 #[derive(Clone, Debug)]
 pub struct SoundSystem {
     pub is_linux: bool,
+    /// Whether a sound server runs, or one of another machine is named.
+    pub has_server: bool,
     /// The output of `arecord -L`.
     pub microphones: NamedDevices,
     /// The output of `aplay -L`.
@@ -256,9 +258,13 @@ impl SoundSystem {
         }
         for direction in [AudioDirection::In, AudioDirection::Out] {
             let is_listed = matches!(self.named(direction), NamedDevices::Listed(_));
-            if is_listed && self.devices(direction).is_empty() {
+            let has_card = || {
+                let mut devices = self.devices(direction).into_iter();
+                devices.any(|device| device.name.starts_with(CONVERTS))
+            };
+            if is_listed && !self.has_server && !has_card() {
                 problems.push(format!(
-                    "there is no {}: no sound server, and no card of the kernel has one (/proc/asound/cards)",
+                    "there is no {}: no sound server runs, and no card has one (/proc/asound/cards)",
                     direction.name()
                 ));
             }

@@ -35,6 +35,7 @@ plughw:CARD=USB,DEV=0
 fn system(named: NamedDevices, access: CardAccess) -> SoundSystem {
     SoundSystem {
         is_linux: true,
+        has_server: false,
         microphones: named.clone(),
         loudspeakers: named,
         cards: cards(CARDS, PCM, |_| access),
@@ -103,10 +104,17 @@ fn what_is_missing_is_named() {
         problems.len() == 2 && problems[1].starts_with("there is no loudspeaker: "),
         "{problems:?}"
     );
+    // Ways to a sound server that does not run lead nowhere.
+    let mut servers = system(named("default\n    Default\npulse\n    Pulse\n"), CardAccess::Allowed);
+    servers.cards.clear();
+    assert_eq!(servers.problems(), problems);
+    servers.has_server = true;
+    assert_eq!(servers.problems(), Vec::<String>::new());
     let failed = system(NamedDevices::Failed("timed out".into()), CardAccess::Allowed).problems();
     assert_eq!(failed[0], "`arecord -L` has failed: timed out");
     let mac = SoundSystem {
         is_linux: false,
+        has_server: false,
         microphones: NamedDevices::NotInstalled,
         loudspeakers: NamedDevices::NotInstalled,
         cards: Vec::new(),
