@@ -50,6 +50,8 @@ cd "$(dirname "$0")/.."
 paced='assistants:: call:: cascade:: device:: faults:: livekit:: moq:: pcm:: processes:: shutdown:: sockets:: telephony:: turn::'
 # Black-box modules that compare files of this repository.
 files='boards:: completions:: conventions:: documents:: reference:: source_rules:: unsafety::'
+# Those that need a PostgreSQL and an object store.
+replicated='cloud::scale::'
 # Stages that talk in real time: what other processes take of the machine is measured beside them.
 real_time='calls smallest telephone aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox cluster'
 
@@ -109,7 +111,6 @@ each_crates() {
     "$1" fuzz target/fuzz tests/fuzz/Cargo.lock
     "$1" cross target/cross-check Cargo.lock
     "$1" macos target/macos Cargo.lock
-    "$1" scale target/scale Cargo.lock
 }
 
 stage() {
@@ -172,11 +173,11 @@ blackbox_tests() {
     linted cargo test --quiet --workspace --test main --no-fail-fast -- --test-threads "$threads" "$@"
 }
 
-# Those that neither talk in real time nor compare files. They wait half of the time, so that two cores serve four. Those of `canary`,
+# Those that neither talk in real time, nor compare files, nor need servers. They wait half of the time, so that two cores serve four. Those of `canary`,
 # some of which have the name of another module in theirs, are named on their own.
 blackbox() {
     local module skipped=() secrets said
-    for module in $paced $files canary::; do skipped+=(--skip "$module"); done
+    for module in $paced $files $replicated canary::; do skipped+=(--skip "$module"); done
     said=$(mktemp)
     blackbox_tests 4 canary:: >"$said" 2>&1 &
     secrets=$!
@@ -266,23 +267,23 @@ msrv() {
     cargo "+$version" check --quiet --locked --lib --bins --target-dir target/msrv
 }
 
-# The cloud service with the feature `scale`, which no other build has, in a target folder of its own: its tests, with replicas that
-# share a PostgreSQL and an object store; those of the service on one machine whose promises are the same; the published client.
+# The cloud service on several machines: its tests, with replicas that share a PostgreSQL and an object store; those of the service on
+# one machine whose promises are the same; the published client. Test builds have the feature `scale`.
 cloud_scale() {
     needs 'apt-get install postgresql curl, and Go 1.25 of https://go.dev/dl' psql setpriv curl go || return 0
-    local store tested=(cargo test --quiet --workspace --features edge-runner/scale --test main)
+    local store
     store=$(tests/check/versitygw.sh)
     (
-        export PATH=${store%/*}:$PATH CARGO_TARGET_DIR=target/scale
-        linted "${tested[@]}" --lib -- --test-threads 2 scale::
+        export PATH=${store%/*}:$PATH
+        blackbox_tests 2 $replicated
         # Without those that look into the data directory, or at what an object store does.
-        EDGE_RUNNER_CLOUD_SHARED=1 linted "${tested[@]}" -- --test-threads 2 cloud::{api,builder,builds,client,hostile,logs}:: \
+        EDGE_RUNNER_CLOUD_SHARED=1 blackbox_tests 2 cloud::{api,builder,builds,client,hostile,logs}:: \
             --skip the_log_has_a_line_and_no_key --skip upload_errors_are_xml_on_request --skip urls_use_the_clients_host \
             --skip images_are_reported_or_stored --skip the_environment_is_exact --skip an_exited_command_is_not_reported_as_building \
             --skip the_client_works_with_this_service --skip a_log_is_bounded
     )
     needs_python pipecatcloud,requests || return 0
-    $python tests/peers/cloud/run.py --binary target/scale/debug/edge-runner --store "$store"
+    $python tests/peers/cloud/run.py --binary target/debug/edge-runner --store "$store"
 }
 
 # A selection of features in a target folder of its own, since the tests run the full program: reduced smallest|telephone. Clippy is

@@ -72,7 +72,12 @@ fn commands() -> Vec<(&'static str, &'static str)> {
 pub(super) const KINDS: [&str; 4] = ["python", "pipecat", "node", "rust"];
 
 /// The commands of `edge-runner cloud`.
-const CLOUD: [&str; 6] = ["serve", "keys", "build", "status", "logs", "regions"];
+const CLOUD: &[&str] = match cfg!(feature = "scale") {
+    true => &[
+        "serve", "keys", "migrate", "import", "build", "status", "logs", "regions",
+    ],
+    false => &["serve", "keys", "build", "status", "logs", "regions"],
+};
 
 /// The values that an option takes.
 enum Values {

@@ -12,7 +12,6 @@ mod keys;
 mod logs;
 mod recovery;
 mod regions;
-#[cfg(feature = "scale")]
 mod scale;
 mod serve;
 mod sweep;

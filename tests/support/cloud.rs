@@ -6,7 +6,6 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "scale")]
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::http::{self, Reply};
 use super::runner::{PATIENCE, TestRunner, folder};
-#[cfg(feature = "scale")]
 use super::scale::Place;
 
 /// A private key of organization `default`.
@@ -30,19 +28,16 @@ pub const PUBLIC: &str = "pk_test_0123456789abcdef";
 /// archives in a database and a bucket, which are its own.
 pub struct DataDir {
     path: PathBuf,
-    #[cfg(feature = "scale")]
     place: OnceLock<Option<Place>>,
 }
 
 /// Set to run tests against the service on several machines.
-#[cfg(feature = "scale")]
 const SHARED: &str = "EDGE_RUNNER_CLOUD_SHARED";
 
 impl DataDir {
     pub fn new() -> DataDir {
         DataDir {
             path: folder(),
-            #[cfg(feature = "scale")]
             place: OnceLock::new(),
         }
     }
@@ -53,7 +48,6 @@ impl DataDir {
 
     /// Returns the variables of a service on this directory.
     fn variables(&self) -> Vec<(&str, &str)> {
-        #[cfg(feature = "scale")]
         if std::env::var_os(SHARED).is_some() {
             let place = self.place.get_or_init(Place::new);
             return place.as_ref().map(Place::variables).unwrap_or_default();

@@ -19,7 +19,6 @@ pub mod provider;
 pub mod realtime;
 pub mod rest;
 pub mod runner;
-#[cfg(feature = "scale")]
 pub mod scale;
 pub mod signed;
 #[allow(dead_code, reason = "tests of the crates use it as well")]
