@@ -112,13 +112,15 @@ fn fish_completes_commands_options_and_values() {
     }
 }
 
-/// A shell with the script runs in a terminal of its own, where Tab completes the line.
+/// A shell with the script runs in a terminal of its own, where Tab completes the line. The script
+/// is a variable: the terminal echoes what is written to it, and holds a few kilobytes.
 #[test]
 fn zsh_completes_commands_options_and_values() {
     const PROGRAM: &str = r#"
 zmodload zsh/zpty
+export COMPLETIONS=$0
 zpty shell zsh -f -i
-zpty -w shell "PS1=; autoload -Uz compinit && compinit -u -D; unsetopt beep; eval ${(qq)0}; print rea''dy"
+zpty -w shell 'PS1=; autoload -Uz compinit && compinit -u -D; unsetopt beep; eval $COMPLETIONS; print rea""dy'
 zpty -r -m shell seen '*ready*'
 zpty -w -n shell "$1"$'\t\x01'"print -r -- '>"$'\x05'"<'"$'\n'
 zpty -r -m shell seen $'*\n>*<*'
