@@ -176,17 +176,17 @@ impl Database {
         }
     }
 
-    /// Listens on a channel with a connection for it, until that is lost. Wakes `heard` after each
-    /// message, and once at the begin, since messages before it are lost.
+    /// Listens on a channel with a connection for it, until that is lost. Notifies `woken` after
+    /// each message, and once at the begin, since messages before it are lost.
     ///
     /// # Errors
     /// [`DatabaseError`] when the connection is lost.
-    pub async fn listen(&self, channel: &str, heard: &Notify) -> Result<(), DatabaseError> {
+    pub async fn listen(&self, channel: &str, woken: &Notify) -> Result<(), DatabaseError> {
         let (client, mut connection) = self.connect().await?;
         let messages = poll_fn(|cx| {
             loop {
                 match std::task::ready!(connection.poll_message(cx)) {
-                    Some(Ok(AsyncMessage::Notification(_))) => heard.notify_one(),
+                    Some(Ok(AsyncMessage::Notification(_))) => woken.notify_one(),
                     Some(Ok(_)) => {}
                     Some(Err(error)) => return Poll::Ready(Err(error)),
                     None => return Poll::Ready(Ok(())),
@@ -195,7 +195,7 @@ impl Database {
         });
         let begin = async {
             client.batch_execute(&format!("LISTEN {channel}")).await?;
-            heard.notify_one();
+            woken.notify_one();
             std::future::pending().await
         };
         tokio::select! {

@@ -22,7 +22,7 @@ use crate::proto::scale::lease::{self, Claim};
 use crate::proto::sweep::UploadUsage;
 use edge_runner_proto::uuid::Uuid;
 
-/// The channel on which workers hear of builds.
+/// The channel that announces builds to workers.
 pub const CHANNEL: &str = "edge_runner_builds";
 
 /// Keys that `cloud keys list` shows.

@@ -64,7 +64,7 @@ pub struct Worker {
     times: LeaseTimes,
     slots: Arc<Semaphore>,
     /// Wakes the worker when a build may wait.
-    heard: Notify,
+    woken: Notify,
     runs: Mutex<HashMap<Uuid, ActiveRun>>,
     /// Number of entries in `runs`.
     busy: watch::Sender<usize>,
@@ -134,7 +134,7 @@ impl Worker {
             attempts_max: config.attempts_max,
             times: LeaseTimes { lease: shared.lease },
             slots: Arc::new(Semaphore::new(config.builds_max)),
-            heard: Notify::new(),
+            woken: Notify::new(),
             runs: Mutex::default(),
             busy: watch::Sender::new(0),
             stop,
@@ -151,7 +151,7 @@ impl Worker {
         let mut stop = self.stop.clone();
         let listen = async {
             loop {
-                if let Err(error) = self.records.database.listen(CHANNEL, &self.heard).await {
+                if let Err(error) = self.records.database.listen(CHANNEL, &self.woken).await {
                     log::debug!("listening for builds: {error}");
                 }
                 sleep(AGAIN).await;
@@ -192,7 +192,7 @@ impl Worker {
             drop(slot);
             let pause = if was_away { AGAIN } else { POLL.min(self.times.lease) };
             tokio::select! {
-                () = self.heard.notified() => {}
+                () = self.woken.notified() => {}
                 () = sleep(pause) => {}
                 () = stop.wait() => return,
             }
