@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::cascade::{ServiceConnection, ServiceServer};
 use crate::support::http;
@@ -445,6 +445,14 @@ while True:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
+/// Runs the runner at a terminal, where each text of `steps` is followed by what is typed, and
+/// returns what the terminal shows until its end.
+fn shown_by_terminal(steps: &Value, arguments: &[&str]) -> String {
+    let mut runner = TestRunner::start_through(&["python3", "-c", TERMINAL, &steps.to_string()], arguments, &[]);
+    assert!(runner.wait().success());
+    runner.last_words().0
+}
+
 /// A terminal is the console of the bot: Enter begins a session, what is said is shown, `q` and
 /// Ctrl-D end it.
 #[test]
@@ -458,8 +466,8 @@ fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
         ["bot: Say something", "\u{4}"],
         ["Enter begins another", "\u{3}"],
     ]);
-    let mut runner = TestRunner::start_through(
-        &["python3", "-c", TERMINAL, &steps.to_string()],
+    let shown = shown_by_terminal(
+        &steps,
         &[
             "--local",
             "--local-start",
@@ -471,10 +479,7 @@ fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
             "--bot",
             "parrot",
         ],
-        &[],
     );
-    assert!(runner.wait().success());
-    let (shown, _) = runner.last_words();
     assert!(shown.contains("Enter begins a session, and `q` ends it"), "{shown}");
     assert_eq!(shown.matches("bot: Say something, then pause").count(), 2, "{shown}");
     let ends = shown
@@ -594,8 +599,8 @@ fn a_caller_types_in_place_of_speaking() {
         ["bot: Second call", "GOOD bye!\n"],
         ["Enter begins another", "\u{3}"],
     ]);
-    let mut runner = TestRunner::start_through(
-        &["python3", "-c", TERMINAL, &steps.to_string()],
+    let shown = shown_by_terminal(
+        &steps,
         &[
             "--local",
             "text",
@@ -608,10 +613,7 @@ fn a_caller_types_in_place_of_speaking() {
             "--local-stop-words",
             "stop,good bye",
         ],
-        &[],
     );
-    assert!(runner.wait().success());
-    let (shown, _) = runner.last_words();
     assert!(shown.contains("type what you say, with Enter"), "{shown}");
     assert_eq!(shown.matches("by a word of --local-stop-words").count(), 1, "{shown}");
     let ends = shown.lines().filter(|line| line.contains("session ended: caller left"));
