@@ -2,13 +2,17 @@
 //! applies what it took, with stand-ins for the programs that change a system.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::support::cascade::ServiceServer;
 use crate::support::http::{Reply, exchange, get, request};
+use crate::support::realtime::RealtimeServer;
 use crate::support::runner::{TestRunner, folder};
 use crate::support::skip;
 
@@ -25,7 +29,7 @@ impl SetupProcess {
     fn start() -> Self {
         let spool = folder();
         let name = spool.to_str().expect("a plain path");
-        let options = ["setup", "--host", "127.0.0.1", "--port", "0", "--spool", name, "-v"];
+        let options = ["setup", "--host", "127.0.0.1", "--port", "0", "--spool", name, "-vvv"];
         SetupProcess {
             process: TestRunner::start_bare(&options, &[]),
             spool,
@@ -34,14 +38,31 @@ impl SetupProcess {
 
     /// Sends JSON as the page does.
     fn post(&self, path: &str, body: &Value) -> Reply {
-        let origin = format!("Origin: http://{}", self.process.addr);
-        let headers = [&*origin, "Content-Type: application/json"];
-        request(self.process.addr, "POST", path, &headers, body.to_string().as_bytes()).expect("it answers")
+        post(self.process.addr, path, body)
     }
 
     fn settings(&self) -> Option<String> {
         fs::read_to_string(self.spool.join("settings")).ok()
     }
+}
+
+fn post(addr: SocketAddr, path: &str, body: &Value) -> Reply {
+    let origin = format!("Origin: http://{addr}");
+    let headers = [&*origin, "Content-Type: application/json"];
+    request(addr, "POST", path, &headers, body.to_string().as_bytes()).expect("it answers")
+}
+
+/// State, field and text of each report, in the order of the services.
+fn reports(reply: &Reply) -> Vec<(String, String, String)> {
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    assert!(!reply.text().contains(SECRET), "{}", reply.text());
+    let answer = reply.json();
+    let services = answer["services"].as_array().expect("a list").iter();
+    let text = |report: &Value, name: &str| report[name].as_str().expect("a text").to_owned();
+    services
+        .map(|report| (text(report, "state"), text(report, "variable"), text(report, "text")))
+        .collect()
 }
 
 fn form() -> Value {
@@ -111,6 +132,7 @@ fn other_pages_cannot_send_settings() {
     assert_eq!(named.expect("an answer").status, 200);
     let own = format!("Origin: http://{addr}");
     let json = "Content-Type: application/json";
+    let check = br#"{"services":["chat"],"variables":{"CASCADE_LLM_URL":"tcp://127.0.0.1:1"}}"#;
     for (headers, status) in [
         (&["Origin: http://evil.example", json][..], 403),
         (&["Origin: null", json], 403),
@@ -121,6 +143,8 @@ fn other_pages_cannot_send_settings() {
         let reply = request(addr, "POST", "/settings", headers, form().to_string().as_bytes()).expect("an answer");
         assert_eq!(reply.status, status, "{headers:?}");
         assert!(!reply.text().contains(SECRET));
+        let reply = request(addr, "POST", "/check", headers, check).expect("an answer");
+        assert_eq!(reply.status, status, "{headers:?}");
     }
     let preflight = [
         "Origin: http://evil.example",
@@ -152,6 +176,115 @@ fn wrong_forms_are_explained() {
     assert!(answer(&|form| form["variables"]["RUNNER_ARGS"] = "-- sh".into()).contains("not one of the chosen bot"));
     assert!(answer(&|form| form["name"] = "a\nRUNNER_ARGS = -- sh".into()).contains("letters, digits"));
     assert!(answer(&|form| *form = json!([])).contains("not the form"));
+}
+
+/// Each service is asked as the doctor does; its report names the field, and has no text of it.
+/// What does not answer can be saved all the same.
+#[test]
+fn services_are_asked_before_settings_are_taken() {
+    let mut setup = SetupProcess::start();
+    let addr = setup.process.addr;
+    let (recognizer, model) = (ServiceServer::start(), ServiceServer::start());
+    let variables = json!({
+        "CASCADE_STT_URL": recognizer.wyoming_url(), "CASCADE_LLM_URL": model.http_url(), "CASCADE_LLM_MODEL": "m",
+        "CASCADE_LLM_API_KEY": SECRET, "CASCADE_TTS_URL": "tcp://127.0.0.1:1"});
+    let form = json!({"services": ["recognizer", "chat", "voice"], "variables": variables});
+    let asked = thread::spawn(move || reports(&post(addr, "/check", &form)));
+    let mut connection = recognizer.accept();
+    connection.expect("describe");
+    connection.send("info", &json!({"asr": [{"name": "w", "models": []}]}), &[]);
+    let (request, connection) = model.accept_request();
+    assert_eq!((&*request.method, &*request.target), ("GET", "/v1/models"));
+    assert_eq!(request.header("authorization"), Some(&*format!("Bearer {SECRET}")));
+    let refusal = json!({"error": {"message": format!("{SECRET}, said the service")}}).to_string();
+    connection.respond("401 Unauthorized", "application/json", refusal.as_bytes());
+    let reports_of = |asked: thread::JoinHandle<Vec<(String, String, String)>>| asked.join().expect("it answers");
+    let wanted = [
+        ("ok", "CASCADE_STT_URL", "offers a recogniser"),
+        ("failed", "CASCADE_LLM_API_KEY", "does not accept this key"),
+        ("failed", "CASCADE_TTS_URL", "127.0.0.1:1 does not answer"),
+    ];
+    let all = reports_of(asked);
+    assert_eq!(all.len(), wanted.len(), "{all:?}");
+    for ((state, field, words), (given, variable, text)) in wanted.into_iter().zip(all) {
+        assert_eq!((state, field), (&*given, &*variable), "{text}");
+        assert!(text.contains(words) && !text.contains("said the service"), "{text}");
+    }
+
+    for (id, state, field) in [("other", "failed", "CASCADE_LLM_MODEL"), ("m", "ok", "CASCADE_LLM_URL")] {
+        let form = json!({"services": ["chat"], "variables": variables});
+        let asked = thread::spawn(move || reports(&post(addr, "/check", &form)));
+        let (_, connection) = model.accept_request();
+        let list = json!({"data": [{"id": id}]}).to_string();
+        connection.respond("200 OK", "application/json", list.as_bytes());
+        let report = reports_of(asked).remove(0);
+        assert_eq!((&*report.0, &*report.1), (state, field), "{}", report.2);
+    }
+
+    let mut form = form_of_cascade(&variables);
+    let draft = setup.post("/settings", &form);
+    assert_eq!(draft.status, 200, "{}", draft.text());
+    form["variables"]["CASCADE_TTS_URL"] = "nonsense".into();
+    assert_eq!(setup.post("/settings", &form).status, 400);
+    setup.post("/finish", &json!({"token": draft.json()["token"]}));
+    assert!(setup.process.wait().success());
+    let log = setup.process.log();
+    assert!(!log.contains(SECRET) && !log.contains("said the service"), "{log}");
+}
+
+fn form_of_cascade(variables: &Value) -> Value {
+    json!({"name": "kitchen", "access": "key", "ssh": "none", "bot": "cascade", "variables": variables})
+}
+
+#[test]
+fn a_session_of_a_speech_to_speech_service_is_opened() {
+    let setup = SetupProcess::start();
+    let addr = setup.process.addr;
+    let check = |url: String| {
+        let variables = json!({"REALTIME_URL": url, "REALTIME_MODEL": "m", "REALTIME_API_KEY": SECRET});
+        let form = json!({"services": ["realtime"], "variables": variables});
+        thread::spawn(move || reports(&post(addr, "/check", &form)).remove(0))
+    };
+    let server = RealtimeServer::start();
+    let asked = check(server.url());
+    let session = server.accept();
+    let bearer = format!("Bearer {SECRET}");
+    assert_eq!(session.request.header("authorization"), Some(&*bearer));
+    session.send(&json!({"type": "session.created", "event_id": "s1", "session": {"type": "realtime"}}));
+    assert_eq!(asked.join().expect("it answers").0, "ok");
+    let refusing = RealtimeServer::refusing(401, &json!({"error": {"code": "invalid_api_key"}}));
+    let (state, variable, text) = check(refusing.url()).join().expect("it answers");
+    assert_eq!((&*state, &*variable), ("failed", "REALTIME_API_KEY"), "{text}");
+}
+
+/// A neighbour cannot make the board ask without end: six services at once. Those that are done
+/// make room.
+#[test]
+fn few_services_are_asked_at_once() {
+    let setup = SetupProcess::start();
+    let addr = setup.process.addr;
+    let silent = ServiceServer::start();
+    let url = silent.wyoming_url();
+    let form = json!({"services": ["recognizer", "chat", "voice"], "variables":
+        {"CASCADE_STT_URL": url, "CASCADE_LLM_URL": url, "CASCADE_TTS_URL": url}});
+    let waiting = [form.clone(), form.clone()].map(|form| thread::spawn(move || post(addr, "/check", &form)));
+    let connections: Vec<_> = (0..6).map(|_| silent.accept()).collect();
+    let refused = setup.post("/check", &form);
+    assert_eq!(refused.status, 429);
+    assert!(refused.text().contains("try again"), "{}", refused.text());
+    // What needs no request is answered all the same.
+    let wrong = reports(&setup.post("/check", &json!({"services": ["voice"], "variables": {}})));
+    assert_eq!((&*wrong[0].0, &*wrong[0].1), ("wrong", "CASCADE_TTS_URL"));
+    assert!(silent.waiting().is_none());
+    drop(connections);
+    for answer in waiting {
+        let all = reports(&answer.join().expect("it answers"));
+        assert!(all.iter().all(|(state, ..)| state == "failed"), "{all:?}");
+    }
+    drop(silent);
+    assert_eq!(reports(&setup.post("/check", &form)).len(), 3);
+    let other = json!({"services": ["chat"], "variables": {"RUNNER_ARGS": "-- sh"}});
+    assert_eq!(setup.post("/check", &other).status, 400);
 }
 
 /// `finish` with stand-ins that write what they were told.

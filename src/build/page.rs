@@ -36,7 +36,7 @@ pub fn pack() {
             .file_name()
             .and_then(|name| name.to_str())
             .expect("names are UTF-8");
-        if name.starts_with("setup.") && !has_setup {
+        if name.starts_with("setup") && !has_setup {
             continue;
         }
         let identity = fs::read(&path).expect("a listed file can be read");

@@ -1,10 +1,11 @@
 //! `edge-runner setup`: serves the setup page of a board until its settings are taken.
 //!
-//! In: a [`SetupConfig`]. Out: the page, `GET /state`, and after `POST /settings` and
-//! `POST /finish` the file `settings` in a folder, readable by this user only, after which the
-//! process ends. It needs no privilege but its port: another program applies the file.
-//! `proto::setup` decides who may ask, and what settings are valid. It listens on IPv4 alone, since
-//! neighbours cannot be told from the Internet by a global IPv6 address; browsers fall back to it.
+//! In: a [`SetupConfig`]. Out: the page, `GET /state`, reports of `POST /check` on the services of
+//! the form, and after `POST /settings` and `POST /finish` the file `settings` in a folder,
+//! readable by this user only, after which the process ends. It needs no privilege but its port:
+//! another program applies the file. `proto::setup` decides who may ask, and what settings are
+//! valid. It listens on IPv4 alone, since neighbours cannot be told from the Internet by a global
+//! IPv6 address; browsers fall back to it.
 
 use std::fs;
 use std::io;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use crate::proto::sorting;
 
+#[cfg(feature = "assistants")]
+use futures_util::future::join_all;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
@@ -30,6 +33,8 @@ use edge_runner_http::store::Store;
 use edge_runner_http::tasks::request_time;
 use edge_runner_http::tls::ServerTls;
 
+#[cfg(feature = "assistants")]
+use crate::bots::assistant::doctor::report;
 use crate::config::Host;
 use crate::features::Feature;
 use crate::io::http::page;
@@ -164,13 +169,14 @@ impl HttpService for SetupPage {
         match (&head.method, head.uri.path()) {
             (&Method::GET, "/state") => self.describe(&name),
             (&Method::GET, path) => self.file(path, &head.headers),
-            (&Method::POST, path @ ("/settings" | "/finish")) => {
+            (&Method::POST, path @ ("/settings" | "/finish" | "/check")) => {
                 let limits = BodyLimits {
                     bytes_max: BODY_BYTES_MAX,
                     within: HTTP_BODY,
                 };
                 match common::collect(limits, &head.headers, body).await {
                     Ok(body) if path == "/settings" => self.take_form(&body, peer.ip()),
+                    Ok(body) if path == "/check" => self.check_services(&body, peer.ip()).await,
                     Ok(body) => self.finish(&body, peer.ip()),
                     Err(error) => text(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
                 }
@@ -217,6 +223,34 @@ impl SetupPage {
         }
     }
 
+    /// Asks services of the form, and answers with a report on each.
+    #[cfg(feature = "assistants")]
+    async fn check_services(&self, body: &[u8], source: IpAddr) -> Reply {
+        let planned = lock(&self.state).handle_check(body, (source, request_time().now));
+        let planned = match planned {
+            Ok(planned) => planned,
+            Err(error) => return refuse(&error),
+        };
+        let _asked = AskedGuard {
+            state: &self.state,
+            count: planned.iter().filter(|check| check.is_ok()).count(),
+        };
+        let reports = planned.into_iter().map(|check| async move {
+            match check {
+                Ok(check) => report(&check).await,
+                Err(wrong) => wrong,
+            }
+        });
+        let reports = Box::pin(join_all(reports)).await;
+        no_store(json_reply(StatusCode::OK, json!({"services": reports}).to_string()))
+    }
+
+    /// A build without the bots that use services has none to ask.
+    #[cfg(not(feature = "assistants"))]
+    async fn check_services(&self, _: &[u8], _: IpAddr) -> Reply {
+        text(StatusCode::NOT_FOUND, "no such path")
+    }
+
     /// Writes the confirmed settings, and ends.
     fn finish(&self, body: &[u8], source: IpAddr) -> Reply {
         let mut state = lock(&self.state);
@@ -243,10 +277,25 @@ impl SetupPage {
     }
 }
 
+/// Services that are asked. Dropping it, also when the client leaves, says that they no longer are.
+#[cfg(feature = "assistants")]
+struct AskedGuard<'s> {
+    state: &'s Mutex<SetupState>,
+    count: usize,
+}
+
+#[cfg(feature = "assistants")]
+impl Drop for AskedGuard<'_> {
+    fn drop(&mut self) {
+        lock(self.state).handle_checked(self.count);
+    }
+}
+
 fn refuse(error: &SetupError) -> Reply {
     let code = match error {
         SetupError::Json | SetupError::Form(_) => StatusCode::BAD_REQUEST,
         SetupError::OtherDraft | SetupError::Held(_) => StatusCode::CONFLICT,
+        SetupError::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
         SetupError::Closed => StatusCode::GONE,
     };
     text(code, &error.to_string())

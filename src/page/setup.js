@@ -1,11 +1,14 @@
-// The setup page of a board: shows its network, sends the form, shows the new key, and finishes.
+// The setup page of a board: shows its network, has services checked, sends the form, shows the new key, and finishes.
 
 import { $, copy, make, on } from './dom.js';
+import { check, clear, filled } from './setup-checks.js';
 
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
 
 let board = { name: 'edge-runner', runnerPort: 7860, assistants: true, networks: [] };
 let draft = null;
+/** Of services that are to be asked soon. */
+const timers = new Map();
 
 /** Shows what belongs to the chosen answers. */
 function adapt() {
@@ -32,10 +35,10 @@ function fail(text) {
 	$('problem').focus();
 }
 
-async function post(path, body) {
+async function post(path, body, signal) {
 	let reply;
 	try {
-		reply = await fetch(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+		reply = await fetch(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body), signal });
 	} catch {
 		throw new Error('The board does not answer. Is this device still in its network?');
 	}
@@ -56,16 +59,34 @@ async function step(button, run) {
 
 /** The form as `POST /settings` takes it. Only the variables of the chosen bot are sent. */
 function answers() {
-	const variables = {};
-	for (const input of document.querySelectorAll(`[data-for="bot=${chosen('bot')}"] [data-variable]`)) {
-		if (input.value.trim()) variables[input.dataset.variable] = input.value;
-	}
+	const variables = filled([...document.querySelectorAll(`[data-for="bot=${chosen('bot')}"]`)]);
 	const ssh = chosen('ssh');
 	const value = { none: '', key: $('ssh-key').value, password: $('ssh-password').value }[ssh];
 	return { name: $('name').value, access: chosen('access'), ssh, ssh_value: value, bot: chosen('bot'), variables };
 }
 
+/** Sends the form if all services of the bot pass, else offers to send it all the same: a service may come later. */
 async function save() {
+	for (const timer of timers.values()) clearTimeout(timer);
+	const parts = [...document.querySelectorAll(`[data-for="bot=${chosen('bot')}"] [data-service]`)];
+	if (parts.length) {
+		let found;
+		try {
+			found = await check(parts, post);
+		} catch (error) {
+			$('anyway-part').hidden = false;
+			throw error;
+		}
+		$('anyway-part').hidden = found.state !== 'failed';
+		if (found.field) {
+			found.field.focus();
+			return;
+		}
+	}
+	await send();
+}
+
+async function send() {
 	draft = await post('/settings', answers());
 	$('confirm-title').textContent = draft.key ? 'Your key' : 'All set';
 	$('key-part').hidden = !draft.key;
@@ -121,14 +142,25 @@ function describe(network) {
 	return make('li', network.address ? 'up' : '', `${kind}: ${state}`);
 }
 
-on('form', 'input', () => {
-	$('problem').hidden = true;
+on('form', 'input', (event) => {
+	$('problem').hidden = $('anyway-part').hidden = true;
+	const part = event.target.closest('[data-service]');
+	if (part && event.target.dataset.variable) clear(part);
 	adapt();
+});
+// When a field is left, its service is asked if what belongs to it is there. Not at once: a text that appears while a button is pressed
+// would move it from under the pointer, and the press would be lost.
+on('form', 'change', (event) => {
+	const part = event.target.closest('[data-service]');
+	if (!part || !event.target.value.trim()) return;
+	clearTimeout(timers.get(part));
+	timers.set(part, setTimeout(() => check([part], post, true).catch(() => {}), 400));
 });
 on('form', 'submit', (event) => {
 	event.preventDefault();
 	step('save', save);
 });
+on('anyway', 'click', () => step('anyway', send));
 on('back', 'click', () => show('form'));
 on('finish', 'click', () => step('finish', finish));
 on('copy', 'click', () => copy($('copy'), $('key').textContent));

@@ -1,9 +1,11 @@
 //! Checks the services of `--bot realtime` and `--bot cascade`, the voice for prompts of other
-//! bots, and the functions of `--tools`.
+//! bots, the functions of `--tools`, and the services that the form of the setup page names.
 //!
 //! In: the configuration. Out: findings, none with another bot. It connects to the service, waits
 //! for its session, and closes: a session that says nothing costs nothing. The three services of
 //! `cascade` are asked what they offer. Functions are declared, and not called.
+
+use std::time::Duration;
 
 use tokio::time::timeout;
 
@@ -11,12 +13,16 @@ use super::clients::examination;
 use super::realtime::failure;
 use super::service_socket::{ServiceEvent, ServiceSocket};
 use super::tools::examine as examine_tools;
-use crate::config::{BuiltInBot, CascadeServices, Config, ServiceAccess};
+use crate::config::{BuiltInBot, CascadeServices, Config, RealtimeConfig, ServiceAccess};
 use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::assistant::cascade::doctor as cascade;
 use crate::proto::assistant::realtime::doctor::{ServiceAnswer, judge};
 use crate::proto::assistant::realtime::{ServerEvent, connect_request, parse_event};
+#[cfg(feature = "setup")]
+use crate::proto::assistant::services::failure::{ServiceFailure, ServiceStep};
 use crate::proto::doctor::Finding;
+#[cfg(feature = "setup")]
+use crate::proto::setup::checks::{ANSWER_WITHIN, ServiceCheck, ServiceReport};
 
 /// Asks the services of each bot.
 pub async fn services(config: &Config) -> Vec<Finding> {
@@ -77,13 +83,29 @@ async fn examine_prompts(config: &Config) -> Vec<Finding> {
 /// Opens a session of the service.
 async fn examine_realtime(config: &Config) -> Vec<Finding> {
     let realtime = &config.assistant.realtime;
+    let answer = open_session(realtime, 2 * DOCTOR_RESOLVE).await;
+    vec![judge(realtime, &answer)]
+}
+
+async fn open_session(realtime: &RealtimeConfig, within: Duration) -> ServiceAnswer {
     let request = connect_request(realtime);
     let mut socket = ServiceSocket::default();
     socket.connect(request.url, request.headers);
-    let answer = timeout(2 * DOCTOR_RESOLVE, ask(&mut socket)).await;
-    let answer = answer.unwrap_or(ServiceAnswer::Silent);
+    let answer = timeout(within, ask(&mut socket)).await;
     socket.finish().await;
-    vec![judge(realtime, &answer)]
+    answer.unwrap_or(ServiceAnswer::Silent)
+}
+
+/// Asks a service of the setup page.
+#[cfg(feature = "setup")]
+pub async fn report(check: &ServiceCheck) -> ServiceReport {
+    match check {
+        ServiceCheck::Offer(offer) => {
+            let answer = timeout(ANSWER_WITHIN, examination::examine(&offer.access)).await;
+            offer.report(&answer.unwrap_or(Err(ServiceFailure::TimedOut(ServiceStep::Begin))))
+        }
+        ServiceCheck::Session(session) => session.report(&open_session(&session.config, ANSWER_WITHIN).await),
+    }
 }
 
 /// Asks the program or endpoint of `--tools` of each bot for its functions.

@@ -9,7 +9,7 @@ mod call;
 pub mod cascade;
 mod cascade_requests;
 pub mod clients;
-mod doctor;
+pub mod doctor;
 pub mod prompts;
 pub mod realtime;
 pub mod service_socket;

@@ -37,9 +37,9 @@ use crate::secret::Secret;
 const ASSISTANT_LANGUAGES_MAX: usize = 32;
 
 /// The service without `REALTIME_URL`.
-const URL_DEFAULT: &str = "https://api.openai.com/v1";
+pub(crate) const URL_DEFAULT: &str = "https://api.openai.com/v1";
 /// Models and voice of that service; no other has defaults.
-const OPENAI_MODEL: &str = "gpt-realtime-2.1";
+pub(crate) const OPENAI_MODEL: &str = "gpt-realtime-2.1";
 const OPENAI_VOICE: &str = "marin";
 const OPENAI_TRANSCRIPTION_MODEL: &str = "gpt-4o-mini-transcribe";
 /// The instructions without `REALTIME_INSTRUCTIONS`.

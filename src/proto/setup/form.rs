@@ -19,7 +19,7 @@ const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 10..=72;
 const NAME_CHARS_MAX: usize = 63;
 
 /// Variables of the bot `realtime` that the form may set.
-const REALTIME: [&str; 6] = [
+pub(super) const REALTIME: [&str; 6] = [
     "OPENAI_API_KEY",
     "REALTIME_URL",
     "REALTIME_API_KEY",
@@ -29,7 +29,7 @@ const REALTIME: [&str; 6] = [
 ];
 
 /// Variables of the bot `cascade` that the form may set.
-const CASCADE: [&str; 12] = [
+pub(super) const CASCADE: [&str; 12] = [
     "CASCADE_STT_URL",
     "CASCADE_STT_MODEL",
     "CASCADE_STT_API_KEY",
@@ -165,13 +165,8 @@ impl SetupForm {
             SetupBot::Cascade => ("cascade", &CASCADE),
         };
         let mut variables = vec![("RUNNER_BOT".to_owned(), bot.to_owned())];
-        for (name, value) in &self.variables {
-            let known = known.iter().find(|known| *known == name);
-            let known = *known.ok_or(FormError::Variable)?;
-            let value = one_line(value).ok_or(FormError::Value(known))?;
-            if !value.is_empty() {
-                variables.push((known.to_owned(), value));
-            }
+        for (name, value) in known_variables(&self.variables, known)? {
+            variables.push((name.to_owned(), value));
         }
         let is_open = self.access == Access::Open;
         Ok(ValidForm {
@@ -202,6 +197,26 @@ impl ValidForm {
             })
             .collect()
     }
+}
+
+/// Returns the variables that have a value, each as one line.
+///
+/// # Errors
+/// [`FormError::Variable`] for a name that is not `known`, [`FormError::Value`].
+pub(super) fn known_variables(
+    given: &BTreeMap<String, String>,
+    known: &[&'static str],
+) -> Result<Vec<(&'static str, String)>, FormError> {
+    let mut variables = Vec::new();
+    for (name, value) in given {
+        let known = known.iter().find(|known| *known == name);
+        let known = *known.ok_or(FormError::Variable)?;
+        let value = one_line(value).ok_or(FormError::Value(known))?;
+        if !value.is_empty() {
+            variables.push((known, value));
+        }
+    }
+    Ok(variables)
 }
 
 /// Returns whether a name is one DNS label: letters, digits and hyphens inside.

@@ -2,13 +2,16 @@
 //! it.
 //!
 //! In: the address of a client and those of the interfaces, heads of requests, the JSON of the
-//! form, random bytes. Out: a [`SetupDraft`] and, once the client confirms it, the settings as
-//! lines `name = value`, in the format of `edge-runner.txt` on the boot partition of an image.
+//! form, random bytes. Out: the services of the form to check, a [`SetupDraft`] and, once
+//! the client confirms it, the settings as lines `name = value`, in the format of
+//! `edge-runner.txt` on the boot partition of an image.
 //! A board takes settings once: after [`SetupState::close`] every request is rejected.
 //!
 //! The confirmation is a step of its own, so that a client has received the new API key before the
 //! board demands it.
 
+#[cfg(feature = "assistants")]
+pub mod checks;
 pub mod form;
 pub mod guard;
 
@@ -18,6 +21,8 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 
+#[cfg(feature = "assistants")]
+use checks::{AskedServices, ServiceCheck, ServiceReport};
 use form::{FormError, SetupForm};
 
 /// Bytes of a body.
@@ -38,6 +43,8 @@ pub const DRAFT_HELD: Duration = Duration::from_secs(60);
 pub struct SetupState {
     draft: Option<SetupDraft>,
     closed: bool,
+    #[cfg(feature = "assistants")]
+    asked: AskedServices,
 }
 
 /// Valid settings that the client has not confirmed yet.
@@ -75,6 +82,8 @@ pub enum SetupError {
     OtherDraft,
     /// Another address has a draft that is safe from others for this time.
     Held(Duration),
+    /// The board asks other services now, or has asked many; try again after this time.
+    Busy(Duration),
     Closed,
 }
 
@@ -90,6 +99,10 @@ impl fmt::Display for SetupError {
                     f,
                     "another device is setting up this board at this moment; if it is not yours, save again in {left_s} s"
                 );
+            }
+            SetupError::Busy(left) => {
+                let left_s = left.as_secs() + 1;
+                return write!(f, "the board has asked many services just now; try again in {left_s} s");
             }
             SetupError::Closed => {
                 "this board is set up already; a line `setup = again` in edge-runner.txt reopens this page"
@@ -125,14 +138,7 @@ impl SetupState {
         if self.closed {
             return Err(SetupError::Closed);
         }
-        let held = self.draft.as_ref().map(|draft| (draft.source == source, draft.since));
-        let since = match held {
-            Some((true, since)) => since,
-            Some((false, since)) if now < since + DRAFT_HELD => {
-                return Err(SetupError::Held(since + DRAFT_HELD - now));
-            }
-            Some((false, _)) | None => now,
-        };
+        let since = self.since(source, now)?;
         // The position in the error of serde would be of no use, and its text may hold a value.
         let form: SetupForm = serde_json::from_slice(json).map_err(|_| SetupError::Json)?;
         let (key, token) = random.split_at(KEY_BYTES);
@@ -147,6 +153,43 @@ impl SetupState {
             source,
             since,
         }))
+    }
+
+    /// Returns since when an address has the draft, which is from now on if it has none yet.
+    fn since(&self, source: IpAddr, now: Instant) -> Result<Instant, SetupError> {
+        match &self.draft {
+            Some(draft) if draft.source == source => Ok(draft.since),
+            Some(draft) if now < draft.since + DRAFT_HELD => Err(SetupError::Held(draft.since + DRAFT_HELD - now)),
+            _ => Ok(now),
+        }
+    }
+
+    /// Takes the fields of services from an address; returns how to ask each of them, or what is
+    /// wrong with its fields. [`handle_checked`](Self::handle_checked) follows for those to ask.
+    ///
+    /// # Errors
+    /// [`SetupError`] for a body that is not such a form, one while another address has its draft,
+    /// one after the end of the setup, or when too many services are asked.
+    #[cfg(feature = "assistants")]
+    pub fn handle_check(
+        &mut self,
+        json: &[u8],
+        (source, now): (IpAddr, Instant),
+    ) -> Result<Vec<Result<ServiceCheck, ServiceReport>>, SetupError> {
+        if self.closed {
+            return Err(SetupError::Closed);
+        }
+        self.since(source, now)?;
+        let planned = checks::plan(json)?;
+        let count = planned.iter().filter(|check| check.is_ok()).count();
+        self.asked.begin(count, now).map_err(SetupError::Busy)?;
+        Ok(planned)
+    }
+
+    /// So many services have answered, or are no longer asked.
+    #[cfg(feature = "assistants")]
+    pub fn handle_checked(&mut self, count: usize) {
+        self.asked.end(count);
     }
 
     /// Takes the confirmation of a draft from an address; returns its settings. The setup stays
@@ -263,6 +306,35 @@ mod tests {
             );
         }
         assert!(state.handle_confirmation(&confirmation(&last), OWNER).is_ok());
+    }
+
+    /// No services are asked past another device's draft, or after the end.
+    #[cfg(feature = "assistants")]
+    #[test]
+    fn services_are_checked_for_whom_the_board_is_open() {
+        const CHECK: &[u8] = br#"{"services":["chat"],"variables":{"CASCADE_LLM_URL":"tcp://nas:1"}}"#;
+        let now = Instant::now();
+        let mut state = SetupState::default();
+        let check = |state: &mut SetupState, source, after_s| {
+            let checked = state.handle_check(CHECK, (source, now + Duration::from_secs(after_s)));
+            checked.map(|planned| planned.iter().filter(|check| check.is_ok()).count())
+        };
+        assert_eq!(check(&mut state, NEIGHBOUR, 0), Ok(1));
+        assert!(state.handle_form(FORM, (OWNER, now), random(1), |_| Ok(())).is_ok());
+        assert_eq!(check(&mut state, OWNER, 1), Ok(1));
+        assert_eq!(
+            check(&mut state, NEIGHBOUR, 1),
+            Err(SetupError::Held(Duration::from_secs(59)))
+        );
+        assert_eq!(check(&mut state, NEIGHBOUR, 60), Ok(1));
+        for _ in 0..3 {
+            assert_eq!(check(&mut state, OWNER, 61), Ok(1));
+        }
+        assert!(matches!(check(&mut state, OWNER, 62), Err(SetupError::Busy(_))));
+        state.handle_checked(6);
+        assert_eq!(check(&mut state, OWNER, 62), Ok(1));
+        state.close();
+        assert_eq!(check(&mut state, OWNER, 63), Err(SetupError::Closed));
     }
 
     /// The runner's own check of the variables decides; its text reaches the client.

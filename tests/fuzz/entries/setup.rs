@@ -1,10 +1,10 @@
 //! Properties of what the setup page of a board takes.
 //!
 //! In: requests, separated by lines `%%`: of each the first line names the address that sends it
-//! (a digit), the seconds since the last one, and `f` for a form, `c` for a confirmation, or `t`
-//! for the confirmation of the last draft; the rest is the body. A reference model keeps the last
-//! draft: whatever is rejected leaves it as it was, only its token and its address confirm it, and
-//! its settings are lines that the board can read.
+//! (a digit), the seconds since the last one, and `f` for a form, `c` for a confirmation, `t` for
+//! the confirmation of the last draft, or `s` for services to check; the rest is the body. A
+//! reference model keeps the last draft: whatever is rejected leaves it as it was, only its token
+//! and its address confirm it, and its settings are lines that the board can read.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -75,6 +75,28 @@ fn check_message(error: &SetupError, body: &[u8]) {
     }
 }
 
+/// Reports on wrong fields repeat no key that is typed as a key alone.
+fn check_services(state: &mut SetupState, body: &[u8], (source, now): (IpAddr, Instant)) {
+    let planned = match state.handle_check(body, (source, now)) {
+        Ok(planned) => planned,
+        Err(error) => return check_message(&error, body),
+    };
+    let form: Value = serde_json::from_slice(body).expect("it was read");
+    let fields = form["variables"].to_string();
+    let keys = form["variables"].as_object().into_iter().flatten();
+    let keys = keys.filter(|(name, _)| name.ends_with("_KEY"));
+    let keys: Vec<&str> = keys.filter_map(|(_, value)| Some(value.as_str()?.trim())).collect();
+    for report in planned.iter().filter_map(|check| check.as_ref().err()) {
+        for key in &keys {
+            let is_secret = key.len() >= TELLING_BYTES && fields.matches(key).count() == 1;
+            assert!(!is_secret || !report.text.contains(key), "{report:?}");
+        }
+    }
+    let asked = planned.iter().filter(|check| check.is_ok()).count();
+    assert!(asked <= 4);
+    state.handle_checked(asked);
+}
+
 /// A board takes requests of its neighbours.
 pub fn setup(bytes: &[u8]) {
     let mut state = SetupState::default();
@@ -110,6 +132,7 @@ pub fn setup(bytes: &[u8]) {
                     (Err(_), None) => {}
                 }
             }
+            "s" => check_services(&mut state, body, (source, now)),
             _ => {
                 let random = [nth as u8 + 1; KEY_BYTES + TOKEN_BYTES];
                 let taken = state.handle_form(body, (source, now), random, check).cloned();

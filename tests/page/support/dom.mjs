@@ -99,6 +99,12 @@ export class Element extends Node {
 		return this.all().find(fits) ?? null;
 	}
 
+	/** Finds all by an attribute: `[data-name]`. */
+	querySelectorAll(selector) {
+		const [, name] = /^\[data-(\w+)\]$/.exec(selector);
+		return this.all().filter(({ dataset }) => name in dataset);
+	}
+
 	matches() { return false; }
 	closest() { return null; }
 

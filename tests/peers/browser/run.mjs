@@ -184,7 +184,7 @@ await all(states.phoneChecks, ['--bot', 'parrot']);
 await all(states.unprovenChecks, ['--bot', 'parrot', states.provenEnv]);
 await all(states.provenChecks, ['--bot', 'parrot', states.provenEnv, '--api-key', states.KEY]);
 await all(states.keysChecks, states.keysArgs);
-for (const [name, check] of Object.entries(setupPage.checks)) await run(name, check, ['--bot', 'parrot'], resolve(values.binary));
+for (const [name, check] of Object.entries(setupPage.checks)) await run(name, check, ['--bot', 'parrot'], { binary: resolve(values.binary), out });
 if (existsSync(menu)) {
 	await all(states.menuChecks, states.menuArgs, menu);
 } else if (!values.only) {

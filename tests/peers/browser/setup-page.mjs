@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -41,8 +42,69 @@ async function send(page) {
 	return key;
 }
 
+/** A server of models that takes one key, on a free port. */
+async function serveModels(key) {
+	const server = createServer((request, reply) => {
+		const isKnown = request.headers.authorization === `Bearer ${key}`;
+		reply.writeHead(isKnown ? 200 : 401, { 'Content-Type': 'application/json' });
+		reply.end(JSON.stringify(isKnown ? { data: [{ id: 'm' }] } : { error: { message: 'no' } }));
+	}).listen(0, '127.0.0.1');
+	await once(server, 'listening');
+	return server;
+}
+
 export const checks = {
-	async 'setup: settings that the board rejects bring the form back, others end in a link to the runner'(context, runner, binary) {
+	async 'setup: services are asked, shown at their fields, and can be saved anyway'(context, runner, { binary, out }) {
+		const server = await serveModels('sk-right');
+		const setup = await serve(binary, runner, 0);
+		const page = await context.newPage();
+		const faults = watch(page);
+		await page.goto(setup.url.href);
+		await page.check('input[name=bot][value=cascade]');
+		const url = `http://127.0.0.1:${server.address().port}/v1`;
+		const fill = async (id, text) => {
+			await page.fill(id, text);
+			await page.press(id, 'Tab');
+		};
+		const said = (service, words) => page.locator(`#said-${service}`, { hasText: words }).waitFor();
+		await fill('#stt-url', url);
+		await fill('#llm-url', url);
+		await fill('#llm-model', 'm');
+		await said('chat', 'asks for a key');
+		await fill('#llm-key', 'sk-wrong');
+		await fill('#tts-url', 'tcp://127.0.0.1:1');
+		await said('chat', 'does not accept this key');
+		await said('voice', 'does not answer');
+		if (await page.locator('#said-recognizer').textContent()) throw new Error('a model is missed before the form is sent');
+		await page.click('#save');
+		await said('recognizer', 'name of its model');
+		if (!(await page.locator('#stt-model').evaluate((field) => field === document.activeElement))) throw new Error('the wrong field has no focus');
+		if (await page.locator('#anyway').isVisible()) throw new Error('what the board would reject can be saved');
+		await page.fill('#stt-model', 'm');
+		await page.fill('#stt-key', 'sk-right');
+		await page.fill('#llm-key', 'sk-right');
+		await page.click('#save');
+		await page.locator('#anyway').waitFor();
+		await said('recognizer', 'has the model m');
+		await said('chat', 'has the model m');
+		await assertUsable(page, 'setup, a service that does not answer');
+		for (const [width, height] of [[1280, 900], [390, 844]]) {
+			await page.setViewportSize({ width, height });
+			await page.screenshot({ path: join(out, `setup-services-${width}.png`), fullPage: true });
+		}
+		await page.click('#anyway');
+		await page.locator('#confirm').waitFor();
+		await page.click('#finish');
+		await setup.ended;
+		server.close();
+		const settings = readFileSync(join(runner.folder, 'settings'), 'utf8');
+		if (!settings.includes('\nCASCADE_TTS_URL = tcp://127.0.0.1:1\n')) throw new Error(settings.replaceAll('sk-', ''));
+		rmSync(join(runner.folder, 'settings'));
+		const wrong = faults.filter((fault) => !/ERR_(ABORTED|CONNECTION|EMPTY)/.test(fault));
+		if (wrong.length) throw new Error(wrong.join('\n'));
+	},
+
+	async 'setup: settings that the board rejects bring the form back, others end in a link to the runner'(context, runner, { binary }) {
 		const rejecting = await serve(binary, runner, 0);
 		const page = await context.newPage();
 		const faults = watch(page);

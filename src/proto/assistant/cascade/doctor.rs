@@ -19,8 +19,49 @@ pub enum ServiceOffer {
     Unknown,
 }
 
-/// Judges the answer of a service. `what` is its name, `program` the kind of its programs in
-/// Wyoming.
+/// What the answer of a service means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OfferVerdict<'a> {
+    Failed(&'a ServiceFailure),
+    /// It answers, and has no list of models.
+    Unlisted,
+    /// A Wyoming server with such programs.
+    Offered,
+    /// A Wyoming server without such programs.
+    OtherKind,
+    HasModel,
+    LacksModel,
+    /// What it answers is no list of models.
+    NoModels,
+}
+
+/// Judges the answer of a service. `program` is the kind of its programs in Wyoming.
+pub fn verdict<'a>(
+    program: &str,
+    model: Option<&str>,
+    answer: &'a Result<ServiceOffer, ServiceFailure>,
+) -> OfferVerdict<'a> {
+    match answer {
+        Err(failure) => OfferVerdict::Failed(failure),
+        Ok(ServiceOffer::Unknown) => OfferVerdict::Unlisted,
+        Ok(ServiceOffer::Programs(info)) => {
+            let programs = info.get(program).and_then(Value::as_array);
+            match programs.is_some_and(|programs| !programs.is_empty()) {
+                true => OfferVerdict::Offered,
+                false => OfferVerdict::OtherKind,
+            }
+        }
+        Ok(ServiceOffer::Models(body)) => match models(body) {
+            Some(models) if models.iter().any(|known| is_model(known, model.unwrap_or_default())) => {
+                OfferVerdict::HasModel
+            }
+            Some(_) => OfferVerdict::LacksModel,
+            None => OfferVerdict::NoModels,
+        },
+    }
+}
+
+/// Returns the finding about the answer of a service. `what` is its name.
 pub fn judge(
     what: &'static str,
     program: &str,
@@ -28,41 +69,30 @@ pub fn judge(
     model: Option<&str>,
     answer: &Result<ServiceOffer, ServiceFailure>,
 ) -> Finding {
-    match answer {
-        Err(failure) => {
+    let name = model.unwrap_or_default();
+    match verdict(program, model, answer) {
+        OfferVerdict::Failed(failure) => {
             let advice = advice(failure).map_or_else(String::new, |advice| format!("; {advice}"));
             Finding::error(what, format!("{address}: {failure}{advice}"))
         }
-        Ok(ServiceOffer::Unknown) => Finding::warning(
+        OfferVerdict::Unlisted => Finding::warning(
             what,
             format!("{address} answers, and has no list of models: whether the model works shows in a call"),
         ),
-        Ok(ServiceOffer::Programs(info)) => {
-            let programs = info.get(program).and_then(Value::as_array);
-            match programs.is_some_and(|programs| !programs.is_empty()) {
-                true => Finding::ok(what, format!("{address} offers it over Wyoming")),
-                false => Finding::error(
-                    what,
-                    format!("{address} is a Wyoming server of another kind; check the port"),
-                ),
-            }
-        }
-        Ok(ServiceOffer::Models(body)) => {
-            let model = model.unwrap_or_default();
-            match models(body) {
-                Some(models) if models.iter().any(|known| is_model(known, model)) => {
-                    Finding::ok(what, format!("{address} has the model {model}"))
-                }
-                Some(_) => Finding::warning(
-                    what,
-                    format!("{address} does not list the model {model}; check its name"),
-                ),
-                None => Finding::error(
-                    what,
-                    format!("{address} answers without a list of models; check the URL"),
-                ),
-            }
-        }
+        OfferVerdict::Offered => Finding::ok(what, format!("{address} offers it over Wyoming")),
+        OfferVerdict::OtherKind => Finding::error(
+            what,
+            format!("{address} is a Wyoming server of another kind; check the port"),
+        ),
+        OfferVerdict::HasModel => Finding::ok(what, format!("{address} has the model {name}")),
+        OfferVerdict::LacksModel => Finding::warning(
+            what,
+            format!("{address} does not list the model {name}; check its name"),
+        ),
+        OfferVerdict::NoModels => Finding::error(
+            what,
+            format!("{address} answers without a list of models; check the URL"),
+        ),
     }
 }
 
