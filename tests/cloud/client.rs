@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::support::cloud::{DataDir, KEY, TestCloud};
+use crate::support::ports::free_port;
 use crate::support::rest::{RecordedRequest, Rest, ScriptedAnswer};
 use crate::support::runner::{RunOutput, TestRunner};
 
@@ -573,8 +574,7 @@ fn errors_and_silence_are_failures() {
         assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{args:?}");
         assert!(ended.stderr.contains(words), "{args:?}: {}", ended.stderr);
     }
-    // A port that was free a moment ago.
-    let closed = Rest::start(&[]).url();
+    let closed = format!("http://127.0.0.1:{}", free_port());
     let ended = client_among(&[], &closed, &["regions"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("connecting to 127.0.0.1"), "{}", ended.stderr);
