@@ -451,9 +451,9 @@ fn agent_names_lead_to_their_bots() {
         }
         other => panic!("{other:?}"),
     };
-    let told = status(&runner);
+    let reported = status(&runner);
     assert_eq!(
-        (&told["status"], &told["worker"]["agents"][1]["agent_name"]),
+        (&reported["status"], &reported["worker"]["agents"][1]["agent_name"]),
         (&json!("ready"), &json!("bot"))
     );
     let metrics = http::get(runner.addr, "/metrics").text();

@@ -151,7 +151,7 @@ async fn telnyx() -> (TcpListener, Transport, Config) {
     (api, Transport::from_name("telephony_b").expect("a provider"), config)
 }
 
-/// What the bot says before a transfer is heard: the provider replaces the call's sound at once.
+/// A transfer waits for the bot's speech before it: the provider replaces the sound at once.
 #[tokio::test]
 async fn a_transfer_waits_for_the_speech_before_it() {
     let (api, telnyx, config) = telnyx().await;

@@ -25,7 +25,7 @@ impl LocalControls {
         }
     }
 
-    /// Returns whether nothing that the microphone records is heard.
+    /// Returns whether the microphone is muted.
     pub fn is_muted(self) -> bool {
         self.is_muted
     }

@@ -48,17 +48,17 @@ class Place:
         words = ["--local", "--local-start", "always", "--local-echo", "off", "--bot", "echo", *arguments]
         return result.keep(Runner(self.binary, *words, variables=self.server.variables, rtc=True))
 
-    def spoken_and_heard(self):
+    def spoken_and_recorded(self):
         """Plays the sentence into the microphone, and returns how much the loudspeaker's sound is like it, and how late."""
-        heard = self.folder / "heard.wav"
-        recorder = self.server.record(heard)
+        recorded = self.folder / "recorded.wav"
+        recorder = self.server.record(recorded)
         player = self.server.play(self.sentence)
         player.wait(LIMIT_S)
         # Later than any echo.
         time.sleep(1)
         recorder.send_signal(signal.SIGINT)
         recorder.wait(LIMIT_S)
-        return likeness(loudness(self.sentence), loudness(heard))
+        return likeness(loudness(self.sentence), loudness(recorded))
 
 
 def loudness(file):
@@ -74,25 +74,25 @@ def blocks(pcm, rate):
     return [math.sqrt(sum(x * x for x in samples[at:at + size]) / size) for at in range(0, len(samples) - size, size)]
 
 
-def likeness(spoken, heard):
-    """How much the loudness of each second follows that of what is heard, on average, and by how many seconds it is late. A second is
+def likeness(spoken, recorded):
+    """How much the loudness of each second follows that of what is recorded, on average, and by how many seconds it is late. A second is
     looked for near the place where the sentence as a whole fits best: what a busy machine loses moves the rest."""
-    whole, late = fit(spoken, heard, range(len(heard) - len(spoken) + 1))
+    whole, late = fit(spoken, recorded, range(len(recorded) - len(spoken) + 1))
     if not whole:
         return 0.0, 0.0
     size, near = round(1 / BLOCK_S), round(0.3 / BLOCK_S)
     starts = range(0, len(spoken) - size + 1, size)
-    fits = [fit(spoken[at:at + size], heard, range(max(0, at + late - near), at + late + near))[0] for at in starts]
+    fits = [fit(spoken[at:at + size], recorded, range(max(0, at + late - near), at + late + near))[0] for at in starts]
     return sum(fits) / len(fits), late * BLOCK_S
 
 
-def fit(spoken, heard, places):
+def fit(spoken, recorded, places):
     """The highest correlation of the loudness at one of the places, and that place; 0 for silence."""
     best, at = 0.0, 0
     spoken = centred(spoken)
     power = sum(x * x for x in spoken)
     for place in places:
-        part = heard[place:place + len(spoken)]
+        part = recorded[place:place + len(spoken)]
         # Silence is like nothing. So is the noise of a conversion.
         if len(part) < len(spoken) or max(part) < 100:
             continue
@@ -130,15 +130,15 @@ async def spoken(place, result):
         runner = place.runner(result, "--local-keys", str(keys))
         await runner.wait_for_log("session started: local")
         place.server.wait_for(*PROGRAMS)
-        like, late = place.spoken_and_heard()
+        like, late = place.spoken_and_recorded()
         assert like > LIKENESS_MIN, (like, runner.log_text())
         press(device, KEY_MICMUTE)
         await runner.wait_for_log("the microphone is muted")
-        muted, _ = place.spoken_and_heard()
+        muted, _ = place.spoken_and_recorded()
         assert muted == 0, (muted, runner.log_text())
         press(device, KEY_MICMUTE)
         await runner.wait_for_log("the microphone is on")
-        again, _ = place.spoken_and_heard()
+        again, _ = place.spoken_and_recorded()
         assert again > LIKENESS_MIN, (again, runner.log_text())
         press(device, KEY_PLAYPAUSE)
         await runner.wait_for_log("session ended: caller left")
@@ -165,7 +165,7 @@ async def killed(place, result):
     for side in ("microphone", "loudspeaker"):
         await runner.wait_for_log(f"the {side} works again", LIMIT_S)
     took = time.monotonic() - began
-    like, _ = place.spoken_and_heard()
+    like, _ = place.spoken_and_recorded()
     log = runner.log_text()
     assert like > LIKENESS_MIN, (like, log)
     assert "session ended" not in log and await runner.sessions() == 1, log
@@ -176,21 +176,21 @@ async def killed(place, result):
 
 async def tape(place, result):
     """files take the place of a card, by ALSA's plug-in: what is spoken in one is in the other, without a sound server"""
-    sentence, heard = place.folder / "sentence.raw", place.folder / "heard.raw"
+    sentence, recorded = place.folder / "sentence.raw", place.folder / "recorded.raw"
     with wave.open(str(place.sentence)) as sound:
         rate, pcm = sound.getframerate(), sound.readframes(sound.getnframes())
     # Silence at first, since the card begins before the bot.
     sentence.write_bytes(bytes(2 * rate) + pcm + bytes(6 * rate))
     settings = "".join(
         f"pcm.{name} {{ type file slave.pcm null file {out} infile {sentence} format raw }}\n"
-        for name, out in (("tape_in", "/dev/null"), ("tape_out", heard)))
+        for name, out in (("tape_in", "/dev/null"), ("tape_out", recorded)))
     with open(place.server.settings, "a") as file:
         file.write(settings)
     runner = place.runner(result, "--local-in", "tape_in", "--local-out", "tape_out", "--local-rate", str(rate))
     await runner.wait_for_log("session started: local")
     spoken = blocks(pcm, rate)
-    await until(lambda: heard.exists() and heard.stat().st_size > 2 * rate * (len(spoken) * BLOCK_S + 2.5), "the file", told=runner.log_text)
-    echo = blocks(heard.read_bytes(), rate)
+    await until(lambda: recorded.exists() and recorded.stat().st_size > 2 * rate * (len(spoken) * BLOCK_S + 2.5), "the file", told=runner.log_text)
+    echo = blocks(recorded.read_bytes(), rate)
     like, _ = likeness(spoken, echo)
     assert like > LIKENESS_MIN, (like, runner.log_text())
     # The control: other speech of the same loudness.

@@ -148,10 +148,10 @@ fn a_muted_microphone_is_silent() {
     for (is_muted, tone) in [(true, LocalTone::Muted), (false, LocalTone::Unmuted)] {
         controls.handle_wish(&UserWish::Mute);
         rig.session.handle_controls(controls);
-        let (heard, played) = (rig.heard.len(), rig.played.len());
+        let (received, played) = (rig.heard.len(), rig.played.len());
         rig.run(S);
-        assert!(rig.heard[heard..].iter().all(|sample| (*sample == 0) == is_muted));
-        assert!((rig.heard.len() - heard).abs_diff(16_000) < 480, "no time is lost");
+        assert!(rig.heard[received..].iter().all(|sample| (*sample == 0) == is_muted));
+        assert!((rig.heard.len() - received).abs_diff(16_000) < 480, "no time is lost");
         let bytes = card_bytes(&tone.pcm(16_000), 1);
         assert!(rig.played[played..].windows(bytes.len()).any(|sound| sound == bytes));
     }
