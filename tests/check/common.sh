@@ -161,7 +161,7 @@ lane() {
     local stage began pid code
     for stage in "$@"; do
         began=$SECONDS
-        tests/check.sh "$stage" >"$logs/$stage.log" 2>&1 &
+        tests/check.sh "$stage" >>"$logs/$stage.log" 2>&1 &
         pid=$!
         case " $real_time " in *" $stage "*) python3 tests/peers/busy.py --pid $pid --out "$logs/$stage.busy" & ;; esac
         code=0
