@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -393,6 +394,23 @@ def program_of_package():
     return f"SOURCES = {sources!r}\n{(PACKAGE / 'start.py').read_text()}"
 
 
+def until(condition):
+    """Waits for something that another process does, and returns it."""
+    deadline = time.monotonic() + 30
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError("it did not happen within 30 s")
+        time.sleep(0.01)
+    return found
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 class Children(unittest.TestCase):
     def fork(self, source):
         """Loads a file and has one call forked. Returns how its child ended, its stdout and its stderr."""
@@ -415,6 +433,33 @@ class Children(unittest.TestCase):
                 out.seek(0)
                 errors.seek(0)
                 return ended, out.read(), errors.read()
+
+    def test_the_child_of_the_next_call_is_forked_ahead_of_it(self):
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:
+            pathlib.Path(folder, "bot.py").write_text("async def bot(args):\n    print('ran')\n")
+            pathlib.Path(folder, "package.py").write_text(program_of_package())
+            with theirs:
+                process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, cwd=folder,
+                                           env={"EDGE_RUNNER_WARM": "fork"})
+            waiting = lambda: [int(pid) for pid in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+            with process, contextlib.ExitStack() as at_end:
+                at_end.callback(process.kill)
+                self.assertEqual(json.loads(lines.readline())["mode"], "fork")
+                for call, sent in ((1, 0), (2, signal.SIGKILL), (3, signal.SIGSTOP), (4, 0)):
+                    spare, = until(waiting)
+                    os.kill(spare, sent)
+                    with open(os.path.join(folder, "out"), "w+") as out:
+                        socket.send_fds(ours, [b'{"call":%d,"arguments":{}}\n' % call], [out.fileno(), out.fileno()])
+                        started, ended = json.loads(lines.readline()), json.loads(lines.readline())
+                        out.seek(0)
+                        self.assertEqual(out.read(), "ran\n")
+                    self.assertEqual((started["call"], ended), (call, {"call": call, "exit": 0}))
+                    self.assertEqual(started["pid"] == spare, sent == 0)
+                spare, = until(waiting)
+                ours.shutdown(socket.SHUT_RDWR)
+                process.wait()
+            self.assertTrue(until(lambda: not is_running(spare)), "a child that waits ends with its parent")
 
     def test_one_that_waits_for_its_only_call_answers_pings(self):
         ours, theirs = socket.socketpair()

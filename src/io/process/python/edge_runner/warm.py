@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import select
+import signal
 import socket
 import sys
 import threading
@@ -21,6 +22,12 @@ import warnings
 
 FILES_MAX = 256
 """Files whose changes are noticed."""
+SPARE_AFTER_MS = 500
+"""Pause before a child is forked ahead of its call, so that it takes no time from the beginning of another one."""
+SPARE_AGAIN_MS = 60_000
+"""The same after a fork that failed."""
+SPARE_TAKES_S = 1
+"""Time in which a child that waits takes its call."""
 
 
 class Control:
@@ -60,41 +67,82 @@ class Control:
         return call["arguments"]
 
     def _serve(self):
-        """Forks for each call. Returns in the children alone."""
-        children, poll = {}, select.poll()
+        """Forks a child for each call, ahead of it where there is time. Returns in the children alone."""
+        children, poll, spare, pause = {}, select.poll(), None, SPARE_AFTER_MS
         poll.register(self._socket, select.POLLIN)
         while True:
-            for descriptor, _ in poll.poll():
+            ready = poll.poll(None if spare else pause)
+            for descriptor, _ in ready:
                 if descriptor in children:
                     poll.unregister(descriptor)
-                    self._report(*children.pop(descriptor))
+                    child = children.pop(descriptor)
                     os.close(descriptor)
+                    self._report(child)
+                    spare = None if child is spare else spare
+            if not ready:
+                own, other = socket.socketpair()
+                try:
+                    spare, pause = self._fork(children), SPARE_AFTER_MS
+                except OSError:
+                    pause = SPARE_AGAIN_MS
+                if spare and spare.pid == 0:
+                    own.close()
+                    self._socket.close()
+                    return self._wait_as_spare(other)
+                other.close()
+                if spare:
+                    spare.connection = own
+                    poll.register(spare.descriptor, select.POLLIN)
+                else:
+                    own.close()
+                continue
             while self._is_readable():
                 call = self._next()
                 if "ping" in call:
                     self._send({"pong": call["ping"]})
                     continue
                 streams, self._descriptors = self._descriptors[:2], self._descriptors[2:]
-                try:
-                    pid = fork()
-                except OSError as error:
-                    self._send({"call": call["call"], "error": str(error)})
-                    pid = None
-                if pid == 0:
-                    for descriptor in [*children, *self._descriptors]:
-                        os.close(descriptor)
-                    redirect(streams[0], 1)
-                    redirect(streams[1], 2)
-                    reseed()
-                    self.is_child = True
-                    return call
+                child, spare = spare, None
+                if not (child and child.give(call, streams)):
+                    try:
+                        child = self._fork(children)
+                    except OSError as error:
+                        self._send({"call": call["call"], "error": str(error)})
+                        child = None
+                    if child and child.pid == 0:
+                        redirect(streams[0], 1)
+                        redirect(streams[1], 2)
+                        return call
+                    if child:
+                        poll.register(child.descriptor, select.POLLIN)
                 for descriptor in streams:
                     os.close(descriptor)
-                if pid is not None:
-                    descriptor = os.pidfd_open(pid)
-                    children[descriptor] = (pid, call["call"])
-                    poll.register(descriptor, select.POLLIN)
-                    self._send({"call": call["call"], "pid": pid})
+                if child:
+                    child.call = call["call"]
+                    self._send({"call": child.call, "pid": child.pid})
+
+    def _fork(self, children):
+        """Forks a child, which keeps nothing of its siblings. Its `pid` is 0 in the child itself."""
+        child = Child(fork())
+        if child.pid == 0:
+            for descriptor in [*children, *self._descriptors]:
+                os.close(descriptor)
+            self._descriptors = []
+            reseed()
+            self.is_child = True
+        else:
+            child.descriptor = os.pidfd_open(child.pid)
+            children[child.descriptor] = child
+        return child
+
+    def _wait_as_spare(self, connection):
+        """Waits for the call of a child that was forked ahead of it. Ends with the parent."""
+        self._socket, self._received = connection, b""
+        call = self._next()
+        connection.sendall(b"+")
+        redirect(self._descriptors[0], 1)
+        redirect(self._descriptors[1], 2)
+        return call
 
     def _next_call(self):
         """Answers pings until its only call begins."""
@@ -107,10 +155,11 @@ class Control:
     def _is_readable(self):
         return b"\n" in self._received or bool(select.select([self._socket], [], [], 0)[0])
 
-    def _report(self, pid, call):
-        _, status = os.waitpid(pid, 0)
-        ended = {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"exit": os.WEXITSTATUS(status)}
-        self._send({"call": call, **ended})
+    def _report(self, child):
+        _, status = os.waitpid(child.pid, 0)
+        if child.call is not None:
+            ended = {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"exit": os.WEXITSTATUS(status)}
+            self._send({"call": child.call, **ended})
 
     def _next(self):
         """Waits for a line of the runner. Ends the process with the runner."""
@@ -131,6 +180,29 @@ class Control:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             os._exit(0)
+
+
+class Child:
+    """A child. One that has no call yet waits for it at the other end of `connection`."""
+
+    def __init__(self, pid):
+        self.pid, self.descriptor, self.connection, self.call = pid, None, None, None
+
+    def give(self, call, streams):
+        """Gives it its call. One that does not take it is killed."""
+        text = json.dumps(call).encode() + b"\n"
+        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
+        with self.connection as connection:
+            connection.settimeout(SPARE_TAKES_S)
+            try:
+                sent = connection.sendmsg([text], beside)
+                connection.sendall(text[sent:])
+                if connection.recv(1):
+                    return True
+            except OSError:
+                pass
+        os.kill(self.pid, signal.SIGKILL)
+        return False
 
 
 def control():
