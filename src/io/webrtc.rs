@@ -5,7 +5,6 @@
 //! is reached through its request channel only. An answer is returned once the port routes the
 //! session's ufrag, never earlier.
 
-mod call;
 pub mod doctor;
 pub mod offer;
 mod progress;
@@ -13,6 +12,7 @@ pub mod routes;
 mod session_io;
 mod shared;
 mod startup;
+mod whatsapp_call;
 pub mod whip;
 
 use std::io;
@@ -43,13 +43,13 @@ use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::WhipResource;
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, WhipOffer};
 
-pub use call::{AnsweredCall, RunningCall};
 pub use progress::CallEvent;
 use session_io::WebRtcIo;
 pub use shared::Sockets;
 use shared::{SessionRequest, WebRtcShared, refusal};
 pub use startup::{seed_thread, seeding};
 use std::time::Duration;
+pub use whatsapp_call::{AnsweredCall, RunningCall};
 
 /// Time that an offer waits for the result of probes: all their checks, and the scheduling delay
 /// of a busy machine. Devices wait 10 s for an answer.

@@ -12,23 +12,23 @@
 //! `docs/spec/devices.md` 3.
 
 mod answer;
-mod call;
 mod client_stack;
 mod declined;
 mod description;
 mod extensions;
 mod offer;
 mod section;
+mod whatsapp;
 mod write;
 
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
-pub use call::{CallAnswer, CallError, prepare_call, write_call_answer};
 pub use client_stack::{ClientStack, DtlsRole};
 pub use declined::{DeclinedSection, insert_declined_sections, name_rejected_formats, rewrite_declined_sections};
 pub use description::{CertificateDigest, DescribedSection, SdpDescription, SectionKind, attribute};
 pub use extensions::{AUDIO_LEVEL_URI, MID_URI};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_sfu_description};
 pub use section::NegotiatedCodec;
+pub use whatsapp::{CallAnswer, CallError, prepare_call, write_call_answer};
 pub use write::{AcceptedAudio, AnswerTransport, AnsweredSection, write_answer};
 
 /// Splits a line into its type letter and its value.
