@@ -25,7 +25,7 @@
 #       image (CUTS=50)                                 builds the image of a virtual board and boots it; about an hour. CUTS: cuts its power that often
 #       pictures                                        takes the pictures of README again, from the page
 #       sizes speed                                     tables: bytes of each profile, and none has grown; instructions of a call
-#       sip                                             telephone calls through LiveKit's SIP service (a build in Go and C)
+#       livekit-sip                                     telephone calls through LiveKit's SIP service (a build in Go and C)
 #       room-faults                                     faults that the published LiveKit server simulates; 4 minutes
 #       nodes                                           two LiveKit nodes, Redis, three runners: kills, drains and cut cables; 10 minutes
 #       worker-figures                                  the runner beside LiveKit's published worker, and 10,000 jobs; half an hour
@@ -99,7 +99,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'msrv each-feature advisories arm armv7 deb room-faults nodes sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'msrv each-feature advisories arm armv7 deb room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -137,7 +137,7 @@ stage() {
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary; cross/sizes --compare native full opus-pure $binary ;;
     macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
-    aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | sip | nodes | worker-figures | moq | acme | local | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | livekit-sip | nodes | worker-figures | moq | acme | local | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
     cloud-scale) cloud_scale ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;

@@ -122,7 +122,9 @@ pub enum SessionEvent {
         name: String,
         played: bool,
     },
+    /// The caller begins to hear speech of the bot.
     SpeechStarted,
+    /// The caller has heard the speech of the bot to its end, or the rest was dropped.
     SpeechStopped,
     /// A participant is in the room, or joined it.
     ParticipantJoined(Participant),

@@ -108,7 +108,7 @@ published_rooms() {
 }
 
 # A telephone, LiveKit's SIP service and server, and a bot.
-peer_sip() {
+peer_livekit-sip() {
     needs_namespaces 'telephone calls through the SIP service of LiveKit' || return 0
     needs 'apt-get install iproute2 redis-server baresip libopus-dev libopusfile-dev libsoxr-dev pkg-config gcc, and Go 1.26 of https://go.dev/dl' \
         ip redis-server baresip pkg-config cc go || return 0
