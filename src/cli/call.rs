@@ -7,10 +7,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use edge_runner_http::startup::{EXIT_USAGE, StartupError};
+
+use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin, complete, failure};
 use super::flags::EVAL;
-use super::{CliCommand, Env, ProgramIdentity, UsageError, version};
+use super::{Env, ProgramIdentity, UsageError, version_text};
 use crate::config::{Secret, Transport};
-use crate::io::call::{CallConfig, WebhookCall};
+use crate::io::call::{CallConfig, CallsError, WebhookCall};
 use crate::proto::caller::plan::{StepSource, keys, seconds, text, words};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX};
@@ -22,6 +25,13 @@ use crate::proto::options::{
 use crate::proto::telephony::PROVIDERS;
 use crate::proto::telephony::dial::is_number;
 use crate::proto::telephony::options::{TelephonyOptions, telephony};
+
+/// The row of `commands`.
+pub(super) const COMMAND: CommandRow = CommandRow {
+    name: "call",
+    parse: |program, arguments, env| Ok(command(program, arguments, env)?.into()),
+    help_of: None,
+};
 
 /// How long the bot has to be quiet before the caller hangs up, without and with expectations.
 const LISTENS: Duration = Duration::from_secs(5);
@@ -272,15 +282,15 @@ static CALL: OptionTable<CallArgs> = OptionTable {
 };
 
 /// Parses the arguments after `call`.
-pub(super) fn command(
+fn command(
     program: &ProgramIdentity,
     arguments: Vec<OsString>,
     env: &Env<'_>,
-) -> Result<CliCommand, UsageError> {
+) -> Result<ParsedCommand<CallerRun>, UsageError> {
     let mut args = CallArgs::default();
     match parse(&mut args, &CALL, arguments)? {
-        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help(program))),
-        Some(SpecialMode::Version) => return Ok(version(program)),
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(ParsedCommand::Text(help(program))),
+        Some(SpecialMode::Version) => return Ok(ParsedCommand::Text(version_text(program))),
         None => {}
     }
     let combination = |text: String| UsageError::Combination(text);
@@ -331,10 +341,31 @@ pub(super) fn command(
         calls,
         ramp: args.ramp.unwrap_or_default(),
     };
-    Ok(CliCommand::Call {
-        config: Box::new(config),
+    Ok(ParsedCommand::Task(CallerRun {
+        config,
         verbosity: args.verbosity,
-    })
+    }))
+}
+
+/// Calls to a runner.
+#[derive(Debug)]
+struct CallerRun {
+    config: CallConfig,
+    verbosity: u8,
+}
+
+impl CommandTask for CallerRun {
+    fn run(self: Box<Self>, start: &CommandStart<'_>) -> Result<(), StartupError> {
+        begin(self.verbosity, start);
+        let called = complete(None, crate::io::call::run(self.config))?;
+        called.map_err(|error| match error {
+            CallsError::Unusable(message) => StartupError {
+                code: EXIT_USAGE,
+                message,
+            },
+            CallsError::Failed(message) => failure(message),
+        })
+    }
 }
 
 /// Returns the webhook with which the call begins.
@@ -366,7 +397,7 @@ fn webhook(args: &CallArgs, target: &CallTarget, env: &Env<'_>) -> Result<Option
 }
 
 /// Returns the text of `call --help`.
-pub(super) fn help(program: &ProgramIdentity) -> String {
+fn help(program: &ProgramIdentity) -> String {
     let name = &program.name;
     let mut text = format!("Usage: {name} call URL [OPTIONS]\n\n");
     paragraph(
@@ -418,7 +449,7 @@ mod tests {
 
     const URL: &str = "ws://localhost:7860/ws-client";
 
-    fn parsed(arguments: &[&str]) -> Result<CliCommand, UsageError> {
+    fn parsed(arguments: &[&str]) -> Result<ParsedCommand<CallerRun>, UsageError> {
         let env = Env {
             variables: Variables::new(
                 [("TWILIO_ACCOUNT_SID", "AC1"), ("TWILIO_AUTH_TOKEN", "t")]
@@ -437,7 +468,7 @@ mod tests {
 
     fn config(arguments: &[&str]) -> CallConfig {
         match parsed(&[&[URL], arguments].concat()) {
-            Ok(CliCommand::Call { config, .. }) => *config,
+            Ok(ParsedCommand::Task(task)) => task.config,
             other => panic!("{other:?}"),
         }
     }
@@ -542,7 +573,7 @@ mod tests {
             "--to",
             "+15550001111",
         ];
-        let Ok(CliCommand::Call { config, .. }) = parsed(&arguments) else {
+        let Ok(ParsedCommand::Task(CallerRun { config, .. })) = parsed(&arguments) else {
             panic!("a call");
         };
         let webhook = config.webhook.expect("a webhook");
@@ -554,7 +585,7 @@ mod tests {
 
     #[test]
     fn the_help_has_every_option() {
-        let Ok(CliCommand::Help(help)) = parsed(&["--help"]) else {
+        let Ok(ParsedCommand::Text(help)) = parsed(&["--help"]) else {
             panic!("a help");
         };
         for flag in CALL.flags() {

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::flags::{self, RUNNER, RunnerFlag};
-use super::{ProgramIdentity, settings};
+use super::{ProgramIdentity, command, settings};
 use crate::aliases::{self, Area};
 use crate::config::{BuiltInBot, Transport};
 use crate::features::Feature;
@@ -38,34 +38,9 @@ Usage: {name} completions bash|zsh|fish
 }
 
 /// Returns the commands of this build, each with its description.
-fn commands() -> Vec<(&'static str, &'static str)> {
-    let all = [
-        ("doctor", "check what prevents calls", Some(Feature::Doctor)),
-        (
-            "config",
-            "check the settings, or print what is set",
-            Some(Feature::Config),
-        ),
-        (
-            "call",
-            "call a bot: speak, listen, and check the answer",
-            Some(Feature::Call),
-        ),
-        ("new", "make a folder with a new bot and its test", Some(Feature::New)),
-        (
-            "phone",
-            "point a telephone number at a runner",
-            Some(Feature::Telephony),
-        ),
-        ("setup", "serve the setup page of a board", Some(Feature::Setup)),
-        ("cloud", "the cloud agent service and its client", Some(Feature::Cloud)),
-        ("completions", "print completions for a shell", None),
-        ("help", "print help", None),
-    ];
-    let built = all
-        .into_iter()
-        .filter(|(.., feature)| feature.is_none_or(Feature::in_this_build));
-    built.map(|(name, help, _)| (name, help)).collect()
+fn built_commands() -> Vec<(&'static str, &'static str)> {
+    let built = command::all().filter(|(.., feature)| feature.is_none_or(Feature::in_this_build));
+    built.map(|(name, does, _)| (name, does)).collect()
 }
 
 /// The kinds of `edge-runner new`.
@@ -239,7 +214,7 @@ complete -F _{function} {name}
         cloud = CLOUD.join(" "),
         kinds = KINDS.join(" "),
         config = settings::COMMANDS.join(" "),
-        commands = names_of(&commands()),
+        commands = names_of(&built_commands()),
         options = options.join(" "),
     )
 }
@@ -279,7 +254,7 @@ fn zsh(name: &str) -> String {
             let _ = writeln!(arguments, "        '*{name}{attached}[{help}]{value}' \\");
         }
     }
-    let commands: Vec<String> = commands()
+    let commands: Vec<String> = built_commands()
         .iter()
         .map(|(name, help)| format!("{name}\\:\"{}\"", zsh_text(help)))
         .collect();
@@ -326,7 +301,7 @@ fn fish(name: &str) -> String {
         "# Completions of fish for {name}, printed by `{name} completions fish`.\n\
          complete -c {name} -f\n",
     );
-    for (command, help) in commands() {
+    for (command, help) in built_commands() {
         let help = fish_text(help);
         let _ = writeln!(
             text,

@@ -11,7 +11,11 @@ pub mod banner;
 mod bots;
 #[cfg(feature = "call")]
 mod call;
+#[cfg(feature = "cloud")]
+mod cloud;
 mod cluster;
+mod command;
+mod commands;
 mod completions;
 mod env_options;
 mod env_trust;
@@ -24,10 +28,7 @@ mod new;
 mod phone;
 mod qr;
 mod resolve;
-#[cfg(feature = "config")]
-mod settings;
-#[cfg(not(feature = "config"))]
-#[path = "settings/absent.rs"]
+#[cfg_attr(not(feature = "config"), path = "settings/absent.rs")]
 mod settings;
 #[cfg(feature = "setup")]
 mod setup;
@@ -42,6 +43,7 @@ use crate::proto::options::suggest::nearest;
 pub use crate::proto::options::{Env, UsageError};
 use crate::proto::options::{Expected, SpecialMode, need, parse as parse_options, split_command};
 use crate::proto::telephony::PROVIDERS;
+use command::{CommandRow, CommandTask};
 use flags::{LowArgs, RUNNER};
 use settings::BotSection;
 
@@ -53,33 +55,10 @@ pub enum CliCommand {
     Serve { config: Box<Config>, warnings: Vec<String> },
     /// Run the checks of the doctor, print the findings, and exit.
     Doctor { config: Box<Config>, warnings: Vec<String> },
-    /// Serve the setup page of a board.
-    #[cfg(feature = "setup")]
-    Setup {
-        config: crate::io::setup::SetupConfig,
-        verbosity: u8,
-    },
-    /// Call a runner.
-    #[cfg(feature = "call")]
-    Call {
-        config: Box<crate::io::call::CallConfig>,
-        verbosity: u8,
-    },
-    /// Make the folder of a new bot.
-    #[cfg(feature = "new")]
-    New(new::NewBot),
-    /// Point a telephone number at a runner.
-    #[cfg(feature = "telephony")]
-    Phone {
-        set_up: Box<crate::io::phone::PhoneSetUp>,
-        verbosity: u8,
-        warnings: Vec<String>,
-    },
+    /// Run the task of a command, and exit.
+    Task(Box<dyn CommandTask>),
     /// List the sound cards of this machine, and exit.
     LocalList,
-    /// A command of `edge-runner cloud`.
-    #[cfg(feature = "cloud")]
-    Cloud(edge_runner_cloud::cli::CloudCommand),
     /// Print this text and exit.
     Help(String),
     /// Print this text and exit.
@@ -124,31 +103,8 @@ pub fn parse_for(
     env: &Env<'_>,
 ) -> Result<CliCommand, UsageError> {
     let mut options: Vec<OsString> = arguments.into_iter().collect();
-    if let [help, cloud] = &*options
-        && help == "help"
-        && cloud == "cloud"
-    {
-        options = vec!["cloud".into(), "--help".into()];
-    }
-    if options.first().is_some_and(|argument| argument == "cloud") {
-        options.remove(0);
-        return cloud(program, options, env);
-    }
-    if options.first().is_some_and(|argument| argument == "setup") {
-        options.remove(0);
-        return setup(program, options);
-    }
-    if options.first().is_some_and(|argument| argument == "call") {
-        options.remove(0);
-        return call(program, options, env);
-    }
-    if options.first().is_some_and(|argument| argument == "new") {
-        options.remove(0);
-        return new(program, options);
-    }
-    if options.first().is_some_and(|argument| argument == "phone") {
-        options.remove(0);
-        return phone(program, options, env);
+    if let Some(parsed) = commands::parse(program, &options, env) {
+        return parsed;
     }
     if let Some(text) = information(program, &options)? {
         return Ok(CliCommand::Help(text));
@@ -182,7 +138,7 @@ pub fn parse_for(
         }
         Some(SpecialMode::Help) => return Ok(CliCommand::Help(help::text(program))),
         Some(SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help::summary(program))),
-        Some(SpecialMode::Version) => return Ok(version(program)),
+        Some(SpecialMode::Version) => return Ok(CliCommand::Version(version_text(program))),
         None => {}
     }
     if args.given.contains(&flags::RunnerFlag::LOCAL_LIST) {
@@ -316,19 +272,6 @@ fn set_values(of_start: &StartValues<'_>) -> Vec<(String, Secret)> {
     values
 }
 
-/// The commands, with `help` last.
-const COMMANDS: [&str; 9] = [
-    "doctor",
-    "config",
-    "call",
-    "new",
-    "phone",
-    "setup",
-    "cloud",
-    "completions",
-    "help",
-];
-
 /// Returns the output of `help` and `completions`; `None` for other arguments.
 fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option<String>, UsageError> {
     let word = |at: usize| options.get(at).map(|word| word.to_string_lossy());
@@ -336,14 +279,6 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
         (Some("help"), None) => help::text(program),
         (Some("help"), Some("doctor")) => help::doctor(program),
         (Some("help"), Some("config")) if Feature::Config.in_this_build() => settings::help(program),
-        #[cfg(feature = "call")]
-        (Some("help"), Some("call")) => call::help(program),
-        #[cfg(feature = "setup")]
-        (Some("help"), Some("setup")) => setup::help(program),
-        #[cfg(feature = "new")]
-        (Some("help"), Some("new")) => new::help(program),
-        #[cfg(feature = "telephony")]
-        (Some("help"), Some("phone")) => phone::help(program),
         (Some("help"), Some("completions")) | (Some("completions"), Some("--help" | "-h")) => {
             completions::help(program)
         }
@@ -351,7 +286,7 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
             return Err(UsageError::value(
                 "help",
                 other,
-                Expected::one_of(other, &COMMANDS[..7], &[]),
+                Expected::one_of(other, &command::names(), &[]),
             ));
         }
         (Some("completions"), shell) => {
@@ -374,10 +309,10 @@ fn information(program: &ProgramIdentity, options: &[OsString]) -> Result<Option
 /// Adds the nearest command to the error about an unknown argument or option.
 fn suggest_command(program: &ProgramIdentity, error: UsageError) -> UsageError {
     match error {
-        UsageError::UnexpectedArgument(given) if COMMANDS.contains(&&*given) => {
+        UsageError::UnexpectedArgument(given) if command::names().contains(&&*given) => {
             UsageError::Combination(format!("`{given}` must be the first argument"))
         }
-        UsageError::UnexpectedArgument(given) => match (interpreter(&given), nearest(&given, COMMANDS)) {
+        UsageError::UnexpectedArgument(given) => match (interpreter(&given), nearest(&given, command::names())) {
             (Some(interpreter), _) => UsageError::Combination(format!(
                 "the command of a bot goes after `--`; did you mean `-- {interpreter} {given}`?"
             )),
@@ -385,7 +320,7 @@ fn suggest_command(program: &ProgramIdentity, error: UsageError) -> UsageError {
             (None, None) => UsageError::UnexpectedArgument(given),
         },
         UsageError::UnknownOption { given, nearest: None } => {
-            let command = nearest(given.trim_start_matches('-'), COMMANDS);
+            let command = nearest(given.trim_start_matches('-'), command::names());
             let nearest = command.map(|command| format!("`{} {command}`", program.name));
             UsageError::UnknownOption { given, nearest }
         }
@@ -401,100 +336,34 @@ fn interpreter(file: &str) -> Option<&'static str> {
     }
 }
 
-fn version(program: &ProgramIdentity) -> CliCommand {
+fn version_text(program: &ProgramIdentity) -> String {
     let version = env!("CARGO_PKG_VERSION");
     #[cfg(feature = "webrtc")]
     let version = format!("{version} ({})", crate::proto::audio::opus::codec_name());
     let runner = format!("edge-runner {version}\n");
-    CliCommand::Version(match program.has_own_bot {
+    match program.has_own_bot {
         true => format!("{}, a bot on {runner}", program.name),
         false => runner,
-    })
-}
-
-/// Parses the arguments after `setup`.
-#[cfg(feature = "setup")]
-fn setup(program: &ProgramIdentity, options: Vec<OsString>) -> Result<CliCommand, UsageError> {
-    setup::command(program, options)
-}
-
-/// Rejects the arguments after `setup`.
-#[cfg(not(feature = "setup"))]
-fn setup(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, UsageError> {
-    need(&format!("`{} setup`", program.name), Feature::Setup)?;
-    unreachable!("`need` fails in a build without the feature")
-}
-
-/// Parses the arguments after `call`.
-#[cfg(feature = "call")]
-fn call(program: &ProgramIdentity, options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
-    call::command(program, options, env)
-}
-
-/// Rejects the arguments after `call`.
-#[cfg(not(feature = "call"))]
-fn call(program: &ProgramIdentity, _: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
-    need(&format!("`{} call`", program.name), Feature::Call)?;
-    unreachable!("`need` fails in a build without the feature")
-}
-
-/// Parses the arguments after `new`.
-#[cfg(feature = "new")]
-fn new(program: &ProgramIdentity, options: Vec<OsString>) -> Result<CliCommand, UsageError> {
-    new::command(program, &options)
-}
-
-/// Rejects the arguments after `new`.
-#[cfg(not(feature = "new"))]
-fn new(program: &ProgramIdentity, _: Vec<OsString>) -> Result<CliCommand, UsageError> {
-    need(&format!("`{} new`", program.name), Feature::New)?;
-    unreachable!("`need` fails in a build without the feature")
-}
-
-/// Parses the arguments after `phone`.
-#[cfg(feature = "telephony")]
-fn phone(program: &ProgramIdentity, options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
-    phone::command(program, options, env)
-}
-
-/// Rejects the arguments after `phone`.
-#[cfg(not(feature = "telephony"))]
-fn phone(program: &ProgramIdentity, _: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
-    need(&format!("`{} phone`", program.name), Feature::Telephony)?;
-    unreachable!("`need` fails in a build without the feature")
-}
-
-/// Parses the arguments after `cloud`.
-#[cfg(feature = "cloud")]
-fn cloud(_: &ProgramIdentity, options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
-    edge_runner_cloud::cli::parse(options, env).map(CliCommand::Cloud)
-}
-
-/// Rejects the arguments after `cloud`.
-#[cfg(not(feature = "cloud"))]
-fn cloud(program: &ProgramIdentity, _: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
-    need(&format!("`{} cloud`", program.name), Feature::Cloud)?;
-    unreachable!("`need` fails in a build without the feature")
+    }
 }
 
 /// Returns the command that prints the help for these arguments.
 pub fn help_of(program: &ProgramIdentity, arguments: &[OsString]) -> String {
     let name = &program.name;
-    match arguments.first().is_some_and(|argument| argument == "cloud") {
-        #[cfg(feature = "cloud")]
-        true => edge_runner_cloud::cli::help_of(arguments),
-        #[cfg(not(feature = "cloud"))]
-        true => format!("{name} --help"),
-        false => match arguments.first() {
-            Some(first)
-                if ["doctor", "config", "call", "setup", "new", "phone", "completions"]
-                    .iter()
-                    .any(|command| first == command) =>
-            {
-                format!("{name} {} --help", first.to_string_lossy())
-            }
-            _ => format!("{name} --help"),
-        },
+    let Some(first) = arguments.first() else {
+        return format!("{name} --help");
+    };
+    match commands::built(first) {
+        Some(CommandRow {
+            help_of: Some(help), ..
+        }) => help(arguments),
+        None if !["doctor", "config", "completions"]
+            .iter()
+            .any(|command| first == command) =>
+        {
+            format!("{name} --help")
+        }
+        _ => format!("{name} {} --help", first.to_string_lossy()),
     }
 }
 

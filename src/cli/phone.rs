@@ -5,8 +5,12 @@
 //! numbers, numbers that are not E.164, and missing credentials.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 
-use super::{CliCommand, Env, ProgramIdentity, UsageError, version};
+use edge_runner_http::startup::StartupError;
+
+use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin, complete, failure};
+use super::{Env, ProgramIdentity, UsageError, version_text};
 use crate::io::phone::PhoneSetUp;
 use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::hosts;
@@ -15,6 +19,13 @@ use crate::proto::options::{Expected, FlagKind, OptionStore, OptionTable, Specia
 use crate::proto::telephony::dial::is_number;
 use crate::proto::telephony::options::{TelephonyOptions, telephony};
 use crate::proto::telephony::{PROVIDERS, Provider};
+
+/// The row of `commands`.
+pub(super) const COMMAND: CommandRow = CommandRow {
+    name: "phone",
+    parse: |program, arguments, env| Ok(command(program, arguments, env)?.into()),
+    help_of: None,
+};
 
 /// The variable of `--proxy` of the runner, which this command takes as well.
 const PROXY_VARIABLE: &str = "RUNNER_PROXY";
@@ -88,11 +99,11 @@ static PHONE: OptionTable<PhoneArgs> = OptionTable {
 };
 
 /// Parses the arguments after `phone`.
-pub(super) fn command(
+fn command(
     program: &ProgramIdentity,
     mut arguments: Vec<OsString>,
     env: &Env<'_>,
-) -> Result<CliCommand, UsageError> {
+) -> Result<ParsedCommand<PhoneRun>, UsageError> {
     let wrong = |text: &str| UsageError::Combination(format!("`phone` {text}"));
     match arguments.first().is_some_and(|word| word == "set-up") {
         true => drop(arguments.remove(0)),
@@ -104,8 +115,8 @@ pub(super) fn command(
     }
     let mut args = PhoneArgs::default();
     match parse(&mut args, &PHONE, arguments)? {
-        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help(program))),
-        Some(SpecialMode::Version) => return Ok(version(program)),
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(ParsedCommand::Text(help(program))),
+        Some(SpecialMode::Version) => return Ok(ParsedCommand::Text(version_text(program))),
         None => {}
     }
     let named = args
@@ -139,18 +150,43 @@ pub(super) fn command(
             names.join(" and ")
         )));
     }
-    Ok(CliCommand::Phone {
-        set_up: Box::new(PhoneSetUp {
+    Ok(ParsedCommand::Task(PhoneRun {
+        set_up: PhoneSetUp {
             provider,
             number,
             host,
             settings: telephony.settings,
             runner: args.runner,
             is_dry_run: args.is_dry_run,
-        }),
+        },
         verbosity: args.verbosity,
         warnings,
-    })
+    }))
+}
+
+/// Points a telephone number at a runner.
+#[derive(Debug)]
+struct PhoneRun {
+    set_up: PhoneSetUp,
+    verbosity: u8,
+    warnings: Vec<String>,
+}
+
+impl CommandTask for PhoneRun {
+    fn run(self: Box<Self>, start: &CommandStart<'_>) -> Result<(), StartupError> {
+        begin(self.verbosity, start);
+        for warning in start.skipped.iter().chain(&self.warnings) {
+            log::warn!("{warning}");
+        }
+        let done = complete(
+            Some(1),
+            crate::io::phone::run(&self.set_up, |line| {
+                let mut out = io::stdout();
+                let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+            }),
+        )?;
+        done.map_err(failure)
+    }
 }
 
 /// Returns the providers whose numbers can be set up.
@@ -160,7 +196,7 @@ fn vendors() -> Vec<&'static str> {
 }
 
 /// Returns the text of `phone --help`.
-pub(super) fn help(program: &ProgramIdentity) -> String {
+fn help(program: &ProgramIdentity) -> String {
     let name = &program.name;
     let mut text = format!(
         "Usage: {name} phone set-up {} --number NUMBER --proxy HOST [OPTIONS]\n\n",
@@ -192,7 +228,7 @@ pub(super) fn help(program: &ProgramIdentity) -> String {
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, String> {
+    fn parsed(arguments: &[&str], variables: &[(&str, &str)]) -> Result<ParsedCommand<PhoneRun>, String> {
         let env = Env::of_variables(variables);
         let arguments = arguments.iter().map(OsString::from).collect();
         command(&ProgramIdentity::stock(), arguments, &env).map_err(|error| error.to_string())
@@ -210,7 +246,7 @@ mod tests {
             "--proxy",
             "https://bots.example.net/",
         ];
-        let Ok(CliCommand::Phone { set_up, .. }) = parsed(&words, &KEY) else {
+        let Ok(ParsedCommand::Task(PhoneRun { set_up, .. })) = parsed(&words, &KEY) else {
             panic!("a set-up");
         };
         assert_eq!(
@@ -220,7 +256,7 @@ mod tests {
         assert!(!set_up.is_dry_run && set_up.runner.is_none());
         let variables = [KEY[0], ("RUNNER_PROXY", "bots.example.net")];
         let words = ["set-up", "telephony_b", "--dry-run", "--number", "+15550001111"];
-        assert!(matches!(parsed(&words, &variables), Ok(CliCommand::Phone { set_up, .. }) if set_up.is_dry_run));
+        assert!(matches!(parsed(&words, &variables), Ok(ParsedCommand::Task(task)) if task.set_up.is_dry_run));
     }
 
     #[test]
@@ -241,6 +277,6 @@ mod tests {
             let error = parsed(words, variables).expect_err("a usage error");
             assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
         }
-        assert!(matches!(parsed(&["--help"], &[]), Ok(CliCommand::Help(text)) if text.contains("--dry-run")));
+        assert!(matches!(parsed(&["--help"], &[]), Ok(ParsedCommand::Text(text)) if text.contains("--dry-run")));
     }
 }

@@ -4,13 +4,24 @@
 //! variables, because those of the runner are what it makes.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::{CliCommand, Env, ProgramIdentity, UsageError, version};
+use edge_runner_http::startup::StartupError;
+
+use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin, complete, failure};
+use super::{Env, ProgramIdentity, UsageError, version_text};
 use crate::io::setup::SetupConfig;
 use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::{FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, put};
+
+/// The row of `commands`.
+pub(super) const COMMAND: CommandRow = CommandRow {
+    name: "setup",
+    parse: |program, arguments, _| Ok(command(program, arguments)?.into()),
+    help_of: None,
+};
 
 /// The longest time that the page may be open: a day.
 const MINUTES_MAX: u64 = 24 * 60;
@@ -89,11 +100,11 @@ static SETUP: OptionTable<SetupArgs> = OptionTable {
 };
 
 /// Parses the arguments after `setup`.
-pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Result<CliCommand, UsageError> {
+fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Result<ParsedCommand<SetupRun>, UsageError> {
     let mut args = SetupArgs::default();
     match parse(&mut args, &SETUP, arguments)? {
-        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(CliCommand::Help(help(program))),
-        Some(SpecialMode::Version) => return Ok(version(program)),
+        Some(SpecialMode::Help | SpecialMode::ShortHelp) => return Ok(ParsedCommand::Text(help(program))),
+        Some(SpecialMode::Version) => return Ok(ParsedCommand::Text(version_text(program))),
         None => {}
     }
     let spool = args
@@ -107,10 +118,33 @@ pub(super) fn command(program: &ProgramIdentity, arguments: Vec<OsString>) -> Re
         runner_port: args.runner_port.unwrap_or(7860),
         check,
     };
-    Ok(CliCommand::Setup {
+    Ok(ParsedCommand::Task(SetupRun {
         config,
         verbosity: args.verbosity,
-    })
+    }))
+}
+
+/// Serves the setup page of a board.
+#[derive(Debug)]
+struct SetupRun {
+    config: SetupConfig,
+    verbosity: u8,
+}
+
+impl CommandTask for SetupRun {
+    fn run(self: Box<Self>, start: &CommandStart<'_>) -> Result<(), StartupError> {
+        begin(self.verbosity, start);
+        let served = complete(
+            Some(1),
+            crate::io::setup::run(self.config, |address| {
+                let mut out = io::stdout();
+                // A supervisor may have closed stdout; the log has the address as well.
+                let _ = writeln!(out, "setup page: listening on http://{address}").and_then(|()| out.flush());
+                log::info!("the setup page listens on {address}");
+            }),
+        )?;
+        served.map_err(|error| failure(error.to_string()))
+    }
 }
 
 /// Checks variables as the start of the runner does, and returns its message.
@@ -121,7 +155,7 @@ fn check(variables: &[(String, String)]) -> Result<(), String> {
 }
 
 /// Returns the text of `setup --help`.
-pub(super) fn help(program: &ProgramIdentity) -> String {
+fn help(program: &ProgramIdentity) -> String {
     let mut text = format!("Usage: {} setup --spool DIR [OPTIONS]\n\n", program.name);
     paragraph(
         &mut text,
@@ -146,7 +180,7 @@ pub(super) fn help(program: &ProgramIdentity) -> String {
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &[&str]) -> Result<CliCommand, UsageError> {
+    fn parsed(arguments: &[&str]) -> Result<ParsedCommand<SetupRun>, UsageError> {
         command(
             &ProgramIdentity::stock(),
             arguments.iter().map(OsString::from).collect(),
@@ -155,7 +189,7 @@ mod tests {
 
     #[test]
     fn options_have_defaults_and_bounds() {
-        let Ok(CliCommand::Setup { config, verbosity }) = parsed(&["--spool", "/d"]) else {
+        let Ok(ParsedCommand::Task(SetupRun { config, verbosity })) = parsed(&["--spool", "/d"]) else {
             panic!("a setup");
         };
         assert_eq!(
@@ -171,7 +205,7 @@ mod tests {
         ] {
             assert!(parsed(wrong).is_err(), "{wrong:?}");
         }
-        let Ok(CliCommand::Help(help)) = parsed(&["--help"]) else {
+        let Ok(ParsedCommand::Text(help)) = parsed(&["--help"]) else {
             panic!("a help");
         };
         for flag in SETUP.flags() {
@@ -181,7 +215,7 @@ mod tests {
             name: "my-bot".into(),
             has_own_bot: true,
         };
-        let Ok(CliCommand::Help(help)) = command(&own, vec!["--help".into()]) else {
+        let Ok(ParsedCommand::Text(help)) = command(&own, vec!["--help".into()]) else {
             panic!("a help");
         };
         assert!(
@@ -189,7 +223,7 @@ mod tests {
             "{help}"
         );
         assert!(
-            matches!(command(&own, vec!["-V".into()]), Ok(CliCommand::Version(text)) if text.starts_with("my-bot"))
+            matches!(command(&own, vec!["-V".into()]), Ok(ParsedCommand::Text(text)) if text.starts_with("my-bot"))
         );
     }
 

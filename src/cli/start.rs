@@ -31,6 +31,7 @@ use edge_runner_http::startup::{
 use edge_runner_http::store::Store;
 use tokio::runtime::Runtime;
 
+use super::command::{CommandStart, complete, failure};
 use super::resolve::MADE_KEY_FILE;
 use super::{CliCommand, Env, ProgramIdentity, banner, env_trust};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
@@ -131,21 +132,12 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<(
             let _ = io::stdout().write_all(text.as_bytes());
             return Ok(());
         }
-        // The cloud commands run no bots, so the environment is not changed.
-        #[cfg(feature = "cloud")]
-        CliCommand::Cloud(command) => return cloud(command, skipped, &env.variables),
-        #[cfg(feature = "setup")]
-        CliCommand::Setup { config, verbosity } => return setup(config, verbosity, &env.variables),
-        #[cfg(feature = "call")]
-        CliCommand::Call { config, verbosity } => return call(*config, verbosity, &env.variables),
-        #[cfg(feature = "new")]
-        CliCommand::New(bot) => return make(&bot),
-        #[cfg(feature = "telephony")]
-        CliCommand::Phone {
-            set_up,
-            verbosity,
-            warnings,
-        } => return phone(&set_up, verbosity, &[skipped, warnings].concat(), &env.variables),
+        CliCommand::Task(task) => {
+            return task.run(&CommandStart {
+                skipped: &skipped,
+                variables: &env.variables,
+            });
+        }
         #[cfg(feature = "local")]
         CliCommand::LocalList => return list_sound_cards(&env.variables),
         #[cfg(not(feature = "local"))]
@@ -349,105 +341,6 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
     warnings
 }
 
-#[cfg(feature = "cloud")]
-fn cloud(
-    command: edge_runner_cloud::cli::CloudCommand,
-    skipped: Vec<String>,
-    variables: &Variables,
-) -> Result<(), StartupError> {
-    use edge_runner_cloud::cli::CloudCommand;
-    match command {
-        CloudCommand::Help(text) | CloudCommand::Version(text) => {
-            let _ = io::stdout().write_all(text.as_bytes());
-            Ok(())
-        }
-        CloudCommand::Do { task, mut warnings } => {
-            warnings.extend(env::unused_proxy_warning(variables));
-            task.run(&[skipped, warnings].concat(), variables)
-        }
-    }
-}
-
-/// Begins a command other than the server, with its log as text.
-#[cfg(any(feature = "setup", feature = "telephony", feature = "call"))]
-fn begin(verbosity: u8, variables: &Variables) {
-    logging::init(
-        verbosity,
-        variables.get("RUST_LOG"),
-        env!("CARGO_CRATE_NAME"),
-        crate::proto::config::LogFormat::Text,
-    );
-    forbid_debuggers();
-}
-
-/// Runs the task of a command on a runtime with this many threads; `None` is one per core.
-#[cfg(any(feature = "setup", feature = "telephony", feature = "call", feature = "local"))]
-fn complete<T>(threads: Option<usize>, task: impl Future<Output = T>) -> Result<T, StartupError> {
-    let runtime = runtime(threads, || {})?;
-    let done = runtime.block_on(task);
-    runtime.shutdown_timeout(RUNTIME_END);
-    Ok(done)
-}
-
-/// Serves the setup page of a board.
-#[cfg(feature = "setup")]
-fn setup(config: crate::io::setup::SetupConfig, verbosity: u8, variables: &Variables) -> Result<(), StartupError> {
-    begin(verbosity, variables);
-    let served = complete(
-        Some(1),
-        crate::io::setup::run(config, |address| {
-            let mut out = io::stdout();
-            // A supervisor may have closed stdout; the log has the address as well.
-            let _ = writeln!(out, "setup page: listening on http://{address}").and_then(|()| out.flush());
-            log::info!("the setup page listens on {address}");
-        }),
-    )?;
-    served.map_err(|error| StartupError {
-        code: EXIT_FAILURE,
-        message: error.to_string(),
-    })
-}
-
-/// Points a telephone number at a runner.
-#[cfg(feature = "telephony")]
-fn phone(
-    set_up: &crate::io::phone::PhoneSetUp,
-    verbosity: u8,
-    warnings: &[String],
-    variables: &Variables,
-) -> Result<(), StartupError> {
-    begin(verbosity, variables);
-    for warning in warnings {
-        log::warn!("{warning}");
-    }
-    let done = complete(
-        Some(1),
-        crate::io::phone::run(set_up, |line| {
-            let mut out = io::stdout();
-            let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-        }),
-    )?;
-    done.map_err(|message| StartupError {
-        code: EXIT_FAILURE,
-        message,
-    })
-}
-
-/// Makes calls to a runner.
-#[cfg(feature = "call")]
-fn call(config: crate::io::call::CallConfig, verbosity: u8, variables: &Variables) -> Result<(), StartupError> {
-    use crate::io::call::CallsError;
-    begin(verbosity, variables);
-    let called = complete(None, crate::io::call::run(config))?;
-    called.map_err(|error| {
-        let (code, message) = match error {
-            CallsError::Unusable(message) => (EXIT_USAGE, message),
-            CallsError::Failed(message) => (EXIT_FAILURE, message),
-        };
-        StartupError { code, message }
-    })
-}
-
 /// Prints the microphones and loudspeakers. Anything that is missing is an error.
 #[cfg(feature = "local")]
 fn list_sound_cards(variables: &Variables) -> Result<(), StartupError> {
@@ -459,24 +352,8 @@ fn list_sound_cards(variables: &Variables) -> Result<(), StartupError> {
     let _ = io::stdout().write_all(text.as_bytes());
     match problems.is_empty() {
         true => Ok(()),
-        false => Err(StartupError {
-            code: EXIT_FAILURE,
-            message: problems.join("\n"),
-        }),
+        false => Err(failure(problems.join("\n"))),
     }
-}
-
-/// Makes the folder of a new bot, and prints what to do with it.
-#[cfg(feature = "new")]
-fn make(bot: &super::new::NewBot) -> Result<(), StartupError> {
-    let made = bot.make(Path::new(""));
-    let text = made.map_err(|message| StartupError {
-        code: EXIT_FAILURE,
-        message,
-    })?;
-    // It is made, whether anybody reads that or not.
-    let _ = io::stdout().write_all(text.as_bytes());
-    Ok(())
 }
 
 /// Prints the findings of the doctor. A failed check is an error.
@@ -492,10 +369,10 @@ fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError>
     let _ = out.write_all(text.as_bytes());
     match findings.errors() {
         0 => Ok(()),
-        failed => Err(StartupError {
-            code: EXIT_FAILURE,
-            message: format!("{failed} {} failed", if failed == 1 { "check" } else { "checks" }),
-        }),
+        failed => Err(failure(format!(
+            "{failed} {} failed",
+            if failed == 1 { "check" } else { "checks" }
+        ))),
     }
 }
 

@@ -9,10 +9,19 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use edge_runner_http::startup::StartupError;
 use miniz_oxide::inflate::decompress_to_vec;
 
-use super::{CliCommand, ProgramIdentity, UsageError, completions};
+use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, failure};
+use super::{ProgramIdentity, UsageError, completions};
 use crate::proto::options::Expected;
+
+/// The row of `commands`.
+pub(super) const COMMAND: CommandRow = CommandRow {
+    name: "new",
+    parse: |program, arguments, _| Ok(command(program, &arguments)?.into()),
+    help_of: None,
+};
 
 /// The files of every kind, as `src/page/build.rs` packs them.
 const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/new.deflate"));
@@ -25,15 +34,15 @@ const NOT_FOR_RUST: [&str; 6] = ["build", "deps", "edge-runner", "edge_runner", 
 
 /// A bot to make.
 #[derive(Debug)]
-pub struct NewBot {
+struct NewBot {
     kind: &'static str,
     name: String,
 }
 
 /// Parses the arguments after `new`.
-pub(super) fn command(program: &ProgramIdentity, arguments: &[OsString]) -> Result<CliCommand, UsageError> {
+fn command(program: &ProgramIdentity, arguments: &[OsString]) -> Result<ParsedCommand<NewBot>, UsageError> {
     if arguments.iter().any(|word| word == "--help" || word == "-h") {
-        return Ok(CliCommand::Help(help(program)));
+        return Ok(ParsedCommand::Text(help(program)));
     }
     let [kind, name] = arguments else {
         return Err(UsageError::Combination(format!(
@@ -48,7 +57,7 @@ pub(super) fn command(program: &ProgramIdentity, arguments: &[OsString]) -> Resu
     };
     match objection(kind, &name) {
         Some(wants) => Err(UsageError::value("new", &name, wants)),
-        None => Ok(CliCommand::New(NewBot {
+        None => Ok(ParsedCommand::Task(NewBot {
             kind,
             name: name.into_owned(),
         })),
@@ -71,12 +80,21 @@ fn objection(kind: &str, name: &str) -> Option<&'static str> {
     }
 }
 
+impl CommandTask for NewBot {
+    fn run(self: Box<Self>, _: &CommandStart<'_>) -> Result<(), StartupError> {
+        let text = self.make(Path::new("")).map_err(failure)?;
+        // It is made, whether anybody reads that or not.
+        let _ = io::stdout().write_all(text.as_bytes());
+        Ok(())
+    }
+}
+
 impl NewBot {
     /// Makes the folder below `parent`, and returns what to do with it.
     ///
     /// # Errors
     /// A sentence.
-    pub fn make(&self, parent: &Path) -> Result<String, String> {
+    fn make(&self, parent: &Path) -> Result<String, String> {
         let folder = parent.join(&self.name);
         let mut next = format!("Made `{}`. What to type next:\n\n  cd {}\n", self.name, self.name);
         let made = fs::create_dir(&folder).and_then(|()| {
@@ -128,7 +146,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Returns the text of `new --help`.
-pub(super) fn help(program: &ProgramIdentity) -> String {
+fn help(program: &ProgramIdentity) -> String {
     format!(
         "\
 Usage: {} new KIND NAME
@@ -150,14 +168,14 @@ Kinds:
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &[&str]) -> Result<CliCommand, UsageError> {
+    fn parsed(arguments: &[&str]) -> Result<ParsedCommand<NewBot>, UsageError> {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         command(&ProgramIdentity::stock(), &arguments)
     }
 
     fn new_bot(kind: &str, name: &str) -> NewBot {
         match parsed(&[kind, name]) {
-            Ok(CliCommand::New(bot)) => bot,
+            Ok(ParsedCommand::Task(bot)) => bot,
             other => panic!("{other:?}"),
         }
     }
@@ -241,7 +259,7 @@ mod tests {
             assert!(error(arguments).contains("needs a kind and a name"));
         }
         for arguments in [&["--help"][..], &["rust", "-h"]] {
-            let Ok(CliCommand::Help(help)) = parsed(arguments) else {
+            let Ok(ParsedCommand::Text(help)) = parsed(arguments) else {
                 panic!("a help");
             };
             assert!(
