@@ -28,7 +28,7 @@ pub const MODULES: &[Module] = &[
     #[cfg(feature = "webrtc")]
     crate::io::webrtc::routes::MODULE,
     #[cfg(feature = "telephony")]
-    crate::io::websocket::routes::TELEPHONY,
+    crate::io::websocket::telephony::MODULE,
     #[cfg(feature = "websocket")]
     crate::io::websocket::routes::CLIENTS,
     #[cfg(feature = "mediaroom")]

@@ -13,6 +13,7 @@ cfg_if::cfg_if! {
         pub mod banner;
         pub mod dial;
         pub mod doctor;
+        pub mod telephony;
         pub mod webhook;
     }
 }

@@ -15,18 +15,10 @@ use crate::io::http::app::{RunnerApp, new_session_id};
 use crate::io::http::error::HttpError;
 use crate::io::http::lease::{RegistrationLease, requester, session_start};
 use crate::io::http::refusal_log::log_client;
-use crate::io::module::{DoctorCheck, Module, RouteRequest};
+use crate::io::module::{Module, RouteRequest};
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::request_time;
-#[cfg(feature = "telephony")]
-use crate::io::websocket::banner;
-#[cfg(feature = "telephony")]
-use crate::io::websocket::dial;
 use crate::io::websocket::dialled::DialledSession;
-#[cfg(feature = "telephony")]
-use crate::io::websocket::doctor;
-#[cfg(feature = "telephony")]
-use crate::io::websocket::webhook;
 use crate::io::websocket::{SocketEndpoint, SocketStart, upgrade};
 use crate::proto::bots::{BotChoice, QUERY as BOT};
 use crate::proto::http::route::{self, Route, RouteError};
@@ -36,62 +28,50 @@ use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::key;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
-use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock};
-
-/// Calls of telephony providers.
-#[cfg(feature = "telephony")]
-pub const TELEPHONY: Module = Module {
-    run: Some(dial::run),
-    answer: Some(|request| Box::pin(answer(request))),
-    check_page: Some(webhook::reject_get),
-    banner: Some(banner::rows),
-    hosts: Some(doctor::hosts),
-    ..Module::new(Feature::Telephony)
-}
-.with_checks(&[DoctorCheck {
-    what: "telephony",
-    examine: |config| Box::pin(doctor::examine(config)),
-}]);
+use edge_runner_http::common::{Reply, ResponseBody, lock};
 
 /// Plain clients.
-#[cfg(feature = "websocket")]
 pub const CLIENTS: Module = Module {
     answer: Some(|request| Box::pin(answer(request))),
     ..Module::new(Feature::WebSocket)
 };
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    match &request.route {
+        Route::Socket(SocketKind::Client, _) => socket(request, None),
+        _ => Err(HttpError::Route(RouteError::NotFound)),
+    }
+}
+
+/// What the sockets of telephony providers have beside those of plain clients.
+pub struct CallHooks {
+    /// Returns the provider that signed the upgrade, if one did.
+    pub verify: fn(&RunnerApp, &Parts) -> Result<Option<&'static Provider>, HttpError>,
+    /// Returns the session of a call that the runner dialled.
+    pub dialled: fn(&RunnerApp, &SocketEndpoint) -> Option<DialledSession>,
+}
+
+/// Answers an upgrade, and fills the upgrade slot of the connection.
+///
+/// # Errors
+/// [`HttpError`] for a request that is no upgrade, an invalid token, an unknown session or bot, and
+/// while there is no place.
+pub fn socket(request: RouteRequest<'_>, hooks: Option<&CallHooks>) -> Result<Reply, HttpError> {
     let RouteRequest {
         app,
         head,
         peer,
         upgrade_slot,
+        route: Route::Socket(family, in_path),
         ..
-    } = request;
-    match request.route {
-        #[cfg(feature = "telephony")]
-        Route::Webhook => webhook::webhook(app, head, request.body, peer).await,
-        #[cfg(feature = "telephony")]
-        Route::Dial => dial::answer(app, head, peer, request.body).await,
-        Route::Socket(family, token) => socket(app, family, token, head, peer, upgrade_slot),
-        _ => Err(HttpError::Route(RouteError::NotFound)),
-    }
-}
-
-/// Answers an upgrade, and fills the upgrade slot of the connection.
-fn socket(
-    app: &RunnerApp,
-    family: SocketKind,
-    in_path: Option<String>,
-    head: &Parts,
-    peer: PeerInfo,
-    upgrade_slot: &UpgradeSlot,
-) -> Result<Reply, HttpError> {
+    } = request
+    else {
+        return Err(HttpError::Route(RouteError::NotFound));
+    };
     let switching = switching(head)?;
-    let signed = match family {
-        #[cfg(feature = "telephony")]
-        SocketKind::Call => webhook::verify_upgrade(app, head)?,
-        _ => None,
+    let signed = match hooks {
+        Some(hooks) => (hooks.verify)(app, head)?,
+        None => None,
     };
     let query = route::Query::new(head.uri.query().unwrap_or_default());
     let token = in_path.or_else(|| bearer(head)).or_else(|| query.value("token"));
@@ -141,7 +121,7 @@ fn socket(
     if let Some(token) = token {
         token.redeem();
     }
-    let dialled = dialled(app, &endpoint);
+    let dialled = hooks.and_then(|hooks| (hooks.dialled)(app, &endpoint));
     let mut start = match endpoint {
         SocketEndpoint::Client => {
             let start = session_start(lease, bot, client, |registered| registered.unwrap_or_else(|| json!({})));
@@ -163,20 +143,6 @@ fn socket(
     let upgrade = upgrade(app.sessions.clone(), endpoint, start, permit);
     *lock(upgrade_slot) = Some(upgrade);
     Ok(switching.map(|()| ResponseBody::default()))
-}
-
-/// Returns the session of a call that the runner dialled.
-fn dialled(app: &RunnerApp, endpoint: &SocketEndpoint) -> Option<DialledSession> {
-    #[cfg(feature = "telephony")]
-    if let SocketEndpoint::Call {
-        proof: Proof::Webhook(key),
-        ..
-    } = endpoint
-    {
-        return DialledSession::claim(&app.modules.get::<dial::DialOut>()?.calls, key);
-    }
-    let _ = (app, endpoint);
-    None
 }
 
 /// Makes the response that accepts an upgrade.
