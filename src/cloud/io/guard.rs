@@ -35,8 +35,9 @@ pub const SUBCOMMAND: &str = "guard";
 const POLL: Duration = Duration::from_millis(1);
 /// Searches for processes that a service has left.
 const PASSES_MAX: u32 = 1_000;
-/// Looks at a process that is in `execve(2)`.
-const EXEC_POLLS_MAX: u32 = 1_000;
+/// Looks at a process that is in `execve(2)`: half a minute, since a busy board with a slow card
+/// takes seconds to read a program.
+const EXEC_POLLS_MAX: u32 = 30_000;
 
 /// Starts the guard of this process.
 ///
