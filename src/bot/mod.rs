@@ -562,7 +562,6 @@ pub(crate) struct MoqAddress {
 }
 
 impl MoqArguments {
-    #[cfg_attr(not(feature = "moq"), allow(dead_code, reason = "only its driver makes them"))]
     pub(crate) fn new(address: MoqAddress, slot: media::MediaSlot) -> Self {
         let MoqAddress {
             relay_url,
@@ -595,7 +594,6 @@ impl fmt::Debug for LocalArguments {
 }
 
 impl LocalArguments {
-    #[cfg_attr(not(feature = "local"), allow(dead_code, reason = "only its driver makes them"))]
     pub(crate) fn new(slot: media::MediaSlot) -> Self {
         LocalArguments { media: Some(slot) }
     }

@@ -287,7 +287,6 @@ fn of_modules() -> impl Iterator<Item = &'static Variable> {
 }
 
 /// Returns whether a variable of the runner is or may contain a secret, by its canonical name.
-#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "the file of settings uses it"))]
 pub(super) fn is_secret(name: &str) -> bool {
     let of_modules = of_modules().any(|variable| variable.name == name && variable.holds == VariableContent::Secret);
     SECRETS.contains(&name)

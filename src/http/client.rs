@@ -197,7 +197,6 @@ pub async fn upload(url: &str, upload: UploadBody, within: ResponseLimits) -> Re
 }
 
 /// A request of any method, whose body and response may be files.
-#[cfg(feature = "transfer")]
 pub struct Transfer<'a> {
     pub method: hyper::Method,
     pub url: &'a str,
@@ -208,7 +207,6 @@ pub struct Transfer<'a> {
 }
 
 /// Takes the body of a response piece by piece. May block as file writes do.
-#[cfg(feature = "transfer")]
 pub type PieceSink<'s> = &'s mut (dyn FnMut(Bytes) -> io::Result<()> + Send);
 
 /// Sends a request. The body of a success goes to `sink`, any other is returned.
@@ -216,7 +214,6 @@ pub type PieceSink<'s> = &'s mut (dyn FnMut(Bytes) -> io::Result<()> + Send);
 /// # Errors
 /// Returns a [`RestError`] when no byte moves within the timeout, no complete response arrives, or
 /// the sink fails, as [`RestError::Body`].
-#[cfg(feature = "transfer")]
 pub async fn transfer(request: Transfer<'_>, sink: PieceSink<'_>) -> Result<hyper::Response<Bytes>, RestError> {
     let target = RequestUrl::of(request.url)?;
     let mut message = bare_message(request.method, &target)?;
@@ -460,7 +457,6 @@ async fn send_trusting(
 ///
 /// # Errors
 /// As [`send`].
-#[cfg(feature = "acme")]
 pub async fn send_bytes(
     method: hyper::Method,
     url: &str,

@@ -236,7 +236,6 @@ impl Admission {
     ///
     /// # Errors
     /// Returns why there is no permit.
-    #[cfg(feature = "mediaroom")]
     pub fn session_in_free_slot(
         &self,
         requester: Requester,
@@ -286,7 +285,6 @@ impl Admission {
     ///
     /// # Errors
     /// Returns an error when too many requests wait, of its source or in all.
-    #[cfg(feature = "mediaroom")]
     pub fn dispatch(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         self.dispatches.admit(requester)
     }
@@ -408,7 +406,6 @@ mod tests {
     }
 
     /// A job takes a free slot and no other, though an offer would give way to a caller.
-    #[cfg(feature = "mediaroom")]
     #[tokio::test(start_paused = true)]
     async fn a_job_takes_a_free_slot_alone() {
         let admission = Admission::new(SlotPool::new(1));

@@ -149,16 +149,6 @@ impl SessionBot {
     ///
     /// # Errors
     /// [`OfferError::CallerNotAllowed`].
-    #[cfg_attr(
-        not(any(
-            feature = "telephony",
-            feature = "websocket",
-            feature = "videoroom",
-            feature = "mediaroom",
-            feature = "messaging"
-        )),
-        allow(dead_code, reason = "no telephone reaches this build")
-    )]
     pub fn check_caller(&self, caller: Option<&str>) -> Result<(), OfferError> {
         match self.row.named.as_ref().is_none_or(|named| named.admits(caller)) {
             true => Ok(()),

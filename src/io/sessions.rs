@@ -156,7 +156,6 @@ impl Sessions {
     }
 
     /// Lets a module observe all sessions from here on. Only the first one does.
-    #[cfg(feature = "calls")]
     pub fn observe(&self, observer: Arc<dyn ObserveSessions>) {
         let _ = self.0.observer.set(observer);
     }

@@ -12,7 +12,6 @@ pub async fn of_session<F: Future>(trace: Option<Traceparent>, bot: F) -> F::Out
 }
 
 /// Returns the trace of the current task.
-#[cfg(feature = "assistants")]
 pub fn current() -> Option<Traceparent> {
     TRACE.try_with(Clone::clone).ok().flatten()
 }

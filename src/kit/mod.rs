@@ -18,19 +18,23 @@
 //! Those without I/O have no clock of their own: they count audio, or are told the time. PCM is
 //! 16-bit mono. [`Output::hang_up`](crate::bot::Output::hang_up) ends a call with a reason.
 
-#[cfg(feature = "telephony")]
-mod phone_call;
 mod player;
 
-#[cfg(feature = "assistants")]
-pub use crate::bots::assistant::prompts::PromptVoice;
-#[cfg(feature = "assistants")]
-pub use crate::proto::assistant::prompts::PromptError;
-#[cfg(feature = "telephony")]
-pub use edge_runner_proto::call_control::CallControlError;
+cfg_if::cfg_if! {
+    if #[cfg(feature = "telephony")] {
+        mod phone_call;
+
+        pub use edge_runner_proto::call_control::CallControlError;
+        pub(crate) use phone_call::CallAccess;
+        pub use phone_call::PhoneCall;
+    }
+}
+cfg_if::cfg_if! {
+    if #[cfg(feature = "assistants")] {
+        pub use crate::bots::assistant::prompts::PromptVoice;
+        pub use crate::proto::assistant::prompts::PromptError;
+    }
+}
+
 pub use edge_runner_proto::kit::*;
-#[cfg(feature = "telephony")]
-pub(crate) use phone_call::CallAccess;
-#[cfg(feature = "telephony")]
-pub use phone_call::PhoneCall;
 pub use player::{play, play_tones};

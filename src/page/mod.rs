@@ -70,11 +70,9 @@ pub fn asset(name: &str) -> Option<&'static Asset> {
 const SETUP: &str = "setup";
 
 /// Files of the built-in page that the setup page has too.
-#[cfg(feature = "setup")]
 const SHARED: [&str; 4] = ["style.css", "icon.svg", "icon-192.png", "dom.js"];
 
 /// Returns a file of the setup page by its name; the empty name is the page itself.
-#[cfg(feature = "setup")]
 pub fn setup_asset(name: &str) -> Option<&'static Asset> {
     let name = if name.is_empty() { "setup.html" } else { name };
     embedded(name).filter(|asset| asset.name.starts_with(SETUP) || SHARED.contains(&asset.name))
@@ -245,7 +243,6 @@ mod tests {
 
     /// Every name that a file of the page asks for is a file of the page: a missing module leaves
     /// the page dead.
-    #[cfg(feature = "setup")]
     #[test]
     fn references_between_files_resolve() {
         let mut found = 0;

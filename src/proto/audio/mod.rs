@@ -9,7 +9,6 @@
 
 pub mod elapsed;
 pub mod g711;
-#[cfg(any(feature = "assistants", feature = "local"))]
 pub mod note;
 pub mod pacer;
 pub mod playout_pacer;
