@@ -3,11 +3,11 @@
 //!
 //! - Connections: [`server`] (accept loops, timeouts), [`permits`] (connection cap and eviction),
 //!   [`stream`] (TCP or TLS), [`tls`] (certificates from files, of `--tls auto` or `--tls acme`)
-//! - Requests: [`common`] (peer, body limits, replies), [`payload`] (response bodies)
+//! - Requests: [`common`] (peer, body limits, replies), [`payload`] (response bodies), [`metrics`]
 //! - Requests to other servers: [`client`]
 //! - The process: [`logging`], [`services`] (tasks whose loss ends the process), [`signal`],
 //!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor),
-//!   [`memory`], [`children`] and [`group`] (processes), [`store`] (files of state),
+//!   [`memory`], [`procfs`], [`children`] and [`group`] (processes), [`store`] (files of state),
 //!   [`search_path`] (programs in `PATH`), [`script`] (their interpreters), [`host_name`]
 //! - [`lock`] and [`sync`]: locks and wake-ups
 
@@ -28,10 +28,12 @@ mod log_line;
 mod log_output;
 pub mod logging;
 pub mod memory;
+pub mod metrics;
 pub mod notify;
 pub mod payload;
 pub mod permits;
 pub mod port_owner;
+pub mod procfs;
 pub mod script;
 pub mod search_path;
 pub mod server;

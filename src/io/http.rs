@@ -39,7 +39,6 @@ use self::access::{admit, authorizations, put, values};
 use self::app::{RunnerApp, methods, mint_token, register};
 use self::body::{AcceptedBody, read};
 use self::error::HttpError;
-use self::operator::METRICS_TYPE;
 use self::refusal_log::log_refusal;
 use crate::features::{Feature, MissingFeature};
 use crate::io::bots::BotRow;
@@ -60,6 +59,7 @@ use crate::proto::http::uploads::advertise;
 use crate::proto::metrics::is_forwarding;
 use crate::proto::server::request_framing;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, request_base, whole};
+use edge_runner_http::metrics::METRICS_TYPE;
 
 impl HttpService for RunnerApp {
     fn conn_limits(&self) -> ConnLimits {

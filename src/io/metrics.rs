@@ -5,10 +5,10 @@
 
 use tokio::runtime::Handle;
 
-use crate::io::procfs;
 use crate::io::running::RunningModules;
 use crate::io::sessions::Sessions;
 use crate::proto::metrics::{MetricsSnapshot, bots};
+use edge_runner_http::procfs;
 
 /// Returns the text in Prometheus' format. Call it within the runtime.
 pub fn text(sessions: &Sessions, modules: &RunningModules) -> String {

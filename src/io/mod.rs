@@ -40,7 +40,6 @@ pub mod observer;
 pub mod phone;
 pub mod port_owner;
 pub mod process;
-pub mod procfs;
 pub mod reload;
 #[cfg(any(feature = "_rest", feature = "websocket"))]
 #[cfg_attr(not(feature = "_rest"), path = "rest/absent.rs")]

@@ -10,11 +10,11 @@
 #[cfg(feature = "assistants")]
 mod assistants;
 pub mod bots;
+pub mod histogram;
 pub mod process;
 mod session;
 pub mod text;
 
-use std::array;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::event::LeaveReason;
 use crate::transport::Transport;
 use crate::webrtc::gather::ServerState;
 use crate::webrtc::offer::OfferError;
+use histogram::{Histogram, HistogramBounds, ms};
 use process::ProcessStats;
 pub use session::SessionMetrics;
 use text::{MetricKind, MetricsText};
@@ -77,48 +78,9 @@ const CODECS: [&str; 3] = ["Opus", "PCMU", "PCMA"];
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Bounded buckets of a histogram; the last bucket has no bound.
-const BUCKETS: usize = 10;
-
-type HistogramBounds = [Duration; BUCKETS];
-
-const fn ms<const N: usize>(ms: [u64; N]) -> [Duration; N] {
-    let mut bounds = [Duration::ZERO; N];
-    let mut at = 0;
-    while at < N {
-        bounds[at] = Duration::from_millis(ms[at]);
-        at += 1;
-    }
-    bounds
-}
-
 const ANSWER: HistogramBounds = ms([1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000]);
 const CONNECT: HistogramBounds = ms([50, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 15_000]);
 const LATENESS: HistogramBounds = ms([1, 2, 3, 5, 10, 20, 50, 100, 500, 1_000]);
-
-fn bucket_index(bounds: &HistogramBounds, delay: Duration) -> usize {
-    bounds.iter().position(|bound| delay <= *bound).unwrap_or(BUCKETS)
-}
-
-/// A histogram shared by sessions.
-#[derive(Default)]
-struct Histogram {
-    buckets: [AtomicU64; BUCKETS + 1],
-    sum_us: AtomicU64,
-}
-
-impl Histogram {
-    fn observe(&self, bounds: &HistogramBounds, delay: Duration) {
-        self.buckets[bucket_index(bounds, delay)].fetch_add(1, Relaxed);
-        self.sum_us.fetch_add(delay.as_micros() as u64, Relaxed);
-    }
-
-    fn render(&self, text: &mut MetricsText, bounds: &HistogramBounds, name: &'static str, help: &str) {
-        let counts: [u64; BUCKETS + 1] = array::from_fn(|at| self.buckets[at].load(Relaxed));
-        let sum = Duration::from_micros(self.sum_us.load(Relaxed));
-        text.histogram(name, help, bounds, &counts, sum);
-    }
-}
 
 /// The metrics of one transport.
 #[derive(Default)]

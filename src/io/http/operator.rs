@@ -13,27 +13,13 @@ use super::error::HttpError;
 use crate::config::MetricsAccess;
 use crate::io::metrics;
 use crate::proto::http::{host, registry};
-use crate::proto::metrics::{MetricsDenied, check_access, is_forwarding};
-use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
-
-/// The content type of Prometheus' text format.
-pub(super) const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-
-/// Checks whether a client may read the metrics.
-fn check_metrics_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
-    let on_this_machine = peer.ip().to_canonical().is_loopback();
-    // Most proxies add a header or pass the name that they were asked for. One that does neither,
-    // as nginx without `proxy_set_header`, looks like a client of this machine.
-    let named_otherwise = headers
-        .get(header::HOST)
-        .is_some_and(|host| !host::is_loopback(host.as_bytes()));
-    let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
-    check_access(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)
-}
+use crate::proto::metrics::MetricsDenied;
+use edge_runner_http::common::{PeerInfo, Reply, json_reply};
+use edge_runner_http::metrics::{check_access, reply};
 
 /// Checks whether a client, whose key was checked where there is one, may list and end sessions.
 pub(crate) fn check_sessions_access(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<(), HttpError> {
-    check_metrics_access(app, headers, peer)?;
+    check_access(app.config.metrics, headers, peer).map_err(HttpError::Metrics)?;
     let config = &app.config;
     let is_public = |name: &String| !host::is_loopback(name.as_bytes());
     let is_proxied = config.proxy.as_ref().is_some_and(is_public) || !config.trusted_proxies.is_empty();
@@ -46,12 +32,8 @@ pub(crate) fn check_sessions_access(app: &RunnerApp, headers: &HeaderMap, peer: 
 
 /// Answers with the metrics, if the client may read them.
 pub(super) fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, HttpError> {
-    check_metrics_access(app, headers, peer)?;
-    let mut reply = Reply::new(whole(metrics::text(&app.sessions, &app.modules)));
-    let put = reply.headers_mut();
-    put.insert(header::CONTENT_TYPE, METRICS_TYPE);
-    put.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(reply)
+    check_access(app.config.metrics, headers, peer).map_err(HttpError::Metrics)?;
+    Ok(reply(metrics::text(&app.sessions, &app.modules)))
 }
 
 /// Answers with the live sessions.

@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::histogram::{Histogram, HistogramBounds, ms};
 use super::text::{MetricKind, MetricsText};
-use super::{Histogram, HistogramBounds, ms};
 use crate::assistant::report::{AssistantCount, ConnectionOutcome, ErrorClass, ResponseStatus};
 
 const FIRST_SOUND: HistogramBounds = ms([100, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000]);

@@ -61,7 +61,8 @@ impl ProcessStats {
         }
     }
 
-    pub(super) fn render(&self, text: &mut MetricsText) {
+    /// Writes the families of the values that are known.
+    pub fn render(&self, text: &mut MetricsText) {
         let cpu = self.cpu.map(|cpu| cpu.as_secs_f64().to_string());
         let number = |value: Option<u64>| value.map(|value| value.to_string());
         let families = [

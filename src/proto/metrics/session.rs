@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{BUCKETS, LATENESS, RunnerMetrics, bucket_index};
+use super::histogram::{BUCKETS, bucket_index};
+use super::{LATENESS, RunnerMetrics};
 use crate::counts::{Counts, QueueLevels};
 use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;

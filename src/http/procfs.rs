@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::proto::metrics::process::{ProcFiles, ProcessStats};
+use edge_runner_proto::metrics::process::{ProcFiles, ProcessStats};
 
 /// Reads the state of this process; returns `None` without `/proc`.
 pub fn process() -> Option<ProcessStats> {
