@@ -21,7 +21,8 @@ fn read(runner: &TestRunner) -> String {
     reply.text()
 }
 
-fn value(text: &str, series: &str) -> Option<f64> {
+/// Returns the value of a series.
+pub fn value(text: &str, series: &str) -> Option<f64> {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

@@ -12,6 +12,7 @@ use edge_runner_proto::aliases::{Area, TABLE};
 use edge_runner_proto::config::Transport;
 use edge_runner_proto::http::route::{Route, route};
 
+use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::http;
 use crate::support::runner::TestRunner;
 
@@ -190,6 +191,36 @@ fn aliases_are_those_of_the_table() {
     hold("aliases", &table);
 }
 
+/// Returns a table of the families in a text of metrics.
+fn metrics_table(text: &str) -> String {
+    let mut table = String::from("| family | type | meaning |\n|---|---|---|\n");
+    let kind = |name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("# TYPE {name} ")));
+        line.expect("a family has a type").to_owned()
+    };
+    let families = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+    let mut rows: Vec<_> = families
+        .map(|line| line.split_once(' ').expect("a family has help"))
+        .collect();
+    rows.sort_unstable();
+    for (name, meaning) in rows {
+        table.push_str(&format!("| `{name}` | {} | {} |\n", kind(name), cell(meaning)));
+    }
+    table
+}
+
+#[test]
+fn metrics_are_those_that_the_cloud_service_serves() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[]);
+    let text = http::get(cloud.runner.addr, "/metrics").text();
+    // The table of the runner has those of the process.
+    let own: Vec<&str> = text.lines().filter(|line| !line.contains(" process_")).collect();
+    hold("cloud metrics", &metrics_table(&own.join("\n")));
+}
+
 #[test]
 fn metrics_are_those_that_a_runner_serves() {
     let local = ["--local", "--local-start", "speech", "--local-in", "sleep 60"];
@@ -197,23 +228,7 @@ fn metrics_are_those_that_a_runner_serves() {
     let files = [("bots.toml", "[bots.a]\nbot = 'echo'\n[bots.b]\nbot = 'parrot'\n")];
     let runner = TestRunner::start_among(&files, &arguments, &[]);
     let text = http::get(runner.addr, "/metrics").text();
-    let mut table = String::from("| family | type | meaning |\n|---|---|---|\n");
-    let mut families = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
-    let kind = |name: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("# TYPE {name} ")));
-        line.expect("a family has a type").to_owned()
-    };
-    let mut rows: Vec<_> = families
-        .by_ref()
-        .map(|line| line.split_once(' ').expect("a family has help"))
-        .collect();
-    rows.sort_unstable();
-    for (name, meaning) in rows {
-        table.push_str(&format!("| `{name}` | {} | {} |\n", kind(name), cell(meaning)));
-    }
-    hold("metrics", &table);
+    hold("metrics", &metrics_table(&text));
 }
 
 /// Returns the part of the page below a heading, up to the next one of the same level.

@@ -11,7 +11,7 @@ use crate::proto::build::{Org, Slug};
 use crate::proto::keys::{EnvKey, KeyKind};
 #[cfg(feature = "scale")]
 use crate::proto::scale::{database_url::DatabaseUrl, sigv4::StoreCredentials, store_url::StoreUrl};
-use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
+use edge_runner_proto::config::{Host, MetricsAccess, Secret, SecretBytes, Tls};
 
 /// Configuration of `edge-runner cloud serve`.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct CloudConfig {
     pub host_names: Vec<String>,
     /// Scheme and host that clients see, without a trailing slash. `None`: taken from the request.
     pub public_url: Option<String>,
+    /// Clients that may read `/metrics`; never [`MetricsAccess::Any`].
+    pub metrics: MetricsAccess,
     /// The file of regions. `None`: the single region `local`.
     pub regions: Option<PathBuf>,
     /// Organization of keys that name none.
@@ -88,6 +90,17 @@ pub enum Role {
     /// It runs builds.
     Worker,
     All,
+}
+
+impl Role {
+    /// Returns its name, as `--role` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Api => "api",
+            Role::Worker => "worker",
+            Role::All => "all",
+        }
+    }
 }
 
 /// Configuration of `edge-runner cloud migrate`.

@@ -15,7 +15,7 @@ fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cp docs/monitoring/*.yml "$folder"
-touch "$folder/edge-runner.key"
+touch "$folder/edge-runner.key" "$folder/edge-runner-cloud.key"
 python3 - docs/monitoring/dashboard.json >"$folder/dashboard.yml" <<'EOF'
 import json, sys
 targets = [target for panel in json.load(open(sys.argv[1]))['panels'] for target in panel['targets']]
@@ -26,4 +26,4 @@ EOF
 cd "$folder"
 "$promtool" check config prometheus.yml
 "$promtool" check rules dashboard.yml
-"$promtool" test rules alerts_test.yml
+"$promtool" test rules alerts_test.yml cloud_alerts_test.yml

@@ -10,6 +10,7 @@ mod hostile;
 mod images;
 mod keys;
 mod logs;
+mod metrics;
 mod recovery;
 mod regions;
 mod scale;

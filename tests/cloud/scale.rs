@@ -1,5 +1,7 @@
 //! Several replicas on one database and one object store, with real ones.
 
+mod metrics;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Mutex;

@@ -12,7 +12,7 @@ use crate::config::Role;
 use crate::proto::build::{Org, Slug};
 use crate::proto::keys::KeyKind;
 use edge_runner_proto::aliases::{self, Area};
-use edge_runner_proto::config::Tls;
+use edge_runner_proto::config::{MetricsAccess, Tls};
 use edge_runner_proto::options::{
     Expected, FlagKind, HOST_HELP, OptionStore, UsageError, flag, number, push, put, tls, values,
 };
@@ -86,6 +86,7 @@ pub struct CloudArgs {
     pub given: Vec<&'static str>,
     pub data_dir: Option<String>,
     pub public_url: Option<String>,
+    pub metrics: Option<MetricsAccess>,
     pub regions: Option<String>,
     pub org: Option<Slug>,
     pub grant_ttl: Option<Duration>,
@@ -261,10 +262,17 @@ pub static SERVE: CloudOptions = CloudOptions {
              request's Host]",
         ),
         flag(
+            "--metrics",
+            FlagKind::Value("off|local|key", |args, text| put(&mut args.metrics, metrics(&text)?)),
+            SERVER,
+            "Who may read /metrics: `off` no one, `local` this machine, `key` those with a private key of the \
+             organization of --org. [default: local]",
+        ),
+        flag(
             "--org",
             FlagKind::Value("NAME", |args, text| put(&mut args.org, name(&text)?)),
             SERVER,
-            "Organization of keys that name none. [default: default]",
+            "Organization of keys that name none, which is that of the operator. [default: default]",
         ),
         flag(
             "--regions",
@@ -660,6 +668,15 @@ fn kind(text: &str) -> Result<KeyKind, Expected> {
         "private" => Ok(KeyKind::Private),
         "public" => Ok(KeyKind::Public),
         _ => Err("`private` or `public`".into()),
+    }
+}
+
+fn metrics(text: &str) -> Result<MetricsAccess, Expected> {
+    match text {
+        "off" => Ok(MetricsAccess::Off),
+        "local" => Ok(MetricsAccess::Local),
+        "key" => Ok(MetricsAccess::Key),
+        _ => Err("`off`, `local` or `key`".into()),
     }
 }
 

@@ -96,6 +96,7 @@ pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Re
         tls,
         host_names,
         public_url: args.public_url,
+        metrics: args.metrics.unwrap_or_default(),
         regions,
         org,
         grant_ttl: args.grant_ttl.unwrap_or(GRANT_TTL),

@@ -1,10 +1,10 @@
 //! HTTP requests of the cloud service.
 //!
 //! In: hyper requests. Out: JSON answers, 204 for uploads, stored images, and one access log line
-//! per request with method, path, status, time, organization and key. A request is checked in this
-//! order: key, organization, path, body. Internal errors are logged under a number, which the
-//! client receives instead of the reason. Source: decisions I-04, I-22, I-24, I-30;
-//! `docs/spec/cloud-protocol.md` 1.
+//! per request with method, path, status, time, organization and key, which is counted too. A
+//! request is checked in this order: key, organization, path, body. Internal errors are logged
+//! under a number, which the client receives instead of the reason. Source: decisions I-04, I-22,
+//! I-24, I-30; `docs/spec/cloud-protocol.md` 1.
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -35,14 +35,17 @@ use crate::proto::build::{Build, BuildFilter, BuildRequest, BuildStatus, Image, 
 use crate::proto::grant;
 use crate::proto::keys::{KeyHolder, KeyKind};
 use crate::proto::log_query::LogQuery;
+use crate::proto::metrics::{CloudMetrics, RouteClass};
 use crate::proto::regions;
 use crate::proto::route::{self, CloudRoute};
 use edge_runner_http::common::{
     self, BodyError, BodyLimits, ConnLimits, PeerInfo, Reply, ResponseBody, UpgradeSlot, json_reply,
 };
+use edge_runner_http::metrics;
 use edge_runner_http::server::{ConnPhase, ConnState, HttpService};
 use edge_runner_http::tasks;
 use edge_runner_http::tls::ServerTls;
+use edge_runner_proto::metrics::{MetricsAccess, MetricsDenied};
 use edge_runner_proto::server::range::{self, ByteRange};
 use edge_runner_proto::server::request_framing;
 use edge_runner_proto::uuid::Uuid;
@@ -67,6 +70,7 @@ const UPLOAD_STALL_MARGIN: Duration = Duration::from_secs(5);
 pub struct CloudApp {
     pub config: Arc<CloudConfig>,
     pub backend: Backend,
+    pub metrics: Arc<CloudMetrics>,
     pub tls: Option<Arc<ServerTls>>,
 }
 
@@ -119,11 +123,14 @@ async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, conn
     let looked_up = app.backend.keys(&head).await;
     let (mut line, request) = {
         let (keys, readable) = looked_up;
-        let mut line = AccessLogLine::new(&keys, &head);
-        let request = readable.and_then(|()| authorize(&keys, &head, &mut line.requester));
+        let mut line = AccessLogLine::new(&app.metrics, &keys, &head);
+        let request = readable.and_then(|()| authorize(&app.config, &keys, &head, &mut line.requester));
         (line, request)
     };
-    let is_upload = matches!(request, Ok((_, CloudRoute::Upload)));
+    if let Ok((_, route)) = &request {
+        line.class = RouteClass::of(route);
+    }
+    let is_upload = line.class == RouteClass::Upload;
     let answered = match request {
         Ok((holder, route)) => {
             let head = &head;
@@ -155,9 +162,11 @@ struct RequestOwner {
     tag: Option<String>,
 }
 
-/// The access log line of a request. It is written on drop, so that aborted requests are logged
-/// too.
+/// The access log line of a request. It is written on drop, so that aborted requests are logged and
+/// counted too.
 struct AccessLogLine<'a> {
+    metrics: &'a CloudMetrics,
+    class: RouteClass,
     method: &'a str,
     path: Cow<'a, str>,
     began: Instant,
@@ -167,10 +176,12 @@ struct AccessLogLine<'a> {
 }
 
 impl<'a> AccessLogLine<'a> {
-    fn new(keys: &keys::KeySnapshot<'_>, head: &'a Parts) -> Self {
+    fn new(metrics: &'a CloudMetrics, keys: &keys::KeySnapshot<'_>, head: &'a Parts) -> Self {
         // If the key file is unusable, any segment may be a key.
         let is_key = |text: &str| !matches!(keys.find(text), Ok(None));
         AccessLogLine {
+            metrics,
+            class: RouteClass::default(),
             method: match head.method.as_str() {
                 // Clients may send methods of any length.
                 method @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => method,
@@ -188,7 +199,10 @@ impl Drop for AccessLogLine<'_> {
     fn drop(&mut self) {
         let (method, path) = (self.method, &self.path);
         let status = self.status.as_ref().map_or("gone", StatusCode::as_str);
-        let took_ms = self.began.elapsed().as_millis();
+        let took = self.began.elapsed();
+        let answer = self.status.map(|status| status.as_u16());
+        self.metrics.answered(self.class, answer, took);
+        let took_ms = took.as_millis();
         let org = self.requester.org.as_ref().map_or("-", Slug::as_str);
         let tag = self.requester.tag.as_deref().unwrap_or("-");
         log::info!("{method} {path} {status} {took_ms} ms {org} {tag}");
@@ -197,6 +211,7 @@ impl Drop for AccessLogLine<'_> {
 
 /// Checks key and organization, and finds the operation.
 fn authorize(
+    config: &CloudConfig,
     keys: &keys::KeySnapshot<'_>,
     head: &Parts,
     requester: &mut RequestOwner,
@@ -205,7 +220,7 @@ fn authorize(
         return Err(ApiError::bad_request("HTTP/1.1 requires exactly one Host header"));
     }
     let path = route::RequestPath::new(head.uri.path());
-    let Some(kind) = path.kind else {
+    let Some(kind) = path.needed_key(config.metrics == MetricsAccess::Key) else {
         return Ok((None, path.route(head.method.as_str())?));
     };
     let holder = holder(keys, &head.headers)?.ok_or_else(|| ApiError::unauthorized(kind))?;
@@ -214,6 +229,10 @@ fn authorize(
         return Err(ApiError::unauthorized(kind));
     }
     if path.org.as_deref().is_some_and(|org| org != holder.org.as_str()) {
+        return Err(ApiError::forbidden());
+    }
+    // They are the operator's.
+    if path.is_metrics() && holder.org != config.org {
         return Err(ApiError::forbidden());
     }
     Ok((Some(holder), path.route(head.method.as_str())?))
@@ -295,6 +314,7 @@ async fn dispatch(
         CloudRoute::Health => Ok(health()),
         CloudRoute::Live => Ok(ok(&json!({"live": true}))),
         CloudRoute::Ready => Ok(readiness(app).await),
+        CloudRoute::Metrics => metrics_reply(request).await,
         _ if !app.backend.has_api() => Err(ApiError::not_found("this replica runs builds and has no API")),
         CloudRoute::Upload => upload(request, body, requester).await,
         CloudRoute::Regions => {
@@ -405,17 +425,32 @@ async fn readiness(app: &CloudApp) -> Reply {
     }
 }
 
+/// Answers with the metrics, if the client may read them.
+async fn metrics_reply(request: AuthorizedRequest<'_>) -> Result<Reply, ApiError> {
+    let app = request.app;
+    let access = metrics::check_access(app.config.metrics, &request.head.headers, request.peer);
+    access.map_err(|denied| match denied {
+        MetricsDenied::Off => ApiError::not_found("there are no metrics: the service was started with --metrics off"),
+        _ => ApiError::new(
+            403,
+            "FORBIDDEN",
+            "only this machine may read the metrics, and not through a proxy; --metrics key opens them to those with a \
+             private key of the operator's organization",
+        ),
+    })?;
+    Ok(metrics::reply(app.metrics.render(&app.backend.snapshot().await)))
+}
+
 async fn upload(
     request: AuthorizedRequest<'_>,
     body: Incoming,
     requester: &mut RequestOwner,
 ) -> Result<Reply, ApiError> {
     let base = request.base()?;
-    let stored = request
-        .app
-        .backend
-        .receive(request.head, body, request.conn_state)
-        .await?;
+    let app = request.app;
+    let received = app.backend.receive(request.head, body, request.conn_state).await;
+    app.metrics.archive(received.is_ok());
+    let stored = received?;
     requester.org = stored.key.split('/').next().and_then(Slug::parse);
     let mut reply = Reply::default();
     *reply.status_mut() = StatusCode::NO_CONTENT;
@@ -435,6 +470,7 @@ async fn grant(request: AuthorizedRequest<'_>, to: &KeyHolder, body: Incoming) -
     let wanted = regions::parse_grant_request(&body)?;
     let region = app.region_for_builds(wanted.as_deref()).await?;
     let json = app.backend.grant(to, &region, &request.base()?).await?;
+    app.metrics.granted();
     Ok(json_reply(StatusCode::OK, json))
 }
 

@@ -14,17 +14,21 @@ use hyper::http::request::Parts;
 use super::build_log::{BuildLog, LogPage};
 use super::build_service::{BuildService, CreateResult};
 use super::keys::{KeySnapshot, KeyStore};
-use super::records::RecordError;
+use super::records::{RecordError, SqliteRecords};
 use super::reloading_file::ReloadingFile;
 #[cfg(feature = "scale")]
 use super::scale::service::SharedService;
 use super::upload::{StoredUpload, UploadService};
+use crate::config::Role;
 use crate::proto::api_error::ApiError;
 use crate::proto::build::{Build, BuildFilter, BuildRequest, Org, Slug};
 use crate::proto::grant;
 use crate::proto::keys::KeyHolder;
 use crate::proto::log_query::LogQuery;
+use crate::proto::metrics::CloudSnapshot;
 use crate::proto::regions::Regions;
+use edge_runner_http::common::unix_time_ms;
+use edge_runner_http::procfs;
 use edge_runner_http::server::ConnState;
 use edge_runner_http::tasks;
 use edge_runner_proto::uuid::Uuid;
@@ -43,6 +47,7 @@ pub struct EmbeddedBackend {
     pub regions: Option<ReloadingFile<Regions>>,
     pub uploads: Arc<UploadService>,
     pub builds: Arc<BuildService>,
+    pub records: Arc<SqliteRecords>,
     /// Whether there is a builder command.
     pub has_builds: bool,
 }
@@ -132,6 +137,26 @@ impl Backend {
             },
             #[cfg(feature = "scale")]
             Backend::Shared(service) => service.obstacle().await,
+        }
+    }
+
+    /// Returns what the metrics show of this moment.
+    pub async fn snapshot(&self) -> CloudSnapshot<'_> {
+        match self {
+            Backend::Embedded(backend) => {
+                let records = backend.records.clone();
+                let queue = tasks::blocking(move || records.queue(unix_time_ms()));
+                CloudSnapshot {
+                    role: Role::All.name(),
+                    queue: queue.await.ok().and_then(Result::ok),
+                    running: backend.builds.running(),
+                    database: backend.records.metrics(),
+                    store: None,
+                    process: procfs::process(),
+                }
+            }
+            #[cfg(feature = "scale")]
+            Backend::Shared(service) => service.snapshot().await,
         }
     }
 

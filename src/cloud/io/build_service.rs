@@ -24,6 +24,7 @@ use crate::io::upload_locks::UploadLocks;
 use crate::limits::RECONCILE_WITHIN;
 use crate::proto::api_error::ApiError;
 use crate::proto::build::{self, Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Org};
+use crate::proto::metrics::{CloudMetrics, CreateOutcome};
 use crate::proto::queue::{self, BuildQueue};
 use edge_runner_http::common::{lock, random, unix_time_ms};
 use edge_runner_http::shutdown::Shutdown;
@@ -55,6 +56,7 @@ pub struct BuildService {
     /// Number of entries in `stages`.
     busy: watch::Sender<usize>,
     stop: Shutdown,
+    metrics: Arc<CloudMetrics>,
 }
 
 /// Result of [`BuildService::create`].
@@ -73,8 +75,9 @@ impl BuildService {
         archives: Arc<dyn ArchiveStore>,
         upload_locks: Arc<UploadLocks>,
         stop: Shutdown,
+        metrics: Arc<CloudMetrics>,
     ) -> Arc<BuildService> {
-        BuildService::with_runner(config, records, archives, upload_locks, stop, run::runner())
+        BuildService::with_runner(config, records, archives, upload_locks, stop, metrics, run::runner())
     }
 
     fn with_runner(
@@ -83,6 +86,7 @@ impl BuildService {
         archives: Arc<dyn ArchiveStore>,
         upload_locks: Arc<UploadLocks>,
         stop: Shutdown,
+        metrics: Arc<CloudMetrics>,
         runner: BuildRunner,
     ) -> Arc<BuildService> {
         Arc::new(BuildService {
@@ -100,6 +104,7 @@ impl BuildService {
             stages: Mutex::default(),
             busy: watch::Sender::new(0),
             stop,
+            metrics,
         })
     }
 
@@ -174,11 +179,13 @@ impl BuildService {
             .records
             .find_success(org, &info.sha256, &wanted.region, &wanted.file);
         if let Some(build) = cached.map_err(broken)? {
+            self.metrics.created(CreateOutcome::Cached);
             return Ok(CreateResult { build, cached: true });
         }
-        lock(&self.queue)
-            .reserve(org)
-            .map_err(|full| ApiError::too_many(full.to_string()))?;
+        lock(&self.queue).reserve(org).map_err(|full| {
+            self.metrics.created(CreateOutcome::Full);
+            ApiError::too_many(full.to_string())
+        })?;
         let id = Uuid::v4(random());
         let build = Build::new(id, &upload, &info, wanted.file.clone(), base, unix_time_ms());
         let _order = lock(&self.order);
@@ -194,6 +201,7 @@ impl BuildService {
                 return Err(broken(error));
             }
         }
+        self.metrics.created(CreateOutcome::Created);
         Ok(CreateResult { build, cached: false })
     }
 
@@ -249,6 +257,11 @@ impl BuildService {
     /// Returns the folder of a build's stored image.
     pub fn images_path(&self, id: Uuid) -> PathBuf {
         self.data_dir.join("images").join(id.to_string())
+    }
+
+    /// Returns the number of builds that run or whose result is being recorded.
+    pub fn running(&self) -> usize {
+        *self.busy.borrow()
     }
 
     /// Waits until no command runs and every result is recorded.

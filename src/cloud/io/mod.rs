@@ -57,6 +57,7 @@ use self::upload_locks::UploadLocks;
 use crate::ServeError;
 use crate::config::CloudConfig;
 use crate::limits::UPLOADS_GRACE;
+use crate::proto::metrics::CloudMetrics;
 use crate::proto::regions::Regions;
 use crate::proto::sign::{GrantSigner, SigningKey};
 use edge_runner_http::server;
@@ -92,7 +93,8 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let _lock = take(&config.data_dir)?;
     clear(&config.data_dir);
     let (stop, shutdown) = Shutdown::channel();
-    let ServedParts { backend, tasks, first } = replica(&config, regions, shutdown.clone()).await?;
+    let metrics = Arc::new(CloudMetrics::default());
+    let ServedParts { backend, tasks, first } = replica(&config, regions, shutdown.clone(), &metrics).await?;
     let (tls, authority) = tls(&config)?;
     let listeners = server::bind(config.host, config.port).await.map_err(ServeError::Bind)?;
     let port = listeners.port();
@@ -102,6 +104,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let app = Arc::new(CloudApp {
         config: config.clone(),
         backend,
+        metrics,
         tls: tls.clone(),
     });
     let mut server = services.spawn(
@@ -146,14 +149,15 @@ async fn replica(
     config: &Arc<CloudConfig>,
     regions: Option<ReloadingFile<Regions>>,
     stop: Shutdown,
+    metrics: &Arc<CloudMetrics>,
 ) -> Result<ServedParts, ServeError> {
     #[cfg(feature = "scale")]
     if let Some(shared) = &config.shared {
-        let (backend, tasks) = scale::start(config, shared, stop).await?;
+        let (backend, tasks) = scale::start(config, shared, stop, metrics).await?;
         let first = None;
         return Ok(ServedParts { backend, tasks, first });
     }
-    embedded(config, regions, stop)
+    embedded(config, regions, stop, metrics)
 }
 
 /// Opens the data directory of a service on one machine.
@@ -161,6 +165,7 @@ fn embedded(
     config: &Arc<CloudConfig>,
     regions: Option<ReloadingFile<Regions>>,
     stop: Shutdown,
+    metrics: &Arc<CloudMetrics>,
 ) -> Result<ServedParts, ServeError> {
     let keys = Arc::new(KeyStore::new(&config.data_dir, config.keys.clone()));
     let first = keys.create_first_keys(&config.data_dir, &config.org)?;
@@ -174,14 +179,22 @@ fn embedded(
         archives.clone(),
         upload_locks.clone(),
         stop.clone(),
+        metrics.clone(),
     );
-    let sweep = Sweeper::new(config, records.clone(), archives.clone(), upload_locks.clone());
-    let uploads = UploadService::new(config, signing, archives, records, upload_locks, keys.clone());
+    let sweep = Sweeper::new(
+        config,
+        records.clone(),
+        archives.clone(),
+        upload_locks.clone(),
+        metrics.clone(),
+    );
+    let uploads = UploadService::new(config, signing, archives, records.clone(), upload_locks, keys.clone());
     let backend = Backend::Embedded(EmbeddedBackend {
         keys,
         regions,
         uploads: Arc::new(uploads),
         builds,
+        records,
         has_builds: config.command.is_some(),
     });
     let tasks = vec![("the sweep of the data directory", boxed(sweep.run(stop)))];

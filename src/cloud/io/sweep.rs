@@ -19,6 +19,7 @@ use crate::io::records::{RecordError, Records};
 use crate::io::upload_locks::UploadLocks;
 use crate::limits::SWEEP_STEP;
 use crate::proto::build::{Org, Slug};
+use crate::proto::metrics::{CloudMetrics, SweepStats};
 use crate::proto::sweep::{Retention, SweepAction, UploadUsage};
 use edge_runner_http::common::unix_time_ms;
 use edge_runner_http::shutdown::Shutdown;
@@ -31,14 +32,7 @@ pub struct Sweeper {
     upload_locks: Arc<UploadLocks>,
     data_dir: PathBuf,
     retention: Retention,
-}
-
-/// Number of deleted items.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct SweepStats {
-    archives: usize,
-    builds: usize,
-    orphans: usize,
+    metrics: Arc<CloudMetrics>,
 }
 
 impl Sweeper {
@@ -47,6 +41,7 @@ impl Sweeper {
         records: Arc<dyn Records>,
         archives: Arc<dyn ArchiveStore>,
         upload_locks: Arc<UploadLocks>,
+        metrics: Arc<CloudMetrics>,
     ) -> Sweeper {
         Sweeper {
             records,
@@ -57,6 +52,7 @@ impl Sweeper {
                 archives: config.keep_archives,
                 builds: config.keep_builds,
             },
+            metrics,
         }
     }
 
@@ -69,7 +65,11 @@ impl Sweeper {
                 let sweep = sweep.clone();
                 move || sweep.once(is_first, unix_time_ms())
             });
-            match stats.await {
+            let stats = stats.await;
+            sweep
+                .metrics
+                .swept(stats.as_ref().ok().and_then(|stats| stats.as_ref().ok()).copied());
+            match stats {
                 Ok(Ok(SweepStats {
                     archives,
                     builds,

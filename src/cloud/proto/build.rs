@@ -159,6 +159,18 @@ pub enum BuildChange {
     TimeOut(String),
 }
 
+impl BuildChange {
+    /// Returns the status of a build after it.
+    pub fn status(&self) -> BuildStatus {
+        match self {
+            BuildChange::Start => BuildStatus::Building,
+            BuildChange::Succeed(_) => BuildStatus::Success,
+            BuildChange::Fail(_) => BuildStatus::Failed,
+            BuildChange::TimeOut(_) => BuildStatus::Timeout,
+        }
+    }
+}
+
 /// The build's status does not allow the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidTransition {
@@ -213,29 +225,19 @@ impl Build {
         }
         let now_ms = now_ms.max(self.updated_ms);
         let mut next = Build {
+            status: to.status(),
             updated_ms: now_ms,
             ..self.clone()
         };
         match to {
             BuildChange::Start => {
-                next.status = BuildStatus::Building;
                 next.attempt += 1;
                 next.started_ms.get_or_insert(now_ms);
                 return Ok(next);
             }
             BuildChange::Succeed(_) if self.status == BuildStatus::Pending => return Err(invalid),
-            BuildChange::Succeed(image) => {
-                next.status = BuildStatus::Success;
-                next.image = Some(image);
-            }
-            BuildChange::Fail(reason) => {
-                next.status = BuildStatus::Failed;
-                next.error = Some(reason);
-            }
-            BuildChange::TimeOut(reason) => {
-                next.status = BuildStatus::Timeout;
-                next.error = Some(reason);
-            }
+            BuildChange::Succeed(image) => next.image = Some(image),
+            BuildChange::Fail(reason) | BuildChange::TimeOut(reason) => next.error = Some(reason),
         }
         next.completed_ms = Some(now_ms);
         Ok(next)

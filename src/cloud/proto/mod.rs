@@ -6,6 +6,7 @@
 //! - Builds: [`build`] (states, JSON), [`queue`], [`outcome`] (result of a command), [`sweep`]
 //! - Archives: [`tar`], [`gzip`], [`unpack`] (validation), [`pack`] and [`glob`] (selection of
 //!   files), [`progress`]
+//! - [`metrics`] of all of these
 //! - Several machines, with the cargo feature `scale`: its own folder
 
 pub mod api_error;
@@ -17,6 +18,7 @@ pub mod grant;
 pub mod gzip;
 pub mod keys;
 pub mod log_query;
+pub mod metrics;
 pub mod name;
 pub mod outcome;
 pub mod pack;

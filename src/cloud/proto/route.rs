@@ -18,6 +18,8 @@ use edge_runner_proto::uuid::Uuid;
 const HEALTH: &str = "healthz";
 const LIVE: &str = "livez";
 const READY: &str = "readyz";
+/// The metrics, without a key unless `--metrics key` asks for one.
+const METRICS: &str = "metrics";
 /// Path of uploads, also the bucket's name.
 pub const UPLOADS: &str = "build-contexts";
 
@@ -47,6 +49,7 @@ pub enum CloudRoute {
     Health,
     Live,
     Ready,
+    Metrics,
     /// `POST /build-contexts`.
     Upload,
     Regions,
@@ -96,6 +99,17 @@ impl<'p> RequestPath<'p> {
         }
     }
 
+    /// Tells whether this is the path of the metrics.
+    pub fn is_metrics(&self) -> bool {
+        self.kind.is_none() && matches!(&*self.rest, [Some(word)] if word == METRICS)
+    }
+
+    /// Returns the kind of key that a request needs. `None`: no key.
+    pub fn needed_key(&self, metrics_need_key: bool) -> Option<KeyKind> {
+        let of_metrics = (metrics_need_key && self.is_metrics()).then_some(KeyKind::Private);
+        self.kind.or(of_metrics)
+    }
+
     /// Finds the operation. Call it after authorization.
     ///
     /// # Errors
@@ -124,6 +138,7 @@ impl<'p> RequestPath<'p> {
             (None, [HEALTH]) => read(CloudRoute::Health),
             (None, [LIVE]) => read(CloudRoute::Live),
             (None, [READY]) => read(CloudRoute::Ready),
+            (None, [METRICS]) => read(CloudRoute::Metrics),
             (None, [UPLOADS]) => write(CloudRoute::Upload),
             (None, _) => Err(unknown()),
             (Some(KeyKind::Private), ["agents" | "services" | "secrets" | "apiKeys" | "sessions" | "users", ..]) => {
@@ -251,11 +266,28 @@ mod tests {
             ("HEAD", "/healthz", CloudRoute::Health),
             ("GET", "/livez", CloudRoute::Live),
             ("GET", "/readyz", CloudRoute::Ready),
+            ("GET", "/metrics", CloudRoute::Metrics),
             ("POST", "/build-contexts", CloudRoute::Upload),
         ] {
             let path = RequestPath::new(path);
             assert_eq!(path.kind, None);
             assert_eq!(path.route(method), Ok(route));
+        }
+    }
+
+    /// The metrics need a private key where the option says so, and no other path does.
+    #[test]
+    fn the_metrics_may_need_a_key() {
+        for path in ["/metrics", "/metrics/", "/%6detrics"] {
+            let path = RequestPath::new(path);
+            assert!(path.is_metrics());
+            assert_eq!(path.needed_key(true), Some(KeyKind::Private));
+            assert_eq!(path.needed_key(false), None);
+        }
+        for path in ["/v1/metrics", "/metrics/x", "/healthz", "/build-contexts"] {
+            let path = RequestPath::new(path);
+            assert!(!path.is_metrics());
+            assert_eq!(path.needed_key(true), path.kind);
         }
     }
 

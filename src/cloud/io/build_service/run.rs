@@ -19,6 +19,7 @@ use crate::io::builder::{self, BuildJob, RunOutcome};
 use crate::io::guard;
 use crate::io::records::RecordError;
 use crate::proto::build::{Build, BuildChange, Org};
+use crate::proto::metrics::ClaimKind;
 use crate::proto::queue;
 use edge_runner_http::common::{lock, unix_time_ms};
 use edge_runner_http::shutdown::Shutdown;
@@ -118,6 +119,7 @@ impl BuildService {
             build.attempt,
             self.attempts_max
         );
+        self.metrics.claimed(ClaimKind::of_attempt(build.attempt));
         let (outcome_sender, known) = oneshot::channel();
         let (service, of, says) = (self.clone(), build.clone(), stage_sender.clone());
         let scratch = self.scratch_path(&build);
@@ -163,6 +165,7 @@ impl BuildService {
         if let Ok(mut log) = BuildLog::open(&self.log_path(build.id)) {
             log.write_service_line(queue::EXHAUSTED);
         }
+        self.metrics.claimed(ClaimKind::Exhausted);
         self.record(&build, ended).await;
         stage_sender.send_replace(RunStage::Recorded);
     }
@@ -245,6 +248,7 @@ impl BuildService {
                 }
             }
         }
+        self.metrics.ended(ended.status);
         let since = ended.started_ms.unwrap_or(ended.created_ms);
         let took_ms = ended.completed_ms.unwrap_or(since).saturating_sub(since);
         log::info!(

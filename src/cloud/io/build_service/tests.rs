@@ -12,7 +12,7 @@ use crate::io::builder::{BuildJob, RunOutcome};
 use crate::io::records::SqliteRecords;
 use crate::proto::build::{ArchiveInfo, Image, ImageLocation, Slug, UploadRecord};
 use edge_runner_http::shutdown::ShutdownTrigger;
-use edge_runner_proto::config::{Host, Tls};
+use edge_runner_proto::config::{Host, MetricsAccess, Tls};
 
 /// A folder that is removed with the test.
 struct TempFolder(PathBuf);
@@ -97,6 +97,7 @@ async fn start_with(folder: &TempFolder, command: Option<Vec<OsString>>) -> Fixt
         tls: Tls::Off,
         host_names: Vec::new(),
         public_url: None,
+        metrics: MetricsAccess::Local,
         regions: None,
         org: name("o"),
         grant_ttl: Duration::from_secs(900),
@@ -142,6 +143,7 @@ async fn start_with(folder: &TempFolder, command: Option<Vec<OsString>>) -> Fixt
         Arc::new(FakeArchives),
         Arc::default(),
         stopped,
+        Arc::default(),
         runner,
     );
     service.recover().await.expect("the records are there");

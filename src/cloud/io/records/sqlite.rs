@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::Value;
 use rusqlite::{
@@ -22,6 +23,7 @@ use crate::proto::build::{
     ArchiveInfo, Build, BuildFilter, BuildStatus, Image, ImageLocation, Org, Slug, UploadRecord,
 };
 use crate::proto::keys::Sha256Digest;
+use crate::proto::metrics::{BackendFailure, BackendMetrics, COUNTED_BUILDS_MAX, QueueState};
 use crate::proto::sweep::UploadUsage;
 use edge_runner_http::common::lock;
 use edge_runner_proto::uuid::Uuid;
@@ -55,6 +57,7 @@ pub struct SqliteRecords {
     reader: Mutex<Connection>,
     /// For queries over many records, so that lookups of single ones do not wait for them.
     scanner: Mutex<Connection>,
+    metrics: BackendMetrics,
 }
 
 impl SqliteRecords {
@@ -87,6 +90,7 @@ impl SqliteRecords {
             writer: Mutex::new(writer),
             reader: reader()?,
             scanner: reader()?,
+            metrics: BackendMetrics::default(),
         })
     }
 
@@ -108,6 +112,31 @@ impl SqliteRecords {
         self.scan(|of| all(of, &sql, [after, max], |row| Ok((row.get("seq")?, build_of(row)?))))
     }
 
+    /// Returns how long operations took, and how many failed.
+    pub fn metrics(&self) -> &BackendMetrics {
+        &self.metrics
+    }
+
+    /// Counts the unfinished builds, [`COUNTED_BUILDS_MAX`] at most.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    pub fn queue(&self, now_ms: u64) -> Result<QueueState, RecordError> {
+        let sql = "SELECT COUNT(*) FILTER (WHERE status = 'pending'), COUNT(*) FILTER (WHERE status = 'building'),
+            MIN(created_ms) FILTER (WHERE status = 'pending')
+            FROM (SELECT status, created_ms FROM build WHERE status IN ('pending', 'building') LIMIT ?)";
+        self.scan(|of| {
+            of.query_row(sql, [COUNTED_BUILDS_MAX], |row| {
+                let oldest_ms = optional_number(row, 2)?.map_or(0, |created_ms| now_ms.saturating_sub(created_ms));
+                Ok(QueueState {
+                    pending: number(row, 0)?,
+                    building: number(row, 1)?,
+                    oldest: Duration::from_millis(oldest_ms),
+                })
+            })
+        })
+    }
+
     /// Runs a query on the writer and returns its integer.
     #[cfg(test)]
     pub(in crate::io) fn ask(&self, sql: &str) -> i64 {
@@ -120,7 +149,7 @@ impl SqliteRecords {
 
     /// Runs a change as a transaction.
     fn write<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, RecordError> {
-        let mut connection = lock(&self.writer);
+        let (began, mut connection) = (Instant::now(), lock(&self.writer));
         let done = (|| {
             // Dropping a transaction rolls it back.
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -128,17 +157,38 @@ impl SqliteRecords {
             transaction.commit()?;
             Ok(changed)
         })();
-        done.map_err(|error| record_error(&connection, &error))
+        self.counted(began, done.map_err(|error| record_error(&connection, &error)))
     }
 
     /// Runs a query for single records.
     fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
-        read_with(&self.reader, look)
+        self.read_with(&self.reader, look)
     }
 
     /// Runs a query over many records.
     fn scan<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
-        read_with(&self.scanner, look)
+        self.read_with(&self.scanner, look)
+    }
+
+    fn read_with<T>(
+        &self,
+        connection: &Mutex<Connection>,
+        look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, RecordError> {
+        let (began, connection) = (Instant::now(), lock(connection));
+        let done = look(&connection).map_err(|error| record_error(&connection, &error));
+        self.counted(began, done)
+    }
+
+    /// Adds an operation to the metrics.
+    fn counted<T>(&self, began: Instant, done: Result<T, RecordError>) -> Result<T, RecordError> {
+        self.metrics.took(began.elapsed());
+        match &done {
+            Ok(_) => {}
+            Err(RecordError::Full) => self.metrics.failed(BackendFailure::Full),
+            Err(RecordError::Broken(_)) => self.metrics.failed(BackendFailure::Broken),
+        }
+        done
     }
 
     /// Runs a closure while the scanning connection is in use.
@@ -150,14 +200,6 @@ impl SqliteRecords {
         });
         walked.expect("nothing was asked");
     }
-}
-
-fn read_with<T>(
-    connection: &Mutex<Connection>,
-    look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> Result<T, RecordError> {
-    let connection = lock(connection);
-    look(&connection).map_err(|error| record_error(&connection, &error))
 }
 
 /// Creates an empty file with mode 0600, which SQLite copies to its other files.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
@@ -25,6 +25,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::proto::metrics::{BackendFailure, BackendMetrics};
 use crate::proto::scale::database_url::DatabaseUrl;
 use edge_runner_http::client::system_trust;
 use edge_runner_http::common::lock;
@@ -98,6 +99,7 @@ pub struct Database {
     connector: Connector,
     idle: Mutex<Vec<Client>>,
     permits: Semaphore,
+    metrics: BackendMetrics,
 }
 
 impl Database {
@@ -132,7 +134,13 @@ impl Database {
             connector: Connector(trust),
             idle: Mutex::default(),
             permits: Semaphore::new(CONNECTIONS_MAX),
+            metrics: BackendMetrics::default(),
         })
+    }
+
+    /// Returns how long sessions took, and how many failed.
+    pub fn metrics(&self) -> &BackendMetrics {
+        &self.metrics
     }
 
     /// Returns a connection that nothing else uses.
@@ -140,9 +148,13 @@ impl Database {
     /// # Errors
     /// [`DatabaseError`].
     pub async fn session(&self) -> Result<DatabaseSession<'_>, DatabaseError> {
+        let began = Instant::now();
         let permit = match timeout(WAIT, self.permits.acquire()).await {
             Ok(permit) => permit.expect("the semaphore is never closed"),
-            Err(_) => return Err(DatabaseError::Unavailable("all connections are in use".into())),
+            Err(_) => {
+                self.metrics.failed(BackendFailure::Busy);
+                return Err(DatabaseError::Unavailable("all connections are in use".into()));
+            }
         };
         let idle = || {
             let mut idle = lock(&self.idle);
@@ -151,21 +163,28 @@ impl Database {
         let client = match idle() {
             Some(client) => client,
             None => {
-                let (client, connection) = self.connect().await?;
-                tasks::spawn(async move {
-                    if let Err(error) = connection.await {
-                        log::debug!("a connection to the database ended: {}", DatabaseError::from(error));
-                    }
-                });
-                client.batch_execute(SESSION).await?;
-                client
+                let begun = self.begin().await;
+                begun.inspect_err(|_| self.metrics.failed(BackendFailure::Connect))?
             }
         };
         Ok(DatabaseSession {
             database: self,
             client: Some(client),
+            began,
             _permit: permit,
         })
+    }
+
+    /// Makes a connection for statements.
+    async fn begin(&self) -> Result<Client, DatabaseError> {
+        let (client, connection) = self.connect().await?;
+        tasks::spawn(async move {
+            if let Err(error) = connection.await {
+                log::debug!("a connection to the database ended: {}", DatabaseError::from(error));
+            }
+        });
+        client.batch_execute(SESSION).await?;
+        Ok(client)
     }
 
     async fn connect(&self) -> Result<(Client, Connection<Socket, DatabaseStream>), DatabaseError> {
@@ -209,11 +228,12 @@ impl Database {
 pub struct DatabaseSession<'d> {
     database: &'d Database,
     client: Option<Client>,
+    began: Instant,
     _permit: SemaphorePermit<'d>,
 }
 
 impl DatabaseSession<'_> {
-    /// Closes the connection, which frees its locks.
+    /// Closes the connection, which frees its locks. Its time is not that of an operation.
     pub fn close(mut self) {
         self.client = None;
     }
@@ -235,8 +255,11 @@ impl DerefMut for DatabaseSession<'_> {
 
 impl Drop for DatabaseSession<'_> {
     fn drop(&mut self) {
-        if let Some(client) = self.client.take().filter(|client| !client.is_closed()) {
-            lock(&self.database.idle).push(client);
+        let Some(client) = self.client.take() else { return };
+        self.database.metrics.took(self.began.elapsed());
+        match client.is_closed() {
+            true => self.database.metrics.failed(BackendFailure::Lost),
+            false => lock(&self.database.idle).push(client),
         }
     }
 }

@@ -31,9 +31,13 @@ use self::worker::Worker;
 use super::backend::Backend;
 use crate::config::{CloudConfig, MigrateConfig, Role, SharedConfig};
 use crate::proto::keys::{KeyFileError, KeyNameError};
+use crate::proto::metrics::CloudMetrics;
 use crate::proto::regions::{Regions, RegionsError};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks::{BoxedTask, boxed};
+
+/// What the parts of a replica share.
+type SharedParts = (Arc<SharedRecords>, Arc<ObjectStore>, Arc<CloudMetrics>);
 
 /// Why a command on the database failed.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +71,7 @@ pub async fn start(
     config: &CloudConfig,
     shared: &SharedConfig,
     stop: Shutdown,
+    metrics: &Arc<CloudMetrics>,
 ) -> Result<(Backend, Vec<(&'static str, BoxedTask)>), ScaleError> {
     let database = Database::open(&shared.database).await?;
     migrate::check(&database).await?;
@@ -78,16 +83,17 @@ pub async fn start(
     let mut tasks: Vec<(&'static str, BoxedTask)> = Vec::new();
     let mut busy = None;
     if let (Role::Worker | Role::All, Some(command)) = (shared.role, &config.command) {
-        let worker = Worker::new(config, shared, command, records.clone(), store.clone(), stop.clone());
+        let parts = (records.clone(), store.clone(), metrics.clone());
+        let worker = Worker::new(config, shared, command, parts, stop.clone());
         let worker = worker.map_err(ScaleError::WorkDir)?;
         busy = Some(worker.busy());
         tasks.push(("the worker", boxed(worker.clone().run())));
         tasks.push(("the renewal of leases", boxed(worker.clone().renew())));
         tasks.push(("the listener of the database", boxed(worker.listen())));
     }
-    let sweeper = SharedSweeper::new(config, records.clone(), store.clone());
+    let sweeper = SharedSweeper::new(config, records.clone(), store.clone(), metrics.clone());
     tasks.push(("the sweep of records and objects", boxed(sweeper.run(stop))));
-    let service = SharedService::new(config, shared.role, records, store, busy);
+    let service = SharedService::new(config, shared.role, (records, store, metrics.clone()), busy);
     Ok((Backend::Shared(Arc::new(service)), tasks))
 }
 

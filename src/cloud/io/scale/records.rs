@@ -17,6 +17,7 @@ use crate::proto::build::{
     UploadRecord,
 };
 use crate::proto::keys::{KeyKind, Sha256Digest, StoredKey};
+use crate::proto::metrics::{COUNTED_BUILDS_MAX, QueueState};
 use crate::proto::queue;
 use crate::proto::scale::lease::{self, Claim};
 use crate::proto::sweep::UploadUsage;
@@ -244,6 +245,25 @@ impl SharedRecords {
         let rows = session.query(&sql, &page).await?;
         let builds: Result<Vec<Build>, DatabaseError> = rows.iter().map(build_of).collect();
         Ok((builds?, total.cast_unsigned()))
+    }
+
+    /// Counts the unfinished builds, [`COUNTED_BUILDS_MAX`] at most.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn queue(&self) -> Result<QueueState, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "SELECT COUNT(*) FILTER (WHERE status = 'pending') AS pending, \
+                   COUNT(*) FILTER (WHERE status = 'building') AS building, \
+                   GREATEST(now_ms() - MIN(created_ms) FILTER (WHERE status = 'pending'), 0) AS oldest_ms \
+                   FROM (SELECT status, created_ms FROM build WHERE status IN ('pending', 'building') ORDER BY seq LIMIT $1) \
+                   AS unfinished";
+        let row = session.query_one(sql, &[&i64::from(COUNTED_BUILDS_MAX)]).await?;
+        Ok(QueueState {
+            pending: number(&row, "pending")?,
+            building: number(&row, "building")?,
+            oldest: Duration::from_millis(number(&row, "oldest_ms")?),
+        })
     }
 
     /// Claims the oldest build that waits or whose lease has passed.

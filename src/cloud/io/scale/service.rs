@@ -16,6 +16,7 @@ use sha2::Sha256;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::Instant;
 
+use super::SharedParts;
 use super::database::DatabaseError;
 use super::migrate::{self, SchemaError};
 use super::records::{Creation, PinnedArchive, SharedRecords};
@@ -30,12 +31,15 @@ use crate::proto::build::{self, ArchiveInfo, Build, BuildFilter, BuildRequest, O
 use crate::proto::grant::{GrantTerms, UploadGrant, archive_key};
 use crate::proto::keys::{self, EnvKey, KeyHolder, KeySet, Sha256Digest};
 use crate::proto::log_query::LogQuery;
+use crate::proto::metrics::{CloudMetrics, CloudSnapshot, CreateOutcome};
 use crate::proto::queue::QueueFull;
 use crate::proto::regions::Regions;
 use crate::proto::route::RequestPath;
 use crate::proto::scale::post::StoreFields;
 use crate::proto::verify::{self, FileCheck, VerifiedUpload};
 use edge_runner_http::common::random;
+use edge_runner_http::procfs;
+use edge_runner_proto::config::MetricsAccess;
 use edge_runner_proto::limits::RETRY_AFTER_S;
 use edge_runner_proto::uuid::Uuid;
 
@@ -52,6 +56,8 @@ const LOG_WINDOW_BYTES: u64 = build_log::BUILD_LOG_PAGE_BYTES_MAX as u64 + 64 * 
 pub struct SharedService {
     records: Arc<SharedRecords>,
     store: Arc<ObjectStore>,
+    metrics: Arc<CloudMetrics>,
+    metrics_need_key: bool,
     role: Role,
     variables: Vec<EnvKey>,
     /// The keys of `variables`.
@@ -71,13 +77,14 @@ impl SharedService {
     pub fn new(
         config: &CloudConfig,
         role: Role,
-        records: Arc<SharedRecords>,
-        store: Arc<ObjectStore>,
+        (records, store, metrics): SharedParts,
         busy: Option<watch::Receiver<usize>>,
     ) -> SharedService {
         SharedService {
             records,
             store,
+            metrics,
+            metrics_need_key: config.metrics == MetricsAccess::Key,
             role,
             variables: config.keys.clone(),
             variable_keys: KeySet::new(&config.keys, &[]),
@@ -104,7 +111,9 @@ impl SharedService {
 
     /// Looks the key of a request up.
     pub async fn keys(&self, head: &Parts) -> (KeySnapshot<'static>, Result<(), ApiError>) {
-        let needs_key = RequestPath::new(head.uri.path()).kind.is_some();
+        let needs_key = RequestPath::new(head.uri.path())
+            .needed_key(self.metrics_need_key)
+            .is_some();
         // A key of another length cannot match.
         let key = key_in(&head.headers).filter(|key| needs_key && KEY_BYTES.contains(&key.len()));
         let (mut stored, mut readable) = (None, Ok(()));
@@ -166,6 +175,18 @@ impl SharedService {
         }
     }
 
+    /// Returns what the metrics show of this moment.
+    pub async fn snapshot(&self) -> CloudSnapshot<'_> {
+        CloudSnapshot {
+            role: self.role.name(),
+            queue: self.records.queue().await.ok(),
+            running: self.busy.as_ref().map_or(0, |busy| *busy.borrow()),
+            database: self.records.database.metrics(),
+            store: Some(self.store.metrics()),
+            process: procfs::process(),
+        }
+    }
+
     /// Issues a grant of the store. The store need not be there.
     ///
     /// # Errors
@@ -208,14 +229,32 @@ impl SharedService {
         }
         let archive = match archive.flatten() {
             Some(archive) => archive,
-            None => self.pin(&upload).await?,
+            None => {
+                let pinned = self.pin(&upload).await;
+                // What is not there, or cannot be read, is no archive.
+                if !matches!(&pinned, Err(error) if error.status >= 500 || *error == build::nothing_uploaded()) {
+                    self.metrics.archive(pinned.is_ok());
+                }
+                pinned?
+            }
         };
         let id = Uuid::v4(random());
         let created = self
             .records
             .create(id, &wanted, &org, archive, base, self.pending_max)
             .await;
-        match created.map_err(refusal)? {
+        let created = created.map_err(refusal)?;
+        let outcome = match &created {
+            Creation::Made(_) => Some(CreateOutcome::Created),
+            Creation::Waiting(_) => Some(CreateOutcome::Repeated),
+            Creation::Cached(_) => Some(CreateOutcome::Cached),
+            Creation::Full => Some(CreateOutcome::Full),
+            Creation::Gone => None,
+        };
+        if let Some(outcome) = outcome {
+            self.metrics.created(outcome);
+        }
+        match created {
             Creation::Made(build) | Creation::Waiting(build) => Ok(CreateResult { build, cached: false }),
             Creation::Cached(build) => Ok(CreateResult { build, cached: true }),
             Creation::Full => {

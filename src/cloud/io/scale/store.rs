@@ -6,13 +6,14 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::ETAG;
 
 use crate::proto::grant::{GrantTerms, UploadGrant};
+use crate::proto::metrics::{BackendFailure, BackendMetrics};
 use crate::proto::scale::listing;
 use crate::proto::scale::post::{self, StoreFields};
 use crate::proto::scale::sigv4::{StoreCredentials, StoreRequest};
@@ -54,6 +55,7 @@ pub enum StoreError {
 pub struct ObjectStore {
     place: StoreUrl,
     credentials: StoreCredentials,
+    metrics: BackendMetrics,
 }
 
 /// What a request is about.
@@ -81,7 +83,16 @@ impl ObjectRequest<'_> {
 
 impl ObjectStore {
     pub fn new(place: StoreUrl, credentials: StoreCredentials) -> ObjectStore {
-        ObjectStore { place, credentials }
+        ObjectStore {
+            place,
+            credentials,
+            metrics: BackendMetrics::default(),
+        }
+    }
+
+    /// Returns how long requests took, and how many failed.
+    pub fn metrics(&self) -> &BackendMetrics {
+        &self.metrics
     }
 
     /// Reads an object into `sink`, and returns its ETag. With `if_match` its ETag has to be this
@@ -209,6 +220,25 @@ impl ObjectStore {
     }
 
     async fn send(
+        &self,
+        request: ObjectRequest<'_>,
+        sink: PieceSink<'_>,
+    ) -> Result<hyper::Response<Bytes>, StoreError> {
+        let began = Instant::now();
+        let answer = self.transfer(request, sink).await;
+        self.metrics.took(began.elapsed());
+        match &answer {
+            // A piece that the sink refuses is no failure of the store.
+            Ok(_) | Err(StoreError::Changed | StoreError::Unreachable(RestError::Body(_))) => {}
+            Err(StoreError::Unreachable(_)) => self.metrics.failed(BackendFailure::Unreachable),
+            // An object that is not there, or not the one that was meant.
+            Err(StoreError::Refused { status: 404 | 412, .. }) => {}
+            Err(StoreError::Refused { .. }) => self.metrics.failed(BackendFailure::Refused),
+        }
+        answer
+    }
+
+    async fn transfer(
         &self,
         request: ObjectRequest<'_>,
         sink: PieceSink<'_>,

@@ -15,6 +15,7 @@ use super::store::{ObjectStore, StoreError};
 use crate::config::CloudConfig;
 use crate::limits::SWEEP_STEP;
 use crate::proto::grant::archive_key;
+use crate::proto::metrics::{CloudMetrics, SweepStats};
 use crate::proto::sweep::{Retention, SweepAction, UploadUsage};
 use edge_runner_http::shutdown::Shutdown;
 
@@ -23,6 +24,7 @@ pub struct SharedSweeper {
     records: Arc<SharedRecords>,
     store: Arc<ObjectStore>,
     retention: Retention,
+    metrics: Arc<CloudMetrics>,
 }
 
 /// Why a sweep ended early.
@@ -35,7 +37,12 @@ enum SweepError {
 }
 
 impl SharedSweeper {
-    pub fn new(config: &CloudConfig, records: Arc<SharedRecords>, store: Arc<ObjectStore>) -> SharedSweeper {
+    pub fn new(
+        config: &CloudConfig,
+        records: Arc<SharedRecords>,
+        store: Arc<ObjectStore>,
+        metrics: Arc<CloudMetrics>,
+    ) -> SharedSweeper {
         SharedSweeper {
             records,
             store,
@@ -43,6 +50,7 @@ impl SharedSweeper {
                 archives: config.keep_archives,
                 builds: config.keep_builds,
             },
+            metrics,
         }
     }
 
@@ -50,10 +58,16 @@ impl SharedSweeper {
     pub async fn run(self, mut stop: Shutdown) {
         loop {
             match self.records.alone(self.once()).await {
-                Ok(Some(Ok((0, 0))) | None) => {}
-                Ok(Some(Ok((archives, builds)))) => log::info!("swept: {archives} uploads, {builds} builds"),
-                Ok(Some(Err(error))) => log::warn!("sweeping: {error}; retrying"),
-                Err(error) => log::warn!("sweeping: {error}; retrying"),
+                // Another replica sweeps.
+                Ok(None) => {}
+                Ok(Some(Ok(stats))) => {
+                    self.metrics.swept(Some(stats));
+                    if stats != SweepStats::default() {
+                        log::info!("swept: {} uploads, {} builds", stats.archives, stats.builds);
+                    }
+                }
+                Ok(Some(Err(error))) => self.failed(&error),
+                Err(error) => self.failed(&error.into()),
             }
             tokio::select! {
                 () = sleep(self.retention.interval()) => {}
@@ -62,11 +76,20 @@ impl SharedSweeper {
         }
     }
 
+    fn failed(&self, error: &SweepError) {
+        self.metrics.swept(None);
+        log::warn!("sweeping: {error}; retrying");
+    }
+
     /// Returns the numbers of uploads and builds whose objects were deleted.
-    async fn once(&self) -> Result<(usize, usize), SweepError> {
+    async fn once(&self) -> Result<SweepStats, SweepError> {
         let now_ms = self.records.now_ms().await?;
         let builds = self.builds(now_ms).await?;
-        Ok((self.uploads(now_ms).await?, builds))
+        Ok(SweepStats {
+            archives: self.uploads(now_ms).await?,
+            builds,
+            orphans: 0,
+        })
     }
 
     async fn builds(&self, now_ms: u64) -> Result<usize, SweepError> {

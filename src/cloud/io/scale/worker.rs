@@ -21,6 +21,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::SharedParts;
 use super::database::DatabaseError;
 use super::records::{CHANNEL, PinnedArchive, RecordedEnd, SharedRecords};
 use super::service::image_key;
@@ -32,6 +33,7 @@ use crate::io::builder::{self, BuildJob, RunLimits, RunOutcome};
 use crate::io::{dir, guard};
 use crate::proto::build::{Build, BuildChange, Image, ImageLocation};
 use crate::proto::grant::archive_key;
+use crate::proto::metrics::{ClaimKind, CloudMetrics, LeaseLoss};
 use crate::proto::queue;
 use crate::proto::scale::lease::{Claim, LeaseTimes};
 use edge_runner_http::client::RestError;
@@ -69,6 +71,7 @@ pub struct Worker {
     /// Number of entries in `runs`.
     busy: watch::Sender<usize>,
     stop: Shutdown,
+    metrics: Arc<CloudMetrics>,
 }
 
 /// A run that has a lease.
@@ -77,6 +80,8 @@ struct ActiveRun {
     /// When the last renewal that succeeded was sent.
     renewed: Instant,
     stop: ShutdownTrigger,
+    /// Its lease is lost, and it is stopped.
+    is_lost: bool,
 }
 
 /// The files of a run, beside its scratch folder.
@@ -117,8 +122,7 @@ impl Worker {
         config: &CloudConfig,
         shared: &SharedConfig,
         command: &[OsString],
-        records: Arc<SharedRecords>,
-        store: Arc<ObjectStore>,
+        (records, store, metrics): SharedParts,
         stop: Shutdown,
     ) -> io::Result<Arc<Worker>> {
         let folder = work_dir(&config.data_dir);
@@ -138,6 +142,7 @@ impl Worker {
             runs: Mutex::default(),
             busy: watch::Sender::new(0),
             stop,
+            metrics,
         }))
     }
 
@@ -176,10 +181,13 @@ impl Worker {
             // passed.
             match self.records.claim(self.attempts_max, self.times.lease).await {
                 Ok(Some(Claim::Run(build))) => {
+                    self.metrics.claimed(ClaimKind::of_attempt(build.attempt));
                     self.begin(build, slot);
                     continue;
                 }
                 Ok(Some(Claim::Exhausted(build))) => {
+                    self.metrics.claimed(ClaimKind::Exhausted);
+                    self.metrics.ended(build.status);
                     log::warn!("build {} of {}: its attempts are used up", build.id, build.org);
                     continue;
                 }
@@ -237,7 +245,7 @@ impl Worker {
                             run.renewed = sent;
                         } else if !is_stopping {
                             log::warn!("build {id}: another worker has it; this run is stopped");
-                            run.stop.set();
+                            self.lose(run, LeaseLoss::Taken);
                         }
                     }
                 }
@@ -246,9 +254,11 @@ impl Worker {
                     if let Ok(Err(error)) = failed {
                         log::warn!("renewing leases: {error}; retrying");
                     }
-                    for run in mine.iter().filter_map(|id| runs.get(id)) {
-                        if run.renewed.elapsed() >= self.times.give_up_after() {
-                            run.stop.set();
+                    for id in &mine {
+                        if let Some(run) = runs.get_mut(id)
+                            && run.renewed.elapsed() >= self.times.give_up_after()
+                        {
+                            self.lose(run, LeaseLoss::Expired);
                         }
                     }
                 }
@@ -266,10 +276,11 @@ impl Worker {
             attempt: build.attempt,
             renewed: Instant::now(),
             stop: trigger,
+            is_lost: false,
         };
-        if let Some(earlier) = lock(&self.runs).insert(build.id, run) {
+        if let Some(mut earlier) = lock(&self.runs).insert(build.id, run) {
             // Its lease has passed.
-            earlier.stop.set();
+            self.lose(&mut earlier, LeaseLoss::Taken);
         }
         self.busy.send_modify(|busy| *busy += 1);
         let worker = self.clone();
@@ -282,6 +293,14 @@ impl Worker {
             };
             worker.run_build(&build, stop).await;
         });
+    }
+
+    /// Stops a run that lost its lease.
+    fn lose(&self, run: &mut ActiveRun, how: LeaseLoss) {
+        if !std::mem::replace(&mut run.is_lost, true) {
+            self.metrics.lease_lost(how);
+        }
+        run.stop.set();
     }
 
     /// Ends the renewals of a run.
@@ -482,8 +501,16 @@ impl Worker {
     async fn record(&self, build: &Build, change: &BuildChange, stop: &mut Shutdown) {
         let recorded = self.retried(stop, "recording its end", || self.records.record(build, change));
         match recorded.await {
-            Some(RecordedEnd::Recorded) => log::info!("build {} of {}: ended", build.id, build.org),
-            Some(RecordedEnd::Lost) | None => {
+            Some(RecordedEnd::Recorded) => {
+                self.metrics.ended(change.status());
+                log::info!("build {} of {}: ended", build.id, build.org);
+            }
+            lost => {
+                let mut runs = lock(&self.runs);
+                let run = runs.get_mut(&build.id).filter(|run| run.attempt == build.attempt);
+                if let Some(run) = run.filter(|_| lost.is_some()) {
+                    self.lose(run, LeaseLoss::Fenced);
+                }
                 log::warn!(
                     "build {}: its end is not recorded, since another run has it or will",
                     build.id

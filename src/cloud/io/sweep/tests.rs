@@ -38,6 +38,7 @@ fn fixture() -> Fixture {
             archives: Some(Duration::from_secs(100)),
             builds: Some(Duration::from_secs(1000)),
         },
+        metrics: Arc::default(),
     };
     Fixture { sweep, folder }
 }
