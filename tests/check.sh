@@ -13,6 +13,7 @@
 #       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
 #       cloud-scale                                     the cloud service on several machines, with PostgreSQL and an object store; kills
+#       cloud-chaos (BUILDS=500 FAULTS=50)              kills of its replicas, workers, database and store, and freezes; a minute
 #       openapi                                         every route by a client that is generated from docs/openapi.yaml
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
@@ -99,7 +100,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'msrv each-feature advisories arm armv7 deb room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'msrv each-feature advisories arm armv7 deb cloud-chaos room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -139,6 +140,7 @@ stage() {
     smallest | telephone) reduced_call "$1" ;;
     aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | livekit-sip | nodes | worker-figures | moq | acme | local | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
     cloud-scale) cloud_scale ;;
+    cloud-chaos) cloud_chaos ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     pictures) needs 'apt-get install chromium espeak-ng' chromium espeak-ng || return 0; release; node tests/peers/browser/pictures.mjs ;;
@@ -271,7 +273,7 @@ msrv() {
 # The cloud service on several machines: its tests, with replicas that share a PostgreSQL and an object store; those of the service on
 # one machine whose promises are the same; the published client. Test builds have the feature `scale`.
 cloud_scale() {
-    needs 'apt-get install postgresql curl, and Go 1.25 of https://go.dev/dl' psql setpriv curl go || return 0
+    needs_replicas || return 0
     local store
     store=$(tests/check/versitygw.sh)
     (
@@ -285,6 +287,19 @@ cloud_scale() {
     )
     needs_python pipecatcloud,requests || return 0
     $python tests/peers/cloud/run.py --binary target/debug/edge-runner --store "$store"
+}
+
+needs_replicas() { needs 'apt-get install postgresql curl haproxy, and Go 1.25 of https://go.dev/dl' psql setpriv curl haproxy go; }
+
+# The kills of `cloud-scale`, and more of them: tests/cloud/scale/chaos.rs.
+cloud_chaos() {
+    needs_replicas || return 0
+    local store
+    store=$(tests/check/versitygw.sh)
+    (
+        export PATH=${store%/*}:$PATH EDGE_RUNNER_CHAOS_BUILDS=${BUILDS:-500} EDGE_RUNNER_CHAOS_FAULTS=${FAULTS:-50}
+        blackbox_tests 1 cloud::scale::chaos::
+    )
 }
 
 # A selection of features in a target folder of its own, since the tests run the full program: reduced smallest|telephone. Clippy is

@@ -1,18 +1,16 @@
 //! Several replicas on one database and one object store, with real ones.
 
+mod chaos;
 mod metrics;
 
 use std::fs;
-use std::net::SocketAddr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::builds::{GATED, shell};
-use crate::support::cloud::{self, DataDir, KEY, OTHER, TestCloud, archive};
+use crate::support::cloud::{DataDir, KEY, OTHER, TestCloud, archive};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::scale::{KEY_SECRET, Place};
@@ -416,9 +414,9 @@ fn a_data_directory_is_imported() {
     let image = cloud.get(&format!("/v1/images/{id}/i"));
     assert_eq!(image.status, 302);
     assert!(
-        place.objects().contains(&format!("images/{id}/2/i")),
+        place.objects("").contains(&format!("images/{id}/2/i")),
         "{:?}",
-        place.objects()
+        place.objects("")
     );
     // The cache knows the archive, another build file is built of it, and so is what was not built.
     let hit = cloud.create(&upload);
@@ -509,144 +507,10 @@ fn the_sweep_leaves_no_object_and_no_record() {
     until("the build was to be swept", || {
         cloud.get(&format!("/v1/builds/{id}")).status == 404
     });
-    until("the objects were to be swept", || place.objects().is_empty());
+    until("the objects were to be swept", || place.objects("").is_empty());
     let left = "SELECT (SELECT COUNT(*) FROM build_log) + (SELECT COUNT(*) FROM build)";
     assert_eq!(place.sql(left), "0");
     until("the records were to be swept", || {
         place.sql("SELECT COUNT(*) FROM upload") == "0"
     });
-}
-
-/// I-33: forty builds of two clients, two replicas of the API, two workers, and eight faults while
-/// they work: kills of each, a worker that is stopped past its lease, a crash of the database, a
-/// store that is away. Each build ends once, and keeps its end; the clients see no error but 503
-/// and cut connections.
-#[test]
-fn faults_lose_no_build_and_end_none_twice() {
-    let Some((place, mut postgres, mut store)) = Place::with_own_servers() else {
-        return;
-    };
-    place.sql(
-        "CREATE TABLE history (at SERIAL, id TEXT, status TEXT, attempt INTEGER);
-         CREATE FUNCTION note() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
-             IF OLD.status <> NEW.status OR OLD.attempt <> NEW.attempt THEN
-                 INSERT INTO history (id, status, attempt) VALUES (NEW.id, NEW.status, NEW.attempt);
-             END IF; RETURN NEW; END $$;
-         CREATE TRIGGER noted AFTER UPDATE ON build FOR EACH ROW EXECUTE FUNCTION note()",
-    );
-    let data: Vec<DataDir> = (0..4).map(|_| DataDir::new()).collect();
-    let command = ["--", "sh", "-c", r#"sleep 0.3; cp bot.py "$BUILD_OUT/image""#];
-    let options = [
-        &["--role", "worker", "--lease", "2", "--max-attempts", "9"],
-        &command[..],
-    ]
-    .concat();
-    let worker = |at: usize| start(&place, &data[2 + at], &options);
-    let api = |at: usize| start(&place, &data[at], &["--role", "api"]);
-    let (mut apis, mut workers) = ([api(0), api(1)], [worker(0), worker(1)]);
-    let addresses = Mutex::new(apis.each_ref().map(|api| api.runner.addr));
-    let created = AtomicUsize::new(0);
-    let client = |first: usize| {
-        let mut made = Vec::new();
-        for n in (first..40).step_by(2) {
-            let call = |path: &str, body: Value| call(&addresses, n, path, &body);
-            let grant = call("/v1/builds/upload-url", json!({}));
-            let (kind, body) = cloud::form(&grant, &context(&format!("bot {n}")));
-            let target = grant["uploadUrl"].as_str().expect("a URL").replace("http://", "");
-            let (host, path) = target.split_once('/').expect("a path");
-            let host: SocketAddr = host.parse().expect("an address");
-            until("an upload was to succeed", || {
-                let sent = http::request(host, "POST", &format!("/{path}"), &[&kind], &body);
-                sent.is_ok_and(|sent| sent.status / 100 == 2)
-            });
-            let reply = call("/v1/builds", json!({"uploadId": grant["uploadId"], "region": "local"}));
-            made.push(id_of(&reply));
-            created.fetch_add(1, Ordering::Relaxed);
-        }
-        made
-    };
-    let ids: Vec<String> = thread::scope(|scope| {
-        let clients = [scope.spawn(|| client(0)), scope.spawn(|| client(1))];
-        let after = |count: usize| {
-            until("builds were to be created", || {
-                created.load(Ordering::Relaxed) >= count || clients.iter().any(|client| client.is_finished())
-            });
-        };
-        after(3);
-        kill(&mut workers[0]);
-        after(7);
-        kill(&mut apis[0]);
-        apis[0] = api(0);
-        addresses.lock().expect("no panic")[0] = apis[0].runner.addr;
-        after(12);
-        workers[0] = worker(0);
-        workers[1].runner.signal("STOP");
-        after(16);
-        postgres.crash();
-        postgres.start_again();
-        after(20);
-        let taken = "SELECT COUNT(*) FROM build WHERE lease < clock_timestamp()";
-        until("the builds of the stopped worker were to be taken", || {
-            place.sql(taken) == "0"
-        });
-        workers[1].runner.signal("CONT");
-        after(24);
-        store.crash();
-        store.start_again();
-        after(28);
-        kill(&mut apis[1]);
-        apis[1] = api(1);
-        addresses.lock().expect("no panic")[1] = apis[1].runner.addr;
-        after(32);
-        kill(&mut workers[1]);
-        workers[1] = worker(1);
-        after(36);
-        kill(&mut workers[0]);
-        workers[0] = worker(0);
-        clients
-            .into_iter()
-            .flat_map(|client| client.join().expect("no failure"))
-            .collect()
-    });
-    for (n, id) in ids.iter().enumerate() {
-        let done = apis[n % 2].wait_for(id, "success");
-        assert_eq!(done, apis[(n + 1) % 2].status(id));
-    }
-    assert_eq!(
-        place.sql("SELECT COUNT(*) FROM build"),
-        "40",
-        "a repeated request makes no second build"
-    );
-    let ends = "SELECT COUNT(*), COUNT(DISTINCT id) FROM history WHERE status IN ('success', 'failed', 'timeout')";
-    assert_eq!(place.sql(ends), "40|40");
-    let after = "SELECT COUNT(*) FROM history h JOIN history e USING (id) WHERE e.status = 'success' AND h.at > e.at";
-    assert_eq!(place.sql(after), "0", "nothing changes after the end");
-    let back = "SELECT COUNT(*) FROM history h JOIN history e USING (id) WHERE h.at > e.at AND h.attempt < e.attempt";
-    assert_eq!(place.sql(back), "0", "attempts only grow");
-    assert_eq!(place.sql("SELECT COUNT(*) FROM build WHERE lease IS NOT NULL"), "0");
-    let again = place.sql("SELECT COUNT(*) FROM build WHERE attempt > 1");
-    assert_ne!(again, "0", "a fault met a build");
-    let images = place.sql("SELECT 'images/' || id || '/' || attempt || '/' || image_name FROM build");
-    let objects = place.objects();
-    for key in images.lines() {
-        assert!(objects.iter().any(|object| object == key), "{key} of {objects:?}");
-    }
-}
-
-/// Sends a request to one replica and then to another, until one answers. Another error than 503
-/// fails the test.
-fn call(addresses: &Mutex<[SocketAddr; 2]>, first: usize, path: &str, body: &Value) -> Value {
-    let began = Instant::now();
-    for turn in first.. {
-        assert!(began.elapsed() < PATIENCE, "{path} was to be answered");
-        let addr = addresses.lock().expect("no panic")[turn % 2];
-        let key = format!("Authorization: Bearer {KEY}");
-        match http::request(addr, "POST", path, &[&key], body.to_string().as_bytes()) {
-            Ok(reply) if [200, 201].contains(&reply.status) => return reply.json(),
-            Ok(reply) => assert_eq!(reply.status, 503, "{}", reply.text()),
-            Err(_) => {}
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    unreachable!("the turns have no end")
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -18,6 +18,7 @@ use edge_runner_cloud::proto::scale::sigv4::{StoreCredentials, StoreRequest};
 use edge_runner_proto::config::SecretBytes;
 
 use super::http;
+use super::ports::free_port;
 use super::runner::{PATIENCE, TestRunner, folder};
 use super::skip;
 
@@ -40,7 +41,7 @@ pub struct Place {
 pub struct Server {
     command: Command,
     child: Child,
-    addr: SocketAddr,
+    pub addr: SocketAddr,
     folder: PathBuf,
     /// Whether it takes requests.
     is_ready: fn(SocketAddr) -> bool,
@@ -115,13 +116,21 @@ impl Place {
     }
 
     fn at(postgres: SocketAddr, store: SocketAddr) -> Place {
+        let place = Place::empty(postgres, store);
+        let migrated = place.run(&["migrate"]);
+        assert!(migrated.contains("version 1 now"), "{migrated}");
+        place
+    }
+
+    /// Makes a database without a schema, and a bucket.
+    fn empty(postgres: SocketAddr, store: SocketAddr) -> Place {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let (database, bucket) = (format!("cloud{count}"), format!("bucket{count}"));
         let made = sql(postgres, "postgres", &format!("CREATE DATABASE {database}"));
         assert!(made.status.success(), "{made:?}");
-        signed(store, "PUT", &format!("/{bucket}"));
-        let place = Place {
+        signed(store, "PUT", &format!("/{bucket}"), &[], b"");
+        Place {
             variables: HashMap::from([
                 ("CLOUD_DATABASE", format!("postgres://cloud@{postgres}/{database}")),
                 ("CLOUD_STORE", format!("s3://{bucket}?endpoint=http://{store}")),
@@ -132,10 +141,7 @@ impl Place {
             bucket,
             postgres,
             store,
-        };
-        let migrated = place.run(&["migrate"]);
-        assert!(migrated.contains("version 1 now"), "{migrated}");
-        place
+        }
     }
 
     /// Returns the variables of a replica.
@@ -160,36 +166,36 @@ impl Place {
         String::from_utf8_lossy(&ran.stdout).trim().to_owned()
     }
 
-    /// Returns the keys of all objects.
-    pub fn objects(&self) -> Vec<String> {
-        let reply = signed(self.store, "GET", &format!("/{}", self.bucket));
+    /// Returns the keys of objects that begin with a prefix, a thousand at most.
+    pub fn objects(&self, prefix: &str) -> Vec<String> {
+        let reply = signed(
+            self.store,
+            "GET",
+            &format!("/{}", self.bucket),
+            &[("prefix", prefix)],
+            b"",
+        );
         edge_runner_cloud::proto::scale::listing::keys(&reply.text())
     }
 }
 
 fn sql(postgres: SocketAddr, database: &str, statement: &str) -> Output {
-    let (host, port) = (postgres.ip().to_string(), postgres.port().to_string());
     let psql = program("psql").expect("it comes with PostgreSQL");
     let mut command = Command::new(psql);
-    command.args([
-        "-X",
-        "-At",
-        "-v",
-        "ON_ERROR_STOP=1",
-        "-U",
-        "cloud",
-        "-h",
-        &host,
-        "-p",
-        &port,
-        "-d",
-        database,
-    ]);
+    command
+        .args(["-X", "-At", "-v", "ON_ERROR_STOP=1"])
+        .args(connection(postgres, database));
     command.args(["-c", statement]).output().expect("psql runs")
 }
 
+/// Returns the options of PostgreSQL's programs for a database.
+fn connection(postgres: SocketAddr, database: &str) -> [String; 8] {
+    let (host, port) = (postgres.ip().to_string(), postgres.port().to_string());
+    ["-U", "cloud", "-h", &host, "-p", &port, "-d", database].map(str::to_owned)
+}
+
 /// Sends a signed request, which has to succeed.
-fn signed(store: SocketAddr, method: &str, path: &str) -> http::Reply {
+fn signed(store: SocketAddr, method: &str, path: &str, query: &[(&str, &str)], body: &[u8]) -> http::Reply {
     let credentials = StoreCredentials {
         id: KEY_ID.into(),
         secret: SecretBytes::new(KEY_SECRET),
@@ -200,7 +206,11 @@ fn signed(store: SocketAddr, method: &str, path: &str) -> http::Reply {
         method,
         host: &host,
         path,
-        query: &[],
+        query,
+    };
+    let target = match request.encoded_query() {
+        query if query.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
     };
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -211,7 +221,7 @@ fn signed(store: SocketAddr, method: &str, path: &str) -> http::Reply {
         .map(|(name, value)| format!("{name}: {value}"))
         .collect();
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-    let reply = http::request(store, method, path, &headers, b"").expect("the store answers");
+    let reply = http::request(store, method, &target, &headers, body).expect("the store answers");
     assert!(
         (200..300).contains(&reply.status),
         "{method} {path}: {} {}",
@@ -260,6 +270,8 @@ fn program(name: &str) -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    // Where Debian has servers, which is not in everybody's `PATH`.
+    folders.push("/usr/sbin".into());
     folders.extend(versions.map(|version| version.path().join("bin")));
     folders.push(home.join("go/bin"));
     folders
@@ -268,9 +280,9 @@ fn program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-fn free_port() -> SocketAddr {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-    socket.local_addr().expect("it is bound")
+/// Returns an address on loopback, which is this process's until it ends.
+pub fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
 /// Returns a command for a user other than root, as whom PostgreSQL does not run.
@@ -286,7 +298,7 @@ fn as_other_user(program: &Path, is_root: bool) -> Command {
 
 fn start_postgres() -> Option<Server> {
     let (initdb, postgres) = (program("initdb")?, program("postgres")?);
-    let (folder, addr) = (folder(), free_port());
+    let (folder, addr) = (folder(), free_address());
     let is_root = rustix::process::getuid().is_root();
     if is_root {
         std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).expect("root may");
@@ -313,8 +325,29 @@ fn start_postgres() -> Option<Server> {
     }))
 }
 
+/// Starts HAProxy with the file of the documents in front of replicas of the API. `None`: it is
+/// missing, and the test is skipped.
+pub fn start_balancer(replicas: [SocketAddr; 2]) -> Option<Server> {
+    let Some(haproxy) = program("haproxy") else {
+        skip::lacks_package("replicas behind a balancer", "apt-get install haproxy");
+        return None;
+    };
+    let addr = free_address();
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(haproxy);
+    command.args(["-db", "-f"]);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cloud/haproxy.cfg"));
+    command.env("BALANCER_BIND", addr.to_string());
+    for (name, replica) in ["REPLICA_A", "REPLICA_B"].iter().zip(replicas) {
+        command.env(name, replica.to_string());
+    }
+    Some(Server::start(command, addr, folder(), |addr| {
+        TcpStream::connect(addr).is_ok()
+    }))
+}
+
 fn start_store() -> Option<Server> {
-    let (folder, addr) = (folder(), free_port());
+    let (folder, addr) = (folder(), free_address());
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
     if let Some(weed) = program("weed") {
@@ -325,7 +358,7 @@ fn start_store() -> Option<Server> {
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }]});
         fs::write(&config, json.to_string()).expect("the folder is writable");
-        let ports = [free_port(), free_port(), free_port()].map(|addr| addr.port().to_string());
+        let ports = [free_address(), free_address(), free_address()].map(|addr| addr.port().to_string());
         command
             .arg(weed)
             .args(["server", "-s3", "-ip=127.0.0.1", "-master.volumeSizeLimitMB=64"]);
