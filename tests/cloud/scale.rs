@@ -4,13 +4,14 @@ mod chaos;
 mod metrics;
 
 use std::fs;
+use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::builds::{GATED, shell};
-use crate::support::cloud::{DataDir, KEY, OTHER, TestCloud, archive};
+use crate::support::cloud::{self, DataDir, KEY, OTHER, TestCloud, archive};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::scale::{KEY_SECRET, Place};
@@ -273,6 +274,102 @@ fn a_later_upload_is_never_built() {
     let failed = api.wait_for(&id, "failed");
     let error = failed["errorMessage"].as_str().expect("a reason");
     assert!(error.starts_with("unpack: another archive was uploaded"), "{error}");
+}
+
+/// I-32: an archive of exactly the largest size is built, and one of a byte more or of none is
+/// refused when a build of it is asked for, whatever the store let pass.
+#[test]
+fn the_size_of_an_archive_is_exact() {
+    let Some(place) = Place::new() else { return };
+    let data = DataDir::new();
+    // A comment of gzip of another length makes another size, to the byte.
+    let packed = |comment: &str| {
+        let plain = cloud::tar_archive(&[("Dockerfile", "FROM scratch\n"), ("bot.py", "print()")]);
+        let packer = flate2::GzBuilder::new().comment(comment);
+        let mut packer = packer.write(Vec::new(), flate2::Compression::best());
+        packer.write_all(&plain).expect("memory");
+        packer.finish().expect("memory")
+    };
+    let (largest, larger) = (packed("x"), packed("xy"));
+    assert_eq!(larger.len(), largest.len() + 1);
+    let most = largest.len().to_string();
+    let cloud = start(&place, &data, &[&["--max-context", &most], &QUICK[..]].concat());
+    let create = |archive: &[u8]| {
+        let grant = cloud.grant();
+        place.put(grant["uploadFields"]["key"].as_str().expect("text"), archive);
+        cloud.create(grant["uploadId"].as_str().expect("an identifier"))
+    };
+    for (archive, code) in [(&larger[..], "EntityTooLarge"), (b"", "EntityTooSmall")] {
+        let refused = create(archive);
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (400, &json!(code)),
+            "{} bytes",
+            archive.len()
+        );
+    }
+    let done = cloud.wait_for(&id_of(&create(&largest).json()), "success");
+    assert_eq!(done["contextSizeBytes"], largest.len());
+    assert_eq!(place.sql("SELECT COUNT(*) FROM build"), "1");
+}
+
+/// A back-up that was made while builds ran is a service that answers alike: a dump of the
+/// database, and then a copy of the objects. What was running runs again.
+#[test]
+fn a_back_up_is_restored_elsewhere() {
+    let Some(place) = Place::new() else { return };
+    let (data, gate) = ([DataDir::new(), DataDir::new()], DataDir::new());
+    let script = r#"cat bot.py; [ "$(cat bot.py)" = quick ] || while [ ! -e "$0/go" ]; do sleep 0.02; done
+        cp bot.py "$BUILD_OUT/i""#;
+    let options = ["--lease", "2"];
+    let cloud = start(&place, &data[0], &shell(&options, script, gate.path()));
+    let key = place.run(&["keys", "create", "--type", "private", "--org", "team"]);
+    let upload = cloud.upload(&context("quick"));
+    let ended = id_of(&cloud.create(&upload).json());
+    cloud.wait_for(&ended, "success");
+    let running = cloud.build(&context("slow"));
+    cloud.wait_for(&running, "building");
+    let unused = cloud.upload(&context("quick, and not built yet"));
+    let restored = place.restored();
+    let (listed, log) = (cloud.get("/v1/builds").json(), cloud.log(&ended));
+    assert!(log.contains(&"quick".to_owned()), "{log:?}");
+    drop(cloud);
+    let migrated = restored.run(&["migrate"]);
+    assert!(migrated.contains("version 1 already"), "{migrated}");
+    let cloud = start(&restored, &data[1], &shell(&options, script, gate.path()));
+    let again = cloud.get("/v1/builds").json();
+    assert_eq!(again["total"], listed["total"]);
+    let shown = |listed: &Value| {
+        let builds = listed["builds"].as_array().expect("builds").clone();
+        builds
+            .into_iter()
+            .find(|build| build["id"] == *ended)
+            .expect("it is listed")
+    };
+    let (mut after, before) = (shown(&again), shown(&listed));
+    for name in ["imageUri", "logsUrl"] {
+        // They have the address of the service.
+        after[name] = before[name].clone();
+    }
+    assert_eq!(after, before);
+    assert_eq!(cloud.log(&ended), log);
+    assert_eq!(cloud.request("GET", "/v1/regions", key.trim(), b"").status, 200);
+    assert_eq!(cloud.get(&format!("/v1/images/{ended}/i")).status, 302);
+    assert!(
+        restored
+            .objects(&format!("images/{ended}/"))
+            .contains(&format!("images/{ended}/1/i"))
+    );
+    let hit = cloud.create(&upload);
+    assert_eq!((hit.status, id_of(&hit.json())), (200, ended));
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    cloud.wait_for(&running, "success");
+    assert_eq!(
+        restored.sql(&format!("SELECT attempt FROM build WHERE id = '{running}'")),
+        "2"
+    );
+    let first = id_of(&cloud.create(&unused).json());
+    cloud.wait_for(&first, "success");
 }
 
 /// I-34: keys and regions are in the database; a revoked key is refused by every replica at once,

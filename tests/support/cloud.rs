@@ -218,6 +218,11 @@ impl TestCloud {
 
 /// Returns a gzipped tar archive of text files.
 pub fn archive(files: &[(&str, &str)]) -> Vec<u8> {
+    gzip(&tar_archive(files))
+}
+
+/// Returns a tar archive of text files.
+pub fn tar_archive(files: &[(&str, &str)]) -> Vec<u8> {
     let mut plain = Vec::new();
     for (name, text) in files {
         plain.extend(tar::write::header(name.as_bytes(), text.len() as u64, 0o644));
@@ -225,7 +230,7 @@ pub fn archive(files: &[(&str, &str)]) -> Vec<u8> {
         plain.resize(plain.len().next_multiple_of(512), 0);
     }
     plain.resize((plain.len() + 1024).next_multiple_of(10_240), 0);
-    gzip(&plain)
+    plain
 }
 
 /// Returns a gzip member.

@@ -144,6 +144,33 @@ impl Place {
         }
     }
 
+    /// Restores a back-up of this place: `pg_dump` of the database into a new one, then the objects
+    /// into a new bucket, as docs/cloud.md says.
+    pub fn restored(&self) -> Place {
+        let place = Place::empty(self.postgres, self.store);
+        let dump = folder().join("cloud.dump");
+        let dump = dump.to_str().expect("folders of tests are UTF-8");
+        for (name, database, args) in [
+            ("pg_dump", &self.database, &["--format=custom", "--file", dump][..]),
+            ("pg_restore", &place.database, &["--exit-on-error", "--no-owner", dump]),
+        ] {
+            let mut command = Command::new(program(name).expect("it comes with PostgreSQL"));
+            command.args(connection(self.postgres, database)).args(args);
+            let ran = command.output().expect("it runs");
+            assert!(ran.status.success(), "{ran:?}");
+        }
+        for key in self.objects("") {
+            let object = signed(self.store, "GET", &format!("/{}/{key}", self.bucket), &[], b"");
+            place.put(&key, &object.body);
+        }
+        place
+    }
+
+    /// Puts an object into the bucket, without the rules of a grant.
+    pub fn put(&self, key: &str, content: &[u8]) {
+        signed(self.store, "PUT", &format!("/{}/{key}", self.bucket), &[], content);
+    }
+
     /// Returns the variables of a replica.
     pub fn variables(&self) -> Vec<(&str, &str)> {
         self.variables
