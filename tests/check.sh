@@ -271,7 +271,7 @@ msrv() {
 }
 
 # The cloud service on several machines: its tests, with replicas that share a PostgreSQL and an object store; those of the service on
-# one machine whose promises are the same; the published client. Test builds have the feature `scale`.
+# one machine whose promises are the same; the published client; the files for operators. Test builds have the feature `scale`.
 cloud_scale() {
     needs_replicas || return 0
     local store
@@ -285,8 +285,9 @@ cloud_scale() {
             --skip images_are_reported_or_stored --skip the_environment_is_exact --skip an_exited_command_is_not_reported_as_building \
             --skip the_client_works_with_this_service --skip a_log_is_bounded
     )
-    needs_python pipecatcloud,requests || return 0
+    needs_python pipecatcloud,requests,yaml || return 0
     $python tests/peers/cloud/run.py --binary target/debug/edge-runner --store "$store"
+    $python tests/peers/cloud/deployment.py --binary target/debug/edge-runner --store "$store"
 }
 
 needs_replicas() { needs 'apt-get install postgresql curl haproxy, and Go 1.25 of https://go.dev/dl' psql setpriv curl haproxy go; }
