@@ -1,4 +1,5 @@
-//! The cloud service: its memory when idle, its requests per second, and its upload rate.
+//! The cloud service: its memory, its requests and builds per second, and its upload rate; with
+//! `CLOUD_DATABASE` and `CLOUD_STORE` in the environment also those of a replica with role `all`.
 //!
 //! Uploads are compared with a program that writes and syncs as many bytes to a file in the same
 //! folder, as the service has to. They alternate, so that other load on the disk affects both.
@@ -18,8 +19,40 @@ use crate::{Bench, Result};
 const KEY: &str = "sk_bench_0123456789abcdef";
 const MIB: usize = 1024 * 1024;
 
+/// What a replica needs of the environment.
+const SHARED: [&str; 4] = [
+    "CLOUD_DATABASE",
+    "CLOUD_STORE",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+];
+
 pub fn cloud(bench: &Bench) -> Result<Lines> {
-    let runner = Runner::start_cloud(&bench.binary, KEY)?;
+    let mut lines = service(bench, &[])?;
+    let shared: Vec<(&str, String)> = SHARED
+        .iter()
+        .filter_map(|name| Some((*name, std::env::var(name).ok()?)))
+        .collect();
+    if shared.len() < SHARED.len() {
+        lines.push(row(
+            "replica on PostgreSQL and a store",
+            "not measured: see tests/bench/README.md".into(),
+        ));
+        return Ok(lines);
+    }
+    let shared: Vec<(&str, &str)> = shared.iter().map(|(name, value)| (*name, &**value)).collect();
+    let of_replica = service(bench, &shared)?;
+    lines.extend(
+        of_replica
+            .into_iter()
+            .map(|(what, measured)| (format!("replica: {what}"), measured)),
+    );
+    Ok(lines)
+}
+
+/// Measures a service with these variables.
+fn service(bench: &Bench, variables: &[(&str, &str)]) -> Result<Lines> {
+    let runner = Runner::start_cloud(&bench.binary, KEY, variables)?;
     let mut asks = Connection::open(runner.addr)?;
     asks.headers = headers();
     asks.request("GET", "/v1/regions", b"")?;
@@ -33,7 +66,60 @@ pub fn cloud(bench: &Bench) -> Result<Lines> {
     let mut lines = vec![row("memory of `cloud serve` when idle", idle)];
     lines.extend(uploads(bench, &runner, &mut asks)?);
     lines.extend(questions(bench, &runner, &mut asks)?);
+    lines.extend(builds(bench, &runner, &mut asks)?);
+    lines.push(row(
+        "memory after all of it",
+        format!("{} MiB", mib(runner.status_kib("VmRSS")?)),
+    ));
     Ok(lines)
+}
+
+/// Requests for builds one after the other, and the time until all of them have ended.
+fn builds(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Lines> {
+    const ENDED: &str = "edge_runner_cloud_builds_ended_total";
+    let count = bench.amount(400, 40);
+    let mut uploads = Vec::new();
+    for n in 0..count {
+        uploads.push(send(asks, &[&archive(n)])?);
+    }
+    let before = runner.figure(ENDED)?;
+    let (began, mut times) = (Instant::now(), Vec::new());
+    for upload in uploads {
+        let wanted = format!(r#"{{"uploadId":"{upload}","region":"local"}}"#);
+        let asked = Instant::now();
+        let (status, _) = asks.request("POST", "/v1/builds", wanted.as_bytes())?;
+        times.push(asked.elapsed());
+        if status != 201 {
+            return Err(format!("a build was answered with {status}").into());
+        }
+    }
+    while runner.figure(ENDED)? < before + u64::from(count) {
+        if began.elapsed() > Duration::from_secs(300) {
+            return Err("the builds do not end".into());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let took = began.elapsed();
+    times.sort();
+    let ms = |at: Duration| at.as_secs_f64() * 1e3;
+    Ok(vec![
+        row(
+            format!("creation of a build, {count} one after the other"),
+            format!("{:.1} ms, p99 {:.1} ms", ms(at(&times, 50)), ms(at(&times, 99))),
+        ),
+        row(
+            "builds per second: claim, unpack, `touch`, record; 4 at once",
+            format!("{:.1}", f64::from(count) / took.as_secs_f64()),
+        ),
+    ])
+}
+
+/// [`ARCHIVE`] with a comment of gzip, so that each has a digest of its own.
+fn archive(n: u32) -> Vec<u8> {
+    let mut archive = ARCHIVE.to_vec();
+    archive[3] |= 0x10;
+    archive.splice(10..10, format!("{n}\0").into_bytes());
+    archive
 }
 
 fn headers() -> String {
@@ -42,7 +128,7 @@ fn headers() -> String {
 
 /// `GET` of one finished build, keep-alive, sixteen connections in two threads of this process.
 fn questions(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Lines> {
-    let upload = send(runner, asks, &[ARCHIVE])?;
+    let upload = send(asks, &[ARCHIVE])?;
     let wanted = format!(r#"{{"uploadId":"{upload}","region":"local"}}"#);
     let (status, made) = asks.request("POST", "/v1/builds", wanted.as_bytes())?;
     let made: Value = serde_json::from_slice(&made)?;
@@ -108,7 +194,7 @@ fn uploads(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Line
         written.push(began.elapsed());
         fs::remove_file(&path)?;
         let began = Instant::now();
-        send(runner, asks, &pieces)?;
+        send(asks, &pieces)?;
         sent.push(began.elapsed());
     }
     let cpu_s = runner.cpu_s()? - before;
@@ -136,7 +222,7 @@ fn uploads(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Line
 }
 
 /// Uploads a body, and returns the upload's identifier.
-fn send(runner: &Runner, asks: &mut Connection, pieces: &[&[u8]]) -> Result<String> {
+fn send(asks: &mut Connection, pieces: &[&[u8]]) -> Result<String> {
     let (status, grant) = asks.request("POST", "/v1/builds/upload-url", b"{}")?;
     if status != 200 {
         return Err(format!("the grant was answered with {status}").into());
@@ -150,10 +236,12 @@ fn send(runner: &Runner, asks: &mut Connection, pieces: &[&[u8]]) -> Result<Stri
     }
     head += "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n";
     let body = [&[head.as_bytes()], pieces, &[&b"\r\n--b--\r\n"[..]]].concat();
-    let mut connection = Connection::open(runner.addr)?;
-    let (status, words) = connection.post_pieces("/build-contexts", "multipart/form-data; boundary=b", &body)?;
+    let url = grant["uploadUrl"].as_str().and_then(|url| url.strip_prefix("http://"));
+    let (host, path) = url.and_then(|url| url.split_once('/')).ok_or("a grant without a URL")?;
+    let mut connection = Connection::open(host.parse()?)?;
+    let (status, words) = connection.post_pieces(&format!("/{path}"), "multipart/form-data; boundary=b", &body)?;
     match status {
-        204 => Ok(grant["uploadId"].as_str().unwrap_or_default().to_owned()),
+        200 | 204 => Ok(grant["uploadId"].as_str().unwrap_or_default().to_owned()),
         _ => Err(format!(
             "the upload was answered with {status}: {}",
             String::from_utf8_lossy(&words)

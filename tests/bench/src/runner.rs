@@ -67,10 +67,13 @@ impl Runner {
         Self::launch(binary, &args, &[])
     }
 
-    /// Starts the cloud service with this private key and a builder that builds nothing.
-    pub fn start_cloud(binary: &Path, key: &str) -> Result<Runner> {
-        let args = "cloud serve --host 127.0.0.1 --port 0 --data-dir data --min-free 0 -- touch {out}/image";
-        Self::launch(binary, args, &[("CLOUD_PRIVATE_KEYS", key), ("RUST_LOG", "warn")])
+    /// Starts the cloud service with this private key, a builder that builds nothing, and further
+    /// variables.
+    pub fn start_cloud(binary: &Path, key: &str, more: &[(&str, &str)]) -> Result<Runner> {
+        let args = "cloud serve --host 127.0.0.1 --port 0 --data-dir data --min-free 0 --max-pending 100000 --max-builds 4 \
+                    -- touch {out}/image";
+        let environment = [&[("CLOUD_PRIVATE_KEYS", key), ("RUST_LOG", "warn")], more].concat();
+        Self::launch(binary, args, &environment)
     }
 
     /// `args` are separated by spaces.

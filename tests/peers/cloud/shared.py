@@ -1,14 +1,20 @@
 """What replicas of the cloud service share, for its tests: PostgreSQL and versitygw on ports of loopback. Both end with this process.
 
+    shared.py --store PATH --binary PATH COMMAND [ARGS...]      runs a command with their addresses in its environment
+
 Needs PostgreSQL, as Debian installs it, and `setpriv`. PostgreSQL does not run as root, so root gives it another user.
 """
 
+import argparse
 import itertools
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from checks import free_ports, wait_until
 
@@ -32,7 +38,7 @@ class Place:
 class Servers:
     """PostgreSQL and an object store, which is the program `store`."""
 
-    def __init__(self, store):
+    def __init__(self, store, fsync="off"):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-shared-"))
         self.ports = free_ports(2)
         self.numbers = itertools.count()
@@ -51,7 +57,7 @@ class Servers:
             [*as_user, program("initdb"), "-A", "trust", "-U", "cloud", "-N", "--locale=C", "-E", "UTF8", "-D", data], check=True,
             stdout=subprocess.DEVNULL, cwd="/")
         self.run([*as_user, program("postgres"), "-D", data, "-p", str(self.ports[0]), "-c", "listen_addresses=127.0.0.1",
-                  "-c", "unix_socket_directories=", "-c", "fsync=off"])
+                  "-c", "unix_socket_directories=", "-c", f"fsync={fsync}"])
         self.run([*plain, store, "--port", f"127.0.0.1:{self.ports[1]}", "posix", objects],
                  ROOT_ACCESS_KEY=KEY["AWS_ACCESS_KEY_ID"], ROOT_SECRET_KEY=KEY["AWS_SECRET_ACCESS_KEY"])
         wait_until(lambda: self.sql("postgres", "SELECT 1").returncode == 0, "PostgreSQL is ready")
@@ -85,3 +91,22 @@ class Servers:
             process.kill()
             process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--store", type=pathlib.Path, required=True)
+    parser.add_argument("--binary", type=pathlib.Path, required=True)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    # A disk that a database in earnest has.
+    servers = Servers(given.store.resolve(), fsync="on")
+    try:
+        place = servers.place(given.binary.resolve())
+        return subprocess.run(given.command, env={**os.environ, **place.variables}).returncode
+    finally:
+        servers.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
