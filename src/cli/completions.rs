@@ -49,7 +49,7 @@ pub(super) const KINDS: [&str; 4] = ["python", "pipecat", "node", "rust"];
 /// The commands of `edge-runner cloud`.
 const CLOUD: &[&str] = match cfg!(feature = "scale") {
     true => &[
-        "serve", "keys", "migrate", "import", "build", "status", "logs", "regions",
+        "serve", "keys", "migrate", "import", "export", "build", "status", "logs", "regions",
     ],
     false => &["serve", "keys", "build", "status", "logs", "regions"],
 };

@@ -113,10 +113,10 @@ pub struct MigrateConfig {
     pub verbosity: u8,
 }
 
-/// Configuration of `edge-runner cloud import`.
+/// Configuration of `edge-runner cloud import` and `edge-runner cloud export`.
 #[cfg(feature = "scale")]
 #[derive(Clone, Debug)]
-pub struct ImportConfig {
+pub struct TransferConfig {
     pub data_dir: PathBuf,
     pub database: DatabaseUrl,
     pub store: StoreUrl,

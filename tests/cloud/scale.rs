@@ -526,6 +526,69 @@ fn a_data_directory_is_imported() {
     assert_eq!(place.sql("SELECT COUNT(*) FROM build"), "3");
 }
 
+/// `cloud export`: keys, builds, logs, images, archives and regions of replicas are those of a
+/// service on one machine.
+#[test]
+fn what_replicas_share_is_exported() {
+    let Some(place) = Place::new() else { return };
+    let (worker, data, gate) = (DataDir::new(), DataDir::new(), DataDir::new());
+    let path = data.path().to_str().expect("folders of tests are UTF-8").to_owned();
+    let export = || TestRunner::run_with(&["cloud", "export", "--data-dir", &path], &place.variables());
+    let key = place.run(&["keys", "create", "--type", "private", "--org", "team"]);
+    let regions = data.path().with_extension("json");
+    let text = r#"{"regions":[{"code":"local","display_name":"Here"}]}"#;
+    fs::write(&regions, text).expect("the folder is writable");
+    place.run(&["migrate", "--regions", regions.to_str().expect("UTF-8")]);
+    fs::remove_file(&regions).expect("it was written");
+    let cloud = start(&place, &worker, &shell(&[], GATED, gate.path()));
+    let upload = cloud.upload(&context("print()"));
+    let id = id_of(&cloud.create(&upload).json());
+    cloud.wait_for(&id, "building");
+    let refused = export();
+    assert!(
+        refused.code == Some(1) && refused.stderr.contains("1 builds have not ended"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!data.path().join("builds.db").exists());
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    let before = cloud.wait_for(&id, "success");
+    let log = cloud.log(&id);
+    let unused = cloud.upload(&context("not built yet"));
+    drop(cloud);
+    let exported = export();
+    assert_eq!(exported.code, Some(0), "{}", exported.stderr);
+    assert!(
+        exported.stdout.starts_with("exported 1 keys, 2 uploads, 1 builds\n"),
+        "{}",
+        exported.stdout
+    );
+    let again = export();
+    assert!(
+        again.code == Some(1) && again.stderr.contains("another directory"),
+        "{}",
+        again.stderr
+    );
+    let regions = data.path().join("regions.json");
+    assert_eq!(fs::read_to_string(&regions).expect("it is there"), text);
+    let regions = regions.to_str().expect("UTF-8");
+    let cloud = TestCloud::start(&data, &shell(&["--regions", regions], GATED, gate.path()));
+    let mut after = cloud.status(&id);
+    for name in ["imageUri", "logsUrl"] {
+        // They have the address of the service.
+        after[name] = before[name].clone();
+    }
+    assert_eq!(after, before);
+    assert_eq!(cloud.log(&id), log);
+    assert_eq!(cloud.get(&format!("/v1/images/{id}/bot.img")).text(), "image\n");
+    let listed = cloud.request("GET", "/v1/regions", key.trim(), b"").json();
+    assert_eq!(listed["regions"][0]["display_name"], "Here");
+    let hit = cloud.create(&upload);
+    assert_eq!((hit.status, id_of(&hit.json())), (200, id));
+    let first = id_of(&cloud.create(&unused).json());
+    cloud.wait_for(&first, "success");
+}
+
 /// A database without the schema, options that do not belong together, and secrets in arguments are
 /// refused.
 #[test]

@@ -504,6 +504,14 @@ pub static IMPORT: CloudOptions = CloudOptions {
     modules: &[&[DATA_DIR, DATABASE, STORE, VERBOSE, HELP, VERSION]],
 };
 
+/// Options of `cloud export`.
+pub static EXPORT: CloudOptions = CloudOptions {
+    prefix: PREFIX,
+    argument: None,
+    own_variable_first: false,
+    modules: &[&[DATA_DIR, DATABASE, STORE, VERBOSE, HELP, VERSION]],
+};
+
 /// Options of `cloud regions`.
 pub static REGIONS: CloudOptions = CloudOptions {
     prefix: PREFIX,
@@ -606,13 +614,14 @@ pub static LOGS: CloudOptions = CloudOptions {
 };
 
 /// All tables. A variable of one subcommand is not reported as a typo by another.
-pub static TABLES: [&CloudOptions; 10] = [
+pub static TABLES: [&CloudOptions; 11] = [
     &SERVE,
     &KEYS_CREATE,
     &KEYS_LIST,
     &KEYS_REVOKE,
     &MIGRATE,
     &IMPORT,
+    &EXPORT,
     &REGIONS,
     &BUILD,
     &STATUS,

@@ -48,6 +48,12 @@ const ABOUT: [(&str, &str, &str); SUBCOMMANDS.len()] = [
         "The service is stopped and its builds have ended. The data directory stays as it is; an import that failed may be repeated.",
     ),
     (
+        "export [OPTIONS]",
+        "Bring what several machines share to a data directory of one.",
+        "Its builds have ended, and the directory has none. Database and store stay as they are; an export that failed begins again in \
+         another directory. If regions were set, they are in `regions.json` there.",
+    ),
+    (
         "build DIR [OPTIONS]",
         "Pack a folder, upload it, and have it built.",
         "A successful build of the same files, region and build file is used again, without an upload. What a .dockerignore in \

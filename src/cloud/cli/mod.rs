@@ -20,7 +20,7 @@ use edge_runner_proto::options::{Env, SpecialMode, UsageError, not_unicode, pars
 
 use crate::config::{ClientConfig, CloudConfig, KeysConfig};
 #[cfg(feature = "scale")]
-use crate::config::{ImportConfig, MigrateConfig};
+use crate::config::{MigrateConfig, TransferConfig};
 use crate::io::guard;
 
 use flags::{CloudArgs, CloudOptions};
@@ -48,7 +48,9 @@ pub enum CloudTask {
     #[cfg(feature = "scale")]
     Migrate(MigrateConfig),
     #[cfg(feature = "scale")]
-    Import(Box<ImportConfig>),
+    Import(Box<TransferConfig>),
+    #[cfg(feature = "scale")]
+    Export(Box<TransferConfig>),
     Client(Box<ClientConfig>),
     /// Guard the builder commands of the service with this process id, which works in this
     /// directory. Only the service starts it, and no help text lists it.
@@ -63,7 +65,7 @@ struct Subcommand {
 }
 
 /// Every subcommand, in the order of the help text.
-static SUBCOMMANDS: [Subcommand; 10] = [
+static SUBCOMMANDS: [Subcommand; 11] = [
     Subcommand {
         words: &["serve"],
         table: &flags::SERVE,
@@ -93,6 +95,11 @@ static SUBCOMMANDS: [Subcommand; 10] = [
         words: &["import"],
         table: &flags::IMPORT,
         resolve: scale::import,
+    },
+    Subcommand {
+        words: &["export"],
+        table: &flags::EXPORT,
+        resolve: scale::export,
     },
     Subcommand {
         words: &["build"],

@@ -8,12 +8,12 @@ use std::io::{self, Write};
 
 use super::CloudTask;
 use crate::ServeError;
-use crate::config::{ClientConfig, CloudConfig, KeysConfig, KeysPlace};
 #[cfg(feature = "scale")]
-use crate::config::{ImportConfig, MigrateConfig};
+use crate::config::MigrateConfig;
+use crate::config::{ClientConfig, CloudConfig, KeysConfig, KeysPlace};
 use crate::io::client::{self, ClientError};
 #[cfg(feature = "scale")]
-use crate::io::scale;
+use crate::io::scale::{self, import::TransferError};
 use crate::io::{guard, keys};
 use edge_runner_http::logging;
 use edge_runner_http::startup::{EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, runtime};
@@ -40,7 +40,7 @@ impl CloudTask {
             #[cfg(feature = "scale")]
             CloudTask::Migrate(config) => config.verbosity,
             #[cfg(feature = "scale")]
-            CloudTask::Import(config) => config.verbosity,
+            CloudTask::Import(config) | CloudTask::Export(config) => config.verbosity,
             CloudTask::Client(config) => config.verbosity,
             CloudTask::Guard(service, data_dir) => {
                 runtime(Some(1), || {})?.block_on(async { guard::run(*service, data_dir) });
@@ -57,7 +57,9 @@ impl CloudTask {
             #[cfg(feature = "scale")]
             CloudTask::Migrate(config) => migrate(&config),
             #[cfg(feature = "scale")]
-            CloudTask::Import(config) => import(&config),
+            CloudTask::Import(config) => transferred(scale::import::import(&config)),
+            #[cfg(feature = "scale")]
+            CloudTask::Export(config) => transferred(scale::export::export(&config)),
             CloudTask::Client(config) => ask(*config),
             CloudTask::Guard(..) => Ok(()),
         }
@@ -117,9 +119,9 @@ fn migrate(config: &MigrateConfig) -> Result<(), StartupError> {
 }
 
 #[cfg(feature = "scale")]
-fn import(config: &ImportConfig) -> Result<(), StartupError> {
-    let imported = runtime(Some(1), || {})?.block_on(scale::import::import(config));
-    print(&imported.map_err(|error| failed(error.to_string()))?)
+fn transferred(transfer: impl Future<Output = Result<String, TransferError>>) -> Result<(), StartupError> {
+    let done = runtime(Some(1), || {})?.block_on(transfer);
+    print(&done.map_err(|error| failed(error.to_string()))?)
 }
 
 /// Prints a result.

@@ -11,7 +11,7 @@ use edge_runner_proto::features::Feature;
 use edge_runner_proto::options::{Env, UsageError, need};
 
 #[cfg(feature = "scale")]
-pub use with_feature::{import, keys_place, migrate, shared};
+pub use with_feature::{export, import, keys_place, migrate, shared};
 
 /// Refuses the options of a feature that is not there.
 #[cfg(not(feature = "scale"))]
@@ -46,12 +46,18 @@ pub fn import(_: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTas
     Err(UsageError::Combination("`cloud import` is not in this build".into()))
 }
 
+#[cfg(not(feature = "scale"))]
+pub fn export(_: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    need("`cloud export`", Feature::Scale)?;
+    Err(UsageError::Combination("`cloud export` is not in this build".into()))
+}
+
 #[cfg(feature = "scale")]
 mod with_feature {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{ImportConfig, MigrateConfig, Role, SharedConfig};
+    use crate::config::{MigrateConfig, Role, SharedConfig, TransferConfig};
     use crate::proto::scale::database_url::{self, DatabaseUrl};
     use crate::proto::scale::sigv4::StoreCredentials;
     use crate::proto::scale::store_url::{self, StoreUrl};
@@ -144,19 +150,32 @@ mod with_feature {
     }
 
     pub fn import(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
-        need("`cloud import`", Feature::Scale)?;
+        transfer("cloud import", args, env, warnings).map(CloudTask::Import)
+    }
+
+    pub fn export(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+        transfer("cloud export", args, env, warnings).map(CloudTask::Export)
+    }
+
+    fn transfer(
+        command: &str,
+        args: CloudArgs,
+        env: &Env<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Box<TransferConfig>, UsageError> {
+        need(&format!("`{command}`"), Feature::Scale)?;
         let (Some(database), Some(store)) = (database(&args, warnings)?, &args.store) else {
-            return Err(UsageError::Combination(
-                "`cloud import` needs `--database URL` and `--store URL`, or CLOUD_DATABASE and CLOUD_STORE".into(),
-            ));
+            return Err(UsageError::Combination(format!(
+                "`{command}` needs `--database URL` and `--store URL`, or CLOUD_DATABASE and CLOUD_STORE"
+            )));
         };
-        Ok(CloudTask::Import(Box::new(ImportConfig {
-            data_dir: args.data_dir("cloud import")?,
+        Ok(Box::new(TransferConfig {
+            data_dir: args.data_dir(command)?,
             database,
             store: parse_store(store, warnings)?,
             credentials: credentials(env)?,
             verbosity: args.verbosity,
-        })))
+        }))
     }
 
     fn parse_store(text: &str, warnings: &mut Vec<String>) -> Result<StoreUrl, UsageError> {

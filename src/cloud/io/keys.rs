@@ -241,6 +241,21 @@ pub(super) fn stored(data_dir: &Path) -> Result<Vec<StoredKey>, KeysError> {
     KeyFile::open(data_dir)?.read()
 }
 
+/// Writes keys to a data directory that has none.
+///
+/// # Errors
+/// [`KeysError`], also for more keys than the file may have.
+#[cfg(feature = "scale")]
+pub(super) fn store(data_dir: &Path, all: &[StoredKey]) -> Result<(), KeysError> {
+    let file = KeyFile::open(data_dir)?;
+    let _lock = file.lock()?;
+    let mut kept = file.read()?;
+    for key in all {
+        keys::add(&mut kept, key.clone()).map_err(|source| invalid(file.store.path(KEYS), source))?;
+    }
+    file.write(KEYS, keys::encode_file(&kept).as_bytes())
+}
+
 /// Returns the key in the only `Authorization` header.
 pub fn key_in(headers: &HeaderMap) -> Option<&str> {
     let mut authorizations = headers.get_all(header::AUTHORIZATION).iter();

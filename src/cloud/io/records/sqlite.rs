@@ -137,6 +137,29 @@ impl SqliteRecords {
         })
     }
 
+    /// Inserts an upload of another service, and when the last of its builds ended.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    #[cfg(feature = "scale")]
+    pub fn import_upload(&self, upload: &UploadRecord, ended_ms: Option<u64>) -> Result<(), RecordError> {
+        self.write(|tx| {
+            insert_upload(tx, upload)?;
+            let sql = "UPDATE upload SET ended_ms = ? WHERE id = ?";
+            tx.execute(sql, params![ended_ms.map(int), upload.id.to_string()])
+        })
+        .map(drop)
+    }
+
+    /// Inserts a build of another service, whose upload may have been deleted.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    #[cfg(feature = "scale")]
+    pub fn import_build(&self, build: &Build) -> Result<(), RecordError> {
+        self.write(|tx| insert_build(tx, build)).map(drop)
+    }
+
     /// Runs a query on the writer and returns its integer.
     #[cfg(test)]
     pub(in crate::io) fn ask(&self, sql: &str) -> i64 {
@@ -304,26 +327,7 @@ fn system_error(connection: &Connection) -> Errno {
 
 impl Records for SqliteRecords {
     fn insert_upload(&self, upload: &UploadRecord) -> Result<(), RecordError> {
-        let info = upload.info.as_ref();
-        self.write(|tx| {
-            tx.execute(
-                &format!("INSERT INTO upload ({UPLOAD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-                params![
-                    upload.id.to_string(),
-                    upload.org.as_str(),
-                    upload.region.as_str(),
-                    int(upload.expires_ms),
-                    upload.sealed,
-                    info.map(|info| int(info.size)),
-                    info.map(|info| info.md5),
-                    info.map(|info| info.inode.cast_signed()),
-                    info.map(|info| info.modified_ns),
-                    info.map(|info| info.sha256),
-                    upload.key,
-                ],
-            )
-        })
-        .map(drop)
+        self.write(|tx| insert_upload(tx, upload)).map(drop)
     }
 
     fn upload(&self, id: Uuid) -> Result<Option<UploadRecord>, RecordError> {
@@ -350,12 +354,7 @@ impl Records for SqliteRecords {
 
     fn insert_build(&self, build: &Build) -> Result<(), RecordError> {
         self.write(|tx| {
-            tx.execute(
-                &format!(
-                    "INSERT INTO build ({BUILD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                ),
-                rusqlite::params_from_iter(values(build)),
-            )?;
+            insert_build(tx, build)?;
             tx.execute("UPDATE upload SET sealed = 1 WHERE id = ?", [build.upload.to_string()])
                 .and_then(|sealed| match sealed {
                     1 => Ok(()),
@@ -494,6 +493,33 @@ impl Records for SqliteRecords {
         self.write(|tx| tx.execute("DELETE FROM upload WHERE id = ?", [id.to_string()]))
             .map(drop)
     }
+}
+
+fn insert_upload(tx: &Transaction<'_>, upload: &UploadRecord) -> rusqlite::Result<usize> {
+    let info = upload.info.as_ref();
+    tx.execute(
+        &format!("INSERT INTO upload ({UPLOAD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+        params![
+            upload.id.to_string(),
+            upload.org.as_str(),
+            upload.region.as_str(),
+            int(upload.expires_ms),
+            upload.sealed,
+            info.map(|info| int(info.size)),
+            info.map(|info| info.md5),
+            info.map(|info| info.inode.cast_signed()),
+            info.map(|info| info.modified_ns),
+            info.map(|info| info.sha256),
+            upload.key,
+        ],
+    )
+}
+
+fn insert_build(tx: &Transaction<'_>, build: &Build) -> rusqlite::Result<usize> {
+    tx.execute(
+        &format!("INSERT INTO build ({BUILD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+        rusqlite::params_from_iter(values(build)),
+    )
 }
 
 /// Returns all rows of a query.

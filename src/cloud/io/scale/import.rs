@@ -17,7 +17,7 @@ use super::records::{PinnedArchive, SharedRecords, SharedUpload};
 use super::service::image_key;
 use super::store::{ObjectStore, StoreError};
 use crate::ServeError;
-use crate::config::ImportConfig;
+use crate::config::TransferConfig;
 use crate::io::archives::{ArchiveDir, ArchiveStore as _};
 use crate::io::keys::{self, KeysError};
 use crate::io::records::{OpenRecordsError, RecordError, Records as _, SqliteRecords};
@@ -29,13 +29,15 @@ use crate::proto::sweep::UploadUsage;
 /// Bytes of a piece of a log.
 const LOG_PIECE_BYTES: u64 = 256 * 1024;
 
-/// Why an import ended early.
+/// Why an import or an export ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum ImportError {
+pub enum TransferError {
     #[error("{}: there is no service's data here", .0.display())]
     NoData(PathBuf),
-    #[error("{0} builds have not ended: run the service on this directory until they have")]
-    Unfinished(usize),
+    #[error("{}: there are records of builds here already; name another directory", .0.display())]
+    HasData(PathBuf),
+    #[error("{0} builds have not ended: let the service run them until they have")]
+    Unfinished(u64),
     #[error(transparent)]
     DataDir(#[from] Box<ServeError>),
     #[error(transparent)]
@@ -66,11 +68,11 @@ struct Import<'c> {
 /// Imports a data directory. Returns text for the user.
 ///
 /// # Errors
-/// [`ImportError`]; what was imported stays.
-pub async fn import(config: &ImportConfig) -> Result<String, ImportError> {
+/// [`TransferError`]; what was imported stays.
+pub async fn import(config: &TransferConfig) -> Result<String, TransferError> {
     let data_dir = &*config.data_dir;
     if !SqliteRecords::is_in(data_dir) {
-        return Err(ImportError::NoData(config.data_dir.clone()));
+        return Err(TransferError::NoData(config.data_dir.clone()));
     }
     let _lock = crate::io::take(data_dir).map_err(Box::new)?;
     let database = Database::open(&config.database).await?;
@@ -84,7 +86,7 @@ pub async fn import(config: &ImportConfig) -> Result<String, ImportError> {
     };
     let unfinished = import.from.unfinished()?.len();
     if unfinished > 0 {
-        return Err(ImportError::Unfinished(unfinished));
+        return Err(TransferError::Unfinished(unfinished as u64));
     }
     import.store.check().await?;
     let keys = keys::stored(data_dir)?;
@@ -100,7 +102,7 @@ pub async fn import(config: &ImportConfig) -> Result<String, ImportError> {
 }
 
 impl Import<'_> {
-    async fn uploads(&self) -> Result<usize, ImportError> {
+    async fn uploads(&self) -> Result<usize, TransferError> {
         let (mut after, mut count) = (None, 0);
         loop {
             let some = self.from.upload_usages(after, SWEEP_STEP)?;
@@ -115,7 +117,7 @@ impl Import<'_> {
         }
     }
 
-    async fn upload(&self, usage: &UploadUsage) -> Result<(), ImportError> {
+    async fn upload(&self, usage: &UploadUsage) -> Result<(), TransferError> {
         let Some(record) = self.from.upload(usage.id)? else {
             return Ok(());
         };
@@ -133,7 +135,7 @@ impl Import<'_> {
         Ok(self.records.import_upload(&upload, usage.ended_ms).await?)
     }
 
-    async fn builds(&self) -> Result<usize, ImportError> {
+    async fn builds(&self) -> Result<usize, TransferError> {
         let (mut after, mut count) = (0, 0);
         loop {
             let some = self.from.builds_after(after, SWEEP_STEP)?;
@@ -148,7 +150,7 @@ impl Import<'_> {
         }
     }
 
-    async fn build(&self, build: &Build) -> Result<(), ImportError> {
+    async fn build(&self, build: &Build) -> Result<(), TransferError> {
         if let Some(ImageLocation::Stored(name)) = build.image.as_ref().map(|image| &image.location) {
             let path = self.data_dir.join("images").join(build.id.to_string()).join(name);
             if let Some((file, size)) = open(&path)? {
@@ -174,7 +176,7 @@ impl Import<'_> {
 }
 
 /// Opens a file and returns its size. `None`: the sweep or somebody has deleted it.
-fn open(path: &Path) -> Result<Option<(File, u64)>, ImportError> {
+fn open(path: &Path) -> Result<Option<(File, u64)>, TransferError> {
     let opened = File::open(path).and_then(|file| {
         let size = file.metadata()?.len();
         Ok((file, size))
@@ -185,8 +187,8 @@ fn open(path: &Path) -> Result<Option<(File, u64)>, ImportError> {
     }
 }
 
-fn file_error(path: &Path) -> impl FnOnce(io::Error) -> ImportError {
-    move |source| ImportError::File {
+pub(super) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> TransferError {
+    move |source| TransferError::File {
         path: path.to_owned(),
         source,
     }

@@ -4,12 +4,13 @@
 //! - [`database`], [`mod@migrate`], [`records`]: connections, schema, statements
 //! - [`store`]: the object store
 //! - [`service`]: what requests need; [`worker`]: runs builds under leases; [`sweep`]; [`keys`]
-//! - [`import`]: what a service on one machine has
+//! - [`import`], [`export`]: what a service on one machine has, and back
 //!
 //! A replica has the role of an API, of a worker, or both. Replicas know each other only by the
 //! database, whose clock is the one that counts.
 
 pub mod database;
+pub mod export;
 pub mod import;
 pub mod keys;
 pub mod migrate;

@@ -489,6 +489,25 @@ impl SharedRecords {
         Ok(())
     }
 
+    /// Returns up to `max` builds that were inserted after the one with this number, oldest first,
+    /// and the number of each.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn builds_after(&self, after: i64, max: usize) -> Result<Vec<(i64, Build)>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = concat!(
+            "SELECT seq, ",
+            build_columns!(),
+            " FROM build WHERE seq > $1 ORDER BY seq LIMIT $2"
+        );
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let rows = session.query(sql, &[&after, &max]).await?;
+        rows.iter()
+            .map(|row| Ok((row.try_get("seq")?, build_of(row)?)))
+            .collect()
+    }
+
     /// Inserts an upload of another service, unless it is there.
     ///
     /// # Errors
