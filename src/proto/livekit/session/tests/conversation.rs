@@ -458,6 +458,20 @@ fn sends_the_remaining_speech_of_a_finished_bot() {
     assert!(sim.gone.is_some() && sim.left_gracefully());
 }
 
+/// A bot that ends in silence ends its session within two frames.
+#[test]
+fn the_end_of_a_silent_bot_is_noticed_within_two_frames() {
+    for reason in [LeaveReason::BotEnded, LeaveReason::BotFailed] {
+        let mut sim = Simulation::with_caller();
+        sim.run(secs(1));
+        sim.with(|session, now| session.handle_bot_end(reason, now));
+        sim.run(ms(40));
+        assert_eq!(sim.end_reason(), Some(reason));
+        sim.run(ROOM_CLOSE_WITHIN);
+        assert!(sim.gone.is_some() && sim.left_gracefully());
+    }
+}
+
 /// Without a caller, a bot that has ended and a runner that stops leave at once, in every phase.
 #[test]
 fn leaves_at_once_without_listeners() {

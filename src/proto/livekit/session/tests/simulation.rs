@@ -357,6 +357,7 @@ impl Simulation {
         }
         if self.gone.is_none() && self.wake <= self.now {
             self.session.handle_timeout(self.now);
+            self.supply_speech();
             self.drain();
         }
         let now = self.now;
@@ -438,7 +439,6 @@ impl Simulation {
     }
 
     fn drain(&mut self) {
-        self.supply_speech();
         for _ in 0..100_000 {
             match self.session.poll_output(self.now) {
                 SessionOutput::Timeout(deadline) => {
@@ -462,6 +462,7 @@ impl Simulation {
         panic!("the session's output has no end");
     }
 
+    /// Passes speech as `io::session` does: after each timeout, and when the session asks for it.
     fn supply_speech(&mut self) {
         if let Some(room) = self.session.bot_audio_capacity() {
             let take = self.speech.len().min(room);
