@@ -51,18 +51,23 @@ impl Pattern {
         let text: Vec<u32> = text.chars().map(u32::from).collect();
         let mut parts = Vec::new();
         let mut rest = &text[..];
+        // Without an end for one `[`, there is none for those behind it.
+        let mut has_end = true;
         while let Some((&first, after)) = rest.split_first() {
             rest = after;
             parts.push(match char::from_u32(first) {
                 Some('*') if parts.last() == Some(&GlobToken::Star) => continue,
                 Some('*') => GlobToken::Star,
                 Some('?') => GlobToken::Any,
-                Some('[') => match set_end(after) {
+                Some('[') => match has_end.then(|| set_end(after)).flatten() {
                     Some(end) => {
                         rest = &after[end + 1..];
                         set(&after[..end])
                     }
-                    None => GlobToken::One(first),
+                    None => {
+                        has_end = false;
+                        GlobToken::One(first)
+                    }
                 },
                 _ => GlobToken::One(first),
             });
