@@ -108,7 +108,7 @@ impl Reader<'_> {
     }
 
     fn unknown(&self, at: usize, given: &str, known: &[&str], of: &str) -> String {
-        let shown: String = given.chars().filter(|c| !c.is_control()).take(64).collect();
+        let shown = shown(given);
         let help = match nearest(given, known.iter().copied()) {
             Some(near) => format!("; did you mean `{near}`?"),
             None => format!("; it has {}", known.join(", ")),
@@ -152,7 +152,7 @@ impl Reader<'_> {
                 return Err(self.error(at, &format!("a scenario has at most {STEPS_MAX} steps")));
             }
             if let Some(last) = steps.last().filter(|step| step.check.end.is_some()) {
-                let name = &last.check.name;
+                let name = shown(&last.check.name);
                 return Err(self.error(
                     at,
                     &format!("no step follows `{name}`, which expects the end of the call"),
@@ -237,7 +237,7 @@ impl Reader<'_> {
                 let kind = message.remove("type").unwrap_or_default();
                 let data = message.remove("data").unwrap_or_default();
                 if let Some(name) = message.keys().next() {
-                    return Err(takes(format!("`type` and `data`, and no `{name}`").into()));
+                    return Err(takes(format!("`type` and `data`, and no `{}`", shown(name)).into()));
                 }
                 let kind = kind.as_str().unwrap_or_default().to_owned();
                 StepSource::Message { kind, data }
@@ -316,6 +316,11 @@ impl Reader<'_> {
             _ => Err(self.error(at, "a message is its type, or a table with `type`")),
         }
     }
+}
+
+/// Returns a name of the file as a sentence repeats it.
+fn shown(name: &str) -> String {
+    name.chars().filter(|letter| !letter.is_control()).take(64).collect()
 }
 
 /// Returns a value as JSON, which has no dates.
