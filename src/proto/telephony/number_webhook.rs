@@ -9,6 +9,8 @@ use crate::server::rest::RestRequest;
 
 /// The name of an application that is made for a number without one.
 pub(super) const APPLICATION: &str = "edge-runner";
+/// Characters of a provider's URL or name that a step shows.
+const SHOWN_CHARS_MAX: usize = 200;
 
 /// A number, and the webhook that its calls are to have.
 #[derive(Clone, Copy)]
@@ -32,19 +34,26 @@ impl NumberWebhook<'_> {
         url == self.url && is_post
     }
 
-    /// Says what a change of the webhook does.
+    /// Says what a change of the webhook does. All but the new URL are words of the provider.
     pub(super) fn change(&self, what: &str, url: &Value, method: &Value) -> String {
-        let shown = |value: &Value| match value.as_str() {
-            Some(text) if !text.is_empty() => text.to_owned(),
+        let value = |value: &Value| match value.as_str() {
+            Some(text) if !text.is_empty() => shown(text),
             _ => "none".to_owned(),
         };
         format!(
-            "the webhook of {what}: {} ({}) becomes {} (POST)",
-            shown(url),
-            shown(method).to_uppercase(),
+            "the webhook of {}: {} ({}) becomes {} (POST)",
+            shown(what),
+            value(url),
+            value(method).to_uppercase(),
             self.url
         )
     }
+}
+
+/// Returns a text of a provider as a terminal shows it.
+fn shown(text: &str) -> String {
+    let letters = text.chars().filter(|letter| !letter.is_control());
+    letters.take(SHOWN_CHARS_MAX).collect()
 }
 
 /// The next step.

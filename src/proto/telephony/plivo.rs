@@ -181,10 +181,12 @@ impl Protocol for Plivo {
         // A path, such as `/v1/Account/MA01/Application/4711/`.
         let place = number["application"].as_str().unwrap_or_default().trim_end_matches('/');
         let application = place.rsplit('/').next().unwrap_or_default();
+        let its_path = hangup::segment_of(application).map(|segment| format!("Application/{segment}/"));
         let mut webhook = json!({"answer_url": target.url, "answer_method": "POST"});
         let missing = |what: &str| Some(SetUpStep::Failed(format!("the {what} of the number is not there")));
-        Some(match (application.is_empty(), found) {
-            (true, [_]) => {
+        Some(match (its_path, found) {
+            (None, _) if !application.is_empty() => return missing("application"),
+            (None, [_]) => {
                 webhook["app_name"] = number_webhook::APPLICATION.into();
                 SetUpStep::Change {
                     what: format!(
@@ -195,7 +197,7 @@ impl Protocol for Plivo {
                     request: post("Application/", &webhook, settings)?,
                 }
             }
-            (true, [_, made]) => {
+            (None, [_, made]) => {
                 let Some(application) = made.as_ref().and_then(|made| made["app_id"].as_str()) else {
                     return missing("application");
                 };
@@ -205,10 +207,9 @@ impl Protocol for Plivo {
                     request: post(&own, &parameters, settings)?,
                 }
             }
-            (false, _) if hangup::segment_of(application).is_none() => return missing("application"),
-            (false, [_]) => ask(format!("Application/{application}/")),
-            (false, [_, None]) => return missing("application"),
-            (false, [_, Some(known)]) => {
+            (Some(its_path), [_]) => ask(its_path),
+            (Some(_), [_, None]) => return missing("application"),
+            (Some(its_path), [_, Some(known)]) => {
                 let (url, method) = (&known["answer_url"], &known["answer_method"]);
                 if target.is(url, method) {
                     return Some(SetUpStep::Done);
@@ -216,7 +217,7 @@ impl Protocol for Plivo {
                 let name = known["app_name"].as_str().unwrap_or(application);
                 SetUpStep::Change {
                     what: target.change(&format!("the application `{name}`"), url, method),
-                    request: post(&format!("Application/{application}/"), &webhook, settings)?,
+                    request: post(&its_path, &webhook, settings)?,
                 }
             }
             _ => SetUpStep::Done,
