@@ -270,3 +270,9 @@ fn answers_to_a_caller() {
 fn records_of_calls() {
     replay("corpus/records", entries::records::records);
 }
+
+/// Messages of RTVI clients.
+#[test]
+fn messages_of_clients() {
+    replay("corpus/rtvi", entries::rtvi::message);
+}

@@ -43,7 +43,7 @@ const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
 }
 
 /// Every entry but those of a connected call, whose cost is that of their handshake.
-const ENTRIES: [Entry; 34] = [
+const ENTRIES: [Entry; 35] = [
     entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
     entry("sdp_offer", entries::sdp_offer, TEXT),
     entry("sdp_answer", entries::sdp_answer, TEXT),
@@ -79,6 +79,7 @@ const ENTRIES: [Entry; 34] = [
     entry("call_messages", entries::caller::messages, EVENTS),
     entry("call_response", entries::caller::response, TEXT),
     entry("records", entries::records::records, TEXT),
+    entry("rtvi", entries::rtvi::message, limits::MESSAGE_BYTES_MAX),
 ];
 
 /// Words whose repetition is expensive for some parsers: nesting, empty elements, escapes, marks

@@ -26,6 +26,8 @@ pub mod moq;
 pub mod offers;
 #[path = "entries/records.rs"]
 pub mod records;
+#[path = "entries/rtvi.rs"]
+pub mod rtvi;
 #[path = "entries/sctp.rs"]
 mod sctp;
 #[path = "entries/settings.rs"]
