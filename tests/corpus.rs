@@ -276,3 +276,14 @@ fn records_of_calls() {
 fn messages_of_clients() {
     replay("corpus/rtvi", entries::rtvi::message);
 }
+
+#[test]
+fn files_of_scenarios() {
+    replay("corpus/scenario", entries::scenario::scenario);
+}
+
+/// Records of keys, services for wake words, and lists of devices.
+#[test]
+fn inputs_of_the_sound_card() {
+    replay("corpus/local", entries::local::local);
+}

@@ -43,7 +43,7 @@ const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
 }
 
 /// Every entry but those of a connected call, whose cost is that of their handshake.
-const ENTRIES: [Entry; 35] = [
+const ENTRIES: [Entry; 37] = [
     entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
     entry("sdp_offer", entries::sdp_offer, TEXT),
     entry("sdp_answer", entries::sdp_answer, TEXT),
@@ -80,6 +80,8 @@ const ENTRIES: [Entry; 35] = [
     entry("call_response", entries::caller::response, TEXT),
     entry("records", entries::records::records, TEXT),
     entry("rtvi", entries::rtvi::message, limits::MESSAGE_BYTES_MAX),
+    entry("scenario", entries::scenario::scenario, TEXT),
+    entry("local", entries::local::local, EVENTS),
 ];
 
 /// Words whose repetition is expensive for some parsers: nesting, empty elements, escapes, marks

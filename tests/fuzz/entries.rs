@@ -18,6 +18,8 @@ pub mod cluster;
 pub mod configuration;
 #[path = "entries/http.rs"]
 pub mod http;
+#[path = "entries/local.rs"]
+pub mod local;
 #[path = "entries/media.rs"]
 pub mod media;
 #[path = "entries/moq.rs"]
@@ -28,6 +30,8 @@ pub mod offers;
 pub mod records;
 #[path = "entries/rtvi.rs"]
 pub mod rtvi;
+#[path = "entries/scenario.rs"]
+pub mod scenario;
 #[path = "entries/sctp.rs"]
 mod sctp;
 #[path = "entries/settings.rs"]
