@@ -287,3 +287,19 @@ fn files_of_scenarios() {
 fn inputs_of_the_sound_card() {
     replay("corpus/local", entries::local::local);
 }
+
+/// What services of numbers and rooms answer.
+#[test]
+fn answers_of_providers() {
+    replay("corpus/provider_answers", entries::providers::answers);
+}
+
+#[test]
+fn answers_of_object_stores() {
+    replay("corpus/store_answers", entries::cloud::store);
+}
+
+#[test]
+fn ignore_files() {
+    replay("corpus/ignore_file", entries::cloud::ignore_file);
+}

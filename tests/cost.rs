@@ -43,7 +43,7 @@ const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
 }
 
 /// Every entry but those of a connected call, whose cost is that of their handshake.
-const ENTRIES: [Entry; 37] = [
+const ENTRIES: [Entry; 40] = [
     entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
     entry("sdp_offer", entries::sdp_offer, TEXT),
     entry("sdp_answer", entries::sdp_answer, TEXT),
@@ -82,6 +82,9 @@ const ENTRIES: [Entry; 37] = [
     entry("rtvi", entries::rtvi::message, limits::MESSAGE_BYTES_MAX),
     entry("scenario", entries::scenario::scenario, TEXT),
     entry("local", entries::local::local, EVENTS),
+    entry("provider_answers", entries::providers::answers, TEXT),
+    entry("store_answers", entries::cloud::store, TEXT),
+    entry("ignore_file", entries::cloud::ignore_file, TEXT),
 ];
 
 /// Words whose repetition is expensive for some parsers: nesting, empty elements, escapes, marks

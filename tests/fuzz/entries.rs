@@ -12,6 +12,8 @@ pub mod assistants;
 mod call;
 #[path = "entries/caller.rs"]
 pub mod caller;
+#[path = "entries/cloud.rs"]
+pub mod cloud;
 #[path = "entries/cluster.rs"]
 pub mod cluster;
 #[path = "entries/configuration.rs"]
@@ -26,6 +28,8 @@ pub mod media;
 pub mod moq;
 #[path = "entries/offers.rs"]
 pub mod offers;
+#[path = "entries/providers.rs"]
+pub mod providers;
 #[path = "entries/records.rs"]
 pub mod records;
 #[path = "entries/rtvi.rs"]
