@@ -77,8 +77,8 @@ pub const SESSION_REQUESTS: usize = 8;
 pub const SDP_LINES_MAX: usize = 2_000;
 /// Media sections of an offer; a stock client has four, and stopped ones remain listed.
 pub const SDP_SECTIONS_MAX: usize = 32;
-/// Bytes of the name of a section; str0m truncates longer ones silently.
-pub const SDP_MID_BYTES_MAX: usize = 16;
+/// Bytes of the name of a section: a UUID fits.
+pub const SDP_MID_BYTES_MAX: usize = 64;
 /// Bytes of the ICE user name fragment of a peer: with the 16 of the runner it forms a user name,
 /// of which str0m writes at most 128.
 pub const ICE_UFRAG_BYTES_MAX: usize = 100;

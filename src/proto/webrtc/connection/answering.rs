@@ -278,7 +278,7 @@ impl PeerConnection {
     /// Handles a medium that str0m has added. Those of templates are not in any offer.
     pub(super) fn handle_media(&mut self, mid: Mid) {
         let mut layout = self.answered.layout.iter();
-        let is_offered = layout.any(|(offered, _)| *offered == *mid);
+        let is_offered = layout.any(|(offered, _)| mid == offered.as_str().into());
         let is_client = self.config.audio_layout == AudioLayout::SingleClient;
         if let Some(number) = self.payload_type().filter(|_| is_offered && is_client) {
             self.sources.handle_media(&mut self.rtc, mid);

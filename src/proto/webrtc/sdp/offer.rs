@@ -100,7 +100,7 @@ impl fmt::Display for SdpError {
             SdpError::NoCodec { mid } => write!(f, "no payload type of the section `{mid}` has a codec"),
             SdpError::InvalidMid(mid) => write!(
                 f,
-                "the section name `{mid}` is doubled or not 1 to {SDP_MID_BYTES_MAX} letters, digits and `_`"
+                "the section name `{mid}` is doubled, or like another one, or not 1 to {SDP_MID_BYTES_MAX} characters of a token"
             ),
             SdpError::InvalidCredentials { what, max } => {
                 write!(
@@ -186,7 +186,7 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     marks.handle_profile(sections.iter().any(|section| section.is_savp));
     let family = bounds.family.unwrap_or_else(|| marks.detect());
     let direction = session.attributes.iter().copied().find(|name| is_direction(name));
-    let mut mids = HashSet::new();
+    let (mut mids, mut has_other_names) = (HashSet::new(), false);
     for (index, section) in sections.iter_mut().enumerate() {
         if section.media == MediaType::Unsupported {
             if bounds.declines {
@@ -195,9 +195,14 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
             return Err(section.unsupported());
         }
         section.normalize(index, direction.unwrap_or("sendrecv"))?;
-        if !mids.insert(section.mid.clone()) {
+        let mid = section.mid_in_str0m();
+        if !mids.insert(mid) {
             return Err(SdpError::InvalidMid(excerpt(&section.mid)));
         }
+        has_other_names |= *mid != *section.mid;
+    }
+    if has_other_names {
+        sections.iter_mut().for_each(MediaSection::remove_mid_extension);
     }
     let mut declined = Vec::new();
     if bounds.declines {

@@ -7,6 +7,8 @@
 
 use std::collections::HashSet;
 
+use str0m::media::Mid;
+
 use super::extensions::{MID_URI, extension_id};
 use super::{SdpError, excerpt, payload_type, push_line, split_attribute};
 use crate::audio::codec::Codec;
@@ -125,8 +127,7 @@ impl<'a> MediaSection<'a> {
             .iter()
             .find_map(|attribute| attribute.strip_prefix("mid:").filter(|mid| !mid.is_empty()));
         self.mid = mid.map_or_else(|| index.to_string(), str::to_owned);
-        let is_name = |mid: &str| mid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if self.mid.len() > SDP_MID_BYTES_MAX || !is_name(&self.mid) {
+        if self.mid.len() > SDP_MID_BYTES_MAX || !self.mid.bytes().all(is_token_byte) {
             return Err(SdpError::InvalidMid(excerpt(&self.mid)));
         }
         if self.media == MediaType::Application {
@@ -182,6 +183,20 @@ impl<'a> MediaSection<'a> {
             .filter_map(|attribute| attribute.strip_prefix("rtpmap:")?.split_once(' '));
         let map = maps.find(|(number, _)| payload_type(number) == Some(wanted));
         codec_of(wanted, map.map(|(_, encoding)| encoding))
+    }
+
+    /// Returns the name of the section in str0m, which has its own for some. They appear in header
+    /// extensions alone.
+    pub fn mid_in_str0m(&self) -> Mid {
+        self.mid.as_str().into()
+    }
+
+    /// Removes the header extension that names sections.
+    pub fn remove_mid_extension(&mut self) {
+        self.attributes.retain(|attribute| {
+            let extension = attribute.strip_prefix("extmap:").and_then(|map| map.split_once(' '));
+            extension.is_none_or(|(id, uri)| extension_id(id, uri, MID_URI).is_none())
+        });
     }
 
     /// Returns the id of the header extension that names sections.
@@ -250,6 +265,11 @@ impl<'a> MediaSection<'a> {
         let is_other = self.media == MediaType::Audio && name.eq_ignore_ascii_case("opus") && codec != OPUS;
         is_other.then(|| format!("rtpmap:{payload_type} {OPUS}"))
     }
+}
+
+/// Returns whether a byte may stand in a name, RFC 8866 section 9 (`token-char`).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]".contains(&byte)
 }
 
 /// The standard name of Opus.

@@ -123,6 +123,58 @@ fn sections_of_other_kinds_are_declined() {
     }
 }
 
+/// A name is any token. str0m changes some in the header extension of packets, where the peer would
+/// not know them, so that extension is declined.
+#[test]
+fn the_names_of_sections_are_any_tokens() {
+    const MID_URI: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
+    const UUID: &str = "{6f9619ff-8b86-d011-b42d-00cf4fc964ff}";
+    let extension = format!("a=extmap:4 {MID_URI}\n");
+    assert!(CHROME.contains(&extension));
+    for (name, is_kept) in [
+        ("0", true),
+        ("mic_1", true),
+        ("audio-1", false),
+        ("a.b+c!", false),
+        (UUID, false),
+    ] {
+        let offer = CHROME
+            .replace("BUNDLE 0 ", &format!("BUNDLE {name} "))
+            .replace("a=mid:0\n", &format!("a=mid:{name}\n"));
+        let answer = answer(&offer).expect("an answer");
+        assert!(answer.contains(&format!("\r\na=mid:{name}\r\n")), "{answer}");
+        assert!(answer.contains(&format!("a=group:BUNDLE {name}")), "{answer}");
+        assert_eq!(answer.contains(MID_URI), is_kept, "{answer}");
+    }
+    // str0m could not tell these two apart.
+    let alike = CHROME.replace("BUNDLE 0 1", "BUNDLE a-1 a.1");
+    let alike = alike
+        .replace("a=mid:0\n", "a=mid:a-1\n")
+        .replace("a=mid:1\n", "a=mid:a.1\n");
+    let error = answer(&alike).expect_err("two names").to_string();
+    assert!(error.contains("`a.1`"), "{error}");
+}
+
+/// Without a group, as from GStreamer's listeners, whose sections have credentials of their own,
+/// the answer has one: the listeners do not connect by an answer that declines other sections.
+#[test]
+fn an_offer_without_a_group_is_answered_with_one() {
+    let alone = CHROME.replace("a=group:BUNDLE 0 1 2 3\n", "");
+    assert_ne!(alone, CHROME);
+    let mut number = 0;
+    let own = alone.lines().map(|line| match line.starts_with("a=ice-ufrag:") {
+        true => {
+            number += 1;
+            format!("{line}{number}\r\n")
+        }
+        false => format!("{line}\r\n"),
+    });
+    for offer in [own.collect::<String>(), alone.clone()] {
+        let answer = answer(&offer).expect("an answer");
+        assert_eq!(bundle(&answer).len(), 4, "{answer}");
+    }
+}
+
 /// The page offers audio, two video sections and a channel. Each is answered in place and under its
 /// mid: audio in both directions, video declined, and no section without a payload type, which
 /// browsers reject.
