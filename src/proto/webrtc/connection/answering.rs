@@ -348,6 +348,7 @@ impl PeerConnection {
         });
         AnsweredSection {
             kind: section.kind,
+            profile: section.profile,
             mid: section.mid,
             extensions,
             direction: match direction {

@@ -33,6 +33,8 @@ pub struct CertificateDigest {
 /// One section and its lines, without line ends.
 pub struct DescribedSection<'a> {
     pub kind: SectionKind,
+    /// The word for the transport, such as `UDP/TLS/RTP/SAVPF`.
+    pub profile: &'a str,
     pub mid: &'a str,
     /// Port 0 and not bundled.
     pub is_stopped: bool,
@@ -144,10 +146,12 @@ impl<'a> SdpDescription<'a> {
                     Some("video") => SectionKind::Video,
                     _ => SectionKind::Application,
                 };
+                let port = words.next();
                 sections.push(DescribedSection {
                     kind,
+                    profile: words.next().unwrap_or_default(),
                     mid: "",
-                    is_stopped: words.next() == Some("0"),
+                    is_stopped: port == Some("0"),
                     sender_sends: false,
                     sender_receives: false,
                     lines: vec![line],

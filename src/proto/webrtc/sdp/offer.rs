@@ -224,7 +224,8 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     };
     let mut text = session.write(&sections, setup);
     for section in &sections {
-        section.write(&mut text);
+        // Microcontrollers are answered with the profile that they were tested with.
+        section.write(&mut text, family == ClientStack::Full);
     }
     if has_other_fingerprints(&text) {
         return Err(SdpError::OtherFingerprints);

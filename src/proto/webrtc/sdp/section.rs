@@ -232,13 +232,18 @@ impl<'a> MediaSection<'a> {
         });
     }
 
-    pub fn write(&self, text: &mut String) {
+    /// Writes the section; audio and video with the profile that was offered, or the usual one.
+    pub fn write(&self, text: &mut String, keeps_profile: bool) {
         let profile = match self.media {
-            MediaType::Audio | MediaType::Video => " UDP/TLS/RTP/SAVPF ",
-            MediaType::Application | MediaType::Unsupported => " UDP/DTLS/SCTP ",
+            MediaType::Audio | MediaType::Video if keeps_profile => self.offered.1,
+            MediaType::Audio | MediaType::Video => "UDP/TLS/RTP/SAVPF",
+            MediaType::Application | MediaType::Unsupported => "UDP/DTLS/SCTP",
         };
         let formats = self.formats.join(" ");
-        push_line(text, &["m=", self.media.word(), " ", self.port, profile, &formats]);
+        push_line(
+            text,
+            &["m=", self.media.word(), " ", self.port, " ", profile, " ", &formats],
+        );
         text.push_str("c=IN IP4 0.0.0.0\r\n");
         push_line(text, &["a=mid:", &self.mid]);
         for attribute in &self.attributes {

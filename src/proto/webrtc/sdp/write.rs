@@ -42,6 +42,8 @@ pub struct AcceptedAudio {
 /// One section of an answer.
 pub struct AnsweredSection<'a> {
     pub kind: SectionKind,
+    /// The profile of the offer, RFC 8829 section 5.3.1.
+    pub profile: &'a str,
     pub mid: &'a str,
     /// The ids and names of the header extensions.
     pub extensions: Vec<(u8, &'static str)>,
@@ -103,10 +105,10 @@ impl AnswerText {
             (_, Some(audio)) => {
                 let keys = audio.telephone_event.map(|(number, _)| format!(" {number}"));
                 let (number, keys) = (audio.payload_type, keys.unwrap_or_default());
-                self.line(format_args!("m=audio 9 UDP/TLS/RTP/SAVPF {number}{keys}"));
+                self.line(format_args!("m=audio 9 {} {number}{keys}", section.profile));
             }
-            (SectionKind::Audio, None) => self.line(format_args!("m=audio 0 UDP/TLS/RTP/SAVPF 0")),
-            (SectionKind::Video, None) => self.line(format_args!("m=video 0 UDP/TLS/RTP/SAVPF 0")),
+            (SectionKind::Audio, None) => self.line(format_args!("m=audio 0 {} 0", section.profile)),
+            (SectionKind::Video, None) => self.line(format_args!("m=video 0 {} 0", section.profile)),
         }
         self.line(format_args!("c=IN IP4 0.0.0.0"));
         for candidate in candidates {
@@ -196,6 +198,7 @@ mod tests {
     fn section(kind: SectionKind, mid: &str, audio: Option<AcceptedAudio>) -> AnsweredSection<'_> {
         AnsweredSection {
             kind,
+            profile: "UDP/TLS/RTP/SAVPF",
             mid,
             extensions: Vec::new(),
             direction: "sendrecv",

@@ -175,6 +175,19 @@ fn an_offer_without_a_group_is_answered_with_one() {
     }
 }
 
+/// An answer repeats the profile of the offer.
+#[test]
+fn the_profile_of_a_section_is_that_of_the_offer() {
+    for profile in ["UDP/TLS/RTP/SAVPF", "RTP/SAVPF"] {
+        let answer = answer(&CHROME.replace("UDP/TLS/RTP/SAVPF", profile)).expect("an answer");
+        let lines = answer
+            .lines()
+            .filter(|line| line.starts_with("m=") && !line.starts_with("m=application"));
+        let profiles: Vec<_> = lines.map(|line| line.split(' ').nth(2)).collect();
+        assert_eq!(profiles, vec![Some(profile); 3], "{answer}");
+    }
+}
+
 /// The page offers audio, two video sections and a channel. Each is answered in place and under its
 /// mid: audio in both directions, video declined, and no section without a payload type, which
 /// browsers reject.
