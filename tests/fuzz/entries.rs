@@ -106,7 +106,10 @@ pub fn sdp_offer(bytes: &[u8]) {
     assert!(prepared.sdp.len() <= 2 * limits::OFFER_SDP_BYTES_MAX);
     if prepared.sdp.len() <= limits::OFFER_SDP_BYTES_MAX {
         let again = prepare_offer(&prepared.sdp).expect("a prepared offer is valid");
-        assert_eq!(again.sdp, prepared.sdp);
+        // What tells the stacks apart may be in a section that is declined, and so not in it.
+        if again.client_stack == prepared.client_stack {
+            assert_eq!(again.sdp, prepared.sdp);
+        }
         assert!(again.candidates.is_empty());
     }
     assert!(prepared.candidates.len() <= limits::OFFER_CANDIDATES_MAX);
