@@ -48,7 +48,7 @@ cd "$(dirname "$0")/.."
 
 # Black-box modules with calls in real time: sound, a pace or a moment within an answer is judged. A new module counts as one that owns
 # its clock unless it is listed here. The names are parts of names, as in `canary::moq::`.
-paced='assistants:: call:: cascade:: device:: faults:: livekit:: moq:: pcm:: processes:: shutdown:: sockets:: telephony:: turn::'
+paced='assistants:: call:: cascade:: device:: faults:: listening:: livekit:: moq:: pcm:: processes:: shutdown:: sockets:: telephony:: turn::'
 # Black-box modules that compare files of this repository.
 files='boards:: completions:: conventions:: documents:: reference:: source_rules:: unsafety::'
 # Those that need a PostgreSQL and an object store.

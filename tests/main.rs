@@ -32,6 +32,7 @@ mod faults;
 mod folders;
 mod hangup;
 mod imports;
+mod listening;
 mod live_sessions;
 mod livekit;
 mod livekit_worker;

@@ -271,6 +271,8 @@ fn endpoint(route: &Route<'_>) -> Option<&'static str> {
         Route::Dial => "POST /calls",
         Route::CallEvents => "/calls/events",
         Route::CallRecording(_) => "/calls/ID/recording",
+        Route::Listen(_) => "/calls/ID/listen",
+        Route::EndListening(..) => "/calls/ID/listen/LISTENER",
         Route::Call(_) => "/calls/ID",
         Route::Offer(None) => "/api/offer",
         Route::Offer(Some(_)) => "/sessions/ID/api/offer",
@@ -324,6 +326,7 @@ fn the_openapi_description_has_every_route() {
         let path = path
             .replace("NAME", "{name}")
             .replace("TOKEN", "{token}")
+            .replace("LISTENER", "{listener}")
             .replace("PATH", "{file}");
         path.replace("/client/app.js", "/client/{file}")
     };
@@ -367,6 +370,8 @@ fn every_route_of_the_page_exists_and_every_endpoint_is_on_the_page() {
         Route::CallEvents,
         Route::Call(String::new()),
         Route::CallRecording(String::new()),
+        Route::Listen(String::new()),
+        Route::EndListening(String::new(), String::new()),
         Route::Offer(None),
         Route::Offer(Some(String::new())),
         Route::Candidates(None),

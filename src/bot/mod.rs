@@ -46,6 +46,8 @@ pub struct RunnerArguments {
     pub idle_timeout: Duration,
     /// Whether the sound of the session is recorded (`--record`).
     pub is_recorded: bool,
+    /// Whether operators may listen to the session (`--listen-in`).
+    pub allows_listening: bool,
     /// Set when the runner stops, or when the time of `--drain` is over.
     pub shutdown: Shutdown,
     /// The configuration of the runner.
@@ -66,6 +68,7 @@ impl RunnerArguments {
             handle_sigterm: false,
             idle_timeout: crate::limits::BOT_IDLE,
             is_recorded: false,
+            allows_listening: false,
             shutdown: Shutdown::default(),
             cli_args,
             kind,

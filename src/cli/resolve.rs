@@ -18,7 +18,7 @@ use crate::proto::assistant::options::ChosenBot;
 use crate::proto::options::hosts;
 use crate::proto::sorting;
 use crate::proto::telephony::PROVIDERS;
-use crate::proto::{assistant, daily, livekit, telephony, webrtc, whatsapp};
+use crate::proto::{assistant, calls, daily, livekit, telephony, webrtc, whatsapp};
 
 /// The default of `--port`.
 const PORT_DEFAULT: u16 = 7860;
@@ -94,6 +94,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         assistant::options::assistants(&args.assistant, &chosen, env, warnings)
     })?;
     let calls = features::where_built(Feature::Calls, || args.calls.resolve(env, warnings))?;
+    calls::options::check_listen_in(&calls, api_key.is_some())?;
     check_udp_ports(&args, transport, &moq)?;
     features::check(&args, transport)?;
     features::warn_unused_credentials(variables, warnings);

@@ -67,8 +67,9 @@ impl PendingPermits {
         PendingPermits::new(limits, PendingKind::Silent)
     }
 
-    /// Returns the permits of requests that wait for an answer from elsewhere. None is evicted.
-    fn of_requests(permits_max: usize) -> Self {
+    /// Returns the permits of requests that wait for an answer from elsewhere, and of listeners.
+    /// None is evicted.
+    pub fn of_requests(permits_max: usize) -> Self {
         let limits = AdmissionLimits {
             permits_max,
             share_max: source_share(permits_max),

@@ -3,12 +3,15 @@
 //! In: what passes between sessions and their bots, and requests of the operator. Out: JSON, or a
 //! stream of events. The routes are for those that may list live sessions. `proto::calls` keeps the
 //! records, [`writer`] writes them to a folder if that is wanted, [`sound`] their sound,
-//! [`readers`] has the clients that follow calls, and [`poster`] posts events to the receiver of
-//! `--events`.
+//! [`listening`] plays it to operators, [`readers`] has the clients that follow calls, and
+//! [`poster`] posts events to the receiver of `--events`.
 
+#[cfg_attr(not(feature = "webrtc"), path = "calls/listening/absent.rs")]
+mod listening;
 mod poster;
 mod readers;
 mod sound;
+mod tap;
 mod writer;
 
 use std::fs::File;
@@ -22,9 +25,11 @@ use edge_runner_http::server::ConnState;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 
+use self::listening::Listening;
 use self::poster::EventPoster;
 use self::readers::CallReaders;
 use self::sound::{CallRecording, SoundWriter};
+use self::tap::CallTap;
 use self::writer::CallWriter;
 use crate::bot::SessionId;
 use crate::config::{CallsConfig, Config};
@@ -33,7 +38,7 @@ use crate::io::RunError;
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::operator;
 use crate::io::module::{Module, ModuleStartup, RouteRequest};
-use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
+use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver, SoundNotice};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
 use crate::io::written_folder::{self, unusable};
@@ -66,6 +71,7 @@ pub struct Calls {
     poster: Option<Arc<EventPoster>>,
     /// `None` without `--record`.
     sound: Option<Arc<SoundWriter>>,
+    listening: Listening,
     config: CallsConfig,
 }
 
@@ -110,7 +116,7 @@ fn folders(config: &CallsConfig) -> impl Iterator<Item = (&'static str, &PathBuf
 
 fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
     let config = &startup.app.config.calls;
-    if config.kept == 0 && config.dir.is_none() && config.events.is_none() && config.record.is_none() {
+    if config.kept == 0 && config.dir.is_none() && config.events.is_none() && !config.taps_sound() {
         return Ok(None);
     }
     let writer = match &config.dir {
@@ -139,6 +145,7 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
         writer,
         poster,
         sound,
+        listening: Listening::default(),
         config: config.clone(),
     });
     startup.app.sessions.observe(calls.clone());
@@ -146,19 +153,20 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
 }
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
+    operator::check_sessions_access(request.app, &request.head.headers, request.peer)?;
+    let Some(calls) = request.app.modules.get::<Calls>() else {
+        let detail = "there are no records of calls: the runner was started with --calls-kept 0";
+        return Err(ModuleRefusal::new(StatusCode::NOT_FOUND, detail).into());
+    };
+    if let Route::Listen(_) | Route::EndListening(..) = request.route {
+        return listening::answer(calls, request).await;
+    }
     let RouteRequest {
-        app,
         head,
-        peer,
         conn_state,
         route,
         ..
     } = request;
-    operator::check_sessions_access(app, &head.headers, peer)?;
-    let Some(calls) = app.modules.get::<Calls>() else {
-        let detail = "there are no records of calls: the runner was started with --calls-kept 0";
-        return Err(ModuleRefusal::new(StatusCode::NOT_FOUND, detail).into());
-    };
     let body = match &route {
         Route::Calls => {
             let query = CallQuery::parse(head.uri.query().unwrap_or_default())
@@ -233,7 +241,7 @@ impl ObserveSessions for Calls {
             now,
             unix_ms,
         });
-        let recording = self.record(&session, unix_ms);
+        let tap = self.tap(&session, unix_ms);
         let row = || lock(&self.log).row(&session.id, now);
         self.readers.send(|| row().map(CallUpdate::Started));
         if let (Some(poster), Some(row)) = (&self.poster, self.poster.as_ref().and_then(|_| row())) {
@@ -242,20 +250,35 @@ impl ObserveSessions for Calls {
         Box::new(CallObserver {
             calls: self,
             id: session.id,
-            recording,
+            tap,
         })
     }
 }
 
 impl Calls {
-    /// Begins the recording of a session, if it is to be recorded.
-    fn record(&self, session: &ObservedSession<'_>, unix_ms: u64) -> Option<CallRecording> {
-        let sound = self.sound.as_ref()?;
+    /// Begins to tap the sound of a session, if it is to be recorded or may be listened to.
+    fn tap(self: &Arc<Self>, session: &ObservedSession<'_>, unix_ms: u64) -> CallTap {
         let rate_hz = match session.transport {
-            transport if !self.config.records(transport, session.body) => return None,
             Some(transport) if transport.is_telephony() => 8_000,
             _ => 16_000,
         };
+        let allows_listening = self.config.allows_listening(session.transport, session.body);
+        let listeners = allows_listening.then(|| {
+            if let Some(call) = lock(&self.log).live(&session.id) {
+                call.allow_listening();
+            }
+            self.listening.begin(&session.id, rate_hz, Arc::downgrade(self))
+        });
+        CallTap {
+            recording: self.record(session, rate_hz, unix_ms),
+            listeners,
+        }
+    }
+
+    /// Begins the recording of a session, if it is to be recorded.
+    fn record(&self, session: &ObservedSession<'_>, rate_hz: u32, unix_ms: u64) -> Option<CallRecording> {
+        let is_recorded = self.config.records(session.transport, session.body);
+        let sound = self.sound.as_ref().filter(|_| is_recorded)?;
         let (recording, name) = sound.begin(&session.id, rate_hz, unix_ms)?;
         if let Some(call) = lock(&self.log).live(&session.id) {
             call.set_recording(name);
@@ -268,8 +291,7 @@ impl Calls {
 struct CallObserver {
     calls: Arc<Calls>,
     id: SessionId,
-    /// `None` for a call whose sound is not recorded.
-    recording: Option<CallRecording>,
+    tap: CallTap,
 }
 
 impl CallObserver {
@@ -284,10 +306,10 @@ impl CallObserver {
 
 impl SessionObserver for CallObserver {
     fn event(&self, event: &SessionEvent) {
-        match (&self.recording, event) {
-            (Some(recording), SessionEvent::Dtmf(_)) => recording.press_key(),
+        match event {
+            SessionEvent::Dtmf(_) => self.tap.press_key(),
             // The bot may take a while to end.
-            (Some(recording), SessionEvent::Left(_)) => recording.end(),
+            SessionEvent::Left(_) => self.tap.end(),
             _ => {}
         }
         self.record(|call| call.handle_event(event, tasks::now()));
@@ -298,29 +320,25 @@ impl SessionObserver for CallObserver {
     }
 
     fn caller_sound(&self, frame: &CallerFrame<'_>) {
-        if let Some(recording) = &self.recording {
-            recording.add_caller(frame.pcm, frame.rate_hz, frame.identity);
-        }
+        self.tap.caller_sound(frame);
     }
 
     fn bot_sound(&self, pcm: &[i16], rate_hz: u32) {
-        if let Some(recording) = &self.recording {
-            recording.add_bot(pcm, rate_hz);
-        }
+        self.tap.bot_sound(pcm, rate_hz);
     }
 
-    fn is_recorded(&self) -> bool {
-        self.recording.is_some()
+    fn sound_notice(&self) -> SoundNotice {
+        self.tap.notice()
     }
 
     fn interruption(&self) {
-        if let Some(recording) = &self.recording {
-            recording.interrupt();
-        }
+        self.tap.interrupt();
         self.record(CallRecorder::handle_interruption);
     }
 
     fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts) {
+        self.tap.end();
+        self.calls.listening.end(&self.id);
         let end = CallEnding {
             reason,
             bot_error,

@@ -29,6 +29,14 @@ pub struct ObservedSession<'a> {
     pub body: &'a Value,
 }
 
+/// What becomes of the sound of a session, for its bot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoundNotice {
+    pub is_recorded: bool,
+    /// Whether operators may listen.
+    pub allows_listening: bool,
+}
+
 /// Observes one session.
 pub trait SessionObserver: Send + Sync {
     /// An event for the bot.
@@ -43,8 +51,8 @@ pub trait SessionObserver: Send + Sync {
     /// Speech of the bot, as the session takes it.
     fn bot_sound(&self, pcm: &[i16], rate_hz: u32);
 
-    /// Returns whether the sound of the session is recorded.
-    fn is_recorded(&self) -> bool;
+    /// Returns what becomes of the sound of the session.
+    fn sound_notice(&self) -> SoundNotice;
 
     /// The bot takes back the speech that was not sent.
     fn interruption(&self);

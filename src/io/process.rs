@@ -333,6 +333,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
         handle_sigterm: true,
         idle_timeout_s: args.idle_timeout.as_secs(),
         is_recorded: args.is_recorded,
+        allows_listening: args.allows_listening,
         media_url: media_url.as_deref(),
         uploads: uploads.as_deref().map(|folder| (folder, args.cli_args.uploads_max)),
     };

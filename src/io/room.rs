@@ -54,7 +54,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     let mut shutdown = sessions.shutdown().clone();
     let transport = matches!(kind, Kind::Videoroom(_)).then_some(Transport::Videoroom);
     let mut listed = sessions.list(&start.bot, start.session_id.clone(), transport, None, &start.body);
-    let mut bot = sessions.begin(&start.bot, start.session_id, start.body, kind, listed.is_recorded());
+    let mut bot = sessions.begin(&start.bot, start.session_id, start.body, kind, listed.sound_notice());
     let (outcome, reason) = tokio::select! {
         outcome = bot.ended() => {
             // The bot may see the shutdown before this task does, and end because of it.

@@ -158,11 +158,19 @@ impl SessionTask {
             .list(&chosen, session_id.clone(), Some(transport), kind.call_data(), &body);
         let bot = self
             .sessions
-            .begin(&chosen, session_id, body, kind, listed.is_recorded());
+            .begin(&chosen, session_id, body, kind, listed.sound_notice());
         self.bot = Some(bot);
         self.chosen = Some(chosen);
         self.listed = Some(listed);
         self.transport_side = Some(transport_side);
+    }
+
+    /// Sends media of the runner itself, in place of those of a bot, and returns their other side.
+    #[cfg(all(feature = "calls", feature = "webrtc"))]
+    pub fn send_media(&mut self, frames_max: usize) -> MediaSlot {
+        let (transport_side, slot) = media::pair(frames_max);
+        self.transport_side = Some(transport_side);
+        slot
     }
 
     /// Lets the bot be started once more, if it fails and the session asks for that.
@@ -180,10 +188,10 @@ impl SessionTask {
             self.dropped_before = before.dropped();
         }
         let kind = (restart.make_arguments)(slot);
-        let is_recorded = self.listed.as_ref().is_some_and(LiveEntry::is_recorded);
+        let notice = self.listed.as_ref().map(LiveEntry::sound_notice).unwrap_or_default();
         let bot = self
             .sessions
-            .begin(chosen, restart.session_id, restart.body, kind, is_recorded);
+            .begin(chosen, restart.session_id, restart.body, kind, notice);
         self.bot = Some(bot);
         true
     }

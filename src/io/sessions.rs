@@ -16,7 +16,7 @@ use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
 use crate::io::bots::{Bots, SessionBot};
-use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
+use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver, SoundNotice};
 use crate::io::process;
 use crate::io::tasks::{self, SlotPool};
 use crate::io::trace;
@@ -216,21 +216,22 @@ impl Sessions {
         ended.map(|ended| ended.notify_one()).is_some()
     }
 
-    /// Starts the bot of a session, which is told whether it is recorded.
+    /// Starts the bot of a session, with what becomes of its sound.
     pub fn begin(
         &self,
         chosen: &SessionBot,
         session_id: SessionId,
         body: Value,
         kind: Kind,
-        is_recorded: bool,
+        notice: SoundNotice,
     ) -> BotTask {
         let trace = Traceparent::of_body(&body);
         let row = chosen.row();
         let mut args = RunnerArguments::new(session_id.clone(), body, row.config.clone(), kind);
         args.shutdown = self.0.shutdown.clone();
         args.handle_sigint = self.0.config.direct;
-        args.is_recorded = is_recorded;
+        args.is_recorded = notice.is_recorded;
+        args.allows_listening = notice.allows_listening;
         args.metrics = self.0.metrics.clone();
         let bot = row.run.clone();
         // The bot function is called inside the task, because it may panic before its first await.
@@ -285,9 +286,9 @@ impl LiveEntry {
         self.observer.as_deref()
     }
 
-    /// Returns whether the sound of the session is recorded.
-    pub fn is_recorded(&self) -> bool {
-        self.observer().is_some_and(SessionObserver::is_recorded)
+    /// Returns what becomes of the sound of the session.
+    pub fn sound_notice(&self) -> SoundNotice {
+        self.observer().map(SessionObserver::sound_notice).unwrap_or_default()
     }
 
     /// Replaces what the list tells of the session.
@@ -440,7 +441,8 @@ mod tests {
         let sessions = Sessions::new(Arc::default(), stays, live.clone(), shutdown);
         let slot = live.try_acquire().expect("a free slot");
         let bot = sessions.bots().default();
-        let bot = sessions.begin(&bot, SessionId::from("a session"), Value::Null, Kind::Base, false);
+        let id = SessionId::from("a session");
+        let bot = sessions.begin(&bot, id, Value::Null, Kind::Base, SoundNotice::default());
         let task = tokio::spawn(async move {
             let _life = (bot, slot);
             tokio::task::yield_now().await;

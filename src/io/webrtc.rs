@@ -6,6 +6,8 @@
 //! session's ufrag, never earlier.
 
 pub mod doctor;
+#[cfg(feature = "calls")]
+mod listener;
 pub mod offer;
 mod progress;
 pub mod routes;
@@ -43,6 +45,8 @@ use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::WhipResource;
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, WhipOffer};
 
+#[cfg(feature = "calls")]
+pub use listener::ListenerLink;
 pub use progress::CallEvent;
 use session_io::WebRtcIo;
 pub use shared::Sockets;

@@ -96,6 +96,15 @@ export async function request(method, path, body, signal, timeoutMs = 15000) {
 	throw new Failure(response.status, String(detail), response.headers.get('Retry-After'));
 }
 
+/** Posts an offer of WebRTC; returns the answer, and the path of what was made. */
+export async function postOffer(path, offer) {
+	const response = await fetch(new URL(path, BASE), {
+		method: 'POST', body: offer, cache: 'no-store', signal: AbortSignal.timeout(15000), headers: { 'Content-Type': 'application/sdp', ...bearer() },
+	});
+	if (!response.ok) throw new Failure(response.status, sentence((await response.json().catch(() => null))?.detail) || response.statusText);
+	return { sdp: await response.text(), location: response.headers.get('Location') ?? '' };
+}
+
 /** Reads a stream of events of the runner until it ends. `took` is called when it opens and when an event comes. */
 export async function follow(path, signal, took) {
 	const response = await fetch(new URL(path, BASE), { cache: 'no-store', signal, headers: bearer() });

@@ -4,6 +4,7 @@
 
 import { file, follow, ownCall, request } from './api.js';
 import { duration, make } from './dom.js';
+import { listenBox } from './listen.js';
 import { labelOf } from './transports.js';
 
 const PAGE = 25;
@@ -91,7 +92,15 @@ export function callList() {
 	function item(id) {
 		const [summary, body] = [make('summary'), make('div')];
 		const details = make('details', '', summary, body);
+		const listening = listenBox(id);
 		const entry = { summary, box: make('li', 'card', details), state: '' };
+		// The sound goes on while the texts change.
+		entry.listen = (may) => {
+			if (may && !listening.box.parentElement) body.after(listening.box);
+			if (may || !listening.box.parentElement) return;
+			listening.stop();
+			listening.box.remove();
+		};
 		entry.load = async () => {
 			if (!details.open) return;
 			try {
@@ -105,7 +114,11 @@ export function callList() {
 	}
 
 	function show(calls) {
-		for (const id of [...items.keys()]) if (!calls.some((call) => call.id === id)) items.delete(id);
+		for (const [id, entry] of items) {
+			if (calls.some((call) => call.id === id)) continue;
+			entry.listen(false);
+			items.delete(id);
+		}
 		for (const call of calls) {
 			if (!items.has(call.id)) items.set(call.id, item(call.id));
 			const entry = items.get(call.id);
@@ -113,6 +126,7 @@ export function callList() {
 			entry.summary.replaceChildren(when(call.started), make('b', '', who), make('span', '', words(call)));
 			// A live conversation goes on, and ends once.
 			if (call.state === 'live' || entry.state === 'live') entry.load();
+			entry.listen(call.state === 'live' && call.listen_in);
 			entry.state = call.state;
 		}
 		const boxes = calls.map(({ id }) => items.get(id).box);

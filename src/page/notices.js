@@ -15,6 +15,7 @@ export function notices(status, isStopping, bot) {
 	return [
 		far.length && `What you say and type goes to ${far.join(' and ')}, a third party, while the call lasts.`,
 		status?.recording && 'The runner records the sound of calls.',
+		status?.listen_in && 'The operator of this runner can listen to calls.',
 		ofBot(process),
 		isStopping && 'The runner is stopping: it takes no new calls, and a call in progress may end soon.',
 	].filter(Boolean);

@@ -63,6 +63,8 @@ pub struct CommonArguments<'a> {
     pub idle_timeout_s: u64,
     /// Whether the sound of the session is recorded.
     pub is_recorded: bool,
+    /// Whether operators may listen to the session.
+    pub allows_listening: bool,
     /// The media WebSocket of the program; `None` for a kind without media.
     pub media_url: Option<&'a str>,
     /// The folder of what clients upload, and the most files that it has (0: all are kept); `None`
@@ -147,6 +149,9 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
     put("idle_timeout", common.idle_timeout_s.into());
     if common.is_recorded {
         put("recorded", true.into());
+    }
+    if common.allows_listening {
+        put("listen_in", true.into());
     }
     match kind {
         KindArguments::Base | KindArguments::Local => {}

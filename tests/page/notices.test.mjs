@@ -21,6 +21,7 @@ test('a bot that starts, or cannot be loaded, is a sentence with its error where
 
 test('a caller learns that calls are recorded', () => {
 	assert.deepEqual(notices({ recording: true }, false), ['The runner records the sound of calls.']);
+	assert.deepEqual(notices({ listen_in: true }, false), ['The operator of this runner can listen to calls.']);
 });
 
 test('the host of a third party comes first, the end of the runner last', () => {

@@ -1,13 +1,15 @@
 //! [`Poster`]: a client that opens its session with one POST, as WHIP, WHEP and realtime calls do.
 //!
-//! In: the direction of its audio, and further offers. Out: the answer with its headers, packet
-//! counts, texts of its data channel. It uses str0m on its own socket and sends a packet of silence
-//! every 20 ms.
+//! In: the direction of its audio, what it says, and further offers. Out: the answer with its
+//! headers, packets and sound, texts of its data channel. It uses str0m on its own socket and sends
+//! a packet every 20 ms, of silence if it says nothing.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+use edge_runner_proto::limits::OPUS_PACKET_BYTES_MAX;
 use edge_runner_proto::webrtc::crypto;
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::channel::ChannelId;
@@ -18,6 +20,7 @@ use str0m::{Candidate, Event, Input, Output, Rtc};
 
 use super::http::{Reply, request};
 use super::runner::{PATIENCE, TestRunner};
+use super::sound::{FRAME as SAMPLES, RATE_HZ, Speech};
 
 /// 20 ms of silence in Opus, RFC 6716 section 3.1.
 const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
@@ -62,6 +65,12 @@ pub struct Poster {
     pub gone: bool,
     pub sent: usize,
     pub heard: usize,
+    /// What it says; silence if it has no encoder.
+    speech: Speech,
+    encoder: Option<Encoder>,
+    decoder: Decoder,
+    /// The sound of all packets that it heard, at [`RATE_HZ`].
+    pub pcm: Vec<i16>,
     pub channel: Option<ChannelId>,
     pub texts: Vec<String>,
 }
@@ -102,6 +111,10 @@ impl Poster {
             gone: false,
             sent: 0,
             heard: 0,
+            speech: Speech::Silence,
+            encoder: None,
+            decoder: Decoder::new(RATE_HZ).expect("a rate of Opus"),
+            pcm: Vec::new(),
             channel: None,
             texts: Vec::new(),
         }
@@ -114,6 +127,24 @@ impl Poster {
         poster.take(&reply);
         poster.until("the connection", |poster| poster.connected);
         poster
+    }
+
+    /// Says this from now on.
+    pub fn say(&mut self, speech: Speech) {
+        self.speech = speech;
+        self.encoder = Some(Encoder::new(RATE_HZ, EncoderSettings::default()).expect("a rate of Opus"));
+    }
+
+    /// Returns its next packet.
+    fn packet(&mut self) -> Vec<u8> {
+        let Some(encoder) = &mut self.encoder else {
+            return SILENCE.to_vec();
+        };
+        let pcm = self.speech.frame(self.sent * SAMPLES);
+        let mut packet = vec![0; OPUS_PACKET_BYTES_MAX];
+        let bytes = encoder.encode(&pcm, &mut packet).expect("20 ms");
+        packet.truncate(bytes);
+        packet
     }
 
     /// Returns the offer without candidates, so that only its checks reveal its address.
@@ -132,7 +163,8 @@ impl Poster {
         assert_eq!(reply.status, 201, "{}", reply.text());
         self.answer = reply.text();
         self.location = reply.header("location").expect("a location").to_owned();
-        self.etag = reply.header("etag").expect("an entity tag").to_owned();
+        // That of a listener to a call changes by nothing.
+        self.etag = reply.header("etag").unwrap_or_default().to_owned();
         let offered = self.offered.take().expect("an offer waits");
         let answer = SdpAnswer::from_sdp_string(&self.answer).expect("an answer");
         self.rtc
@@ -251,10 +283,11 @@ impl Poster {
         if self.connected && self.sends && now >= self.due {
             self.due = now.max(self.due + FRAME);
             let pt = self.rtc.media(self.mid).expect("its audio").remote_pts()[0];
+            let packet = self.packet();
             let mut api = self.rtc.direct_api();
             if let Some(stream) = api.stream_tx_by_mid(self.mid, None) {
                 let time = (self.sequence * 960) as u32;
-                stream.write_rtp(RtpWrite::new(pt, self.sequence.into(), time, now, &SILENCE[..]));
+                stream.write_rtp(RtpWrite::new(pt, self.sequence.into(), time, now, packet));
                 self.sequence += 1;
                 self.sent += 1;
             }
@@ -278,7 +311,13 @@ impl Poster {
     fn take_event(&mut self, event: Event) {
         match event {
             Event::Connected => self.connected = true,
-            Event::RtpPacket(_) => self.heard += 1,
+            Event::RtpPacket(packet) => {
+                self.heard += 1;
+                // A test may have negotiated another codec.
+                if let Ok(pcm) = self.decoder.decode(&packet.payload) {
+                    self.pcm.extend_from_slice(pcm);
+                }
+            }
             Event::ChannelOpen(id, _) => self.channel = Some(id),
             Event::ChannelData(data) => self.texts.push(String::from_utf8(data.data).expect("text")),
             Event::Closed => self.gone = true,

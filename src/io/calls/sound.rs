@@ -20,7 +20,7 @@ use crate::bot::SessionId;
 use crate::io::tasks;
 use crate::limits::RECORDING_MAX;
 use crate::proto::calls::recordings::{self, PART, surplus, whole_name};
-use crate::proto::calls::sound::{CallSound, HEAD_BYTES, head, repaired};
+use crate::proto::calls::sound::{CallSound, HEAD_BYTES, TappedSound, head, repaired};
 
 /// Frames that wait for the thread: half a second of 32 calls.
 const WAITING_MAX: usize = 2048;
@@ -41,22 +41,9 @@ pub struct SoundWriter {
 /// What the thread does.
 enum SoundTask {
     Begin(u64, NewRecording),
-    Frame {
-        key: u64,
-        at: Duration,
-        pcm: Vec<i16>,
-        rate_hz: u32,
-        source: SoundSource,
-    },
-    Interruption(u64, Duration),
-    Key(u64, Duration),
+    Sound(u64, Duration, TappedSound),
     End(u64, Duration),
     Stop,
-}
-
-enum SoundSource {
-    Caller(Option<Arc<str>>),
-    Bot,
 }
 
 struct NewRecording {
@@ -135,51 +122,31 @@ impl SoundWriter {
 }
 
 impl CallRecording {
-    pub fn add_caller(&self, pcm: &[i16], rate_hz: u32, identity: Option<&Arc<str>>) {
-        self.add(pcm, rate_hz, || SoundSource::Caller(identity.cloned()));
+    /// Takes what passed the tap of the call.
+    pub fn add(&self, tapped: TappedSound, now: Instant) {
+        if self.is_over() {
+            return;
+        }
+        let at = now.saturating_duration_since(self.began);
+        // A gap would move one side against the other, so this is the end.
+        if self.tasks.try_send(SoundTask::Sound(self.key, at, tapped)).is_err()
+            && !self.is_over.swap(true, Ordering::Relaxed)
+        {
+            log::warn!("the recording of this call ends: the disk of --record is too slow");
+        }
     }
 
-    pub fn add_bot(&self, pcm: &[i16], rate_hz: u32) {
-        self.add(pcm, rate_hz, || SoundSource::Bot);
-    }
-
-    pub fn interrupt(&self) {
-        self.send(|| SoundTask::Interruption(self.key, self.at()));
-    }
-
-    pub fn press_key(&self) {
-        self.send(|| SoundTask::Key(self.key, self.at()));
+    /// Returns whether no more sound is taken.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// Ends the recording: the call is over.
     pub fn end(&self) {
         if !self.is_over.swap(true, Ordering::Relaxed) {
             // Without the task, the thread ends the recording when it next looks at it.
-            let _ = self.tasks.try_send(SoundTask::End(self.key, self.at()));
-        }
-    }
-
-    fn at(&self) -> Duration {
-        tasks::now().saturating_duration_since(self.began)
-    }
-
-    fn add(&self, pcm: &[i16], rate_hz: u32, source: impl FnOnce() -> SoundSource) {
-        self.send(|| SoundTask::Frame {
-            key: self.key,
-            at: self.at(),
-            pcm: pcm.to_vec(),
-            rate_hz,
-            source: source(),
-        });
-    }
-
-    fn send(&self, task: impl FnOnce() -> SoundTask) {
-        if self.is_over.load(Ordering::Relaxed) {
-            return;
-        }
-        // A gap would move one side against the other, so this is the end.
-        if self.tasks.try_send(task()).is_err() && !self.is_over.swap(true, Ordering::Relaxed) {
-            log::warn!("the recording of this call ends: the disk of --record is too slow");
+            let at = tasks::now().saturating_duration_since(self.began);
+            let _ = self.tasks.try_send(SoundTask::End(self.key, at));
         }
     }
 }
@@ -245,38 +212,19 @@ impl SoundThread {
                     }
                 }
             }
-            SoundTask::Frame {
-                key,
-                at,
-                pcm,
-                rate_hz,
-                source,
-            } => {
+            SoundTask::Sound(key, at, tapped) => {
                 let Some(recording) = self.open.get_mut(&key) else {
                     return;
                 };
-                recording.at = at;
-                if at > recording.sound.length() + PIECE {
+                if matches!(tapped, TappedSound::Caller { .. } | TappedSound::Bot { .. }) {
+                    recording.at = at;
+                }
+                if recording.at > recording.sound.length() + PIECE {
                     // A long silence is not held in memory. An error comes again with the next
                     // piece.
                     let _ = recording.write(self.longest);
                 }
-                match source {
-                    SoundSource::Caller(identity) => {
-                        recording.sound.add_caller(&pcm, rate_hz, identity.as_ref(), at);
-                    }
-                    SoundSource::Bot => recording.sound.add_bot(&pcm, rate_hz, at),
-                }
-            }
-            SoundTask::Interruption(key, at) => {
-                if let Some(recording) = self.open.get_mut(&key) {
-                    recording.sound.interrupt(at);
-                }
-            }
-            SoundTask::Key(key, at) => {
-                if let Some(recording) = self.open.get_mut(&key) {
-                    recording.sound.press_key(at);
-                }
+                recording.sound.handle(&tapped, at);
             }
             SoundTask::End(key, at) => {
                 if let Some(mut recording) = self.open.remove(&key) {
@@ -452,13 +400,12 @@ mod tests {
     }
 
     fn frame(key: u64, ms: u64, sample: i16) -> SoundTask {
-        SoundTask::Frame {
-            key,
-            at: Duration::from_millis(ms),
-            pcm: vec![sample; 160],
+        let tapped = TappedSound::Caller {
+            pcm: Arc::from([sample; 160]),
             rate_hz: 8_000,
-            source: SoundSource::Caller(None),
-        }
+            identity: None,
+        };
+        SoundTask::Sound(key, Duration::from_millis(ms), tapped)
     }
 
     fn new(name: &str) -> NewRecording {
@@ -489,8 +436,9 @@ mod tests {
         let writer = SoundWriter::start(&folder).expect("a folder");
         let id = SessionId::from("a/b");
         let (recording, name) = writer.begin(&id, 8_000, NOW).expect("room");
-        recording.add_caller(&[500; 160], 8_000, None);
-        recording.add_bot(&[700; 160], 8_000);
+        let (pcm, rate_hz) = (Arc::from([500; 160]), 8_000);
+        let bot = TappedSound::Bot { pcm, rate_hz };
+        recording.add(bot, tasks::now());
         drop(recording);
         // One that its session still has when the runner ends.
         let (_held, other) = writer.begin(&SessionId::from("c"), 16_000, NOW).expect("room");

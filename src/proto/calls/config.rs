@@ -20,6 +20,8 @@ pub struct CallsConfig {
     pub record: Option<PathBuf>,
     /// Where events of calls are posted.
     pub events: Option<EventsConfig>,
+    /// Whether operators may listen to live calls.
+    pub listen_in: bool,
 }
 
 /// The receiver of events.
@@ -39,18 +41,33 @@ impl CallsConfig {
         self.dir.iter().chain(&self.record)
     }
 
-    /// Returns whether the sound of a session is recorded. Its `body` can say `"record": false`,
-    /// and the parameters of a telephone call are texts. No sound of a Daily room passes the
-    /// runner.
-    pub fn records(&self, transport: Option<Transport>, body: &Value) -> bool {
-        let is_declined = match &body["record"] {
-            Value::Bool(wish) => !wish,
-            Value::String(wish) => wish == "false",
-            _ => false,
-        };
-        let has_sound = transport.is_some_and(|transport| transport != Transport::Videoroom);
-        self.record.is_some() && has_sound && !is_declined
+    /// Returns whether the sound of any session is recorded or listened to.
+    pub fn taps_sound(&self) -> bool {
+        self.record.is_some() || self.listen_in
     }
+
+    /// Returns whether the sound of a session is recorded.
+    pub fn records(&self, transport: Option<Transport>, body: &Value) -> bool {
+        self.record.is_some() && may_tap(transport, body)
+    }
+
+    /// Returns whether operators may listen to a session.
+    pub fn allows_listening(&self, transport: Option<Transport>, body: &Value) -> bool {
+        self.listen_in && may_tap(transport, body)
+    }
+}
+
+/// Returns whether the sound of a session may be recorded and listened to. Its `body` can say
+/// `"record": false`, which declines both, and the parameters of a telephone call are texts. No
+/// sound of a Daily room passes the runner.
+fn may_tap(transport: Option<Transport>, body: &Value) -> bool {
+    let is_declined = match &body["record"] {
+        Value::Bool(wish) => !wish,
+        Value::String(wish) => wish == "false",
+        _ => false,
+    };
+    let has_sound = transport.is_some_and(|transport| transport != Transport::Videoroom);
+    has_sound && !is_declined
 }
 
 impl Default for CallsConfig {
@@ -61,6 +78,7 @@ impl Default for CallsConfig {
             dir: None,
             record: None,
             events: None,
+            listen_in: false,
         }
     }
 }
@@ -72,9 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_can_decline_to_be_recorded() {
+    fn a_session_can_decline_to_be_recorded_and_listened_to() {
         let config = CallsConfig {
             record: Some("folder".into()),
+            listen_in: true,
             ..CallsConfig::default()
         };
         let web = Some(Transport::WebRtc);
@@ -85,12 +104,21 @@ mod tests {
             json!(null),
             json!("x"),
         ] {
-            assert!(config.records(web, &body), "{body}");
-            assert!(!CallsConfig::default().records(web, &body));
-            assert!(!config.records(None, &body) && !config.records(Some(Transport::Videoroom), &body));
+            assert!(
+                config.records(web, &body) && config.allows_listening(web, &body),
+                "{body}"
+            );
+            let off = CallsConfig::default();
+            assert!(!off.records(web, &body) && !off.allows_listening(web, &body));
+            for silent in [None, Some(Transport::Videoroom)] {
+                assert!(!config.records(silent, &body) && !config.allows_listening(silent, &body));
+            }
         }
         for body in [json!({"record": false}), json!({"record": "false"})] {
-            assert!(!config.records(web, &body), "{body}");
+            assert!(
+                !config.records(web, &body) && !config.allows_listening(web, &body),
+                "{body}"
+            );
         }
     }
 }

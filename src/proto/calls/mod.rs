@@ -5,8 +5,8 @@
 //! `CallUpdate` is what a reader of `/calls/events` is sent, and `EventQueue` decides when events
 //! are posted to the receiver of `--events`. `CallLog` keeps the records of live calls and of the
 //! last ones, within a limit of bytes, and makes the JSON of `GET /calls` and `GET /calls/ID`.
-//! `sound` makes the recordings that `recordings` names, and `files` names the files of
-//! `--calls-dir`.
+//! `sound` mixes both sides: for the files of `--record`, which `recordings` names, and by
+//! [`ListenerSound`] for those that listen in. `files` names the files of `--calls-dir`.
 
 pub mod config;
 pub mod options;
@@ -14,6 +14,7 @@ pub mod options;
 cfg_if::cfg_if! {
     if #[cfg(feature = "calls")] {
         pub mod files;
+        mod listener_sound;
         mod log;
         mod post;
         mod recorder;
@@ -21,6 +22,7 @@ cfg_if::cfg_if! {
         pub mod sound;
         mod update;
 
+        pub use listener_sound::ListenerSound;
         pub use log::{CallLog, CallQuery, CallQueryError};
         pub use post::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};
         pub use recorder::{CallBeginning, CallEnding, CallRecorder};

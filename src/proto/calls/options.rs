@@ -1,7 +1,8 @@
 //! The options and variables of the records of calls.
 //!
 //! In: the options and the variables. Out: a [`CallsConfig`] and warnings. Rejects a receiver of
-//! events that is no URL, and one without a secret. No error contains the secret.
+//! events that is no URL, one without a secret, and listening in without an API key. No error
+//! contains the secret.
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use crate::options::{Env, Expected, Flag, FlagKind, SERVER, UsageError, flag, nu
 use crate::secret::SecretBytes;
 
 const EVENTS: &str = "--events";
+const LISTEN_IN: &str = "--listen-in";
 const EVENTS_SECRET: &str = "RUNNER_EVENTS_SECRET";
 const EVENTS_SECRET_FILE: &str = "RUNNER_EVENTS_SECRET_FILE";
 /// The beginning of a secret of Standard Webhooks.
@@ -33,6 +35,7 @@ pub struct CallsOptions {
     dir: Option<String>,
     record: Option<String>,
     events: Option<String>,
+    listen_in: bool,
 }
 
 /// The variables of the records of calls.
@@ -95,6 +98,12 @@ impl<T: AsMut<CallsOptions>> Flag<T> {
             "URL to which the starts and ends of calls are posted as JSON, with the records of ended calls, signed with \
              RUNNER_EVENTS_SECRET. With `--calls-dir`, those that wait are kept over a restart.",
         ),
+        calls(
+            LISTEN_IN,
+            FlagKind::Switch(|args: &mut T| args.as_mut().listen_in = true),
+            "Let clients with the API key listen to live calls: the page, and POST /calls/ID/listen. Needs an API key. \
+             `\"record\": false` in `/start` declines it.",
+        ),
     ];
 }
 
@@ -115,8 +124,23 @@ impl CallsOptions {
             dir: self.dir.as_ref().map(PathBuf::from),
             record: self.record.as_ref().map(PathBuf::from),
             events,
+            listen_in: self.listen_in,
         })
     }
+}
+
+/// Checks what `--listen-in` needs.
+///
+/// # Errors
+/// [`UsageError`] that says what is missing.
+pub fn check_listen_in(config: &CallsConfig, has_api_key: bool) -> Result<(), UsageError> {
+    let needs = match Feature::WebRtc.missing() {
+        _ if !config.listen_in => return Ok(()),
+        Some(missing) => missing.to_string(),
+        None if has_api_key => return Ok(()),
+        None => "needs an API key: set `--api-key-file FILE`, or `auto` for one that the runner makes".to_owned(),
+    };
+    Err(UsageError::Combination(format!("`{LISTEN_IN}` {needs}")))
 }
 
 /// Reads the receiver of events, and the key of their signatures.

@@ -71,6 +71,10 @@ pub struct CallRecorder {
     bot_turn: Option<BotTurn>,
     /// The file with the sound.
     recording: Option<String>,
+    /// Whether operators may listen to the call.
+    allows_listening: bool,
+    /// Listeners that have joined so far.
+    listeners: u32,
     keys: u32,
     interruptions: u32,
     functions: Vec<String>,
@@ -157,6 +161,8 @@ impl CallRecorder {
             texts_cut: 0,
             bot_turn: None,
             recording: None,
+            allows_listening: false,
+            listeners: 0,
             keys: 0,
             interruptions: 0,
             functions: Vec::new(),
@@ -174,6 +180,16 @@ impl CallRecorder {
 
     pub(super) fn recording(&self) -> Option<&str> {
         self.recording.as_deref()
+    }
+
+    /// Lets operators listen to the call.
+    pub fn allow_listening(&mut self) {
+        self.allows_listening = true;
+    }
+
+    /// Counts a listener that joined.
+    pub fn handle_listener(&mut self) {
+        self.listeners = self.listeners.saturating_add(1);
     }
 
     /// Handles an event of the session.
@@ -310,6 +326,8 @@ impl CallRecorder {
             "reason": reason.map(|reason| reason.to_string()),
             "ended_by": reason.map(ended_by),
             "recording": self.recording,
+            "listen_in": self.allows_listening,
+            "listeners": self.listeners,
             "interruptions": self.interruptions,
             "answers": self.latencies.count,
             "latency_ms": self.latencies.mean().map(millis),

@@ -18,8 +18,9 @@ use crate::limits::RATES_HZ;
 /// How far frames of a caller may be from where they belong before a gap is left: twice a bad
 /// jitter.
 const SLACK: Duration = Duration::from_millis(120);
-/// Sound that may still change: a key takes back what was heard before it was known.
-const OPEN: Duration = Duration::from_millis(1000);
+/// Sound that may still change: a key takes back what was heard before it was known. A listener
+/// gets the sound so much later.
+pub const OPEN: Duration = Duration::from_millis(1000);
 /// Speech of the bot ahead of its time; more than a session takes.
 const AHEAD_MAX: Duration = Duration::from_secs(10);
 /// What is silent before a key is known, and afterwards.
@@ -31,6 +32,23 @@ const CALLERS_MAX: usize = 16;
 const FRAME_BYTES: u64 = 4;
 /// Bytes of the head of a file.
 pub const HEAD_BYTES: u64 = 44;
+
+/// What passes the tap of a call.
+#[derive(Clone, Debug)]
+pub enum TappedSound {
+    /// A frame of a caller, who has an identity where several are received apart.
+    Caller {
+        pcm: Arc<[i16]>,
+        rate_hz: u32,
+        identity: Option<Arc<str>>,
+    },
+    /// Speech of the bot, where the session takes it.
+    Bot { pcm: Arc<[i16]>, rate_hz: u32 },
+    /// The bot takes back the speech that was not played yet.
+    Interruption,
+    /// A caller presses a key.
+    Key,
+}
 
 /// Mixes the sound of one call.
 pub struct CallSound {
@@ -98,8 +116,18 @@ impl CallSound {
         }
     }
 
+    /// Handles what passed the tap at this time.
+    pub fn handle(&mut self, tapped: &TappedSound, at: Duration) {
+        match tapped {
+            TappedSound::Caller { pcm, rate_hz, identity } => self.add_caller(pcm, *rate_hz, identity.as_ref(), at),
+            TappedSound::Bot { pcm, rate_hz } => self.add_bot(pcm, *rate_hz, at),
+            TappedSound::Interruption => self.interrupt(at),
+            TappedSound::Key => self.press_key(at),
+        }
+    }
+
     /// Adds a frame of a caller, who has an identity where several are received apart.
-    pub fn add_caller(&mut self, pcm: &[i16], from_hz: u32, identity: Option<&Arc<str>>, at: Duration) {
+    fn add_caller(&mut self, pcm: &[i16], from_hz: u32, identity: Option<&Arc<str>>, at: Duration) {
         if from_hz == 0 {
             return;
         }
@@ -134,7 +162,7 @@ impl CallSound {
     }
 
     /// Adds speech of the bot, where the session takes it.
-    pub fn add_bot(&mut self, pcm: &[i16], from_hz: u32, at: Duration) {
+    fn add_bot(&mut self, pcm: &[i16], from_hz: u32, at: Duration) {
         let now = self.moment(at);
         if from_hz == 0 || self.bot.end > now + self.moment(AHEAD_MAX) {
             return;
@@ -148,14 +176,14 @@ impl CallSound {
     }
 
     /// Removes the speech of the bot that was not heard yet.
-    pub fn interrupt(&mut self, at: Duration) {
+    fn interrupt(&mut self, at: Duration) {
         let now = self.moment(at);
         self.bot.end = self.bot.end.min(now);
         self.silence(now, u64::MAX, 1);
     }
 
     /// Makes the callers silent around a key.
-    pub fn press_key(&mut self, at: Duration) {
+    fn press_key(&mut self, at: Duration) {
         let begin = self.moment(at.saturating_sub(KEY_BEFORE));
         self.keys_until = self.moment(at + KEY_AFTER);
         self.silence(begin, self.keys_until, 0);

@@ -51,6 +51,10 @@ pub enum Route<'p> {
     Call(String),
     /// The sound of the call with this id (GET).
     CallRecording(String),
+    /// An offer of one that listens to the live call with this id (POST).
+    Listen(String),
+    /// The end of what a listener hears (DELETE): the id of the call, and that of the listener.
+    EndListening(String, String),
     /// The end of a live session with this id (DELETE).
     EndSession(String),
     /// An offer (POST), with or without a session that `/start` created.
@@ -83,6 +87,7 @@ impl Route<'_> {
         match self {
             Route::PageRedirect | Route::Page(_) | Route::Download(_) | Route::Upload(_) => Some(Feature::Page),
             Route::Calls | Route::CallEvents | Route::Call(_) | Route::CallRecording(_) => Some(Feature::Calls),
+            Route::Listen(_) | Route::EndListening(..) => Some(Feature::Calls),
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(family, _) => Some(family.feature()),
@@ -220,17 +225,18 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
                 return found.map(Route::Whip).map_err(RouteError::Method);
             }
             if let Some(id) = live_session(path) {
-                return match method {
-                    "DELETE" => Ok(Route::EndSession(id.to_owned())),
-                    "OPTIONS" => Ok(Route::Methods(END_METHODS)),
-                    _ => Err(RouteError::Method(END_METHODS)),
-                };
+                return end(method, Route::EndSession(id.to_owned()));
             }
             if let Some(id) = path.strip_prefix("/calls/") {
                 match id.split_once('/') {
                     None => return read_only(method, Route::Call(id.to_owned())),
                     Some((id, "recording")) => return read_only(method, Route::CallRecording(id.to_owned())),
-                    Some(_) => {}
+                    Some((id, "listen")) => return post(method, Route::Listen(id.to_owned())),
+                    Some((id, rest)) => {
+                        if let Some(listener) = rest.strip_prefix("listen/").filter(|id| !id.contains('/')) {
+                            return end(method, Route::EndListening(id.to_owned(), listener.to_owned()));
+                        }
+                    }
                 }
             }
             if let Some(id) = session(path, |rest| rest == "files") {
@@ -322,6 +328,14 @@ fn read_only<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, RouteError
         "GET" | "HEAD" => Ok(route),
         "OPTIONS" => Ok(Route::Methods(GET_METHODS)),
         _ => Err(RouteError::Method(GET_METHODS)),
+    }
+}
+
+fn end<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, RouteError> {
+    match method {
+        "DELETE" => Ok(route),
+        "OPTIONS" => Ok(Route::Methods(END_METHODS)),
+        _ => Err(RouteError::Method(END_METHODS)),
     }
 }
 
@@ -423,6 +437,12 @@ mod tests {
         assert_eq!(get("/calls/events"), Ok(Route::CallEvents));
         assert_eq!(get("/calls/a"), Ok(Route::Call("a".into())));
         assert_eq!(get("/calls/a/recording"), Ok(Route::CallRecording("a".into())));
+        assert_eq!(route("POST", "/calls/a/listen"), Ok(Route::Listen("a".into())));
+        assert_eq!(get("/calls/a/listen"), Err(RouteError::Method("POST, OPTIONS")));
+        let listener = Route::EndListening("a".into(), "b".into());
+        assert_eq!(route("DELETE", "/calls/a/listen/b"), Ok(listener));
+        assert_eq!(get("/calls/a/listen/b"), Err(RouteError::Method("DELETE, OPTIONS")));
+        assert_eq!(route("DELETE", "/calls/a/listen/b/c"), Err(RouteError::NotFound));
         assert_eq!(get("/calls/a/b"), Err(RouteError::NotFound));
         assert_eq!(get("/calls/a/b/recording"), Err(RouteError::NotFound));
         assert_eq!(route("DELETE", "/sessions/S"), Ok(Route::EndSession("S".into())));

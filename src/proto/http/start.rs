@@ -242,9 +242,9 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<(StartPlan<'c>, Op
 /// Puts the wish to be recorded or not into the body, which reaches the session.
 fn with_record(config: &Config, transport: Transport, wish: bool, mut body: Value) -> Result<Value, StartRequestError> {
     let why = match &mut body {
-        // Nothing is recorded, as it is wished.
-        _ if config.calls.record.is_none() && !wish => return Ok(body),
-        _ if config.calls.record.is_none() => "this runner records no calls; it does with `--record DIR`",
+        // No sound is tapped, as it is wished.
+        _ if !config.calls.taps_sound() && !wish => return Ok(body),
+        _ if config.calls.record.is_none() && wish => "this runner records no calls; it does with `--record DIR`",
         _ if transport == Transport::Videoroom && wish => "no sound of a Daily room passes this runner",
         _ if transport.is_telephony() => {
             "the body does not reach the call of a telephony provider; a parameter `record` of the call does"

@@ -107,6 +107,10 @@ impl StatusReplies {
         let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
         let local = config.local.as_ref().map_or("", |_| r#""local":true,"#);
         let recording = config.calls.record.as_ref().map_or("", |_| r#""recording":true,"#);
+        let listen_in = match config.calls.listen_in {
+            true => r#""listen_in":true,"#,
+            false => "",
+        };
         let bot = match config.command {
             None => {
                 let name = config.bot_name.as_deref().unwrap_or(config.bot.name());
@@ -129,7 +133,7 @@ impl StatusReplies {
             None => String::new(),
         };
         let text = format!(
-            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{local}{recording}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
+            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{local}{recording}{listen_in}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
             json!(names(true)),
             json!(names(false)),
             json!(without_bot),

@@ -137,6 +137,13 @@ pub const CALL_READERS_MAX: usize = 16;
 /// Events that wait for a reader of `/calls/events`; one with more is too slow, and its stream
 /// ends.
 pub const CALL_READER_QUEUE: usize = 64;
+/// Listeners (`--listen-in`) of one call; a supervisor, a trainee and two more.
+pub const LISTENERS_OF_CALL_MAX: usize = 4;
+/// Listeners of all calls. Each costs as much as the bot's half of a WebRTC call.
+pub const LISTENERS_MAX: usize = 8;
+/// Pieces of sound that wait for a listener: two seconds of a call with one caller. One with more
+/// is too slow, and is dropped.
+pub const LISTENER_QUEUE: usize = 256;
 /// Age at which a pending session may be evicted for an offer whose address holds as many permits:
 /// a phone that connects through relays takes 4 s.
 pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);

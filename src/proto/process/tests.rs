@@ -10,6 +10,7 @@ fn common(body: &Value) -> CommonArguments<'_> {
         handle_sigterm: true,
         idle_timeout_s: 300,
         is_recorded: false,
+        allows_listening: false,
         media_url: Some("ws://127.0.0.1:9/t"),
         uploads: None,
     }
@@ -91,6 +92,11 @@ fn each_kind_has_its_own_members_only() {
         ..common(&body)
     };
     assert_eq!(parsed(&recorded, &KindArguments::Base)["recorded"], true);
+    let tapped = CommonArguments {
+        allows_listening: true,
+        ..common(&body)
+    };
+    assert_eq!(parsed(&tapped, &KindArguments::Base)["listen_in"], true);
     let with_uploads = CommonArguments {
         uploads: Some((Path::new("/srv/in"), 10)),
         ..common(&body)

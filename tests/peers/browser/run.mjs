@@ -179,7 +179,7 @@ await all(states.thinkingChecks, states.thinkingArgs);
 await all(states.failingChecks, states.failingArgs);
 await all(states.brokenChecks, states.brokenArgs);
 await all(states.sessionsChecks, ['--bot', 'parrot']);
-await all(states.sessionsKeyChecks, ['--bot', 'parrot', '--api-key', states.KEY]);
+await all(states.sessionsKeyChecks, ['--bot', 'parrot', '--api-key', states.KEY, '--listen-in']);
 await all(states.phoneChecks, ['--bot', 'parrot']);
 await all(states.unprovenChecks, ['--bot', 'parrot', states.provenEnv]);
 await all(states.provenChecks, ['--bot', 'parrot', states.provenEnv, '--api-key', states.KEY]);

@@ -486,6 +486,32 @@ export const sessionsKeyChecks = {
 		await says(page, 'sessions-view', 'No one is in a call');
 		assertEqual((await asked(runner, 'GET', '/sessions')).status, 401, 'without the key');
 	},
+
+	async 'sessions: the operator listens to a call'(context, runner, out) {
+		const key = `key=${encodeURIComponent(KEY)}`;
+		const caller = await context.newPage();
+		await connect(caller, `${runner.url}/client/#${key}`);
+		const page = await context.newPage();
+		await page.goto(`${runner.url}/client/#sessions&${key}`);
+		await page.bringToFront();
+		await page.locator('#calls-list summary').click();
+		const button = page.locator('#calls-list .listen button');
+		await button.click();
+		await says(page, 'sessions-view', 'It plays a second late');
+		// The microphone of the browser speaks, or the bot does.
+		const level = async () => Number(await page.locator('#calls-list .listen .bar').getAttribute('aria-valuenow'));
+		await until(async () => (await level()) > 0, 'sound of the call', 30000);
+		assertEqual(await page.locator('#calls-list audio').evaluate((audio) => !audio.paused && audio.srcObject.getAudioTracks().length), 1, 'it plays');
+		await shoot(page, out, 'sessions-listen');
+		await assertFitsWidth(page, 'listening in');
+		assertEqual(await runner.sessions(), 1, 'sessions');
+		await button.click();
+		await until(async () => (await button.innerText()) === 'Listen', 'the end');
+		await until(() => runner.log.some((line) => line.includes('a listener left this call')), 'the line in the log');
+		await caller.locator('#connect').click();
+		await isPhase(caller, 'idle');
+		await until(async () => (await button.count()) === 0, 'a call that is over has no button', 10000);
+	},
 };
 
 // ---- the phone

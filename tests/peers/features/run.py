@@ -35,7 +35,7 @@ OPTIONS = {
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
     ("mediaroom",): {"--register": None, "--agent-name": "a", "--deployment": "a", "--target-load": "0.5"},
     ("messaging",): {"--messaging": None},
-    ("calls",): {"--calls-kept": "7", "--calls-texts": "off", "--calls-dir": "/tmp", "--record": "/tmp", "--events": "https://a"},
+    ("calls",): {"--calls-kept": "7", "--calls-texts": "off", "--calls-dir": "/tmp", "--record": "/tmp", "--events": "https://a", "--listen-in": None},
     ("config",): {"--config": "a.toml"},
     ("local",): {
         "--local": None, "--local-in": "a", "--local-out": "a", "--local-rate": "8000", "--local-channels": "1",

@@ -210,6 +210,7 @@ pub async fn examine(config: &Config, tools: &ToolsConfig) -> Result<Vec<String>
         handle_sigterm: true,
         idle_timeout_s: 0,
         is_recorded: false,
+        allows_listening: false,
         media_url: None,
         uploads: None,
     };

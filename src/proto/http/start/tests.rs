@@ -67,6 +67,8 @@ fn the_wish_to_be_recorded_is_followed_or_refused() {
     let mut on = Config::default();
     on.calls.record = Some("folder".into());
     on.bot_enters_rooms = true;
+    let mut listening = Config::default();
+    listening.calls.listen_in = true;
     let plan_of = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
         Ok(StartPlan::Register { body, .. } | StartPlan::Socket { body, .. } | StartPlan::Videoroom { body, .. }) => {
             Ok(body)
@@ -80,12 +82,16 @@ fn the_wish_to_be_recorded_is_followed_or_refused() {
         Ok(json!({"a": 1, "record": true}))
     );
     assert_eq!(plan_of(&off, r#"{"record":false,"body":[1]}"#), Ok(json!([1])));
+    // It declines listening in, too.
+    assert_eq!(plan_of(&listening, r#"{"record":false}"#), Ok(json!({"record": false})));
     assert_eq!(
         plan_of(&on, r#"{"record":false,"transport":"videoroom"}"#),
         Ok(json!({"record": false}))
     );
     for (config, text, why) in [
         (&off, r#"{"record":true}"#, "--record DIR"),
+        (&listening, r#"{"record":true}"#, "--record DIR"),
+        (&listening, r#"{"record":false,"body":[1]}"#, "no object"),
         (&on, r#"{"record":false,"body":[1]}"#, "no object"),
         (
             &on,

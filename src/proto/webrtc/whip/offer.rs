@@ -7,6 +7,9 @@
 use super::WhipError;
 use super::path::WhipEndpoint;
 
+/// The direction of a section that names none.
+const BOTH_WAYS: &str = "sendrecv";
+
 /// The properties of a section.
 #[derive(Default)]
 struct OfferSection<'a> {
@@ -23,6 +26,32 @@ struct OfferSection<'a> {
 /// # Errors
 /// [`WhipError::UnsupportedOffer`].
 pub fn check(via: WhipEndpoint, sdp: &str) -> Result<(), WhipError> {
+    match (via, audio_direction(sdp)?) {
+        (_, "inactive") => Err(WhipError::UnsupportedOffer(
+            "the audio section is `inactive`; offer `sendrecv`, or one way of it",
+        )),
+        (WhipEndpoint::Whip, "recvonly") => Err(WhipError::UnsupportedOffer(
+            "the audio section is `recvonly`; who only listens posts to /whep",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the offer of a listener to a call.
+///
+/// # Errors
+/// [`WhipError::UnsupportedOffer`].
+pub fn check_listener(sdp: &str) -> Result<(), WhipError> {
+    match audio_direction(sdp)? {
+        "recvonly" | "sendrecv" => Ok(()),
+        _ => Err(WhipError::UnsupportedOffer(
+            "the audio section takes no sound, and a listener does; offer `recvonly`",
+        )),
+    }
+}
+
+/// Returns the direction of the one audio section; that of an unreadable offer is `sendrecv`.
+fn audio_direction(sdp: &str) -> Result<&str, WhipError> {
     let mut session = None;
     let mut sections: Vec<OfferSection<'_>> = Vec::new();
     for line in sdp.lines().map(str::trim_end) {
@@ -48,7 +77,7 @@ pub fn check(via: WhipEndpoint, sdp: &str) -> Result<(), WhipError> {
         }
     }
     if sections.is_empty() {
-        return Ok(());
+        return Ok(BOTH_WAYS);
     }
     let mut audio = sections
         .iter()
@@ -68,15 +97,7 @@ pub fn check(via: WhipEndpoint, sdp: &str) -> Result<(), WhipError> {
             "the audio section has no `a=rtcp-mux`; RTCP has no port of its own here",
         ));
     }
-    match (via, only.direction.or(session).unwrap_or("sendrecv")) {
-        (_, "inactive") => Err(WhipError::UnsupportedOffer(
-            "the audio section is `inactive`; offer `sendrecv`, or one way of it",
-        )),
-        (WhipEndpoint::Whip, "recvonly") => Err(WhipError::UnsupportedOffer(
-            "the audio section is `recvonly`; who only listens posts to /whep",
-        )),
-        _ => Ok(()),
-    }
+    Ok(only.direction.or(session).unwrap_or(BOTH_WAYS))
 }
 
 #[cfg(test)]
@@ -104,6 +125,21 @@ mod tests {
         let inherited = audio("a=rtcp-mux\n").replace("s=-\r\n", "s=-\na=recvonly\n");
         assert!(words(WhipEndpoint::Whip, &inherited).is_some_and(|why| why.contains("/whep")));
         assert_eq!(check(WhipEndpoint::Whip, &audio("a=rtcp-mux\n")), Ok(()));
+    }
+
+    /// A listener takes sound, and what it would send goes nowhere.
+    #[test]
+    fn a_listener_takes_sound() {
+        for (direction, is_taken) in [
+            ("sendrecv", true),
+            ("recvonly", true),
+            ("sendonly", false),
+            ("inactive", false),
+        ] {
+            let offer = audio(&format!("a=rtcp-mux\r\na={direction}\r\n"));
+            assert_eq!(check_listener(&offer).is_ok(), is_taken, "{direction}");
+        }
+        assert!(check_listener(&audio("a=recvonly\r\n")).is_err_and(|why| why.to_string().contains("rtcp-mux")));
     }
 
     #[test]
