@@ -2,8 +2,8 @@
 //! `--calls-dir`.
 //!
 //! A thread of its own writes them, since a disk may be slow: calls do not wait for it. Each record
-//! is one line, synced before the next one. A line that a power cut left incomplete is removed when
-//! its file is opened again. `proto::calls::files` names the files. An event is a file in `events`
+//! is one line, synced before the next one. A line that a power cut left incomplete is removed by
+//! the next start. `proto::calls::files` names the files. An event is a file in `events`
 //! below the folder, which has its name when it is whole, until it is accepted or dropped.
 
 use std::fs::{self, File, OpenOptions};
@@ -46,12 +46,17 @@ pub struct CallWriter {
 }
 
 impl CallWriter {
-    /// Makes the folder, tries to write there, and starts the thread.
+    /// Makes the folder, tries to write there, removes a line that was not written to its end, and
+    /// starts the thread.
     ///
     /// # Errors
     /// The system's error.
     pub fn start(folder: &Path) -> io::Result<CallWriter> {
         check(folder)?;
+        // Only the last file can have one. The next record may go to another file.
+        if let Some(last) = files(folder)?.into_iter().max() {
+            open_whole(&folder.join(last.name()))?;
+        }
         let (tasks, waiting) = sync_channel(WAITING_MAX);
         let folder = folder.to_owned();
         let thread = thread::Builder::new()
@@ -282,6 +287,25 @@ mod tests {
                 assert_eq!(text, format!("{before}{line}\n"), "{cut}");
             }
         }
+        fs::remove_dir_all(folder).expect("removable");
+    }
+
+    /// The next start removes it, also from the file of a day that gets no further record.
+    #[test]
+    fn a_start_removes_an_incomplete_line() {
+        let folder = folder("start");
+        check(&folder).expect("a folder");
+        for (name, text) in [
+            ("calls-20261127.jsonl", "{\"id\":1}\n"),
+            ("calls-20261128.jsonl", "{\"id\":2}\n"),
+            ("calls-20261128-2.jsonl", "{\"id\":3}\n{\"id"),
+        ] {
+            fs::write(folder.join(name), text).expect("writable");
+        }
+        CallWriter::start(&folder).expect("a folder").finish();
+        let read = |name: &str| fs::read_to_string(folder.join(name)).expect("readable");
+        assert_eq!(read("calls-20261128-2.jsonl"), "{\"id\":3}\n");
+        assert_eq!(read("calls-20261128.jsonl"), "{\"id\":2}\n");
         fs::remove_dir_all(folder).expect("removable");
     }
 
