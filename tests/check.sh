@@ -17,6 +17,7 @@
 #       openapi                                         every route by a client that is generated from docs/openapi.yaml
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
+#       calls-chaos (KILLS=200)                         the runner killed while records of calls and events are written: none is lost
 #       each-feature                                    every cargo feature alone; features: each without each other, in a few builds
 #       msrv                                            the lowest version of Rust that Cargo.toml declares compiles the program and the library
 #       advisories                                      RustSec's database (tests/check/advisories.sh --fetch) against the lock files
@@ -100,7 +101,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'msrv each-feature advisories arm armv7 deb cloud-chaos room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'msrv each-feature advisories arm armv7 deb cloud-chaos room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -142,6 +143,7 @@ stage() {
     cloud-scale) cloud_scale ;;
     cloud-chaos) cloud_chaos ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
+    calls-chaos) release; python3 tests/peers/calls/chaos.py --binary $binary --kills "${KILLS:-200}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     pictures) needs 'apt-get install chromium espeak-ng' chromium espeak-ng || return 0; release; node tests/peers/browser/pictures.mjs ;;
     sizes) cross/sizes native ;;
