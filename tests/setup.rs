@@ -77,7 +77,17 @@ fn settings_are_taken_once_and_the_process_ends() {
     assert_eq!(page.status, 200);
     let policy = page.header("content-security-policy").expect("a policy");
     assert!(policy.contains("default-src 'none'") && policy.contains("connect-src 'self' http://*:7860"));
-    for file in ["/setup.js", "/setup.css", "/style.css", "/dom.js", "/icon.svg"] {
+    for file in [
+        "/setup.js",
+        "/setup.css",
+        "/form.css",
+        "/form-bot.js",
+        "/form-checks.js",
+        "/rich.js",
+        "/style.css",
+        "/dom.js",
+        "/icon.svg",
+    ] {
         assert_eq!(get(setup.process.addr, file).status, 200, "{file}");
     }
     for file in ["/app.js", "/index.html", "/settings", "/../Cargo.toml", "/status"] {

@@ -70,7 +70,16 @@ pub fn asset(name: &str) -> Option<&'static Asset> {
 const SETUP: &str = "setup";
 
 /// Files of the built-in page that the setup page has too.
-const SHARED: [&str; 4] = ["style.css", "icon.svg", "icon-192.png", "dom.js"];
+const SHARED: [&str; 8] = [
+    "style.css",
+    "icon.svg",
+    "icon-192.png",
+    "dom.js",
+    "rich.js",
+    "form.css",
+    "form-bot.js",
+    "form-checks.js",
+];
 
 /// Returns a file of the setup page by its name; the empty name is the page itself.
 pub fn setup_asset(name: &str) -> Option<&'static Asset> {

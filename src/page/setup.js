@@ -1,7 +1,8 @@
 // The setup page of a board: shows its network, has services checked, sends the form, shows the new key, and finishes.
 
 import { $, copy, make, on } from './dom.js';
-import { check, clear, filled } from './setup-checks.js';
+import { botFields } from './form-bot.js';
+import { check, clear, filled } from './form-checks.js';
 
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
 
@@ -165,6 +166,8 @@ on('back', 'click', () => show('form'));
 on('finish', 'click', () => step('finish', finish));
 on('copy', 'click', () => copy($('copy'), $('key').textContent));
 
+$('bots').append(...botFields());
+document.querySelector('input[name=bot]').checked = true;
 try {
 	board = await (await fetch('/state', { cache: 'no-store' })).json();
 	$('name').value = board.name;

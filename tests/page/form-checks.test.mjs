@@ -6,7 +6,7 @@ import { Element, makeDocument } from './support/dom.mjs';
 import { page, settle } from './support/page.mjs';
 
 makeDocument();
-const { check, clear, filled } = await page('setup-checks.js');
+const { check, clear, filled } = await page('form-checks.js');
 
 /** A service of the form with its fields, of which the last is in `details`. */
 function makePart(service, values) {
