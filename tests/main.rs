@@ -49,6 +49,7 @@ mod reference;
 mod requests;
 mod secrets;
 mod settings;
+mod settings_page;
 mod setup;
 mod shutdown;
 mod skips;

@@ -159,7 +159,7 @@ const TRUST: &[(Part, &str)] = &[
 ];
 
 /// Variables of the runner that change whom it trusts, by canonical names.
-const OWN_TRUST: &[&str] = &["RUNNER_MOQ_TLS_INSECURE", "RUNNER_ACME_ROOT"];
+const OWN_TRUST: &[&str] = &["RUNNER_MOQ_TLS_INSECURE", "RUNNER_ACME_ROOT", "RUNNER_SETTINGS"];
 
 /// Ends of names, and names, of the runner's variables whose files are sent to services or served
 /// to clients.

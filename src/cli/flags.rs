@@ -101,6 +101,8 @@ pub(super) struct LowArgs {
 pub(super) struct SettingsArgs {
     /// The file of `--config`.
     pub file: Option<String>,
+    /// Whether its page may change it.
+    pub page: Option<bool>,
     /// Whether it contains a secret, and not only the name of a secret's file.
     pub contains_secret: bool,
     /// The files that it takes values from.
@@ -558,6 +560,23 @@ const GENERALS: &[RunnerFlag] = &[
          variable by its name. Options and variables take precedence.",
     )
     .needs(&[Feature::Config]),
+    flag(
+        "--settings",
+        FlagKind::Value("off|page", |args: &mut LowArgs, text| {
+            let is_page = match &*text {
+                "off" => false,
+                "page" => true,
+                _ => return Err(Expected::one_of(&text, &["off", "page"], &[])),
+            };
+            put(&mut args.settings.page, is_page)
+        }),
+        GENERAL,
+        "`page` lets those with the API key change bot, services, voice, language and key in the file of --config, at \
+         /client/#settings. What only a start reads restarts the runner; a change with which it does not start is taken \
+         back. [default: off]",
+    )
+    .needs(&[Feature::Setup])
+    .unless("off"),
     flag(
         "--env-file", // The start reads it before the options, whose variables it sets.
         FlagKind::Value("FILE", |args, text| put(&mut args.env_file, text)),

@@ -3,9 +3,9 @@
 //! Parsing has two stages. `parse` reads the typed options with the table in `flags`, and
 //! `env_options` adds the values of variables. `resolve` then validates the combination and builds
 //! the [`Config`]. Everything else that affects the result is a value in [`Env`], so tests run both
-//! stages without touching the process. Only `start` reads the environment and the files of the
-//! process; only `new` writes files. A usage error ends the process with exit code 2; its text
-//! names the mistake and the expected value.
+//! stages without touching the process. Only `start` and `surroundings` read the environment and
+//! the files of the process; `restart` replaces the process; only `new` writes files. A usage error
+//! ends the process with exit code 2; its text names the mistake and the expected value.
 
 pub mod banner;
 mod bots;
@@ -28,11 +28,14 @@ mod new;
 mod phone;
 mod qr;
 mod resolve;
+mod restart;
 #[cfg_attr(not(feature = "config"), path = "settings/absent.rs")]
 mod settings;
 #[cfg(feature = "setup")]
 mod setup;
+mod source;
 pub mod start;
+mod surroundings;
 
 use std::ffi::OsString;
 
@@ -187,6 +190,26 @@ pub fn parse_for(
         false => CliCommand::Serve { config, warnings },
         true => CliCommand::Doctor { config, warnings },
     })
+}
+
+/// Returns the values that the settings page shows, of a start with these arguments.
+///
+/// # Errors
+/// [`UsageError`] for the first invalid argument or value.
+#[cfg(feature = "setup")]
+fn settings_fields(
+    program: &ProgramIdentity,
+    mut options: Vec<OsString>,
+    env: &Env<'_>,
+) -> Result<Vec<crate::proto::setup::change::FieldState>, UsageError> {
+    let command = split_command(&mut options);
+    let typed = TypedArguments {
+        program,
+        options,
+        command,
+    };
+    let (args, _) = typed.parse()?;
+    StartValues::read(args, env).map(|values| settings::fields(&values))
 }
 
 /// The arguments of a start.

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::flags::{LowArgs, WsAuth};
+use super::flags::{LowArgs, SettingsArgs, WsAuth};
 use super::{Env, UsageError, cluster, env_trust, features};
 use crate::config::{
     BotAudio, BuiltInBot, Config, MetricsAccess, MoqConfig, MoqMode, PythonBot, Secret, Tls, ToolsConfig, Transport,
@@ -23,7 +23,7 @@ use crate::proto::{assistant, calls, daily, livekit, telephony, webrtc, whatsapp
 /// The default of `--port`.
 const PORT_DEFAULT: u16 = 7860;
 /// The value of `--api-key-file` for a key that the runner makes.
-const MADE_KEY: &str = "auto";
+pub(super) const MADE_KEY: &str = "auto";
 /// Its file in the state folder.
 pub(super) const MADE_KEY_FILE: &str = "api-key";
 
@@ -122,6 +122,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.acme = acme;
     config.state_dir = state_dir;
     let settings = args.settings;
+    config.settings_page = settings_page(&settings, config.api_key.is_some(), warnings)?;
     config.secret_settings = settings.file.filter(|_| settings.contains_secret).map(PathBuf::from);
     config.page_dir = args.page.map(PathBuf::from);
     config.downloads_dir = args.downloads_folder.map(PathBuf::from);
@@ -226,6 +227,30 @@ fn tls(args: &LowArgs, has_state_dir: bool) -> Result<Tls, UsageError> {
             "`--tls {name}` needs `--state-dir DIR` for its certificate: STATE_DIRECTORY, XDG_STATE_HOME and HOME are not \
              set"
         ))),
+    }
+}
+
+/// Returns the file that the settings page may change. It is off without a key, so that only its
+/// holders change settings.
+fn settings_page(
+    settings: &SettingsArgs,
+    has_key: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Option<PathBuf>, UsageError> {
+    match (settings.page.unwrap_or_default(), &settings.file) {
+        (false, _) => Ok(None),
+        (true, None) => Err(UsageError::Combination(
+            "`--settings page` needs the file that the page changes: `--config FILE`, which may be empty".into(),
+        )),
+        (true, Some(_)) if !has_key => {
+            warnings.push(
+                "`--settings page` has no effect without an API key: set `--api-key-file FILE`, or `auto` for one that the \
+                 runner makes"
+                    .to_owned(),
+            );
+            Ok(None)
+        }
+        (true, Some(file)) => Ok(Some(file.into())),
     }
 }
 

@@ -18,11 +18,23 @@ use crate::proto::options::env_options::EnvOption;
 use crate::proto::options::help::{entry, paragraph};
 use crate::proto::options::{Expected, FlagKind, OptionStore as _, ValueSource};
 pub(super) use crate::proto::settings::BotSection;
+use crate::proto::settings::edit::quoted;
 use crate::proto::settings::{
     BY_BODY, CALLERS, COMMAND, DEVICES, ENVIRONMENT, MAX_SECONDS, NUMBERS, READ_BEFORE, Reference, SettingValue,
-    SettingsFile, bot_keys, key_of, keys, parse,
+    SettingsFile, bot_keys, key_of, keys, may_contain_secret, parse,
 };
 use crate::proto::telephony::PROVIDERS;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "setup")] {
+        use super::resolve::MADE_KEY;
+        use crate::aliases::{self, Area};
+        use crate::config::Secret;
+        use crate::proto::settings::edit;
+        use crate::proto::setup::change::{FieldOrigin, FieldState, FileChanges};
+        use crate::proto::setup::fields::{self, FIELDS, FieldGroup, SettingField};
+    }
+}
 
 /// The commands of `edge-runner config`.
 pub(super) const COMMANDS: [&str; 2] = ["check", "show"];
@@ -424,31 +436,107 @@ fn shown_value(flag: &RunnerFlag, texts: &[&str]) -> String {
 fn masked(text: &str) -> String {
     let is_number = !text.is_empty() && text.len() < 10 && text.bytes().all(|byte| byte.is_ascii_digit());
     match text {
-        _ if text.contains("://") && text.contains(['@', '?', '=']) => quoted(MASK),
+        _ if may_contain_secret(text) => quoted(MASK),
         _ if is_number && (text == "0" || !text.starts_with('0')) => text.to_owned(),
         _ => quoted(text),
     }
-}
-
-/// Returns a text as a basic string of TOML.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Returns the default of an option, as its help says it.
 fn default(flag: &RunnerFlag) -> Option<&'static str> {
     let (_, rest) = flag.help.split_once("[default: ")?;
     rest.split_once(']').map(|(default, _)| default)
+}
+
+/// Returns the values of the fields of the settings page.
+#[cfg(feature = "setup")]
+pub(super) fn fields(values: &StartValues<'_>) -> Vec<FieldState> {
+    let args = &values.args;
+    // An alias is the same key of the file.
+    let is_key = |field: &&SettingField| aliases::canonical(Area::Variable, field.name) == field.name;
+    let is_used = |field: &&SettingField| field.group != FieldGroup::Local || args.local.is_on;
+    let shown = FIELDS.iter().filter(is_key).filter(is_used);
+    let state = |field: &'static SettingField| {
+        let (value, origin) = match field.name {
+            fields::BOT => bot_value(values),
+            fields::API_KEY => key_value(values),
+            long if long.starts_with("--") => option_value(values, long),
+            name => variable_value(&values.env.variables, name),
+        };
+        FieldState {
+            field,
+            value: value.map(Secret::new),
+            origin,
+        }
+    };
+    shown.map(state).collect()
+}
+
+/// A program or the bot of one's own takes precedence over a built-in bot.
+#[cfg(feature = "setup")]
+fn bot_value(values: &StartValues<'_>) -> (Option<String>, FieldOrigin) {
+    let args = &values.args;
+    let by = match (&args.settings.command, &args.command) {
+        _ if args.has_own_bot => "the bot of this program".to_owned(),
+        (Some(place), _) => format!("`{place}`"),
+        (None, Some(_)) => "the command of the bot".to_owned(),
+        (None, None) => return option_value(values, BOT),
+    };
+    (None, FieldOrigin::Other(by))
+}
+
+/// A key that the runner made is replaced by one in the file, and one in a file of its own is not.
+#[cfg(feature = "setup")]
+fn key_value(values: &StartValues<'_>) -> (Option<String>, FieldOrigin) {
+    match (
+        option_value(values, fields::API_KEY),
+        option_value(values, "--api-key-file"),
+    ) {
+        (key @ (Some(_), _), _) => key,
+        (_, (Some(file), FieldOrigin::File)) if file == MADE_KEY => (Some(file), FieldOrigin::File),
+        (_, (Some(_), FieldOrigin::File)) => (Some(String::new()), FieldOrigin::Other("`api-key-file`".to_owned())),
+        (_, of_file) => of_file,
+    }
+}
+
+#[cfg(feature = "setup")]
+fn option_value(values: &StartValues<'_>, long: &str) -> (Option<String>, FieldOrigin) {
+    let mut recorded = values.args.settings.recorded.iter().rev();
+    let Some((_, text, from)) = recorded.find(|(name, ..)| *name == long) else {
+        return (None, FieldOrigin::Default);
+    };
+    let variable = || values.sources.iter().find(|option| option.flag.long == long);
+    let origin = match (from, variable()) {
+        (ValueSource::File, _) => FieldOrigin::File,
+        (ValueSource::Variable, Some(option)) => FieldOrigin::Other(origin(&option.variable, &values.env.variables)),
+        _ => FieldOrigin::Other(format!("`{long}`")),
+    };
+    (Some(text.clone()), origin)
+}
+
+#[cfg(feature = "setup")]
+fn variable_value(variables: &Variables, name: &'static str) -> (Option<String>, FieldOrigin) {
+    match variables.named(name) {
+        Some((found, text)) => {
+            let origin = match variables.place(found) {
+                Some(_) => FieldOrigin::File,
+                None => FieldOrigin::Other(origin(found, variables)),
+            };
+            (Some(text.to_owned()), origin)
+        }
+        None => (None, FieldOrigin::Default),
+    }
+}
+
+/// Returns a text of the file with changes.
+///
+/// # Errors
+/// The message about a text that is no TOML.
+#[cfg(feature = "setup")]
+pub(super) fn edited(text: &str, changes: &FileChanges) -> Result<String, String> {
+    let keys = keys(&RUNNER, variables().map(|name| (name, None)));
+    edit::edited(text, &keys, RUNNER.prefix, changes)
+        .map_err(|(line, sentence)| format!("line {line} of the file: {sentence}"))
 }
 
 /// Returns the text of `config --help`.

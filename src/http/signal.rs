@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    received: usize,
 }
 
 impl Signals {
@@ -19,14 +20,22 @@ impl Signals {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            received: 0,
         })
     }
 
     /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
-        tokio::select! {
+        let name = tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
-        }
+        };
+        self.received += 1;
+        name
+    }
+
+    /// Returns how many signals came.
+    pub fn received(&self) -> usize {
+        self.received
     }
 }

@@ -50,6 +50,8 @@ pub mod serving;
 #[cfg(any(feature = "webrtc", feature = "telephony", feature = "websocket", feature = "local"))]
 pub mod session;
 pub mod sessions;
+#[cfg_attr(not(feature = "setup"), path = "settings/absent.rs")]
+pub mod settings;
 #[cfg(feature = "setup")]
 pub mod setup;
 pub mod trace;
@@ -82,11 +84,12 @@ use crate::config::{Config, ListenAddresses};
 use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::process::python;
 use crate::io::process::sandbox::{Sandbox, SandboxError};
-use crate::io::reload::{ReadSettings, SettingsWatcher};
+use crate::io::reload::{SettingsSource, SettingsWatcher};
 use crate::io::running::RunningModule;
 use crate::io::server::BindError;
 use crate::io::services::{LostService, Services};
 use crate::io::serving::RunnerInstance;
+use crate::io::settings::SettingsRequests;
 use crate::io::signal::Signals;
 use crate::io::tls::{CertificateWatcher, ServerTls, TlsError};
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
@@ -162,6 +165,14 @@ pub enum RunError {
     Forced,
 }
 
+/// What follows when a runner has ended in good order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterServing {
+    Exit,
+    /// The settings page changed what only a start reads.
+    Restart,
+}
+
 /// Serves until a signal, then shuts down in good order. The configured program, if there is one,
 /// replaces `bot`. `announce` is called once, when all sockets listen.
 ///
@@ -171,7 +182,8 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&ListenAdd
     run_with(config, bot, announce, Services::default()).await
 }
 
-/// Like [`run`], and applies at SIGHUP what `read` returns, as far as it can change live.
+/// Like [`run`], and applies at SIGHUP and by the settings page what `settings` returns, as far as
+/// it can change live.
 ///
 /// # Errors
 /// As [`run`].
@@ -179,9 +191,9 @@ pub async fn run_reloading(
     config: Arc<Config>,
     bot: Bot,
     announce: impl FnOnce(&ListenAddresses),
-    read: ReadSettings,
-) -> Result<(), RunError> {
-    run_until_signal(config, bot, announce, Services::default(), Some(read)).await
+    settings: Arc<dyn SettingsSource>,
+) -> Result<AfterServing, RunError> {
+    run_until_signal(config, bot, announce, Services::default(), Some(settings)).await
 }
 
 /// Like [`run`], with additional services: it ends when one of them is lost.
@@ -194,7 +206,9 @@ pub async fn run_with(
     announce: impl FnOnce(&ListenAddresses),
     services: Services,
 ) -> Result<(), RunError> {
-    run_until_signal(config, bot, announce, services, None).await
+    run_until_signal(config, bot, announce, services, None)
+        .await
+        .map(|_| ())
 }
 
 async fn run_until_signal(
@@ -202,16 +216,19 @@ async fn run_until_signal(
     bot: Bot,
     announce: impl FnOnce(&ListenAddresses),
     services: Services,
-    read: Option<ReadSettings>,
-) -> Result<(), RunError> {
+    settings: Option<Arc<dyn SettingsSource>>,
+) -> Result<AfterServing, RunError> {
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let watcher = CertificateWatcher::listen().map_err(RunError::Signals)?;
     let tls = ServerTls::open(&config.tls_settings()).map_err(RunError::Tls)?;
-    let settings = read.map(|read| SettingsWatcher::listen(&config, read)).transpose();
+    let settings = settings
+        .map(|settings| SettingsWatcher::listen(&config, settings))
+        .transpose();
     let settings = settings.map_err(RunError::Signals)?;
     let drain = settings
         .as_ref()
         .map_or_else(|| Arc::new(Mutex::new(config.drain)), SettingsWatcher::drain);
+    let restart = settings.as_ref().map(SettingsWatcher::restart).unwrap_or_default();
     let serving = RunnerInstance::start(config, bot, tls.clone(), CustomRoutes::default(), &services).await?;
     let (live, sessions) = (serving.live.clone(), serving.sessions.clone());
     let tidy = services.spawn("the tidying of memory", memory::trim_when_idle(live.clone()));
@@ -223,7 +240,8 @@ async fn run_until_signal(
         watcher.run(tls.clone(), serving.module_certificate(), sessions.shutdown().clone()),
     );
     if let Some(settings) = settings {
-        let reading = settings.run(serving.access.clone(), sessions.shutdown().clone());
+        let page = SettingsRequests::of(serving.modules());
+        let reading = settings.run(serving.access.clone(), page, sessions.shutdown().clone());
         services.spawn("the reading of settings", reading);
     }
     announce(&serving.listening);
@@ -234,26 +252,41 @@ async fn run_until_signal(
     // The first caller must not wait for this; the server already runs in its own tasks.
     serving.warm_up();
 
+    let (mut after, live_count) = (AfterServing::Exit, || SessionCount(live.count()));
     let lost = tokio::select! {
         name = signals.next() => {
-            log::info!("{name}: stopping, {} live", SessionCount(live.count()));
+            log::info!("{name}: stopping, {} live", live_count());
+            None
+        }
+        () = restart.notified() => {
+            log::info!("settings page: restarting, {} live", live_count());
+            after = AfterServing::Restart;
             None
         }
         lost = services.lost() => {
-            log::error!("{lost}: stopping, {} live", SessionCount(live.count()));
+            log::error!("{lost}: stopping, {} live", live_count());
             Some(lost)
         }
     };
     // A runner that has lost a service can serve neither its sessions nor new ones.
     let drain = if lost.is_some() { Duration::ZERO } else { *lock(&drain) };
     sessions.close();
-    let supervisor_told = sessions
-        .watchdog()
-        .stopping(drain + SHUTDOWN_GRACE + RELAY_END + RUNTIME_END);
-    let outcome = serving.end(drain, Some(&mut signals), supervisor_told).await;
+    let within = drain + SHUTDOWN_GRACE + RELAY_END + RUNTIME_END;
+    // For the supervisor, a runner that restarts goes on.
+    let stopping = (after == AfterServing::Exit).then(|| sessions.watchdog().stopping(within));
+    let notified = async {
+        if let Some(stopping) = stopping {
+            stopping.await;
+        }
+    };
+    let outcome = serving.end(drain, Some(&mut signals), notified).await;
     tidy.abort();
     reaper.abort();
-    outcome.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
+    if signals.received() > 0 {
+        // Who stops the runner while it restarts wants it to end.
+        after = AfterServing::Exit;
+    }
+    outcome.and(lost.map_or(Ok(after), |lost| Err(RunError::Service(lost))))
 }
 
 /// Checks before the first session that programs can run in the sandbox, if they are to.

@@ -25,6 +25,8 @@ pub const MODULES: &[Module] = &[
     crate::io::http::page::MODULE,
     #[cfg(feature = "calls")]
     crate::io::calls::MODULE,
+    #[cfg(feature = "setup")]
+    crate::io::settings::MODULE,
     #[cfg(feature = "webrtc")]
     crate::io::webrtc::routes::MODULE,
     #[cfg(feature = "telephony")]

@@ -127,6 +127,11 @@ impl RunnerInstance {
         })
     }
 
+    /// Returns what the modules keep while this runner runs.
+    pub fn modules(&self) -> &RunningModules {
+        &self.status.modules
+    }
+
     /// Returns the certificate of a module, to be reloaded and renewed.
     pub fn module_certificate(&self) -> Option<Arc<dyn WatchedCertificate>> {
         self.status.modules.iter().find_map(RunningModule::certificate)

@@ -16,8 +16,6 @@ use std::time::Duration;
 
 use crate::proto::sorting;
 
-#[cfg(feature = "assistants")]
-use futures_util::future::join_all;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
@@ -34,13 +32,15 @@ use edge_runner_http::tasks::request_time;
 use edge_runner_http::tls::ServerTls;
 
 #[cfg(feature = "assistants")]
-use crate::bots::assistant::doctor::report;
+use crate::bots::assistant::doctor::reports;
 use crate::config::Host;
 use crate::features::Feature;
 use crate::io::http::page;
 use crate::limits::HTTP_BODY;
 use crate::page::setup_asset;
 use crate::proto::server::request_framing::FramingError;
+#[cfg(feature = "assistants")]
+use crate::proto::setup::checks::to_ask;
 use crate::proto::setup::guard::{self, InterfaceNetwork, SetupHead};
 use crate::proto::setup::{BODY_BYTES_MAX, KEY_BYTES, SetupError, SetupState, TOKEN_BYTES};
 
@@ -233,15 +233,10 @@ impl SetupPage {
         };
         let _asked = AskedGuard {
             state: &self.state,
-            count: planned.iter().filter(|check| check.is_ok()).count(),
+            count: to_ask(&planned),
+            end: SetupState::handle_checked,
         };
-        let reports = planned.into_iter().map(|check| async move {
-            match check {
-                Ok(check) => report(&check).await,
-                Err(wrong) => wrong,
-            }
-        });
-        let reports = Box::pin(join_all(reports)).await;
+        let reports = reports(planned).await;
         no_store(json_reply(StatusCode::OK, json!({"services": reports}).to_string()))
     }
 
@@ -279,15 +274,16 @@ impl SetupPage {
 
 /// Services that are asked. Dropping it, also when the client leaves, says that they no longer are.
 #[cfg(feature = "assistants")]
-struct AskedGuard<'s> {
-    state: &'s Mutex<SetupState>,
-    count: usize,
+pub(super) struct AskedGuard<'s, S> {
+    pub state: &'s Mutex<S>,
+    pub count: usize,
+    pub end: fn(&mut S, usize),
 }
 
 #[cfg(feature = "assistants")]
-impl Drop for AskedGuard<'_> {
+impl<S> Drop for AskedGuard<'_, S> {
     fn drop(&mut self) {
-        lock(self.state).handle_checked(self.count);
+        (self.end)(&mut lock(self.state), self.count);
     }
 }
 

@@ -82,6 +82,9 @@ pub struct Config {
     pub set: Vec<(String, Secret)>,
     /// The file of settings, if it contains a secret.
     pub secret_settings: Option<PathBuf>,
+    /// The file of settings that the page may change; `None` if it may change none.
+    #[doc(hidden)]
+    pub settings_page: Option<PathBuf>,
     /// Folder that replaces the built-in page at `/client/`.
     pub page_dir: Option<PathBuf>,
     /// Folder whose files clients may download from `/files/`.
@@ -194,6 +197,7 @@ impl Default for Config {
             state_dir: None,
             set: Vec::new(),
             secret_settings: None,
+            settings_page: None,
             page_dir: None,
             downloads_dir: None,
             uploads_dir: None,

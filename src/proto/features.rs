@@ -73,7 +73,7 @@ features! {
     Aec = "aec" if target_pointer_width = "64",
     /// `edge-runner call`.
     Call = "call",
-    /// `edge-runner setup`: the setup page of a board.
+    /// `edge-runner setup`, the setup page of a board, and `--settings page`.
     Setup = "setup",
     /// `edge-runner new`: folders for bots of one's own.
     New = "new",

@@ -23,7 +23,8 @@
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
 //! - [`reload`]: what a change of settings needs
 //! - `settings`: the file of settings, in a build with the feature `config`
-//! - `setup`: the setup page of a board, in a build with that feature
+//! - `setup`: the setup page of a board and the settings page of a runner, in a build with that
+//!   feature
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
 
 #![cfg_attr(

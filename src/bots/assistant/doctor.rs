@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "setup")]
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::clients::examination;
@@ -96,9 +98,20 @@ async fn open_session(realtime: &RealtimeConfig, within: Duration) -> ServiceAns
     answer.unwrap_or(ServiceAnswer::Silent)
 }
 
-/// Asks a service of the setup page.
+/// Asks services of the setup page and of the settings page, all at once.
 #[cfg(feature = "setup")]
-pub async fn report(check: &ServiceCheck) -> ServiceReport {
+pub async fn reports(planned: Vec<Result<ServiceCheck, ServiceReport>>) -> Vec<ServiceReport> {
+    let reports = planned.into_iter().map(|check| async move {
+        match check {
+            Ok(check) => report(&check).await,
+            Err(wrong) => wrong,
+        }
+    });
+    Box::pin(join_all(reports)).await
+}
+
+#[cfg(feature = "setup")]
+async fn report(check: &ServiceCheck) -> ServiceReport {
     match check {
         ServiceCheck::Offer(offer) => {
             let answer = timeout(ANSWER_WITHIN, examination::examine(&offer.access)).await;

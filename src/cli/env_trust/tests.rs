@@ -201,6 +201,7 @@ fn rejects_options_that_trust_others_or_hand_out_what_is_not_of_the_file() {
     for line in [
         "RUNNER_MOQ_TLS_INSECURE=true",
         "RUNNER_ACME_ROOT=evil.pem",
+        "RUNNER_SETTINGS=page",
         "REALTIME_API_KEY_FILE=/root/.netrc",
         "TOOLS_API_KEY_FILE=../key",
         "CASCADE_LLM_API_KEY_FILE=a/../../key",

@@ -368,3 +368,41 @@ fn sections_are_shown_without_secrets() {
     assert!(shown.ends_with(section), "{shown}");
     assert!(read(&["config", "check", "a.toml"]).ends_with("a.toml: no mistakes\n"));
 }
+
+/// Fields of the settings page are keys of the file, and what is a secret there is one here.
+#[cfg(feature = "setup")]
+#[test]
+fn fields_of_the_settings_page_are_keys() {
+    let keys = keys(&RUNNER, variables().map(|name| (name, None)));
+    for field in &FIELDS {
+        let name = aliases::canonical(Area::Variable, field.name);
+        assert!(keys.iter().any(|key| key.name == name), "{}", field.name);
+        assert_eq!(field.is_secret, is_secret(name), "{}", field.name);
+    }
+}
+
+#[cfg(feature = "setup")]
+#[test]
+fn the_settings_page_needs_a_file_and_a_key() {
+    let page = |text: &str| config(&["--settings", "page"], text).settings_page;
+    assert_eq!(
+        page("api-key = '0123456789abcdef'").as_deref(),
+        Some(std::path::Path::new("a.toml"))
+    );
+    assert_eq!(page("port = 1"), None);
+    assert_eq!(
+        config(&["--settings", "off"], "api-key = '0123456789abcdef'").settings_page,
+        None
+    );
+    let missing = parsed(&["--settings", "page"], &[], &[]).expect_err("no file");
+    assert!(missing.contains("`--config FILE`"), "{missing}");
+    assert!(refused(&["--settings", "paeg"], "").contains("did you mean `page`?"));
+    let warned = parsed(&["--config", "a.toml", "--settings", "page"], &[], &[("a.toml", "")]);
+    let Ok(CliCommand::Serve { warnings, .. }) = warned else {
+        panic!("{warned:?}")
+    };
+    assert!(
+        warnings.iter().any(|warning| warning.contains("without an API key")),
+        "{warnings:?}"
+    );
+}

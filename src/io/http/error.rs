@@ -102,7 +102,8 @@ impl HttpError {
                 | AccessError::Csrf
                 | AccessError::WebhookFromPage
                 | AccessError::NotUserInitiated
-                | AccessError::OperatorPage => StatusCode::FORBIDDEN,
+                | AccessError::OperatorPage
+                | AccessError::SettingsPage => StatusCode::FORBIDDEN,
             },
             HttpError::Key(_) => StatusCode::UNAUTHORIZED,
             HttpError::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,

@@ -14,7 +14,7 @@ use std::fmt;
 use crate::config::Config;
 use crate::http::fetch_metadata::FetchMetadata;
 use crate::http::host::AllowedHosts;
-use crate::http::origin::{AllowedOrigins, CorsDecision, PostHeaders, Preflight};
+use crate::http::origin::{self, AllowedOrigins, CorsDecision, PostHeaders, Preflight};
 use crate::http::route::{self, Route};
 use crate::metrics::MetricsAccess;
 use crate::server::key::ApiKey;
@@ -75,6 +75,8 @@ pub enum AccessError {
     NotUserInitiated,
     /// A page of another origin asks for the live sessions, or ends one.
     OperatorPage,
+    /// A page of another origin asks for the settings, or changes them.
+    SettingsPage,
 }
 
 impl fmt::Display for AccessError {
@@ -98,6 +100,7 @@ impl fmt::Display for AccessError {
             AccessError::OperatorPage => {
                 "live sessions are for the runner's own page, for origins of --allowed-origins, and for programs that name no origin"
             }
+            AccessError::SettingsPage => "settings are for the runner's own page, and for programs that name no origin",
         })
     }
 }
@@ -179,6 +182,10 @@ impl AccessPolicy {
         if head.route.as_ref().is_ok_and(Route::is_for_operator) && self.is_of_another_page(head) {
             return Err(AccessError::OperatorPage);
         }
+        let is_own = |origin| origin::is_own(origin, head.value("host"));
+        if head.route.as_ref().is_ok_and(Route::is_of_settings) && !head.value("origin").is_none_or(is_own) {
+            return Err(AccessError::SettingsPage);
+        }
         if *head.route == Ok(Route::Videoroom) && self.is_not_user_initiated(head) {
             return Err(AccessError::NotUserInitiated);
         }
@@ -218,7 +225,7 @@ impl AccessPolicy {
         let session = match route {
             Route::Metrics if self.metrics_need_key => None,
             Route::Start | Route::Videoroom | Route::Download(_) | Route::Upload(None) => None,
-            route if route.is_for_operator() => None,
+            route if route.is_for_operator() || route.is_of_settings() => None,
             Route::Offer(session) | Route::Candidates(session) | Route::Upload(session) => session.as_deref(),
             _ => return Ok(()),
         };
@@ -454,6 +461,31 @@ mod tests {
             let mut key = [&b"Bearer a key"[..]].into_iter();
             assert!(open.authorize(&route, [].into_iter(), |_| true).is_err());
             assert!(open.authorize(&route, key.by_ref(), |_| false).is_ok());
+        }
+    }
+
+    /// A page that may call, and see sessions, does not change settings.
+    #[test]
+    fn settings_are_for_no_other_page() {
+        let listed = access(&["https://a.example", "https://localhost"]);
+        let (own, a) = (("origin", "https://localhost"), ("origin", "https://a.example"));
+        for request in ["GET /settings", "POST /settings", "POST /settings/check"] {
+            for (headers, judgement) in [
+                (&[own][..], Ok(false)),
+                (&[a], Err(AccessError::SettingsPage)),
+                (&[FOREIGN], Err(AccessError::Origin)),
+            ] {
+                let headers = [headers, &[("authorization", "Bearer a key")]].concat();
+                assert_eq!(judged(&listed, request, &headers), judgement, "{request} {headers:?}");
+            }
+            let route = request.split_once(' ').expect("a method and a path");
+            let route = route::route(route.0, route.1).expect("a route");
+            assert_eq!(
+                listed.authorize(&route, [].into_iter(), |_| true),
+                Err(KeyError::Missing)
+            );
+            let wrong = [&b"Bearer x"[..]].into_iter();
+            assert_eq!(listed.authorize(&route, wrong, |_| true), Err(KeyError::Wrong));
         }
     }
 

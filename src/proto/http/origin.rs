@@ -75,10 +75,7 @@ impl AllowedOrigins {
     /// origins and the origin of the host itself. An empty list allows every origin by CORS, but
     /// does not grant access to the private network.
     pub fn grants_private_network(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
-        let scheme = origin.windows(3).position(|three| three == b"://");
-        let page = scheme.map(|at| &origin[at + 3..]);
-        let is_own = page.is_some_and(|page| host.is_some_and(|host| host::is_same_host(page, host)));
-        is_own || !self.allows_any() && self.contains(origin)
+        is_own(origin, host) || !self.allows_any() && self.contains(origin)
     }
 
     /// Returns whether there is no list.
@@ -91,6 +88,13 @@ impl AllowedOrigins {
         // Browsers send ASCII origins only; others are not repeated in a response.
         origin.is_ascii() && (self.0.is_empty() || self.0.iter().any(listed))
     }
+}
+
+/// Returns whether an origin is that of a page of `host` itself.
+pub fn is_own(origin: &[u8], host: Option<&[u8]>) -> bool {
+    let scheme = origin.windows(3).position(|three| three == b"://");
+    let page = scheme.map(|at| &origin[at + 3..]);
+    page.is_some_and(|page| host.is_some_and(|host| host::is_same_host(page, host)))
 }
 
 /// The headers of a POST that describe its origin.

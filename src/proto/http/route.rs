@@ -57,6 +57,12 @@ pub enum Route<'p> {
     EndListening(String, String),
     /// The end of a live session with this id (DELETE).
     EndSession(String),
+    /// The settings that the page can change (GET).
+    Settings,
+    /// A change of the settings (POST).
+    ChangeSettings,
+    /// A check of the services that settings name (POST).
+    CheckServices,
     /// An offer (POST), with or without a session that `/start` created.
     Offer(Option<String>),
     /// Candidates of the client (PATCH).
@@ -88,6 +94,7 @@ impl Route<'_> {
             Route::PageRedirect | Route::Page(_) | Route::Download(_) | Route::Upload(_) => Some(Feature::Page),
             Route::Calls | Route::CallEvents | Route::Call(_) | Route::CallRecording(_) => Some(Feature::Calls),
             Route::Listen(_) | Route::EndListening(..) => Some(Feature::Calls),
+            Route::Settings | Route::ChangeSettings | Route::CheckServices => Some(Feature::Setup),
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(family, _) => Some(family.feature()),
@@ -111,6 +118,12 @@ impl Route<'_> {
     /// page.
     pub fn is_for_operator(&self) -> bool {
         matches!(self, Route::Sessions | Route::EndSession(_) | Route::Dial) || self.feature() == Some(Feature::Calls)
+    }
+
+    /// Returns whether a request reads or changes settings, for which it needs the key and comes
+    /// from the runner's own page or from no page.
+    pub fn is_of_settings(&self) -> bool {
+        self.feature() == Some(Feature::Setup)
     }
 
     /// Returns whether a request carries an offer. Rejections of offers are logged for the
@@ -144,8 +157,8 @@ const GET_METHODS: &str = "GET, HEAD, OPTIONS";
 /// The methods of endpoints that only accept bodies.
 pub const POST_METHODS: &str = "POST, OPTIONS";
 /// The methods of a webhook whose URL is verified.
-pub const WEBHOOK_METHODS: &str = "GET, HEAD, POST, OPTIONS";
-const CALLS_METHODS: &str = "GET, HEAD, POST, OPTIONS";
+pub const WEBHOOK_METHODS: &str = GET_AND_POST_METHODS;
+const GET_AND_POST_METHODS: &str = "GET, HEAD, POST, OPTIONS";
 const OFFER_METHODS: &str = "POST, PATCH, OPTIONS";
 const END_METHODS: &str = "DELETE, OPTIONS";
 const SOCKET_METHODS: &str = "GET, OPTIONS";
@@ -204,10 +217,17 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
         "/calls" => match method {
             "GET" | "HEAD" => Ok(Route::Calls),
             "POST" => Ok(Route::Dial),
-            "OPTIONS" => Ok(Route::Methods(CALLS_METHODS)),
-            _ => Err(RouteError::Method(CALLS_METHODS)),
+            "OPTIONS" => Ok(Route::Methods(GET_AND_POST_METHODS)),
+            _ => Err(RouteError::Method(GET_AND_POST_METHODS)),
         },
         "/calls/events" => read_only(method, Route::CallEvents),
+        "/settings" => match method {
+            "GET" | "HEAD" => Ok(Route::Settings),
+            "POST" => Ok(Route::ChangeSettings),
+            "OPTIONS" => Ok(Route::Methods(GET_AND_POST_METHODS)),
+            _ => Err(RouteError::Method(GET_AND_POST_METHODS)),
+        },
+        "/settings/check" => post(method, Route::CheckServices),
         CA_CERTIFICATE_PATH => read_only(method, Route::CaCertificate),
         ROBOTS_PATH => read_only(method, Route::Robots),
         "/start" => post(method, Route::Start),

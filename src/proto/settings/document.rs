@@ -316,7 +316,7 @@ impl Document<'_> {
 }
 
 /// Returns the key with this name or alias.
-fn known<'k>(keys: &'k [SettingKey], prefix: &str, given: &str) -> Option<&'k SettingKey> {
+pub(super) fn known<'k>(keys: &'k [SettingKey], prefix: &str, given: &str) -> Option<&'k SettingKey> {
     let option = format!("--{given}");
     let option = aliases::canonical(Area::Option, &option).trim_start_matches('-');
     let variable = aliases::canonical(Area::Variable, given);

@@ -9,6 +9,7 @@
 //! <https://toml.io/en/v1.1.0>.
 
 mod document;
+pub mod edit;
 
 use std::path::Path;
 
@@ -379,6 +380,11 @@ impl SettingsFile {
             _ => None,
         })
     }
+}
+
+/// Returns whether a text is an address that may contain a password or a token.
+pub fn may_contain_secret(text: &str) -> bool {
+    text.contains("://") && text.contains(['@', '?', '='])
 }
 
 /// Returns a warning about a file that contains a secret, if its permissions let others read it.

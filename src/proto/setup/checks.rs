@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::SetupError;
-use super::form::{CASCADE, REALTIME, known_variables};
+use super::change::FieldState;
+use super::fields::{self, FieldGroup};
+use super::form::known_variables;
 use crate::assistant::cascade::doctor::{OfferVerdict, ServiceOffer, verdict};
 use crate::assistant::config::RealtimeConfig;
 use crate::assistant::options::{OPENAI_MODEL, URL_DEFAULT};
@@ -141,10 +143,28 @@ pub enum ReportState {
     Wrong,
 }
 
-/// Returns for each service of a form how to ask it, or what is wrong with its fields.
-pub(super) fn plan(json: &[u8]) -> Result<Vec<Result<ServiceCheck, ServiceReport>>, SetupError> {
-    let form: CheckForm = serde_json::from_slice(json).map_err(|_| SetupError::Json)?;
-    let known = [&REALTIME[..], &CASCADE[..]].concat();
+/// Returns for each service of a form how to ask it, or what is wrong with its fields. `stored` are
+/// the settings of a runner: the form does not have those of them that never leave it.
+///
+/// # Errors
+/// [`SetupError`] for a body that is not such a form, or has other variables.
+pub fn plan(json: &[u8], stored: &[FieldState]) -> Result<Vec<Result<ServiceCheck, ServiceReport>>, SetupError> {
+    let mut form: CheckForm = serde_json::from_slice(json).map_err(|_| SetupError::Json)?;
+    let known = fields::variables(&[FieldGroup::Realtime, FieldGroup::Cascade]);
+    let is_asked_for = |state: &&FieldState| state.is_hidden() && known.contains(&state.field.name);
+    for state in stored.iter().filter(is_asked_for) {
+        // A key goes to no other address than the one that it was stored with.
+        let is_same = |url: &str| {
+            let kept = stored.iter().find(|other| other.field.name == url);
+            let kept = kept.and_then(|other| other.value.as_ref()).map(Secret::expose);
+            form.variables.get(url).is_none_or(|url| Some(&**url) == kept)
+        };
+        let may_be_sent = state.field.sent_to.is_none_or(is_same);
+        if let Some(value) = state.value.as_ref().filter(|_| may_be_sent) {
+            let name = state.field.name.to_owned();
+            form.variables.entry(name).or_insert_with(|| value.expose().to_owned());
+        }
+    }
     let values = FieldValues(known_variables(&form.variables, &known).map_err(SetupError::Form)?);
     let plan = |service: SetupService| {
         let check = match service {
@@ -161,6 +181,11 @@ pub(super) fn plan(json: &[u8]) -> Result<Vec<Result<ServiceCheck, ServiceReport
         })
     };
     Ok(form.services.into_iter().map(plan).collect())
+}
+
+/// Returns how many services are asked.
+pub fn to_ask(planned: &[Result<ServiceCheck, ServiceReport>]) -> usize {
+    planned.iter().filter(|check| check.is_ok()).count()
 }
 
 /// The values of the form by their variables.
@@ -411,7 +436,7 @@ fn other_protocol(address: &str, what: &str) -> String {
 
 /// The services that are asked now, and were asked lately.
 #[derive(Debug, Default)]
-pub(super) struct AskedServices {
+pub struct AskedServices {
     now: usize,
     lately: VecDeque<Instant>,
 }
@@ -421,7 +446,7 @@ impl AskedServices {
     ///
     /// # Errors
     /// The time after which to try again.
-    pub(super) fn begin(&mut self, count: usize, now: Instant) -> Result<(), Duration> {
+    pub fn begin(&mut self, count: usize, now: Instant) -> Result<(), Duration> {
         let is_past = |at: &Instant| *at + ASKED_WINDOW <= now;
         while self.lately.front().is_some_and(is_past) {
             self.lately.pop_front();
@@ -442,7 +467,7 @@ impl AskedServices {
     }
 
     /// Counts services that have been asked.
-    pub(super) fn end(&mut self, count: usize) {
+    pub fn end(&mut self, count: usize) {
         self.now = self.now.saturating_sub(count);
     }
 }

@@ -9,40 +9,16 @@ use std::fmt;
 
 use data_encoding::BASE64;
 
+use super::fields::{self, FieldGroup};
+
 /// Bytes of one value.
-const VALUE_BYTES_MAX: usize = 4096;
+pub(super) const VALUE_BYTES_MAX: usize = 4096;
 
 /// Characters of a password for ssh. bcrypt and yescrypt read at least 72 bytes.
 const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 10..=72;
 
 /// Characters of a host name, which is one DNS label.
 const NAME_CHARS_MAX: usize = 63;
-
-/// Variables of the bot `realtime` that the form may set.
-pub(super) const REALTIME: [&str; 6] = [
-    "OPENAI_API_KEY",
-    "REALTIME_URL",
-    "REALTIME_API_KEY",
-    "REALTIME_MODEL",
-    "REALTIME_VOICE",
-    "REALTIME_INSTRUCTIONS",
-];
-
-/// Variables of the bot `cascade` that the form may set.
-pub(super) const CASCADE: [&str; 12] = [
-    "CASCADE_STT_URL",
-    "CASCADE_STT_MODEL",
-    "CASCADE_STT_API_KEY",
-    "CASCADE_LLM_URL",
-    "CASCADE_LLM_MODEL",
-    "CASCADE_LLM_API_KEY",
-    "CASCADE_TTS_URL",
-    "CASCADE_TTS_MODEL",
-    "CASCADE_TTS_VOICE",
-    "CASCADE_TTS_API_KEY",
-    "CASCADE_LANGUAGE",
-    "CASCADE_INSTRUCTIONS",
-];
 
 /// Kinds of public keys that sshd accepts.
 const KEY_KINDS: [&str; 7] = [
@@ -159,13 +135,13 @@ impl SetupForm {
             Login::Key => Some(("ssh_key", public_key(&self.ssh_value)?)),
             Login::Password => Some(("ssh_password", password(&self.ssh_value)?)),
         };
-        let (bot, known): (_, &[&'static str]) = match self.bot {
+        let (bot, known): (_, &[FieldGroup]) = match self.bot {
             SetupBot::Parrot => ("parrot", &[]),
-            SetupBot::Realtime => ("realtime", &REALTIME),
-            SetupBot::Cascade => ("cascade", &CASCADE),
+            SetupBot::Realtime => ("realtime", &[FieldGroup::Realtime]),
+            SetupBot::Cascade => ("cascade", &[FieldGroup::Cascade]),
         };
         let mut variables = vec![("RUNNER_BOT".to_owned(), bot.to_owned())];
-        for (name, value) in known_variables(&self.variables, known)? {
+        for (name, value) in known_variables(&self.variables, &fields::variables(known))? {
             variables.push((name.to_owned(), value));
         }
         let is_open = self.access == Access::Open;
@@ -267,7 +243,7 @@ fn password(text: &str) -> Result<String, FormError> {
 
 /// Returns a value as one line: line ends become spaces. `None` for other control characters, for
 /// noncharacters, at which systemd ignores a whole file of variables, and for long texts.
-fn one_line(text: &str) -> Option<String> {
+pub(super) fn one_line(text: &str) -> Option<String> {
     let text = text.replace("\r\n", " ").replace(['\n', '\t'], " ");
     let text = text.trim();
     let is_noncharacter = |c: char| u32::from(c) & 0xfffe == 0xfffe || ('\u{fdd0}'..='\u{fdef}').contains(&c);

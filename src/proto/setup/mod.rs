@@ -5,13 +5,16 @@
 //! form, random bytes. Out: the services of the form to check, a [`SetupDraft`] and, once
 //! the client confirms it, the settings as lines `name = value`, in the format of
 //! `edge-runner.txt` on the boot partition of an image.
-//! A board takes settings once: after [`SetupState::close`] every request is rejected.
+//! A board takes settings once: after [`SetupState::close`] every request is rejected. Later
+//! changes of the same [`fields`] are in [`change`].
 //!
 //! The confirmation is a step of its own, so that a client has received the new API key before the
 //! board demands it.
 
+pub mod change;
 #[cfg(feature = "assistants")]
 pub mod checks;
+pub mod fields;
 pub mod form;
 pub mod guard;
 
@@ -180,9 +183,10 @@ impl SetupState {
             return Err(SetupError::Closed);
         }
         self.since(source, now)?;
-        let planned = checks::plan(json)?;
-        let count = planned.iter().filter(|check| check.is_ok()).count();
-        self.asked.begin(count, now).map_err(SetupError::Busy)?;
+        let planned = checks::plan(json, &[])?;
+        self.asked
+            .begin(checks::to_ask(&planned), now)
+            .map_err(SetupError::Busy)?;
         Ok(planned)
     }
 

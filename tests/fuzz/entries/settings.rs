@@ -2,11 +2,12 @@
 //!
 //! In: the text of the file. A file is read, or refused in one sentence that names a line of it and
 //! repeats no text of a reference; what was read is within the file, and means the same when it is
-//! written again.
+//! written again. A change of one value changes nothing else.
 
 use std::collections::BTreeSet;
 
 use edge_runner_proto::options::env::Variables;
+use edge_runner_proto::settings::edit::edited;
 use edge_runner_proto::settings::{
     COMMAND, Reference, SettingEntry, SettingKey, SettingKind, SettingValue, key_of, parse,
 };
@@ -67,6 +68,28 @@ fn written(entry: &SettingEntry) -> String {
     format!("{} = {value}\n", key_of(entry.name, PREFIX))
 }
 
+/// A change of a value sets it, and leaves all others.
+fn change(source: &str, before: &[SettingEntry], name: &'static str, value: Option<&str>) {
+    let Ok(text) = edited(source, &KEYS, PREFIX, &[(name, value.map(str::to_owned))]) else {
+        // Only a reference can be a section.
+        let entry = before.iter().find(|entry| entry.name == name).expect("it is there");
+        assert!(matches!(entry.value, SettingValue::Reference(_)), "{entry:?}");
+        return;
+    };
+    let after = parse(FILE, &text, &KEYS, &KEYS, PREFIX).expect("what was changed can be read");
+    let others = |entries: &[SettingEntry]| -> Vec<_> {
+        let others = entries.iter().filter(|entry| entry.name != name);
+        others.map(|entry| (entry.name, entry.value.clone())).collect()
+    };
+    assert_eq!(others(&after.entries), others(before), "{text}");
+    let set = after.get(name).map(|entry| entry.value.clone());
+    assert_eq!(
+        set,
+        value.map(|value| SettingValue::Texts(vec![value.to_owned()])),
+        "{text}"
+    );
+}
+
 /// A file of settings.
 pub fn settings(bytes: &[u8]) {
     let source = String::from_utf8_lossy(bytes);
@@ -98,6 +121,11 @@ pub fn settings(bytes: &[u8]) {
     };
     if let Ok(variables) = file.variables(&Variables::new([], []), &read) {
         assert!(variables.iter().all(|variable| names.contains(variable.name)));
+    }
+    for name in ["--port", "--api-key", "VIDEOROOM_API_KEY"] {
+        for value in [Some("a\"\\\u{1}"), None] {
+            change(&source, &file.entries, name, value);
+        }
     }
     assert!(file.files().count() <= file.entries.len());
     let again: String = file.entries.iter().map(written).collect();

@@ -11,7 +11,7 @@ const KEY: &str = "sk-of-the-service";
 /// Returns how the only service of a form is asked, or what is wrong with its fields.
 fn planned(service: &str, variables: &Value) -> Result<ServiceCheck, (&'static str, String)> {
     let form = json!({"services": [service], "variables": variables}).to_string();
-    let mut planned = plan(form.as_bytes()).expect("a form");
+    let mut planned = plan(form.as_bytes(), &[]).expect("a form");
     assert_eq!(planned.len(), 1);
     planned.remove(0).map_err(|report| {
         assert_eq!(report.state, ReportState::Wrong);
@@ -40,7 +40,7 @@ fn each_service_is_asked_with_its_own_fields() {
         "CASCADE_STT_URL": " tcp://nas:10300 ", "CASCADE_TTS_URL": "http://nas:8880", "CASCADE_TTS_MODEL": "kokoro",
         "CASCADE_LLM_URL": "https://far.example.net/v1", "CASCADE_LLM_MODEL": "m", "CASCADE_LLM_API_KEY": KEY,
         "CASCADE_LANGUAGE": "", "OPENAI_API_KEY": "of-another"}});
-    let planned = plan(form.to_string().as_bytes()).expect("a form");
+    let planned = plan(form.to_string().as_bytes(), &[]).expect("a form");
     let asked: Vec<_> = planned
         .into_iter()
         .map(|check| match check {
@@ -190,11 +190,11 @@ fn only_the_fields_of_services_are_read() {
             SetupError::Form(super::super::form::FormError::Value("CASCADE_LLM_URL")),
         ),
     ] {
-        assert_eq!(plan(form.to_string().as_bytes()).err(), Some(error), "{form}");
+        assert_eq!(plan(form.to_string().as_bytes(), &[]).err(), Some(error), "{form}");
     }
     // A service that is named twice is asked once.
     let twice = json!({"services": ["chat", "chat"], "variables": {}}).to_string();
-    assert_eq!(plan(twice.as_bytes()).expect("a form").len(), 1);
+    assert_eq!(plan(twice.as_bytes(), &[]).expect("a form").len(), 1);
 }
 
 #[test]
