@@ -44,7 +44,8 @@ function takeKey() {
 	if (!given) return;
 	key = given;
 	store();
-	history.replaceState(null, '', location.pathname + location.search + (parts.has('sessions') ? '#sessions' : ''));
+	const view = ['sessions', 'settings'].find((name) => parts.has(name));
+	history.replaceState(null, '', location.pathname + location.search + (view ? `#${view}` : ''));
 }
 takeKey();
 addEventListener('hashchange', takeKey);
@@ -93,7 +94,7 @@ export async function request(method, path, body, signal, timeoutMs = 15000) {
 	}
 	if (response.ok) return json;
 	const detail = sentence(json?.info ?? json?.detail) || response.statusText || 'no reason given';
-	throw new Failure(response.status, String(detail), response.headers.get('Retry-After'));
+	throw Object.assign(new Failure(response.status, String(detail), response.headers.get('Retry-After')), { field: json?.field });
 }
 
 /** Posts an offer of WebRTC; returns the answer, and the path of what was made. */

@@ -523,20 +523,22 @@ shell({
 	},
 }, () => ({ address: phoneAddress, reached: runner?.page }));
 
-// ---- live sessions
+// ---- live sessions and settings
 
-let sessions;
+const VIEWS = ['talk', 'sessions', 'settings'];
+let sessions, settings;
 async function view() {
-	const isList = location.hash === '#sessions';
-	document.documentElement.dataset.view = isList ? 'sessions' : 'talk';
-	$('talk-view').hidden = isList;
-	$('sessions-view').hidden = !isList;
-	$('to-sessions').href = isList ? '#' : '#sessions';
-	// One's own call goes on beside the list.
-	if (isList) $('sessions-view').prepend($('controls'));
-	else $('speakers').after($('controls'));
-	if (isList) sessions ??= (await import('./sessions.js')).sessionsView($('sessions-view'));
+	const name = VIEWS.find((own) => location.hash === `#${own}`) ?? 'talk';
+	document.documentElement.dataset.view = name;
+	for (const own of VIEWS) $(`${own}-view`).hidden = own !== name;
+	$('to-sessions').href = name === 'sessions' ? '#' : '#sessions';
+	// One's own call goes on beside the view.
+	if (name === 'talk') $('speakers').after($('controls'));
+	else $(`${name}-view`).prepend($('controls'));
+	if (name === 'sessions') sessions ??= (await import('./sessions.js')).sessionsView($('sessions-view'));
+	if (name === 'settings') settings ??= (await import('./settings.js')).settingsView($('settings-view'));
 	sessions?.show(location.hash === '#sessions');
+	settings?.show(location.hash === '#settings');
 }
 addEventListener('hashchange', view);
 view();

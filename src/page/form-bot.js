@@ -40,7 +40,7 @@ const MORE = {
 };
 
 /** A label and its field. */
-function field([variable, words, placeholder = '']) {
+export function field([variable, words, placeholder = '']) {
 	const isLong = variable.endsWith('_INSTRUCTIONS');
 	const input = Object.assign(make(isLong ? 'textarea' : 'input'), { id: variable, autocomplete: 'off', placeholder });
 	input.dataset.variable = variable;

@@ -1,10 +1,11 @@
 // Live sessions for the operator: what `GET /sessions` tells, a button that ends one, figures of `/metrics`, and the calls. Shown at
 // `#sessions`, loaded when it is. The runner answers only those that may read the metrics.
 
-import { apiKey, keepKey, keyWaits, request, text } from './api.js';
+import { request, text } from './api.js';
 import { callList } from './calls.js';
 import { plot, redrawn } from './charts.js';
 import { duration, make } from './dom.js';
+import { keyForm } from './keyform.js';
 import { labelOf } from './transports.js';
 import { keyWanted } from './words.js';
 
@@ -60,24 +61,16 @@ function refusal({ status, message }) {
 export function sessionsView(view) {
 	const heading = make('h2', '', 'Live sessions');
 	const problem = make('section', 'problem');
-	const key = Object.assign(make('input'), { type: 'password', autocomplete: 'off', required: true, placeholder: 'Key' });
-	const form = make('form', 'row', key, make('button', 'main', 'Show the sessions'));
+	const { form, key, suggest } = keyForm('Show the sessions', start);
 	const figures = FIGURES.map(figure);
 	const graphs = Object.assign(make('div', '', ...figures.map(({ box }) => box)), { id: 'sessions-figures' });
 	const list = Object.assign(make('ul'), { id: 'sessions-list' });
 	const none = make('p', 'soft', 'No one is in a call.');
 	const said = make('p', 'soft');
 	let timer, before, at;
-	key.setAttribute('aria-label', 'Key of the runner');
 	said.setAttribute('role', 'status');
 	const calls = callList();
 	view.append(heading, problem, graphs, none, said, list, calls.box);
-	form.addEventListener('submit', (event) => {
-		event.preventDefault();
-		keepKey(key.value.trim());
-		key.value = '';
-		start();
-	});
 
 	function tell(title, why, asks) {
 		problem.hidden = !title;
@@ -86,8 +79,7 @@ export function sessionsView(view) {
 		list.replaceChildren();
 		none.hidden = calls.box.hidden = true;
 		const had = document.activeElement === key;
-		// To agree is one click.
-		if (asks && keyWaits() && !key.value) key.value = apiKey();
+		if (asks) suggest();
 		problem.replaceChildren(make('h2', '', title), make('p', '', why), ...asks ? [form] : []);
 		if (had) key.focus();
 	}

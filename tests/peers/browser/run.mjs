@@ -26,6 +26,7 @@ import { Busy } from './reference.mjs';
 import * as rooms from './rooms.mjs';
 import { Runner } from './runner.mjs';
 import * as secure from './secure.mjs';
+import * as settingsPage from './settings-page.mjs';
 import * as setupPage from './setup-page.mjs';
 import * as states from './states.mjs';
 import * as untrusted from './untrusted.mjs';
@@ -53,6 +54,7 @@ const WAITING = new Set([
 	'page: a killed runner is not shown as connected',
 	'page: charts have a scale and fill their width',
 	'page: a bot that fails is not said to have left',
+	'settings: bot and services are changed, the runner restarts, and a change that fails is taken back',
 	'setup: settings that the board rejects bring the form back, others end in a link to the runner',
 	'path: a browser that hides every address is told so',
 	'path: one that stays blocked ends with the same words',
@@ -184,7 +186,9 @@ await all(states.phoneChecks, ['--bot', 'parrot']);
 await all(states.unprovenChecks, ['--bot', 'parrot', states.provenEnv]);
 await all(states.provenChecks, ['--bot', 'parrot', states.provenEnv, '--api-key', states.KEY]);
 await all(states.keysChecks, states.keysArgs);
-for (const [name, check] of Object.entries(setupPage.checks)) await run(name, check, ['--bot', 'parrot'], { binary: resolve(values.binary), out });
+for (const [name, check] of Object.entries({ ...setupPage.checks, ...settingsPage.checks })) {
+	await run(name, check, ['--bot', 'parrot'], { binary: resolve(values.binary), out });
+}
 if (existsSync(menu)) {
 	await all(states.menuChecks, states.menuArgs, menu);
 } else if (!values.only) {

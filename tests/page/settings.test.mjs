@@ -1,0 +1,133 @@
+// settings.js: the settings of the runner, as it describes them, and what the page sends.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { stopClock } from './support/clock.mjs';
+import { Element, makeDocument } from './support/dom.mjs';
+import { page, setGlobal, settle } from './support/page.mjs';
+
+makeDocument();
+const clock = stopClock();
+const { apiKey, keepKey } = await page('api.js');
+const { settingsView } = await page('settings.js');
+
+const FIELDS = [
+	{ name: 'bot', is_set: true, value: 'cascade' },
+	{ name: 'REALTIME_API_KEY', is_set: true },
+	{ name: 'CASCADE_LLM_URL', is_set: true, value: 'http://nas:11434/v1' },
+	{ name: 'CASCADE_LLM_API_KEY', is_set: true },
+	{ name: 'CASCADE_LANGUAGE', is_set: true, value: 'de', locked: 'CASCADE_LANGUAGE' },
+	{ name: 'CASCADE_INSTRUCTIONS', is_set: false },
+	{ name: 'api-key', is_set: true },
+];
+const SETTINGS = { run: 'a', file: '/etc/a.toml', rejected: null, sessions: 1, assistants: true, fields: FIELDS };
+
+/** The view, with the answers of the runner. */
+async function open(settings = [200, SETTINGS], change = [200, { key: null, waiting: [], restarts: false }]) {
+	const view = new Element('main');
+	const own = { answers: { settings, change, check: [200, { services: [] }] }, sent: [], keys: [] };
+	setGlobal('fetch', async (url, { method = 'GET', headers, body }) => {
+		own.keys.push(headers?.Authorization ?? '');
+		if (method === 'POST') own.sent.push([url.pathname, JSON.parse(body)]);
+		const outcome = method === 'GET' ? own.answers.settings : url.pathname.endsWith('/check') ? own.answers.check : own.answers.change;
+		if (outcome instanceof Error) throw outcome;
+		return new Response(JSON.stringify(outcome[1]), { status: outcome[0] });
+	});
+	settingsView(view).show(true);
+	await settle();
+	const find = (id) => view.all().find((element) => element.id === id);
+	const form = () => view.querySelector('.form');
+	return Object.assign(own, {
+		view, find, form,
+		problem: () => view.querySelector('.problem'),
+		said: () => view.all().filter((element) => element.classList.contains('said')).at(-1).textContent,
+		async save() {
+			form().fire('submit');
+			await settle();
+		},
+	});
+}
+
+const radio = (own, value) => own.form().querySelectorAll('[data-bot]').find((each) => each.value === value);
+
+test('what the runner says is in the fields, and a secret is not', async () => {
+	const own = await open();
+	assert.equal(own.problem().hidden, true);
+	assert.equal(radio(own, 'cascade').checked, true);
+	assert.equal(own.find('CASCADE_LLM_URL').value, 'http://nas:11434/v1');
+	assert.deepEqual([own.find('CASCADE_LLM_API_KEY').value, own.find('CASCADE_LLM_API_KEY').placeholder], ['', 'is set, and not shown']);
+	assert.deepEqual([own.find('CASCADE_LANGUAGE').value, own.find('CASCADE_LANGUAGE').disabled], ['de', true]);
+	assert.match(own.form().textContent, /Set by CASCADE_LANGUAGE/);
+	assert.match(own.form().textContent, /ends the calls that are live/);
+	assert.equal(own.form().querySelectorAll('[data-for]').find((part) => part.dataset.for === 'bot=realtime').hidden, true);
+	assert.ok(!own.find('local-volume'), 'without a sound card');
+});
+
+test('only what differs is sent', async () => {
+	const own = await open();
+	await own.save();
+	assert.deepEqual(own.sent, [['/settings', { values: {}, new_key: false, restart: true }]]);
+	own.find('CASCADE_LLM_URL').value = ' http://other:1/v1 ';
+	own.find('CASCADE_LLM_API_KEY').value = 'sk';
+	own.find('REALTIME_API_KEY').parentElement.all().find((box) => box.type === 'checkbox').checked = true;
+	radio(own, 'cascade').checked = false;
+	radio(own, 'parrot').checked = true;
+	await own.save();
+	assert.deepEqual(own.sent[1][1].values, {
+		bot: 'parrot', REALTIME_API_KEY: null, CASCADE_LLM_URL: 'http://other:1/v1', CASCADE_LLM_API_KEY: 'sk',
+	});
+	own.find('CASCADE_LLM_URL').value = '';
+	await own.save();
+	assert.equal(own.sent[2][1].values.CASCADE_LLM_URL, null);
+});
+
+test('an error is said, and its field has the focus', async () => {
+	const own = await open(undefined, [400, { detail: 'no such model', field: 'CASCADE_LLM_URL' }]);
+	await own.save();
+	assert.equal(own.said(), 'no such model');
+	assert.equal(own.find('CASCADE_LLM_URL').getAttribute('aria-invalid'), 'true');
+	assert.equal(document.activeElement, own.find('CASCADE_LLM_URL'));
+	own.answers.change = [400, { detail: 'nothing changes', field: null }];
+	await own.save();
+	assert.equal(own.said(), 'nothing changes');
+	assert.equal(own.find('CASCADE_LLM_URL').getAttribute('aria-invalid'), null);
+});
+
+test('the page waits for the restart, and says when the change was taken back', async () => {
+	const own = await open(undefined, [200, { key: null, waiting: ['bot'], restarts: true }]);
+	await own.save();
+	assert.match(own.said(), /restarts/);
+	for (const answer of [[200, SETTINGS], new TypeError('refused'), [200, { ...SETTINGS, run: 'b', rejected: 'a port is taken' }]]) {
+		own.answers.settings = answer;
+		assert.match(own.said(), /restarts/);
+		clock.pass(1000);
+		await settle();
+	}
+	assert.match(own.problem().textContent, /taken back.*a port is taken/);
+	assert.equal(own.said(), '');
+});
+
+test('the new key is shown once, and used from then on', async () => {
+	const own = await open(undefined, [200, { key: 'the-new-key', waiting: [], restarts: false }]);
+	keepKey('the-old-key');
+	await own.save();
+	assert.equal(apiKey(), 'the-new-key');
+	assert.equal(own.keys.at(-1), 'Bearer the-new-key');
+	assert.match(own.problem().textContent, /The new key.*the-new-key/);
+	assert.match(own.said(), /applied/);
+	keepKey('');
+});
+
+test('the key is asked for, and other refusals are explained', async () => {
+	const own = await open([401, { detail: 'no API key' }]);
+	assert.equal(own.form().hidden, true);
+	assert.match(own.problem().textContent, /need the key/);
+	own.answers.settings = [200, SETTINGS];
+	own.problem().querySelector('input').value = 'k';
+	own.problem().querySelector('form').fire('submit');
+	await settle();
+	assert.deepEqual([own.form().hidden, own.problem().hidden, own.keys.at(-1)], [false, true, 'Bearer k']);
+	keepKey('');
+	assert.match((await open([404, { detail: 'that needs --settings page' }])).problem().textContent, /that needs --settings page/);
+	assert.match((await open(new TypeError('refused'))).problem().textContent, /does not answer/);
+});
