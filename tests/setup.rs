@@ -305,7 +305,7 @@ struct Board {
 impl Board {
     fn new() -> Self {
         let folder = folder();
-        for name in ["spool", "etc/ssh/sshd_config.d", "runner", "run", "bin"] {
+        for name in ["spool", "etc/ssh/sshd_config.d", "runner", "run", "bin", "state"] {
             fs::create_dir_all(folder.join(name)).expect("the folder is the test's");
         }
         for (name, body) in [
@@ -321,6 +321,8 @@ impl Board {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("the folder is the test's");
         let spool = folder.join("spool");
         fs::set_permissions(spool, fs::Permissions::from_mode(0o755)).expect("the folder is the test's");
+        let state = folder.join("state");
+        fs::set_permissions(state, fs::Permissions::from_mode(0o777)).expect("the folder is the test's");
         fs::write(
             folder.join("run/setup-open"),
             "SETUP_RUNNER_PORT=7860\nSETUP_WORD=again\n",
@@ -347,6 +349,8 @@ impl Board {
             .env("EDGE_BOARD_RUN", self.folder.join("run"))
             .env("EDGE_BOARD_LIB", root.join("boards/common"))
             .env("EDGE_BOARD_USER", "daemon")
+            .env("EDGE_BOARD_STATE", self.folder.join("state"))
+            .env("EDGE_BOARD_RUNNER", "daemon")
             .env("EDGE_RUNNER_ETC", self.folder.join("runner"))
             .output()
             .expect("it runs")
@@ -371,12 +375,14 @@ fn the_board_applies_what_the_page_took() {
     let done = board.finish(&setup.settings().expect("written"));
     assert!(done.status.success(), "{done:?}");
     let taken = board.read("etc/edge-board/setup.txt");
+    assert!(taken.ends_with("setup = again\nhostname = kitchen\n"), "{taken}");
+    let of_bot = board.read("state/edge-runner.toml");
     assert!(
-        taken.ends_with(&format!(
-            "setup = again\nhostname = kitchen\nRUNNER_BOT = realtime\nOPENAI_API_KEY = {SECRET}\n"
-        )),
-        "{taken}"
+        of_bot.ends_with(&format!("\nbot = \"realtime\"\nOPENAI_API_KEY = \"{SECRET}\"\n")),
+        "{of_bot}"
     );
+    let file = board.folder.join("state/edge-runner.toml");
+    assert_eq!(fs::metadata(file).expect("written").permissions().mode() & 0o777, 0o600);
     let file = board.folder.join("etc/edge-board/setup.txt");
     assert_eq!(fs::metadata(file).expect("written").permissions().mode() & 0o777, 0o600);
     assert_eq!(board.read("chpasswd.log"), format!("edge:{PASSWORD}\n"));
@@ -398,6 +404,34 @@ fn the_board_applies_what_the_page_took() {
     assert!(!board.folder.join("spool/settings").exists());
 
     // The next setup takes the password back, and admits all callers.
+    // What a change of the settings page left beside the file is of the settings before.
+    fs::write(board.folder.join("state/edge-runner.toml.tried"), "").expect("the folder is the test's");
+    let text = "CASCADE_INSTRUCTIONS = \"\"Hi\" \\ \u{e4}\"\n";
+    let done = board.finish(&format!(
+        "hostname = den\nRUNNER_API_KEY =\nRUNNER_WS_AUTH = none\nRUNNER_BOT = parrot\n{text}"
+    ));
+    assert!(done.status.success(), "{done:?}");
+    let of_bot = board.read("state/edge-runner.toml");
+    let instructions = "CASCADE_INSTRUCTIONS = \"\\\"Hi\\\" \\\\ \u{e4}\"\n";
+    assert!(
+        of_bot.ends_with(&format!("\nbot = \"parrot\"\n{instructions}")),
+        "{of_bot}"
+    );
+    assert!(!board.folder.join("state/edge-runner.toml.tried").exists());
+    // In the file both keys are one, and OpenAI's goes to no other service.
+    for (others, is_kept) in [
+        ("", true),
+        ("REALTIME_URL = http://nas:1/v1\n", false),
+        ("REALTIME_API_KEY = k\n", false),
+    ] {
+        let text = format!("hostname = den\nRUNNER_BOT = realtime\nOPENAI_API_KEY = sk\n{others}");
+        assert!(board.finish(&text).status.success());
+        assert_eq!(
+            board.read("state/edge-runner.toml").contains("OPENAI"),
+            is_kept,
+            "{others}"
+        );
+    }
     let done = board.finish("hostname = den\nRUNNER_API_KEY =\nRUNNER_WS_AUTH = none\nRUNNER_BOT = parrot\n");
     assert!(done.status.success(), "{done:?}");
     assert!(board.read("usermod.log").contains("--password * edge"));
@@ -405,7 +439,7 @@ fn the_board_applies_what_the_page_took() {
     assert!(
         board
             .read("etc/edge-board/setup.txt")
-            .ends_with("RUNNER_API_KEY =\nRUNNER_WS_AUTH = none\nRUNNER_BOT = parrot\n")
+            .ends_with("RUNNER_API_KEY =\nRUNNER_WS_AUTH = none\n")
     );
     fs::remove_dir_all(&board.folder).expect("the folder is the test's");
 }

@@ -85,10 +85,10 @@ def check(folder, machine):
     key = address.split("#key=")[1]
     print(f"PASS Chromium fills in the page; the runner is back, and the page closed, {time.monotonic() - began:.0f} s later", flush=True)
 
-    known = inside(folder, "hostname; sudo cat /etc/edge-board/setup.txt; sudo /usr/lib/edge-runner/api-key; systemctl is-active edge-setup;"
+    known = inside(folder, "hostname; sudo cat /etc/edge-board/setup.txt /var/lib/edge-runner/edge-runner.toml; sudo /usr/lib/edge-runner/api-key; systemctl is-active edge-setup;"
                    " systemctl --failed --no-legend --plain; id -un")
     lines = known.splitlines()
-    assert lines[0] == "kitchen" and "hostname = kitchen" in lines and "RUNNER_BOT = parrot" in lines, known
+    assert lines[0] == "kitchen" and "hostname = kitchen" in lines and 'bot = "parrot"' in lines, known
     assert f"https://kitchen.local:7860/#key={key}" in lines and "inactive" in lines and lines[-1] == "edge", known
     journal = inside(folder, "sudo journalctl --no-pager")
     console = (folder / "console").read_text(errors="replace")
