@@ -107,6 +107,7 @@
 //! | `local` | the sound card of the machine as a caller |
 //! | `aec` | cancels its echo, on processors of 64 bits |
 //! | `call` | `edge-runner call`, a caller for tests on the command line |
+//! | `update` | `edge-runner update`, which replaces the program by that of a release |
 //! | `setup` | `edge-runner setup`, the page that sets a board up |
 //! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |
 //! | `vad` | [`kit`]'s `NeuralVad`, a detector of speech in noise, for `cascade` too |

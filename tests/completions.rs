@@ -55,6 +55,7 @@ fn bash_completes_commands_options_and_values() {
     let script = script("bash");
     for (words, offered) in [
         (&["do"][..], &["doctor"][..]),
+        (&["update", "--ch"], &["--check"]),
         (&["--tran"], &["--transport"]),
         (&["--esp"], &["--esp32"]),
         (&["-t", "tw"], &["twilio"]),

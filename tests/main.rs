@@ -61,6 +61,7 @@ mod tls;
 mod turn;
 mod unsafety;
 mod untrusted;
+mod update;
 mod uploads;
 mod warm;
 mod whatsapp;

@@ -8,4 +8,7 @@ mod page;
 fn main() {
     page::pack();
     linker::choose();
+    // `edge-runner update` downloads the build for it.
+    let target = std::env::var("TARGET").expect("cargo sets it for build scripts");
+    println!("cargo::rustc-env=EDGE_RUNNER_TARGET={target}");
 }

@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
+use std::io::{self, Write as _};
 
 use edge_runner_http::startup::{EXIT_FAILURE, StartupError, forbid_debuggers, runtime};
 
@@ -16,11 +17,12 @@ use crate::proto::config::LogFormat;
 use crate::proto::options::env::Variables;
 
 /// The commands with a task of their own: name, what they do, and the feature that they need.
-pub(super) const TASKS: [(&str, &str, Feature); 5] = [
+pub(super) const TASKS: [(&str, &str, Feature); 6] = [
     ("call", "call a bot: speak, listen, and check the answer", Feature::Call),
     ("new", "make a folder with a new bot and its test", Feature::New),
     ("phone", "point a telephone number at a runner", Feature::Telephony),
     ("setup", "serve the setup page of a board", Feature::Setup),
+    ("update", "replace this program by a release", Feature::Update),
     ("cloud", "the cloud agent service and its client", Feature::Cloud),
 ];
 
@@ -105,6 +107,13 @@ pub(super) fn complete<T>(threads: Option<usize>, task: impl Future<Output = T>)
     let done = runtime.block_on(task);
     runtime.shutdown_timeout(RUNTIME_END);
     Ok(done)
+}
+
+/// Prints a line of what a task has done so far.
+pub(super) fn print_line(line: &str) {
+    let mut out = io::stdout();
+    // stdout may be closed; the exit code still reports the end of the task.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// A task that failed.

@@ -19,6 +19,8 @@ static BUILT: &[CommandRow] = &[
     super::phone::COMMAND,
     #[cfg(feature = "setup")]
     super::setup::COMMAND,
+    #[cfg(feature = "update")]
+    super::update::COMMAND,
     #[cfg(feature = "cloud")]
     super::cloud::COMMAND,
 ];

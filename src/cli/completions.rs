@@ -46,6 +46,17 @@ fn built_commands() -> Vec<(&'static str, &'static str)> {
 /// The kinds of `edge-runner new`.
 pub(super) const KINDS: [&str; 4] = ["python", "pipecat", "node", "rust"];
 
+/// The options of `edge-runner update`.
+pub(super) const UPDATE: [&str; 7] = [
+    "--check",
+    "--to",
+    "--allow-downgrade",
+    "--from",
+    "--key",
+    "--service",
+    "--runner",
+];
+
 /// The commands of `edge-runner cloud`.
 const CLOUD: &[&str] = match cfg!(feature = "scale") {
     true => &[
@@ -196,6 +207,7 @@ _{function}() {{
         completions) _{function}_reply -W '{shells}'; return ;;
         cloud) _{function}_reply -W '{cloud}'; return ;;
         new) _{function}_reply -W '{kinds}'; return ;;
+        update) _{function}_reply -W '{update}'; return ;;
         config) ((COMP_CWORD == 2)) && {{ _{function}_reply -W '{config}'; return; }} ;;
         help) _{function}_reply -W '{commands}'; return ;;
         esac
@@ -213,6 +225,7 @@ complete -F _{function} {name}
         shells = SHELLS.join(" "),
         cloud = CLOUD.join(" "),
         kinds = KINDS.join(" "),
+        update = UPDATE.join(" "),
         config = settings::COMMANDS.join(" "),
         commands = names_of(&built_commands()),
         options = options.join(" "),
@@ -266,6 +279,7 @@ _{name}() {{
     completions) (( CURRENT > 2 )) && {{ compadd -- {shells}; return }} ;;
     cloud) (( CURRENT > 2 )) && {{ compadd -- {cloud}; return }} ;;
     new) (( CURRENT > 2 )) && {{ compadd -- {kinds}; return }} ;;
+    update) (( CURRENT > 2 )) && {{ compadd -- {update}; return }} ;;
     config) (( CURRENT == 3 )) && {{ compadd -- {config}; return }} ;;
     esac
     if (( ${{words[(i)--]}} < CURRENT )); then
@@ -286,6 +300,7 @@ fi
         shells = SHELLS.join(" "),
         cloud = CLOUD.join(" "),
         kinds = KINDS.join(" "),
+        update = UPDATE.join(" "),
         config = settings::COMMANDS.join(" "),
         commands = commands.join(" "),
     )
@@ -312,6 +327,7 @@ fn fish(name: &str) -> String {
         ("completions", SHELLS.join(" ")),
         ("cloud", CLOUD.join(" ")),
         ("new", KINDS.join(" ")),
+        ("update", UPDATE.join(" ")),
         ("config", settings::COMMANDS.join(" ")),
     ] {
         let seen = format!("'__fish_seen_subcommand_from {command}'");

@@ -75,6 +75,11 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
         Some(Feature::Setup),
     ),
     (
+        "update [--check] [OPTIONS]",
+        "replace this program by the latest release",
+        Some(Feature::Update),
+    ),
+    (
         "cloud COMMAND [OPTIONS]",
         "the cloud agent service and its client",
         Some(Feature::Cloud),

@@ -36,6 +36,8 @@ mod setup;
 mod source;
 pub mod start;
 mod surroundings;
+#[cfg(feature = "update")]
+mod update;
 
 use std::ffi::OsString;
 

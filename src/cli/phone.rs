@@ -5,11 +5,10 @@
 //! numbers, numbers that are not E.164, and missing credentials.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
 
 use edge_runner_http::startup::StartupError;
 
-use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin, complete, failure};
+use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin, complete, failure, print_line};
 use super::{Env, ProgramIdentity, UsageError, version_text};
 use crate::io::phone::PhoneSetUp;
 use crate::proto::options::help::{entries, entry, paragraph};
@@ -178,13 +177,7 @@ impl CommandTask for PhoneRun {
         for warning in start.skipped.iter().chain(&self.warnings) {
             log::warn!("{warning}");
         }
-        let done = complete(
-            Some(1),
-            crate::io::phone::run(&self.set_up, |line| {
-                let mut out = io::stdout();
-                let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-            }),
-        )?;
+        let done = complete(Some(1), crate::io::phone::run(&self.set_up, print_line))?;
         done.map_err(failure)
     }
 }

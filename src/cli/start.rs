@@ -81,7 +81,6 @@ fn program_name() -> Option<String> {
 
 fn run_or_report(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> ExitCode {
     let image = ProcessImage::capture();
-    let print = |message: &str| logging::print(&format!("{}: {message}", program.name));
     let error = match run(bot, bot_crate, program) {
         Ok(AfterServing::Exit) => None,
         Ok(AfterServing::Restart) => {
@@ -90,9 +89,12 @@ fn run_or_report(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -
         }
         Err(error) => Some(error),
     };
-    // stderr may be closed or unread; the exit code still reports the error.
     let code = error.map_or(ExitCode::SUCCESS, |StartupError { code, message }| {
-        print(&message);
+        // A check of `update` says on stdout what it found.
+        if !message.is_empty() {
+            // stderr may be closed or unread; the exit code still reports the error.
+            logging::print(&format!("{}: {message}", program.name));
+        }
         ExitCode::from(code)
     });
     logging::flush();

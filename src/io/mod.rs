@@ -55,6 +55,8 @@ pub mod settings;
 #[cfg(feature = "setup")]
 pub mod setup;
 pub mod trace;
+#[cfg(feature = "update")]
+pub mod update;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod websocket;
 #[cfg(any(feature = "mediaroom", feature = "assistants", feature = "call"))]

@@ -79,6 +79,8 @@ features! {
     New = "new",
     /// `edge-runner doctor`.
     Doctor = "doctor",
+    /// `edge-runner update`.
+    Update = "update",
     /// `edge-runner cloud`.
     Cloud = "cloud",
     /// The cloud service on several machines: `--database`, `--store`.

@@ -91,6 +91,8 @@ pub mod time;
 #[cfg(any(feature = "config", feature = "call"))]
 mod toml_text;
 pub mod transport;
+#[cfg(feature = "update")]
+pub mod update;
 pub mod uuid;
 pub mod webrtc;
 pub mod whatsapp;

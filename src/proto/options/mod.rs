@@ -27,7 +27,7 @@ use env::Variables;
 
 use crate::limits::KEY_FILE_BYTES_MAX;
 
-pub use parse::{SpecialMode, not_unicode, parse, split_command};
+pub use parse::{SpecialMode, from_lexopt, not_unicode, parse, split_command};
 #[cfg(feature = "config")]
 pub(crate) use parse::{first_word, store};
 pub use table::{

@@ -211,7 +211,7 @@ pub fn not_unicode(value: OsString) -> UsageError {
 
 /// Converts the errors of lexopt. The others are made above, where the placeholder of the value is
 /// known.
-fn from_lexopt(error: lexopt::Error) -> UsageError {
+pub fn from_lexopt(error: lexopt::Error) -> UsageError {
     match error {
         lexopt::Error::UnexpectedValue { option, .. } => UsageError::UnexpectedValue { option },
         lexopt::Error::NonUnicodeValue(value) => not_unicode(value),

@@ -123,7 +123,7 @@ def marked_help(build):
     """the help marks absent features, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
-    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 22, text
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 23, text
     # A description begins after the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 25, options
@@ -135,7 +135,7 @@ def marked_help(build):
         is_marked = f"{name} {MARK}" in transports or f"({name}) {MARK}" in transports
         assert is_marked == (feature not in build.has), transports
     usage = text[text.index("Usage:"):text.index("Options marked")]
-    commands = ["new", "doctor", "config", "call", *([] if "telephony" in build.has else ["phone"]), "setup", "cloud"]
+    commands = ["new", "doctor", "config", "call", *([] if "telephony" in build.has else ["phone"]), "setup", "update", "cloud"]
     assert [line.split()[1] for line in usage.splitlines() if MARK in line] == commands, usage
     assert all(len(line) <= 100 for line in text.splitlines())
     line = next(text for text in text.splitlines() if "PIPECAT_ICE_SERVERS" in text)
@@ -148,6 +148,7 @@ def refused_options(build):
              for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
     asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
     asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("setup",)), ["setup", "--spool", "/tmp"]),
+              (build.absent(("update",)), ["update"]),
               (build.absent(("config",)), ["config", "show"]),
               (build.absent(("new",)), ["new", "python", "a-bot"]),
               (build.absent(("call",)), ["call", "http://localhost:7860"]),
