@@ -1,8 +1,8 @@
 //! The settings of a runner, as its page shows and changes them.
 //!
 //! In: requests that passed the API key and are of no other page. Out: JSON, without secrets.
-//! [`file`] writes the file of settings; `proto::setup::change` decides what may be changed. The
-//! watcher of the settings reads and writes, one request after the other, so that a reload by
+//! [`mod@file`] writes the file of settings; `proto::setup::change` decides what may be changed.
+//! The watcher of the settings reads and writes, one request after the other, so that a reload by
 //! SIGHUP and a change never mix.
 
 pub mod file;
