@@ -31,7 +31,7 @@ await withBrowser(async (context) => {
 		if (!request.url().endsWith('/api/offer') || request.method() === 'OPTIONS') return;
 		const name = `${request.method()} ${response.status()}`;
 		statuses[name] = (statuses[name] ?? 0) + 1;
-		if (request.method() === 'POST') replica = (await response.json()).pc_id?.split('.')[0];
+		if (request.method() === 'POST') replica = (await response.json().catch(() => ({}))).pc_id?.split('.')[0];
 	});
 	const report = () => console.log(JSON.stringify({ replica, statuses }));
 	/** Waits for audio of the bot on connection number `count` of this page. */
