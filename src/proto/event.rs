@@ -122,9 +122,9 @@ pub enum SessionEvent {
         name: String,
         played: bool,
     },
-    /// The caller begins to hear speech of the bot.
+    /// Speech of the bot begins to be played.
     SpeechStarted,
-    /// The caller has heard the speech of the bot to its end, or the rest was dropped.
+    /// The speech of the bot was played to its end, or the rest was dropped.
     SpeechStopped,
     /// A participant is in the room, or joined it.
     ParticipantJoined(Participant),

@@ -69,7 +69,7 @@ pub struct Poster {
     speech: Speech,
     encoder: Option<Encoder>,
     decoder: Decoder,
-    /// The sound of all packets that it heard, at [`RATE_HZ`].
+    /// The sound of all packets that it received, at [`RATE_HZ`].
     pub pcm: Vec<i16>,
     pub channel: Option<ChannelId>,
     pub texts: Vec<String>,

@@ -1,4 +1,4 @@
-//! The tap of a call: its sound, on its way to the recording and to those that listen in.
+//! The tap of a call: its sound, for the recording and for those that listen in.
 //!
 //! In: frames of both directions, interruptions and keys, where they pass the session. Each is
 //! copied once for all that take it, and not at all if no one does. No consumer makes the session

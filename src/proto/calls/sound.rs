@@ -18,7 +18,7 @@ use crate::limits::RATES_HZ;
 /// How far frames of a caller may be from where they belong before a gap is left: twice a bad
 /// jitter.
 const SLACK: Duration = Duration::from_millis(120);
-/// Sound that may still change: a key takes back what was heard before it was known. A listener
+/// Sound that may still change: a key takes back sound that came before it was known. A listener
 /// gets the sound so much later.
 pub const OPEN: Duration = Duration::from_millis(1000);
 /// Speech of the bot ahead of its time; more than a session takes.

@@ -36,17 +36,19 @@ fn encodes_any_bot_rate() {
         let pcm: Vec<i16> = (0..rate_hz).map(|n| tone(n) as i16).collect();
         let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(1_500));
         let mut decoder = AudioDecoder::new(codec, 16_000).unwrap();
-        let mut heard = Vec::new();
+        let mut decoded = Vec::new();
         for (packet, _) in &packets {
-            heard.extend_from_slice(decoder.decode(packet).unwrap());
+            decoded.extend_from_slice(decoder.decode(packet).unwrap());
         }
-        let loud: Vec<usize> = (0..heard.len()).filter(|n| heard[*n].unsigned_abs() > 3_000).collect();
+        let loud: Vec<usize> = (0..decoded.len())
+            .filter(|n| decoded[*n].unsigned_abs() > 3_000)
+            .collect();
         let spoken = loud[loud.len() - 1] - loud[0];
         assert!(
             spoken.abs_diff(16_000) < 200,
             "{codec} {rate_hz} Hz: a second lasted {spoken} samples of 16,000"
         );
-        let middle = &heard[loud[0] + 4_000..loud[0] + 12_000];
+        let middle = &decoded[loud[0] + 4_000..loud[0] + 12_000];
         let rises = middle.windows(2).filter(|pair| pair[0] < 0 && pair[1] >= 0).count();
         assert!(
             (219..=221).contains(&rises),

@@ -28,7 +28,7 @@ struct OfferSection<'a> {
 pub fn check(via: WhipEndpoint, sdp: &str) -> Result<(), WhipError> {
     match (via, audio_direction(sdp)?) {
         (_, "inactive") => Err(WhipError::UnsupportedOffer(
-            "the audio section is `inactive`; offer `sendrecv`, or one way of it",
+            "the audio section is `inactive`; offer `sendrecv`, or one direction of it",
         )),
         (WhipEndpoint::Whip, "recvonly") => Err(WhipError::UnsupportedOffer(
             "the audio section is `recvonly`; who only listens posts to /whep",
