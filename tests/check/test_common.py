@@ -111,8 +111,8 @@ class Lanes(unittest.TestCase):
 
     def test_two_processes_share_the_checks_of_a_stage(self):
         program = self.folder / "program.py"
-        program.write_text(f"import sys, time\nsys.path.append({str(HERE.parent / 'peers')!r})\nfrom checks import left\n"
-                           "for name in left('abcdef'):\n    time.sleep(0.01)\n    print(f'PASS {name}: x', flush=True)\n")
+        program.write_text(f"import sys, time\nsys.path.append({str(HERE.parent / 'peers')!r})\nfrom checks import left, show\n"
+                           "for name in left('abcdef'):\n    time.sleep(0.01)\n    show(f'PASS {name}: x')\n")
         stages = {"calls": f"shared python3 {program}; exit ${{verdict:-0}}"}
         code, output = self.run_lanes("together 'calls'", stages)
         self.assertEqual((code, self.last(output)), (0, "6 passed, 0 failed, 0 skipped"), output)
