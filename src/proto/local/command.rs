@@ -105,6 +105,32 @@ fn alsa_command(direction: AudioDirection, device: &str, rate_hz: u32, channels:
     words.map(str::to_owned).to_vec()
 }
 
+/// Whether a microphone and a loudspeaker are certainly two cards of ALSA: two names, or two numbers.
+/// A card has both a name and a number, and other devices do not tell their card.
+pub fn are_two_cards(input: &[String], output: &[String]) -> bool {
+    match (alsa_card(input), alsa_card(output)) {
+        (Some(one), Some(other)) => {
+            let is_number = |card: &str| card.bytes().all(|byte| byte.is_ascii_digit());
+            is_number(one) == is_number(other) && one != other
+        }
+        _ => false,
+    }
+}
+
+/// Returns the card in the device that a command of ALSA opens: `1` in `arecord -D plughw:1,0`, and
+/// `Jabra` in `aplay -D plughw:CARD=Jabra,DEV=0`.
+fn alsa_card(words: &[String]) -> Option<&str> {
+    let program = words.first()?.rsplit('/').next()?;
+    if !matches!(program, "arecord" | "aplay") {
+        return None;
+    }
+    let mut words = words.iter().skip_while(|word| !matches!(&***word, "-D" | "--device"));
+    let (_, place) = words.nth(1)?.split_once(':')?;
+    let card = place.split(',').next()?;
+    let card = card.strip_prefix("CARD=").unwrap_or(card);
+    (!card.is_empty()).then_some(card)
+}
+
 /// Splits a command into words.
 ///
 /// # Errors
@@ -185,5 +211,27 @@ mod tests {
         );
         let input = command(None, AudioDirection::In, 16_000, 1).expect("a command");
         assert_eq!(input[..4].join(" "), "arecord -q -D default");
+    }
+
+    #[test]
+    fn two_cards_are_known_by_names_or_by_numbers() {
+        let are_two = |input, output| {
+            let of = |text, direction| command(Some(text), direction, 16_000, 1).expect("a command");
+            are_two_cards(&of(input, AudioDirection::In), &of(output, AudioDirection::Out))
+        };
+        assert!(are_two("plughw:CARD=Webcam,DEV=0", "plughw:CARD=Headphones"));
+        assert!(are_two("hw:1,0", "plughw:0"));
+        assert!(are_two("/usr/bin/arecord -t raw -D hw:1 -r 16000", "hw:0"));
+        for (input, output) in [
+            ("plughw:CARD=Jabra,DEV=0", "hw:CARD=Jabra"),
+            ("hw:1,0", "hw:1,3"),
+            ("hw:1", "plughw:CARD=Jabra"),
+            ("default", "plughw:CARD=Jabra"),
+            ("pw-record -", "hw:1"),
+            ("arecord -D", "hw:1"),
+            ("hw:", "hw:1"),
+        ] {
+            assert!(!are_two(input, output), "{input} {output}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::command::{AudioDirection, command, words};
+use super::command::{AudioDirection, are_two_cards, command, words};
 use super::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart, WakeConfig};
 use super::stop_words::StopWords;
 use crate::assistant::services::endpoint::{ServiceAuthority, ServiceEndpoint};
@@ -311,15 +311,29 @@ impl LocalOptions {
                 "`--local text` begins with `--local-start always` or `key`: nothing is heard".into(),
             ));
         }
+        let input = of(&self.input, AudioDirection::In, in_rate_hz, in_channels)?;
+        let output = of(&self.output, AudioDirection::Out, out_rate_hz, out_channels)?;
+        let mut echo = self.echo.unwrap_or_default();
+        if self.is_on && echo == LocalEcho::Cancel && are_two_cards(&input.words, &output.words) {
+            let then = match self.echo {
+                Some(_) => "the bot may interrupt itself: take `--local-echo half`",
+                None => "it is `--local-echo half`: callers cannot interrupt the bot by voice",
+            };
+            warnings.push(format!(
+                "`--local-in` and `--local-out` are two cards, whose clocks drift apart, and `--local-echo cancel` needs \
+                 one card with both; {then}"
+            ));
+            echo = self.echo.unwrap_or(LocalEcho::Half);
+        }
         let config = LocalConfig {
             types: self.types,
-            input: of(&self.input, AudioDirection::In, in_rate_hz, in_channels)?,
-            output: of(&self.output, AudioDirection::Out, out_rate_hz, out_channels)?,
+            input,
+            output,
             start: self.start,
             wake,
             end: self.end,
             stop_words: self.stop_words.clone().unwrap_or_default(),
-            echo: self.echo.unwrap_or_default(),
+            echo,
             tones: self.tones,
             keys: self.keys.clone(),
             volume_percent: self.volume_percent.unwrap_or(VOLUME_MAX),
@@ -365,6 +379,34 @@ mod tests {
             (&*config.input.words[0], &*config.output.words[0]),
             ("arecord", "aplay")
         );
+    }
+
+    /// The canceller follows one clock.
+    #[test]
+    fn two_cards_are_half_duplex_unless_the_canceller_is_asked_for() {
+        let with = |input: &str, echo| LocalOptions {
+            is_on: true,
+            input: Some(input.into()),
+            output: Some("plughw:CARD=Headphones".into()),
+            echo,
+            ..LocalOptions::default()
+        };
+        for (input, echo, expected, words) in [
+            ("hw:CARD=Webcam", None, LocalEcho::Half, "it is `--local-echo half`"),
+            (
+                "hw:CARD=Webcam",
+                Some(LocalEcho::Cancel),
+                LocalEcho::Cancel,
+                "may interrupt itself",
+            ),
+            ("hw:CARD=Webcam", Some(LocalEcho::Off), LocalEcho::Off, ""),
+            ("hw:CARD=Headphones", None, LocalEcho::Cancel, ""),
+        ] {
+            let (config, warnings) = resolve(with(input, echo));
+            assert_eq!(config.map(|config| config.echo), Some(expected), "{input} {echo:?}");
+            assert_eq!(warnings.len(), usize::from(!words.is_empty()), "{warnings:?}");
+            assert!(warnings.iter().all(|warning| warning.contains(words)), "{warnings:?}");
+        }
     }
 
     #[test]
