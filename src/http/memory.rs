@@ -1,10 +1,13 @@
-//! Returns the memory of ended sessions to the system.
+//! Returns the memory of start-up and of ended sessions to the system.
 //!
 //! glibc makes an arena per thread and trims only the end of each, so a board that once had sixteen
 //! callers would keep 10 MiB more than it needs. Here all threads share one arena, which is cheap
 //! because a session rarely allocates, and the arena is trimmed when no session is live. Other
-//! allocators need neither (`other`). Source: mallopt(3), `M_ARENA_MAX`; malloc_trim(3).
+//! allocators need neither (`other`). Source: mallopt(3), `M_ARENA_MAX`; malloc_trim(3). Code that no
+//! idle runner needs is unmapped (`files`).
 
+#[cfg(target_os = "linux")]
+mod files;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[path = "memory/glibc.rs"]
 mod heap;
@@ -15,8 +18,8 @@ mod heap;
 use crate::tasks::SlotPool;
 use std::time::Duration;
 
-/// Time from the end of the last session until unused memory is returned to the system: longer than
-/// a client takes to reconnect.
+/// Time from the start, or from the end of the last session, until unused memory is returned to the
+/// system: longer than a client takes to reconnect.
 const MEMORY_TRIM_AFTER: Duration = Duration::from_secs(2);
 
 /// Makes all threads share one arena. Call it before the second thread starts, because existing
@@ -25,18 +28,25 @@ pub fn use_one_heap() {
     heap::use_one_arena();
 }
 
-/// Trims the heap after the last session has ended, unless another begins; never returns.
+/// Trims the heap and unmaps code after the start, and after the last session has ended, unless
+/// another begins; never returns.
 pub async fn trim_when_idle(live: SlotPool) {
-    run_when_idle(&live, heap::trim).await;
+    run_when_idle(&live, trim).await;
+}
+
+fn trim() {
+    heap::trim();
+    #[cfg(target_os = "linux")]
+    files::unmap();
 }
 
 async fn run_when_idle(live: &SlotPool, mut act: impl FnMut()) {
     loop {
-        live.wait_next_empty().await;
         tokio::time::sleep(MEMORY_TRIM_AFTER).await;
         if live.count() == 0 {
             act();
         }
+        live.wait_next_empty().await;
     }
 }
 
@@ -47,14 +57,15 @@ mod tests {
 
     use super::*;
 
-    /// The heap is trimmed once per idle period, and not while a session is live.
+    /// Memory is trimmed once after the start and per idle period, and not while a session is live.
     #[tokio::test(start_paused = true)]
     async fn memory_is_trimmed_after_an_idle_period() {
         let (live, times) = (SlotPool::new(2), Cell::new(0));
         let moment = Duration::from_millis(1);
         let callers = async {
             let sleep = tokio::time::sleep;
-            sleep(moment).await;
+            sleep(MEMORY_TRIM_AFTER + moment).await;
+            assert_eq!(times.replace(0), 1);
             let (first, second) = (live.try_acquire(), live.try_acquire());
             drop(first);
             sleep(MEMORY_TRIM_AFTER * 2).await;
@@ -75,7 +86,7 @@ mod tests {
             sleep(MEMORY_TRIM_AFTER + moment).await;
             assert_eq!(times.get(), 2);
             use_one_heap();
-            heap::trim();
+            trim();
         };
         tokio::select! {
             () = callers => {}
