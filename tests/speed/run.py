@@ -3,7 +3,7 @@
 
     tests/speed/run.py [--machines x86_64,aarch64,aarch64-soft,armv7] [--only REGEX] [--write boards/SPEED.md]
 
-In: the example `speed`, built here for each machine with the runner's own profile. On x86-64 callgrind counts; for ARM a plug-in
+In: the example `speed`, built here for each machine with the profile and the codec of a release. On x86-64 callgrind counts; for ARM a plug-in
 of qemu-user (count.c) does, on code that runs as it would on a board. Each component runs N and 2 N frames, and the difference is
 that of N frames: the start cancels out, and so the figures are the same each time, but for the little that random keys change.
 Out: tables in Markdown, and target/speed/counts.json. With --write they replace what stands between the marks in that file.
@@ -100,7 +100,8 @@ def build(target, built):
     folder = ROOT / "target" / (target or "") / "release"
     if not built:
         say(f"building for {target or 'this machine'}")
-        command = [ROOT / "cross" / "build", target] if target else ["cargo", "build", "--release"]
+        # The codec of a release, which `cross/build` selects by itself.
+        command = [ROOT / "cross" / "build", target] if target else ["cargo", "build", "--release", "--features", "libopus"]
         run([*command, "--quiet", "--example", "speed"], cwd=ROOT)
     return folder / "examples" / "speed"
 
