@@ -200,6 +200,31 @@ fn records_are_written_to_a_folder() {
     assert!(wrong.stderr.contains("--calls-dir /proc/none:"), "{}", wrong.stderr);
 }
 
+/// A folder that is gone for a while, like a disk that was unplugged, loses no record.
+#[test]
+fn records_wait_for_a_folder_that_is_gone() {
+    let folder = folder().join("calls");
+    let elsewhere = folder.with_extension("unplugged");
+    let mut runner = TestRunner::start(&["--bot", "echo", "--calls-dir", folder.to_str().expect("a path")]);
+    call(&runner);
+    std::fs::rename(&folder, &elsewhere).expect("renamed");
+    call(&runner);
+    let warning = runner.wait_for_log("records or events of calls are not written to");
+    assert!(warning.contains("they wait until they can be"), "{warning}");
+    std::fs::rename(&elsewhere, &folder).expect("renamed");
+    call(&runner);
+    runner.wait_for_log("again, with those that waited");
+    runner.signal("TERM");
+    assert!(runner.wait().success());
+    let file = std::fs::read_dir(&folder).expect("a folder").next().expect("a file");
+    let text = std::fs::read_to_string(file.expect("readable").path()).expect("readable");
+    let ids: std::collections::BTreeSet<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["id"].to_string())
+        .collect();
+    assert_eq!((text.lines().count(), ids.len()), (3, 3), "{text}");
+}
+
 const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// What only the receiver should see.
 const PATH: &str = "hooks-8f1c";

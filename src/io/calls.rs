@@ -347,11 +347,12 @@ impl SessionObserver for CallObserver {
         };
         let record = lock(&self.calls.log).end(&self.id, end);
         let Some(record) = record else { return };
-        if let Some(writer) = &self.calls.writer {
-            writer.write(record.to_string());
-        }
+        // The event is kept first, so that a record on the disk has its event there.
         if let Some(poster) = &self.calls.poster {
             poster.post(EventKind::of_end(reason), &record);
+        }
+        if let Some(writer) = &self.calls.writer {
+            writer.write(record.to_string());
         }
         self.calls.readers.send(|| Some(CallUpdate::Ended(record)));
     }

@@ -1,47 +1,48 @@
 //! Writes the records of ended calls, and the events that wait for their receiver, to the folder of
 //! `--calls-dir`.
 //!
-//! A thread of its own writes them, since a disk may be slow: calls do not wait for it. Each record
-//! is one line, synced before the next one. A line that a power cut left incomplete is removed by
-//! the next start. `proto::calls::files` names the files. An event is a file in `events`
-//! below the folder, which has its name when it is whole, until it is accepted or dropped.
+//! A thread of its own writes them, since a disk may be slow: calls do not wait for it. All that
+//! waits is written in one go, and synced once for all records of a file, so that a disk which
+//! takes a tenth of a second for that keeps pace with a burst of calls. What a disk does not take
+//! waits and is written again, without what the failed write left behind. `proto::calls` decides
+//! what is written together, and how much waits. A line that a power cut left incomplete is removed
+//! by the next start. An event is a file in `events` below the folder, which has its name when it
+//! is whole, until it is accepted or dropped. It is written before the records, so that a record on
+//! the disk has its event there.
 
+use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use edge_runner_http::common::{lock, unix_time_ms};
 
 use crate::io::written_folder::check;
-use crate::proto::calls::PostedEvent;
-use crate::proto::calls::files::{CallFile, file_for, surplus};
+use crate::proto::calls::files::{CallFile, surplus};
+use crate::proto::calls::{CallBacklog, PostedEvent, RecordBatch, WaitingRecord, WaitingWrites};
 use crate::proto::sorting;
 
-/// Records and events that wait for the disk; further ones are not written.
-const WAITING_MAX: usize = 256;
-/// Bytes that are searched for the end of the last whole line: more than a record has.
-const LINE_BYTES_MAX: u64 = 256 * 1024;
+/// Between attempts to write what a disk did not take; further records are attempts as well.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// Bytes that are searched for the end of the last whole line: more than what is synced at once and
+/// one record before it.
+const REPAIRED_BYTES: u64 = 512 * 1024;
 
 /// The folder of events, below that of the records.
 const EVENTS: &str = "events";
 /// Bytes of an event that is read: more than one has.
 const EVENT_BYTES_MAX: u64 = 256 * 1024;
 
-/// What is written.
-enum WriteTask {
-    Record(String),
-    Event(PostedEvent),
-    /// The event with this id is accepted or dropped.
-    EventOver(String),
-}
-
 /// Hands records to the thread that writes them.
 pub struct CallWriter {
-    tasks: Mutex<Option<SyncSender<WriteTask>>>,
+    backlog: Arc<Mutex<CallBacklog>>,
+    /// Wakes the thread; `None` when nothing more is taken.
+    wakes: Mutex<Option<SyncSender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -57,46 +58,61 @@ impl CallWriter {
         if let Some(last) = files(folder)?.into_iter().max() {
             open_whole(&folder.join(last.name()))?;
         }
-        let (tasks, waiting) = sync_channel(WAITING_MAX);
-        let folder = folder.to_owned();
+        Self::start_thread(CallFolder::new(folder, File::sync_data))
+    }
+
+    fn start_thread(mut folder: CallFolder) -> io::Result<CallWriter> {
+        // One wake is enough for all that was added before it is received.
+        let (wakes, woken) = sync_channel(1);
+        let backlog = Arc::<Mutex<CallBacklog>>::default();
+        let waiting = backlog.clone();
         let thread = thread::Builder::new()
             .name("calls".into())
-            .spawn(move || write_all(&folder, &waiting))?;
+            .spawn(move || write_all(&mut folder, &waiting, &woken))?;
         Ok(CallWriter {
-            tasks: Mutex::new(Some(tasks)),
+            backlog,
+            wakes: Mutex::new(Some(wakes)),
             thread: Mutex::new(Some(thread)),
         })
     }
 
     /// Writes a record, without waiting for the disk.
     pub fn write(&self, record: String) {
-        self.push(WriteTask::Record(record));
+        let record = WaitingRecord::new(record, unix_time_ms());
+        let mut added = Ok(());
+        self.add(|backlog| added = backlog.add(record));
+        // Each is a line as long as they are few.
+        if let Err(count) = added
+            && (count < 10 || count.is_multiple_of(100))
+        {
+            log::warn!(
+                "the record of a call is not written: the disk of --calls-dir is too slow or takes nothing, and as many \
+                 records as may wait do ({count} since the start)"
+            );
+        }
     }
 
     /// Keeps an event until it is over, without waiting for the disk.
     pub fn keep(&self, event: PostedEvent) {
-        self.push(WriteTask::Event(event));
+        self.add(|backlog| backlog.keep(event));
     }
 
     /// Deletes the file of an event.
     pub fn forget(&self, id: String) {
-        self.push(WriteTask::EventOver(id));
+        self.add(|backlog| backlog.forget(id));
     }
 
-    fn push(&self, task: WriteTask) {
-        let tasks = lock(&self.tasks);
-        match tasks.as_ref().map(|tasks| tasks.try_send(task)) {
-            Some(Err(TrySendError::Full(_))) => {
-                log::warn!("a record or an event of a call is not written: the disk of --calls-dir is too slow");
-            }
-            // Without a thread, the reason was logged.
-            Some(Ok(()) | Err(TrySendError::Disconnected(_))) | None => {}
+    fn add(&self, add: impl FnOnce(&mut CallBacklog)) {
+        if let Some(wakes) = lock(&self.wakes).as_ref() {
+            add(&mut lock(&self.backlog));
+            // A full channel has a wake already.
+            let _ = wakes.try_send(());
         }
     }
 
-    /// Waits until each record is written; none is taken afterwards.
+    /// Waits until each record is written, or the disk refuses it; none is taken afterwards.
     pub fn finish(&self) {
-        lock(&self.tasks).take();
+        lock(&self.wakes).take();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -125,74 +141,176 @@ pub fn kept_events(folder: &Path) -> io::Result<Vec<PostedEvent>> {
     Ok(events)
 }
 
-fn write_all(folder: &Path, tasks: &Receiver<WriteTask>) {
-    let mut open = None;
+/// Writes what waits until the writer is finished.
+fn write_all(folder: &mut CallFolder, backlog: &Mutex<CallBacklog>, woken: &Receiver<()>) {
     let mut has_failed = false;
-    for task in tasks {
-        let written = match task {
-            WriteTask::Record(record) => write(folder, &mut open, &record, unix_time_ms()),
-            WriteTask::Event(event) => keep(folder, &event),
-            WriteTask::EventOver(id) => forget(folder, &id),
+    loop {
+        let woken = match has_failed {
+            false => woken.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            true => woken.recv_timeout(AGAIN_AFTER),
         };
-        match written {
-            Ok(()) if has_failed => {
-                has_failed = false;
-                log::info!("records of calls are written to {} again", folder.display());
-            }
-            Ok(()) => {}
-            Err(error) => {
-                open = None;
-                if !has_failed {
-                    has_failed = true;
-                    log::warn!("records of calls are not written to {}: {error}", folder.display());
+        while let Some(mut waiting) = take(backlog) {
+            let written = folder.write(&mut waiting);
+            lock(backlog).settle(waiting);
+            let path = folder.path.display();
+            match written {
+                Ok(()) if has_failed => {
+                    has_failed = false;
+                    log::info!("records and events of calls are written to {path} again, with those that waited");
                 }
+                Ok(()) => {}
+                Err(error) if !has_failed => {
+                    has_failed = true;
+                    log::warn!(
+                        "records or events of calls are not written to {path}: {error}; they wait until they can be"
+                    );
+                    break;
+                }
+                Err(_) => break,
             }
         }
+        if woken == Err(RecvTimeoutError::Disconnected) {
+            break;
+        }
+    }
+    let left = lock(backlog).records();
+    if left > 0 {
+        let path = folder.path.display();
+        log::warn!("the records of {left} calls are lost: they could not be written to {path} before the end");
     }
 }
 
-/// Writes the file of an event. A power cut leaves it whole, or under another name.
-fn keep(folder: &Path, event: &PostedEvent) -> io::Result<()> {
-    let folder = folder.join(EVENTS);
-    let part = folder.join("new.part");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&part)?;
-    file.write_all(event.body.as_bytes())?;
-    file.sync_data()?;
-    fs::rename(part, folder.join(PostedEvent::file_name(&event.id)))?;
-    File::open(folder)?.sync_data()
+/// Takes what waits; the lock is free when this returns.
+fn take(backlog: &Mutex<CallBacklog>) -> Option<WaitingWrites> {
+    lock(backlog).take()
 }
 
-fn forget(folder: &Path, id: &str) -> io::Result<()> {
-    match fs::remove_file(folder.join(EVENTS).join(PostedEvent::file_name(id))) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// The folder of records and events.
+struct CallFolder {
+    path: PathBuf,
+    /// The file of the last record.
+    open: Option<(PathBuf, File)>,
+    /// The file of a write that failed, and its bytes before that.
+    failed: Option<(PathBuf, u64)>,
+    sync: SyncFn,
+}
+
+/// Waits until the content of a file is on the disk.
+type SyncFn = Box<dyn FnMut(&File) -> io::Result<()> + Send>;
+
+impl CallFolder {
+    fn new(path: &Path, sync: impl FnMut(&File) -> io::Result<()> + Send + 'static) -> Self {
+        CallFolder {
+            path: path.to_owned(),
+            open: None,
+            failed: None,
+            sync: Box::new(sync),
+        }
+    }
+
+    /// Writes all that waits, and removes it from there. What fails stays, and does not hold the
+    /// other kinds up. Returns the first error.
+    fn write(&mut self, waiting: &mut WaitingWrites) -> io::Result<()> {
+        let kept = self.keep(&mut waiting.events);
+        let forgotten = self.forget(waiting);
+        let written = self.append(&mut waiting.records);
+        kept.and(forgotten).and(written)
+    }
+
+    /// Writes the files of events. A power cut leaves each whole, or under another name.
+    fn keep(&mut self, events: &mut Vec<PostedEvent>) -> io::Result<()> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let folder = self.path.join(EVENTS);
+        let part = folder.join("new.part");
+        for event in &*events {
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&part)?;
+            file.write_all(event.body.as_bytes())?;
+            (self.sync)(&file)?;
+            fs::rename(&part, folder.join(PostedEvent::file_name(&event.id)))?;
+        }
+        (self.sync)(&File::open(folder)?)?;
+        // Before this, a name may be lost.
+        events.clear();
+        Ok(())
+    }
+
+    fn forget(&mut self, waiting: &mut WaitingWrites) -> io::Result<()> {
+        let folder = self.path.join(EVENTS);
+        while let Some(id) = waiting.over.first() {
+            match fs::remove_file(folder.join(PostedEvent::file_name(id))) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => waiting.over.pop_first(),
+            };
+        }
+        Ok(())
+    }
+
+    /// Appends records to their files, in batches.
+    fn append(&mut self, records: &mut VecDeque<WaitingRecord>) -> io::Result<()> {
+        self.take_back()?;
+        while !records.is_empty() {
+            let files = files(&self.path)?;
+            let Some(batch) = RecordBatch::first(&files, records) else {
+                break;
+            };
+            for file in surplus(&files, batch.bytes, records[0].unix_ms) {
+                fs::remove_file(self.path.join(file.name()))?;
+            }
+            let path = self.path.join(batch.file.name());
+            let file = match self.open.take() {
+                // A file that was deleted or moved is not written to.
+                Some((known, file)) if known == path && path.exists() => file,
+                _ => self.open_day(&path)?,
+            };
+            // If the next step fails, these bytes were written before.
+            self.failed = Some((path.clone(), file.metadata()?.len()));
+            write_lines(&file, records.iter().take(batch.records))?;
+            (self.sync)(&file)?;
+            self.failed = None;
+            self.open = Some((path, file));
+            records.drain(..batch.records);
+        }
+        Ok(())
+    }
+
+    /// Removes what a write that failed left in its file, since that is written again.
+    fn take_back(&mut self) -> io::Result<()> {
+        let Some((path, bytes)) = &self.failed else {
+            return Ok(());
+        };
+        match OpenOptions::new().write(true).open(path) {
+            Ok(file) if file.metadata()?.len() > *bytes => file.set_len(*bytes)?,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        self.failed = None;
+        Ok(())
+    }
+
+    /// Opens a file of records; a new one has its name also after a power cut.
+    fn open_day(&mut self, path: &Path) -> io::Result<File> {
+        let file = open_whole(path)?;
+        if file.metadata()?.len() == 0 {
+            (self.sync)(&File::open(&self.path)?)?;
+        }
+        Ok(file)
     }
 }
 
-/// Writes one record; `open` is the file of the last one.
-fn write(folder: &Path, open: &mut Option<(PathBuf, File)>, record: &str, unix_ms: u64) -> io::Result<()> {
-    let line = format!("{record}\n");
-    let bytes = u64::try_from(line.len()).unwrap_or(u64::MAX);
-    let files = files(folder)?;
-    let name = file_for(&files, bytes, unix_ms).name();
-    for file in surplus(&files, bytes, unix_ms) {
-        fs::remove_file(folder.join(file.name()))?;
+fn write_lines<'a>(file: &File, records: impl Iterator<Item = &'a WaitingRecord>) -> io::Result<()> {
+    let mut writer = BufWriter::with_capacity(64 * 1024, file);
+    for record in records {
+        writer.write_all(record.line.as_bytes())?;
     }
-    let path = folder.join(name);
-    let mut file = match open.take() {
-        // A file that was deleted or moved is not written to.
-        Some((known, file)) if known == path && path.exists() => file,
-        _ => open_whole(&path)?,
-    };
-    file.write_all(line.as_bytes())?;
-    file.sync_data()?;
-    *open = Some((path, file));
-    Ok(())
+    writer.flush()
 }
 
 fn files(folder: &Path) -> io::Result<Vec<CallFile>> {
@@ -207,24 +325,25 @@ fn files(folder: &Path) -> io::Result<Vec<CallFile>> {
     Ok(files)
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+/// Opens a file, and removes what was not written to its end: from an incomplete line on, or from
+/// the first line with a zero, which is a part of the file that did not reach the disk.
+fn open_whole(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new()
         .read(true)
         .append(true)
         .create(true)
         .mode(0o600)
-        .open(path)
-}
-
-/// Opens a file, and removes a line that was not written to its end.
-fn open_whole(path: &Path) -> io::Result<File> {
-    let mut file = open(path)?;
+        .open(path)?;
     let bytes = file.metadata()?.len();
-    let searched_from = bytes.saturating_sub(LINE_BYTES_MAX);
+    let searched_from = bytes.saturating_sub(REPAIRED_BYTES);
     file.seek(SeekFrom::Start(searched_from))?;
     let mut end = Vec::new();
-    (&file).take(LINE_BYTES_MAX).read_to_end(&mut end)?;
-    let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    (&file).take(REPAIRED_BYTES).read_to_end(&mut end)?;
+    let written = end.iter().position(|byte| *byte == 0).unwrap_or(end.len());
+    let whole = end[..written]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
     if whole < end.len() {
         log::warn!(
             "{}: the last record is incomplete, perhaps by a power cut; it is removed",
@@ -236,115 +355,4 @@ fn open_whole(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use serde_json::json;
-
-    use super::*;
-    use crate::proto::calls::EventKind;
-
-    /// 2026-11-28T22:13:20Z.
-    const NOW: u64 = 1_795_904_000_000;
-
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("edge-runner-calls-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        folder
-    }
-
-    #[test]
-    fn records_are_lines_of_a_file_that_only_its_owner_reads() {
-        let folder = folder("lines").join("below");
-        let writer = CallWriter::start(&folder).expect("a folder");
-        for nth in 0..3 {
-            writer.write(format!(r#"{{"id":{nth}}}"#));
-        }
-        writer.finish();
-        writer.write("late".to_owned());
-        let files = files(&folder).expect("readable");
-        assert_eq!(files.len(), 1);
-        let path = folder.join(files[0].name());
-        let text = fs::read_to_string(&path).expect("readable");
-        assert_eq!(text, "{\"id\":0}\n{\"id\":1}\n{\"id\":2}\n");
-        let mode = |path: &Path| fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
-        assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
-        fs::remove_dir_all(folder.parent().expect("a parent")).expect("removable");
-    }
-
-    /// What a power cut leaves at any byte of a line is removed, and whole lines stay.
-    #[test]
-    fn an_incomplete_line_is_removed() {
-        let folder = folder("cut");
-        check(&folder).expect("a folder");
-        let path = folder.join("calls-20261128.jsonl");
-        let line = r#"{"id":"new"}"#;
-        for before in ["", "{\"id\":1}\n", "{\"id\":1}\n{\"id\":2}\n"] {
-            for cut in 0..line.len() {
-                fs::write(&path, format!("{before}{}", &line[..cut])).expect("writable");
-                write(&folder, &mut None, line, NOW).expect("written");
-                let text = fs::read_to_string(&path).expect("readable");
-                assert_eq!(text, format!("{before}{line}\n"), "{cut}");
-            }
-        }
-        fs::remove_dir_all(folder).expect("removable");
-    }
-
-    /// The next start removes it, also from the file of a day that gets no further record.
-    #[test]
-    fn a_start_removes_an_incomplete_line() {
-        let folder = folder("start");
-        check(&folder).expect("a folder");
-        for (name, text) in [
-            ("calls-20261127.jsonl", "{\"id\":1}\n"),
-            ("calls-20261128.jsonl", "{\"id\":2}\n"),
-            ("calls-20261128-2.jsonl", "{\"id\":3}\n{\"id"),
-        ] {
-            fs::write(folder.join(name), text).expect("writable");
-        }
-        CallWriter::start(&folder).expect("a folder").finish();
-        let read = |name: &str| fs::read_to_string(folder.join(name)).expect("readable");
-        assert_eq!(read("calls-20261128-2.jsonl"), "{\"id\":3}\n");
-        assert_eq!(read("calls-20261128.jsonl"), "{\"id\":2}\n");
-        fs::remove_dir_all(folder).expect("removable");
-    }
-
-    /// Events that are not over are there at the next start, in their order, and nothing else is.
-    #[test]
-    fn events_are_kept_until_they_are_over() {
-        let folder = folder("events");
-        assert_eq!(kept_events(&folder).expect("a folder"), []);
-        let event = |nth: u64| PostedEvent::new(EventKind::Started, &json!({"nth": nth}), NOW + nth, 9 - nth);
-        let writer = CallWriter::start(&folder).expect("a folder");
-        for nth in [2, 1, 3] {
-            writer.keep(event(nth));
-        }
-        writer.forget(event(2).id);
-        writer.forget(event(4).id);
-        writer.finish();
-        fs::write(folder.join("events/new.part"), "{").expect("writable");
-        fs::write(folder.join("events/evt_1_0000000000000001.json"), [0xff]).expect("writable");
-        assert_eq!(kept_events(&folder).expect("a folder"), [event(1), event(3)]);
-        let path = folder.join("events").join(PostedEvent::file_name(&event(1).id));
-        let mode = fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
-        assert_eq!(mode, 0o600);
-        assert!(files(&folder).expect("readable").is_empty());
-        fs::remove_dir_all(folder).expect("removable");
-    }
-
-    /// A folder that disappears, or cannot be written to, loses records and nothing else.
-    #[test]
-    fn a_folder_that_fails_is_tried_again() {
-        let folder = folder("gone");
-        check(&folder).expect("a folder");
-        let mut open = None;
-        write(&folder, &mut open, "1", NOW).expect("written");
-        fs::remove_dir_all(&folder).expect("removable");
-        assert!(write(&folder, &mut open, "2", NOW).is_err());
-        check(&folder).expect("a folder");
-        write(&folder, &mut open, "3", NOW).expect("written");
-        let text = fs::read_to_string(folder.join("calls-20261128.jsonl")).expect("readable");
-        assert_eq!(text, "3\n");
-        fs::remove_dir_all(folder).expect("removable");
-    }
-}
+mod tests;

@@ -8,8 +8,6 @@ use crate::limits::{CALLS_DIR_AGE, CALLS_DIR_BYTES_MAX};
 use crate::sorting;
 use crate::time::compact;
 
-/// Bytes of one file: an editor opens it.
-const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const PREFIX: &str = "calls-";
 const SUFFIX: &str = ".jsonl";
 
@@ -23,6 +21,9 @@ pub struct CallFile {
 }
 
 impl CallFile {
+    /// Bytes of one file: an editor opens it.
+    pub const BYTES_MAX: u64 = 8 * 1024 * 1024;
+
     /// Reads the name of a file; `None` for a file that is not of records.
     pub fn parse(name: &str, bytes: u64) -> Option<Self> {
         let name = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
@@ -45,13 +46,18 @@ impl CallFile {
             number => format!("{PREFIX}{}-{number}{SUFFIX}", self.day),
         }
     }
+
+    /// Returns whether this many bytes of this time, in milliseconds since 1970, go to this file.
+    pub fn takes(&self, bytes: u64, unix_ms: u64) -> bool {
+        self.day == day(unix_ms) && self.bytes + bytes <= Self::BYTES_MAX
+    }
 }
 
 /// Returns the file for a record of this many bytes, at this time in milliseconds since 1970.
 pub fn file_for(files: &[CallFile], bytes: u64, unix_ms: u64) -> CallFile {
     let day = day(unix_ms);
     match files.iter().filter(|file| file.day == day).max() {
-        Some(last) if last.bytes + bytes <= FILE_BYTES_MAX => last.clone(),
+        Some(last) if last.takes(bytes, unix_ms) => last.clone(),
         last => CallFile {
             number: last.map_or(0, |last| last.number + 1),
             day,
@@ -100,13 +106,13 @@ mod tests {
             file_for(std::slice::from_ref(&other_day), 10, NOW).name(),
             "calls-20261128.jsonl"
         );
-        let open = file("calls-20261128.jsonl", FILE_BYTES_MAX - 10);
+        let open = file("calls-20261128.jsonl", CallFile::BYTES_MAX - 10);
         assert_eq!(file_for(std::slice::from_ref(&open), 10, NOW), open);
         assert_eq!(
             file_for(std::slice::from_ref(&open), 11, NOW).name(),
             "calls-20261128-1.jsonl"
         );
-        let tenth = file("calls-20261128-10.jsonl", FILE_BYTES_MAX);
+        let tenth = file("calls-20261128-10.jsonl", CallFile::BYTES_MAX);
         let second = file("calls-20261128-2.jsonl", 0);
         assert_eq!(
             file_for(&[tenth, second, other_day], 11, NOW).name(),

@@ -5,14 +5,16 @@
 //! `CallUpdate` is what a reader of `/calls/events` is sent, and `EventQueue` decides when events
 //! are posted to the receiver of `--events`. `CallLog` keeps the records of live calls and of the
 //! last ones, within a limit of bytes, and makes the JSON of `GET /calls` and `GET /calls/ID`.
+//! `CallBacklog` has what waits for the disk of `--calls-dir`, whose files `files` names.
 //! `sound` mixes both sides: for the files of `--record`, which `recordings` names, and by
-//! [`ListenerSound`] for those that listen in. `files` names the files of `--calls-dir`.
+//! [`ListenerSound`] for those that listen in.
 
 pub mod config;
 pub mod options;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "calls")] {
+        mod backlog;
         pub mod files;
         mod listener_sound;
         mod log;
@@ -22,6 +24,7 @@ cfg_if::cfg_if! {
         pub mod sound;
         mod update;
 
+        pub use backlog::{CallBacklog, RecordBatch, WaitingRecord, WaitingWrites};
         pub use listener_sound::ListenerSound;
         pub use log::{CallLog, CallQuery, CallQueryError};
         pub use post::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};

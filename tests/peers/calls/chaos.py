@@ -4,14 +4,14 @@
 
 Each round starts the runner with the same `--calls-dir` and a receiver of `--events`, has calls from several clients at a time, and kills it
 with SIGKILL at a random moment. The receiver refuses some events, so that some wait at each kill. A kill leaves whole writes; a power cut
-leaves parts of them. So some rounds add the beginning of a record, without its end, and the beginning of an event.
+leaves parts of them. So some rounds add the beginning of a record, without its end, or zeros before a whole one, and the beginning of an event.
 
 A record counts as written once its line was seen in the folder, and an event as kept once its file was. After each start:
   - every line of every file is one record, and no call has two;
   - every record that was written is there, unchanged.
 A client has its next call when it has seen the end of the last one, so its records are written in that order: where a later one is on the
 disk, each earlier one is. At last, with a receiver that accepts everything:
-  - every event that was kept, or whose record has a later one of the same client on the disk, was accepted;
+  - every event that was kept, or whose record is on the disk, was accepted: it is kept before its record is written;
   - it came with the same body each time, a valid signature, and the record that is in the file.
 The same seed kills after the same delays; what the runner is doing then is up to the machine. Prints a line per twenty kills; exits with 1,
 and keeps the folder, when something was lost.
@@ -309,8 +309,9 @@ def cut_power(folder, rng):
     content = newest.read_bytes() if newest else b""
     if content:
         line = content.splitlines()[-1]
+        lost = bytes(rng.randrange(1, 4096)) + b"\n" + line + b"\n"
         with open(newest, "ab") as file:
-            file.write(line[:rng.randrange(1, len(line))])
+            file.write(rng.choice([line[:rng.randrange(1, len(line))], lost]))
         (folder / "calls" / "events" / "new.part").write_bytes(line[:rng.randrange(len(line))])
 
 
@@ -402,7 +403,7 @@ def judge(orders, found, events, receiver):
     for order in orders:
         present = [text in found for text in order]
         check(present == sorted(present, reverse=True), f"a record is missing before a later one: {list(zip(order, present))}")
-        for text in [text for text in order if text in found][:-1]:
+        for text in [text for text in order if text in found]:
             check(text in ended and ended[text][0] in receiver.accepted, f"the event of the end of {text} is lost")
     for text, (_, record) in ended.items():
         if text in found:
