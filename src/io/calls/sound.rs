@@ -1,9 +1,10 @@
 //! Writes the sound of calls to the folder of `--record`.
 //!
 //! A thread of its own mixes and writes it: a session copies its frames into a bounded queue and
-//! waits for nothing. A file has its name when the call is over; until then it ends in `.part`, and
-//! the next start completes one that a power cut left. A disk that is full or too slow ends a
-//! recording and not the call.
+//! waits for nothing. A second thread waits until whole recordings are on the disk, so that calls
+//! which end do not hold up the sound of those that go on. A file has its name when the call is
+//! over; until then it ends in `.part`, and the next start completes one that a power cut left. A
+//! disk that is full or too slow ends a recording and not the call.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +12,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -24,6 +25,9 @@ use crate::proto::calls::sound::{CallSound, HEAD_BYTES, TappedSound, head, repai
 
 /// Frames that wait for the thread: half a second of 32 calls.
 const WAITING_MAX: usize = 2048;
+/// Whole recordings that wait for the disk, each with an open file; with more of them the thread
+/// that mixes waits too.
+const WHOLE_MAX: usize = 32;
 /// How often what was mixed is written.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 /// Bytes that are written before the size of the folder is looked at again.
@@ -75,6 +79,7 @@ impl SoundWriter {
             longest: RECORDING_MAX,
             open: BTreeMap::new(),
             until_look: 0,
+            completer: Some(RecordingCompleter::start()?),
         };
         let thread = thread::Builder::new()
             .name("recordings".into())
@@ -165,6 +170,30 @@ struct SoundThread {
     open: BTreeMap<u64, OpenRecording>,
     /// Bytes to write before the size of the folder is looked at.
     until_look: u64,
+    /// `None` completes recordings at once.
+    completer: Option<RecordingCompleter>,
+}
+
+/// A recording whose sound is written, and whether all of it is.
+type WholeRecording = (OpenRecording, io::Result<()>);
+
+/// The thread that syncs whole recordings, and gives them their names.
+struct RecordingCompleter {
+    recordings: SyncSender<WholeRecording>,
+    thread: JoinHandle<()>,
+}
+
+impl RecordingCompleter {
+    fn start() -> io::Result<Self> {
+        let (recordings, waiting) = sync_channel::<WholeRecording>(WHOLE_MAX);
+        let complete = move || {
+            waiting
+                .into_iter()
+                .for_each(|(recording, rest)| recording.complete(rest))
+        };
+        let thread = thread::Builder::new().name("recordings-end".into()).spawn(complete)?;
+        Ok(RecordingCompleter { recordings, thread })
+    }
 }
 
 struct OpenRecording {
@@ -193,7 +222,11 @@ impl SoundThread {
             }
         }
         for (_, recording) in std::mem::take(&mut self.open) {
-            recording.finish(self.longest);
+            self.end(recording);
+        }
+        if let Some(RecordingCompleter { recordings, thread }) = self.completer.take() {
+            drop(recordings);
+            let _ = thread.join();
         }
     }
 
@@ -229,7 +262,7 @@ impl SoundThread {
             SoundTask::End(key, at) => {
                 if let Some(mut recording) = self.open.remove(&key) {
                     recording.at = at;
-                    recording.finish(self.longest);
+                    self.end(recording);
                 }
             }
             SoundTask::Stop => {}
@@ -257,12 +290,26 @@ impl SoundThread {
         }
         for key in over {
             if let Some(recording) = self.open.remove(&key) {
-                recording.finish(self.longest);
+                self.end(recording);
             }
         }
         if self.until_look == 0 && !self.open.is_empty() {
             self.make_room();
         }
+    }
+
+    /// Writes the end of a recording, and has it completed.
+    fn end(&self, mut recording: OpenRecording) {
+        let rest = recording.finish(self.longest);
+        let whole = (recording, rest);
+        let (recording, rest) = match self.completer.as_ref().map(|completer| &completer.recordings) {
+            None => whole,
+            Some(recordings) => match recordings.try_send(whole) {
+                Ok(()) => return,
+                Err(TrySendError::Full(whole) | TrySendError::Disconnected(whole)) => whole,
+            },
+        };
+        recording.complete(rest);
     }
 
     /// Deletes the oldest recordings above the limit of the folder.
@@ -322,14 +369,17 @@ impl OpenRecording {
         Ok(())
     }
 
-    /// Writes the rest and the head, and gives the file its name. What a full disk does not take is
-    /// left out.
-    fn finish(mut self, longest: Duration) {
+    /// Writes the rest of the sound.
+    fn finish(&mut self, longest: Duration) -> io::Result<()> {
         self.new.is_over.store(true, Ordering::Relaxed);
-        let rest = self.write(longest).and_then(|()| {
-            self.sound.finish(self.at.min(longest), &mut self.buffer);
-            self.write_buffer()
-        });
+        self.write(longest)?;
+        self.sound.finish(self.at.min(longest), &mut self.buffer);
+        self.write_buffer()
+    }
+
+    /// Writes the head, waits for the disk, and gives the file its name. What a full disk does not
+    /// take is left out; `rest` is what became of the end.
+    fn complete(mut self, rest: io::Result<()>) {
         let named = self.name_file();
         if let Err(error) = rest.and(named) {
             log::warn!("{}: the recording of this call is not whole: {error}", self.new.id);
@@ -423,6 +473,7 @@ mod tests {
             longest: Duration::from_secs(10),
             open: BTreeMap::new(),
             until_look: 0,
+            completer: None,
         }
     }
 
@@ -449,6 +500,36 @@ mod tests {
         let mode = fs::metadata(&path).expect("it exists").permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         assert_eq!(files(&folder).expect("readable").len(), 2);
+        fs::remove_dir_all(folder).expect("removable");
+    }
+
+    /// A disk that syncs slowly holds up what comes after it only with many recordings.
+    #[test]
+    fn a_slow_disk_does_not_hold_up_calls_that_go_on() {
+        let folder = folder("slow");
+        let (recordings, waiting) = sync_channel::<WholeRecording>(1);
+        let mut thread_side = idle_thread(&folder);
+        // Takes recordings only when the test does: the disk is busy all the time.
+        thread_side.completer = Some(RecordingCompleter {
+            recordings,
+            thread: thread::spawn(|| {}),
+        });
+        for key in 0..3 {
+            thread_side.handle(SoundTask::Begin(key, new(&key.to_string())));
+            thread_side.handle(frame(key, 20, 900));
+        }
+        let path = |key: u64| folder.join(new(&key.to_string()).name);
+        thread_side.handle(SoundTask::End(0, Duration::from_millis(20)));
+        assert!(!path(0).exists(), "it waits for the disk");
+        // There is no room for a second one, which is completed at once.
+        thread_side.handle(SoundTask::End(1, Duration::from_millis(20)));
+        assert!(path(1).exists());
+        let (recording, rest) = waiting.recv().expect("the first");
+        recording.complete(rest);
+        assert_eq!(wav(&path(0)).rate_hz, 8_000);
+        drop(waiting);
+        thread_side.handle(SoundTask::End(2, Duration::from_millis(20)));
+        assert!(path(2).exists(), "also without the other thread");
         fs::remove_dir_all(folder).expect("removable");
     }
 
