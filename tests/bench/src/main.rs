@@ -25,6 +25,7 @@ mod moq;
 mod phone;
 mod plain;
 mod reboots;
+mod records;
 mod rooms;
 mod rows;
 mod runner;
@@ -42,8 +43,8 @@ const USAGE: &str = "\
 usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N] [--seconds N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu limit calls rooms moq delay growth junk cloud
-                  realtime cascade, or of the proofs, which run only when they are named and end with exit code 1
+  --only ROWS     some of: start size idle status offer cpu limit calls records rooms moq delay growth junk
+                  cloud realtime cascade, or of the proofs, which run only when they are named and end with exit code 1
                   when they fail: soak churn floods footprint reboots
   --quick         fewer and shorter; the figures say less
   --minutes N     how long `soak` and `reboots` take [default: 10]
@@ -73,7 +74,7 @@ type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 /// Measures a row and checks its limits. Also returns the violations.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
-const ROWS: [(&str, Row); 16] = [
+const ROWS: [(&str, Row); 17] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
@@ -82,6 +83,7 @@ const ROWS: [(&str, Row); 16] = [
     ("cpu", rows::cpu),
     ("limit", limit::limit),
     ("calls", rows::calls),
+    ("records", records::records),
     ("rooms", rooms::rooms),
     ("moq", moq::moq),
     ("delay", rows::delay),

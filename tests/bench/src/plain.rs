@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
@@ -58,6 +59,20 @@ impl Plain {
             }
         }
         Ok(heard)
+    }
+
+    /// Types a text.
+    pub async fn send_text(&mut self, text: &str) -> Result<()> {
+        let message = json!({"label": "rtvi-ai", "type": "send-text", "id": "1", "data": {"content": text}});
+        Ok(self
+            .socket
+            .send(Message::binary(frames::message(&message.to_string())))
+            .await?)
+    }
+
+    /// Sends one frame of 20 ms.
+    pub async fn say_once(&mut self) -> Result<()> {
+        Ok(self.socket.send(Message::binary(self.frame.clone())).await?)
     }
 
     /// Sends data that is no frame.
