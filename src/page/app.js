@@ -464,6 +464,7 @@ async function askRunner() {
 		pill.textContent = isGone ? 'No answer' : isStopping ? 'Stopping' : `Refused (${error.status})`;
 	}
 	pill.dataset.ok = Boolean(runner);
+	$('to-settings').hidden = !runner?.settings;
 	call.doubt('The runner does not answer', isGone);
 	const usable = options.setStatus(runner);
 	showLabel();

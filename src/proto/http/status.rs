@@ -111,6 +111,10 @@ impl StatusReplies {
             true => r#""listen_in":true,"#,
             false => "",
         };
+        let settings = config
+            .settings_page
+            .as_ref()
+            .map_or("", |_| r#""settings":true,"#);
         let bot = match config.command {
             None => {
                 let name = config.bot_name.as_deref().unwrap_or(config.bot.name());
@@ -133,7 +137,7 @@ impl StatusReplies {
             None => String::new(),
         };
         let text = format!(
-            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{local}{recording}{listen_in}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
+            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{local}{recording}{listen_in}{settings}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
             json!(names(true)),
             json!(names(false)),
             json!(without_bot),

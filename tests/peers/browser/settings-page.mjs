@@ -39,7 +39,7 @@ async function shoot(page, out, name) {
 }
 
 export const checks = {
-	async 'settings: bot and services are changed, the runner restarts, and a change that fails is taken back'(context, _, { binary, out }) {
+	async 'settings: bot and services are changed, the runner restarts, and a change that fails is taken back'(context, without, { binary, out }) {
 		const models = await listen((request, reply) => {
 			const isKnown = request.headers.authorization === `Bearer ${SECRET}`;
 			reply.writeHead(isKnown ? 200 : 401, { 'Content-Type': 'application/json' });
@@ -59,7 +59,11 @@ export const checks = {
 			const faults = watch(page);
 			const problem = page.locator('#settings-view .problem');
 			const said = page.locator('#settings-view form.form > .said');
-			await page.goto(`${runner.url}/client/#settings`);
+			await page.goto(`${without.url}/client/`);
+			await page.locator('#server', { hasText: 'Ready' }).waitFor();
+			if (await page.locator('#to-settings').isVisible()) throw new Error('a page that changes no settings leads to them');
+			await page.goto(`${runner.url}/client/`);
+			await page.click('#to-settings a');
 			await problem.filter({ hasText: 'need the key' }).waitFor();
 			await assertUsable(page, 'settings, key');
 			await page.fill('#settings-view input', KEY);

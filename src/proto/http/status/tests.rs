@@ -43,6 +43,21 @@ fn status_names_the_page_for_phones() {
     assert_eq!(page(proxied), Value::Null);
 }
 
+/// The page leads to the settings where it may change them.
+#[test]
+fn status_says_whether_the_page_changes_settings() {
+    let settings = |config: &Config| -> Value {
+        let reply = StatusReplies::new(config, None).reply(0, false, None, None, &[]);
+        let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
+        status["settings"].clone()
+    };
+    let changed = Config {
+        settings_page: Some("edge-runner.toml".into()),
+        ..Config::default()
+    };
+    assert_eq!((settings(&Config::default()), settings(&changed)), (Value::Null, json!(true)));
+}
+
 /// Several bots have their names, each with the state of its process.
 #[test]
 fn status_names_the_bots() {
