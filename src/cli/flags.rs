@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::{BotAudio, BuiltInBot, LogFormat, MetricsAccess, Tls, Transport};
+use crate::config::{BotAudio, BuiltInBot, LogFormat, MetricsAccess, Tls, Transport, UpdateCheck};
 use crate::features::Feature;
 use crate::limits::{
     BOT_MEMORY_MIB, DRAIN_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST,
@@ -23,6 +23,7 @@ use crate::proto::livekit::options::LiveKitOptions;
 use crate::proto::local::options::LocalOptions;
 use crate::proto::moq::options::MoqOptions;
 use crate::proto::options::env_options::with_prefix;
+use crate::proto::options::values::parse_url;
 use crate::proto::options::{
     BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_TELEPHONY, SERVER, ValueSource, flag,
     number, push, put, tls,
@@ -56,6 +57,7 @@ pub(super) struct LowArgs {
     pub bot_memory_mib: Option<u64>,
     pub env_file: Option<String>,
     pub settings: SettingsArgs,
+    pub update_check: Option<UpdateCheck>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
     pub tls: Option<Tls>,
@@ -576,6 +578,26 @@ const GENERALS: &[RunnerFlag] = &[
          back. [default: off]",
     )
     .needs(&[Feature::Setup])
+    .unless("off"),
+    flag(
+        "--update-check",
+        FlagKind::Value("off|on|URL", |args: &mut LowArgs, text| {
+            let check = match &*text {
+                "off" => UpdateCheck::Off,
+                "on" => UpdateCheck::Releases,
+                _ => {
+                    let url = parse_url("--update-check", &text, &["http", "https"]);
+                    let mirror = url.ok_or("`off`, `on`, or the folder of a release on a mirror: https://HOST/PATH")?;
+                    UpdateCheck::Mirror(mirror.text)
+                }
+            };
+            put(&mut args.update_check, check)
+        }),
+        GENERAL,
+        "`on` asks once a day whether a newer release is out; a URL asks the folder of the latest one on a mirror. The page \
+         and /status tell those that may list live sessions, and nothing is installed. [default: off]",
+    )
+    .needs(&[Feature::Update])
     .unless("off"),
     flag(
         "--env-file", // The start reads it before the options, whose variables it sets.

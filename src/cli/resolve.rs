@@ -124,6 +124,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let settings = args.settings;
     config.settings_page = settings_page(&settings, config.api_key.is_some(), warnings)?;
     config.secret_settings = settings.file.filter(|_| settings.contains_secret).map(PathBuf::from);
+    config.update_check = args.update_check.unwrap_or_default();
     config.page_dir = args.page.map(PathBuf::from);
     config.downloads_dir = args.downloads_folder.map(PathBuf::from);
     if args.uploads_max.is_some() && args.uploads_folder.is_none() {

@@ -163,6 +163,17 @@ fn the_log_is_text_by_default() {
 }
 
 #[test]
+fn newer_versions_are_asked_for_only_if_that_is_wanted() {
+    use crate::config::UpdateCheck;
+    assert_eq!(config(&[]).update_check, UpdateCheck::Off);
+    assert_eq!(config(&["--update-check", "on"]).update_check, UpdateCheck::Releases);
+    let (of_variable, _) = served(&[], &[("RUNNER_UPDATE_CHECK", "https://nas.example/latest/")]);
+    let mirror = UpdateCheck::Mirror("https://nas.example/latest".into());
+    assert_eq!(of_variable.update_check, mirror);
+    assert!(refused(&["--update-check", "daily"]).contains("`off`, `on`, or the folder of a release"));
+}
+
+#[test]
 fn options_may_be_given_with_their_opposite() {
     config(&["--tls=off", "--ws-auth=none", "--no-dialin", "--dialin", "--no-dialin"]);
 }

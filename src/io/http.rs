@@ -192,6 +192,7 @@ async fn dispatch(
                 let process = process(bot);
                 Some(BotMember { name, process })
             };
+            let new_version = app.modules.iter().find_map(RunningModule::new_version);
             let bots: Vec<BotMember> = app.sessions.bots().iter().filter_map(member).collect();
             let status = app.status.reply(
                 app.sessions.count(),
@@ -199,6 +200,7 @@ async fn dispatch(
                 worker.as_ref(),
                 process(app.sessions.bots().default().row()).as_ref(),
                 &bots,
+                new_version.as_deref().filter(|_| sees_errors),
             );
             let code = StatusCode::from_u16(app.status.code(is_draining)).unwrap_or(StatusCode::OK);
             Ok(json_reply(code, status))

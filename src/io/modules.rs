@@ -27,6 +27,8 @@ pub const MODULES: &[Module] = &[
     crate::io::calls::MODULE,
     #[cfg(feature = "setup")]
     crate::io::settings::MODULE,
+    #[cfg(feature = "update")]
+    crate::io::update::check::MODULE,
     #[cfg(feature = "webrtc")]
     crate::io::webrtc::routes::MODULE,
     #[cfg(feature = "telephony")]

@@ -42,6 +42,11 @@ pub trait RunningModule: Any + Send + Sync {
         None
     }
 
+    /// Returns the version that can be installed, for `/status`.
+    fn new_version(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the source expression of a server that the page connects to.
     fn page_source(&self) -> Option<String> {
         None

@@ -5,6 +5,7 @@
 //! moment there is a whole program of this name. Its service is restarted; if it does not answer,
 //! the previous program comes back. Files and commands block: nothing else runs in this process.
 
+pub mod check;
 mod download;
 mod files;
 mod service;
@@ -73,7 +74,7 @@ pub async fn run(config: &UpdateConfig, say: &mut dyn FnMut(&str)) -> Result<Upd
         (false, _) => Some(program.lock()?),
     };
     let source = ReleaseSource { folder: &config.from };
-    let release = source.release(config).await?;
+    let release = source.release(&config.keys, config.version.as_deref()).await?;
     say(&format!(
         "The release is version {} of {}, signed by the key {}.",
         release.version, release.date, release.signer

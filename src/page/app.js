@@ -465,6 +465,8 @@ async function askRunner() {
 	}
 	pill.dataset.ok = Boolean(runner);
 	$('to-settings').hidden = !runner?.settings;
+	$('new-version').hidden = !runner?.new_version;
+	$('new-version').textContent = `Version ${runner?.new_version} is out: edge-runner update`;
 	call.doubt('The runner does not answer', isGone);
 	const usable = options.setStatus(runner);
 	showLabel();

@@ -85,6 +85,8 @@ pub struct Config {
     /// The file of settings that the page may change; `None` if it may change none.
     #[doc(hidden)]
     pub settings_page: Option<PathBuf>,
+    /// Whether the runner asks for newer versions of itself.
+    pub update_check: UpdateCheck,
     /// Folder that replaces the built-in page at `/client/`.
     pub page_dir: Option<PathBuf>,
     /// Folder whose files clients may download from `/files/`.
@@ -198,6 +200,7 @@ impl Default for Config {
             set: Vec::new(),
             secret_settings: None,
             settings_page: None,
+            update_check: UpdateCheck::default(),
             page_dir: None,
             downloads_dir: None,
             uploads_dir: None,
@@ -337,6 +340,18 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Whether a runner asks once a day for a newer version, which it does not install.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UpdateCheck {
+    /// It does not ask.
+    #[default]
+    Off,
+    /// It asks where releases are.
+    Releases,
+    /// It asks the folder of the latest release on a mirror: a URL without a slash at its end.
+    Mirror(String),
 }
 
 /// Addresses of the bound sockets.

@@ -65,6 +65,7 @@ fn valid_value(flag: &RunnerFlag) -> &'static str {
         (_, "--ws-auth") => "token",
         (_, "--log") => "json",
         (_, "--settings") => "page",
+        (_, "--update-check") => "on",
         (_, "--register") => "room",
         (_, "--target-load") => "0.5",
         (_, "--ice-address" | "--trusted-proxies") => "192.0.2.1",

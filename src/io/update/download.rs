@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::UpdateConfig;
 use crate::io::rest::{ResponseLimits, RestError, RestResponse, send_with};
 use crate::proto::server::rest::{RestMethod, RestRequest};
 use crate::proto::update::release::{BUILD_INFO, LIST, Release, SIGNATURE, SignedList, UNCHANGED, redirect_target};
@@ -32,14 +31,15 @@ pub struct ReleaseSource<'a> {
 }
 
 impl ReleaseSource<'_> {
-    /// Downloads what a release says of itself, and verifies it.
-    pub async fn release(&self, config: &UpdateConfig) -> Result<Release, String> {
+    /// Downloads what a release says of itself, and verifies it by these keys. `version` is what it
+    /// has to be.
+    pub async fn release(&self, keys: &str, version: Option<&str>) -> Result<Release, String> {
         let list = self.fetch(LIST, SMALL).await?;
         let signature = self.fetch(SIGNATURE, SMALL).await?;
-        let signed = SignedList::verify(&list, &signature, &config.keys);
+        let signed = SignedList::verify(&list, &signature, keys);
         let signed = signed.map_err(|error| format!("{error}. {UNCHANGED}"))?;
         let build_info = self.fetch(BUILD_INFO, SMALL).await?;
-        signed.release(&build_info, config.version.as_deref())
+        signed.release(&build_info, version)
     }
 
     /// Downloads a file of a release, and verifies its checksum.

@@ -111,10 +111,7 @@ impl StatusReplies {
             true => r#""listen_in":true,"#,
             false => "",
         };
-        let settings = config
-            .settings_page
-            .as_ref()
-            .map_or("", |_| r#""settings":true,"#);
+        let settings = config.settings_page.as_ref().map_or("", |_| r#""settings":true,"#);
         let bot = match config.command {
             None => {
                 let name = config.bot_name.as_deref().unwrap_or(config.bot.name());
@@ -167,7 +164,8 @@ impl StatusReplies {
     }
 
     /// Returns the JSON of the response. A runner that accepts no new session is `draining`, and
-    /// not `ready`; nor is one whose worker has no registration.
+    /// not `ready`; nor is one whose worker has no registration. `new_version` is one that can be
+    /// installed.
     pub fn reply(
         &self,
         sessions: usize,
@@ -175,6 +173,7 @@ impl StatusReplies {
         worker: Option<&WorkerMember>,
         bot: Option<&BotProcessMember>,
         bots: &[BotMember],
+        new_version: Option<&str>,
     ) -> Vec<u8> {
         use std::io::Write as _;
         const BEGIN: &str = r#"{"status":""#;
@@ -194,7 +193,8 @@ impl StatusReplies {
             true => String::new(),
             false => format!(r#","bots":{}"#, Value::from_iter(bots.iter().map(BotMember::json))),
         };
-        write!(reply, "{sessions}{}{member}{bot}{bots}}}", self.page).expect("writing to a vector cannot fail");
+        let new = new_version.map_or_else(String::new, |version| format!(r#","new_version":{}"#, json!(version)));
+        write!(reply, "{sessions}{}{member}{bot}{bots}{new}}}", self.page).expect("writing to a vector cannot fail");
         reply
     }
 }

@@ -62,6 +62,14 @@ export const checks = {
 			await page.goto(`${without.url}/client/`);
 			await page.locator('#server', { hasText: 'Ready' }).waitFor();
 			if (await page.locator('#to-settings').isVisible()) throw new Error('a page that changes no settings leads to them');
+			if (await page.locator('#new-version').isVisible()) throw new Error('a page knows of a version that the runner does not');
+			await page.route('**/status', async (route) => {
+				const reply = await route.fetch();
+				await route.fulfill({ json: { ...await reply.json(), new_version: '9.0.0' } });
+			});
+			await page.reload();
+			await page.locator('#new-version', { hasText: 'Version 9.0.0 is out: edge-runner update' }).waitFor();
+			await page.unroute('**/status');
 			await page.goto(`${runner.url}/client/`);
 			await page.click('#to-settings a');
 			await problem.filter({ hasText: 'need the key' }).waitFor();

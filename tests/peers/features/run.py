@@ -38,6 +38,7 @@ OPTIONS = {
     ("calls",): {"--calls-kept": "7", "--calls-texts": "off", "--calls-dir": "/tmp", "--record": "/tmp", "--events": "https://a", "--listen-in": None},
     ("config",): {"--config": "a.toml"},
     ("setup",): {"--settings": "page"},
+    ("update",): {"--update-check": "on"},
     ("local",): {
         "--local": None, "--local-in": "a", "--local-out": "a", "--local-rate": "8000", "--local-channels": "1",
         "--local-start": "always", "--local-wake": "tcp://a:1", "--local-wake-words": "a", "--local-end": "1", "--local-echo": "off",

@@ -26,7 +26,7 @@ fn status_names_the_page_for_phones() {
     let page = |config: Config| -> Value {
         let mut status = StatusReplies::new(&config, None);
         status.set_addresses(&config, &listening);
-        let reply: Value = serde_json::from_slice(&status.reply(3, false, None, None, &[])).expect("JSON");
+        let reply: Value = serde_json::from_slice(&status.reply(3, false, None, None, &[], None)).expect("JSON");
         reply["page"].clone()
     };
     let everywhere = || Config {
@@ -47,7 +47,7 @@ fn status_names_the_page_for_phones() {
 #[test]
 fn status_says_whether_the_page_changes_settings() {
     let settings = |config: &Config| -> Value {
-        let reply = StatusReplies::new(config, None).reply(0, false, None, None, &[]);
+        let reply = StatusReplies::new(config, None).reply(0, false, None, None, &[], None);
         let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
         status["settings"].clone()
     };
@@ -55,7 +55,18 @@ fn status_says_whether_the_page_changes_settings() {
         settings_page: Some("edge-runner.toml".into()),
         ..Config::default()
     };
-    assert_eq!((settings(&Config::default()), settings(&changed)), (Value::Null, json!(true)));
+    assert_eq!(
+        (settings(&Config::default()), settings(&changed)),
+        (Value::Null, json!(true))
+    );
+}
+
+/// A version that is out has a member of its own.
+#[test]
+fn status_has_the_version_that_can_be_installed() {
+    let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, None, &[], Some("9.0.0"));
+    let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
+    assert_eq!(status["new_version"], "9.0.0");
 }
 
 /// Several bots have their names, each with the state of its process.
@@ -70,7 +81,7 @@ fn status_names_the_bots() {
         error: None,
     };
     let bots = [member("sales", None), member("home", Some(starting))];
-    let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, None, &bots);
+    let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, None, &bots, None);
     let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
     let expected = json!([{"name": "sales"}, {"name": "home", "process": {"state": "starting"}}]);
     assert_eq!(status["bots"], expected);
@@ -84,7 +95,7 @@ fn status_has_the_state_of_the_process_of_the_bot() {
             state,
             error: error.map(str::to_owned),
         };
-        let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, Some(&bot), &[]);
+        let reply = StatusReplies::new(&Config::default(), None).reply(0, false, None, Some(&bot), &[], None);
         let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
         status["bot_process"].clone()
     };
@@ -101,7 +112,7 @@ fn status_has_the_state_of_the_process_of_the_bot() {
 #[test]
 fn status_names_transports_without_credentials() {
     let lacking = |config: &Config| -> Value {
-        let reply = StatusReplies::new(config, None).reply(0, false, None, None, &[]);
+        let reply = StatusReplies::new(config, None).reply(0, false, None, None, &[], None);
         let status: Value = serde_json::from_slice(&reply).expect("a reply is JSON");
         status["without_credentials"].clone()
     };
@@ -121,7 +132,7 @@ fn status_describes_this_build() {
     let status = |transport, sessions| -> Value {
         let status = StatusReplies::new(&config(transport), None);
         let reply = |draining| -> Value {
-            serde_json::from_slice(&status.reply(sessions, draining, None, None, &[])).expect("a reply is JSON")
+            serde_json::from_slice(&status.reply(sessions, draining, None, None, &[], None)).expect("a reply is JSON")
         };
         let (ready, mut draining) = (reply(false), reply(true));
         assert_eq!(draining["status"].take(), json!("draining"));
@@ -160,12 +171,12 @@ fn status_describes_this_build() {
         (worker(false, "refused"), false, "refused"),
         (worker(true, "registered"), true, "draining"),
     ] {
-        let reply = StatusReplies::new(&stock, None).reply(0, draining, Some(&member), None, &[]);
+        let reply = StatusReplies::new(&stock, None).reply(0, draining, Some(&member), None, &[], None);
         let status: Value = serde_json::from_slice(&reply).expect("JSON");
         assert_eq!((&status["status"], &status["worker"]), (&json!(expected), &member.json));
     }
     let stock: Value =
-        serde_json::from_slice(&StatusReplies::new(&stock, None).reply(0, false, None, None, &[])).expect("JSON");
+        serde_json::from_slice(&StatusReplies::new(&stock, None).reply(0, false, None, None, &[], None)).expect("JSON");
     assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
     assert_eq!(
         stock["transports"].as_array().map(Vec::len),
@@ -177,7 +188,7 @@ fn status_describes_this_build() {
         ..Config::default()
     };
     let mut calls: Value =
-        serde_json::from_slice(&StatusReplies::new(&calls, None).reply(3, false, None, None, &[])).expect("JSON");
+        serde_json::from_slice(&StatusReplies::new(&calls, None).reply(3, false, None, None, &[], None)).expect("JSON");
     let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
     assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
     let mut far = Config {
@@ -187,7 +198,8 @@ fn status_describes_this_build() {
     far.assistant.realtime.url = ServiceUrl::parse("wss://api.openai.com/v1?key=k").expect("a URL");
     let of_bot = |config: &Config| -> Vec<Value> {
         let status: Value =
-            serde_json::from_slice(&StatusReplies::new(config, None).reply(0, false, None, None, &[])).expect("JSON");
+            serde_json::from_slice(&StatusReplies::new(config, None).reply(0, false, None, None, &[], None))
+                .expect("JSON");
         ["bot", "speech_to"].map(|name| status[name].clone()).into()
     };
     assert_eq!(of_bot(&far), [json!("realtime"), json!(["api.openai.com"])]);
@@ -206,7 +218,7 @@ fn status_describes_this_build() {
     let replica = Replica::new(&key, Some("a"), [1; 8]);
     let replica = StatusReplies::new(&Config::default(), Some(&replica));
     assert_eq!((replica.code(false), replica.code(true)), (200, 503));
-    let mut named: Value = serde_json::from_slice(&replica.reply(3, false, None, None, &[])).expect("JSON");
+    let mut named: Value = serde_json::from_slice(&replica.reply(3, false, None, None, &[], None)).expect("JSON");
     let name = named.as_object_mut().expect("an object").remove("replica");
     assert_eq!((name, named), (Some(json!("a")), status(None, 3)));
     let alone = StatusReplies::new(&Config::default(), None);
