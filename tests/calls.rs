@@ -320,15 +320,29 @@ fn events_are_kept_over_a_restart() {
     assert_eq!(kept, 0);
 }
 
+/// Nor does the folder fill with them: those of before wait for the next start.
 #[test]
 fn a_receiver_that_is_gone_gets_no_more_events() {
+    let folder = folder().join("calls");
     let receiver = Rest::start(&[(410, "{}")]);
-    let runner = posting(&receiver, &[]);
+    let runner = posting(&receiver, &["--calls-dir", folder.to_str().expect("a path")]);
     call(&runner);
     runner.wait_for_log("wants no more events of calls (status 410)");
     call(&runner);
+    let ids: Vec<Value> = calls(&runner, "").iter().map(|call| call["id"].clone()).collect();
     stop(runner);
-    assert_eq!(receiver.asked().len(), 1);
+    assert_eq!((receiver.asked().len(), ids.len()), (1, 2));
+    let kept = std::fs::read_dir(folder.join("events")).expect("a folder");
+    let kept: Vec<Value> = kept
+        .map(|event| {
+            let text = std::fs::read_to_string(event.expect("readable").path()).expect("readable");
+            serde_json::from_str::<Value>(&text).expect("JSON")["data"]["id"].clone()
+        })
+        .collect();
+    assert!(
+        !kept.is_empty() && kept.iter().all(|id| *id == ids[1]),
+        "{kept:?} of {ids:?}"
+    );
 }
 
 #[test]

@@ -59,6 +59,10 @@ impl EventPoster {
 
     /// Posts an event, without waiting for that.
     pub fn post(&self, kind: EventKind, data: &Value) {
+        // The folder would grow with each call until the runner starts again.
+        if lock(&self.queue).is_gone() {
+            return;
+        }
         let event = PostedEvent::new(kind, data, unix_time_ms(), u64::from_be_bytes(random()));
         if let Some(writer) = &self.writer {
             writer.keep(event.clone());

@@ -188,6 +188,11 @@ impl EventQueue {
         expired.into_iter().filter_map(|id| self.drop_event(&id)).collect()
     }
 
+    /// Returns whether the receiver wants no more events.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
     /// Returns how many events were dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -394,13 +399,14 @@ mod tests {
     #[test]
     fn a_receiver_that_is_gone_gets_nothing_more() {
         let (mut queue, now) = (queue(2), Instant::now());
+        assert!(!queue.is_gone());
         assert_eq!(
             queue.handle_outcome(&event(0).id, answered(410), now, 0),
             PostResult::Gone
         );
         assert_eq!(queue.push(event(3)), Vec::<String>::new());
         assert!(queue.next(now) == PostStep::Gone && queue.is_settled(now));
-        assert!(queue.waiting.is_empty());
+        assert!(queue.waiting.is_empty() && queue.is_gone());
     }
 
     /// The oldest are dropped and counted, at a number and at a sum of bytes, wherever they wait.
