@@ -233,7 +233,10 @@ impl SoundThread {
     fn handle(&mut self, task: SoundTask) {
         match task {
             SoundTask::Begin(key, new) => {
-                self.make_room();
+                // A folder of short calls has tens of thousands of files.
+                if self.until_look == 0 {
+                    self.make_room();
+                }
                 let (id, is_over) = (new.id.clone(), new.is_over.clone());
                 match OpenRecording::create(&self.folder, new) {
                     Ok(recording) => {
@@ -253,9 +256,11 @@ impl SoundThread {
                     recording.at = at;
                 }
                 if recording.at > recording.sound.length() + PIECE {
+                    let before = recording.sound_bytes;
                     // A long silence is not held in memory. An error comes again with the next
                     // piece.
                     let _ = recording.write(self.longest);
+                    self.until_look = self.until_look.saturating_sub(recording.sound_bytes - before);
                 }
                 recording.sound.handle(&tapped, at);
             }
@@ -299,8 +304,10 @@ impl SoundThread {
     }
 
     /// Writes the end of a recording, and has it completed.
-    fn end(&self, mut recording: OpenRecording) {
+    fn end(&mut self, mut recording: OpenRecording) {
+        let before = recording.sound_bytes;
         let rest = recording.finish(self.longest);
+        self.until_look = self.until_look.saturating_sub(recording.sound_bytes - before);
         let whole = (recording, rest);
         let (recording, rest) = match self.completer.as_ref().map(|completer| &completer.recordings) {
             None => whole,
@@ -530,6 +537,30 @@ mod tests {
         drop(waiting);
         thread_side.handle(SoundTask::End(2, Duration::from_millis(20)));
         assert!(path(2).exists(), "also without the other thread");
+        fs::remove_dir_all(folder).expect("removable");
+    }
+
+    /// The sizes of all files are read once for many calls, which count what they write.
+    #[test]
+    fn the_folder_is_looked_at_again_when_it_has_grown() {
+        let folder = folder("look");
+        let mut thread_side = idle_thread(&folder);
+        let mut expected = ROOM_BYTES;
+        for key in 0..2 {
+            thread_side.handle(SoundTask::Begin(key, new(&key.to_string())));
+            thread_side.handle(frame(key, 20, 900));
+            thread_side.handle(SoundTask::End(key, Duration::from_millis(20)));
+            let path = folder.join(new(&key.to_string()).name);
+            expected -= fs::metadata(path).expect("a recording").len() - HEAD_BYTES;
+            assert!(expected < ROOM_BYTES && thread_side.until_look == expected);
+        }
+        thread_side.until_look = 1;
+        thread_side.handle(SoundTask::Begin(2, new("2")));
+        thread_side.handle(frame(2, 20, 900));
+        thread_side.handle(SoundTask::End(2, Duration::from_millis(20)));
+        assert_eq!(thread_side.until_look, 0);
+        thread_side.handle(SoundTask::Begin(3, new("3")));
+        assert_eq!(thread_side.until_look, ROOM_BYTES);
         fs::remove_dir_all(folder).expect("removable");
     }
 
