@@ -54,6 +54,7 @@ mod setup;
 mod shutdown;
 mod skips;
 mod sockets;
+mod sound_test;
 mod source_rules;
 mod support;
 mod telephony;

@@ -3,7 +3,8 @@
 //! In: the settings of `--local`, and what its commands and the terminal do. Out: one session at a
 //! time, whose bot is that of the runner. `commands` runs the two commands, `session_io` joins them
 //! with a session, `hook` runs the command of `--local-hook`, `wake` asks a service for wake words
-//! between sessions, `terminal` and `keys` are at the user's hand, and `listing` looks for cards.
+//! between sessions, `terminal` and `keys` are at the user's hand, `listing` looks for cards, and
+//! `sound_test` tests one for a page, which borrows it between sessions.
 //! Whatever the commands do, only this caller is affected.
 
 mod commands;
@@ -11,6 +12,8 @@ mod hook;
 mod keys;
 mod listing;
 mod session_io;
+#[cfg_attr(not(feature = "setup"), path = "local/sound_test/absent.rs")]
+pub mod sound_test;
 mod terminal;
 #[cfg_attr(not(feature = "assistants"), path = "local/wake/absent.rs")]
 mod wake;
@@ -30,6 +33,9 @@ use self::hook::{LocalHook, LocalState};
 use self::keys::LocalKeys;
 pub use self::listing::list;
 use self::session_io::{LocalIo, LocalParts};
+#[cfg(feature = "setup")]
+use self::sound_test::CardTester;
+use self::sound_test::{CardLoan, CardLoans};
 use self::terminal::Terminal;
 use self::wake::WakeListener;
 use crate::bot::{Kind, LocalArguments};
@@ -76,8 +82,11 @@ pub const MODULE: Module = Module {
 }]);
 
 /// The running module.
-struct Local {
+pub struct Local {
     caller: AbortHandle,
+    /// `None` for a caller who types.
+    #[cfg(feature = "setup")]
+    pub tester: Option<CardTester>,
     slots: CommandSlots,
     counts: Arc<LocalCounts>,
 }
@@ -171,7 +180,14 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
     let slots = commands::slots();
     let counts = Arc::<LocalCounts>::default();
     let hook = LocalHook::start(config.hook.as_deref(), &sessions.config().withheld, &slots);
+    #[cfg(feature = "setup")]
+    let (tester, loans) = CardTester::new(&config, &sessions.config().withheld, &slots);
+    #[cfg(not(feature = "setup"))]
+    let loans = CardLoans;
+    #[cfg(feature = "setup")]
+    let tester = (!config.types).then_some(tester);
     let caller = LocalCaller {
+        loans,
         start: start_of(&config),
         capture: Capture::new(config.input.rate_hz, config.input.channels),
         gate: StartGate::new(start_of(&config), config.input.rate_hz),
@@ -196,6 +212,8 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
     let caller = tasks::spawn(caller.run());
     Ok(Some(Arc::new(Local {
         caller: caller.abort_handle(),
+        #[cfg(feature = "setup")]
+        tester,
         slots,
         counts,
     })))
@@ -218,6 +236,8 @@ struct LocalCaller {
     said: Vec<String>,
     slots: CommandSlots,
     counts: Arc<LocalCounts>,
+    /// The page asks for the card, to test it.
+    loans: CardLoans,
 }
 
 /// What the user has at hand, and has set.
@@ -273,6 +293,8 @@ enum IdleEvent {
     Wish(UserWish),
     /// A wake word ended at this position of the microphone's audio.
     WakeWord(Duration),
+    /// The page tests the card.
+    Loan(CardLoan),
     Due,
 }
 
@@ -290,7 +312,7 @@ impl LocalCaller {
                 Err(refused) => {
                     self.hook.handle_state(LocalState::Error);
                     log::warn!("no session for the sound card: {refused}");
-                    tokio::time::sleep(REFUSED_PAUSE).await;
+                    self.loans.refuse_during(tokio::time::sleep(REFUSED_PAUSE)).await;
                 }
             }
         }
@@ -337,6 +359,7 @@ impl LocalCaller {
                 event = next_of(self.microphone.as_mut(), reads_at) => IdleEvent::Microphone(event),
                 wish = self.user.wish() => IdleEvent::Wish(wish),
                 position = wake::next_word(self.wake.as_mut()) => IdleEvent::WakeWord(position),
+                loan = self.loans.next() => IdleEvent::Loan(loan),
                 () = until(due) => IdleEvent::Due,
             };
             match event {
@@ -372,9 +395,21 @@ impl LocalCaller {
                 }
                 IdleEvent::Wish(UserWish::BeginOrEnd) => self.gate.handle_key(),
                 IdleEvent::Wish(wish) => self.user.handle_control(&wish, LocalState::Listening),
+                IdleEvent::Loan(loan) => self.lend(loan).await,
                 IdleEvent::Due => {}
             }
         }
+    }
+
+    /// Lends the card. What the microphone said before is no beginning of a session.
+    async fn lend(&mut self, loan: CardLoan) {
+        self.microphone = None;
+        self.capture.handle_restart();
+        self.gate.handle_silence();
+        if let Some(wake) = &self.wake {
+            wake.pause();
+        }
+        loan.lend().await;
     }
 
     /// Runs one session to its end.
@@ -457,8 +492,8 @@ impl LocalCaller {
         let running = logging::in_session(id.clone(), running);
         let running = tasks::spawn(sessions.watchdog().watch_task(id, TaskRole::Media, running));
         // The bot may take longer to end than its session.
-        let parts = returned.await.ok();
-        let _ = running.await;
+        let parts = self.loans.refuse_during(returned).await.ok();
+        let _ = self.loans.refuse_during(running).await;
         parts
     }
 }

@@ -21,8 +21,11 @@ use self::file::SettingsStore;
 use crate::config::{Config, Secret};
 use crate::features::Feature;
 use crate::io::RunError;
+use crate::io::http::app::RunnerApp;
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
+#[cfg(feature = "local")]
+use crate::io::local::Local;
 use crate::io::module::{Module, ModuleStartup, RouteRequest};
 use crate::io::running::{RunningModule, RunningModules};
 use crate::proto::http::route::Route;
@@ -154,6 +157,10 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
             let body = read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
             page.change(&body, peer).await
         }
+        Route::TestSound => {
+            read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
+            test_sound(app).await
+        }
         _ => {
             let body = read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
             page.check(&body).await
@@ -186,7 +193,7 @@ impl SettingsPage {
             "rejected": self.store.rejection(),
             "sessions": sessions,
             "assistants": Feature::Assistants.in_this_build(),
-            "local": config.local.is_some(),
+            "local": config.local.as_ref().is_some_and(|local| !local.types),
             "fields": describe(fields),
         })
     }
@@ -240,6 +247,26 @@ impl SettingsPage {
     async fn check(&self, _: &Bytes) -> Result<Reply, HttpError> {
         Err(HttpError::Route(crate::proto::http::route::RouteError::NotFound))
     }
+}
+
+/// Tests the sound card of `--local`.
+#[cfg(feature = "local")]
+async fn test_sound(app: &RunnerApp) -> Result<Reply, HttpError> {
+    let local = app.modules.get::<Local>();
+    let Some(tester) = local.as_ref().and_then(|local| local.tester.as_ref()) else {
+        let detail = "this runner's sound card is no caller: that needs `--local`";
+        return Err(ModuleRefusal::new(StatusCode::NOT_FOUND, detail).into());
+    };
+    match tester.test(app.sessions.shutdown()).await {
+        Ok(report) => Ok(unstored(StatusCode::OK, &json!(report))),
+        Err(refusal) => Err(ModuleRefusal::new(refusal.status(), refusal).into()),
+    }
+}
+
+/// A build without the sound card as a caller has none to test.
+#[cfg(not(feature = "local"))]
+async fn test_sound(_: &RunnerApp) -> Result<Reply, HttpError> {
+    Err(HttpError::Route(crate::proto::http::route::RouteError::NotFound))
 }
 
 fn refused(error: &ChangeError) -> Reply {

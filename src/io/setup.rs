@@ -1,11 +1,11 @@
 //! `edge-runner setup`: serves the setup page of a board until its settings are taken.
 //!
 //! In: a [`SetupConfig`]. Out: the page, `GET /state`, reports of `POST /check` on the services of
-//! the form, and after `POST /settings` and `POST /finish` the file `settings` in a folder,
-//! readable by this user only, after which the process ends. It needs no privilege but its port:
-//! another program applies the file. `proto::setup` decides who may ask, and what settings are
-//! valid. It listens on IPv4 alone, since neighbours cannot be told from the Internet by a global
-//! IPv6 address; browsers fall back to it.
+//! the form and of `POST /sound-test` on the sound card, and after `POST /settings` and
+//! `POST /finish` the file `settings` in a folder, readable by this user only, after which the
+//! process ends. It needs no privilege but its port: another program applies the file.
+//! `proto::setup` decides who may ask, and what settings are valid. It listens on IPv4 alone, since
+//! neighbours cannot be told from the Internet by a global IPv6 address; browsers fall back to it.
 
 use std::fs;
 use std::io;
@@ -28,6 +28,8 @@ use edge_runner_http::server::{self, BindError, ConnState, HttpService};
 use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
 use edge_runner_http::signal::Signals;
 use edge_runner_http::store::Store;
+#[cfg(feature = "local")]
+use edge_runner_http::tasks::SlotPool;
 use edge_runner_http::tasks::request_time;
 use edge_runner_http::tls::ServerTls;
 
@@ -36,6 +38,8 @@ use crate::bots::assistant::doctor::reports;
 use crate::config::Host;
 use crate::features::Feature;
 use crate::io::http::page;
+#[cfg(feature = "local")]
+use crate::io::local::sound_test;
 use crate::limits::HTTP_BODY;
 use crate::page::setup_asset;
 use crate::proto::server::request_framing::FramingError;
@@ -100,6 +104,8 @@ pub async fn run(config: SetupConfig, announce: impl FnOnce(SocketAddr)) -> Resu
         spool,
         state: Mutex::default(),
         end: trigger,
+        #[cfg(feature = "local")]
+        sound_tests: sound_test::one_at_a_time(),
     });
     let serve = server::serve(listeners, page.clone(), shutdown);
     tokio::pin!(serve);
@@ -121,6 +127,8 @@ struct SetupPage {
     spool: Store,
     state: Mutex<SetupState>,
     end: ShutdownTrigger,
+    #[cfg(feature = "local")]
+    sound_tests: SlotPool,
 }
 
 impl HttpService for SetupPage {
@@ -169,7 +177,7 @@ impl HttpService for SetupPage {
         match (&head.method, head.uri.path()) {
             (&Method::GET, "/state") => self.describe(&name),
             (&Method::GET, path) => self.file(path, &head.headers),
-            (&Method::POST, path @ ("/settings" | "/finish" | "/check")) => {
+            (&Method::POST, path @ ("/settings" | "/finish" | "/check" | "/sound-test")) => {
                 let limits = BodyLimits {
                     bytes_max: BODY_BYTES_MAX,
                     within: HTTP_BODY,
@@ -177,6 +185,7 @@ impl HttpService for SetupPage {
                 match common::collect(limits, &head.headers, body).await {
                     Ok(body) if path == "/settings" => self.take_form(&body, peer.ip()),
                     Ok(body) if path == "/check" => self.check_services(&body, peer.ip()).await,
+                    Ok(_) if path == "/sound-test" => self.test_sound(peer.ip()).await,
                     Ok(body) => self.finish(&body, peer.ip()),
                     Err(error) => text(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
                 }
@@ -205,6 +214,7 @@ impl SetupPage {
             "version": env!("CARGO_PKG_VERSION"),
             "runnerPort": self.config.runner_port,
             "assistants": Feature::Assistants.in_this_build(),
+            "sound": has_sound(),
             "networks": networks(Path::new(INTERFACES)),
         });
         no_store(json_reply(StatusCode::OK, state.to_string()))
@@ -246,6 +256,25 @@ impl SetupPage {
         text(StatusCode::NOT_FOUND, "no such path")
     }
 
+    /// Tests the sound card, and answers with what was found.
+    #[cfg(feature = "local")]
+    async fn test_sound(&self, source: IpAddr) -> Reply {
+        let admitted = lock(&self.state).handle_sound_test((source, request_time().now));
+        if let Err(error) = admitted {
+            return refuse(&error);
+        }
+        match sound_test::test_board(&self.sound_tests, &self.end.subscribe()).await {
+            Ok(report) => no_store(json_reply(StatusCode::OK, json!(report).to_string())),
+            Err(refusal) => text(refusal.status(), &refusal.to_string()),
+        }
+    }
+
+    /// A build without the sound card as a caller has none to test.
+    #[cfg(not(feature = "local"))]
+    async fn test_sound(&self, _: IpAddr) -> Reply {
+        text(StatusCode::NOT_FOUND, "no such path")
+    }
+
     /// Writes the confirmed settings, and ends.
     fn finish(&self, body: &[u8], source: IpAddr) -> Reply {
         let mut state = lock(&self.state);
@@ -269,6 +298,17 @@ impl SetupPage {
         );
         self.end.set();
         no_store(json_reply(StatusCode::OK, "{}"))
+    }
+}
+
+/// Returns whether the page can test a sound card.
+fn has_sound() -> bool {
+    cfg_if::cfg_if! {
+        if #[cfg(feature = "local")] {
+            sound_test::has_programs()
+        } else {
+            false
+        }
     }
 }
 

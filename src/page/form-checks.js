@@ -1,4 +1,6 @@
-// Shows at the fields of each service what the board found when it asked that service.
+// Shows at the fields of each service what the board found when it asked that service, and how the test of the sound card ended.
+
+import { make } from './dom.js';
 
 const fieldsOf = (part) => [...part.querySelectorAll('[data-variable]')];
 
@@ -70,4 +72,20 @@ export async function check(parts, post, isEarly = false) {
 		throw error;
 	}
 	return found;
+}
+
+/** A button that tests the sound card, and what was found. */
+export function soundTest(post) {
+	const button = Object.assign(make('button', '', 'Test the sound card'), { type: 'button' });
+	const said = make('p', 'said');
+	said.setAttribute('role', 'status');
+	button.addEventListener('click', async () => {
+		const show = (text, state = '') => Object.assign(said, { textContent: text, className: `said ${state}` });
+		button.disabled = true;
+		show('After the tone, speak for 3 seconds. Then you hear yourself.');
+		const { state, text } = await post('/sound-test', {}).catch(({ message }) => ({ text: message }));
+		show(text, state === 'ok' ? state : 'failed');
+		button.disabled = false;
+	});
+	return [button, said];
 }

@@ -4,7 +4,7 @@
 import { isExposed, keepKey, request } from './api.js';
 import { copy, make } from './dom.js';
 import { botFields, field } from './form-bot.js';
-import { check, clear } from './form-checks.js';
+import { check, clear, soundTest } from './form-checks.js';
 import { keyForm } from './keyform.js';
 import { keyWanted } from './words.js';
 
@@ -93,7 +93,7 @@ export function settingsView(view) {
 	}
 
 	/** The requests of form-checks.js. */
-	const post = (_, body, signal) => request('POST', 'settings/check', body, signal);
+	const post = (path, body, signal) => request('POST', `settings${path}`, body, signal);
 
 	function show(settings) {
 		const states = new Map(settings.fields.map((state) => [state.name, state]));
@@ -105,7 +105,7 @@ export function settingsView(view) {
 		renew = box;
 		form.replaceChildren(
 			card('Bot', ...bot.locked ? [isSetBy(bot.locked)] : [], ...botFields(true)),
-			...local.length ? [card('Sound card', ...local.flatMap(field))] : [],
+			...local.length ? [card('Sound card', ...local.flatMap(field), ...settings.local ? soundTest(post) : [])] : [],
 			card('Key of callers', label, key.locked ? isSetBy(key.locked) : make('p', 'small', 'The old one is refused from then on. Calls go on.')),
 			...isExposed() ? [make('p', 'small', 'This page came over plain HTTP: others in the network can read the keys that you type here.')] : [],
 			make('p', 'small', `The file is ${settings.file}. Most changes restart the runner${settings.sessions ? ', which ends the calls that are live' : ''}.`),

@@ -1,8 +1,8 @@
-// The setup page of a board: shows its network, has services checked, sends the form, shows the new key, and finishes.
+// The setup page of a board: shows its network, has services and sound checked, sends the form, shows the new key, and finishes.
 
 import { $, copy, make, on } from './dom.js';
 import { botFields } from './form-bot.js';
-import { check, clear, filled } from './form-checks.js';
+import { check, clear, filled, soundTest } from './form-checks.js';
 
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
 
@@ -167,11 +167,13 @@ on('finish', 'click', () => step('finish', finish));
 on('copy', 'click', () => copy($('copy'), $('key').textContent));
 
 $('bots').append(...botFields());
+$('sound').append(...soundTest(post));
 document.querySelector('input[name=bot]').checked = true;
 try {
 	board = await (await fetch('/state', { cache: 'no-store' })).json();
 	$('name').value = board.name;
 	$('version').textContent = `edge-runner ${board.version}`;
+	$('sound').hidden = !board.sound;
 	$('networks').replaceChildren(...board.networks.map(describe));
 	for (const choice of document.querySelectorAll('[data-assistant]')) choice.hidden = !board.assistants;
 } catch {

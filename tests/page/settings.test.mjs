@@ -25,11 +25,11 @@ const SETTINGS = { run: 'a', file: '/etc/a.toml', rejected: null, sessions: 1, a
 /** The view, with the answers of the runner. */
 async function open(settings = [200, SETTINGS], change = [200, { key: null, waiting: [], restarts: false }]) {
 	const view = new Element('main');
-	const own = { answers: { settings, change, check: [200, { services: [] }] }, sent: [], keys: [] };
+	const own = { answers: { settings, change, check: [200, { services: [] }], 'sound-test': null }, sent: [], keys: [] };
 	setGlobal('fetch', async (url, { method = 'GET', headers, body }) => {
 		own.keys.push(headers?.Authorization ?? '');
 		if (method === 'POST') own.sent.push([url.pathname, JSON.parse(body)]);
-		const outcome = method === 'GET' ? own.answers.settings : url.pathname.endsWith('/check') ? own.answers.check : own.answers.change;
+		const outcome = await (method === 'GET' ? own.answers.settings : own.answers[url.pathname.split('/')[2]] ?? own.answers.change);
 		if (outcome instanceof Error) throw outcome;
 		return new Response(JSON.stringify(outcome[1]), { status: outcome[0] });
 	});
@@ -130,4 +130,29 @@ test('the key is asked for, and other refusals are explained', async () => {
 	keepKey('');
 	assert.match((await open([404, { detail: 'that needs --settings page' }])).problem().textContent, /that needs --settings page/);
 	assert.match((await open(new TypeError('refused'))).problem().textContent, /does not answer/);
+});
+
+test('the sound card is tested, one test at a time', async () => {
+	const local = { ...SETTINGS, local: true, fields: [...FIELDS, { name: 'local-volume', is_set: false }] };
+	const own = await open([200, local]);
+	const button = own.view.all().find((each) => each.textContent === 'Test the sound card' && each.tagName === 'BUTTON');
+	const said = () => button.parentElement.all().find((each) => each.classList.contains('said'));
+	for (const [outcome, state, text] of [
+		[[200, { state: 'ok', peak_dbfs: -12, text: 'The microphone works.' }], 'ok', 'The microphone works.'],
+		[[200, { state: 'silent', peak_dbfs: null, text: 'It is muted.' }], 'failed', 'It is muted.'],
+		[[409, { detail: 'the sound card is in a call' }], 'failed', 'the sound card is in a call'],
+	]) {
+		let end;
+		own.answers['sound-test'] = new Promise((done) => { end = done; });
+		button.fire('click');
+		await settle();
+		assert.deepEqual([button.disabled, said().textContent.slice(0, 14)], [true, 'After the tone']);
+		end(outcome);
+		await settle();
+		assert.deepEqual([button.disabled, said().textContent, said().classList.contains(state)], [false, text, true]);
+		assert.deepEqual(own.sent.at(-1), ['/settings/sound-test', {}]);
+	}
+	// Without a sound card as a caller there is nothing to test.
+	const none = await open([200, { ...local, local: false }]);
+	assert.ok(!none.view.all().some((each) => each.textContent === 'Test the sound card'));
 });

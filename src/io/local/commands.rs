@@ -5,6 +5,9 @@
 //! its own, which ends the group when its user is gone. Pipes are small, since what waits in them
 //! is latency.
 
+#[cfg(feature = "setup")]
+pub mod once;
+
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -31,8 +34,9 @@ pub const PIPE_BYTES: usize = 4_096;
 const PIECES_MAX: usize = 16;
 /// Chunks of 20 ms that wait for the loudspeaker: its first lead, and one more.
 pub const CHUNKS_MAX: usize = 4;
-/// Commands at a time: those of one session, those of the last one that are ending, and the hook.
-const COMMANDS_MAX: usize = 9;
+/// Commands at a time: those of one session, those of the last one that are ending, the hook, and
+/// the test of a page.
+const COMMANDS_MAX: usize = 10;
 /// Time that a player has to play what it has read.
 const PLAYED_WITHIN: Duration = Duration::from_millis(500);
 /// Time that the exit status of a command takes whose pipe is closed.

@@ -18,9 +18,7 @@ const LISTED_WITHIN: Duration = Duration::from_secs(5);
 /// Returns a text with the devices, and what is missing. A sound server has its socket in
 /// `runtime_folder`, or is named by `server`.
 pub async fn list(runtime_folder: Option<&str>, server: Option<&str>) -> (String, Vec<String>) {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let (cards, pcm) = (read("/proc/asound/cards"), read("/proc/asound/pcm"));
-    let cards = listing::cards(&cards, &pcm, access);
+    let cards = cards();
     let (microphones, loudspeakers) = tokio::join!(named(AudioDirection::In), named(AudioDirection::Out));
     let sockets = ["pipewire-0", "pulse/native"].into_iter();
     let mut sockets = sockets.filter_map(|socket| Some(Path::new(runtime_folder?).join(socket)));
@@ -33,6 +31,12 @@ pub async fn list(runtime_folder: Option<&str>, server: Option<&str>) -> (String
         cards,
     };
     (system.text(), system.problems())
+}
+
+/// Returns the cards of the kernel.
+pub fn cards() -> Vec<SoundCard> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    listing::cards(&read("/proc/asound/cards"), &read("/proc/asound/pcm"), access)
 }
 
 async fn named(direction: AudioDirection) -> NamedDevices {

@@ -63,6 +63,8 @@ pub enum Route<'p> {
     ChangeSettings,
     /// A check of the services that settings name (POST).
     CheckServices,
+    /// A test of the sound card (POST).
+    TestSound,
     /// An offer (POST), with or without a session that `/start` created.
     Offer(Option<String>),
     /// Candidates of the client (PATCH).
@@ -94,7 +96,7 @@ impl Route<'_> {
             Route::PageRedirect | Route::Page(_) | Route::Download(_) | Route::Upload(_) => Some(Feature::Page),
             Route::Calls | Route::CallEvents | Route::Call(_) | Route::CallRecording(_) => Some(Feature::Calls),
             Route::Listen(_) | Route::EndListening(..) => Some(Feature::Calls),
-            Route::Settings | Route::ChangeSettings | Route::CheckServices => Some(Feature::Setup),
+            Route::Settings | Route::ChangeSettings | Route::CheckServices | Route::TestSound => Some(Feature::Setup),
             Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(family, _) => Some(family.feature()),
@@ -228,6 +230,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
             _ => Err(RouteError::Method(GET_AND_POST_METHODS)),
         },
         "/settings/check" => post(method, Route::CheckServices),
+        "/settings/sound-test" => post(method, Route::TestSound),
         CA_CERTIFICATE_PATH => read_only(method, Route::CaCertificate),
         ROBOTS_PATH => read_only(method, Route::Robots),
         "/start" => post(method, Route::Start),

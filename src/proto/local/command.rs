@@ -84,7 +84,7 @@ pub fn command(
 
 /// Returns the command for a device of ALSA. Periods of 10 ms and buffers of 40 ms decide the
 /// latency: without them, the programs choose half a second.
-fn alsa_command(direction: AudioDirection, device: &str, rate_hz: u32, channels: u16) -> Vec<String> {
+pub fn alsa_command(direction: AudioDirection, device: &str, rate_hz: u32, channels: u16) -> Vec<String> {
     let (rate, channels) = (rate_hz.to_string(), channels.to_string());
     let words = [
         direction.alsa_program(),

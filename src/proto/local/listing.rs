@@ -79,6 +79,15 @@ pub struct CardDevice {
     pub plays: bool,
 }
 
+impl CardDevice {
+    fn has(&self, direction: AudioDirection) -> bool {
+        match direction {
+            AudioDirection::In => self.records,
+            AudioDirection::Out => self.plays,
+        }
+    }
+}
+
 /// Reads `/proc/asound/cards` and `/proc/asound/pcm`. The access to each card is that of `access`.
 pub fn cards(cards: &str, pcm: &str, access: impl Fn(u32) -> CardAccess) -> Vec<SoundCard> {
     let lines = cards.lines().take(DEVICES_MAX);
@@ -118,6 +127,21 @@ fn device(line: &str, card: u32) -> Option<CardDevice> {
         records: has("capture"),
         plays: has("playback"),
     })
+}
+
+/// Returns the device for one direction of a board whose settings name none: that of the first card
+/// which both records and plays, as speakerphones do, else of the first card that has one.
+pub fn device_of_board(cards: &[SoundCard], direction: AudioDirection) -> Option<String> {
+    let find = |card: &SoundCard, direction| {
+        let device = card.devices.iter().find(|device| device.has(direction))?;
+        Some(format!("{CONVERTS}CARD={},DEV={}", card.id, device.number))
+    };
+    let is_both = |card: &&SoundCard| {
+        let both = [AudioDirection::In, AudioDirection::Out];
+        both.into_iter().all(|direction| find(card, direction).is_some())
+    };
+    let first = cards.iter().find(is_both).and_then(|card| find(card, direction));
+    first.or_else(|| cards.iter().find_map(|card| find(card, direction)))
 }
 
 /// Reads the process that has a device open from its `status` file.
@@ -172,10 +196,7 @@ impl SoundSystem {
             NamedDevices::NotInstalled | NamedDevices::Failed(_) => Vec::new(),
         };
         for card in &self.cards {
-            let of_direction = card.devices.iter().filter(|device| match direction {
-                AudioDirection::In => device.records,
-                AudioDirection::Out => device.plays,
-            });
+            let of_direction = card.devices.iter().filter(|device| device.has(direction));
             for device in of_direction {
                 let name = format!("{CONVERTS}CARD={},DEV={}", card.id, device.number);
                 let at = devices.iter().position(|listed| listed.name == name);

@@ -8,8 +8,8 @@
 //! [`console`] reads the terminal and writes what was said. [`attempts`] has the pauses after
 //! failures, and [`echo`] removes the sound of the loudspeaker from the microphone. [`tones`] are
 //! the tones of a session, [`keys`] reads the keys of devices, [`controls`] has what the user has
-//! set, [`stop_words`] end a session, [`command`] splits the text of a command into words, and
-//! [`listing`] lists microphones and loudspeakers.
+//! set, [`stop_words`] end a session, [`command`] splits the text of a command into words,
+//! [`listing`] lists microphones and loudspeakers, and [`sound_test`] tests them for a page.
 
 pub mod command;
 pub mod config;
@@ -28,6 +28,7 @@ cfg_if::cfg_if! {
         pub mod listing;
         pub mod playout;
         pub mod session;
+        pub mod sound_test;
         pub mod speech;
         pub mod starting;
         pub mod supervision;

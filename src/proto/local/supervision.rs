@@ -77,6 +77,26 @@ impl Supervision {
         }
     }
 
+    pub fn direction(&self) -> AudioDirection {
+        self.direction
+    }
+
+    /// Returns the last line of stderr that is not about lost audio, made fit for a page.
+    pub fn last_words(&self) -> Option<&str> {
+        self.last_words.as_deref()
+    }
+
+    /// Returns why the command has failed, with what to do, as the log says it.
+    pub fn describe(&self, failure: &CommandFailure) -> String {
+        let words = FailureWords {
+            failure,
+            program: &self.program,
+            option: self.direction.option(),
+            last_words: self.last_words(),
+        };
+        words.to_string()
+    }
+
     /// Handles the start of the command.
     pub fn handle_started(&mut self, now: Instant) {
         self.started = Some(now);
@@ -150,12 +170,7 @@ impl Supervision {
         self.started = None;
         self.moved = None;
         self.has_worked = false;
-        let why = FailureWords {
-            failure,
-            program: &self.program,
-            option: self.direction.option(),
-            last_words: self.last_words.as_deref(),
-        };
+        let why = self.describe(failure);
         self.attempts
             .handle_failure(&format!("no {}: {why}", self.direction.name()))
     }

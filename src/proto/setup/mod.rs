@@ -196,6 +196,17 @@ impl SetupState {
         self.asked.end(count);
     }
 
+    /// Admits a test of the sound card from an address.
+    ///
+    /// # Errors
+    /// [`SetupError`] while another address has its draft, or after the end of the setup.
+    pub fn handle_sound_test(&self, (source, now): (IpAddr, Instant)) -> Result<(), SetupError> {
+        match self.closed {
+            true => Err(SetupError::Closed),
+            false => self.since(source, now).map(|_| ()),
+        }
+    }
+
     /// Takes the confirmation of a draft from an address; returns its settings. The setup stays
     /// open until [`close`](Self::close), because the settings have yet to be written.
     ///
@@ -339,6 +350,23 @@ mod tests {
         assert_eq!(check(&mut state, OWNER, 62), Ok(1));
         state.close();
         assert_eq!(check(&mut state, OWNER, 63), Err(SetupError::Closed));
+    }
+
+    /// The board makes no sound for a neighbour while the owner sets it up.
+    #[test]
+    fn the_sound_card_is_tested_for_whom_the_board_is_open() {
+        let now = Instant::now();
+        let mut state = SetupState::default();
+        assert_eq!(state.handle_sound_test((NEIGHBOUR, now)), Ok(()));
+        assert!(state.handle_form(FORM, (OWNER, now), random(1), |_| Ok(())).is_ok());
+        assert_eq!(state.handle_sound_test((OWNER, now)), Ok(()));
+        assert_eq!(
+            state.handle_sound_test((NEIGHBOUR, now)),
+            Err(SetupError::Held(DRAFT_HELD))
+        );
+        assert_eq!(state.handle_sound_test((NEIGHBOUR, now + DRAFT_HELD)), Ok(()));
+        state.close();
+        assert_eq!(state.handle_sound_test((OWNER, now)), Err(SetupError::Closed));
     }
 
     /// The runner's own check of the variables decides; its text reaches the client.

@@ -3,21 +3,23 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { assertAccessible } from './axe.mjs';
 import { assertNarrow } from './page.mjs';
 import { watch } from './watch.mjs';
 
-/** Starts the page on a port, 0 for a free one, and gives its URL and the end of its process. */
-async function serve(binary, runner, port) {
+/** Starts the page on a port, 0 for a free one, and gives its URL and the end of its process. Programs in `folder` come before others. */
+async function serve(binary, runner, port, folder = '/nowhere') {
+	const env = { ...process.env, PATH: `${folder}:${process.env.PATH}` };
 	const args = ['setup', '--host', '127.0.0.1', '--port', port, '--spool', runner.folder, '--runner-port', new URL(runner.url).port];
-	const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'ignore'] });
+	const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'ignore'], env });
 	const ended = once(child, 'exit');
+	const end = () => child.kill();
 	for await (const line of createInterface({ input: child.stdout })) {
 		const [, url] = /listening on (http:\S+)/.exec(line) ?? [];
-		if (url) return { ended, url: new URL(url) };
+		if (url) return { end, ended, url: new URL(url) };
 	}
 	throw new Error('the setup page did not start');
 }
@@ -102,6 +104,27 @@ export const checks = {
 		rmSync(join(runner.folder, 'settings'));
 		const wrong = faults.filter((fault) => !/ERR_(ABORTED|CONNECTION|EMPTY)/.test(fault));
 		if (wrong.length) throw new Error(wrong.join('\n'));
+	},
+
+	async 'setup: the sound card is tested, and what was found is shown'(context, runner, { binary }) {
+		const program = (name, script) => writeFileSync(join(runner.folder, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+		program('aplay', 'exec cat >/dev/null');
+		program('arecord', 'exec cat /dev/urandom');
+		const setup = await serve(binary, runner, 0, runner.folder);
+		const page = await context.newPage();
+		const faults = watch(page);
+		await page.goto(setup.url.href);
+		const button = page.getByRole('button', { name: 'Test the sound card' });
+		const said = page.locator('#sound .said');
+		for (const [script, words] of [['exec cat /dev/urandom', 'too loud'], ['exec cat /dev/zero', 'sends silence'], ['echo busy >&2; exit 1', 'busy']]) {
+			program('arecord', script);
+			await button.click();
+			await said.filter({ hasText: words }).waitFor();
+			await assertUsable(page, `setup, sound card: ${words}`);
+		}
+		setup.end();
+		await setup.ended;
+		if (faults.length) throw new Error(faults.join('\n'));
 	},
 
 	async 'setup: settings that the board rejects bring the form back, others end in a link to the runner'(context, runner, { binary }) {

@@ -115,7 +115,12 @@ fn live_sessions_are_not_for_foreign_pages() {
 fn settings_are_for_no_other_page() {
     let listed = access(&["https://a.example", "https://localhost"]);
     let (own, a) = (("origin", "https://localhost"), ("origin", "https://a.example"));
-    for request in ["GET /settings", "POST /settings", "POST /settings/check"] {
+    for request in [
+        "GET /settings",
+        "POST /settings",
+        "POST /settings/check",
+        "POST /settings/sound-test",
+    ] {
         for (headers, judgement) in [
             (&[own][..], Ok(false)),
             (&[a], Err(AccessError::SettingsPage)),
