@@ -17,6 +17,8 @@ common_packages=(
     ca-certificates
     # Boot, check and growth of the root file system.
     initramfs-tools zstd e2fsprogs dosfstools fdisk
+    # The programs of the sound card, for `--local` and the test of the setup page.
+    alsa-utils
     # Tools for troubleshooting.
     iproute2 iputils-ping netbase procps less nano-tiny
 )
