@@ -18,7 +18,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
+};
 use hyper_util::rt::TokioIo;
 use rustls_native_certs::CertificateResult;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -32,6 +34,7 @@ use edge_runner_proto::limits::{
     REST_ADDRESSES_MAX, REST_BODY_BYTES_MAX, REST_CONNECT, REST_HEAD_BYTES_MAX, REST_TIMEOUT,
 };
 use edge_runner_proto::server::rest::{RestMethod, RestRequest};
+use edge_runner_proto::time::parse_http_date;
 
 use crate::common::lock;
 use crate::tasks;
@@ -48,6 +51,8 @@ pub struct RestResponse {
     pub location: Option<String>,
     /// `Retry-After` in seconds; dates are not read.
     pub retry_after: Option<Duration>,
+    /// `Date`, the time by the provider's clock: seconds since 1970.
+    pub unix_s: Option<u64>,
 }
 
 impl From<hyper::Response<Bytes>> for RestResponse {
@@ -57,9 +62,15 @@ impl From<hyper::Response<Bytes>> for RestResponse {
             status: response.status().as_u16(),
             location: text(LOCATION).map(str::to_owned),
             retry_after: text(RETRY_AFTER).and_then(|text| text.trim().parse().ok().map(Duration::from_secs)),
+            unix_s: date_s(response.headers()),
             body: response.into_body(),
         }
     }
+}
+
+/// Returns the time of a response by the clock of its server, in seconds since 1970.
+pub fn date_s(headers: &HeaderMap) -> Option<u64> {
+    parse_http_date(headers.get(DATE)?.to_str().ok()?)
 }
 
 /// Why there is no response.

@@ -1,9 +1,10 @@
-//! Times as ISO 8601 text in UTC, and the time of a request.
+//! Times as ISO 8601 text in UTC, dates of HTTP, the time of a request, and clocks that differ.
 //!
 //! In: milliseconds since 1970, or text. Out: text, or milliseconds. Times after the year 9999, the
 //! last one of jiff's calendar, are formatted as its end. Text in other forms is rejected. Source:
-//! ISO 8601.
+//! ISO 8601; RFC 9110, section 5.6.7.
 
+use std::fmt;
 use std::ops::Add;
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,59 @@ pub fn parse_iso(text: &str) -> Option<u64> {
     u64::try_from(at.as_millisecond()).ok()
 }
 
+/// Parses a date of HTTP such as `Sun, 06 Nov 1994 08:49:37 GMT`, as seconds since 1970. The forms
+/// that are obsolete are rejected.
+pub fn parse_http_date(text: &str) -> Option<u64> {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let (_, rest) = text.strip_suffix(" GMT")?.split_once(", ")?;
+    let mut words = rest.splitn(4, ' ');
+    let (day, month, year, time) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let month = 1 + MONTHS.iter().position(|name| *name == month)?;
+    parse_iso(&format!("{year}-{month:02}-{day}T{time}Z")).map(|ms| ms / 1_000)
+}
+
+/// A difference of clocks below this is no reason for anything, in seconds: requests and answers
+/// take time.
+const DIFFERENCE_MIN_S: u64 = 60;
+
+/// How far the clock of this machine is from that of a server, shown as words before the name of
+/// the latter: `this machine's clock is 7 days behind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockDifference {
+    is_behind: bool,
+    by_s: u64,
+}
+
+impl ClockDifference {
+    /// Compares both clocks, in seconds since 1970. `None` if they agree within a minute.
+    pub fn of(own_s: u64, other_s: u64) -> Option<Self> {
+        let by_s = own_s.abs_diff(other_s);
+        (by_s > DIFFERENCE_MIN_S).then_some(ClockDifference {
+            is_behind: own_s < other_s,
+            by_s,
+        })
+    }
+}
+
+impl fmt::Display for ClockDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit_s, unit) = match self.by_s {
+            ..120 => (1, "seconds"),
+            120..7_200 => (60, "minutes"),
+            7_200..172_800 => (3_600, "hours"),
+            _ => (DAY_SECONDS, "days"),
+        };
+        let direction = if self.is_behind { "behind" } else { "ahead of" };
+        write!(
+            f,
+            "this machine's clock is {} {unit} {direction}",
+            self.by_s.saturating_add(unit_s / 2) / unit_s
+        )
+    }
+}
+
 fn timestamp(ms: u64) -> Timestamp {
     let ms = i64::try_from(ms).unwrap_or(i64::MAX);
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX)
@@ -113,6 +167,44 @@ mod tests {
     fn formats_later_times_as_the_last_one() {
         assert_eq!(iso_ms(u64::MAX), iso_ms(i64::MAX.unsigned_abs()));
         assert!(iso_ms(u64::MAX).starts_with("9999-12-30T"));
+    }
+
+    /// The first is the example of RFC 9110.
+    #[test]
+    fn dates_of_http_are_parsed() {
+        for (text, unix_s) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+            ("Tue, 29 Feb 2000 00:00:00 GMT", Some(951_782_400)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", None),
+            ("Sun Nov  6 08:49:37 1994", None),
+            ("Sun, 06 Nov 1994 08:49:37", None),
+            ("Sun, 06 Nov 1994 08:49:37 UTC", None),
+            ("Sun, 6 Nov 1994 08:49:37 GMT", None),
+            ("Sun, 06 nov 1994 08:49:37 GMT", None),
+            ("Sun, 31 Feb 1994 08:49:37 GMT", None),
+            (" GMT", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_http_date(text), unix_s, "{text}");
+        }
+    }
+
+    #[test]
+    fn clocks_differ_by_more_than_a_minute() {
+        let words = |own_s, other_s| ClockDifference::of(own_s, other_s).map(|differs| differs.to_string());
+        let now_s = 1_795_904_000;
+        assert_eq!(words(now_s, now_s), None);
+        assert_eq!(words(now_s, now_s + 60), None);
+        for (own_s, what) in [
+            (now_s - 61, "61 seconds behind"),
+            (now_s + 900, "15 minutes ahead of"),
+            (now_s - 7_200, "2 hours behind"),
+            (now_s + DAY_SECONDS, "24 hours ahead of"),
+            (now_s - 365 * DAY_SECONDS, "365 days behind"),
+        ] {
+            assert_eq!(words(own_s, now_s), Some(format!("this machine's clock is {what}")));
+        }
+        assert!(words(0, u64::MAX).is_some());
     }
 
     #[test]

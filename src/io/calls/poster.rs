@@ -18,6 +18,7 @@ use crate::io::tasks;
 use crate::proto::calls::config::EventsConfig;
 use crate::proto::calls::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};
 use crate::proto::server::rest::{RestBody, RestMethod, RestRequest};
+use crate::proto::time::ClockDifference;
 
 /// Time for the last events when the runner ends.
 const POSTED_WITHIN: Duration = Duration::from_secs(2);
@@ -92,7 +93,7 @@ impl EventPoster {
     fn push(&self, event: PostedEvent) {
         let (dropped, count) = {
             let mut queue = lock(&self.queue);
-            (queue.push(event), queue.dropped())
+            (queue.push(event, tasks::now()), queue.dropped())
         };
         self.note_dropped(dropped, count, "too many wait");
     }
@@ -148,7 +149,13 @@ impl EventPoster {
     fn log(&self, result: &PostResult, answer: &Result<RestResponse, RestError>) {
         let host = &self.host;
         let why = match answer {
-            Ok(answer) => format!("{host} answers with status {}", answer.status),
+            Ok(answer) => {
+                let differs = answer
+                    .unix_s
+                    .and_then(|date_s| ClockDifference::of(unix_time_s(), date_s));
+                let clock = differs.map_or_else(String::new, |differs| format!(", and {differs} its own"));
+                format!("{host} answers with status {}{clock}", answer.status)
+            }
             Err(error) => error.to_string(),
         };
         match result {
@@ -183,7 +190,7 @@ async fn post_all(poster: Arc<EventPoster>) {
         let changed = poster.changed.notified();
         let (expired, count) = {
             let mut queue = lock(&poster.queue);
-            (queue.take_expired(unix_time_ms()), queue.dropped())
+            (queue.take_expired(tasks::now()), queue.dropped())
         };
         poster.note_dropped(expired, count, "no one accepted them for days");
         let step = lock(&poster.queue).next(tasks::now());

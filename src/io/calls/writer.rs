@@ -22,8 +22,9 @@ use std::time::Duration;
 
 use edge_runner_http::common::{lock, unix_time_ms};
 
+use crate::io::tasks;
 use crate::io::written_folder::check;
-use crate::proto::calls::files::{CallFile, surplus};
+use crate::proto::calls::files::{CallFile, SteadyClock, surplus};
 use crate::proto::calls::{CallBacklog, PostedEvent, RecordBatch, WaitingRecord, WaitingWrites};
 use crate::proto::sorting;
 
@@ -192,6 +193,8 @@ struct CallFolder {
     open: Option<(PathBuf, File)>,
     /// The file of a write that failed, and its bytes before that.
     failed: Option<(PathBuf, u64)>,
+    /// Decides whether files are old.
+    clock: SteadyClock,
     sync: SyncFn,
 }
 
@@ -204,6 +207,7 @@ impl CallFolder {
             path: path.to_owned(),
             open: None,
             failed: None,
+            clock: SteadyClock::new(tasks::now(), unix_time_ms()),
             sync: Box::new(sync),
         }
     }
@@ -260,7 +264,9 @@ impl CallFolder {
             let Some(batch) = RecordBatch::first(&files, records) else {
                 break;
             };
-            for file in surplus(&files, batch.bytes, records[0].unix_ms) {
+            let unix_ms = unix_time_ms();
+            let is_steady = self.clock.handle_look(tasks::now(), unix_ms);
+            for file in surplus(&files, batch.bytes, is_steady.then_some(unix_ms)) {
                 fs::remove_file(self.path.join(file.name()))?;
             }
             let path = self.path.join(batch.file.name());

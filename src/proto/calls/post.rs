@@ -2,9 +2,11 @@
 //! posted.
 //!
 //! In: what happens in calls, the outcome of each attempt, the time and random numbers. Out: what
-//! to post and when. An event is posted until it is accepted, too old, or the oldest of too many,
-//! so a receiver may get one twice: it has an id. One that is not accepted lets the others pass,
-//! and each failure makes the next pause longer. Source: <https://www.standardwebhooks.com>, 1.0.0.
+//! to post and when. An event is posted until it is accepted, has waited for too long, or is the
+//! oldest of too many, so a receiver may get one twice: it has an id. Its age is counted from the
+//! time at which it was queued, by a clock that is never set: an event of a day that the clock was
+//! wrong is not lost once it is right. One that is not accepted lets the others pass, and each
+//! failure makes the next pause longer. Source: <https://www.standardwebhooks.com>, 1.0.0.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -83,8 +85,7 @@ impl PostedEvent {
             id: name.strip_suffix(SUFFIX)?.to_owned(),
             body,
         };
-        event.unix_ms()?;
-        Some(event)
+        event.has_id().then_some(event)
     }
 
     /// Returns the name of the file that keeps an event.
@@ -92,10 +93,14 @@ impl PostedEvent {
         format!("{id}{SUFFIX}")
     }
 
-    fn unix_ms(&self) -> Option<u64> {
-        let (time, random) = self.id.strip_prefix(PREFIX)?.split_once('_')?;
-        let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
-        time.parse().ok().filter(|_| is_random)
+    /// Returns whether its id has the form of ours.
+    fn has_id(&self) -> bool {
+        let rest = self.id.strip_prefix(PREFIX);
+        rest.and_then(|rest| rest.split_once('_'))
+            .is_some_and(|(time, random)| {
+                let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+                is_random && time.parse::<u64>().is_ok()
+            })
     }
 
     fn bytes(&self) -> usize {
@@ -115,11 +120,23 @@ impl PostedEvent {
     }
 }
 
+/// An event in the queue.
+#[derive(Debug)]
+struct WaitingEvent {
+    event: PostedEvent,
+    /// Counts the events of the queue; ids sort by a clock that may be set back.
+    serial: u64,
+    /// When it has waited for too long.
+    until: Instant,
+}
+
 /// The events that wait for their receiver.
 #[derive(Debug, Default)]
 pub struct EventQueue {
-    waiting: VecDeque<PostedEvent>,
+    waiting: VecDeque<WaitingEvent>,
     bytes: usize,
+    /// Events that were queued so far.
+    queued: u64,
     /// Attempts in a row that failed.
     failures: u32,
     /// Nothing is posted before.
@@ -160,30 +177,34 @@ pub enum PostResult {
 
 impl EventQueue {
     /// Adds an event, and returns the ids of those that are dropped for it.
-    pub fn push(&mut self, event: PostedEvent) -> Vec<String> {
+    pub fn push(&mut self, event: PostedEvent, now: Instant) -> Vec<String> {
         if self.is_gone {
             return Vec::new();
         }
         self.bytes += event.bytes();
-        self.waiting.push_back(event);
+        self.queued += 1;
+        self.waiting.push_back(WaitingEvent {
+            event,
+            serial: self.queued,
+            until: now + CALL_EVENT_AGE_MAX,
+        });
         let mut dropped = Vec::new();
         while self.waiting.len() > 1 && (self.waiting.len() > WAITING_MAX || self.bytes > CALL_EVENTS_BYTES_MAX) {
             // A failure moves an event back, so the oldest is not always the first one.
-            let oldest = self.waiting.iter().min_by(|one, other| one.id.cmp(&other.id));
-            dropped.extend(oldest.map(|event| event.id.clone()).and_then(|id| self.drop_event(&id)));
+            let oldest = self.waiting.iter().min_by_key(|waiting| waiting.serial);
+            let id = oldest.map(|waiting| waiting.event.id.clone());
+            dropped.extend(id.and_then(|id| self.drop_event(&id)));
         }
         dropped
     }
 
-    /// Returns the ids of the events that are too old, which are dropped.
-    pub fn take_expired(&mut self, unix_ms: u64) -> Vec<String> {
-        let age_ms = u64::try_from(CALL_EVENT_AGE_MAX.as_millis()).unwrap_or(u64::MAX);
-        let is_expired = |event: &&PostedEvent| event.unix_ms().is_none_or(|made| made + age_ms < unix_ms);
+    /// Returns the ids of the events that have waited for too long, which are dropped.
+    pub fn take_expired(&mut self, now: Instant) -> Vec<String> {
         let expired: Vec<String> = self
             .waiting
             .iter()
-            .filter(is_expired)
-            .map(|event| event.id.clone())
+            .filter(|waiting| waiting.until < now)
+            .map(|waiting| waiting.event.id.clone())
             .collect();
         expired.into_iter().filter_map(|id| self.drop_event(&id)).collect()
     }
@@ -209,7 +230,7 @@ impl EventQueue {
             _ if self.is_gone => PostStep::Gone,
             (None, _) => PostStep::Idle,
             (Some(_), Some(until)) if now < until => PostStep::Wait(until),
-            (Some(first), _) => PostStep::Post(first.clone()),
+            (Some(first), _) => PostStep::Post(first.event.clone()),
         }
     }
 
@@ -239,9 +260,9 @@ impl EventQueue {
         let pause = (longest - by_chance).max(retry_after.min(RETRY_AFTER_MAX));
         self.failures = self.failures.saturating_add(1);
         self.paused_until = Some(now + pause);
-        if let Some(event) = self.remove(id) {
-            self.bytes += event.bytes();
-            self.waiting.push_back(event);
+        if let Some(waiting) = self.remove(id) {
+            self.bytes += waiting.event.bytes();
+            self.waiting.push_back(waiting);
         }
         PostResult::Again {
             failures: self.failures,
@@ -249,17 +270,17 @@ impl EventQueue {
         }
     }
 
-    fn remove(&mut self, id: &str) -> Option<PostedEvent> {
-        let at = self.waiting.iter().position(|event| event.id == id)?;
-        let event = self.waiting.remove(at)?;
-        self.bytes -= event.bytes();
-        Some(event)
+    fn remove(&mut self, id: &str) -> Option<WaitingEvent> {
+        let at = self.waiting.iter().position(|waiting| waiting.event.id == id)?;
+        let waiting = self.waiting.remove(at)?;
+        self.bytes -= waiting.event.bytes();
+        Some(waiting)
     }
 
     fn drop_event(&mut self, id: &str) -> Option<String> {
-        let event = self.remove(id)?;
+        let waiting = self.remove(id)?;
         self.dropped += 1;
-        Some(event.id)
+        Some(waiting.event.id)
     }
 }
 
@@ -283,7 +304,7 @@ mod tests {
     fn queue(events: u64) -> EventQueue {
         let mut queue = EventQueue::default();
         for nth in 0..events {
-            assert_eq!(queue.push(event(nth)), Vec::<String>::new());
+            assert_eq!(queue.push(event(nth), Instant::now()), Vec::<String>::new());
         }
         queue
     }
@@ -404,7 +425,7 @@ mod tests {
             queue.handle_outcome(&event(0).id, answered(410), now, 0),
             PostResult::Gone
         );
-        assert_eq!(queue.push(event(3)), Vec::<String>::new());
+        assert_eq!(queue.push(event(3), now), Vec::<String>::new());
         assert!(queue.next(now) == PostStep::Gone && queue.is_settled(now));
         assert!(queue.waiting.is_empty() && queue.is_gone());
     }
@@ -412,27 +433,42 @@ mod tests {
     /// The oldest are dropped and counted, at a number and at a sum of bytes, wherever they wait.
     #[test]
     fn the_oldest_events_are_dropped() {
-        let mut queue = queue(WAITING_MAX as u64);
-        queue.handle_outcome(&event(0).id, answered(500), Instant::now(), 0);
-        assert_eq!(queue.push(event(5000)), [event(0).id]);
+        let (mut queue, now) = (queue(WAITING_MAX as u64), Instant::now());
+        queue.handle_outcome(&event(0).id, answered(500), now, 0);
+        assert_eq!(queue.push(event(5000), now), [event(0).id]);
         assert_eq!((queue.waiting.len(), queue.dropped()), (WAITING_MAX, 1));
         let long = json!("x".repeat(CALL_EVENTS_BYTES_MAX - 1000));
         let long = PostedEvent::new(EventKind::Ended, &long, NOW_MS + 6000, 0);
-        queue.push(long.clone());
-        assert!(queue.bytes <= CALL_EVENTS_BYTES_MAX && queue.waiting.back() == Some(&long));
-        let sum: usize = queue.waiting.iter().map(PostedEvent::bytes).sum();
+        queue.push(long.clone(), now);
+        assert!(queue.bytes <= CALL_EVENTS_BYTES_MAX);
+        assert_eq!(queue.waiting.back().map(|last| &last.event), Some(&long));
+        let sum: usize = queue.waiting.iter().map(|waiting| waiting.event.bytes()).sum();
         assert_eq!(
             (queue.bytes, queue.dropped() as usize),
             (sum, WAITING_MAX + 2 - queue.waiting.len())
         );
     }
 
+    /// What counts is how long it has waited: the clock may have been a year behind when it was
+    /// made, or a day ahead.
     #[test]
     fn an_event_that_no_one_accepts_is_dropped_in_the_end() {
-        let mut queue = queue(2);
-        let age_ms = CALL_EVENT_AGE_MAX.as_millis() as u64;
-        assert_eq!(queue.take_expired(NOW_MS + age_ms), Vec::<String>::new());
-        assert_eq!(queue.take_expired(NOW_MS + age_ms + 1), [event(0).id]);
+        let (mut queue, now, second) = (EventQueue::default(), Instant::now(), Duration::from_secs(1));
+        const DAY_MS: u64 = 86_400_000;
+        let of = |unix_ms| PostedEvent::new(EventKind::Started, &json!({}), unix_ms, 1);
+        let (behind, ahead) = (of(NOW_MS - 365 * DAY_MS), of(NOW_MS + DAY_MS));
+        queue.push(ahead.clone(), now);
+        queue.push(behind.clone(), now + second);
+        assert_eq!(queue.take_expired(now + CALL_EVENT_AGE_MAX), Vec::<String>::new());
+        assert_eq!(
+            queue.take_expired(now + CALL_EVENT_AGE_MAX + second / 2),
+            std::slice::from_ref(&ahead.id)
+        );
         assert_eq!((queue.waiting.len(), queue.dropped()), (1, 1));
+        // Too many: the first that came goes, although its id is of a later time.
+        queue.push(ahead.clone(), now + 2 * second);
+        let many = (0..WAITING_MAX as u64).map(event);
+        let dropped: Vec<String> = many.flat_map(|event| queue.push(event, now + 2 * second)).collect();
+        assert_eq!(dropped, [behind.id, ahead.id]);
     }
 }

@@ -125,7 +125,7 @@ pub const MEMORY_SESSION_BYTES: u64 = 1024 * 1024;
 
 /// The longest recording of a call (`--record`); the call goes on without one.
 pub const RECORDING_MAX: Duration = Duration::from_secs(3600);
-/// Age at which an event that was not accepted is dropped.
+/// Time after which an event that was not accepted is dropped; a start counts anew.
 pub const CALL_EVENT_AGE_MAX: Duration = Duration::from_secs(3 * 86_400);
 /// First pause after an event was not accepted; it doubles up to the next value, less up to a half
 /// by chance.

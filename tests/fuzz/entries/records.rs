@@ -1,14 +1,16 @@
 //! Properties of what is read around the records of calls.
 //!
-//! In: any bytes, which are read as each of: the value of `traceparent`, the query of `/calls`, the
-//! name of a file of records, of an event or of a recording, and the begin of a recording that was
-//! not written to its end. What is accepted is accepted again in the form in which it is written.
+//! In: any bytes, which are read as each of: the value of `traceparent`, a date of HTTP, the query
+//! of `/calls`, the name of a file of records, of an event or of a recording, and the begin of a
+//! recording that was not written to its end. What is accepted is accepted again in the form in
+//! which it is written.
 
 use edge_runner_proto::calls::files::CallFile;
 use edge_runner_proto::calls::sound::{HEAD_BYTES, repaired};
 use edge_runner_proto::calls::{CallQuery, PostedEvent, recordings};
 use edge_runner_proto::http::traceparent::Traceparent;
 use edge_runner_proto::kit::Wav;
+use edge_runner_proto::time::{iso_ms, parse_http_date, parse_iso};
 use serde_json::{Value, json};
 
 /// Characters of a `traceparent` of version 00.
@@ -24,6 +26,10 @@ pub fn records(bytes: &[u8]) {
     if let Some(file) = CallFile::parse(&text, 7) {
         assert_eq!(CallFile::parse(&file.name(), 7).as_ref(), Some(&file));
         assert!(file.name().is_ascii());
+    }
+    if let Some(unix_s) = parse_http_date(&text) {
+        // The same second by the other parser; an HTTP date has no year after 9999.
+        assert_eq!(parse_iso(&iso_ms(unix_s * 1_000)), Some(unix_s * 1_000));
     }
     if let Some(event) = PostedEvent::from_file(&text, "{}".into()) {
         assert_eq!(PostedEvent::file_name(&event.id), text);

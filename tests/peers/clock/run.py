@@ -429,6 +429,109 @@ def whatsapp(cell):
     wait_until(lambda: is_answered("wacid.second"), "an answer to the call")
 
 
+# --- Rows: events and records of calls.
+
+# Receivers of Standard Webhooks allow this much.
+TOLERANCE_S = 300
+EVENTS_KEY = b"the key of the receiver, 32 byte"
+
+
+def call(runner):
+    """A short call."""
+    status, text = upgrade(port_of(runner), "/ws-client")
+    assert status == 101, (status, text)
+
+
+def receiver(cell):
+    """A receiver of events, with the right clock: the type and id of each call that it accepted, and whether it refused one."""
+    accepted, refused = [], []
+
+    def answer(request, body):
+        names = ("webhook-id", "webhook-timestamp", "webhook-signature")
+        event, stamp, signature = (request.headers[name] for name in names)
+        tag = base64.b64encode(hmac.digest(EVENTS_KEY, f"{event}.{stamp}.".encode() + body, "sha256")).decode()
+        assert signature == f"v1,{tag}", "another signature"
+        if abs(int(stamp) - time.time()) > TOLERANCE_S:
+            refused.append(event)
+            return 400, {}
+        told = json.loads(body)
+        accepted.append((told["type"], told["data"]["id"]))
+        return 200, {}
+
+    server = cell.server(answer)
+    secret = "whsec_" + base64.b64encode(EVENTS_KEY).decode()
+    return ("--events", f"http://127.0.0.1:{server.port}/hook"), {"RUNNER_EVENTS_SECRET": secret}, accepted, refused
+
+
+def events(cell):
+    """Signed events: refused with the clock as the reason; all are accepted once it is right, those of before it too"""
+    options, variables, accepted, refused = receiver(cell)
+    runner = cell.runner(*options, variables=variables)
+    call(runner)
+    until_log_has(runner, "WARN", "status 400", "this machine's clock is")
+    wait_until(lambda: len(calls_of(runner)) == 1 and len(set(refused)) == 2, "two events that were refused")
+    assert not accepted
+    cell.clock.correct()
+    call(runner)
+    wanted = lambda: sorted((kind, each) for each in calls_of(runner) for kind in ("call.ended", "call.started"))
+    wait_until(lambda: len(calls_of(runner)) == 2 and sorted(accepted) == wanted(), "all four events")
+    assert not log_has(runner, "are dropped")
+
+
+def calls_of(runner):
+    """The ids of the calls that have ended."""
+    _, body = runner.call("GET", "/calls")
+    return [each["id"] for each in body["calls"] if each.get("outcome")]
+
+
+def kept_events(cell):
+    """Events that wait in `--calls-dir` when the runner ends under a wrong clock: the next start with the right one posts them"""
+    options, variables, accepted, refused = receiver(cell)
+    options = (*options, "--calls-dir", cell.folder / "calls")
+    first = cell.runner(*options, variables=variables)
+    call(first)
+    wait_until(lambda: len(set(refused)) == 2, "two events that were refused")
+    first.process.terminate()
+    first.process.wait()
+    assert len(list((cell.folder / "calls" / "events").glob("evt_*.json"))) == 2
+    second = cell.runner(*options, variables=variables, is_right=True)
+    wait_until(lambda: len(accepted) == 2, "the events of before")
+    wait_until(lambda: not list((cell.folder / "calls" / "events").glob("evt_*.json")), "no event that waits")
+    assert not log_has(second, "are dropped")
+
+
+def records(cell):
+    """Records of calls: each is in the file of its day by the clock; a jump ahead, and back, deletes none of the last 90 days"""
+    folder = cell.folder / "calls"
+    folder.mkdir()
+    kept = folder / f"calls-{day(-80 * DAY_S)}.jsonl"
+    kept.write_text('{"id": "kept"}\n')
+    runner = cell.runner("--calls-dir", folder)
+
+    def record(offset_s):
+        """The file of a call under this clock."""
+        cell.clock.write(offset_s)
+        before = {path: path.read_text() for path in folder.glob("calls-*.jsonl")}
+        days = {day(offset_s)}
+        call(runner)
+        wait_until(lambda: {path: path.read_text() for path in folder.glob("calls-*.jsonl")} != before, "a record")
+        # Midnight may pass meanwhile.
+        days.add(day(offset_s))
+        after = {path: path.read_text() for path in folder.glob("calls-*.jsonl")}
+        changed = [path for path in after if after[path] != before.get(path)]
+        assert all(after.get(path, "").startswith(text) for path, text in before.items()), "a record is lost"
+        assert len(changed) == 1 and changed[0].name in {f"calls-{each}.jsonl" for each in days}, changed
+
+    for offset_s in (cell.clock.offset_s, 0, 365 * DAY_S, 365 * DAY_S, 0):
+        record(offset_s)
+    assert kept.exists()
+
+
+def day(offset_s):
+    """The day in UTC by a clock with this offset, as names of files have it."""
+    return time.strftime("%Y%m%d", time.gmtime(time.time() + offset_s))
+
+
 # --- Rows: what the runner signs for itself, and for other replicas.
 
 def token(cell):
@@ -698,8 +801,8 @@ def retention(cell):
 
 
 ROWS = (
-    worker, room, room_of_worker, room_over_tls, room_webhook, call_webhook, daily, whatsapp, token, replica_token, sealed_id, certificate,
-    moq_certificate, acme, acme_pause, grant, retention,
+    worker, room, room_of_worker, room_over_tls, room_webhook, call_webhook, daily, whatsapp, events, kept_events, records, token,
+    replica_token, sealed_id, certificate, moq_certificate, acme, acme_pause, grant, retention,
 )
 CELLS = {f"{row.__name__}_{column}": (row, offset_s) for row in ROWS for column, offset_s in CLOCKS.items()}
 
