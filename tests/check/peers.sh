@@ -213,11 +213,13 @@ peer_openapi() {
     $python tests/peers/openapi/run.py --binary $binary
 }
 
-# Programs whose clock is wrong. Without Pebble the row of ACME is skipped.
+# Programs whose clock is wrong. Without Pebble the row of ACME is skipped, and without an object store its row. Test builds have the
+# feature `scale`.
 peer_clock() {
     needs 'apt-get install faketime openssl' faketime openssl || return 0
-    local pebble
+    local pebble store=
     pebble=$(tests/check/pebble.sh) || { lacks 'Pebble, for a certificate under a wrong clock. It needs Go 1.25 of https://go.dev/dl'; pebble=; }
+    ! { needs_replicas && needs_path 'cargo test --no-run' target/debug/edge-runner; } || store=$(tests/check/versitygw.sh)
     release
-    python3 tests/peers/clock/run.py --binary $binary ${pebble:+--pebble "$pebble"}
+    python3 tests/peers/clock/run.py --binary $binary ${pebble:+--pebble "$pebble"} ${store:+--store "$store" --shared target/debug/edge-runner}
 }

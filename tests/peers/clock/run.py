@@ -1,6 +1,6 @@
 """The runner and the cloud service with a wrong clock: each signer and verifier, by each fault. Prints a line per cell of the table.
 
-    run.py [--binary PATH] [--pebble FOLDER] [CELL...]      exits with 1 when a check failed
+    run.py [--binary PATH] [--pebble FOLDER] [--store PATH --shared PATH] [CELL...]      exits with 1 when a check failed
 
 A row of the table is a signer or a verifier, a function of this file; a column is a fault of the clock (CLOCKS). Each cell starts
 programs whose clock has that fault, asks, sets the clock right in mid-life, and asks again; what it expects is in the row. The
@@ -11,7 +11,8 @@ CLOCK_MONOTONIC alone, or a timer that runs while the clock is set back by a day
 that sleeps for an hour is not here, since nothing but a kernel makes its monotonic clock stand still. Tests in virtual time have one,
 for a registration and for a call: src/proto/livekit/worker/tests.rs, src/proto/webrtc/session/tests/outages.rs.
 
-Needs `openssl`, and for the row of ACME what ../../check/pebble.sh prints. Otherwise nothing but the standard library.
+Needs `openssl`, for the row of ACME what ../../check/pebble.sh prints, and for that of the object store what ../../check/versitygw.sh
+prints, PostgreSQL, and as `--shared` a program with the feature `scale`. Otherwise nothing but the standard library.
 """
 
 import base64
@@ -725,9 +726,9 @@ class Cloud:
         assert status == 200, grant
         return grant
 
-    def upload(self, grant):
-        """Status and text of an upload by this grant."""
-        archive, end = gzip.compress(tar_of("Dockerfile", b"FROM scratch\n")), "clock-0123456789"
+    def upload(self, grant, text="FROM scratch\n"):
+        """Status and text of an upload by this grant, of a context whose only file has this text."""
+        archive, end = gzip.compress(tar_of("Dockerfile", text.encode())), "clock-0123456789"
         parts = [f'--{end}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
                  for name, value in grant["uploadFields"].items()]
         parts.append(f'--{end}\r\nContent-Disposition: form-data; name="file"; filename="context.tar.gz"\r\n'
@@ -739,11 +740,11 @@ class Cloud:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def build(self):
-        """The id of a build that has ended well."""
+    def build(self, name="a"):
+        """The id of a build that has ended well. One of another name is another build."""
         grant = self.grant()
-        status, text = self.upload(grant)
-        assert status == 204, (status, text)
+        status, text = self.upload(grant, CONTENT.format(name))
+        assert status in (200, 204), (status, text)
         status, made = self.call("POST", "/v1/builds", {"uploadId": grant["uploadId"], "region": "local", "dockerfilePath": "Dockerfile"})
         assert status in (200, 201), made
         build = made["build"]["id"]
@@ -800,9 +801,61 @@ def retention(cell):
     return f"the build of before: {told}"
 
 
+def store(cell):
+    """Signatures for an object store: made by the time of the store, so requests, grants and links are good under any clock"""
+    if not cell.given.servers:
+        return "SKIPPED: an object store or PostgreSQL is missing: tests/check/versitygw.sh, apt-get install postgresql"
+    place = cell.given.servers.place(cell.given.shared)
+    variables = {**cell.clock.variables(), **place.variables}
+    service = cell.result.keep(Cloud(cell.given.shared, cell.folder / "data", variables=variables))
+    differs, agrees = "signed by the time of the store", "agrees with that of the object store again"
+    for step, offset_s, words, times in (("wrong", cell.clock.offset_s, differs, 1), ("right", 0, agrees, 1),
+                                         ("wrong again", cell.clock.offset_s, differs, 2)):
+        cell.clock.write(offset_s)
+        # The service asks the store for this, and so learns its time.
+        wait_until(lambda: ready(service) == 200 and service.log_text().count(words) == times, f"{words}, while it is {step}")
+        build = service.build(step)
+        assert image_of(service, build) == CONTENT.format(step), step
+    assert log_has(service, "WARN", "this machine's clock is", "that of the object store")
+    service.stop()
+
+
+CONTENT = "FROM scratch\n# {}\n"
+
+
+def ready(service):
+    """The status of `/readyz`."""
+    try:
+        with urllib.request.urlopen(service.url + "/readyz", timeout=30) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def image_of(service, build):
+    """The image of a build, by its link of the object store."""
+    request = urllib.request.Request(f"{service.url}/v1/images/{build}/image", headers={"Authorization": f"Bearer {Cloud.KEY}"})
+    opener = urllib.request.build_opener(Unfollowed)
+    try:
+        opener.open(request, timeout=30)
+        raise AssertionError("no redirect")
+    except urllib.error.HTTPError as found:
+        assert found.code == 302, (found.code, found.read())
+        link = found.headers["Location"]
+    with urllib.request.urlopen(link, timeout=30) as reply:
+        return reply.read().decode()
+
+
+class Unfollowed(urllib.request.HTTPRedirectHandler):
+    """Leaves redirects to the caller: the store must not get the key of the service."""
+
+    def redirect_request(self, *_):
+        return None
+
+
 ROWS = (
     worker, room, room_of_worker, room_over_tls, room_webhook, call_webhook, daily, whatsapp, events, kept_events, records, token,
-    replica_token, sealed_id, certificate, moq_certificate, acme, acme_pause, grant, retention,
+    replica_token, sealed_id, certificate, moq_certificate, acme, acme_pause, grant, retention, store,
 )
 CELLS = {f"{row.__name__}_{column}": (row, offset_s) for row in ROWS for column, offset_s in CLOCKS.items()}
 
@@ -815,14 +868,25 @@ def main(given):
             result.said = row(Cell(result, given, pathlib.Path(folder), offset_s))
 
     cells = chosen(CELLS, given.checks)
-    with Report() as report, concurrent.futures.ThreadPoolExecutor(LANES) as pool:
-        list(pool.map(run, cells))
+    given.servers = None
+    if given.store and given.shared and any(row is store for row, _ in cells.values()):
+        sys.path.append(str(HERE.parent / "cloud"))
+        from shared import Servers
+        given.servers, given.shared = Servers(given.store.resolve()), given.shared.resolve()
+    try:
+        with Report() as report, concurrent.futures.ThreadPoolExecutor(LANES) as pool:
+            list(pool.map(run, cells))
+    finally:
+        if given.servers:
+            given.servers.stop()
     return report.code
 
 
 if __name__ == "__main__":
     parser = options(__doc__, CELLS)
     parser.add_argument("--pebble", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("--store", type=pathlib.Path, metavar="PATH")
+    parser.add_argument("--shared", type=pathlib.Path, metavar="PATH")
     given = parser.parse_args()
     given.binary = given.binary.resolve()
     sys.exit(main(given))

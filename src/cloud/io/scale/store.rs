@@ -1,25 +1,28 @@
 //! The object store: archives and images.
 //!
 //! In: keys of objects. Out: their content piece by piece, or links and grants for clients.
-//! Requests are signed by [`crate::proto::scale::sigv4`] and never logged. A request that fails may
-//! be repeated. Source: Amazon S3 API Reference.
+//! Requests are signed by [`crate::proto::scale::sigv4`], at the time that
+//! [`crate::proto::scale::store_time`] gives, and never logged. A request that fails may be
+//! repeated. Source: Amazon S3 API Reference.
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hyper::Method;
 use hyper::header::ETAG;
+use hyper::{Method, StatusCode};
 
 use crate::proto::grant::{GrantTerms, UploadGrant};
 use crate::proto::metrics::{BackendFailure, BackendMetrics};
 use crate::proto::scale::listing;
 use crate::proto::scale::post::{self, StoreFields};
 use crate::proto::scale::sigv4::{StoreCredentials, StoreRequest};
+use crate::proto::scale::store_time::{StoreTime, TimeChange};
 use crate::proto::scale::store_url::StoreUrl;
-use edge_runner_http::client::{PieceSink, ResponseLimits, RestError, Transfer, UploadBody, transfer};
-use edge_runner_http::common::unix_time_ms;
+use edge_runner_http::client::{PieceSink, ResponseLimits, RestError, Transfer, UploadBody, date_s, transfer};
+use edge_runner_http::common::{lock, unix_time_ms};
 
 /// Longest stall of a request.
 const STALL: Duration = Duration::from_secs(20);
@@ -36,6 +39,10 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Largest object of one request, the limit of stores.
 pub const OBJECT_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 
+/// A request that was refused is signed again if the time for signatures has changed by more: a
+/// request takes less.
+const OTHER_TIME_MS: u64 = 300_000;
+
 /// How long a link to an image is valid. A download that has begun goes on.
 const LINK_S: u64 = 900;
 
@@ -47,7 +54,7 @@ pub enum StoreError {
     /// The object has another content than the one asked for.
     #[error("the object is not the one that was recorded")]
     Changed,
-    #[error("the object store answers {status} {code}")]
+    #[error("the object store answers {status}{}{code}", if .code.is_empty() { "" } else { " " })]
     Refused { status: u16, code: String },
 }
 
@@ -56,6 +63,7 @@ pub struct ObjectStore {
     place: StoreUrl,
     credentials: StoreCredentials,
     metrics: BackendMetrics,
+    time: Mutex<StoreTime>,
 }
 
 /// What a request is about.
@@ -64,7 +72,6 @@ struct ObjectRequest<'a> {
     key: &'a str,
     query: &'a [(&'a str, &'a str)],
     if_match: Option<&'a str>,
-    body: Option<UploadBody>,
     stall: Duration,
 }
 
@@ -75,7 +82,6 @@ impl ObjectRequest<'_> {
             key,
             query: &[],
             if_match: None,
-            body: None,
             stall: STALL,
         }
     }
@@ -87,6 +93,7 @@ impl ObjectStore {
             place,
             credentials,
             metrics: BackendMetrics::default(),
+            time: Mutex::default(),
         }
     }
 
@@ -141,15 +148,14 @@ impl ObjectStore {
             piece.truncate(count);
             Ok(piece.into())
         };
-        let request = ObjectRequest {
-            body: Some(UploadBody {
-                content_type: "application/octet-stream".into(),
-                size,
-                next: Box::new(next),
-            }),
-            ..ObjectRequest::of(Method::PUT, key)
+        let body = UploadBody {
+            content_type: "application/octet-stream".into(),
+            size,
+            next: Box::new(next),
         };
-        self.send(request, &mut ignore).await.map(|answer| etag(&answer))
+        let request = ObjectRequest::of(Method::PUT, key);
+        let sent = self.send_with(request, Some(body), &mut ignore).await;
+        sent.map(|answer| etag(&answer))
     }
 
     /// Deletes an object. A missing one is not an error.
@@ -206,7 +212,7 @@ impl ObjectStore {
             path: &path,
             query: &[],
         };
-        let query = request.link(&self.credentials, &self.place.region, LINK_S, unix_time_ms());
+        let query = request.link(&self.credentials, &self.place.region, LINK_S, self.signing_ms());
         endpoint.url(&path, &query)
     }
 
@@ -216,7 +222,27 @@ impl ObjectStore {
         let url = endpoint.url(&endpoint.path(""), "");
         let terms = GrantTerms { url: &url, ..terms };
         let (bucket, region) = (&self.place.bucket, &self.place.region);
-        post::issue(&self.credentials, bucket, region, &terms, unix_time_ms())
+        post::issue(&self.credentials, bucket, region, &terms, self.signing_ms())
+    }
+
+    /// Returns the time for a signature, in milliseconds since 1970.
+    fn signing_ms(&self) -> u64 {
+        lock(&self.time).at(Instant::now(), unix_time_ms())
+    }
+
+    /// Learns the time of the store from an answer.
+    fn learn_time(&self, answer: &hyper::Response<Bytes>) {
+        let Some(date_s) = date_s(answer.headers()) else {
+            return;
+        };
+        let change = lock(&self.time).handle_date(date_s, Instant::now(), unix_time_ms());
+        match change {
+            Some(TimeChange::Differs(difference)) => log::warn!(
+                "{difference} that of the object store: requests, grants and links are signed by the time of the store"
+            ),
+            Some(TimeChange::Agrees) => log::info!("this machine's clock agrees with that of the object store again"),
+            None => {}
+        }
     }
 
     async fn send(
@@ -224,8 +250,17 @@ impl ObjectStore {
         request: ObjectRequest<'_>,
         sink: PieceSink<'_>,
     ) -> Result<hyper::Response<Bytes>, StoreError> {
+        self.send_with(request, None, sink).await
+    }
+
+    async fn send_with(
+        &self,
+        request: ObjectRequest<'_>,
+        body: Option<UploadBody>,
+        sink: PieceSink<'_>,
+    ) -> Result<hyper::Response<Bytes>, StoreError> {
         let began = Instant::now();
-        let answer = self.transfer(request, sink).await;
+        let answer = self.transfer(&request, body, sink).await;
         self.metrics.took(began.elapsed());
         match &answer {
             // A piece that the sink refuses is no failure of the store.
@@ -240,7 +275,34 @@ impl ObjectStore {
 
     async fn transfer(
         &self,
-        request: ObjectRequest<'_>,
+        request: &ObjectRequest<'_>,
+        body: Option<UploadBody>,
+        sink: PieceSink<'_>,
+    ) -> Result<hyper::Response<Bytes>, StoreError> {
+        let may_repeat = body.is_none();
+        let signed_ms = self.signing_ms();
+        let mut answer = self.exchange(request, body, signed_ms, &mut *sink).await?;
+        self.learn_time(&answer);
+        let now_ms = self.signing_ms();
+        let is_other_time = now_ms.abs_diff(signed_ms) > OTHER_TIME_MS;
+        if answer.status() == StatusCode::FORBIDDEN && is_other_time && may_repeat {
+            answer = self.exchange(request, None, now_ms, sink).await?;
+        }
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let code = listing::error_code(&String::from_utf8_lossy(answer.body()));
+        Err(StoreError::Refused {
+            status: answer.status().as_u16(),
+            code: code.unwrap_or_default(),
+        })
+    }
+
+    async fn exchange(
+        &self,
+        request: &ObjectRequest<'_>,
+        body: Option<UploadBody>,
+        signed_ms: u64,
         sink: PieceSink<'_>,
     ) -> Result<hyper::Response<Bytes>, StoreError> {
         let endpoint = &self.place.endpoint;
@@ -252,14 +314,14 @@ impl ObjectStore {
             query: request.query,
         };
         let url = endpoint.url(&path, &signed.encoded_query());
-        let mut headers = signed.headers(&self.credentials, &self.place.region, unix_time_ms());
+        let mut headers = signed.headers(&self.credentials, &self.place.region, signed_ms);
         headers.extend(request.if_match.map(|etag| ("if-match", etag.to_owned())));
         let answer = transfer(
             Transfer {
                 method: request.method.clone(),
                 url: &url,
                 headers: &headers,
-                body: request.body,
+                body,
                 within: ResponseLimits {
                     timeout: request.stall,
                     body_bytes_max: ANSWER_BYTES_MAX,
@@ -267,15 +329,7 @@ impl ObjectStore {
             },
             sink,
         );
-        let answer = answer.await.map_err(StoreError::Unreachable)?;
-        if answer.status().is_success() {
-            return Ok(answer);
-        }
-        let code = listing::error_code(&String::from_utf8_lossy(answer.body()));
-        Err(StoreError::Refused {
-            status: answer.status().as_u16(),
-            code: code.unwrap_or_default(),
-        })
+        answer.await.map_err(StoreError::Unreachable)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Pure code of the cloud service on several machines.
 //!
 //! - Places: [`database_url`], [`store_url`]
-//! - The object store: [`sigv4`] (requests and links), [`post`] (grants), [`listing`]
+//! - The object store: [`sigv4`] (requests and links), [`post`] (grants), [`store_time`],
+//!   [`listing`]
 //! - Runs: [`lease`]
 
 pub mod database_url;
@@ -9,4 +10,5 @@ pub mod lease;
 pub mod listing;
 pub mod post;
 pub mod sigv4;
+pub mod store_time;
 pub mod store_url;
