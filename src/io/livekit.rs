@@ -47,6 +47,7 @@ use crate::proto::hang_up::HangUpApi;
 use crate::proto::job::Job;
 use crate::proto::livekit::connection_details::ConnectionDetails;
 use crate::proto::livekit::room_service::RoomService;
+use crate::proto::livekit::roster::RoomRole;
 use crate::proto::livekit::session::{DialRequest, JobRules, LocalAddresses, RoomCommand, RoomSession, RoomSetup};
 use crate::proto::livekit::socket_base;
 use crate::proto::livekit::wire::SignalTarget;
@@ -105,6 +106,7 @@ fn begin_in(
         None => (None, None, None),
     };
     let setup = RoomSetup {
+        role: RoomRole::Bot,
         common,
         url: room.url.clone(),
         other_urls: room.other_urls,

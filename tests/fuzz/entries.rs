@@ -78,7 +78,7 @@ use edge_runner_proto::bot_message;
 use edge_runner_proto::http::token::{Issuer, SocketKind, SocketTokens, TokenError};
 use edge_runner_proto::limits;
 use edge_runner_proto::livekit::remote_calls::RemoteCalls;
-use edge_runner_proto::livekit::roster::RosterChange;
+use edge_runner_proto::livekit::roster::{RoomRole, RosterChange};
 use edge_runner_proto::livekit::signal::{LeaveAction, SignalClient, SignalOutput};
 use edge_runner_proto::livekit::text_stream::TextStreams;
 use edge_runner_proto::livekit::wire::{self, DataPacket, DataValue, SignalRequest, SignalRequestKind, SignalResponse};
@@ -335,7 +335,7 @@ impl SignalHarness {
     fn new() -> SignalHarness {
         let now = Instant::now();
         SignalHarness {
-            signal: SignalClient::new(now),
+            signal: SignalClient::new(RoomRole::Bot, now),
             now,
             present: BTreeMap::new(),
             subscribed: BTreeSet::new(),

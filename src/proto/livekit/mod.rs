@@ -35,6 +35,9 @@ cfg_if::cfg_if! {
 use crate::config::Config;
 use crate::livekit::config::{Mediaroom, MediaroomWorker};
 
+/// The topic of transcripts: of the text streams in a room, and the label of the messages in which
+/// a caller gets those of the bot.
+pub const TRANSCRIPTION_TOPIC: &str = "lk.transcription";
 /// The attribute with the name of an agent.
 const NAME_ATTRIBUTE: &str = "lk.agent.name";
 /// The attribute with the state of an agent.

@@ -36,6 +36,47 @@ const NOT_ENCRYPTED: i32 = 0;
 /// The begin of the names of attributes with SIP headers, of which there may be many.
 const HEADER_ATTRIBUTES: &str = "sip.h.";
 
+/// What the local participant is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RoomRole {
+    /// A bot, whose callers are all participants that are no agents.
+    #[default]
+    Bot,
+    /// A caller, who talks to the agents alone.
+    Caller,
+}
+
+impl RoomRole {
+    /// Tells whether the local participant talks to this one.
+    pub fn talks_to(self, who: &Participant) -> bool {
+        who.is_agent == (self == RoomRole::Caller)
+    }
+
+    /// Returns what those are called to whom it talks.
+    pub fn other(self) -> &'static str {
+        match self {
+            RoomRole::Bot => "caller",
+            RoomRole::Caller => "bot",
+        }
+    }
+
+    /// Returns the level of lines about a normal call. A caller reports them by itself.
+    pub fn log_level(self) -> log::Level {
+        match self {
+            RoomRole::Bot => log::Level::Info,
+            RoomRole::Caller => log::Level::Debug,
+        }
+    }
+
+    /// Returns the name of its track, which is also the id of the track in the offer.
+    pub fn track_name(self) -> &'static str {
+        match self {
+            RoomRole::Bot => "bot-audio",
+            RoomRole::Caller => "caller-audio",
+        }
+    }
+}
+
 /// A change in the room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RosterChange {
@@ -76,6 +117,7 @@ struct RosterEntry {
 
 /// All remote participants.
 pub(super) struct Roster {
+    role: RoomRole,
     own_sid: String,
     own_identity: String,
     /// When the local participant joined, in milliseconds of Unix time.
@@ -94,8 +136,9 @@ pub(super) struct Roster {
 
 impl Roster {
     /// Creates an empty roster. The local participant is never listed.
-    pub fn new(own: ParticipantInfo) -> Self {
+    pub fn new(role: RoomRole, own: ParticipantInfo) -> Self {
         Roster {
+            role,
             own_joined_ms: joined_ms(&own),
             own_sid: own.sid,
             own_identity: own.identity,
@@ -158,6 +201,10 @@ impl Roster {
             debug!("a participant without a name, or with one that is too long, is ignored");
             return;
         }
+        if self.role == RoomRole::Caller && is_recorder(info) {
+            // It is an agent to which no caller talks.
+            return;
+        }
         if self.departed.iter().any(|sid| **sid == *info.sid) {
             debug!("late news of a participant who left is ignored");
             return;
@@ -205,7 +252,7 @@ impl Roster {
         self.track_owners.get(track_sid)
     }
 
-    /// Returns the number of active participants that are not agents.
+    /// Returns the number of active participants to whom the local one talks.
     pub fn callers(&self) -> usize {
         self.active_callers().count()
     }
@@ -218,7 +265,7 @@ impl Roster {
     }
 
     fn active_callers(&self) -> impl Iterator<Item = &RosterEntry> {
-        let is_caller = |entry: &&RosterEntry| entry.active && !entry.participant.is_agent;
+        let is_caller = |entry: &&RosterEntry| entry.active && self.role.talks_to(&entry.participant);
         self.entries.values().filter(is_caller)
     }
 
@@ -292,7 +339,7 @@ impl Roster {
             update.changes.push(RosterChange::Changed(entry.participant.clone()));
         }
         let is_heard = |track: &&TrackInfo| {
-            !entry.participant.is_agent && track.kind == TrackType::Audio as i32 && is_valid_id(&track.sid)
+            self.role.talks_to(&entry.participant) && track.kind == TrackType::Audio as i32 && is_valid_id(&track.sid)
         };
         let (heard, encrypted): (Vec<_>, Vec<_>) =
             (info.tracks.iter().filter(is_heard)).partition(|track| track.encryption == NOT_ENCRYPTED);
@@ -386,6 +433,9 @@ fn participant_of(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
 /// A participant is an agent by its kind or by its grant. A token with the grant alone makes a
 /// participant of the standard kind.
 fn is_agent(info: &ParticipantInfo) -> bool {
-    let permission = info.permission.unwrap_or_default();
-    matches!(info.kind, EGRESS | AGENT) || permission.agent || permission.recorder
+    info.kind == AGENT || info.permission.unwrap_or_default().agent || is_recorder(info)
+}
+
+fn is_recorder(info: &ParticipantInfo) -> bool {
+    info.kind == EGRESS || info.permission.unwrap_or_default().recorder
 }

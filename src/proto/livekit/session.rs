@@ -1,5 +1,6 @@
 //! The session of a bot in a LiveKit room, from the bot's taking its media to the end.
 //!
+//! A caller in a room is a bot whose callers are the agents: [`RoomRole`] has the few differences.
 //! `Waiting -> Joining -> Live <-> Reconnecting -> Finishing -> Closing -> Closed`, with a
 //! deadline in every phase but the first, since a bot that never takes its media joins the room
 //! by itself. In: the result of a dial, messages of the server, datagrams of the two peer
@@ -36,12 +37,13 @@ use crate::audio::sender::AudioSender;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::ROOM_FIRST_CALLER_WITHIN;
+use crate::livekit::TRANSCRIPTION_TOPIC;
 use crate::livekit::agent_state::AgentStateTracker;
 use crate::livekit::packet_queue::PacketQueue;
 use crate::livekit::receiver::RoomAudioReceiver;
 use crate::livekit::remote_calls::RemoteCalls;
 use crate::livekit::room_service::RoomService;
-use crate::livekit::roster::RosterChange;
+use crate::livekit::roster::{RoomRole, RosterChange};
 use crate::livekit::signal::UnheardCause;
 use crate::livekit::text_stream::TextStreams;
 use crate::livekit::transcripts::Transcripts;
@@ -140,6 +142,7 @@ enum SignalState {
 
 /// The parameters of a session.
 pub struct RoomSetup {
+    pub role: RoomRole,
     pub common: Arc<ConnectionContext>,
     /// The server's URL: `ws`, `wss`, `http` or `https`.
     pub url: String,
@@ -158,6 +161,7 @@ pub struct RoomSetup {
 
 /// A session in a LiveKit room.
 pub struct RoomSession {
+    role: RoomRole,
     common: Arc<ConnectionContext>,
     url: String,
     other_urls: VecDeque<String>,
@@ -214,6 +218,7 @@ impl RoomSession {
     pub fn new(setup: RoomSetup, now: Instant) -> Self {
         let audio_sender = AudioSender::new(Codec::Opus, false, setup.common.encoder_settings);
         RoomSession {
+            role: setup.role,
             common: setup.common,
             url: setup.url,
             other_urls: setup.other_urls.into(),
@@ -227,7 +232,7 @@ impl RoomSession {
             bad_descriptions: 0,
             joined: false,
             lost: false,
-            participants: Participants::default(),
+            participants: Participants::new(setup.role),
             had_caller: false,
             no_caller_since: None,
             receiver: RoomAudioReceiver::new(),
@@ -238,7 +243,10 @@ impl RoomSession {
             agent_state: AgentStateTracker::default(),
             transcripts: Transcripts::default(),
             remote_calls: RemoteCalls::default(),
-            text_streams: TextStreams::default(),
+            text_streams: match setup.role {
+                RoomRole::Bot => TextStreams::default(),
+                RoomRole::Caller => TextStreams::of_topic(TRANSCRIPTION_TOPIC),
+            },
             service: setup.service,
             is_transferred: false,
             hang_up: None,
@@ -362,7 +370,9 @@ impl RoomSession {
             }
             RoomOutput::ClosePath(id) => self.commands.push_back(RoomCommand::ClosePath(id)),
             RoomOutput::Audio { track, packet } => {
-                if let Some(identity) = connection.track_owner(&track).filter(|_| self.joined) {
+                // A bot may greet before the caller knows that it hears it.
+                let is_taken = self.joined || self.role == RoomRole::Caller;
+                if let Some(identity) = connection.track_owner(&track).filter(|_| is_taken) {
                     self.receiver.handle_packet(&track, identity, &packet, now);
                 }
             }
@@ -424,14 +434,14 @@ impl RoomSession {
         }
         if here && !std::mem::replace(&mut self.joined, true) {
             let after = now.saturating_duration_since(self.clock.0).as_secs_f64();
-            log::info!("connected after {after:.1} s");
+            log::log!(self.role.log_level(), "connected after {after:.1} s");
             self.events.push_back(SessionEvent::Joined);
             self.events.extend(self.early_messages.take());
         } else if here && std::mem::replace(&mut self.lost, false) {
-            log::info!("a caller is heard again");
+            log::log!(self.role.log_level(), "a {} is heard again", self.role.other());
             self.events.push_back(SessionEvent::Resumed);
         } else if !here && self.joined && !std::mem::replace(&mut self.lost, true) {
-            log::info!("no caller is heard");
+            log::log!(self.role.log_level(), "no {} is heard", self.role.other());
             self.events.push_back(SessionEvent::Lost);
         }
     }

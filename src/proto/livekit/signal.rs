@@ -3,9 +3,9 @@
 //! In: the bytes of binary messages, requests of the session, and `now`. Out, by
 //! [`SignalClient::poll_output`]: messages to send, and what the server reported. The client sends
 //! pings, detects a silent server, keeps the [`super::roster`], and subscribes to the audio of
-//! every participant that is not an agent. The server sends its join first. Nothing follows after a
-//! leave of either side. Rejects invalid bytes and a join without our identity; ignores unknown
-//! messages. Source: `docs/spec/livekit.md` 3.1 and 4.
+//! those to whom the local participant talks. The server sends its join first. Nothing follows
+//! after a leave of either side. Rejects invalid bytes and a join without our identity; ignores
+//! unknown messages. Source: `docs/spec/livekit.md` 3.1 and 4.
 
 mod resume;
 
@@ -21,7 +21,7 @@ use prost::Message as _;
 use serde::Deserialize;
 
 use self::resume::ResumableState;
-use super::roster::{Roster, RosterChange, RosterUpdate, is_valid_id, truncated};
+use super::roster::{RoomRole, Roster, RosterChange, RosterUpdate, is_valid_id, truncated};
 use super::wire::{
     self, AddTrackRequest, JoinResponse, LeaveRequest, Ping, Pong, RequestResponse, ServerMessage, SessionDescription,
     SignalRequest, SignalRequestKind, SignalTarget, TrackPublishedResponse, TrackSource, TrackType, TrickleRequest,
@@ -188,6 +188,7 @@ enum SignalPhase {
 
 /// The signalling client of one connection.
 pub struct SignalClient {
+    role: RoomRole,
     phase: SignalPhase,
     outputs: VecDeque<SignalOutput>,
     /// The time of the last message of the server.
@@ -220,8 +221,9 @@ pub struct SignalClient {
 
 impl SignalClient {
     /// Creates a client for an open WebSocket.
-    pub fn new(now: Instant) -> Self {
+    pub fn new(role: RoomRole, now: Instant) -> Self {
         SignalClient {
+            role,
             phase: SignalPhase::AwaitingJoin,
             outputs: VecDeque::new(),
             last_received: now,
@@ -376,7 +378,7 @@ impl SignalClient {
         self.roster()?.track_owner(track_sid)
     }
 
-    /// Returns the number of active participants that are not agents.
+    /// Returns the number of active participants to whom the local one talks.
     pub fn callers(&self) -> usize {
         self.roster().map_or(0, Roster::callers)
     }
@@ -440,7 +442,7 @@ impl SignalClient {
         if own.permission.as_ref().is_some_and(|may| !may.can_subscribe) {
             self.outputs.push_back(SignalOutput::Unheard(UnheardCause::Token));
         }
-        let mut roster = Roster::new(own);
+        let mut roster = Roster::new(self.role, own);
         let mut update = RosterUpdate::default();
         for info in &join.other_participants {
             roster.update(info, &mut update);

@@ -1,6 +1,6 @@
 //! Text streams of participants: header, chunks and trailer become one text.
 //!
-//! In: the three packets of each stream, the sender, and `now`. Out: topic and text of a complete
+//! In: the three packets of each stream, the sender, and `now`. Out: the text of a complete
 //! stream. Streams of other topics, of bytes, above [`ROOM_STREAM_BYTES_MAX`], with missing chunks
 //! or invalid UTF-8, and those that take too long are dropped. Source: `docs/spec/livekit.md` 5.4.
 
@@ -17,11 +17,18 @@ const ROOM_STREAM_WITHIN: Duration = Duration::from_secs(30);
 /// The topic of what a user typed.
 pub const CHAT_TOPIC: &str = "lk.chat";
 
-/// The open text streams of all participants.
-#[derive(Default)]
+/// The open text streams of all participants, of one topic.
 pub struct TextStreams {
+    topic: &'static str,
     /// The oldest first.
     open: Vec<OpenStream>,
+}
+
+impl Default for TextStreams {
+    /// Those of what users typed.
+    fn default() -> Self {
+        TextStreams::of_topic(CHAT_TOPIC)
+    }
 }
 
 struct OpenStream {
@@ -34,9 +41,16 @@ struct OpenStream {
 }
 
 impl TextStreams {
+    pub fn of_topic(topic: &'static str) -> Self {
+        TextStreams {
+            topic,
+            open: Vec::new(),
+        }
+    }
+
     /// Handles the header of a stream.
     pub fn handle_header(&mut self, identity: &str, header: &StreamHeader, now: Instant) {
-        if header.topic != CHAT_TOPIC || matches!(header.content, Some(StreamContent::Bytes(_))) {
+        if header.topic != self.topic || matches!(header.content, Some(StreamContent::Bytes(_))) {
             return log::debug!("a stream of another topic is ignored");
         }
         let is_too_long = header

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::TRANSCRIPTION_TOPIC;
 use super::wire::{DataValue, StreamChunk, StreamContent, StreamHeader, StreamTrailer, TextStreamHeader};
 use crate::bot_message::BotText;
 use crate::limits::ROOM_TRANSCRIPT_PAUSE;
@@ -20,8 +21,6 @@ const ROOM_STREAM_CHUNK_BYTES_MAX: usize = 15_000;
 /// Bytes of the bot's transcript that wait for the end of its turn, if the bot sends no progress.
 const ROOM_TRANSCRIPT_BYTES_MAX: usize = 16 * 1024;
 
-/// The topic of transcripts.
-pub const TRANSCRIPTION_TOPIC: &str = "lk.transcription";
 const SEGMENT_ID: &str = "lk.segment_id";
 const TRACK_ID: &str = "lk.transcribed_track_id";
 const FINAL: &str = "lk.transcription_final";

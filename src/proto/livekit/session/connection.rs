@@ -21,7 +21,7 @@ use super::server_paths::{PathId, PathRequest, ServerPaths};
 use crate::audio::packet::AudioPacket;
 use crate::audio::sender;
 use crate::limits::{CONNECT_WITHIN, ROOM_SUBSCRIBED_WITHIN};
-use crate::livekit::roster::RosterChange;
+use crate::livekit::roster::{RoomRole, RosterChange};
 use crate::livekit::signal::{JoinInfo, ServerOffers, SignalClient, SignalError, SignalOutput, UnheardCause};
 use crate::livekit::wire::SignalTarget;
 use crate::secret::Secret;
@@ -32,9 +32,6 @@ use crate::webrtc::connection::{
 /// Time after the end of a connection for the reason of the server to arrive: without it, a bot
 /// that was replaced would rejoin and replace its successor.
 const ROOM_REASON_WITHIN: Duration = Duration::from_secs(1);
-
-/// The name of our track, which is also its id in the offer.
-const TRACK: &str = "bot-audio";
 
 /// An output of a connection.
 pub(super) enum RoomOutput {
@@ -73,6 +70,7 @@ pub(super) enum RoomOutput {
 
 /// One connection to a room.
 pub(super) struct RoomConnection {
+    role: RoomRole,
     signal: SignalClient,
     publisher: Option<PeerTransport>,
     subscriber: Option<PeerTransport>,
@@ -110,9 +108,10 @@ pub(super) struct RoomConnection {
 
 impl RoomConnection {
     /// Creates a connection for an open WebSocket.
-    pub fn new(local: LocalAddresses, seed: u64, now: Instant) -> Self {
+    pub fn new(role: RoomRole, local: LocalAddresses, seed: u64, now: Instant) -> Self {
         RoomConnection {
-            signal: SignalClient::new(now),
+            role,
+            signal: SignalClient::new(role, now),
             publisher: None,
             subscriber: None,
             local,
@@ -245,7 +244,7 @@ impl RoomConnection {
         self.signal.track_of(identity)
     }
 
-    /// Returns the number of active participants that are not agents.
+    /// Returns the number of active participants to whom the local one talks.
     pub fn callers(&self) -> usize {
         self.signal.callers()
     }
@@ -486,11 +485,12 @@ impl RoomConnection {
             relay_only: paths.is_relay_forced(),
             seed: self.seed,
         };
-        match PeerConnection::publisher(&setup, TRACK, now) {
+        let track = self.role.track_name();
+        match PeerConnection::publisher(&setup, track, now) {
             Ok((peer, offer)) => {
                 let transport = self.listen(SignalTarget::Publisher, peer, paths, now);
                 self.publisher = Some(transport);
-                self.signal.add_track(TRACK, TRACK);
+                self.signal.add_track(track, track);
                 if joined.fast_publish {
                     self.signal.offer(offer);
                 } else {

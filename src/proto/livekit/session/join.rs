@@ -12,6 +12,7 @@ use super::{DialRequest, LocalAddresses, Reconnect, RoomCommand, RoomPhase, Room
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{ROOM_BAD_DESCRIPTIONS_MAX, ROOM_JOIN_PAUSES, ROOM_REJOIN_WITHIN, ROOM_SETTLED};
 use crate::livekit::http_base;
+use crate::livekit::roster::RoomRole;
 use crate::livekit::signal::LeaveAction;
 use crate::server::rest;
 
@@ -84,7 +85,7 @@ impl RoomSession {
         if !matches!(self.signal, SignalState::Connecting) {
             return self.commands.push_back(RoomCommand::CloseSocket);
         }
-        self.signal = SignalState::Open(Box::new(RoomConnection::new(local, seed, now)));
+        self.signal = SignalState::Open(Box::new(RoomConnection::new(self.role, local, seed, now)));
     }
 
     /// Handles an HTTP answer that is not a WebSocket upgrade.
@@ -184,7 +185,12 @@ impl RoomSession {
                         self.signal = SignalState::Backoff(now + *pause);
                     }
                     None => {
-                        log::warn!("the room was not entered: {cause}");
+                        let level = match self.role {
+                            RoomRole::Bot => log::Level::Warn,
+                            // It reports the event.
+                            RoomRole::Caller => log::Level::Debug,
+                        };
+                        log::log!(level, "the room was not entered: {cause}");
                         self.events.push_back(SessionEvent::JoinFailed(cause.to_string()));
                         let reason = match decision {
                             RetryDecision::GiveUp(reason) if reason != LeaveReason::Failed => reason,

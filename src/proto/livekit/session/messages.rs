@@ -2,8 +2,9 @@
 //!
 //! In and out: the bytes of `DataPacket`s. The bot's messages go to everybody, once a caller is
 //! present. Some of them also become transcripts and the state that front-ends show, and answers to
-//! calls go to the caller alone. Messages of agents are ignored. Source: `docs/spec/livekit.md` 5.3
-//! to 5.6.
+//! calls go to the caller alone. Messages of agents are ignored; a caller ignores all others.
+//! Source:
+//! `docs/spec/livekit.md` 5.3 to 5.6.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,11 +19,11 @@ use crate::audio::sender::SpeechEvent;
 use crate::bot_message::{self, BotMessage, KEYS};
 use crate::event::SessionEvent;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_TEXT_BYTES_MAX};
-use crate::livekit::roster::{Participant, is_valid_id};
+use crate::livekit::roster::{Participant, RoomRole, is_valid_id};
 use crate::livekit::signal::UnheardCause;
 use crate::livekit::transcripts::TranscriptSpeaker;
 use crate::livekit::wire::{DataPacket, DataValue, RpcRequest, SipDtmf, UserPacket};
-use crate::livekit::{NAME_ATTRIBUTE, STATE_ATTRIBUTE};
+use crate::livekit::{NAME_ATTRIBUTE, STATE_ATTRIBUTE, TRANSCRIPTION_TOPIC};
 use crate::rtvi::LABEL;
 use crate::sorting;
 
@@ -178,9 +179,14 @@ impl RoomSession {
         sent
     }
 
+    /// Tells whether the room is shown what the bot does. A caller has no such state.
+    fn shows_state(&self) -> bool {
+        self.role == RoomRole::Bot && matches!(self.phase, RoomPhase::Live { .. })
+    }
+
     /// Shows the bot's state to the room, if it has changed.
     pub(super) fn show_state(&mut self, now: Instant) -> bool {
-        if !matches!(self.phase, RoomPhase::Live { .. }) {
+        if !self.shows_state() {
             return false;
         }
         let SignalState::Open(connection) = &mut self.signal else {
@@ -216,9 +222,12 @@ impl RoomSession {
 
     /// Returns when [`RoomSession::expire_messages`] or [`RoomSession::show_state`] is due.
     pub(super) fn messages_timeout(&self, now: Instant) -> Option<Instant> {
-        let is_live = matches!(self.phase, RoomPhase::Live { .. });
-        let state = is_live.then(|| self.agent_state.poll_timeout(now)).flatten();
-        let timeouts = [self.remote_calls.poll_timeout(), self.transcripts.poll_timeout(), state];
+        let state = self.shows_state().then(|| self.agent_state.poll_timeout(now));
+        let timeouts = [
+            self.remote_calls.poll_timeout(),
+            self.transcripts.poll_timeout(),
+            state.flatten(),
+        ];
         timeouts.into_iter().flatten().min()
     }
 
@@ -239,8 +248,8 @@ impl RoomSession {
         };
         match self.participants.get(&packet.participant_identity) {
             None if is_valid_id(&packet.participant_identity) => self.unannounced.push(packet, bytes.len(), now),
-            Some(who) if !who.is_agent => self.handle_data_packet(packet, now),
-            _ => log::debug!("data ignored: it is not from a caller"),
+            Some(who) if self.role.talks_to(who) => self.handle_data_packet(packet, now),
+            _ => log::debug!("data ignored: the local participant does not talk to its sender"),
         }
     }
 
@@ -250,8 +259,10 @@ impl RoomSession {
             return;
         }
         let packets = self.unannounced.take(&who.identity, now);
-        for packet in packets.into_iter().filter(|_| !who.is_agent) {
-            self.handle_data_packet(packet, now);
+        if self.role.talks_to(who) {
+            for packet in packets {
+                self.handle_data_packet(packet, now);
+            }
         }
     }
 
@@ -269,7 +280,10 @@ impl RoomSession {
             Some(DataValue::StreamChunk(chunk)) => self.text_streams.handle_chunk(&identity, &chunk, now),
             Some(DataValue::StreamTrailer(trailer)) => {
                 if let Some(text) = self.text_streams.handle_trailer(&identity, &trailer, now) {
-                    self.deliver(typed_text(&trailer.stream_id, &text));
+                    self.deliver(match self.role {
+                        RoomRole::Bot => typed_text(&trailer.stream_id, &text),
+                        RoomRole::Caller => spoken_text(&text),
+                    });
                 }
             }
             Some(DataValue::Encrypted(_)) => self.report_unheard(UnheardCause::Encrypted),
@@ -367,6 +381,13 @@ fn typed_text(id: &str, text: &str) -> SessionEvent {
         "id": id,
         "data": {"content": text, "options": {}},
     });
+    SessionEvent::Message(message.to_string())
+}
+
+/// Returns a transcript of what the bot said as a message. It is none of RTVI, which the bot may
+/// send as well.
+fn spoken_text(text: &str) -> SessionEvent {
+    let message = json!({"label": TRANSCRIPTION_TOPIC, "data": {"text": text}});
     SessionEvent::Message(message.to_string())
 }
 

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use crate::event::SessionEvent;
 use crate::limits::ROOM_PARTICIPANTS_MAX;
-use crate::livekit::roster::{Participant, RosterChange};
+use crate::livekit::roster::{Participant, RoomRole, RosterChange};
 
 /// The participants that the bot knows of.
 #[derive(Default)]
 pub(super) struct Participants {
+    /// What the local participant is.
+    role: RoomRole,
     known: BTreeMap<Arc<str>, Participant>,
     /// Known participants that have not appeared since the connection was lost.
     missing: BTreeSet<Arc<str>>,
@@ -23,6 +25,13 @@ pub(super) struct Participants {
 }
 
 impl Participants {
+    pub fn new(role: RoomRole) -> Self {
+        Participants {
+            role,
+            ..Participants::default()
+        }
+    }
+
     /// Handles a change in the room.
     pub fn handle_change(&mut self, change: RosterChange, events: &mut VecDeque<SessionEvent>) {
         match change {
@@ -120,9 +129,9 @@ impl Participants {
         !self.missing.is_empty()
     }
 
-    /// Tells whether one of them is a caller.
+    /// Tells whether one of them is a caller, or the bot of a caller.
     pub fn is_missing_callers(&self) -> bool {
-        let is_caller = |identity| self.known.get(identity).is_some_and(|who| !who.is_agent);
+        let is_caller = |identity| self.known.get(identity).is_some_and(|who| self.role.talks_to(who));
         self.missing.iter().any(is_caller)
     }
 

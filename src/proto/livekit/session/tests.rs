@@ -1,5 +1,6 @@
 //! Whole sessions in virtual time, against simulated messages of the server and str0m connections.
 
+mod caller;
 mod conversation;
 mod job;
 mod join;

@@ -160,7 +160,7 @@ impl Client {
     fn new() -> Client {
         let start = Instant::now();
         Client {
-            signal: SignalClient::new(start),
+            signal: SignalClient::new(RoomRole::Bot, start),
             start,
             now: start,
         }

@@ -171,8 +171,13 @@ impl Simulation {
 
     /// A session of a job, at a server with further URLs.
     pub fn with_setup(job: Option<JobRules>, other_urls: &[&str]) -> Self {
+        Self::with_role(RoomRole::Bot, job, other_urls)
+    }
+
+    pub fn with_role(role: RoomRole, job: Option<JobRules>, other_urls: &[&str]) -> Self {
         let start = Instant::now();
         let setup = RoomSetup {
+            role,
             other_urls: other_urls.iter().map(|url| (*url).to_owned()).collect(),
             job,
             common: Arc::new(ConnectionContext::default()),
