@@ -1,6 +1,8 @@
 //! `edge-runner call` of the real binary, against runners with the built-in bots and against
 //! servers that are none: exit codes, transcripts, recordings and events.
 
+mod rooms;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

@@ -14,13 +14,13 @@ use crate::support::runner::TestRunner;
 use crate::support::sound::{FRAME, RATE_HZ, Speech, tone_share};
 
 /// A server and its runtime.
-struct TestServer {
+pub struct TestServer {
     runtime: Runtime,
     server: Option<Server>,
 }
 
 impl TestServer {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::with(Options::default())
     }
 
@@ -34,12 +34,12 @@ impl TestServer {
         }
     }
 
-    fn server(&self) -> &Server {
+    pub fn server(&self) -> &Server {
         self.server.as_ref().expect("it is there but in a restart")
     }
 
     /// A runner that is configured for the server.
-    fn runner(&self, args: &[&str]) -> TestRunner {
+    pub fn runner(&self, args: &[&str]) -> TestRunner {
         let options = Options::default();
         let url = self.server().url();
         TestRunner::start_with(
@@ -58,7 +58,7 @@ impl TestServer {
     }
 
     /// Returns the identities of the participants in the room.
-    fn identities(&self, answer: &Value) -> Vec<String> {
+    pub fn identities(&self, answer: &Value) -> Vec<String> {
         let stats = self.runtime.block_on(self.server().stats());
         let room = stats.rooms.get(answer["roomName"].as_str().expect("a name"));
         room.into_iter().flat_map(|present| present.keys().cloned()).collect()
@@ -70,7 +70,7 @@ impl TestServer {
     }
 }
 
-fn start_session(runner: &TestRunner, body: &Value) -> Value {
+pub fn start_session(runner: &TestRunner, body: &Value) -> Value {
     let request = json!({"transport": "mediaroom", "body": body}).to_string();
     let headers = ["Content-Type: application/json"];
     let reply = http::request(runner.addr, "POST", "/start", &headers, request.as_bytes()).expect("an answer");

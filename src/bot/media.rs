@@ -380,6 +380,11 @@ impl Output {
         self.0.outbound_changed.notify_one();
     }
 
+    /// Returns whether speech is queued that the transport has not taken.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !lock(&self.0.outbound).speech().is_zero()
+    }
+
     /// Queues keys for the telephones in a room, ahead of speech. Returns `false` if too many wait.
     pub(crate) fn send_keys(&self, keys: &str) -> bool {
         {

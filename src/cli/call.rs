@@ -13,12 +13,14 @@ use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin
 use super::flags::EVAL;
 use super::{Env, ProgramIdentity, UsageError, version_text};
 use crate::config::{Secret, Transport};
-use crate::io::call::{CallConfig, CallsError, WebhookCall};
+use crate::io::call::{CallConfig, CallsError, RoomAccess, WebhookCall};
+use crate::limits::ROOM_NAME_BYTES_MAX;
 use crate::proto::caller::plan::{StepSource, keys, seconds, text, words};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::{CALL_SECONDS_MAX, CALLS_MAX, CallExpectations, SOUND_SECONDS_MAX, STEPS_MAX};
 use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::hosts;
+use crate::proto::options::values::{all_names, credential};
 use crate::proto::options::{
     Expected, FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, push, put,
 };
@@ -51,6 +53,8 @@ struct CallArgs {
     proxy: Option<String>,
     from: Option<String>,
     to: Option<String>,
+    room: Option<String>,
+    token: Option<Secret>,
     steps: Vec<StepSource>,
     scenario: Option<String>,
     say_command: Option<String>,
@@ -96,6 +100,13 @@ fn telephone_number(text: String) -> Result<String, Expected> {
     }
 }
 
+fn room_name(text: String) -> Result<String, Expected> {
+    match (1..=ROOM_NAME_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control) {
+        true => Ok(text),
+        false => Err(format!("a name of 1 to {ROOM_NAME_BYTES_MAX} bytes without control characters").into()),
+    }
+}
+
 static CALL: OptionTable<CallArgs> = OptionTable {
     prefix: "",
     argument: Some("URL"),
@@ -112,8 +123,8 @@ static CALL: OptionTable<CallArgs> = OptionTable {
                 Ok(())
             }),
             CALLS,
-            "How to call, where the URL does not say it: webrtc, websocket, eval for the handshake of `pipecat eval`, or \
-             the name of a telephony provider, as which the caller then acts. [default: webrtc]",
+            "How to call, where the URL does not say it: webrtc, websocket, livekit for a room, eval for the handshake of \
+             `pipecat eval`, or the name of a telephony provider, as which the caller then acts. [default: webrtc]",
         )
         .short('t'),
         flag(
@@ -140,6 +151,19 @@ static CALL: OptionTable<CallArgs> = OptionTable {
             FlagKind::Value("NUMBER", |args, text| put(&mut args.to, telephone_number(text)?)),
             CALLS,
             "The number that is called, with `--proxy`.",
+        ),
+        flag(
+            "--room",
+            FlagKind::Value("NAME", |args, text| put(&mut args.room, room_name(text)?)),
+            CALLS,
+            "The room of a LiveKit server at `wss://HOST`, with `-t livekit`. The token for it is made with \
+             MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET, of the environment or of .env as for the runner.",
+        ),
+        flag(
+            "--token",
+            FlagKind::Value("TOKEN", |args, text| put(&mut args.token, Secret::new(text))),
+            CALLS,
+            "An access token of such a server, in place of `--room`.",
         ),
         flag(
             "--wav",
@@ -317,6 +341,7 @@ fn command(
     target.check(&args.steps, &args.expect).map_err(combination)?;
     let webhook = webhook(&args, &target, env)?;
     let calls = args.calls.unwrap_or(1);
+    let room = room(&args, &target, env, calls)?;
     if calls > 1 && args.record.is_some() {
         return Err(combination("`--record` takes one call: leave out `--calls`".into()));
     }
@@ -328,6 +353,7 @@ fn command(
         target,
         api_key: args.api_key,
         webhook,
+        room,
         steps: args.steps,
         scenario: args.scenario.map(Into::into),
         say_command: args.say_command.unwrap_or_else(|| SAY_COMMAND.into()),
@@ -396,6 +422,53 @@ fn webhook(args: &CallArgs, target: &CallTarget, env: &Env<'_>) -> Result<Option
     }))
 }
 
+/// Returns what lets the caller into a room that no runner names.
+fn room(args: &CallArgs, target: &CallTarget, env: &Env<'_>, calls: u64) -> Result<Option<RoomAccess>, UsageError> {
+    let combination = |text: &str| Err(UsageError::Combination(text.to_owned()));
+    let CallTarget::Room { .. } = target else {
+        return match args.room.is_some() || args.token.is_some() {
+            true => combination("`--room` and `--token` need a LiveKit server: `wss://HOST` and `-t livekit`"),
+            false => Ok(None),
+        };
+    };
+    let room = match (&args.room, &args.token) {
+        (None, Some(_)) if calls > 1 => {
+            return combination(
+                "`--token` takes one call, since its participant is in the room once: use `--room NAME`",
+            );
+        }
+        (None, Some(token)) if token.expose().is_empty() || !token.expose().bytes().all(|b| b.is_ascii_graphic()) => {
+            return Err(UsageError::redacted("--token", "ASCII characters without white space"));
+        }
+        (None, Some(token)) => return Ok(Some(RoomAccess::Token(token.clone()))),
+        (Some(room), None) => room.clone(),
+        _ => {
+            return combination(
+                "a LiveKit server needs either `--room NAME`, with the server's key, or `--token TOKEN`",
+            );
+        }
+    };
+    let of_server = |name| credential(&env.variables, name);
+    match (of_server("MEDIAROOM_API_KEY")?, of_server("MEDIAROOM_API_SECRET")?) {
+        (Some(key), Some(secret)) => Ok(Some(RoomAccess::Key {
+            key,
+            secret: Secret::new(secret),
+            room,
+        })),
+        (key, _) => {
+            let missing = if key.is_none() {
+                "MEDIAROOM_API_KEY"
+            } else {
+                "MEDIAROOM_API_SECRET"
+            };
+            Err(UsageError::Combination(format!(
+                "`--room` needs {} in the environment or in .env, or use `--token TOKEN`",
+                all_names(missing)
+            )))
+        }
+    }
+}
+
 /// Returns the text of `call --help`.
 fn help(program: &ProgramIdentity) -> String {
     let name = &program.name;
@@ -404,7 +477,8 @@ fn help(program: &ProgramIdentity) -> String {
         &mut text,
         "Calls a bot: speaks, presses keys and sends texts, and prints what the bot says. URL is the address of a runner, \
          such as http://localhost:7860, which is called over WebRTC; a path selects another endpoint: /api/offer and /whip \
-         of WebRTC, or ws://localhost:7860/ws-client for plain clients. Pipecat's runner can be called as well.",
+         of WebRTC, or ws://localhost:7860/ws-client for plain clients; wss:// with `-t livekit` is a LiveKit server. \
+         Pipecat's runner can be called as well.",
     );
     for group in [SPEAKS, KEEPS, EXPECTS, CALLS] {
         text.push_str(&format!("\n{group}:\n"));
@@ -433,6 +507,9 @@ fn help(program: &ProgramIdentity) -> String {
         "  {name} call http://localhost:7860 --say 'Good morning' --expect-latency 2\n"
     ));
     text.push_str(&format!(
+        "  {name} call http://localhost:7860 -t livekit --wav hello.wav --expect-speech\n"
+    ));
+    text.push_str(&format!(
         "  {name} call http://localhost:7860 --scenario booking.toml --junit report.xml\n"
     ));
     text.push_str(&format!(
@@ -452,8 +529,13 @@ mod tests {
     fn parsed(arguments: &[&str]) -> Result<ParsedCommand<CallerRun>, UsageError> {
         let env = Env {
             variables: Variables::new(
-                [("TWILIO_ACCOUNT_SID", "AC1"), ("TWILIO_AUTH_TOKEN", "t")]
-                    .map(|(name, value)| (name.to_owned(), value.to_owned())),
+                [
+                    ("TWILIO_ACCOUNT_SID", "AC1"),
+                    ("TWILIO_AUTH_TOKEN", "t"),
+                    ("LIVEKIT_API_KEY", "devkey"),
+                    ("LIVEKIT_API_SECRET", "hush"),
+                ]
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
                 [],
             ),
             addresses: Vec::new(),
@@ -550,6 +632,23 @@ mod tests {
                 "sound and keys alone",
             ),
             (&[URL, "-t", "webrtc"], "does not say how to call"),
+            (&["http://a", "-t", "daily"], "cannot call by `daily`"),
+            (&["http://a", "--room", "kitchen"], "`wss://HOST` and `-t livekit`"),
+            (
+                &["http://a", "-t", "livekit", "--token", "t"],
+                "`wss://HOST` and `-t livekit`",
+            ),
+            (&["wss://a", "-t", "livekit"], "either `--room NAME`"),
+            (
+                &["wss://a", "-t", "livekit", "--room", "a", "--token", "t"],
+                "either `--room NAME`",
+            ),
+            (&["wss://a", "-t", "livekit", "--room", ""], "a name of 1 to"),
+            (&["wss://a", "-t", "livekit", "--token", "a b"], "without white space"),
+            (
+                &["wss://a", "-t", "livekit", "--token", "t", "--calls", "2"],
+                "use `--room NAME`",
+            ),
         ] {
             let error = parsed(arguments).expect_err("wrong arguments").to_string();
             assert!(error.contains(words), "{arguments:?}: {error}");
@@ -581,6 +680,27 @@ mod tests {
         assert_eq!(webhook.numbers, [String::new(), "+15550001111".to_owned()]);
         assert!(webhook.settings.has(&["TELCO_A_ACCOUNT_SID", "TELCO_A_AUTH_TOKEN"]));
         assert!(!format!("{webhook:?}").contains("\"t\""), "{webhook:?}");
+    }
+
+    #[test]
+    fn a_room_has_the_key_of_its_server_or_a_token() {
+        let room = |options: &[&str]| match parsed(&[&["wss://a", "-t", "livekit"], options].concat()) {
+            Ok(ParsedCommand::Task(CallerRun { config, .. })) => config.room,
+            other => panic!("{other:?}"),
+        };
+        let by_key = room(&["--room", "kitchen", "--calls", "2"]);
+        assert!(!format!("{by_key:?}").contains("hush"), "{by_key:?}");
+        let Some(RoomAccess::Key {
+            key,
+            secret,
+            room: name,
+        }) = by_key
+        else {
+            panic!("{by_key:?}");
+        };
+        assert_eq!((&*key, secret.expose(), &*name), ("devkey", "hush", "kitchen"));
+        let by_token = room(&["--token", "a.b.c"]);
+        assert!(matches!(&by_token, Some(RoomAccess::Token(token)) if token.expose() == "a.b.c"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use edge_runner_http::common::random;
@@ -31,17 +31,21 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
+use crate::bot::media::MediaSlot;
 use crate::bot::{Kind, MediaroomArguments};
 use crate::config::{Config, Secret, Transport};
 use crate::io::addresses::own_addresses;
 use crate::io::admission::SessionPermit;
 use crate::io::session::{self, BotRestart, CloseOutcome, SessionIo, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
+use crate::io::tasks::BoxedTask;
 use crate::io::udp::{Datagram, SessionInbox, UdpPort};
 use crate::io::webrtc::seeding;
 use crate::io::websocket_client::ClientSocket;
 use crate::io::{rest, tasks};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
+#[cfg(feature = "call")]
+use crate::proto::caller::target::RoomInvite;
 use crate::proto::counts::Count;
 use crate::proto::hang_up::HangUpApi;
 use crate::proto::job::Job;
@@ -113,19 +117,11 @@ fn begin_in(
         token: room.token.clone(),
         agent_name: room.agent_name,
         service: room.service.clone(),
-        unix: SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default(),
+        unix: unix_time(),
         job: rules,
     };
     let session = Box::new(RoomSession::new(setup, tasks::now()));
-    let io = RoomTransport {
-        socket: SignalSocket::Closed,
-        ports: None,
-        paths: RoomPaths::default(),
-        config: sessions.config().clone(),
-        job: link,
-    };
+    let io = RoomTransport::new(sessions.config().clone(), link);
     let mut task = SessionTask::new(sessions.clone(), permit, start.lease);
     let make_arguments = move |slot| {
         let arguments = MediaroomArguments::new(room.room_name, room.url, room.token, room.service, slot);
@@ -155,6 +151,33 @@ fn begin_in(
     );
 }
 
+/// Joins a room as a caller. Returns the session, which runs while it is polled, and the media of
+/// the caller.
+#[cfg(feature = "call")]
+pub fn call(sessions: Sessions, permit: SessionPermit, invite: &RoomInvite) -> (BoxedTask, MediaSlot) {
+    let setup = RoomSetup {
+        role: RoomRole::Caller,
+        common: Arc::default(),
+        url: socket_base(&invite.url),
+        other_urls: Vec::new(),
+        token: invite.token.clone(),
+        agent_name: String::new(),
+        service: None,
+        unix: unix_time(),
+        job: None,
+    };
+    let session = Box::new(RoomSession::new(setup, tasks::now()));
+    let io = RoomTransport::new(sessions.config().clone(), None);
+    let mut task = SessionTask::new(sessions, permit, None);
+    let slot = task.send_media(AUDIO_IN_FRAMES_MAX);
+    (tasks::boxed(seeding(session::run(session, io, task))), slot)
+}
+
+fn unix_time() -> Duration {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
 /// The sockets of one session.
 struct RoomTransport {
     socket: SignalSocket,
@@ -165,6 +188,18 @@ struct RoomTransport {
     config: Arc<Config>,
     /// The link to the worker, in the session of a job.
     job: Option<JobLink>,
+}
+
+impl RoomTransport {
+    fn new(config: Arc<Config>, job: Option<JobLink>) -> Self {
+        RoomTransport {
+            socket: SignalSocket::Closed,
+            ports: None,
+            paths: RoomPaths::default(),
+            config,
+            job,
+        }
+    }
 }
 
 /// The WebSocket of the signalling connection.

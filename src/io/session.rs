@@ -166,7 +166,10 @@ impl SessionTask {
     }
 
     /// Sends media of the runner itself, in place of those of a bot, and returns their other side.
-    #[cfg(all(feature = "calls", feature = "webrtc"))]
+    #[cfg(any(
+        all(feature = "calls", feature = "webrtc"),
+        all(feature = "call", any(feature = "mediaroom", feature = "moq"))
+    ))]
     pub fn send_media(&mut self, frames_max: usize) -> MediaSlot {
         let (transport_side, slot) = media::pair(frames_max);
         self.transport_side = Some(transport_side);

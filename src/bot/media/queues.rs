@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use edge_runner_http::sync::{Arc, Mutex, Notify};
 use serde_json::Value;
@@ -123,6 +124,12 @@ impl Outbound {
     /// Returns whether the transport has to take an interruption or new rates before more audio.
     pub(super) fn has_pending_change(&self) -> bool {
         self.interrupted || self.rate_changed
+    }
+
+    /// Returns how much speech is queued.
+    pub(super) fn speech(&self) -> Duration {
+        let rate_hz = self.audio.unwrap_or_default().out_rate_hz;
+        Duration::from_secs(self.samples.len() as u64) / rate_hz
     }
 
     /// Returns how many samples the queue still takes.

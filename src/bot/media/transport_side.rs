@@ -4,7 +4,6 @@
 //! bot's PCM at its output rate, its messages, marks and interruptions. No call waits for the bot.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use edge_runner_http::common::lock;
 use serde_json::Value;
@@ -218,11 +217,9 @@ impl TransportSide {
     /// Returns how much audio the queues hold.
     pub fn waiting(&self) -> QueueLevels {
         let frames = lock(&self.0.inbound).frames;
-        let outbound = lock(&self.0.outbound);
-        let rate_hz = outbound.audio.unwrap_or_default().out_rate_hz;
         QueueLevels {
             frames,
-            speech: Duration::from_secs(outbound.samples.len() as u64) / rate_hz,
+            speech: lock(&self.0.outbound).speech(),
         }
     }
 

@@ -65,9 +65,7 @@ pub async fn open(config: &CallConfig, protocol: &mut SocketProtocol) -> Result<
                 }
             }
         }
-        CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
-            return Err("this target is no WebSocket".into());
-        }
+        _ => return Err("this target is no WebSocket".into()),
     };
     // A runner takes the header for a token, of which the URL may have one.
     let has_token = url.contains("token=") || matches!(config.target, CallTarget::StartedTelephone { .. });
@@ -125,7 +123,10 @@ async fn call_webhook(
 }
 
 /// Asks a runner for a session. Returns its answer; `None` if it has no `/start`.
-async fn start(base: &str, transport: Transport, key: Option<&Secret>) -> Result<Option<Bytes>, String> {
+///
+/// # Errors
+/// A sentence for the user.
+pub async fn start(base: &str, transport: Transport, key: Option<&Secret>) -> Result<Option<Bytes>, String> {
     let response = post(
         &format!("{base}/start"),
         RestBody::json(&target::start_body(transport)),
@@ -208,7 +209,9 @@ pub fn authority(target: &CallTarget) -> Result<(String, u16), String> {
     | CallTarget::Eval { url }
     | CallTarget::StartedSocket { base: url }
     | CallTarget::Telephone { url, .. }
-    | CallTarget::StartedTelephone { base: url, .. }) = target;
+    | CallTarget::StartedTelephone { base: url, .. }
+    | CallTarget::Room { url }
+    | CallTarget::StartedRoom { base: url }) = target;
     let parsed = RequestUrl::of(url).map_err(|error| format!("{}: {error}", shown(url)))?;
     let uri: Option<hyper::Uri> = url.parse().ok();
     let port = uri.and_then(|uri| uri.port_u16());
@@ -228,7 +231,7 @@ async fn post(url: &str, body: RestBody, key: Option<&Secret>) -> Result<RestRes
 }
 
 /// Returns a URL without its query.
-fn shown(url: &str) -> &str {
+pub fn shown(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 

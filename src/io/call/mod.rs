@@ -5,7 +5,11 @@
 //! counts as a failure; here are files, programs, sockets, and one task per call.
 
 mod dial;
+#[cfg(any(feature = "mediaroom", feature = "moq"))]
+mod media;
 mod report;
+#[cfg_attr(not(feature = "mediaroom"), path = "room/absent.rs")]
+mod room;
 mod socket;
 mod sounds;
 #[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
@@ -34,6 +38,8 @@ use crate::proto::caller::{
 };
 use crate::proto::sorting;
 
+/// What a run that the user has stopped says of a call that was not answered.
+const STOPPED: &str = "stopped before the call was answered";
 /// The longest call, if nothing else is said.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -44,6 +50,8 @@ pub struct CallConfig {
     pub api_key: Option<Secret>,
     /// How a telephony provider calls: by its webhook.
     pub webhook: Option<WebhookCall>,
+    /// How a room is joined that no runner names.
+    pub room: Option<RoomAccess>,
     pub steps: Vec<StepSource>,
     /// The file with the steps, in place of these.
     pub scenario: Option<PathBuf>,
@@ -72,6 +80,15 @@ pub struct WebhookCall {
     pub numbers: [String; 2],
     /// The credentials that sign it.
     pub settings: Settings,
+}
+
+/// What lets a caller into a room of a LiveKit server.
+#[derive(Clone, Debug)]
+pub enum RoomAccess {
+    /// An access token, which names the room and the participant.
+    Token(Secret),
+    /// The API key of the server, with which a token is made for each call.
+    Key { key: String, secret: Secret, room: String },
 }
 
 /// Why a run was not a success.
@@ -202,7 +219,6 @@ async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -
         () = task.stopped() => return Err("stopped before the call".into()),
     }
     let dialled = Instant::now().into_std();
-    let stopped = "stopped before the call was answered";
     let conversation = match &config.target {
         CallTarget::Socket { .. }
         | CallTarget::StartedSocket { .. }
@@ -212,7 +228,7 @@ async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -
             let mut protocol = protocol(&config.target);
             let socket = tokio::select! {
                 socket = dial::open(config, &mut protocol) => socket?,
-                () = task.stopped() => return Err(stopped.into()),
+                () = task.stopped() => return Err(STOPPED.into()),
             };
             let now = Instant::now().into_std();
             let mut conversation = CallConversation::new(plan, dialled, now, protocol.has_messages());
@@ -222,11 +238,14 @@ async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -
         CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
             let call = tokio::select! {
                 call = webrtc::connect(config) => call?,
-                () = task.stopped() => return Err(stopped.into()),
+                () = task.stopped() => return Err(STOPPED.into()),
             };
             let mut conversation = CallConversation::new(plan, dialled, Instant::now().into_std(), true);
             call.run(&mut conversation, task).await;
             conversation
+        }
+        CallTarget::Room { .. } | CallTarget::StartedRoom { .. } => {
+            Box::pin(room::run(config, plan, dialled, task)).await?
         }
     };
     let mut verdict = conversation.verdict();

@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::bot_message::{self, BotMessage, BotText};
+use crate::livekit::TRANSCRIPTION_TOPIC;
 use crate::rtvi::{LABEL, VERSION};
 use crate::sockets::eval::CONNECT as EVAL_CONNECT;
 
@@ -60,6 +61,8 @@ pub enum BotSaid {
 /// Where the texts of the bot are from. A later one is better, and replaces those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WordSource {
+    /// Transcripts of a LiveKit room.
+    Room,
     Voice,
     Sentence,
     Output,
@@ -89,6 +92,10 @@ impl BotMessageReader {
                 said.push(BotSaid::Interrupted);
             }
             _ => match serde_json::from_str::<Value>(text) {
+                Ok(value) if value["label"] == TRANSCRIPTION_TOPIC => {
+                    let words = value["data"]["text"].as_str().unwrap_or_default();
+                    self.handle_words(WordSource::Room, words.to_owned(), &mut said);
+                }
                 Ok(value) if value["label"] == LABEL && value["type"] == "bot-ready" => said.push(BotSaid::Ready),
                 Ok(value) => said.push(BotSaid::Other(value)),
                 Err(_) => said.push(BotSaid::Other(Value::from(text))),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::plan::{CallExpectations, StepSource};
 use super::scenario::Scenario;
+use crate::secret::Secret;
 use crate::telephony::{PROVIDERS, Provider};
 use crate::transport::Transport;
 
@@ -20,7 +21,12 @@ const TELEPHONE_PATH: &str = "/ws";
 
 /// Returns whether a caller calls by a transport.
 fn is_spoken(transport: Transport) -> bool {
-    transport.is_telephony() || [Transport::WebRtc, Transport::WebSocket].contains(&transport)
+    let others = [
+        Transport::WebRtc,
+        Transport::WebSocket,
+        Transport::Mediaroom,
+    ];
+    transport.is_telephony() || others.contains(&transport)
 }
 
 /// Returns whether a path is one of WHIP, perhaps with the name of a bot.
@@ -47,6 +53,10 @@ pub enum CallTarget {
     StartedOffer { base: String },
     /// WHIP at this URL.
     Whip { url: String },
+    /// A room of the LiveKit server at this URL.
+    Room { url: String },
+    /// The room that a runner returns from `/start`.
+    StartedRoom { base: String },
 }
 
 impl CallTarget {
@@ -83,6 +93,10 @@ impl CallTarget {
                 base: format!("{scheme}://{authority}"),
                 provider,
             }),
+            ("ws" | "wss", _, Some(Transport::Mediaroom)) => Ok(CallTarget::Room { url: url.to_owned() }),
+            ("http" | "https", "" | "/", Some(Transport::Mediaroom)) => Ok(CallTarget::StartedRoom {
+                base: format!("{scheme}://{authority}"),
+            }),
             ("ws" | "wss", TELEPHONE_PATH, None) => Err(format!(
                 "`{TELEPHONE_PATH}` is the path of telephony providers: say which one calls, such as `-t {}`",
                 PROVIDERS[0].vendor()
@@ -97,7 +111,8 @@ impl CallTarget {
                 Ok(CallTarget::Whip { url: url.to_owned() })
             }
             ("ws" | "wss" | "http" | "https", _, Some(other)) if !is_spoken(other) => Err(format!(
-                "`call` cannot call by `{}`: it speaks `webrtc`, `websocket` and the telephones' protocols, at {takes}",
+                "`call` cannot call by `{}`: it speaks `webrtc`, `websocket`, `livekit` and the telephones' \
+                 protocols, at {takes}",
                 other.common_name()
             )),
             ("ws" | "wss" | "http" | "https", ..) => Err(format!(
@@ -173,7 +188,12 @@ impl CallTarget {
 
 /// Returns the body of `POST /start` for a transport.
 pub fn start_body(transport: Transport) -> Value {
-    json!({"transport": transport.name(), "createDailyRoom": false, "enableDefaultIceServers": false})
+    let name = match transport {
+        // Pipecat's runner has this name alone.
+        Transport::Mediaroom => transport.common_name(),
+        other => other.name(),
+    };
+    json!({"transport": name, "createDailyRoom": false, "enableDefaultIceServers": false})
 }
 
 /// Returns the URL of the WebSocket from the response of `/start`.
@@ -181,8 +201,7 @@ pub fn start_body(transport: Transport) -> Value {
 /// # Errors
 /// A sentence about what is missing.
 pub fn started_socket(base: &str, response: &[u8]) -> Result<String, String> {
-    let value: Value = serde_json::from_slice(response)
-        .map_err(|_| "its answer to /start is not JSON: is this the address of a runner?".to_owned())?;
+    let value = started(response)?;
     let text = |name: &str| value[name].as_str().filter(|text| !text.is_empty());
     let Some(url) = text("wsUrl").or(text("ws_url")) else {
         return Err("its answer to /start has no `wsUrl`: it does not serve plain clients".into());
@@ -209,8 +228,7 @@ pub fn started_socket(base: &str, response: &[u8]) -> Result<String, String> {
 /// # Errors
 /// A sentence about what is missing.
 pub fn started_offer(base: &str, response: &[u8]) -> Result<String, String> {
-    let value: Value = serde_json::from_slice(response)
-        .map_err(|_| "its answer to /start is not JSON: is this the address of a runner?".to_owned())?;
+    let value = started(response)?;
     let session = value["sessionId"].as_str().filter(|id| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
         !id.is_empty() && id.chars().all(is_plain)
@@ -240,6 +258,38 @@ pub fn answer(response: &[u8]) -> Result<String, String> {
     let sdp = value.as_ref().and_then(|value| value["sdp"].as_str());
     sdp.map(str::to_owned)
         .ok_or_else(|| "its answer to the offer has no `sdp`: is this the address of a runner?".into())
+}
+
+/// A room for a caller, with the token to join it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomInvite {
+    /// The URL of the LiveKit server.
+    pub url: String,
+    pub token: Secret,
+}
+
+/// Returns the room from the response of `/start`.
+///
+/// # Errors
+/// A sentence about what is missing.
+pub fn started_room(response: &[u8]) -> Result<RoomInvite, String> {
+    let value = started(response)?;
+    let text = |names: [&str; 2]| {
+        let mut texts = names.into_iter().filter_map(|name| value[name].as_str());
+        texts.find(|text| !text.is_empty()).map(str::to_owned)
+    };
+    match (text(["url", "server_url"]), text(["token", "participant_token"])) {
+        (Some(url), Some(token)) => Ok(RoomInvite {
+            url,
+            token: Secret::new(token),
+        }),
+        _ => Err("its answer to /start has no `url` and `token` of a room: does it serve `livekit`?".into()),
+    }
+}
+
+fn started(response: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(response)
+        .map_err(|_| "its answer to /start is not JSON: is this the address of a runner?".to_owned())
 }
 
 /// Returns the URL of a WHIP session from its `Location`; `None` if it is at another server.

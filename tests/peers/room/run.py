@@ -18,6 +18,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 import alone
 import assistant
+import command
 import frontend
 import jobs
 import native
@@ -30,7 +31,7 @@ from world import World
 from runner import ROOT
 
 # Those that take longest come first: several processes may share the checks.
-CHECKS = {**network.CHECKS, **native.CHECKS, **alone.CHECKS, **start.CHECKS, **assistant.CHECKS, **jobs.CHECKS, **frontend.CHECKS, **pipecat_bots.CHECKS}
+CHECKS = {**network.CHECKS, **native.CHECKS, **alone.CHECKS, **start.CHECKS, **command.CHECKS, **assistant.CHECKS, **jobs.CHECKS, **frontend.CHECKS, **pipecat_bots.CHECKS}
 # Shares of the checks with the published server. The last takes minutes, and belongs to a night.
 WORKERS, SLOW = {*jobs.CHECKS, *frontend.CHECKS}, {"faults", "udp_dropped_without_tcp", "figures"}
 PARTS = {"rooms": CHECKS.keys() - WORKERS - SLOW, "workers": WORKERS, "slow": SLOW}

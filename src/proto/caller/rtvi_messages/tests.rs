@@ -65,3 +65,17 @@ fn other_messages_are_kept() {
     let said = json!({"label": LABEL, "type": "user-transcription", "data": {"text": "yes", "final": true}});
     assert_eq!(reader.read(&said.to_string()), [BotSaid::CallerText("yes".into())]);
 }
+
+/// A bot of LiveKit sends transcripts alone; one that speaks RTVI sends both, and its own words
+/// count.
+#[test]
+fn transcripts_of_a_room_count_without_messages_of_rtvi() {
+    let transcript = |text: &str| json!({"label": TRANSCRIPTION_TOPIC, "data": {"text": text}}).to_string();
+    let mut reader = BotMessageReader::default();
+    assert_eq!(reader.read(&transcript("Hello.")), [BotSaid::Text("Hello.".into())]);
+    assert_eq!(reader.read(&transcript(" ")), []);
+    let spoken = json!({"label": LABEL, "type": "bot-tts-text", "data": {"text": "there"}});
+    assert_eq!(reader.read(&spoken.to_string()), [BotSaid::Text("there".into())]);
+    assert_eq!(reader.read(&transcript("there")), [], "the same words again");
+    assert_eq!(reader.read(r#"{"label": "lk.transcription", "data": 7}"#), []);
+}

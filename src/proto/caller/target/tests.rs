@@ -128,7 +128,7 @@ fn other_targets_are_refused_in_a_sentence() {
         ("http://a/else", None, "does not say how to call"),
         ("ws://a/ws-client", Some("webrtc"), "does not say how to call"),
         ("http://a", Some("moq"), "cannot call by `moq`"),
-        ("http://a", Some("mediaroom"), "cannot call by `livekit`"),
+        ("http://a", Some("videoroom"), "cannot call by `daily`"),
     ] {
         let error = target(url, transport).expect_err(url);
         assert!(error.contains(words), "{url}: {error}");
@@ -153,4 +153,36 @@ fn the_socket_of_start_has_its_token() {
     assert!(of(json!({"wsUrl": null})).expect_err("none").contains("no `wsUrl`"));
     assert!(started_socket(base, b"<html>").expect_err("none").contains("not JSON"));
     assert_eq!(default_socket("http://a:7860"), "ws://a:7860/ws-client");
+}
+
+#[test]
+fn a_room_is_that_of_a_server_or_of_a_runner() {
+    let room = |url: &str| target(url, Some("livekit"));
+    for url in ["ws://localhost:7880", "wss://a.example/sfu"] {
+        assert_eq!(room(url), Ok(CallTarget::Room { url: url.into() }));
+    }
+    let base = "https://a.example".to_owned();
+    assert_eq!(room("https://a.example/"), Ok(CallTarget::StartedRoom { base }));
+    assert!(room("http://a/whip").is_err_and(|error| error.contains("does not say how to call")));
+    assert_eq!(start_body(Transport::Mediaroom)["transport"], "livekit");
+}
+
+#[test]
+fn a_room_is_read_by_either_name() {
+    let invite = |url: &str| {
+        Ok(RoomInvite {
+            url: url.into(),
+            token: Secret::new("t"),
+        })
+    };
+    assert_eq!(
+        started_room(br#"{"url": "ws://a", "token": "t", "roomName": "r"}"#),
+        invite("ws://a")
+    );
+    let front_end = br#"{"url": "", "server_url": "wss://b", "participant_token": "t"}"#;
+    assert_eq!(started_room(front_end), invite("wss://b"));
+    for answer in [&b"{}"[..], br#"{"url": "ws://a"}"#, br#"{"url": 1, "token": "t"}"#] {
+        assert!(started_room(answer).is_err_and(|error| error.contains("does it serve `livekit`?")));
+    }
+    assert!(started_room(b"<html>").is_err_and(|error| error.contains("is not JSON")));
 }

@@ -1,0 +1,99 @@
+//! Drives a call into a room of a LiveKit server.
+//!
+//! In: a runner, which is asked for a room by `POST /start`, or the URL of a server with a token or
+//! the keys that make one. Out: the conversation at its end, with the room left.
+
+use std::time::Instant;
+
+use data_encoding::HEXLOWER;
+
+use edge_runner_http::common::{random, unix_time_s};
+
+use super::media::{self, CallPlace, CallerSession, NoAnswer};
+use super::{CallConfig, CallRun, RoomAccess, STOPPED, dial};
+use crate::config::Transport;
+use crate::io::livekit;
+use crate::proto::caller::target::{self, CallTarget, RoomInvite};
+use crate::proto::caller::{CallConversation, CallPlan};
+use crate::proto::livekit::token::{self, TokenParams};
+
+/// Joins the room and runs the call to its end.
+///
+/// # Errors
+/// A sentence for the user.
+pub async fn run(
+    config: &CallConfig,
+    plan: CallPlan,
+    dialled: Instant,
+    task: &mut CallRun<'_>,
+) -> Result<CallConversation, String> {
+    let invite = tokio::select! {
+        invite = invite(config) => invite?,
+        () = task.stopped() => return Err(STOPPED.into()),
+    };
+    let CallPlace { sessions, permit, stop } = CallPlace::new();
+    let (running, slot) = livekit::call(sessions, permit, &invite);
+    let session = CallerSession {
+        running,
+        slot,
+        stop,
+        has_keys: true,
+    };
+    let called = media::run(session, plan, dialled, task).await;
+    called.map_err(|why| {
+        let is_stopped = why == NoAnswer::Stopped;
+        let why = why.describe("no bot has joined the room");
+        match &config.target {
+            _ if is_stopped => why,
+            CallTarget::Room { url } => format!("{}: {}", dial::shown(url), by_options(&why)),
+            _ => format!("the room at {}: {why}", dial::shown(&invite.url)),
+        }
+    })
+}
+
+/// Names the options of a call in place of the variables of a runner.
+fn by_options(why: &str) -> String {
+    why.replace("MEDIAROOM_URL", "the URL")
+        .replace("MEDIAROOM_ROOM_NAME", "`--room`")
+}
+
+/// Returns the room and the token.
+async fn invite(config: &CallConfig) -> Result<RoomInvite, String> {
+    match (&config.target, &config.room) {
+        (CallTarget::StartedRoom { base }, _) => {
+            let started = dial::start(base, Transport::Mediaroom, config.api_key.as_ref()).await?;
+            let response =
+                started.ok_or_else(|| format!("{base} has no /start, which names a room: is it a runner?"))?;
+            target::started_room(&response).map_err(|why| format!("{base}: {why}"))
+        }
+        (CallTarget::Room { url }, Some(access)) => Ok(RoomInvite {
+            url: url.clone(),
+            token: match access {
+                RoomAccess::Token(token) => token.clone(),
+                RoomAccess::Key { key, secret, room } => {
+                    let params = TokenParams {
+                        key,
+                        secret,
+                        identity: &token::user_identity(&HEXLOWER.encode(&random::<4>())),
+                        room,
+                        agent: None,
+                    };
+                    token::mint(&params, unix_time_s())
+                }
+            },
+        }),
+        _ => Err("this target is no room".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_room_name_the_options_of_a_call() {
+        let why = by_options("the server at MEDIAROOM_URL is not a LiveKit server");
+        assert_eq!(why, "the server at the URL is not a LiveKit server");
+        assert_eq!(by_options("is MEDIAROOM_ROOM_NAME too long?"), "is `--room` too long?");
+    }
+}

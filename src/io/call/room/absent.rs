@@ -1,0 +1,15 @@
+//! Calls into rooms in a build without LiveKit: refused with the name of the feature.
+
+use std::time::Instant;
+
+use super::{CallConfig, CallRun};
+use crate::features::{Feature, MissingFeature};
+use crate::proto::caller::{CallConversation, CallPlan};
+
+/// Refuses the call.
+pub async fn run(_: &CallConfig, _: CallPlan, _: Instant, _: &mut CallRun<'_>) -> Result<CallConversation, String> {
+    Err(format!(
+        "a call into a LiveKit room {}",
+        MissingFeature(Feature::Mediaroom)
+    ))
+}
