@@ -1,6 +1,7 @@
 //! `edge-runner call` of the real binary, against runners with the built-in bots and against
 //! servers that are none: exit codes, transcripts, recordings and events.
 
+mod quic;
 mod rooms;
 
 use std::fs;

@@ -123,8 +123,9 @@ static CALL: OptionTable<CallArgs> = OptionTable {
                 Ok(())
             }),
             CALLS,
-            "How to call, where the URL does not say it: webrtc, websocket, livekit for a room, eval for the handshake of \
-             `pipecat eval`, or the name of a telephony provider, as which the caller then acts. [default: webrtc]",
+            "How to call, where the URL does not say it: webrtc, websocket, livekit for a room, moq for Media over QUIC, eval \
+             for the handshake of `pipecat eval`, or the name of a telephony provider, as which the caller then acts. \
+             [default: webrtc]",
         )
         .short('t'),
         flag(
@@ -649,6 +650,7 @@ mod tests {
                 &["wss://a", "-t", "livekit", "--token", "t", "--calls", "2"],
                 "use `--room NAME`",
             ),
+            (&["https://a/moq", "-t", "moq"], "takes the address of a runner"),
         ] {
             let error = parsed(arguments).expect_err("wrong arguments").to_string();
             assert!(error.contains(words), "{arguments:?}: {error}");

@@ -211,7 +211,8 @@ pub fn authority(target: &CallTarget) -> Result<(String, u16), String> {
     | CallTarget::Telephone { url, .. }
     | CallTarget::StartedTelephone { base: url, .. }
     | CallTarget::Room { url }
-    | CallTarget::StartedRoom { base: url }) = target;
+    | CallTarget::StartedRoom { base: url }
+    | CallTarget::StartedMoq { base: url }) = target;
     let parsed = RequestUrl::of(url).map_err(|error| format!("{}: {error}", shown(url)))?;
     let uri: Option<hyper::Uri> = url.parse().ok();
     let port = uri.and_then(|uri| uri.port_u16());

@@ -7,6 +7,8 @@
 mod dial;
 #[cfg(any(feature = "mediaroom", feature = "moq"))]
 mod media;
+#[cfg_attr(not(feature = "moq"), path = "moq/absent.rs")]
+mod moq;
 mod report;
 #[cfg_attr(not(feature = "mediaroom"), path = "room/absent.rs")]
 mod room;
@@ -247,6 +249,7 @@ async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -
         CallTarget::Room { .. } | CallTarget::StartedRoom { .. } => {
             Box::pin(room::run(config, plan, dialled, task)).await?
         }
+        CallTarget::StartedMoq { .. } => Box::pin(moq::run(config, plan, dialled, task)).await?,
     };
     let mut verdict = conversation.verdict();
     if let Some(file) = &config.record {

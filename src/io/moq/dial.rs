@@ -43,7 +43,7 @@ use crate::proto::server::rest::{RestMethod, RestRequest};
 pub struct Dialer {
     port: Arc<MoqPort>,
     url: RelayUrl,
-    is_insecure: bool,
+    trust: RelayTrust,
     roots: OnceCell<Arc<RootCertStore>>,
     /// The address that answered last.
     answered: Mutex<Option<IpAddr>>,
@@ -52,7 +52,28 @@ pub struct Dialer {
 }
 
 /// The SHA-256 hash of a certificate.
-type CertificateHash = [u8; 32];
+pub type CertificateHash = [u8; 32];
+
+/// The certificates that are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayTrust {
+    /// With an `http` URL that whose hash is published, otherwise those of the system's
+    /// authorities.
+    ByUrl,
+    /// That with this hash.
+    Hash(CertificateHash),
+    Any,
+}
+
+impl RelayTrust {
+    /// Returns the certificates that `--moq-tls-insecure` lets in, or its absence.
+    pub fn of(is_insecure: bool) -> RelayTrust {
+        match is_insecure {
+            true => RelayTrust::Any,
+            false => RelayTrust::ByUrl,
+        }
+    }
+}
 
 impl Dialer {
     /// Binds the local port, and starts to read it.
@@ -62,7 +83,7 @@ impl Dialer {
     pub fn start(
         url: RelayUrl,
         bind: Option<SocketAddr>,
-        is_insecure: bool,
+        trust: RelayTrust,
         services: &Services,
     ) -> io::Result<(Arc<Dialer>, tokio::task::AbortHandle)> {
         let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
@@ -72,7 +93,7 @@ impl Dialer {
         let dialer = Dialer {
             port,
             url,
-            is_insecure,
+            trust,
             roots: OnceCell::new(),
             answered: Mutex::new(None),
             published: Mutex::new(None),
@@ -131,10 +152,11 @@ impl Dialer {
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| error.to_string())?;
-        let expected = match (self.is_insecure, self.url.is_plain_http()) {
-            (true, _) => None,
-            (false, true) => Some(self.fetch_hash().await?),
-            (false, false) => {
+        let expected = match (self.trust, self.url.is_plain_http()) {
+            (RelayTrust::Any, _) => None,
+            (RelayTrust::Hash(hash), _) => Some(hash),
+            (RelayTrust::ByUrl, true) => Some(self.fetch_hash().await?),
+            (RelayTrust::ByUrl, false) => {
                 let roots = self.roots.get_or_try_init(load_roots).await?;
                 let config = builder.with_root_certificates(roots.clone());
                 return Ok(config.with_no_client_auth());

@@ -17,7 +17,7 @@ use edge_runner_http::common::unix_time_s;
 
 use crate::config::{Config, MoqCertificate, MoqMode, Transport};
 use crate::io::moq::certificate::{is_trusted, native_roots};
-use crate::io::moq::dial::Dialer;
+use crate::io::moq::dial::{Dialer, RelayTrust};
 use crate::io::port_owner::port_in_use;
 use crate::io::services::Services;
 use crate::io::store::read_bounded;
@@ -57,7 +57,7 @@ pub async fn relay(config: &Config) -> Vec<Finding> {
     if config.transport != Some(Transport::Moq) {
         return Vec::new();
     }
-    let dialer = Dialer::start(url.clone(), None, *is_insecure, &Services::default());
+    let dialer = Dialer::start(url.clone(), None, RelayTrust::of(*is_insecure), &Services::default());
     let (dialer, reader) = match dialer {
         Ok(started) => started,
         Err(error) => return vec![Finding::error("relay", format!("{url}: {error}"))],

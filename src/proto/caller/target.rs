@@ -4,6 +4,7 @@
 //! place of the URL. The path of the URL selects the endpoint; a URL without a path is a runner,
 //! which is asked by `POST /start`.
 
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::plan::{CallExpectations, StepSource};
@@ -25,6 +26,7 @@ fn is_spoken(transport: Transport) -> bool {
         Transport::WebRtc,
         Transport::WebSocket,
         Transport::Mediaroom,
+        Transport::Moq,
     ];
     transport.is_telephony() || others.contains(&transport)
 }
@@ -57,6 +59,8 @@ pub enum CallTarget {
     Room { url: String },
     /// The room that a runner returns from `/start`.
     StartedRoom { base: String },
+    /// Media over QUIC, at the address that a runner returns from `/start`.
+    StartedMoq { base: String },
 }
 
 impl CallTarget {
@@ -97,6 +101,13 @@ impl CallTarget {
             ("http" | "https", "" | "/", Some(Transport::Mediaroom)) => Ok(CallTarget::StartedRoom {
                 base: format!("{scheme}://{authority}"),
             }),
+            ("http" | "https", "" | "/", Some(Transport::Moq)) => Ok(CallTarget::StartedMoq {
+                base: format!("{scheme}://{authority}"),
+            }),
+            (_, _, Some(Transport::Moq)) => Err(format!(
+                "`-t moq` takes the address of a runner, such as http://localhost:7860, and not `{url}`: the runner names \
+                 the relay, the namespace and the certificate"
+            )),
             ("ws" | "wss", TELEPHONE_PATH, None) => Err(format!(
                 "`{TELEPHONE_PATH}` is the path of telephony providers: say which one calls, such as `-t {}`",
                 PROVIDERS[0].vendor()
@@ -111,7 +122,7 @@ impl CallTarget {
                 Ok(CallTarget::Whip { url: url.to_owned() })
             }
             ("ws" | "wss" | "http" | "https", _, Some(other)) if !is_spoken(other) => Err(format!(
-                "`call` cannot call by `{}`: it speaks `webrtc`, `websocket`, `livekit` and the telephones' \
+                "`call` cannot call by `{}`: it speaks `webrtc`, `websocket`, `livekit`, `moq` and the telephones' \
                  protocols, at {takes}",
                 other.common_name()
             )),
@@ -285,6 +296,49 @@ pub fn started_room(response: &[u8]) -> Result<RoomInvite, String> {
         }),
         _ => Err("its answer to /start has no `url` and `token` of a room: does it serve `livekit`?".into()),
     }
+}
+
+/// A session of Media over QUIC for a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoqInvite {
+    /// The URL of the runner or the relay, `https`.
+    pub url: String,
+    /// SHA-256 of its certificate; `None` if an authority vouches for it.
+    pub certificate_hash: Option<[u8; 32]>,
+    /// The first segments of both paths.
+    pub namespace: String,
+    /// The last segments of the paths of the bot and of the caller.
+    pub bot_id: String,
+    pub client_id: String,
+}
+
+/// Returns the session of Media over QUIC from the response of `/start`.
+///
+/// # Errors
+/// A sentence about what is missing.
+pub fn started_moq(response: &[u8]) -> Result<MoqInvite, String> {
+    let value = started(response)?;
+    let moq = &value["moq"];
+    let text = |name: &str| {
+        let text = moq[name].as_str().filter(|text| !text.is_empty());
+        text.map(str::to_owned)
+            .ok_or_else(|| format!("its answer to /start has no `moq.{name}`: does it serve `moq`?"))
+    };
+    let certificate_hash = match moq["certHash"].as_str() {
+        None => None,
+        Some(hash) => {
+            let bytes = BASE64.decode(hash.as_bytes()).ok();
+            let hash = bytes.and_then(|bytes| bytes.try_into().ok());
+            Some(hash.ok_or("its answer to /start has no SHA-256 in Base64 as `moq.certHash`")?)
+        }
+    };
+    Ok(MoqInvite {
+        url: text("relayUrl")?,
+        certificate_hash,
+        namespace: text("namespace")?,
+        bot_id: text("botId")?,
+        client_id: text("clientId")?,
+    })
 }
 
 fn started(response: &[u8]) -> Result<Value, String> {

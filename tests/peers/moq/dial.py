@@ -112,6 +112,18 @@ async def relayed(place):
         return "shares " + ", ".join(f"{share:.3f}" for _, share in calls) + f", freed after {took:.2f} s"
 
 
+async def commanded(place):
+    """`edge-runner call` behind the relay: a text and its answer; it leaves, and so does the bot"""
+    with Relay(place.relay) as relay:
+        runner = relay.runner(place)
+        options = ["-t", "moq", "--text", "hello", "--expect-text", "hello"]
+        called = await asyncio.to_thread(subprocess.run, [place.binary, "call", runner.url, *options], stdin=subprocess.DEVNULL,
+                                         capture_output=True, text=True, timeout=60)
+        assert called.returncode == 0, called.stdout + called.stderr
+        took = await runner.wait_for_sessions(0, IDLE_S + REDIAL_S + NOTICED_S)
+        return f"freed after {took:.2f} s"
+
+
 async def neighbours(place):
     """two runners behind one relay at once"""
     with Relay(place.relay) as relay:
@@ -258,7 +270,7 @@ async def absent(place):
 
 
 CHECKS = {
-    "relayed": relayed, "neighbours": neighbours, "verified": verified, "forms": forms, "plain-http": plain, "absent": absent,
+    "relayed": relayed, "commanded": commanded, "neighbours": neighbours, "verified": verified, "forms": forms, "plain-http": plain, "absent": absent,
     "lost": lost,
     "restarted": restarted(False, "calls go on after the relay was restarted"),
     "relay-killed": restarted(True, "calls go on after the relay was killed and started again"),

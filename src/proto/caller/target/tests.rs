@@ -127,7 +127,6 @@ fn other_targets_are_refused_in_a_sentence() {
         ("ws://a/else", None, "does not say how to call"),
         ("http://a/else", None, "does not say how to call"),
         ("ws://a/ws-client", Some("webrtc"), "does not say how to call"),
-        ("http://a", Some("moq"), "cannot call by `moq`"),
         ("http://a", Some("videoroom"), "cannot call by `daily`"),
     ] {
         let error = target(url, transport).expect_err(url);
@@ -185,4 +184,42 @@ fn a_room_is_read_by_either_name() {
         assert!(started_room(answer).is_err_and(|error| error.contains("does it serve `livekit`?")));
     }
     assert!(started_room(b"<html>").is_err_and(|error| error.contains("is not JSON")));
+}
+
+#[test]
+fn media_over_quic_is_where_the_runner_says() {
+    let base = "http://localhost:7860".to_owned();
+    assert_eq!(
+        target("http://localhost:7860", Some("moq")),
+        Ok(CallTarget::StartedMoq { base })
+    );
+    for url in ["https://a:4080/moq", "moq://a", "ws://a"] {
+        assert!(
+            target(url, Some("moq")).is_err_and(|error| error.contains("address of a runner")),
+            "{url}"
+        );
+    }
+    let answer = |hash: Value| {
+        let moq = json!({"relayUrl": "https://a:4080/moq", "certHash": hash, "serve": true, "namespace": "n",
+            "clientId": "request", "botId": "response"});
+        started_moq(json!({"sessionId": "s", "moq": moq}).to_string().as_bytes())
+    };
+    let invite = MoqInvite {
+        url: "https://a:4080/moq".into(),
+        certificate_hash: Some([7; 32]),
+        namespace: "n".into(),
+        bot_id: "response".into(),
+        client_id: "request".into(),
+    };
+    assert_eq!(answer(BASE64.encode(&[7; 32]).into()), Ok(invite.clone()));
+    let certificate_hash = None;
+    assert_eq!(
+        answer(Value::Null),
+        Ok(MoqInvite {
+            certificate_hash,
+            ..invite
+        })
+    );
+    assert!(answer("AA==".into()).is_err_and(|error| error.contains("SHA-256")));
+    assert!(started_moq(b"{}").is_err_and(|error| error.contains("`moq.relayUrl`")));
 }
