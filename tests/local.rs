@@ -448,7 +448,13 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 /// Runs the runner at a terminal, where each text of `steps` is followed by what is typed, and
 /// returns what the terminal shows until its end.
 fn shown_by_terminal(steps: &Value, arguments: &[&str]) -> String {
-    let mut runner = TestRunner::start_through(&["python3", "-c", TERMINAL, &steps.to_string()], arguments, &[]);
+    shown_by_terminal_of(steps, arguments, "dumb")
+}
+
+/// Does the same with a terminal of this type.
+fn shown_by_terminal_of(steps: &Value, arguments: &[&str], kind: &str) -> String {
+    let wrapper = ["python3", "-c", TERMINAL, &steps.to_string()];
+    let mut runner = TestRunner::start_through(&wrapper, arguments, &[("TERM", kind)]);
     assert!(runner.wait().success());
     runner.last_words().0
 }
@@ -486,6 +492,40 @@ fn a_terminal_begins_and_ends_sessions_and_shows_what_is_said() {
         .lines()
         .filter(|line| line.contains("session ended: caller left") && line.contains("0 gaps"));
     assert_eq!(ends.count(), 2, "{shown}");
+}
+
+/// While a session runs, the last row of a terminal shows the levels of both sides and who speaks.
+/// Every line erases it first, and so does the end of the session.
+#[test]
+fn a_terminal_shows_the_levels_of_both_sides() {
+    let mic = microphone("", &[&tone("levels.raw")]);
+    let steps = json!([["Say something", ""], ["] bot [##", "\u{3}"]]);
+    let arguments = [
+        "--local",
+        "--local-in",
+        &mic,
+        "--local-out",
+        "sh -c 'exec cat >/dev/null'",
+        "--bot",
+        "parrot",
+    ];
+    let shown = shown_by_terminal_of(&steps, &arguments, "xterm");
+    let rows: Vec<&str> = shown.split('\r').filter(|row| row.starts_with("\x1b[Kyou [")).collect();
+    assert!(rows.iter().any(|row| row.contains("you [##")), "the tone: {rows:?}");
+    assert!(rows.iter().any(|row| row.contains("] bot [##")), "the bot: {rows:?}");
+    // The terminal itself shows Ctrl-C.
+    assert!(
+        rows.iter()
+            .all(|row| row.trim_end_matches("^C").len() == "\x1b[K".len() + 52),
+        "{rows:?}"
+    );
+    assert!(shown.contains("bot: Say something"), "{shown}");
+    for line in shown.lines() {
+        let visible = line.rsplit("\x1b[K").next().unwrap_or_default();
+        assert!(!visible.contains("] bot ["), "a line beside the levels: {line:?}");
+    }
+    let without = shown_by_terminal(&json!([["Say something", "\u{3}"]]), &arguments);
+    assert!(!without.contains("you ["), "{without}");
 }
 
 /// Writes a key to a device: a press and its release, in the layout of this machine.

@@ -5,7 +5,8 @@
 //! writes the line itself, so a line that was logged has been written. Once the descriptor takes no
 //! more, lines wait in a bounded queue, and a thread writes them; it starts with the first such
 //! line. Lines beyond the bound are dropped and counted, and a report stands where they are
-//! missing. [`LogOutput::flush`] waits for the queue at the end of the process, for a limited time.
+//! missing. A terminal may have a status below the lines, which each line erases.
+//! [`LogOutput::flush`] waits for the queue at the end of the process, for a limited time.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -17,6 +18,9 @@ use rustix::io::Errno;
 
 use crate::lock::lock;
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, thread};
+
+/// Puts the cursor of a terminal at the begin of its row, and erases the row.
+const ERASE_ROW: &str = "\r\x1b[K";
 
 /// Bytes that a pipe which is ready takes without waiting: `PIPE_BUF` of Linux.
 const WRITE_BYTES_MAX: usize = 4_096;
@@ -62,6 +66,8 @@ struct State {
     is_writing: bool,
     /// The thread reports dropped lines.
     is_reporting: bool,
+    /// The last row of the terminal is a status.
+    has_status: bool,
 }
 
 impl State {
@@ -90,6 +96,7 @@ impl<W: LogTarget + Send + Sync + 'static> LogOutput<W> {
     /// swallows it.
     pub fn write(&self, line: &[u8]) {
         let mut state = lock(&self.shared.state);
+        self.erase_status(&mut state);
         let mut rest = line;
         while !state.is_behind() && !rest.is_empty() {
             match self.shared.target.write_at_once(rest) {
@@ -117,6 +124,29 @@ impl<W: LogTarget + Send + Sync + 'static> LogOutput<W> {
             state.has_thread = thread.spawn(move || shared.write_waiting()).is_ok();
         }
         self.shared.work.notify_one();
+    }
+
+    /// Shows a text in the last row of a terminal, in place of an earlier one, until the next line.
+    /// A terminal that does not take it at once loses it.
+    pub fn show_status(&self, text: &str) {
+        let mut state = lock(&self.shared.state);
+        if state.is_behind() {
+            return;
+        }
+        let row = format!("{ERASE_ROW}{text}");
+        state.has_status |= self.shared.target.write_at_once(row.as_bytes()).is_ok();
+    }
+
+    /// Erases that text.
+    pub fn clear_status(&self) {
+        self.erase_status(&mut lock(&self.shared.state));
+    }
+
+    fn erase_status(&self, state: &mut State) {
+        if std::mem::take(&mut state.has_status) {
+            // Where it stays, it is a begin of the next line.
+            let _ = self.shared.target.write_at_once(ERASE_ROW.as_bytes());
+        }
     }
 
     /// Waits until each line is written, for the time `within` at most.
@@ -264,6 +294,26 @@ mod tests {
         assert_eq!(DROPPED.load(Ordering::SeqCst), 11);
         output.write(b"again\n");
         assert_eq!(read(&reader, 6), "again\n");
+    }
+
+    /// Each line erases the status, which is no line; a target that takes nothing now loses it.
+    #[test]
+    fn a_status_is_erased_before_the_next_line() {
+        let (output, reader, _) = output(false, |_| ());
+        output.show_status("level 1");
+        output.show_status("level 2");
+        output.write(b"line\n");
+        output.write(b"line\n");
+        output.show_status("level 3");
+        output.clear_status();
+        output.clear_status();
+        let expected = "\r\x1b[Klevel 1\r\x1b[Klevel 2\r\x1b[Kline\nline\n\r\x1b[Klevel 3\r\x1b[K";
+        assert_eq!(read(&reader, expected.len()), expected);
+        let (output, reader, filled) = self::output(true, |_| ());
+        output.show_status("level");
+        output.write(b"line\n");
+        output.show_status("level");
+        assert_eq!(read(&reader, filled + 5).trim_start_matches('x'), "line\n");
     }
 
     /// A flush ends although the pipe is not read.

@@ -308,6 +308,23 @@ pub fn print(message: &str) {
     STDERR.write(format!("{message}\n").as_bytes());
 }
 
+/// Tells whether stderr is a terminal that can show a status, in a row that is written again and
+/// again.
+pub fn can_show_status() -> bool {
+    let can_erase = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    can_erase && io::stderr().is_terminal()
+}
+
+/// Shows a text below the log, in place of an earlier one, until the next line of the log.
+pub fn show_status(text: &str) {
+    STDERR.show_status(text);
+}
+
+/// Erases that text, before something else is written to the terminal.
+pub fn clear_status() {
+    STDERR.clear_status();
+}
+
 /// Waits until each line is written, for a limited time. Call it before the process ends.
 pub fn flush() {
     STDERR.flush(LOG_FLUSH);

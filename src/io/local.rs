@@ -452,6 +452,7 @@ impl LocalCaller {
             has_tones: !config.types && config.tones.unwrap_or(self.start == LocalStart::Wake),
             stop_words: config.stop_words.clone(),
             end: config.end.unwrap_or(self.start.end_default()),
+            shows_levels: self.user.terminal.shows_levels(),
             preroll,
         };
         let microphone = self.microphone.take().unwrap_or_else(|| self.listen());

@@ -180,11 +180,13 @@ impl SessionIo for LocalIo {
                 }
             },
             LocalCommand::Show(line) => self.parts.user.terminal.show(&line),
+            LocalCommand::ShowLevels(row) => self.parts.user.terminal.show_levels(row),
         }
     }
 
     fn close(mut self, session: &LocalSession, _task: &SessionTask) -> CloseOutcome {
         self.parts.is_ended_by_user |= session.is_stopped();
+        self.parts.user.terminal.hide_levels();
         // Without a receiver the runner ends, and so do the commands.
         let _ = self.back.send(self.parts);
         CloseOutcome::default()

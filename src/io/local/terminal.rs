@@ -1,14 +1,17 @@
-//! The terminal of the runner: lines that are typed, and lines of what was said.
+//! The terminal of the runner: lines that are typed, lines of what was said, and the levels of a
+//! call.
 //!
 //! Reading and writing block, so each has a thread of its own, which ends with the process. Without
 //! a terminal in the foreground nothing is read: a process in the background that reads is stopped
-//! by the system.
+//! by the system. Levels are a row of the log's stream, which it erases before each of its lines;
+//! the thread that writes what was said does so before its own.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::thread;
 
 use tokio::sync::mpsc;
 
+use crate::logging;
 use crate::proto::local::console::{ConsoleInput, ConsoleReader, UserWish};
 
 /// Bytes of a typed line.
@@ -20,7 +23,17 @@ const LINES_MAX: usize = 64;
 pub struct Terminal {
     reader: ConsoleReader,
     typed: Option<mpsc::Receiver<ConsoleInput>>,
-    shown: Option<std::sync::mpsc::SyncSender<String>>,
+    shown: Option<std::sync::mpsc::SyncSender<Shown>>,
+    shows_lines: bool,
+    shows_levels: bool,
+}
+
+/// What a terminal shows.
+enum Shown {
+    Line(String),
+    /// In place of the last levels.
+    Levels(String),
+    NoLevels,
 }
 
 /// Returns whether a terminal can be read.
@@ -44,10 +57,14 @@ fn is_in_foreground() -> bool {
 impl Terminal {
     /// Opens the terminal of a caller who `types` or speaks, if there is one.
     pub fn open(types: bool) -> Terminal {
+        let shows_lines = io::stdout().is_terminal();
+        let shows_levels = !types && logging::can_show_status() && is_in_foreground();
         Terminal {
             reader: ConsoleReader::new(types),
             typed: is_usable().then(read).flatten(),
-            shown: io::stdout().is_terminal().then(write).flatten(),
+            shown: (shows_lines || shows_levels).then(write).flatten(),
+            shows_lines,
+            shows_levels,
         }
     }
 
@@ -57,6 +74,8 @@ impl Terminal {
             reader: ConsoleReader::default(),
             typed: None,
             shown: None,
+            shows_lines: false,
+            shows_levels: false,
         }
     }
 
@@ -87,8 +106,31 @@ impl Terminal {
 
     /// Shows a line. A terminal that takes none loses it.
     pub fn show(&self, line: &str) {
-        if let Some(shown) = &self.shown {
-            let _ = shown.try_send(line.to_owned());
+        if self.shows_lines {
+            self.write(Shown::Line(line.to_owned()));
+        }
+    }
+
+    /// Returns whether it shows levels.
+    pub fn shows_levels(&self) -> bool {
+        self.shows_levels
+    }
+
+    /// Shows levels in place of the last ones.
+    pub fn show_levels(&self, row: String) {
+        self.write(Shown::Levels(row));
+    }
+
+    /// Shows no levels any more.
+    pub fn hide_levels(&self) {
+        if self.shows_levels {
+            self.write(Shown::NoLevels);
+        }
+    }
+
+    fn write(&self, shown: Shown) {
+        if let Some(writer) = &self.shown {
+            let _ = writer.try_send(shown);
         }
     }
 }
@@ -112,12 +154,19 @@ fn read() -> Option<mpsc::Receiver<ConsoleInput>> {
     spawned("terminal-in", work).then_some(typed)
 }
 
-fn write() -> Option<std::sync::mpsc::SyncSender<String>> {
-    let (lines, shown) = std::sync::mpsc::sync_channel::<String>(LINES_MAX);
+fn write() -> Option<std::sync::mpsc::SyncSender<Shown>> {
+    let (lines, shown) = std::sync::mpsc::sync_channel(LINES_MAX);
     let work = move || {
-        for line in shown {
-            if writeln!(io::stdout(), "{line}").is_err() {
-                return;
+        for shown in shown {
+            match shown {
+                Shown::Line(line) => {
+                    logging::clear_status();
+                    if writeln!(io::stdout(), "{line}").is_err() {
+                        return;
+                    }
+                }
+                Shown::Levels(row) => logging::show_status(&row),
+                Shown::NoLevels => logging::clear_status(),
             }
         }
     };

@@ -10,6 +10,7 @@
 //! the tones of a session, [`keys`] reads the keys of devices, [`controls`] has what the user has
 //! set, [`stop_words`] end a session, [`command`] splits the text of a command into words,
 //! [`listing`] lists microphones and loudspeakers, and [`sound_test`] tests them for a page.
+//! [`meter`] shows the levels of both sides.
 
 pub mod command;
 pub mod config;
@@ -26,6 +27,7 @@ cfg_if::cfg_if! {
         pub mod echo;
         pub mod keys;
         pub mod listing;
+        pub mod meter;
         pub mod playout;
         pub mod session;
         pub mod sound_test;

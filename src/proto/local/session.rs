@@ -2,11 +2,10 @@
 //!
 //! In: the microphone's PCM (`i16` mono at its rate), what the loudspeaker reports, what the
 //! user wants, the bot's requests and speech. Out: the caller's audio at the bot's rate,
-//! events, chunks of bytes for the loudspeaker, lines for the terminal. In half duplex, and while
-//! the canceller of the echo learns, the bot hears silence while its own voice is in the room, and
-//! always from a microphone that is muted. It
-//! ends by the bot, by the terminal, by silence of both sides, or when there is no microphone any
-//! more.
+//! events, chunks of bytes for the loudspeaker, lines and levels for the terminal. In half duplex,
+//! and while the canceller of the echo learns, the bot hears silence while its own voice is in the
+//! room, and always from a microphone that is muted. It ends by the bot, by the terminal, by
+//! silence of both sides, or when there is no microphone any more.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,6 +18,7 @@ use super::config::LocalEcho;
 use super::console::ConsoleTranscript;
 use super::controls::LocalControls;
 use super::echo::{CANCELLED_RATE_HZ, EchoCanceller};
+use super::meter::{LevelMeter, Speakers};
 use super::playout::{LocalPlayoutOutput, Playout};
 use super::speech::SpeechWindow;
 use super::stop_words::StopWords;
@@ -63,6 +63,8 @@ pub struct LocalSetup {
     pub end: Duration,
     /// What the caller says to end it.
     pub stop_words: StopWords,
+    /// Whether a terminal shows the levels.
+    pub shows_levels: bool,
     /// What was said before, at the rate of the microphone.
     pub preroll: Vec<i16>,
 }
@@ -74,6 +76,8 @@ pub enum LocalCommand {
     Play(Vec<u8>),
     /// Show this line on the terminal.
     Show(String),
+    /// Replace the row of levels on the terminal.
+    ShowLevels(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +116,7 @@ pub struct LocalSession {
     events: VecDeque<SessionEvent>,
     transcript: ConsoleTranscript,
     lines: VecDeque<String>,
+    meter: Option<LevelMeter>,
     is_stopped: bool,
     detector: SpeechWindow,
     /// The last time at which somebody spoke, or the bot sent a text.
@@ -165,6 +170,7 @@ impl LocalSession {
             events: VecDeque::from([SessionEvent::Joined, SessionEvent::Message(ready.to_string())]),
             transcript: ConsoleTranscript::default(),
             lines: VecDeque::new(),
+            meter: setup.shows_levels.then(LevelMeter::default),
             is_stopped: false,
             detector: SpeechWindow::new(source_rate_hz),
             active: now,
@@ -227,6 +233,11 @@ impl LocalSession {
         if has_gap {
             self.handle_loss();
         }
+        if let Some(meter) = &mut self.meter {
+            meter.handle_microphone(pcm, self.setup.controls.is_muted());
+            let bot = self.playout.sound_end().is_some_and(|end| now < end);
+            meter.handle_speakers(Speakers { caller: false, bot });
+        }
         let is_silenced = self.setup.controls.is_muted() || self.hears_itself(now);
         let pcm = match &mut self.canceller {
             Some(canceller) => Cow::Owned(canceller.cancel(pcm).to_vec()),
@@ -238,6 +249,12 @@ impl LocalSession {
         }
         if self.detector.hears_speech(&pcm) {
             self.active = now;
+            if let Some(meter) = &mut self.meter {
+                meter.handle_speakers(Speakers {
+                    caller: true,
+                    bot: false,
+                });
+            }
             // Without a canceller it could be the bot itself.
             if self.canceller.is_some() && self.playout.sound_end().is_some_and(|end| now < end) {
                 self.ducked_until = Some(now + DUCKED_FOR);
@@ -341,6 +358,9 @@ impl LocalSession {
         };
         if let Some(canceller) = &mut self.canceller {
             canceller.handle_written(pcm);
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.handle_loudspeaker(pcm);
         }
         let bytes = card_bytes(pcm, self.setup.out_channels);
         self.has_room = true;
@@ -479,6 +499,10 @@ impl Session for LocalSession {
         }
         if self.phase == LocalPhase::Closed {
             return SessionOutput::Closed;
+        }
+        // The microphone sends all the time, and so wakes the session for each row.
+        if let Some(row) = self.meter.as_mut().and_then(|meter| meter.poll_row(now)) {
+            return SessionOutput::Command(LocalCommand::ShowLevels(row));
         }
         // Sent speech frees capacity, and the request for more may be due as well.
         if std::mem::take(&mut self.has_room) {

@@ -16,6 +16,7 @@ fn setup(echo: LocalEcho, end: Duration) -> LocalSetup {
         controls: LocalControls::new(100),
         end,
         stop_words: StopWords::default(),
+        shows_levels: false,
         preroll: Vec::new(),
     }
 }
@@ -29,6 +30,7 @@ struct Rig {
     events: Vec<(Duration, SessionEvent)>,
     played: Vec<u8>,
     lines: Vec<String>,
+    levels: Vec<String>,
     is_closed: bool,
     /// What the bot has yet to say.
     speech: VecDeque<i16>,
@@ -47,6 +49,7 @@ impl Rig {
             events: Vec::new(),
             played: Vec::new(),
             lines: Vec::new(),
+            levels: Vec::new(),
             is_closed: false,
             speech: VecDeque::new(),
             microphone: Some(20),
@@ -71,6 +74,7 @@ impl Rig {
                 }
                 SessionOutput::Command(LocalCommand::Play(bytes)) => self.played.extend(bytes),
                 SessionOutput::Command(LocalCommand::Show(line)) => self.lines.push(line),
+                SessionOutput::Command(LocalCommand::ShowLevels(row)) => self.levels.push(row),
                 SessionOutput::Audio(frame) => {
                     assert!(frame.pcm.len() <= 320);
                     self.heard.extend(frame.pcm);
@@ -134,6 +138,28 @@ fn tones_tell_the_start_and_the_end() {
     assert_eq!(rig.left().map(|(_, reason)| reason), Some(LeaveReason::BotFailed));
     let played = of(&rig.played);
     assert!(played.ends_with(&LocalTone::Error.pcm(16_000)));
+}
+
+/// A terminal shows ten rows a second: what the microphone hears also where the bot does not, and
+/// who speaks. Without a terminal there is none.
+#[test]
+fn levels_are_shown_ten_times_a_second() {
+    let mut rig = Rig::new(setup(LocalEcho::Off, Duration::ZERO));
+    rig.run(S);
+    assert!(rig.levels.is_empty());
+    let mut setup = setup(LocalEcho::Half, Duration::ZERO);
+    setup.shows_levels = true;
+    let mut rig = Rig::new(setup);
+    rig.run(S);
+    assert!((10..=11).contains(&rig.levels.len()), "{:?}", rig.levels);
+    rig.microphone = Some(8_000);
+    rig.run(S);
+    let last = |rig: &Rig| rig.levels.last().cloned().unwrap_or_default();
+    assert_eq!(last(&rig), "you [###########---] bot [--------------] you speak ");
+    rig.speech = vec![16_400; 16_000].into();
+    rig.feed();
+    rig.run(S / 2);
+    assert_eq!(last(&rig), "you [###########---] bot [#############-] bot speaks");
 }
 
 /// Of a muted microphone the bot hears silence, in time; a tone tells each change.
