@@ -58,7 +58,7 @@ pub(super) const UPDATE: [&str; 7] = [
 ];
 
 /// The commands of `edge-runner cloud`.
-const CLOUD: &[&str] = match cfg!(feature = "scale") {
+const CLOUD: &[&str] = match Feature::Scale.in_this_build() {
     true => &[
         "serve", "keys", "migrate", "import", "export", "build", "status", "logs", "regions",
     ],

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::proto::build::{Org, Slug};
 use crate::proto::keys::{EnvKey, KeyKind};
-#[cfg(feature = "scale")]
 use crate::proto::scale::{database_url::DatabaseUrl, sigv4::StoreCredentials, store_url::StoreUrl};
 use edge_runner_proto::config::{Host, MetricsAccess, Secret, SecretBytes, Tls};
 
@@ -61,7 +60,6 @@ pub struct CloudConfig {
     /// The key pair that signs grants. `None`: derived from `store.secret` in the data directory.
     pub store_key: Option<StoreKey>,
     /// Several machines: what they share. `None`: everything is in `data_dir`.
-    #[cfg(feature = "scale")]
     pub shared: Option<Box<SharedConfig>>,
     /// `PATH` and `LANG` of the service, passed to commands.
     pub path: OsString,
@@ -71,7 +69,6 @@ pub struct CloudConfig {
 }
 
 /// What the replicas of a service share, and the part of this one.
-#[cfg(feature = "scale")]
 #[derive(Clone, Debug)]
 pub struct SharedConfig {
     pub database: DatabaseUrl,
@@ -103,25 +100,31 @@ impl Role {
     }
 }
 
+/// A command on what replicas share.
+#[derive(Clone, Debug)]
+pub enum SharedTask {
+    Migrate(MigrateConfig),
+    Import(Box<TransferConfig>),
+    Export(Box<TransferConfig>),
+    /// `edge-runner cloud keys` for the keys of a database.
+    Keys(DatabaseUrl, KeysTask),
+}
+
 /// Configuration of `edge-runner cloud migrate`.
-#[cfg(feature = "scale")]
 #[derive(Clone, Debug)]
 pub struct MigrateConfig {
     pub database: DatabaseUrl,
     /// The file of regions to set.
     pub regions: Option<PathBuf>,
-    pub verbosity: u8,
 }
 
 /// Configuration of `edge-runner cloud import` and `edge-runner cloud export`.
-#[cfg(feature = "scale")]
 #[derive(Clone, Debug)]
 pub struct TransferConfig {
     pub data_dir: PathBuf,
     pub database: DatabaseUrl,
     pub store: StoreUrl,
     pub credentials: StoreCredentials,
-    pub verbosity: u8,
 }
 
 /// An id and a secret that sign grants.
@@ -131,20 +134,12 @@ pub struct StoreKey {
     pub secret: SecretBytes,
 }
 
-/// Configuration of `edge-runner cloud keys`.
+/// Configuration of `edge-runner cloud keys` for the keys of a data directory.
 #[derive(Clone, Debug)]
 pub struct KeysConfig {
-    pub place: KeysPlace,
+    pub data_dir: PathBuf,
     pub task: KeysTask,
     pub verbosity: u8,
-}
-
-/// Where keys are kept.
-#[derive(Clone, Debug)]
-pub enum KeysPlace {
-    DataDir(PathBuf),
-    #[cfg(feature = "scale")]
-    Database(DatabaseUrl),
 }
 
 /// A subcommand of `cloud keys`.

@@ -31,9 +31,9 @@ pub enum ServeError {
     /// The unfinished builds cannot be read.
     #[error(transparent)]
     Recovery(#[from] RecordError),
-    #[cfg(feature = "scale")]
-    #[error(transparent)]
-    Scale(#[from] crate::io::scale::ScaleError),
+    /// The database or the store that replicas share cannot be used.
+    #[error("{0}")]
+    Shared(Box<dyn std::error::Error + Send + Sync>),
     #[error(transparent)]
     Bind(BindError),
     #[error("listening for signals: {0}")]

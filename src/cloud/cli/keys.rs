@@ -1,14 +1,14 @@
 //! Resolves the arguments of `cloud keys create`, `list` and `revoke`.
 //!
-//! In: [`CloudArgs`]. Out: a [`KeysConfig`] or a usage error. Source: decision I-03.
+//! In: [`CloudArgs`]. Out: a [`CloudTask`] or a usage error. Source: decision I-03.
 
 use super::CloudTask;
 use super::flags::CloudArgs;
 use super::scale;
-use crate::config::{KeysConfig, KeysPlace, KeysTask};
+use crate::config::{KeysConfig, KeysTask};
 use edge_runner_proto::options::{Env, UsageError, not_unicode};
 
-pub fn create(args: CloudArgs, env: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+pub fn create(args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
     let Some(kind) = args.kind else {
         return Err(UsageError::Combination(
             "`cloud keys create` needs `--type private` or `--type public`".into(),
@@ -19,27 +19,26 @@ pub fn create(args: CloudArgs, env: &Env<'_>, _: &mut Vec<String>) -> Result<Clo
         org: args.org(),
         name: args.name.clone(),
     };
-    keys(args, env, task)
+    keys(args, task)
 }
 
-pub fn list(args: CloudArgs, env: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+pub fn list(args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
     let task = KeysTask::List { json: args.json };
-    keys(args, env, task)
+    keys(args, task)
 }
 
-pub fn revoke(mut args: CloudArgs, env: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+pub fn revoke(mut args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
     let id = args.argument.take().unwrap_or_default();
     let task = KeysTask::Revoke(id.into_string().map_err(not_unicode)?);
-    keys(args, env, task)
+    keys(args, task)
 }
 
-fn keys(args: CloudArgs, env: &Env<'_>, task: KeysTask) -> Result<CloudTask, UsageError> {
-    let place = match scale::keys_place(&args, env)? {
-        Some(place) => place,
-        None => KeysPlace::DataDir(args.data_dir("cloud keys")?),
-    };
+fn keys(args: CloudArgs, task: KeysTask) -> Result<CloudTask, UsageError> {
+    if let Some(of_database) = scale::keys(&args, &task)? {
+        return Ok(of_database);
+    }
     Ok(CloudTask::Keys(KeysConfig {
-        place,
+        data_dir: args.data_dir("cloud keys")?,
         task,
         verbosity: args.verbosity,
     }))

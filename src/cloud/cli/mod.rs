@@ -18,9 +18,7 @@ use std::path::PathBuf;
 use edge_runner_proto::options::env_options::{self, EnvOption};
 use edge_runner_proto::options::{Env, SpecialMode, UsageError, not_unicode, parse as parse_options, split_command};
 
-use crate::config::{ClientConfig, CloudConfig, KeysConfig};
-#[cfg(feature = "scale")]
-use crate::config::{MigrateConfig, TransferConfig};
+use crate::config::{ClientConfig, CloudConfig, KeysConfig, SharedTask};
 use crate::io::guard;
 
 use flags::{CloudArgs, CloudOptions};
@@ -45,12 +43,11 @@ fn version() -> CloudCommand {
 pub enum CloudTask {
     Serve(Box<CloudConfig>),
     Keys(KeysConfig),
-    #[cfg(feature = "scale")]
-    Migrate(MigrateConfig),
-    #[cfg(feature = "scale")]
-    Import(Box<TransferConfig>),
-    #[cfg(feature = "scale")]
-    Export(Box<TransferConfig>),
+    /// Work on what replicas share, in a build with the feature `scale`.
+    Shared {
+        task: SharedTask,
+        verbosity: u8,
+    },
     Client(Box<ClientConfig>),
     /// Guard the builder commands of the service with this process id, which works in this
     /// directory. Only the service starts it, and no help text lists it.

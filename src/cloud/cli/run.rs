@@ -8,13 +8,9 @@ use std::io::{self, Write};
 
 use super::CloudTask;
 use crate::ServeError;
-#[cfg(feature = "scale")]
-use crate::config::MigrateConfig;
-use crate::config::{ClientConfig, CloudConfig, KeysConfig, KeysPlace};
+use crate::config::{ClientConfig, CloudConfig, KeysConfig, SharedTask};
 use crate::io::client::{self, ClientError};
-#[cfg(feature = "scale")]
-use crate::io::scale::{self, import::TransferError};
-use crate::io::{guard, keys};
+use crate::io::{SCALE, guard, keys};
 use edge_runner_http::logging;
 use edge_runner_http::startup::{EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, runtime};
 use edge_runner_proto::config::LogFormat;
@@ -37,10 +33,7 @@ impl CloudTask {
         let verbosity = match &self {
             CloudTask::Serve(config) => config.verbosity,
             CloudTask::Keys(config) => config.verbosity,
-            #[cfg(feature = "scale")]
-            CloudTask::Migrate(config) => config.verbosity,
-            #[cfg(feature = "scale")]
-            CloudTask::Import(config) | CloudTask::Export(config) => config.verbosity,
+            CloudTask::Shared { verbosity, .. } => *verbosity,
             CloudTask::Client(config) => config.verbosity,
             CloudTask::Guard(service, data_dir) => {
                 runtime(Some(1), || {})?.block_on(async { guard::run(*service, data_dir) });
@@ -53,13 +46,8 @@ impl CloudTask {
         }
         match self {
             CloudTask::Serve(config) => serve(*config),
-            CloudTask::Keys(config) => of_keys(&config),
-            #[cfg(feature = "scale")]
-            CloudTask::Migrate(config) => migrate(&config),
-            #[cfg(feature = "scale")]
-            CloudTask::Import(config) => transferred(scale::import::import(&config)),
-            #[cfg(feature = "scale")]
-            CloudTask::Export(config) => transferred(scale::export::export(&config)),
+            CloudTask::Keys(config) => edit_keys(&config),
+            CloudTask::Shared { task, .. } => run_shared(task),
             CloudTask::Client(config) => ask(*config),
             CloudTask::Guard(..) => Ok(()),
         }
@@ -100,28 +88,15 @@ fn guarded(config: &CloudConfig) {
     }
 }
 
-fn of_keys(config: &KeysConfig) -> Result<(), StartupError> {
-    let edited = match &config.place {
-        KeysPlace::DataDir(folder) => keys::edit(folder, &config.task).map_err(|error| error.to_string()),
-        #[cfg(feature = "scale")]
-        KeysPlace::Database(url) => {
-            let edited = runtime(Some(1), || {})?.block_on(scale::keys::edit(url, &config.task));
-            edited.map_err(|error| error.to_string())
-        }
-    };
-    print(&edited.map_err(failed)?)
+fn edit_keys(config: &KeysConfig) -> Result<(), StartupError> {
+    let edited = keys::edit(&config.data_dir, &config.task);
+    print(&edited.map_err(|error| failed(error.to_string()))?)
 }
 
-#[cfg(feature = "scale")]
-fn migrate(config: &MigrateConfig) -> Result<(), StartupError> {
-    let migrated = runtime(Some(1), || {})?.block_on(scale::migrate(config));
-    print(&migrated.map_err(|error| failed(error.to_string()))?)
-}
-
-#[cfg(feature = "scale")]
-fn transferred(transfer: impl Future<Output = Result<String, TransferError>>) -> Result<(), StartupError> {
-    let done = runtime(Some(1), || {})?.block_on(transfer);
-    print(&done.map_err(|error| failed(error.to_string()))?)
+fn run_shared(task: SharedTask) -> Result<(), StartupError> {
+    let driver = SCALE.first().expect("other builds reject the command line");
+    let done = runtime(Some(1), || {})?.block_on((driver.run)(task));
+    print(&done.map_err(failed)?)
 }
 
 /// Prints a result.

@@ -2,235 +2,224 @@
 //!
 //! In: [`CloudArgs`] and the environment. Out: the parts of a configuration, or a usage error. URLs
 //! are not repeated in errors, since they may contain a password. A build without the cargo feature
-//! `scale` refuses the options by name.
+//! `scale` rejects the options and commands by name.
+
+use std::time::Duration;
 
 use super::CloudTask;
 use super::flags::CloudArgs;
-use crate::config::KeysPlace;
-use edge_runner_proto::features::Feature;
-use edge_runner_proto::options::{Env, UsageError, need};
+use crate::config::{KeysTask, MigrateConfig, Role, SharedConfig, SharedTask, TransferConfig};
+use crate::proto::scale::database_url::{self, DatabaseUrl};
+use crate::proto::scale::sigv4::StoreCredentials;
+use crate::proto::scale::store_url::{self, StoreUrl};
+use edge_runner_proto::config::{Secret, SecretBytes};
+use edge_runner_proto::features::{Feature, MissingFeature};
+use edge_runner_proto::options::{Env, UsageError};
 
-#[cfg(feature = "scale")]
-pub use with_feature::{export, import, keys_place, migrate, shared};
+/// Where it is `false`, the compiler leaves out what follows a check.
+const IN_THIS_BUILD: bool = Feature::Scale.in_this_build();
 
-/// Refuses the options of a feature that is not there.
-#[cfg(not(feature = "scale"))]
-pub fn refuse(args: &CloudArgs) -> Result<(), UsageError> {
-    for (is_given, option) in [
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Variables of the store's credentials.
+const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
+const KEY_SECRET: &str = "AWS_SECRET_ACCESS_KEY";
+const TOKEN: &str = "AWS_SESSION_TOKEN";
+
+/// Returns what the replicas share. `None`: there is one machine.
+pub fn shared(
+    args: &CloudArgs,
+    env: &Env<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Box<SharedConfig>>, UsageError> {
+    if !IN_THIS_BUILD {
+        return reject_options(args).map(|()| None);
+    }
+    let (database, store) = match (database(args, warnings)?, &args.store) {
+        (Some(database), Some(store)) => (database, store),
+        (None, None) => {
+            return match (args.role.is_some(), args.lease.is_some()) {
+                (false, false) => Ok(None),
+                (true, _) => Err(alone("`--role`")),
+                (false, true) => Err(alone("`--lease`")),
+            };
+        }
+        (Some(_), None) => return Err(belongs("`--database`", "`--store`")),
+        (None, Some(_)) => return Err(belongs("`--store`", "`--database`")),
+    };
+    let store = parse_store(store, warnings)?;
+    if args.regions.is_some() {
+        return Err(UsageError::Combination(
+            "`--regions` is for one machine; with `--database`, `cloud migrate --regions FILE` sets those of all replicas".into(),
+        ));
+    }
+    if let Some(name) = args
+        .builder_env
+        .iter()
+        .find(|name| [KEY_ID, KEY_SECRET, TOKEN].contains(&&***name))
+    {
+        return Err(UsageError::Combination(format!(
+            "`--builder-env {name}` would hand the credentials of `--store` to every build"
+        )));
+    }
+    let role = args.role.unwrap_or(Role::All);
+    match (role, args.command.is_some()) {
+        (Role::Worker, false) => {
+            return Err(UsageError::Combination(
+                "`--role worker` needs the builder command after `--`".into(),
+            ));
+        }
+        (Role::Api, true) => {
+            return Err(UsageError::Combination(
+                "`--role api` runs no builds: give the builder command to the workers".into(),
+            ));
+        }
+        _ => {}
+    }
+    Ok(Some(Box::new(SharedConfig {
+        database,
+        store,
+        credentials: credentials(env)?,
+        role,
+        lease: args.lease.unwrap_or(LEASE),
+    })))
+}
+
+/// Returns the task of `cloud keys`, if a database is named.
+pub fn keys(args: &CloudArgs, task: &KeysTask) -> Result<Option<CloudTask>, UsageError> {
+    if !IN_THIS_BUILD {
+        return reject_options(args).map(|()| None);
+    }
+    match database(args, &mut Vec::new())? {
+        // A data directory in the environment is that of another service.
+        Some(_) if args.given.contains(&"--data-dir") => Err(UsageError::Combination(
+            "keys are in `--data-dir` or in `--database`, not in both".into(),
+        )),
+        found => Ok(found.map(|url| shared_task(args, SharedTask::Keys(url, task.clone())))),
+    }
+}
+
+pub fn migrate(args: CloudArgs, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    if !IN_THIS_BUILD {
+        return Err(missing("`cloud migrate`"));
+    }
+    let database = database(&args, warnings)?
+        .ok_or_else(|| UsageError::Combination("`cloud migrate` needs `--database URL`, or CLOUD_DATABASE".into()))?;
+    let regions = args.regions.as_ref().map(Into::into);
+    let config = MigrateConfig { database, regions };
+    Ok(shared_task(&args, SharedTask::Migrate(config)))
+}
+
+pub fn import(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    transfer("cloud import", SharedTask::Import, &args, env, warnings)
+}
+
+pub fn export(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    transfer("cloud export", SharedTask::Export, &args, env, warnings)
+}
+
+fn transfer(
+    command: &str,
+    task: fn(Box<TransferConfig>) -> SharedTask,
+    args: &CloudArgs,
+    env: &Env<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<CloudTask, UsageError> {
+    if !IN_THIS_BUILD {
+        return Err(missing(&format!("`{command}`")));
+    }
+    let (Some(database), Some(store)) = (database(args, warnings)?, &args.store) else {
+        return Err(UsageError::Combination(format!(
+            "`{command}` needs `--database URL` and `--store URL`, or CLOUD_DATABASE and CLOUD_STORE"
+        )));
+    };
+    let config = TransferConfig {
+        data_dir: args.data_dir(command)?,
+        database,
+        store: parse_store(store, warnings)?,
+        credentials: credentials(env)?,
+    };
+    Ok(shared_task(args, task(Box::new(config))))
+}
+
+fn shared_task(args: &CloudArgs, task: SharedTask) -> CloudTask {
+    let verbosity = args.verbosity;
+    CloudTask::Shared { task, verbosity }
+}
+
+/// Rejects the options in a build without the feature.
+fn reject_options(args: &CloudArgs) -> Result<(), UsageError> {
+    let options = [
         (args.database.is_some(), "`--database`"),
         (args.store.is_some(), "`--store`"),
         (args.role.is_some(), "`--role`"),
         (args.lease.is_some(), "`--lease`"),
-    ] {
-        if is_given {
-            need(option, Feature::Scale)?;
-        }
+    ];
+    match options.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => Err(missing(option)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-#[cfg(not(feature = "scale"))]
-pub fn keys_place(args: &CloudArgs, _: &Env<'_>) -> Result<Option<KeysPlace>, UsageError> {
-    refuse(args).map(|()| None)
+fn missing(what: &str) -> UsageError {
+    UsageError::MissingFeature {
+        what: what.to_owned(),
+        feature: MissingFeature(Feature::Scale),
+    }
 }
 
-#[cfg(not(feature = "scale"))]
-pub fn migrate(_: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
-    need("`cloud migrate`", Feature::Scale)?;
-    Err(UsageError::Combination("`cloud migrate` is not in this build".into()))
+fn parse_store(text: &str, warnings: &mut Vec<String>) -> Result<StoreUrl, UsageError> {
+    let store = StoreUrl::parse(text).ok_or_else(|| UsageError::redacted("--store", store_url::WANTS))?;
+    if store.endpoint.is_plain || store.public.is_plain {
+        warnings.push("plain HTTP reaches the object store: build contexts and images travel in the clear".into());
+    }
+    Ok(store)
 }
 
-#[cfg(not(feature = "scale"))]
-pub fn import(_: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
-    need("`cloud import`", Feature::Scale)?;
-    Err(UsageError::Combination("`cloud import` is not in this build".into()))
+fn database(args: &CloudArgs, warnings: &mut Vec<String>) -> Result<Option<DatabaseUrl>, UsageError> {
+    let Some(text) = &args.database else {
+        return Ok(None);
+    };
+    let url = DatabaseUrl::parse(text).ok_or_else(|| UsageError::redacted("--database", database_url::WANTS))?;
+    if url.has_password && args.given.contains(&"--database") {
+        return Err(UsageError::Combination(
+            "the password in `--database` shows in every list of processes: set CLOUD_DATABASE instead".into(),
+        ));
+    }
+    if !url.tls && !url.is_local {
+        warnings.push("`sslmode=disable`: records and digests of keys travel to the database in the clear".into());
+    }
+    Ok(Some(url))
 }
 
-#[cfg(not(feature = "scale"))]
-pub fn export(_: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
-    need("`cloud export`", Feature::Scale)?;
-    Err(UsageError::Combination("`cloud export` is not in this build".into()))
-}
-
-#[cfg(feature = "scale")]
-mod with_feature {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::config::{MigrateConfig, Role, SharedConfig, TransferConfig};
-    use crate::proto::scale::database_url::{self, DatabaseUrl};
-    use crate::proto::scale::sigv4::StoreCredentials;
-    use crate::proto::scale::store_url::{self, StoreUrl};
-    use edge_runner_proto::config::{Secret, SecretBytes};
-
-    const LEASE: Duration = Duration::from_secs(30);
-
-    /// Variables of the store's credentials.
-    const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
-    const KEY_SECRET: &str = "AWS_SECRET_ACCESS_KEY";
-    const TOKEN: &str = "AWS_SESSION_TOKEN";
-
-    /// Returns what the replicas share. `None`: there is one machine.
-    pub fn shared(
-        args: &CloudArgs,
-        env: &Env<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<Option<Box<SharedConfig>>, UsageError> {
-        let (database, store) = match (database(args, warnings)?, &args.store) {
-            (Some(database), Some(store)) => (database, store),
-            (None, None) => {
-                return match (args.role.is_some(), args.lease.is_some()) {
-                    (false, false) => Ok(None),
-                    (true, _) => Err(alone("`--role`")),
-                    (false, true) => Err(alone("`--lease`")),
-                };
+fn credentials(env: &Env<'_>) -> Result<StoreCredentials, UsageError> {
+    let value = |name: &str| {
+        let value = env.variables.literal(name).filter(|value| !value.is_empty());
+        match value {
+            Some(value) if !value.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Err(UsageError::redacted(name, "visible ASCII characters"))
             }
-            (Some(_), None) => return Err(belongs("`--database`", "`--store`")),
-            (None, Some(_)) => return Err(belongs("`--store`", "`--database`")),
-        };
-        let store = parse_store(store, warnings)?;
-        if args.regions.is_some() {
-            return Err(UsageError::Combination(
-                "`--regions` is for one machine; with `--database`, `cloud migrate --regions FILE` sets those of all replicas".into(),
-            ));
+            value => Ok(value),
         }
-        if let Some(name) = args
-            .builder_env
-            .iter()
-            .find(|name| [KEY_ID, KEY_SECRET, TOKEN].contains(&&***name))
-        {
-            return Err(UsageError::Combination(format!(
-                "`--builder-env {name}` would hand the credentials of `--store` to every build"
-            )));
-        }
-        let role = args.role.unwrap_or(Role::All);
-        match (role, args.command.is_some()) {
-            (Role::Worker, false) => {
-                return Err(UsageError::Combination(
-                    "`--role worker` needs the builder command after `--`".into(),
-                ));
-            }
-            (Role::Api, true) => {
-                return Err(UsageError::Combination(
-                    "`--role api` runs no builds: give the builder command to the workers".into(),
-                ));
-            }
-            _ => {}
-        }
-        Ok(Some(Box::new(SharedConfig {
-            database,
-            store,
-            credentials: credentials(env)?,
-            role,
-            lease: args.lease.unwrap_or(LEASE),
-        })))
-    }
+    };
+    let (Some(id), Some(secret)) = (value(KEY_ID)?, value(KEY_SECRET)?) else {
+        return Err(UsageError::Combination(format!(
+            "`--store` needs {KEY_ID} and {KEY_SECRET}"
+        )));
+    };
+    Ok(StoreCredentials {
+        id: id.to_owned(),
+        secret: SecretBytes::new(secret),
+        token: value(TOKEN)?.map(Secret::new),
+    })
+}
 
-    /// Returns the database of `cloud keys`, if one is named.
-    pub fn keys_place(args: &CloudArgs, _: &Env<'_>) -> Result<Option<KeysPlace>, UsageError> {
-        match database(args, &mut Vec::new())? {
-            // A data directory in the environment is that of another service.
-            Some(_) if args.given.contains(&"--data-dir") => Err(UsageError::Combination(
-                "keys are in `--data-dir` or in `--database`, not in both".into(),
-            )),
-            found => Ok(found.map(KeysPlace::Database)),
-        }
-    }
+fn belongs(one: &str, other: &str) -> UsageError {
+    UsageError::Combination(format!("{one} and {other} belong together"))
+}
 
-    pub fn migrate(args: CloudArgs, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
-        need("`cloud migrate`", Feature::Scale)?;
-        let database = database(&args, warnings)?.ok_or_else(|| {
-            UsageError::Combination("`cloud migrate` needs `--database URL`, or CLOUD_DATABASE".into())
-        })?;
-        Ok(CloudTask::Migrate(MigrateConfig {
-            database,
-            regions: args.regions.map(Into::into),
-            verbosity: args.verbosity,
-        }))
-    }
-
-    pub fn import(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
-        transfer("cloud import", args, env, warnings).map(CloudTask::Import)
-    }
-
-    pub fn export(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
-        transfer("cloud export", args, env, warnings).map(CloudTask::Export)
-    }
-
-    fn transfer(
-        command: &str,
-        args: CloudArgs,
-        env: &Env<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<Box<TransferConfig>, UsageError> {
-        need(&format!("`{command}`"), Feature::Scale)?;
-        let (Some(database), Some(store)) = (database(&args, warnings)?, &args.store) else {
-            return Err(UsageError::Combination(format!(
-                "`{command}` needs `--database URL` and `--store URL`, or CLOUD_DATABASE and CLOUD_STORE"
-            )));
-        };
-        Ok(Box::new(TransferConfig {
-            data_dir: args.data_dir(command)?,
-            database,
-            store: parse_store(store, warnings)?,
-            credentials: credentials(env)?,
-            verbosity: args.verbosity,
-        }))
-    }
-
-    fn parse_store(text: &str, warnings: &mut Vec<String>) -> Result<StoreUrl, UsageError> {
-        let store = StoreUrl::parse(text).ok_or_else(|| UsageError::redacted("--store", store_url::WANTS))?;
-        if store.endpoint.is_plain || store.public.is_plain {
-            warnings.push("plain HTTP reaches the object store: build contexts and images travel in the clear".into());
-        }
-        Ok(store)
-    }
-
-    fn database(args: &CloudArgs, warnings: &mut Vec<String>) -> Result<Option<DatabaseUrl>, UsageError> {
-        let Some(text) = &args.database else {
-            return Ok(None);
-        };
-        let url = DatabaseUrl::parse(text).ok_or_else(|| UsageError::redacted("--database", database_url::WANTS))?;
-        if url.has_password && args.given.contains(&"--database") {
-            return Err(UsageError::Combination(
-                "the password in `--database` shows in every list of processes: set CLOUD_DATABASE instead".into(),
-            ));
-        }
-        if !url.tls && !url.is_local {
-            warnings.push("`sslmode=disable`: records and digests of keys travel to the database in the clear".into());
-        }
-        Ok(Some(url))
-    }
-
-    fn credentials(env: &Env<'_>) -> Result<StoreCredentials, UsageError> {
-        let value = |name: &str| {
-            let value = env.variables.literal(name).filter(|value| !value.is_empty());
-            match value {
-                Some(value) if !value.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                    Err(UsageError::redacted(name, "visible ASCII characters"))
-                }
-                value => Ok(value),
-            }
-        };
-        let (Some(id), Some(secret)) = (value(KEY_ID)?, value(KEY_SECRET)?) else {
-            return Err(UsageError::Combination(format!(
-                "`--store` needs {KEY_ID} and {KEY_SECRET}"
-            )));
-        };
-        Ok(StoreCredentials {
-            id: id.to_owned(),
-            secret: SecretBytes::new(secret),
-            token: value(TOKEN)?.map(Secret::new),
-        })
-    }
-
-    fn belongs(one: &str, other: &str) -> UsageError {
-        UsageError::Combination(format!("{one} and {other} belong together"))
-    }
-
-    fn alone(option: &str) -> UsageError {
-        UsageError::Combination(format!(
-            "{option} is for replicas that share `--database` and `--store`"
-        ))
-    }
+fn alone(option: &str) -> UsageError {
+    UsageError::Combination(format!(
+        "{option} is for replicas that share `--database` and `--store`"
+    ))
 }

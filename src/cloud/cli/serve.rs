@@ -42,10 +42,7 @@ const KEY_ID_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
 
 pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
     let data_dir = args.data_dir("cloud serve")?;
-    #[cfg(feature = "scale")]
     let shared = scale::shared(&args, env, warnings)?;
-    #[cfg(not(feature = "scale"))]
-    scale::refuse(&args)?;
     let command = args.command.clone();
     if command
         .as_ref()
@@ -116,7 +113,6 @@ pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Re
         command,
         keys,
         store_key,
-        #[cfg(feature = "scale")]
         shared,
         path: variables.literal("PATH").unwrap_or(PATH).into(),
         lang: variables.literal("LANG").map(OsString::from),

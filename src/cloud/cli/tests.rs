@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::{BuildTask, ClientTask, KeysPlace, KeysTask};
+use crate::config::{BuildTask, ClientTask, KeysTask};
 use crate::proto::keys::KeyKind;
 use edge_runner_proto::config::{Host, Tls};
+use edge_runner_proto::features::Feature;
 
 /// Parses the arguments after `cloud`, with the given variables.
 fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(CloudTask, Vec<String>), String> {
@@ -290,7 +291,7 @@ fn plain_http_beyond_loopback_is_warned_about() {
 fn keys_are_made_listed_and_revoked() {
     let task = |arguments: &[&str]| match parse_with(arguments, &[("CLOUD_DATA_DIR", "/d")]) {
         Ok((CloudTask::Keys(config), _)) => {
-            assert!(matches!(&config.place, KeysPlace::DataDir(folder) if folder.as_os_str() == "/d"));
+            assert_eq!(config.data_dir.as_os_str(), "/d");
             config.task
         }
         other => panic!("{arguments:?}: {other:?}"),
@@ -512,7 +513,7 @@ fn the_help_is_the_golden_file() {
         }
         all.push_str(&format!("\n==== cloud {name}\n{text}"));
     }
-    if cfg!(feature = "scale") {
+    if Feature::Scale.in_this_build() {
         assert_eq!(all, include_str!("../../../tests/data/help-cloud.txt"));
     }
 }

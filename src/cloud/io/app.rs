@@ -69,7 +69,7 @@ const UPLOAD_STALL_MARGIN: Duration = Duration::from_secs(5);
 /// Shared state of all requests.
 pub struct CloudApp {
     pub config: Arc<CloudConfig>,
-    pub backend: Backend,
+    pub backend: Box<dyn Backend>,
     pub metrics: Arc<CloudMetrics>,
     pub tls: Option<Arc<ServerTls>>,
 }
@@ -496,6 +496,12 @@ async fn list(app: &CloudApp, org: Org, filter: BuildFilter) -> Result<Reply, Ap
 
 async fn logs(app: &CloudApp, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
     let page = app.backend.log_page(id, lines).await?;
+    let page = page.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            ApiError::bad_request("`nextToken` is not from this log; omit it to start at the beginning")
+        }
+        _ => ApiError::internal(format!("reading the log of build {id}: {error}")),
+    })?;
     let mut json = json!({"logs": page.lines});
     if let Some(next) = page.next {
         json["nextToken"] = next.into();
@@ -511,13 +517,8 @@ async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Res
     if build.status != BuildStatus::Success || !build.image.as_ref().is_some_and(is_kept) {
         return Err(unknown());
     }
-    #[cfg_attr(
-        not(feature = "scale"),
-        expect(clippy::infallible_destructuring_match, reason = "with `scale` there are links")
-    )]
     let path = match request.app.backend.image(build, name, request.head.method.as_str()) {
         ImageSource::File(path) => path,
-        #[cfg(feature = "scale")]
         ImageSource::Link(url) => return redirect(&url),
     };
     let (file, bytes) = match blocking(move || open(&path)).await? {
@@ -559,9 +560,8 @@ async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Res
     Ok(reply)
 }
 
-/// Sends the client elsewhere. The link is good for a while and only for this client, so nothing
+/// Redirects the client. The link is good for a while and only for this client, so nothing
 /// keeps the answer.
-#[cfg(feature = "scale")]
 fn redirect(url: &str) -> Result<Reply, ApiError> {
     let url = HeaderValue::try_from(url).map_err(|error| ApiError::internal(error.to_string()))?;
     let mut reply = Reply::default();

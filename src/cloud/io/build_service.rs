@@ -6,7 +6,7 @@
 //! interrupted by a stop stays `building`, and [`BuildService::recover`] continues it at the next
 //! start. Source: decisions I-16, I-19, I-20, I-29.
 
-mod run;
+pub(super) mod run;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -31,8 +31,6 @@ use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::uuid::Uuid;
 
-#[cfg(feature = "scale")]
-pub(super) use run::ended;
 use run::{BuildRunner, RunStage};
 
 /// The build service.

@@ -144,13 +144,11 @@ enum KeySource<'k> {
         seen: OnceCell<Result<Arc<KeySet>, ReloadError>>,
     },
     /// Those that a request may have.
-    #[cfg(feature = "scale")]
     Known(KeySet),
 }
 
 impl KeySnapshot<'_> {
     /// Returns a view of these keys alone.
-    #[cfg(feature = "scale")]
     pub fn of(known: KeySet) -> KeySnapshot<'static> {
         KeySnapshot(KeySource::Known(known))
     }
@@ -166,7 +164,6 @@ impl KeySnapshot<'_> {
         }
         let (keys, seen) = match &self.0 {
             KeySource::File { keys, seen } => (keys, seen),
-            #[cfg(feature = "scale")]
             KeySource::Known(known) => return Ok(known.find(key).cloned()),
         };
         match seen.get_or_init(|| keys.file.load()) {
@@ -236,8 +233,7 @@ pub fn edit(data_dir: &Path, task: &KeysTask) -> Result<String, KeysError> {
 ///
 /// # Errors
 /// [`KeysError`].
-#[cfg(feature = "scale")]
-pub(super) fn stored(data_dir: &Path) -> Result<Vec<StoredKey>, KeysError> {
+pub fn stored(data_dir: &Path) -> Result<Vec<StoredKey>, KeysError> {
     KeyFile::open(data_dir)?.read()
 }
 
@@ -245,8 +241,7 @@ pub(super) fn stored(data_dir: &Path) -> Result<Vec<StoredKey>, KeysError> {
 ///
 /// # Errors
 /// [`KeysError`], also for more keys than the file may have.
-#[cfg(feature = "scale")]
-pub(super) fn store(data_dir: &Path, all: &[StoredKey]) -> Result<(), KeysError> {
+pub fn store(data_dir: &Path, all: &[StoredKey]) -> Result<(), KeysError> {
     let file = KeyFile::open(data_dir)?;
     let _lock = file.lock()?;
     let mut kept = file.read()?;

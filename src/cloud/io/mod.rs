@@ -21,6 +21,7 @@ pub mod builder;
 pub mod client;
 pub mod dir;
 pub mod disk;
+pub mod embedded;
 pub mod extract;
 pub mod guard;
 pub mod keys;
@@ -46,8 +47,9 @@ use tokio::time::sleep;
 
 use self::app::CloudApp;
 use self::archives::ArchiveDir;
-use self::backend::{Backend, EmbeddedBackend};
+use self::backend::{BackendParts, ScaleDriver};
 use self::build_service::BuildService;
+use self::embedded::EmbeddedBackend;
 use self::keys::{KeyStore, KeysError};
 use self::records::SqliteRecords;
 use self::reloading_file::ReloadingFile;
@@ -65,7 +67,7 @@ use edge_runner_http::services::{LostService, Services};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::signal::Signals;
 use edge_runner_http::store::{Store, StoreLock};
-use edge_runner_http::tasks::{BoxedTask, boxed};
+use edge_runner_http::tasks::boxed;
 use edge_runner_http::tls::{CertificateWatcher, ServerTls};
 use edge_runner_http::watch::Watchdog;
 use edge_runner_proto::config::{AcmeConfig, TlsSettings};
@@ -76,6 +78,13 @@ const STOP_MARGIN: Duration = Duration::from_secs(5);
 
 /// File name of the generated CA certificate, which clients are to trust.
 const AUTHORITY: &str = "ca.crt";
+
+/// The row of the feature `scale`; a build without it has none, and its command line rejects what
+/// needs one.
+pub const SCALE: &[ScaleDriver] = &[
+    #[cfg(feature = "scale")]
+    scale::DRIVER,
+];
 
 /// Runs the service until a signal. Calls `announce` once with the banner, when requests are
 /// answered.
@@ -94,7 +103,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     clear(&config.data_dir);
     let (stop, shutdown) = Shutdown::channel();
     let metrics = Arc::new(CloudMetrics::default());
-    let ServedParts { backend, tasks, first } = replica(&config, regions, shutdown.clone(), &metrics).await?;
+    let ((backend, tasks), first) = open(&config, regions, shutdown.clone(), &metrics).await?;
     let (tls, authority) = tls(&config)?;
     let listeners = server::bind(config.host, config.port).await.map_err(ServeError::Bind)?;
     let port = listeners.port();
@@ -136,37 +145,27 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     lost.map_or(Ok(()), |lost| Err(ServeError::Service(lost)))
 }
 
-/// What serves: the backend, the tasks that it depends on, and the file of the first keys if they
-/// were made.
-struct ServedParts {
-    backend: Backend,
-    tasks: Vec<(&'static str, BoxedTask)>,
-    first: Option<PathBuf>,
-}
-
-/// Opens what keeps records and archives.
-async fn replica(
+/// Opens what keeps records and archives. Returns also the file of the first keys, if they were
+/// made.
+async fn open(
     config: &Arc<CloudConfig>,
     regions: Option<ReloadingFile<Regions>>,
     stop: Shutdown,
     metrics: &Arc<CloudMetrics>,
-) -> Result<ServedParts, ServeError> {
-    #[cfg(feature = "scale")]
-    if let Some(shared) = &config.shared {
-        let (backend, tasks) = scale::start(config, shared, stop, metrics).await?;
-        let first = None;
-        return Ok(ServedParts { backend, tasks, first });
+) -> Result<(BackendParts, Option<PathBuf>), ServeError> {
+    match (SCALE.first(), &config.shared) {
+        (Some(driver), Some(shared)) => Ok(((driver.start)(config, shared, stop, metrics).await?, None)),
+        _ => open_embedded(config, regions, stop, metrics),
     }
-    embedded(config, regions, stop, metrics)
 }
 
 /// Opens the data directory of a service on one machine.
-fn embedded(
+fn open_embedded(
     config: &Arc<CloudConfig>,
     regions: Option<ReloadingFile<Regions>>,
     stop: Shutdown,
     metrics: &Arc<CloudMetrics>,
-) -> Result<ServedParts, ServeError> {
+) -> Result<(BackendParts, Option<PathBuf>), ServeError> {
     let keys = Arc::new(KeyStore::new(&config.data_dir, config.keys.clone()));
     let first = keys.create_first_keys(&config.data_dir, &config.org)?;
     let signing = signing(config)?;
@@ -189,16 +188,16 @@ fn embedded(
         metrics.clone(),
     );
     let uploads = UploadService::new(config, signing, archives, records.clone(), upload_locks, keys.clone());
-    let backend = Backend::Embedded(EmbeddedBackend {
+    let backend = EmbeddedBackend {
         keys,
         regions,
         uploads: Arc::new(uploads),
         builds,
         records,
         has_builds: config.command.is_some(),
-    });
+    };
     let tasks = vec![("the sweep of the data directory", boxed(sweep.run(stop)))];
-    Ok(ServedParts { backend, tasks, first })
+    Ok(((Box::new(backend), tasks), first))
 }
 
 /// Waits for a stop signal or the loss of an essential task, which is returned.

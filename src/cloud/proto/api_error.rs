@@ -127,7 +127,6 @@ impl ApiError {
     }
 
     /// 503: the database or the object store does not answer. The log says which.
-    #[cfg(feature = "scale")]
     pub fn unavailable() -> ApiError {
         let text = "the service cannot reach what it needs; try again later";
         ApiError::new(503, "SERVICE_UNAVAILABLE", text).with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))

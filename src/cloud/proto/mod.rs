@@ -7,7 +7,7 @@
 //! - Archives: [`tar`], [`gzip`], [`unpack`] (validation), [`pack`] and [`glob`] (selection of
 //!   files), [`progress`]
 //! - [`metrics`] of all of these
-//! - Several machines, with the cargo feature `scale`: its own folder
+//! - Several machines: [`scale`]
 
 pub mod api_error;
 pub mod build;
@@ -28,7 +28,6 @@ pub mod queue;
 pub mod redirect;
 pub mod regions;
 pub mod route;
-#[cfg(feature = "scale")]
 pub mod scale;
 pub mod sign;
 pub mod sweep;

@@ -36,7 +36,6 @@ pub const STORE: SigningScheme = SigningScheme {
 };
 
 /// The scheme of Amazon S3 and of the stores that follow it.
-#[cfg(any(feature = "scale", test))]
 pub const S3: SigningScheme = SigningScheme {
     algorithm: "AWS4-HMAC-SHA256",
     prefix: "AWS4",

@@ -117,7 +117,6 @@ async fn start_with(folder: &TempFolder, command: Option<Vec<OsString>>) -> Fixt
         command,
         keys: Vec::new(),
         store_key: None,
-        #[cfg(feature = "scale")]
         shared: None,
         path: "/bin".into(),
         lang: None,

@@ -95,7 +95,6 @@ impl SqliteRecords {
     }
 
     /// Tells whether a folder has such a database.
-    #[cfg(feature = "scale")]
     pub fn is_in(folder: &Path) -> bool {
         folder.join(FILE).is_file()
     }
@@ -105,7 +104,6 @@ impl SqliteRecords {
     ///
     /// # Errors
     /// [`RecordError`].
-    #[cfg(feature = "scale")]
     pub fn builds_after(&self, after: i64, max: usize) -> Result<Vec<(i64, Build)>, RecordError> {
         let sql = format!("SELECT {BUILD}, seq FROM build WHERE seq > ? ORDER BY seq LIMIT ?");
         let max = i64::try_from(max).unwrap_or(i64::MAX);
@@ -141,7 +139,6 @@ impl SqliteRecords {
     ///
     /// # Errors
     /// [`RecordError`].
-    #[cfg(feature = "scale")]
     pub fn import_upload(&self, upload: &UploadRecord, ended_ms: Option<u64>) -> Result<(), RecordError> {
         self.write(|tx| {
             insert_upload(tx, upload)?;
@@ -155,7 +152,6 @@ impl SqliteRecords {
     ///
     /// # Errors
     /// [`RecordError`].
-    #[cfg(feature = "scale")]
     pub fn import_build(&self, build: &Build) -> Result<(), RecordError> {
         self.write(|tx| insert_build(tx, build)).map(drop)
     }

@@ -29,8 +29,9 @@ use self::service::SharedService;
 use self::store::ObjectStore;
 use self::sweep::SharedSweeper;
 use self::worker::Worker;
-use super::backend::Backend;
-use crate::config::{CloudConfig, MigrateConfig, Role, SharedConfig};
+use super::backend::{BackendParts, ScaleDriver};
+use crate::ServeError;
+use crate::config::{CloudConfig, MigrateConfig, Role, SharedConfig, SharedTask};
 use crate::proto::keys::{KeyFileError, KeyNameError};
 use crate::proto::metrics::CloudMetrics;
 use crate::proto::regions::{Regions, RegionsError};
@@ -64,16 +65,27 @@ impl From<DatabaseError> for ScaleError {
     }
 }
 
+/// The row of [`SCALE`](super::SCALE).
+pub(super) const DRIVER: ScaleDriver = ScaleDriver {
+    start: |config, shared, stop, metrics| {
+        Box::pin(async move {
+            let started = start(config, shared, stop, metrics).await;
+            started.map_err(|error| ServeError::Shared(error.into()))
+        })
+    },
+    run: |task| Box::pin(run(task)),
+};
+
 /// Opens database and store. Returns what answers requests, and the tasks of the replica.
 ///
 /// # Errors
 /// [`ScaleError`] when the database cannot be used. The store may be away.
-pub async fn start(
+async fn start(
     config: &CloudConfig,
     shared: &SharedConfig,
     stop: Shutdown,
     metrics: &Arc<CloudMetrics>,
-) -> Result<(Backend, Vec<(&'static str, BoxedTask)>), ScaleError> {
+) -> Result<BackendParts, ScaleError> {
     let database = Database::open(&shared.database).await?;
     migrate::check(&database).await?;
     let records = Arc::new(SharedRecords { database });
@@ -95,7 +107,17 @@ pub async fn start(
     let sweeper = SharedSweeper::new(config, records.clone(), store.clone(), metrics.clone());
     tasks.push(("the sweep of records and objects", boxed(sweeper.run(stop))));
     let service = SharedService::new(config, shared.role, (records, store, metrics.clone()), busy);
-    Ok((Backend::Shared(Arc::new(service)), tasks))
+    Ok((Box::new(service), tasks))
+}
+
+/// Runs a command. Returns text for the user, or why it failed.
+async fn run(task: SharedTask) -> Result<String, String> {
+    match task {
+        SharedTask::Migrate(config) => migrate(&config).await.map_err(|error| error.to_string()),
+        SharedTask::Import(config) => import::import(&config).await.map_err(|error| error.to_string()),
+        SharedTask::Export(config) => export::export(&config).await.map_err(|error| error.to_string()),
+        SharedTask::Keys(url, task) => keys::edit(&url, &task).await.map_err(|error| error.to_string()),
+    }
 }
 
 /// Brings the schema of the database up to date, and sets the regions if a file is named. Returns
@@ -103,7 +125,7 @@ pub async fn start(
 ///
 /// # Errors
 /// [`ScaleError`].
-pub async fn migrate(config: &MigrateConfig) -> Result<String, ScaleError> {
+async fn migrate(config: &MigrateConfig) -> Result<String, ScaleError> {
     let regions = match &config.regions {
         None => None,
         Some(file) => {

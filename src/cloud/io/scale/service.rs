@@ -5,11 +5,13 @@
 //! revoked key is refused with the next request. An upload goes to the store; the first build of it
 //! reads the object once and pins its content.
 
+use std::future::ready;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
@@ -22,9 +24,12 @@ use super::migrate::{self, SchemaError};
 use super::records::{Creation, PinnedArchive, SharedRecords};
 use super::store::{ObjectStore, StoreError};
 use crate::config::{CloudConfig, Role};
+use crate::io::backend::{Backend, BackendFuture, ImageSource, grant_json};
 use crate::io::build_log::{self, BuildLog, LogPage};
 use crate::io::build_service::CreateResult;
 use crate::io::keys::{KeySnapshot, key_in};
+use crate::io::records::RecordError;
+use crate::io::upload::StoredUpload;
 use crate::limits::KEY_BYTES;
 use crate::proto::api_error::{ApiError, ErrorHeader};
 use crate::proto::build::{self, ArchiveInfo, Build, BuildFilter, BuildRequest, Org, Slug, UploadRecord};
@@ -39,6 +44,7 @@ use crate::proto::scale::post::StoreFields;
 use crate::proto::verify::{self, FileCheck, VerifiedUpload};
 use edge_runner_http::common::random;
 use edge_runner_http::procfs;
+use edge_runner_http::server::ConnState;
 use edge_runner_proto::config::MetricsAccess;
 use edge_runner_proto::limits::RETRY_AFTER_S;
 use edge_runner_proto::uuid::Uuid;
@@ -97,20 +103,15 @@ impl SharedService {
         }
     }
 
-    /// Tells whether this replica answers the API.
-    pub fn has_api(&self) -> bool {
-        self.role != Role::Worker
-    }
-
     /// Waits until no build of this replica runs.
-    pub async fn idle(&self) {
+    async fn idle(&self) {
         if let Some(mut busy) = self.busy.clone() {
             let _ = busy.wait_for(|busy| *busy == 0).await;
         }
     }
 
     /// Looks the key of a request up.
-    pub async fn keys(&self, head: &Parts) -> (KeySnapshot<'static>, Result<(), ApiError>) {
+    async fn keys(&self, head: &Parts) -> (KeySnapshot<'_>, Result<(), ApiError>) {
         let needs_key = RequestPath::new(head.uri.path())
             .needed_key(self.metrics_need_key)
             .is_some();
@@ -140,7 +141,7 @@ impl SharedService {
     ///
     /// # Errors
     /// 503 or 500.
-    pub async fn regions(&self) -> Result<Arc<Regions>, ApiError> {
+    async fn regions(&self) -> Result<Arc<Regions>, ApiError> {
         match self.records.setting(REGIONS).await.map_err(refusal)? {
             None => Ok(Arc::default()),
             Some(text) => Regions::parse(text.as_bytes())
@@ -151,7 +152,7 @@ impl SharedService {
 
     /// Returns what keeps this replica from its work: `records` without the database, `schema` if
     /// it has to be migrated, `regions` if they are invalid, `store` without the object store.
-    pub async fn obstacle(&self) -> Option<&'static str> {
+    async fn obstacle(&self) -> Option<&'static str> {
         let mut state = self.state.lock().await;
         if let Some((at, found)) = *state
             && at.elapsed() < STATE_FOR
@@ -176,7 +177,7 @@ impl SharedService {
     }
 
     /// Returns what the metrics show of this moment.
-    pub async fn snapshot(&self) -> CloudSnapshot<'_> {
+    async fn snapshot(&self) -> CloudSnapshot<'_> {
         CloudSnapshot {
             role: self.role.name(),
             queue: self.records.queue().await.ok(),
@@ -191,7 +192,7 @@ impl SharedService {
     ///
     /// # Errors
     /// 503 or 500.
-    pub async fn grant(&self, to: &KeyHolder, region: &Slug) -> Result<UploadGrant<StoreFields>, ApiError> {
+    async fn grant(&self, to: &KeyHolder, region: &Slug) -> Result<UploadGrant<StoreFields>, ApiError> {
         let mut upload = UploadRecord {
             id: Uuid::v4(random()),
             org: to.org.clone(),
@@ -218,7 +219,7 @@ impl SharedService {
     ///
     /// # Errors
     /// 400, 403, 429, 500 or 503.
-    pub async fn create(&self, org: Org, wanted: BuildRequest, base: String) -> Result<CreateResult, ApiError> {
+    async fn create(&self, org: Org, wanted: BuildRequest, base: String) -> Result<CreateResult, ApiError> {
         let found = self.records.upload(wanted.upload).await.map_err(refusal)?;
         let (record, archive) = found.map(|found| (found.record, found.archive)).unzip();
         let upload = wanted.check_upload(&org, record)?;
@@ -309,7 +310,7 @@ impl SharedService {
     ///
     /// # Errors
     /// 404, 500 or 503.
-    pub async fn build(&self, org: &Org, id: Uuid) -> Result<Build, ApiError> {
+    async fn build(&self, org: &Org, id: Uuid) -> Result<Build, ApiError> {
         let found = self.records.build(org, id).await.map_err(refusal)?;
         found.ok_or_else(ApiError::unknown_build)
     }
@@ -318,7 +319,7 @@ impl SharedService {
     ///
     /// # Errors
     /// 500 or 503.
-    pub async fn list(&self, org: &Org, filter: &BuildFilter) -> Result<(Vec<Build>, u64), ApiError> {
+    async fn list(&self, org: &Org, filter: &BuildFilter) -> Result<(Vec<Build>, u64), ApiError> {
         self.records.list(org, filter).await.map_err(refusal)
     }
 
@@ -326,7 +327,7 @@ impl SharedService {
     ///
     /// # Errors
     /// 500 or 503.
-    pub async fn log_page(&self, id: Uuid, lines: LogQuery) -> Result<io::Result<LogPage>, ApiError> {
+    async fn log_page(&self, id: Uuid, lines: LogQuery) -> Result<io::Result<LogPage>, ApiError> {
         let start = match build_log::page_start(lines.token.as_deref()) {
             Ok(start) => start,
             Err(error) => return Ok(Err(error)),
@@ -343,10 +344,83 @@ impl SharedService {
         };
         Ok(BuildLog::read_lines(&mut bytes, start, lines.limit))
     }
+}
 
-    /// Returns a link to the stored image of a build.
-    pub fn image_link(&self, build: &Build, name: &str, method: &str) -> String {
-        self.store.link(method, &image_key(build, name))
+impl Backend for SharedService {
+    fn recover(&self) -> BackendFuture<'_, Result<(), RecordError>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn idle(&self) -> BackendFuture<'_, ()> {
+        Box::pin(SharedService::idle(self))
+    }
+
+    fn keys<'a>(&'a self, head: &'a Parts) -> BackendFuture<'a, (KeySnapshot<'a>, Result<(), ApiError>)> {
+        Box::pin(SharedService::keys(self, head))
+    }
+
+    fn regions(&self) -> BackendFuture<'_, Result<Arc<Regions>, ApiError>> {
+        Box::pin(SharedService::regions(self))
+    }
+
+    fn has_api(&self) -> bool {
+        self.role != Role::Worker
+    }
+
+    /// The workers have the command.
+    fn has_builds(&self) -> bool {
+        true
+    }
+
+    fn obstacle(&self) -> BackendFuture<'_, Option<&'static str>> {
+        Box::pin(SharedService::obstacle(self))
+    }
+
+    fn snapshot(&self) -> BackendFuture<'_, CloudSnapshot<'_>> {
+        Box::pin(SharedService::snapshot(self))
+    }
+
+    fn grant<'a>(
+        &'a self,
+        to: &'a KeyHolder,
+        region: &'a Slug,
+        _: &'a str,
+    ) -> BackendFuture<'a, Result<String, ApiError>> {
+        Box::pin(async move { grant_json(&SharedService::grant(self, to, region).await?) })
+    }
+
+    fn receive<'a>(
+        &'a self,
+        _: &'a Parts,
+        _: Incoming,
+        _: &'a ConnState,
+    ) -> BackendFuture<'a, Result<StoredUpload, ApiError>> {
+        Box::pin(ready(Err(ApiError::not_found("uploads go to the URL of their grant"))))
+    }
+
+    fn create(
+        &self,
+        org: Org,
+        wanted: BuildRequest,
+        base: String,
+    ) -> BackendFuture<'_, Result<CreateResult, ApiError>> {
+        Box::pin(SharedService::create(self, org, wanted, base))
+    }
+
+    fn build<'a>(&'a self, org: &'a Org, id: Uuid) -> BackendFuture<'a, Result<Build, ApiError>> {
+        Box::pin(SharedService::build(self, org, id))
+    }
+
+    fn list(&self, org: Org, filter: BuildFilter) -> BackendFuture<'_, Result<(Vec<Build>, u64), ApiError>> {
+        Box::pin(async move { SharedService::list(self, &org, &filter).await })
+    }
+
+    fn log_page(&self, id: Uuid, lines: LogQuery) -> BackendFuture<'_, Result<io::Result<LogPage>, ApiError>> {
+        Box::pin(SharedService::log_page(self, id, lines))
+    }
+
+    fn image(&self, build: &Build, name: &str, method: &str) -> ImageSource {
+        ImageSource::Link(self.store.link(method, &image_key(build, name)))
     }
 }
 

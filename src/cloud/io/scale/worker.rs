@@ -402,7 +402,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 Ok(outcome) = &mut known => break (outcome, true),
-                outcome = build_service::ended(&mut run, &scratch) => break (outcome, false),
+                outcome = build_service::run::ended(&mut run, &scratch) => break (outcome, false),
                 () = sleep(LOG_EVERY) => copy.copy().await,
             }
         };
