@@ -194,26 +194,6 @@ pub fn parse_for(
     })
 }
 
-/// Returns the values that the settings page shows, of a start with these arguments.
-///
-/// # Errors
-/// [`UsageError`] for the first invalid argument or value.
-#[cfg(feature = "setup")]
-fn settings_fields(
-    program: &ProgramIdentity,
-    mut options: Vec<OsString>,
-    env: &Env<'_>,
-) -> Result<Vec<crate::proto::setup::change::FieldState>, UsageError> {
-    let command = split_command(&mut options);
-    let typed = TypedArguments {
-        program,
-        options,
-        command,
-    };
-    let (args, _) = typed.parse()?;
-    StartValues::read(args, env).map(|values| settings::fields(&values))
-}
-
 /// The arguments of a start.
 struct TypedArguments<'a> {
     program: &'a ProgramIdentity,

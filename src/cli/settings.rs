@@ -4,6 +4,9 @@
 //! that the file adds, or a text. A typed option takes precedence over a variable, a variable over
 //! the file, and the file over the default.
 
+#[cfg(feature = "setup")]
+mod page;
+
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,17 +27,6 @@ use crate::proto::settings::{
     SettingsFile, bot_keys, key_of, keys, may_contain_secret, parse,
 };
 use crate::proto::telephony::PROVIDERS;
-
-cfg_if::cfg_if! {
-    if #[cfg(feature = "setup")] {
-        use super::resolve::MADE_KEY;
-        use crate::aliases::{self, Area};
-        use crate::config::Secret;
-        use crate::proto::settings::edit;
-        use crate::proto::setup::change::{FieldOrigin, FieldState, FileChanges};
-        use crate::proto::setup::fields::{self, FIELDS, FieldGroup, SettingField};
-    }
-}
 
 /// The commands of `edge-runner config`.
 pub(super) const COMMANDS: [&str; 2] = ["check", "show"];
@@ -446,97 +438,6 @@ fn masked(text: &str) -> String {
 fn default(flag: &RunnerFlag) -> Option<&'static str> {
     let (_, rest) = flag.help.split_once("[default: ")?;
     rest.split_once(']').map(|(default, _)| default)
-}
-
-/// Returns the values of the fields of the settings page.
-#[cfg(feature = "setup")]
-pub(super) fn fields(values: &StartValues<'_>) -> Vec<FieldState> {
-    let args = &values.args;
-    // An alias is the same key of the file.
-    let is_key = |field: &&SettingField| aliases::canonical(Area::Variable, field.name) == field.name;
-    let is_used = |field: &&SettingField| field.group != FieldGroup::Local || args.local.is_on;
-    let shown = FIELDS.iter().filter(is_key).filter(is_used);
-    let state = |field: &'static SettingField| {
-        let (value, origin) = match field.name {
-            fields::BOT => bot_value(values),
-            fields::API_KEY => key_value(values),
-            long if long.starts_with("--") => option_value(values, long),
-            name => variable_value(&values.env.variables, name),
-        };
-        FieldState {
-            field,
-            value: value.map(Secret::new),
-            origin,
-        }
-    };
-    shown.map(state).collect()
-}
-
-/// A program or the bot of one's own takes precedence over a built-in bot.
-#[cfg(feature = "setup")]
-fn bot_value(values: &StartValues<'_>) -> (Option<String>, FieldOrigin) {
-    let args = &values.args;
-    let by = match (&args.settings.command, &args.command) {
-        _ if args.has_own_bot => "the bot of this program".to_owned(),
-        (Some(place), _) => format!("`{place}`"),
-        (None, Some(_)) => "the command of the bot".to_owned(),
-        (None, None) => return option_value(values, BOT),
-    };
-    (None, FieldOrigin::Other(by))
-}
-
-/// A key that the runner made is replaced by one in the file, and one in a file of its own is not.
-#[cfg(feature = "setup")]
-fn key_value(values: &StartValues<'_>) -> (Option<String>, FieldOrigin) {
-    match (
-        option_value(values, fields::API_KEY),
-        option_value(values, "--api-key-file"),
-    ) {
-        (key @ (Some(_), _), _) => key,
-        (_, (Some(file), FieldOrigin::File)) if file == MADE_KEY => (Some(file), FieldOrigin::File),
-        (_, (Some(_), FieldOrigin::File)) => (Some(String::new()), FieldOrigin::Other("`api-key-file`".to_owned())),
-        (_, of_file) => of_file,
-    }
-}
-
-#[cfg(feature = "setup")]
-fn option_value(values: &StartValues<'_>, long: &str) -> (Option<String>, FieldOrigin) {
-    let mut recorded = values.args.settings.recorded.iter().rev();
-    let Some((_, text, from)) = recorded.find(|(name, ..)| *name == long) else {
-        return (None, FieldOrigin::Default);
-    };
-    let variable = || values.sources.iter().find(|option| option.flag.long == long);
-    let origin = match (from, variable()) {
-        (ValueSource::File, _) => FieldOrigin::File,
-        (ValueSource::Variable, Some(option)) => FieldOrigin::Other(origin(&option.variable, &values.env.variables)),
-        _ => FieldOrigin::Other(format!("`{long}`")),
-    };
-    (Some(text.clone()), origin)
-}
-
-#[cfg(feature = "setup")]
-fn variable_value(variables: &Variables, name: &'static str) -> (Option<String>, FieldOrigin) {
-    match variables.named(name) {
-        Some((found, text)) => {
-            let origin = match variables.place(found) {
-                Some(_) => FieldOrigin::File,
-                None => FieldOrigin::Other(origin(found, variables)),
-            };
-            (Some(text.to_owned()), origin)
-        }
-        None => (None, FieldOrigin::Default),
-    }
-}
-
-/// Returns a text of the file with changes.
-///
-/// # Errors
-/// The message about a text that is no TOML.
-#[cfg(feature = "setup")]
-pub(super) fn edited(text: &str, changes: &FileChanges) -> Result<String, String> {
-    let keys = keys(&RUNNER, variables().map(|name| (name, None)));
-    edit::edited(text, &keys, RUNNER.prefix, changes)
-        .map_err(|(line, sentence)| format!("line {line} of the file: {sentence}"))
 }
 
 /// Returns the text of `config --help`.

@@ -13,8 +13,6 @@ use super::{CliCommand, Env, ProgramIdentity, parse_for};
 use crate::config::Config;
 use crate::io::reload::SettingsSource;
 use crate::limits::OPTION_FILE_BYTES_MAX;
-#[cfg(feature = "setup")]
-use crate::proto::setup::change::{FieldState, FileChanges};
 
 /// What the process was started with.
 pub(super) struct StartSource {
@@ -30,7 +28,7 @@ pub(super) struct StartSource {
 impl StartSource {
     /// Returns the configuration and the warnings of a start, with a text in place of the file of
     /// settings.
-    fn start(&self, text: Option<&str>) -> Result<(Config, Vec<String>), String> {
+    pub(super) fn start(&self, text: Option<&str>) -> Result<(Config, Vec<String>), String> {
         self.with(text, |env, skipped| {
             match parse_for(&self.program, self.arguments.clone(), env) {
                 Ok(CliCommand::Serve { config, warnings }) => Ok((*config, [skipped, warnings].concat())),
@@ -41,7 +39,7 @@ impl StartSource {
     }
 
     /// Calls `work` with the surroundings of a start, and the warnings about skipped lines.
-    fn with<T>(
+    pub(super) fn with<T>(
         &self,
         text: Option<&str>,
         work: impl FnOnce(&Env<'_>, Vec<String>) -> Result<T, String>,
@@ -67,22 +65,5 @@ impl SettingsSource for StartSource {
         let earlier = std::mem::replace(&mut *lock(&self.warned), all.clone());
         let is_new = |warning: &String| !earlier.contains(warning);
         Ok((config, all.into_iter().filter(is_new).collect()))
-    }
-
-    #[cfg(feature = "setup")]
-    fn fields(&self) -> Result<Vec<FieldState>, String> {
-        self.with(None, |env, _| {
-            super::settings_fields(&self.program, self.arguments.clone(), env).map_err(|error| error.to_string())
-        })
-    }
-
-    #[cfg(feature = "setup")]
-    fn edited(&self, text: &str, changes: &FileChanges) -> Result<String, String> {
-        super::settings::edited(text, changes)
-    }
-
-    #[cfg(feature = "setup")]
-    fn check(&self, text: &str) -> Result<Config, String> {
-        self.start(Some(text)).map(|(config, _)| config)
     }
 }

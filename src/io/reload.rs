@@ -1,7 +1,8 @@
 //! Reads the settings again on SIGHUP, and changes them for the settings page.
 //!
-//! In: SIGHUP, and requests of the page. Out: the settings that can change live, in the parts of
-//! the runner that read them, and log lines. `proto::reload` decides what is applied.
+//! In: SIGHUP, and requests of the page, which `settings` answers. Out: the settings that can
+//! change live, in the parts of the runner that read them, and log lines. `proto::reload` decides
+//! what is applied.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -14,50 +15,27 @@ use tokio::sync::Notify;
 use crate::bot::Shutdown;
 use crate::config::Config;
 use crate::io::http::live_access::LiveAccess;
-use crate::io::settings::{SettingsRequest, SettingsRequests};
+use crate::io::settings::{PageSource, SettingsRequests};
 use crate::io::tasks;
 use crate::logging;
 use crate::proto::reload::Reload;
-#[cfg(feature = "setup")]
-use crate::proto::setup::change::{FieldState, FileChanges};
 
 /// The settings as a start would have them now.
-pub trait SettingsSource: Send + Sync {
+pub trait SettingsSource: PageSource + Send + Sync {
     /// Returns them and their new warnings.
     ///
     /// # Errors
     /// Why a start would fail.
     fn read(&self) -> Result<(Config, Vec<String>), String>;
-
-    /// Returns those of the settings page.
-    ///
-    /// # Errors
-    /// Why a start would fail.
-    #[cfg(feature = "setup")]
-    fn fields(&self) -> Result<Vec<FieldState>, String>;
-
-    /// Returns a text of the file of settings with changes.
-    ///
-    /// # Errors
-    /// Why the text cannot be changed.
-    #[cfg(feature = "setup")]
-    fn edited(&self, text: &str, changes: &FileChanges) -> Result<String, String>;
-
-    /// Returns the settings that a start would have with another text of the file.
-    ///
-    /// # Errors
-    /// Why it would fail.
-    #[cfg(feature = "setup")]
-    fn check(&self, text: &str) -> Result<Config, String>;
 }
 
 /// The settings that change while the runner runs.
 pub struct SettingsWatcher {
     hangups: Signal,
-    source: Arc<dyn SettingsSource>,
-    running: Config,
+    pub(super) source: Arc<dyn SettingsSource>,
+    pub(super) running: Config,
     drain: Arc<Mutex<Duration>>,
-    restart: Arc<Notify>,
+    pub(super) restart: Arc<Notify>,
 }
 
 impl SettingsWatcher {
@@ -115,7 +93,7 @@ impl SettingsWatcher {
     }
 
     /// Applies what can change live, and returns the settings that wait for a restart.
-    fn apply(&mut self, next: &Config, access: &LiveAccess, cause: &str) -> Vec<String> {
+    pub(super) fn apply(&mut self, next: &Config, access: &LiveAccess, cause: &str) -> Vec<String> {
         let reload = Reload::new(&self.running, next, logging::can_set_verbosity());
         access.set(&reload.running);
         *lock(&self.drain) = reload.running.drain;
@@ -125,102 +103,5 @@ impl SettingsWatcher {
         }
         self.running = reload.running;
         reload.waiting
-    }
-}
-
-/// Answers the settings page.
-#[cfg(feature = "setup")]
-mod page {
-    use edge_runner_http::common::random;
-
-    use super::{Arc, Config, FieldState, LiveAccess, SettingsRequest, SettingsSource, SettingsWatcher, tasks};
-    use crate::config::Secret;
-    use crate::io::settings::file::SettingsStore;
-    use crate::io::settings::{TakenChange, open};
-    use crate::proto::setup::change::{ChangeError, SettingsChange};
-
-    impl SettingsWatcher {
-        pub(super) async fn answer(&mut self, request: SettingsRequest, access: &LiveAccess) {
-            // A client that has left needs no answer.
-            match request {
-                SettingsRequest::Read(answer) => {
-                    let _ = answer.send(self.fields().await);
-                }
-                SettingsRequest::Change(change, answer) => {
-                    let taken = self.change(change, access).await;
-                    let restarts = taken.as_ref().is_ok_and(|taken| taken.restarts);
-                    let _ = answer.send(taken);
-                    if restarts {
-                        self.restart.notify_one();
-                    }
-                }
-            }
-        }
-
-        async fn fields(&self) -> Result<Vec<FieldState>, String> {
-            let source = self.source.clone();
-            let read = tasks::blocking(move || source.fields()).await;
-            read.unwrap_or_else(|panic| Err(panic.to_string()))
-        }
-
-        async fn change(&mut self, change: SettingsChange, access: &LiveAccess) -> Result<TakenChange, ChangeError> {
-            let (source, file) = (self.source.clone(), self.running.settings_page.clone());
-            let restart = change.restart;
-            let work = move || {
-                let store = open(&file.unwrap_or_default()).map_err(|error| ChangeError::File(error.to_string()))?;
-                let (next, key) = write(&store, &source, &change)?;
-                Ok((store, next, key))
-            };
-            let written = tasks::blocking(work).await;
-            let written = written.unwrap_or_else(|panic| Err(ChangeError::File(panic.to_string())));
-            let (store, next, key) = written.inspect_err(|error| {
-                if let ChangeError::File(why) = error {
-                    log::error!("settings page: {why}");
-                }
-            })?;
-            let waiting = self.apply(&next, access, "settings page");
-            if waiting.is_empty()
-                && let Err(error) = store.apply()
-            {
-                log::warn!("settings page: {}: {error}", store.path().display());
-            }
-            Ok(TakenChange {
-                key,
-                restarts: restart && !waiting.is_empty(),
-                waiting,
-            })
-        }
-    }
-
-    /// Writes a change to the file, if a start would take it. Blocks.
-    fn write(
-        store: &SettingsStore,
-        source: &Arc<dyn SettingsSource>,
-        change: &SettingsChange,
-    ) -> Result<(Config, Option<Secret>), ChangeError> {
-        let of_file = |error: std::io::Error| {
-            let path = store.path().display();
-            ChangeError::File(format!(
-                "{path} cannot be written: {error}; the runner's user must be able to write it and to make files beside it"
-            ))
-        };
-        let states = source
-            .fields()
-            .map_err(|text| ChangeError::Runner { key: None, text })?;
-        let (changes, key) = change.resolve(&states, random())?;
-        let text = store.read().map_err(of_file)?;
-        let rejected = |text| ChangeError::of_start(text, &changes);
-        let text = source.edited(&text, &changes).map_err(rejected)?;
-        let next = source.check(&text).map_err(rejected)?;
-        store.change(&text).map_err(of_file)?;
-        Ok((next, key))
-    }
-}
-
-#[cfg(not(feature = "setup"))]
-impl SettingsWatcher {
-    /// There is no page.
-    async fn answer(&mut self, request: SettingsRequest, _: &LiveAccess) {
-        match request {}
     }
 }

@@ -5,6 +5,7 @@
 //! The watcher of the settings reads and writes, one request after the other, so that a reload by
 //! SIGHUP and a change never mix.
 
+mod changes;
 pub mod file;
 
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,7 @@ use hyper::header::{self, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::changes::PageSource;
 use self::file::SettingsStore;
 use crate::config::{Config, Secret};
 use crate::features::Feature;
@@ -28,18 +30,11 @@ use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::local::Local;
 use crate::io::module::{Module, ModuleStartup, RouteRequest};
 use crate::io::running::{RunningModule, RunningModules};
-use crate::proto::http::route::Route;
+use crate::io::setup::SERVICE_CHECKS;
+use crate::proto::http::route::{Route, RouteError};
+use crate::proto::setup::SetupError;
+use crate::proto::setup::asked::AskedServices;
 use crate::proto::setup::change::{ChangeError, FieldState, SettingsChange, describe};
-
-cfg_if::cfg_if! {
-    if #[cfg(feature = "assistants")] {
-        use crate::bots::assistant::doctor::reports;
-        use crate::io::setup::AskedGuard;
-        use crate::io::tasks;
-        use crate::proto::setup::SetupError;
-        use crate::proto::setup::checks::{AskedServices, plan, to_ask};
-    }
-}
 
 /// Requests that wait for the watcher.
 const REQUESTS: usize = 4;
@@ -74,7 +69,6 @@ pub struct SettingsPage {
     requests: mpsc::Sender<SettingsRequest>,
     /// Until the watcher takes it.
     received: Mutex<Option<mpsc::Receiver<SettingsRequest>>>,
-    #[cfg(feature = "assistants")]
     asked: Mutex<AskedServices>,
 }
 
@@ -117,7 +111,6 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
         run: HEXLOWER.encode(&random::<8>()),
         requests,
         received: Mutex::new(Some(received)),
-        #[cfg(feature = "assistants")]
         asked: Mutex::default(),
     })))
 }
@@ -221,31 +214,20 @@ impl SettingsPage {
     }
 
     /// Asks services, as the setup page of a board does.
-    #[cfg(feature = "assistants")]
     async fn check(&self, body: &Bytes) -> Result<Reply, HttpError> {
-        let refused = |error: SetupError| {
+        let Some(checks) = SERVICE_CHECKS else {
+            return Err(HttpError::Route(RouteError::NotFound));
+        };
+        let fields = self.fields().await?;
+        let reports = (checks.of_runner)(&self.asked, body, &fields).await;
+        let reports = reports.map_err(|error| {
             let status = match error {
                 SetupError::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
                 _ => StatusCode::BAD_REQUEST,
             };
-            HttpError::from(ModuleRefusal::new(status, error))
-        };
-        let planned = plan(body, &self.fields().await?).map_err(refused)?;
-        let count = to_ask(&planned);
-        let begun = lock(&self.asked).begin(count, tasks::request_time().now);
-        begun.map_err(|left| refused(SetupError::Busy(left)))?;
-        let _asked = AskedGuard {
-            state: &self.asked,
-            count,
-            end: AskedServices::end,
-        };
-        Ok(unstored(StatusCode::OK, &json!({"services": reports(planned).await})))
-    }
-
-    /// A build without the bots that use services has none to ask.
-    #[cfg(not(feature = "assistants"))]
-    async fn check(&self, _: &Bytes) -> Result<Reply, HttpError> {
-        Err(HttpError::Route(crate::proto::http::route::RouteError::NotFound))
+            ModuleRefusal::new(status, error)
+        })?;
+        Ok(unstored(StatusCode::OK, &reports))
     }
 }
 

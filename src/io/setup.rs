@@ -20,7 +20,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use if_addrs::IfAddr;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use edge_runner_http::common::{self, BodyLimits, ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, whole};
 use edge_runner_http::host_name::host_name;
@@ -33,20 +33,43 @@ use edge_runner_http::tasks::SlotPool;
 use edge_runner_http::tasks::request_time;
 use edge_runner_http::tls::ServerTls;
 
-#[cfg(feature = "assistants")]
-use crate::bots::assistant::doctor::reports;
 use crate::config::Host;
 use crate::features::Feature;
 use crate::io::http::page;
 #[cfg(feature = "local")]
 use crate::io::local::sound_test;
+use crate::io::running::ModuleFuture;
 use crate::limits::HTTP_BODY;
 use crate::page::setup_asset;
 use crate::proto::server::request_framing::FramingError;
-#[cfg(feature = "assistants")]
-use crate::proto::setup::checks::to_ask;
+use crate::proto::setup::asked::AskedServices;
+use crate::proto::setup::change::FieldState;
 use crate::proto::setup::guard::{self, InterfaceNetwork, SetupHead};
 use crate::proto::setup::{BODY_BYTES_MAX, KEY_BYTES, SetupError, SetupState, TOKEN_BYTES};
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "assistants")] {
+        mod checks;
+
+        pub(super) const SERVICE_CHECKS: Option<ServiceChecks> = Some(checks::CHECKS);
+    } else {
+        /// A build without the bots that use services has none to ask.
+        pub(super) const SERVICE_CHECKS: Option<ServiceChecks> = None;
+    }
+}
+
+/// How the services of a form are asked: the JSON of the reports on them, by the limits of the
+/// page.
+pub(super) struct ServiceChecks {
+    /// For the setup page of a board.
+    pub of_board: BoardCheckFn,
+    /// For the settings page of a runner with these settings.
+    pub of_runner: RunnerCheckFn,
+}
+
+type ReportsFuture<'a> = ModuleFuture<'a, Result<Value, SetupError>>;
+type BoardCheckFn = for<'a> fn(&'a Mutex<SetupState>, &'a [u8], IpAddr) -> ReportsFuture<'a>;
+type RunnerCheckFn = for<'a> fn(&'a Mutex<AskedServices>, &'a [u8], &'a [FieldState]) -> ReportsFuture<'a>;
 
 /// The file of the settings in the spool folder.
 const SETTINGS: &str = "settings";
@@ -234,26 +257,14 @@ impl SetupPage {
     }
 
     /// Asks services of the form, and answers with a report on each.
-    #[cfg(feature = "assistants")]
     async fn check_services(&self, body: &[u8], source: IpAddr) -> Reply {
-        let planned = lock(&self.state).handle_check(body, (source, request_time().now));
-        let planned = match planned {
-            Ok(planned) => planned,
-            Err(error) => return refuse(&error),
+        let Some(checks) = SERVICE_CHECKS else {
+            return text(StatusCode::NOT_FOUND, "no such path");
         };
-        let _asked = AskedGuard {
-            state: &self.state,
-            count: to_ask(&planned),
-            end: SetupState::handle_checked,
-        };
-        let reports = reports(planned).await;
-        no_store(json_reply(StatusCode::OK, json!({"services": reports}).to_string()))
-    }
-
-    /// A build without the bots that use services has none to ask.
-    #[cfg(not(feature = "assistants"))]
-    async fn check_services(&self, _: &[u8], _: IpAddr) -> Reply {
-        text(StatusCode::NOT_FOUND, "no such path")
+        match (checks.of_board)(&self.state, body, source).await {
+            Ok(reports) => no_store(json_reply(StatusCode::OK, reports.to_string())),
+            Err(error) => refuse(&error),
+        }
     }
 
     /// Tests the sound card, and answers with what was found.
@@ -312,21 +323,6 @@ fn has_sound() -> bool {
     }
 }
 
-/// Services that are asked. Dropping it, also when the client leaves, says that they no longer are.
-#[cfg(feature = "assistants")]
-pub(super) struct AskedGuard<'s, S> {
-    pub state: &'s Mutex<S>,
-    pub count: usize,
-    pub end: fn(&mut S, usize),
-}
-
-#[cfg(feature = "assistants")]
-impl<S> Drop for AskedGuard<'_, S> {
-    fn drop(&mut self) {
-        (self.end)(&mut lock(self.state), self.count);
-    }
-}
-
 fn refuse(error: &SetupError) -> Reply {
     let code = match error {
         SetupError::Json | SetupError::Form(_) => StatusCode::BAD_REQUEST,
@@ -380,7 +376,7 @@ fn addresses() -> Vec<(String, InterfaceNetwork)> {
 }
 
 /// Returns kind, state and address of each adapter in a folder such as `/sys/class/net`.
-fn networks(folder: &Path) -> Vec<serde_json::Value> {
+fn networks(folder: &Path) -> Vec<Value> {
     let addresses = addresses();
     let listed = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut adapters: Vec<_> = listed.map(|entry| entry.path()).collect();

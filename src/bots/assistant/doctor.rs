@@ -1,5 +1,5 @@
 //! Checks the services of `--bot realtime` and `--bot cascade`, the voice for prompts of other
-//! bots, the functions of `--tools`, and the services that the form of the setup page names.
+//! bots, and the functions of `--tools`.
 //!
 //! In: the configuration. Out: findings, none with another bot. It connects to the service, waits
 //! for its session, and closes: a session that says nothing costs nothing. The three services of
@@ -7,8 +7,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "setup")]
-use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::clients::examination;
@@ -20,11 +18,7 @@ use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::assistant::cascade::doctor as cascade;
 use crate::proto::assistant::realtime::doctor::{ServiceAnswer, judge};
 use crate::proto::assistant::realtime::{ServerEvent, connect_request, parse_event};
-#[cfg(feature = "setup")]
-use crate::proto::assistant::services::failure::{ServiceFailure, ServiceStep};
 use crate::proto::doctor::Finding;
-#[cfg(feature = "setup")]
-use crate::proto::setup::checks::{ANSWER_WITHIN, ServiceCheck, ServiceReport};
 
 /// Asks the services of each bot.
 pub async fn services(config: &Config) -> Vec<Finding> {
@@ -89,36 +83,14 @@ async fn examine_realtime(config: &Config) -> Vec<Finding> {
     vec![judge(realtime, &answer)]
 }
 
-async fn open_session(realtime: &RealtimeConfig, within: Duration) -> ServiceAnswer {
+/// Opens a session of a service, and closes it.
+pub async fn open_session(realtime: &RealtimeConfig, within: Duration) -> ServiceAnswer {
     let request = connect_request(realtime);
     let mut socket = ServiceSocket::default();
     socket.connect(request.url, request.headers);
     let answer = timeout(within, ask(&mut socket)).await;
     socket.finish().await;
     answer.unwrap_or(ServiceAnswer::Silent)
-}
-
-/// Asks services of the setup page and of the settings page, all at once.
-#[cfg(feature = "setup")]
-pub async fn reports(planned: Vec<Result<ServiceCheck, ServiceReport>>) -> Vec<ServiceReport> {
-    let reports = planned.into_iter().map(|check| async move {
-        match check {
-            Ok(check) => report(&check).await,
-            Err(wrong) => wrong,
-        }
-    });
-    Box::pin(join_all(reports)).await
-}
-
-#[cfg(feature = "setup")]
-async fn report(check: &ServiceCheck) -> ServiceReport {
-    match check {
-        ServiceCheck::Offer(offer) => {
-            let answer = timeout(ANSWER_WITHIN, examination::examine(&offer.access)).await;
-            offer.report(&answer.unwrap_or(Err(ServiceFailure::TimedOut(ServiceStep::Begin))))
-        }
-        ServiceCheck::Session(session) => session.report(&open_session(&session.config, ANSWER_WITHIN).await),
-    }
 }
 
 /// Asks the program or endpoint of `--tools` of each bot for its functions.

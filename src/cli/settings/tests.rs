@@ -1,8 +1,10 @@
 //! The file as a part of the command line.
 
 use super::*;
+use crate::aliases::{self, Area};
 use crate::cli::CliCommand;
 use crate::config::{BuiltInBot, Greeting};
+use crate::proto::setup::fields::FIELDS;
 
 /// Parses arguments with variables, on a machine with these files.
 fn parsed(arguments: &[&str], variables: &[(&str, &str)], files: &[(&str, &str)]) -> Result<CliCommand, String> {
@@ -172,7 +174,6 @@ fn texts_are_quoted_as_toml() {
     assert_eq!(masked("https://h/a"), "\"https://h/a\"");
 }
 
-#[cfg(feature = "local")]
 #[test]
 fn the_sound_card_calls_one_of_the_bots() {
     let file = "[bots.desk]\nbot = 'echo'\n[bots.sales]\nbot = 'echo'\n";
@@ -190,7 +191,6 @@ fn the_sound_card_calls_one_of_the_bots() {
 }
 
 /// A bot with an agent name of its own has a registration; the others share that of the runner.
-#[cfg(feature = "mediaroom")]
 #[test]
 fn bots_have_agent_names_of_their_own() {
     let server = "register = 'room'\nMEDIAROOM_URL = 'wss://a'\nMEDIAROOM_API_KEY = 'k'\nMEDIAROOM_API_SECRET = 's'\n";
@@ -370,7 +370,6 @@ fn sections_are_shown_without_secrets() {
 }
 
 /// Fields of the settings page are keys of the file, and what is a secret there is one here.
-#[cfg(feature = "setup")]
 #[test]
 fn fields_of_the_settings_page_are_keys() {
     let keys = keys(&RUNNER, variables().map(|name| (name, None)));
@@ -381,7 +380,6 @@ fn fields_of_the_settings_page_are_keys() {
     }
 }
 
-#[cfg(feature = "setup")]
 #[test]
 fn the_settings_page_needs_a_file_and_a_key() {
     let page = |text: &str| config(&["--settings", "page"], text).settings_page;

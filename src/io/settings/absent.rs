@@ -2,7 +2,14 @@
 
 use std::future::pending;
 
+use crate::io::http::live_access::LiveAccess;
+use crate::io::reload::SettingsWatcher;
 use crate::io::running::RunningModules;
+
+/// The settings of a start, as the page needs them: none.
+pub trait PageSource {}
+
+impl<Source> PageSource for Source {}
 
 /// A request of the page: there is none.
 pub enum SettingsRequest {}
@@ -18,5 +25,12 @@ impl SettingsRequests {
     /// Never ends.
     pub async fn next(&mut self) -> SettingsRequest {
         pending().await
+    }
+}
+
+impl SettingsWatcher {
+    /// Never called.
+    pub(super) async fn answer(&mut self, request: SettingsRequest, _: &LiveAccess) {
+        match request {}
     }
 }

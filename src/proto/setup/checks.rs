@@ -5,13 +5,14 @@
 //! something is to be done, and what, in words of the page. A report has no key and no text of a
 //! service. An address can be one of the board itself, where a recogniser or a voice may run.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Instant;
 
-use super::SetupError;
 use super::change::FieldState;
 use super::fields::{self, FieldGroup};
 use super::form::known_variables;
+use super::{SetupError, SetupState};
 use crate::assistant::cascade::doctor::{OfferVerdict, ServiceOffer, verdict};
 use crate::assistant::config::RealtimeConfig;
 use crate::assistant::options::{OPENAI_MODEL, URL_DEFAULT};
@@ -22,19 +23,6 @@ use crate::assistant::service_url::{ServiceUrl, ServiceVendor};
 use crate::assistant::services::endpoint::{ServiceAccess, ServiceEndpoint, ServiceEndpointError};
 use crate::assistant::services::failure::ServiceFailure;
 use crate::secret::Secret;
-
-/// Services that are asked at once: the three of a form, and as many that no page waits for any
-/// more.
-const ASKED_AT_ONCE_MAX: usize = 6;
-
-/// Services that are asked within [`ASKED_WINDOW`]: the form can be sent ten times.
-const ASKED_PER_WINDOW_MAX: usize = 30;
-
-/// See [`ASKED_PER_WINDOW_MAX`].
-const ASKED_WINDOW: Duration = Duration::from_secs(60);
-
-/// Time that a service has to answer. The person waits for it in front of the page.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(6);
 
 /// A service of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -186,6 +174,29 @@ pub fn plan(json: &[u8], stored: &[FieldState]) -> Result<Vec<Result<ServiceChec
 /// Returns how many services are asked.
 pub fn to_ask(planned: &[Result<ServiceCheck, ServiceReport>]) -> usize {
     planned.iter().filter(|check| check.is_ok()).count()
+}
+
+/// The check of services by the setup page of a board.
+impl SetupState {
+    /// Takes the fields of services from an address; returns how to ask each of them, or what is
+    /// wrong with its fields. [`handle_checked`](Self::handle_checked) follows for those to ask.
+    ///
+    /// # Errors
+    /// [`SetupError`] for a body that is not such a form, one while another address has its draft,
+    /// one after the end of the setup, or when too many services are asked.
+    pub fn handle_check(
+        &mut self,
+        json: &[u8],
+        (source, now): (IpAddr, Instant),
+    ) -> Result<Vec<Result<ServiceCheck, ServiceReport>>, SetupError> {
+        if self.closed {
+            return Err(SetupError::Closed);
+        }
+        self.since(source, now)?;
+        let planned = plan(json, &[])?;
+        self.asked.begin(to_ask(&planned), now).map_err(SetupError::Busy)?;
+        Ok(planned)
+    }
 }
 
 /// The values of the form by their variables.
@@ -432,44 +443,6 @@ fn untrusted(address: &str) -> String {
 
 fn other_protocol(address: &str, what: &str) -> String {
     format!("{address} answers, and not as a {what}. Check the port and the end of the address.")
-}
-
-/// The services that are asked now, and were asked lately.
-#[derive(Debug, Default)]
-pub struct AskedServices {
-    now: usize,
-    lately: VecDeque<Instant>,
-}
-
-impl AskedServices {
-    /// Counts services that are about to be asked.
-    ///
-    /// # Errors
-    /// The time after which to try again.
-    pub fn begin(&mut self, count: usize, now: Instant) -> Result<(), Duration> {
-        let is_past = |at: &Instant| *at + ASKED_WINDOW <= now;
-        while self.lately.front().is_some_and(is_past) {
-            self.lately.pop_front();
-        }
-        if count == 0 {
-            return Ok(());
-        }
-        if self.now + count > ASKED_AT_ONCE_MAX {
-            return Err(ANSWER_WITHIN);
-        }
-        let over = (self.lately.len() + count).saturating_sub(ASKED_PER_WINDOW_MAX);
-        if let Some(last) = over.checked_sub(1).and_then(|last| self.lately.get(last)) {
-            return Err(*last + ASKED_WINDOW - now);
-        }
-        self.now += count;
-        self.lately.extend(std::iter::repeat_n(now, count));
-        Ok(())
-    }
-
-    /// Counts services that have been asked.
-    pub fn end(&mut self, count: usize) {
-        self.now = self.now.saturating_sub(count);
-    }
 }
 
 #[cfg(test)]

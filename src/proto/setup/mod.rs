@@ -11,6 +11,7 @@
 //! The confirmation is a step of its own, so that a client has received the new API key before the
 //! board demands it.
 
+pub mod asked;
 pub mod change;
 #[cfg(feature = "assistants")]
 pub mod checks;
@@ -24,8 +25,7 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 
-#[cfg(feature = "assistants")]
-use checks::{AskedServices, ServiceCheck, ServiceReport};
+use asked::AskedServices;
 use form::{FormError, SetupForm};
 
 /// Bytes of a body.
@@ -46,7 +46,6 @@ pub const DRAFT_HELD: Duration = Duration::from_secs(60);
 pub struct SetupState {
     draft: Option<SetupDraft>,
     closed: bool,
-    #[cfg(feature = "assistants")]
     asked: AskedServices,
 }
 
@@ -167,31 +166,7 @@ impl SetupState {
         }
     }
 
-    /// Takes the fields of services from an address; returns how to ask each of them, or what is
-    /// wrong with its fields. [`handle_checked`](Self::handle_checked) follows for those to ask.
-    ///
-    /// # Errors
-    /// [`SetupError`] for a body that is not such a form, one while another address has its draft,
-    /// one after the end of the setup, or when too many services are asked.
-    #[cfg(feature = "assistants")]
-    pub fn handle_check(
-        &mut self,
-        json: &[u8],
-        (source, now): (IpAddr, Instant),
-    ) -> Result<Vec<Result<ServiceCheck, ServiceReport>>, SetupError> {
-        if self.closed {
-            return Err(SetupError::Closed);
-        }
-        self.since(source, now)?;
-        let planned = checks::plan(json, &[])?;
-        self.asked
-            .begin(checks::to_ask(&planned), now)
-            .map_err(SetupError::Busy)?;
-        Ok(planned)
-    }
-
     /// So many services have answered, or are no longer asked.
-    #[cfg(feature = "assistants")]
     pub fn handle_checked(&mut self, count: usize) {
         self.asked.end(count);
     }
@@ -241,12 +216,12 @@ mod tests {
 
     use super::*;
 
-    const FORM: &[u8] = br#"{"name":"kitchen","access":"key","ssh":"none","bot":"parrot","variables":{}}"#;
+    pub(super) const FORM: &[u8] = br#"{"name":"kitchen","access":"key","ssh":"none","bot":"parrot","variables":{}}"#;
 
-    const OWNER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 2));
-    const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 3));
+    pub(super) const OWNER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 2));
+    pub(super) const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 3));
 
-    fn random(byte: u8) -> [u8; KEY_BYTES + TOKEN_BYTES] {
+    pub(super) fn random(byte: u8) -> [u8; KEY_BYTES + TOKEN_BYTES] {
         [byte; KEY_BYTES + TOKEN_BYTES]
     }
 
@@ -321,35 +296,6 @@ mod tests {
             );
         }
         assert!(state.handle_confirmation(&confirmation(&last), OWNER).is_ok());
-    }
-
-    /// No services are asked past another device's draft, or after the end.
-    #[cfg(feature = "assistants")]
-    #[test]
-    fn services_are_checked_for_whom_the_board_is_open() {
-        const CHECK: &[u8] = br#"{"services":["chat"],"variables":{"CASCADE_LLM_URL":"tcp://nas:1"}}"#;
-        let now = Instant::now();
-        let mut state = SetupState::default();
-        let check = |state: &mut SetupState, source, after_s| {
-            let checked = state.handle_check(CHECK, (source, now + Duration::from_secs(after_s)));
-            checked.map(|planned| planned.iter().filter(|check| check.is_ok()).count())
-        };
-        assert_eq!(check(&mut state, NEIGHBOUR, 0), Ok(1));
-        assert!(state.handle_form(FORM, (OWNER, now), random(1), |_| Ok(())).is_ok());
-        assert_eq!(check(&mut state, OWNER, 1), Ok(1));
-        assert_eq!(
-            check(&mut state, NEIGHBOUR, 1),
-            Err(SetupError::Held(Duration::from_secs(59)))
-        );
-        assert_eq!(check(&mut state, NEIGHBOUR, 60), Ok(1));
-        for _ in 0..3 {
-            assert_eq!(check(&mut state, OWNER, 61), Ok(1));
-        }
-        assert!(matches!(check(&mut state, OWNER, 62), Err(SetupError::Busy(_))));
-        state.handle_checked(6);
-        assert_eq!(check(&mut state, OWNER, 62), Ok(1));
-        state.close();
-        assert_eq!(check(&mut state, OWNER, 63), Err(SetupError::Closed));
     }
 
     /// The board makes no sound for a neighbour while the owner sets it up.

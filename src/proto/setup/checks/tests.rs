@@ -1,10 +1,14 @@
 //! What is asked, within which limits, and what the page shows of the answers.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::assistant::realtime::ErrorNames;
 use crate::assistant::services::failure::ServiceStep;
+use crate::setup::asked::{ANSWER_WITHIN, ASKED_AT_ONCE_MAX, ASKED_PER_WINDOW_MAX, ASKED_WINDOW, AskedServices};
+use crate::setup::tests::{FORM, NEIGHBOUR, OWNER, random};
 
 const KEY: &str = "sk-of-the-service";
 
@@ -378,4 +382,32 @@ fn services_are_asked_within_limits() {
     asked.end(ASKED_AT_ONCE_MAX);
     assert_eq!(asked.begin(1, began + ASKED_WINDOW), Err(Duration::from_secs(10)));
     assert_eq!(asked.begin(1, began + ASKED_WINDOW + Duration::from_secs(10)), Ok(()));
+}
+
+/// No services are asked past another device's draft, or after the end.
+#[test]
+fn services_are_checked_for_whom_the_board_is_open() {
+    const CHECK: &[u8] = br#"{"services":["chat"],"variables":{"CASCADE_LLM_URL":"tcp://nas:1"}}"#;
+    let now = Instant::now();
+    let mut state = SetupState::default();
+    let check = |state: &mut SetupState, source, after_s| {
+        let checked = state.handle_check(CHECK, (source, now + Duration::from_secs(after_s)));
+        checked.map(|planned| planned.iter().filter(|check| check.is_ok()).count())
+    };
+    assert_eq!(check(&mut state, NEIGHBOUR, 0), Ok(1));
+    assert!(state.handle_form(FORM, (OWNER, now), random(1), |_| Ok(())).is_ok());
+    assert_eq!(check(&mut state, OWNER, 1), Ok(1));
+    assert_eq!(
+        check(&mut state, NEIGHBOUR, 1),
+        Err(SetupError::Held(Duration::from_secs(59)))
+    );
+    assert_eq!(check(&mut state, NEIGHBOUR, 60), Ok(1));
+    for _ in 0..3 {
+        assert_eq!(check(&mut state, OWNER, 61), Ok(1));
+    }
+    assert!(matches!(check(&mut state, OWNER, 62), Err(SetupError::Busy(_))));
+    state.handle_checked(6);
+    assert_eq!(check(&mut state, OWNER, 62), Ok(1));
+    state.close();
+    assert_eq!(check(&mut state, OWNER, 63), Err(SetupError::Closed));
 }
