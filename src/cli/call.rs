@@ -29,11 +29,11 @@ use crate::proto::telephony::dial::is_number;
 use crate::proto::telephony::options::{TelephonyOptions, telephony};
 
 /// The row of `commands`.
-pub(super) const COMMAND: CommandRow = CommandRow {
+pub(super) const COMMAND: Option<&CommandRow> = Some(&CommandRow {
     name: "call",
     parse: |program, arguments, env| Ok(command(program, arguments, env)?.into()),
     help_of: None,
-};
+});
 
 /// How long the bot has to be quiet before the caller hangs up, without and with expectations.
 const LISTENS: Duration = Duration::from_secs(5);

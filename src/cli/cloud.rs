@@ -10,11 +10,11 @@ use super::{Env, UsageError};
 use crate::proto::options::env;
 
 /// The row of `commands`.
-pub(super) const COMMAND: CommandRow = CommandRow {
+pub(super) const COMMAND: Option<&CommandRow> = Some(&CommandRow {
     name: "cloud",
     parse: |_, arguments, env| Ok(parse(arguments, env)?.into()),
     help_of: Some(cli::help_of),
-};
+});
 
 #[derive(Debug)]
 struct CloudRun {

@@ -1,4 +1,4 @@
-//! The commands beside the runner in this build, one row each.
+//! The commands beside the runner, one row each.
 //!
 //! In: the arguments. Out: the task of the command that they name, or a text to print. A command
 //! that this build lacks is an error that names the feature.
@@ -9,19 +9,13 @@ use super::command::{CommandRow, TASKS};
 use super::{CliCommand, Env, ProgramIdentity, UsageError};
 use crate::proto::options::need;
 
-/// Those of this build.
-static BUILT: &[CommandRow] = &[
-    #[cfg(feature = "call")]
+/// Every command. Without its feature, `absent` takes its place, which has no row.
+static COMMANDS: [Option<&CommandRow>; 6] = [
     super::call::COMMAND,
-    #[cfg(feature = "new")]
     super::new::COMMAND,
-    #[cfg(feature = "telephony")]
     super::phone::COMMAND,
-    #[cfg(feature = "setup")]
     super::setup::COMMAND,
-    #[cfg(feature = "update")]
     super::update::COMMAND,
-    #[cfg(feature = "cloud")]
     super::cloud::COMMAND,
 ];
 
@@ -47,5 +41,5 @@ pub(super) fn parse(
 
 /// Returns the row of a command that this build has.
 pub(super) fn built(name: &OsStr) -> Option<&'static CommandRow> {
-    BUILT.iter().find(|command| name == command.name)
+    COMMANDS.iter().copied().flatten().find(|command| name == command.name)
 }

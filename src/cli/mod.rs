@@ -9,9 +9,9 @@
 
 pub mod banner;
 mod bots;
-#[cfg(feature = "call")]
+#[cfg_attr(not(feature = "call"), path = "absent.rs")]
 mod call;
-#[cfg(feature = "cloud")]
+#[cfg_attr(not(feature = "cloud"), path = "absent.rs")]
 mod cloud;
 mod cluster;
 mod command;
@@ -22,21 +22,21 @@ mod env_trust;
 mod features;
 mod flags;
 mod help;
-#[cfg(feature = "new")]
+#[cfg_attr(not(feature = "new"), path = "absent.rs")]
 mod new;
-#[cfg(feature = "telephony")]
+#[cfg_attr(not(feature = "telephony"), path = "absent.rs")]
 mod phone;
 mod qr;
 mod resolve;
 mod restart;
 #[cfg_attr(not(feature = "config"), path = "settings/absent.rs")]
 mod settings;
-#[cfg(feature = "setup")]
+#[cfg_attr(not(feature = "setup"), path = "absent.rs")]
 mod setup;
 mod source;
 pub mod start;
 mod surroundings;
-#[cfg(feature = "update")]
+#[cfg_attr(not(feature = "update"), path = "absent.rs")]
 mod update;
 
 use std::ffi::OsString;

@@ -20,11 +20,11 @@ use crate::proto::telephony::options::{TelephonyOptions, telephony};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
 /// The row of `commands`.
-pub(super) const COMMAND: CommandRow = CommandRow {
+pub(super) const COMMAND: Option<&CommandRow> = Some(&CommandRow {
     name: "phone",
     parse: |program, arguments, env| Ok(command(program, arguments, env)?.into()),
     help_of: None,
-};
+});
 
 /// The variable of `--proxy` of the runner, which this command takes as well.
 const PROXY_VARIABLE: &str = "RUNNER_PROXY";

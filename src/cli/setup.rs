@@ -17,11 +17,11 @@ use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::{FlagKind, OptionStore, OptionTable, SpecialMode, flag, number, parse, put};
 
 /// The row of `commands`.
-pub(super) const COMMAND: CommandRow = CommandRow {
+pub(super) const COMMAND: Option<&CommandRow> = Some(&CommandRow {
     name: "setup",
     parse: |program, arguments, _| Ok(command(program, arguments)?.into()),
     help_of: None,
-};
+});
 
 /// The longest time that the page may be open: a day.
 const MINUTES_MAX: u64 = 24 * 60;

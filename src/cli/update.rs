@@ -18,11 +18,11 @@ use crate::proto::update::release::folder;
 use crate::proto::update::version::is_version;
 
 /// The row of `commands`.
-pub(super) const COMMAND: CommandRow = CommandRow {
+pub(super) const COMMAND: Option<&CommandRow> = Some(&CommandRow {
     name: "update",
     parse: |program, arguments, env| Ok(command(program, arguments, env)?.into()),
     help_of: None,
-};
+});
 
 /// The exit code of a check that found another version, as of `dnf check-update`.
 const EXIT_AVAILABLE: u8 = 100;

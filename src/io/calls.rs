@@ -53,13 +53,13 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 const CALLS_DIR: &str = "--calls-dir";
 const RECORD: &str = "--record";
 
-pub const MODULE: Module = Module {
+pub const MODULE: Option<&Module> = Some(&Module {
     check: Some(|config| Box::pin(std::future::ready(check(config)))),
     run: Some(run),
     answer: Some(|request| Box::pin(answer(request))),
     hosts: Some(|config| config.calls.events.iter().filter_map(poster::host).collect()),
     ..Module::new(Feature::Calls)
-};
+});
 
 /// The records of one runner.
 pub struct Calls {

@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use edge_runner_http::common::random;
 use tokio::time::{sleep, timeout};
 
+pub use self::routes::MODULE;
 use crate::bot::{Kind, VideoroomArguments};
 use crate::config::{Secret, Videoroom};
 use crate::io::rest::{self, RestError, RestResponse};

@@ -4,7 +4,7 @@
 //! once, each with a time limit; `proto::doctor` judges the results. Only configured servers are
 //! asked, only for what is free of charge, and nothing is left behind.
 
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "absent.rs")]
 pub mod certificate;
 mod machine;
 mod ports;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::io::module::blocking;
-use crate::io::modules::MODULES;
+use crate::io::modules;
 use crate::limits::DOCTOR_CHECK;
 use crate::proto::doctor::network;
 use crate::proto::doctor::{Finding, Findings};
@@ -28,7 +28,7 @@ use crate::proto::doctor::{Finding, Findings};
 /// Runs all checks at once: those of the machine, and those of each module in the order of the
 /// table.
 pub async fn examine(config: Arc<Config>) -> Findings {
-    let checks = MODULES.iter().flat_map(|module| module.checks);
+    let checks = modules::built().flat_map(|module| module.checks);
     let of_modules = join_all(checks.map(|check| within(check.what, (check.examine)(&config))));
     let (ports, machine, of_modules, resolver, program, cluster) = tokio::join!(
         within("ports", ports::examine(&config)),

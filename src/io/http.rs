@@ -20,6 +20,9 @@ cfg_if::cfg_if! {
         mod folder;
         pub mod page;
         mod uploads;
+    } else {
+        #[path = "absent.rs"]
+        pub mod page;
     }
 }
 

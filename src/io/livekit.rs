@@ -31,6 +31,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
+pub use self::routes::MODULE;
 use crate::bot::media::MediaSlot;
 use crate::bot::{Kind, MediaroomArguments};
 use crate::config::{Config, Secret, Transport};

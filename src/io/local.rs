@@ -70,16 +70,18 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// Time that the commands have to end with the runner.
 const COMMANDS_END: Duration = Duration::from_secs(1);
 
-pub const MODULE: Module = Module {
-    check: Some(|config| Box::pin(std::future::ready(check(config)))),
-    run: Some(run),
-    banner: Some(banner),
-    ..Module::new(Feature::Local)
-}
-.with_checks(&[DoctorCheck {
-    what: "wake word",
-    examine: |config| Box::pin(wake::examine(config)),
-}]);
+pub const MODULE: Option<&Module> = Some(
+    &Module {
+        check: Some(|config| Box::pin(std::future::ready(check(config)))),
+        run: Some(run),
+        banner: Some(banner),
+        ..Module::new(Feature::Local)
+    }
+    .with_checks(&[DoctorCheck {
+        what: "wake word",
+        examine: |config| Box::pin(wake::examine(config)),
+    }]),
+);
 
 /// The running module.
 pub struct Local {

@@ -14,26 +14,22 @@ pub mod admission;
 pub mod bots;
 #[cfg(feature = "call")]
 pub mod call;
-#[cfg(feature = "calls")]
+#[cfg_attr(not(feature = "calls"), path = "absent.rs")]
 pub mod calls;
-#[cfg(feature = "videoroom")]
+#[cfg_attr(not(feature = "videoroom"), path = "absent.rs")]
 pub mod daily;
 pub mod doctor;
 pub mod drain;
-#[cfg(feature = "webrtc")]
-#[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
-pub mod gather;
 pub mod http;
-#[cfg(feature = "webrtc")]
 pub mod inbox_queue;
-#[cfg(feature = "mediaroom")]
+#[cfg_attr(not(feature = "mediaroom"), path = "absent.rs")]
 pub mod livekit;
-#[cfg(feature = "local")]
+#[cfg_attr(not(feature = "local"), path = "absent.rs")]
 pub mod local;
 pub mod metrics;
 pub mod module;
 pub mod modules;
-#[cfg(feature = "moq")]
+#[cfg_attr(not(feature = "moq"), path = "absent.rs")]
 pub mod moq;
 pub mod observer;
 #[cfg(feature = "telephony")]
@@ -41,13 +37,11 @@ pub mod phone;
 pub mod port_owner;
 pub mod process;
 pub mod reload;
-#[cfg(any(feature = "_rest", feature = "websocket"))]
 #[cfg_attr(not(feature = "_rest"), path = "rest/absent.rs")]
 pub mod rest;
 pub mod room;
 pub mod running;
 pub mod serving;
-#[cfg(any(feature = "webrtc", feature = "telephony", feature = "websocket", feature = "local"))]
 pub mod session;
 pub mod sessions;
 #[cfg_attr(not(feature = "setup"), path = "settings/absent.rs")]
@@ -55,21 +49,24 @@ pub mod settings;
 #[cfg(feature = "setup")]
 pub mod setup;
 pub mod trace;
-#[cfg(feature = "update")]
+#[cfg_attr(not(feature = "update"), path = "absent.rs")]
 pub mod update;
-#[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod websocket;
 #[cfg(any(feature = "mediaroom", feature = "assistants", feature = "call"))]
 pub mod websocket_client;
-#[cfg(feature = "messaging")]
+#[cfg_attr(not(feature = "messaging"), path = "absent.rs")]
 pub mod whatsapp;
-#[cfg(any(feature = "calls", feature = "page"))]
 pub mod written_folder;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "webrtc")] {
+        #[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
+        pub mod gather;
         pub mod ice_tcp;
         pub mod udp;
+        pub mod webrtc;
+    } else {
+        #[path = "absent.rs"]
         pub mod webrtc;
     }
 }

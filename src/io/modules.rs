@@ -1,5 +1,5 @@
-//! The modules of this build, one row each. A feature that is off has no row: its routes and plans
-//! are rejected by its name.
+//! The modules, one row each. A feature that is off has no row: its routes and plans are rejected
+//! by its name.
 
 use std::sync::Arc;
 
@@ -17,41 +17,32 @@ use crate::io::services::Services;
 use crate::proto::http::route::RouteError;
 use edge_runner_http::common::Reply;
 
-/// The modules of this build. A module finds those of earlier rows running.
-pub const MODULES: &[Module] = &[
-    #[cfg(feature = "tls")]
+/// Every module. Without its feature, `absent` takes its place, which has no row.
+static MODULES: [Option<&Module>; 14] = [
     crate::io::doctor::certificate::MODULE,
-    #[cfg(feature = "page")]
     crate::io::http::page::MODULE,
-    #[cfg(feature = "calls")]
     crate::io::calls::MODULE,
-    #[cfg(feature = "setup")]
     crate::io::settings::MODULE,
-    #[cfg(feature = "update")]
-    crate::io::update::check::MODULE,
-    #[cfg(feature = "webrtc")]
-    crate::io::webrtc::routes::MODULE,
-    #[cfg(feature = "telephony")]
+    crate::io::update::MODULE,
+    crate::io::webrtc::MODULE,
     crate::io::websocket::telephony::MODULE,
-    #[cfg(feature = "websocket")]
     crate::io::websocket::routes::CLIENTS,
-    #[cfg(feature = "mediaroom")]
-    crate::io::livekit::routes::MODULE,
-    #[cfg(feature = "videoroom")]
-    crate::io::daily::routes::MODULE,
-    #[cfg(feature = "moq")]
-    crate::io::moq::routes::MODULE,
-    #[cfg(feature = "messaging")]
-    crate::io::whatsapp::routes::MODULE,
-    #[cfg(feature = "local")]
+    crate::io::livekit::MODULE,
+    crate::io::daily::MODULE,
+    crate::io::moq::MODULE,
+    crate::io::whatsapp::MODULE,
     crate::io::local::MODULE,
-    #[cfg(feature = "assistants")]
     crate::bots::assistant::MODULE,
 ];
 
+/// Returns the modules of this build. A module finds those of earlier rows running.
+pub fn built() -> impl Iterator<Item = &'static Module> {
+    MODULES.iter().copied().flatten()
+}
+
 /// Prepares a thread of the runtime.
 pub fn begin_thread() {
-    for begin in MODULES.iter().filter_map(|module| module.begin_thread) {
+    for begin in built().filter_map(|module| module.begin_thread) {
         begin();
     }
 }
@@ -61,7 +52,7 @@ pub fn begin_thread() {
 /// # Errors
 /// Returns the [`RunError`] of the first module that cannot serve.
 pub async fn check(config: &Config) -> Result<(), RunError> {
-    for check in MODULES.iter().filter_map(|module| module.check) {
+    for check in built().filter_map(|module| module.check) {
         check(config).await?;
     }
     Ok(())
@@ -73,7 +64,7 @@ pub async fn check(config: &Config) -> Result<(), RunError> {
 /// Returns the [`RunError`] of the step that failed. The command line rejects `--direct` where no
 /// module has rooms.
 pub async fn run_alone(config: Arc<Config>, bot: Bot, announce: fn(&str)) -> Result<(), RunError> {
-    match MODULES.iter().find_map(|module| module.run_alone) {
+    match built().find_map(|module| module.run_alone) {
         Some(run) => run(config, bot, announce).await,
         None => Err(RunError::Misuse("this build has no rooms for one bot alone".to_owned())),
     }
@@ -84,7 +75,7 @@ pub async fn run_alone(config: Arc<Config>, bot: Bot, announce: fn(&str)) -> Res
 /// # Errors
 /// Returns the [`RunError`] of the first module that cannot serve.
 pub fn run(app: &mut RunnerApp, listeners: &Listeners, services: &Services) -> Result<(), RunError> {
-    for run in MODULES.iter().filter_map(|module| module.run) {
+    for run in built().filter_map(|module| module.run) {
         let startup = ModuleStartup {
             app,
             addresses: listeners.addresses(),
@@ -100,14 +91,13 @@ pub fn run(app: &mut RunnerApp, listeners: &Listeners, services: &Services) -> R
 
 /// Returns what the modules tell people when the server listens.
 pub fn banner_rows(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
-    let rows = MODULES.iter().filter_map(|module| module.banner);
+    let rows = built().filter_map(|module| module.banner);
     rows.flat_map(|rows| rows(config, listening)).collect()
 }
 
 /// Rejects a request for the page that was meant for a module.
 pub fn check_page(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
-    MODULES
-        .iter()
+    built()
         .filter_map(|module| module.check_page)
         .try_for_each(|check| check(app, head))
 }
@@ -130,8 +120,7 @@ pub async fn start(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
 }
 
 fn of(feature: Feature) -> Result<&'static Module, HttpError> {
-    MODULES
-        .iter()
+    built()
         .find(|module| module.feature == feature)
         .ok_or(HttpError::MissingFeature(MissingFeature(feature)))
 }

@@ -28,6 +28,7 @@ use self::arrivals::{Arrivals, ConnectionRules, WaitingRegistry, WaitingSession}
 use self::certificate::{ServedCertificate, hash_of_file, warn_of_relay_file};
 use self::dial::{Dialer, RelayTrust};
 use self::port::MoqPort;
+pub use self::routes::MODULE;
 use self::session_io::{ConnectionSource, MoqIo};
 use crate::bot::media::MediaSlot;
 use crate::bot::{self, MoqAddress, MoqArguments};

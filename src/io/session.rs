@@ -166,10 +166,6 @@ impl SessionTask {
     }
 
     /// Sends media of the runner itself, in place of those of a bot, and returns their other side.
-    #[cfg(any(
-        all(feature = "calls", feature = "webrtc"),
-        all(feature = "call", any(feature = "mediaroom", feature = "moq"))
-    ))]
     pub fn send_media(&mut self, frames_max: usize) -> MediaSlot {
         let (transport_side, slot) = media::pair(frames_max);
         self.transport_side = Some(transport_side);

@@ -39,11 +39,11 @@ use crate::proto::setup::change::{ChangeError, FieldState, SettingsChange, descr
 /// Requests that wait for the watcher.
 const REQUESTS: usize = 4;
 
-pub const MODULE: Module = Module {
+pub const MODULE: Option<&Module> = Some(&Module {
     run: Some(run),
     answer: Some(|request| Box::pin(answer(request))),
     ..Module::new(Feature::Setup)
-};
+});
 
 /// A request to the watcher of the settings.
 pub enum SettingsRequest {

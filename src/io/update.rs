@@ -12,6 +12,7 @@ mod service;
 
 use std::time::Duration;
 
+pub use self::check::MODULE;
 use crate::proto::update::archive::{deflated, file};
 use crate::proto::update::installation::InstallKind;
 use crate::proto::update::release::{Release, UNCHANGED, archives, package};

@@ -7,7 +7,7 @@
 
 pub mod doctor;
 #[cfg(feature = "calls")]
-mod listener;
+pub mod listener;
 pub mod offer;
 mod progress;
 pub mod routes;
@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+pub use self::routes::MODULE;
 use crate::proto::sorting;
 
 use serde_json::Value;
@@ -45,8 +46,6 @@ use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::WhipResource;
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, WhipOffer};
 
-#[cfg(feature = "calls")]
-pub use listener::ListenerLink;
 pub use progress::CallEvent;
 use session_io::WebRtcIo;
 pub use shared::Sockets;

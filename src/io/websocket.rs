@@ -15,6 +15,9 @@ cfg_if::cfg_if! {
         pub mod doctor;
         pub mod telephony;
         pub mod webhook;
+    } else {
+        #[path = "absent.rs"]
+        pub mod telephony;
     }
 }
 

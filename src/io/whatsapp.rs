@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
+pub use self::routes::MODULE;
 use crate::config::Messaging;
 use crate::io::admission::SessionPermit;
 use crate::io::rest;

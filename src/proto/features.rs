@@ -1,9 +1,11 @@
 //! The features of this build: one [`Feature`] per cargo feature, and the only place that queries
 //! them.
 //!
-//! A module that is not built has no row in the table of modules, or a replacement, `absent.rs` in
-//! its folder, chosen where the module is declared. Options, routes and `/start` report a missing
-//! feature with the text of [`MissingFeature`].
+//! Where a module is declared, `absent.rs` takes its place in a build without it: that of `src/io`
+//! and `src/cli` has no row in the table of modules and of commands; one in the folder of a module
+//! has what others use. Options, routes and `/start` report a missing feature with the text of
+//! [`MissingFeature`]. A test of the workspace runs with every feature but `scale` and `libopus`,
+//! and asks for none.
 
 use std::fmt;
 

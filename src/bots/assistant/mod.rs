@@ -21,20 +21,22 @@ use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::module::{DoctorCheck, Module};
 
-pub const MODULE: Module = Module {
-    check: Some(|config| Box::pin(check_tools(config))),
-    ..Module::new(Feature::Assistants)
-}
-.with_checks(&[
-    DoctorCheck {
-        what: "realtime",
-        examine: |config| Box::pin(doctor::services(config)),
-    },
-    DoctorCheck {
-        what: "tools",
-        examine: |config| Box::pin(doctor::tools(config)),
-    },
-]);
+pub const MODULE: Option<&Module> = Some(
+    &Module {
+        check: Some(|config| Box::pin(check_tools(config))),
+        ..Module::new(Feature::Assistants)
+    }
+    .with_checks(&[
+        DoctorCheck {
+            what: "realtime",
+            examine: |config| Box::pin(doctor::services(config)),
+        },
+        DoctorCheck {
+            what: "tools",
+            examine: |config| Box::pin(doctor::tools(config)),
+        },
+    ]),
+);
 
 /// Checks the functions of the operator before the first session. An endpoint that does not answer
 /// may do so later.

@@ -17,11 +17,11 @@ use super::{ProgramIdentity, UsageError, completions};
 use crate::proto::options::Expected;
 
 /// The row of `commands`.
-pub(super) const COMMAND: CommandRow = CommandRow {
+pub(super) const COMMAND: Option<&CommandRow> = Some(&CommandRow {
     name: "new",
     parse: |program, arguments, _| Ok(command(program, &arguments)?.into()),
     help_of: None,
-};
+});
 
 /// The files of every kind, as `src/page/build.rs` packs them.
 const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/new.deflate"));

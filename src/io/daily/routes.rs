@@ -38,19 +38,21 @@ use crate::proto::http::{route, start};
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock, unix_time_s};
 
-pub const MODULE: Module = Module {
-    run: Some(|_| Ok(Some(Arc::new(DialInCalls::default())))),
-    answer: Some(|request| Box::pin(answer(request))),
-    start: Some(|request| Box::pin(begin_session(request))),
-    run_alone: Some(|config, bot, announce| Box::pin(direct::run(config, bot, announce))),
-    banner: Some(banner::rows),
-    hosts: Some(doctor::hosts),
-    ..Module::new(Feature::Videoroom)
-}
-.with_checks(&[DoctorCheck {
-    what: "rooms",
-    examine: |config| Box::pin(doctor::examine(config)),
-}]);
+pub const MODULE: Option<&Module> = Some(
+    &Module {
+        run: Some(|_| Ok(Some(Arc::new(DialInCalls::default())))),
+        answer: Some(|request| Box::pin(answer(request))),
+        start: Some(|request| Box::pin(begin_session(request))),
+        run_alone: Some(|config, bot, announce| Box::pin(direct::run(config, bot, announce))),
+        banner: Some(banner::rows),
+        hosts: Some(doctor::hosts),
+        ..Module::new(Feature::Videoroom)
+    }
+    .with_checks(&[DoctorCheck {
+        what: "rooms",
+        examine: |config| Box::pin(doctor::examine(config)),
+    }]),
+);
 
 /// Dial-in calls that have a bot.
 #[derive(Default)]

@@ -27,10 +27,10 @@ use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
 use crate::proto::server::tls::certificate_names;
 
 /// HTTPS.
-pub const MODULE: Module = Module::new(Feature::Tls).with_checks(&[DoctorCheck {
+pub const MODULE: Option<&Module> = Some(&Module::new(Feature::Tls).with_checks(&[DoctorCheck {
     what: "https",
     examine: |config| Box::pin(blocking(config, examine)),
-}]);
+}]));
 
 /// Checks everything that HTTPS needs.
 pub fn examine(config: &Config) -> Vec<Finding> {

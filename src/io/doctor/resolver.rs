@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::Finding;
 use crate::config::Config;
-use crate::io::modules::MODULES;
+use crate::io::modules;
 use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::webrtc::gather::server::parse_servers;
 
@@ -44,7 +44,7 @@ fn names(config: &Config) -> Vec<String> {
         _ => proxy.clone(),
     });
     let of_servers = parse_servers(&config.ice_servers).into_iter().map(|server| server.host);
-    let of_modules = MODULES.iter().filter_map(|module| module.hosts);
+    let of_modules = modules::built().filter_map(|module| module.hosts);
     let of_modules = of_modules.flat_map(|hosts| hosts(config));
     let mut names: Vec<String> = Vec::new();
     for name in of_servers.chain(of_modules).chain(proxy) {

@@ -20,12 +20,12 @@ use crate::proto::http::folder::FolderUse;
 use crate::proto::http::route::{Route, RouteError};
 use edge_runner_http::common::{Reply, whole};
 
-pub const MODULE: Module = Module {
+pub const MODULE: Option<&Module> = Some(&Module {
     check: Some(|config| Box::pin(ready(folder::check(config).and_then(|()| uploads::check(config))))),
     run: Some(uploads::run),
     answer: Some(|request| Box::pin(answer(request))),
     ..Module::new(Feature::Page)
-};
+});
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     const NOT_FOUND: HttpError = HttpError::Route(RouteError::NotFound);

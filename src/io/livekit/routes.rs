@@ -48,24 +48,26 @@ use crate::proto::metrics::text::MetricsText;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, random, unix_time_s};
 
-pub const MODULE: Module = Module {
-    run: Some(run),
-    answer: Some(|request| Box::pin(answer(request))),
-    start: Some(|request| Box::pin(begin_session(request))),
-    banner: Some(banner::rows),
-    hosts: Some(doctor::hosts),
-    ..Module::new(Feature::Mediaroom)
-}
-.with_checks(&[
-    DoctorCheck {
-        what: "rooms",
-        examine: |config| Box::pin(doctor::server(config)),
-    },
-    DoctorCheck {
-        what: "worker",
-        examine: |config| Box::pin(doctor::worker(config)),
-    },
-]);
+pub const MODULE: Option<&Module> = Some(
+    &Module {
+        run: Some(run),
+        answer: Some(|request| Box::pin(answer(request))),
+        start: Some(|request| Box::pin(begin_session(request))),
+        banner: Some(banner::rows),
+        hosts: Some(doctor::hosts),
+        ..Module::new(Feature::Mediaroom)
+    }
+    .with_checks(&[
+        DoctorCheck {
+            what: "rooms",
+            examine: |config| Box::pin(doctor::server(config)),
+        },
+        DoctorCheck {
+            what: "worker",
+            examine: |config| Box::pin(doctor::worker(config)),
+        },
+    ]),
+);
 
 /// The registrations at a LiveKit server, and bots that it has lost.
 struct LiveKit {

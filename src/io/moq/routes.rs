@@ -35,23 +35,25 @@ use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, random};
 use edge_runner_http::tls::WatchedCertificate;
 
-pub const MODULE: Module = Module {
-    run: Some(run),
-    start: Some(|request| Box::pin(begin_session(request))),
-    banner: Some(banner::rows),
-    hosts: Some(doctor::hosts),
-    ..Module::new(Feature::Moq)
-}
-.with_checks(&[
-    DoctorCheck {
-        what: "quic",
-        examine: |config| Box::pin(blocking(config, doctor::examine)),
-    },
-    DoctorCheck {
-        what: "relay",
-        examine: |config| Box::pin(doctor::relay(config)),
-    },
-]);
+pub const MODULE: Option<&Module> = Some(
+    &Module {
+        run: Some(run),
+        start: Some(|request| Box::pin(begin_session(request))),
+        banner: Some(banner::rows),
+        hosts: Some(doctor::hosts),
+        ..Module::new(Feature::Moq)
+    }
+    .with_checks(&[
+        DoctorCheck {
+            what: "quic",
+            examine: |config| Box::pin(blocking(config, doctor::examine)),
+        },
+        DoctorCheck {
+            what: "relay",
+            examine: |config| Box::pin(doctor::relay(config)),
+        },
+    ]),
+);
 
 fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, RunError> {
     let app = startup.app;

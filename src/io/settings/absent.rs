@@ -3,8 +3,12 @@
 use std::future::pending;
 
 use crate::io::http::live_access::LiveAccess;
+use crate::io::module::Module;
 use crate::io::reload::SettingsWatcher;
 use crate::io::running::RunningModules;
+
+/// No row of `modules`.
+pub const MODULE: Option<&Module> = None;
 
 /// The settings of a start, as the page needs them: none.
 pub trait PageSource {}

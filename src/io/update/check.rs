@@ -32,7 +32,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(23 * 3600);
 /// What is added to it by chance, at most.
 const AGAIN_JITTER: Duration = Duration::from_secs(2 * 3600);
 
-pub const MODULE: Module = Module {
+pub const MODULE: Option<&Module> = Some(&Module {
     run: Some(run),
     hosts: Some(|config| {
         ReleaseChecker::new(&config.update_check, RELEASE_KEYS)
@@ -41,7 +41,7 @@ pub const MODULE: Module = Module {
             .collect()
     }),
     ..Module::new(Feature::Update)
-};
+});
 
 /// Asks for the latest version.
 #[derive(Debug)]

@@ -18,26 +18,28 @@ use crate::proto::http::route::{Route, RouteError};
 use crate::proto::metrics::MetricsSnapshot;
 use edge_runner_http::common::Reply;
 
-pub const MODULE: Module = Module {
-    begin_thread: Some(seed_thread),
-    run: Some(|startup| {
-        let sessions = &startup.app.sessions;
-        let webrtc = WebRtc::start(sessions, startup.addresses, startup.port, startup.services)?;
-        Ok(Some(Arc::new(webrtc)))
-    }),
-    answer: Some(|request| Box::pin(answer(request))),
-    ..Module::new(Feature::WebRtc)
-}
-.with_checks(&[
-    DoctorCheck {
-        what: "udp port",
-        examine: |config| Box::pin(doctor::udp_port(config)),
-    },
-    DoctorCheck {
-        what: "ice servers",
-        examine: |config| Box::pin(gather::doctor::examine(config)),
-    },
-]);
+pub const MODULE: Option<&Module> = Some(
+    &Module {
+        begin_thread: Some(seed_thread),
+        run: Some(|startup| {
+            let sessions = &startup.app.sessions;
+            let webrtc = WebRtc::start(sessions, startup.addresses, startup.port, startup.services)?;
+            Ok(Some(Arc::new(webrtc)))
+        }),
+        answer: Some(|request| Box::pin(answer(request))),
+        ..Module::new(Feature::WebRtc)
+    }
+    .with_checks(&[
+        DoctorCheck {
+            what: "udp port",
+            examine: |config| Box::pin(doctor::udp_port(config)),
+        },
+        DoctorCheck {
+            what: "ice servers",
+            examine: |config| Box::pin(gather::doctor::examine(config)),
+        },
+    ]),
+);
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     let RouteRequest {

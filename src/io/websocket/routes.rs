@@ -30,8 +30,13 @@ use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::{Reply, ResponseBody, lock};
 
-/// Plain clients.
-pub const CLIENTS: Module = Module {
+/// Plain clients. Telephone calls use the rest of this file.
+pub const CLIENTS: Option<&Module> = match Feature::WebSocket.in_this_build() {
+    true => Some(&MODULE),
+    false => None,
+};
+
+const MODULE: Module = Module {
     answer: Some(|request| Box::pin(answer(request))),
     ..Module::new(Feature::WebSocket)
 };

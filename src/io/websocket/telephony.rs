@@ -16,18 +16,20 @@ use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::Reply;
 
 /// The row of `io::modules`.
-pub const MODULE: Module = Module {
-    run: Some(dial::run),
-    answer: Some(|request| Box::pin(answer(request))),
-    check_page: Some(webhook::reject_get),
-    banner: Some(banner::rows),
-    hosts: Some(doctor::hosts),
-    ..Module::new(Feature::Telephony)
-}
-.with_checks(&[DoctorCheck {
-    what: "telephony",
-    examine: |config| Box::pin(doctor::examine(config)),
-}]);
+pub const MODULE: Option<&Module> = Some(
+    &Module {
+        run: Some(dial::run),
+        answer: Some(|request| Box::pin(answer(request))),
+        check_page: Some(webhook::reject_get),
+        banner: Some(banner::rows),
+        hosts: Some(doctor::hosts),
+        ..Module::new(Feature::Telephony)
+    }
+    .with_checks(&[DoctorCheck {
+        what: "telephony",
+        examine: |config| Box::pin(doctor::examine(config)),
+    }]),
+);
 
 const HOOKS: CallHooks = CallHooks {
     verify: webhook::verify_upgrade,

@@ -33,17 +33,19 @@ use crate::proto::whatsapp::signature::{self, WebhookSignatureError};
 use crate::proto::whatsapp::webhook;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 
-pub const MODULE: Module = Module {
-    run: Some(|_| Ok(Some(Arc::new(WhatsAppCalls::default())))),
-    answer: Some(|request| Box::pin(answer(request))),
-    banner: Some(|config, _| banner_rows(config)),
-    hosts: Some(doctor::hosts),
-    ..Module::new(Feature::Messaging)
-}
-.with_checks(&[DoctorCheck {
-    what: "messaging",
-    examine: |config| Box::pin(doctor::examine(config)),
-}]);
+pub const MODULE: Option<&Module> = Some(
+    &Module {
+        run: Some(|_| Ok(Some(Arc::new(WhatsAppCalls::default())))),
+        answer: Some(|request| Box::pin(answer(request))),
+        banner: Some(|config, _| banner_rows(config)),
+        hosts: Some(doctor::hosts),
+        ..Module::new(Feature::Messaging)
+    }
+    .with_checks(&[DoctorCheck {
+        what: "messaging",
+        examine: |config| Box::pin(doctor::examine(config)),
+    }]),
+);
 
 impl RunningModule for WhatsAppCalls {}
 
