@@ -4,6 +4,21 @@ use super::{NO_VIDEO_ROOMS, echo, parrot};
 use crate::bot::{BotError, Kind, RunnerArguments};
 use crate::config::BuiltInBot;
 
+cfg_if::cfg_if! {
+    if #[cfg(feature = "assistants")] {
+        use super::assistant::cascade::cascade;
+        use super::assistant::realtime::realtime;
+    } else {
+        use absent as cascade;
+        use absent as realtime;
+
+        /// The command line rejects a bot that this build lacks.
+        async fn absent(args: RunnerArguments) -> Result<(), BotError> {
+            Err(format!("the bot `{}` is not in this build", args.cli_args.bot.name()).into())
+        }
+    }
+}
+
 /// Runs the built-in bot that the configuration selects.
 ///
 /// # Errors
@@ -20,14 +35,7 @@ pub async fn built_in_bot(args: RunnerArguments) -> Result<(), BotError> {
     match args.cli_args.bot {
         BuiltInBot::Parrot => Box::pin(parrot::parrot(args)).await,
         BuiltInBot::Echo => Box::pin(echo::echo(args)).await,
-        #[cfg(feature = "assistants")]
-        BuiltInBot::Realtime => Box::pin(super::assistant::realtime::realtime(args)).await,
-        #[cfg(feature = "assistants")]
-        BuiltInBot::Cascade => Box::pin(super::assistant::cascade::cascade(args)).await,
-        // The command line refuses them.
-        #[cfg(not(feature = "assistants"))]
-        BuiltInBot::Realtime | BuiltInBot::Cascade => {
-            Err(format!("the bot `{}` is not in this build", args.cli_args.bot.name()).into())
-        }
+        BuiltInBot::Realtime => Box::pin(realtime(args)).await,
+        BuiltInBot::Cascade => Box::pin(cascade(args)).await,
     }
 }

@@ -339,7 +339,6 @@ mod tests {
     }
 
     /// The public name leads to the runner from everywhere and has no warning, unlike the address.
-    #[cfg(feature = "acme")]
     #[test]
     fn shows_the_public_name_of_an_acme_certificate() {
         let arguments = [

@@ -8,6 +8,7 @@
 mod page;
 
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::proto::options::{Expected, FlagKind, OptionStore as _, ValueSource};
 pub(super) use crate::proto::settings::BotSection;
 use crate::proto::settings::edit::quoted;
 use crate::proto::settings::{
-    BY_BODY, CALLERS, COMMAND, DEVICES, ENVIRONMENT, MAX_SECONDS, NUMBERS, READ_BEFORE, Reference, SettingValue,
+    self, BY_BODY, CALLERS, COMMAND, DEVICES, ENVIRONMENT, MAX_SECONDS, NUMBERS, READ_BEFORE, Reference, SettingValue,
     SettingsFile, bot_keys, key_of, keys, may_contain_secret, parse,
 };
 use crate::proto::telephony::PROVIDERS;
@@ -438,6 +439,14 @@ fn masked(text: &str) -> String {
 fn default(flag: &RunnerFlag) -> Option<&'static str> {
     let (_, rest) = flag.help.split_once("[default: ")?;
     rest.split_once(']').map(|(default, _)| default)
+}
+
+/// Returns a warning if others may read a file of settings that contains a secret.
+pub(super) fn exposed_warning(config: &Config) -> Option<String> {
+    let file = config.secret_settings.as_ref()?;
+    // The file was read a moment ago.
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    settings::exposed_warning(file, mode)
 }
 
 /// Returns the text of `config --help`.

@@ -30,7 +30,7 @@ use super::resolve::MADE_KEY_FILE;
 use super::restart::{ProcessImage, Trial};
 use super::source::StartSource;
 use super::surroundings::{Surroundings, env, make_key, surroundings};
-use super::{CliCommand, ProgramIdentity, banner};
+use super::{CliCommand, ProgramIdentity, banner, settings};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
 use crate::config::Config;
@@ -140,10 +140,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<A
             };
             return task.run(&start).map(ended);
         }
-        #[cfg(feature = "local")]
         CliCommand::LocalList => return list_sound_cards(&env.variables).map(ended),
-        #[cfg(not(feature = "local"))]
-        CliCommand::LocalList => return Ok(AfterServing::Exit),
         CliCommand::Serve { config, warnings } => (config, warnings, false),
         CliCommand::Doctor { config, warnings } => (config, warnings, true),
     };
@@ -165,7 +162,7 @@ fn run(bot: Bot, bot_crate: &'static str, program: &ProgramIdentity) -> Result<A
     warnings.extend(unused_proxy_warning(&env.variables));
     // The doctor has a line of its own for it.
     warnings.extend(cluster_key_warning(&config).filter(|_| !doctor));
-    warnings.extend(secret_settings_warning(&config));
+    warnings.extend(settings::exposed_warning(&config));
     let alone = set_variables(for_bots);
     logging::init(config.verbosity, env.variables.get("RUST_LOG"), bot_crate, config.log);
     for warning in skipped.iter().chain(&warnings) {
@@ -205,21 +202,6 @@ fn cluster_key_warning(config: &Config) -> Option<String> {
     key_file_warning(file, mode)
 }
 
-/// Returns a warning if others may read a file of settings that contains a secret.
-#[cfg(feature = "config")]
-fn secret_settings_warning(config: &Config) -> Option<String> {
-    let file = config.secret_settings.as_ref()?;
-    // The file was read a moment ago.
-    let mode = std::fs::metadata(file).ok()?.permissions().mode();
-    crate::proto::settings::exposed_warning(file, mode)
-}
-
-/// There is no file of settings.
-#[cfg(not(feature = "config"))]
-fn secret_settings_warning(_: &Config) -> Option<String> {
-    None
-}
-
 /// Returns warnings about unprotected endpoints and about calls that cannot succeed.
 fn exposures(config: &Config, doctor: bool) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -254,18 +236,26 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
     warnings
 }
 
-/// Prints the microphones and loudspeakers. Anything that is missing is an error.
-#[cfg(feature = "local")]
-fn list_sound_cards(variables: &Variables) -> Result<(), StartupError> {
-    let server = variables
-        .literal("PULSE_SERVER")
-        .or_else(|| variables.literal("PIPEWIRE_REMOTE"));
-    let list = crate::io::local::list(variables.literal("XDG_RUNTIME_DIR"), server);
-    let (text, problems) = complete(Some(1), list)?;
-    let _ = io::stdout().write_all(text.as_bytes());
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(failure(problems.join("\n"))),
+cfg_if::cfg_if! {
+    if #[cfg(feature = "local")] {
+        /// Prints the microphones and loudspeakers. Anything that is missing is an error.
+        fn list_sound_cards(variables: &Variables) -> Result<(), StartupError> {
+            let server = variables
+                .literal("PULSE_SERVER")
+                .or_else(|| variables.literal("PIPEWIRE_REMOTE"));
+            let list = crate::io::local::list(variables.literal("XDG_RUNTIME_DIR"), server);
+            let (text, problems) = complete(Some(1), list)?;
+            let _ = io::stdout().write_all(text.as_bytes());
+            match problems.is_empty() {
+                true => Ok(()),
+                false => Err(failure(problems.join("\n"))),
+            }
+        }
+    } else {
+        /// The command line rejects it.
+        fn list_sound_cards(_: &Variables) -> Result<(), StartupError> {
+            Ok(())
+        }
     }
 }
 

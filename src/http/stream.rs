@@ -3,6 +3,9 @@
 //! The HTTP server, the WebSockets and the upgrade between them share this type, so only the
 //! acceptor knows whether a client uses TLS.
 
+#[cfg_attr(not(feature = "tls"), path = "stream/no_tls.rs")]
+mod tls_stream;
+
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,15 +13,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-#[cfg(not(feature = "tls"))]
-mod no_tls;
-
-#[cfg(not(feature = "tls"))]
-use no_tls::TlsStream;
-
-/// A server-side TLS session.
-#[cfg(feature = "tls")]
-type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+use self::tls_stream::TlsStream;
 
 /// An accepted connection.
 #[derive(Debug)]

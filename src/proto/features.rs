@@ -4,8 +4,7 @@
 //! Where a module is declared, `absent.rs` takes its place in a build without it: that of `src/io`
 //! and `src/cli` has no row in the table of modules and of commands; one in the folder of a module
 //! has what others use. Options, routes and `/start` report a missing feature with the text of
-//! [`MissingFeature`]. A test of the workspace runs with every feature but `scale` and `libopus`,
-//! and asks for none.
+//! [`MissingFeature`]. Tests are compiled with the default features, so they have no conditions.
 
 use std::fmt;
 

@@ -85,8 +85,7 @@ pub mod stall;
 pub mod telephony;
 #[cfg(all(any(test, feature = "testing"), feature = "webrtc"))]
 pub mod testing;
-#[cfg(any(feature = "assistants", feature = "calls", feature = "call"))]
-mod text;
+pub mod text;
 pub mod time;
 #[cfg(any(feature = "config", feature = "call"))]
 mod toml_text;

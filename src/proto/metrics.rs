@@ -7,7 +7,6 @@
 //! packet takes a lock or touches shared memory. Source: Prometheus "Text-based format" 0.0.4,
 //! "Metric and label naming".
 
-#[cfg(feature = "assistants")]
 mod assistants;
 pub mod bots;
 pub mod histogram;
@@ -19,10 +18,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-#[cfg(feature = "assistants")]
 use crate::assistant::report::AssistantCount;
 use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
+use crate::features::Feature;
 use crate::transport::Transport;
 use crate::webrtc::gather::ServerState;
 use crate::webrtc::offer::OfferError;
@@ -103,7 +102,6 @@ pub struct RunnerMetrics {
     answer: Histogram,
     connect: Histogram,
     lateness: Histogram,
-    #[cfg(feature = "assistants")]
     assistants: assistants::AssistantMetrics,
 }
 
@@ -154,7 +152,6 @@ impl RunnerMetrics {
     }
 
     /// Records what happened with the service of an assistant.
-    #[cfg(feature = "assistants")]
     pub fn assistant(&self, count: AssistantCount) {
         self.assistants.add(count);
     }
@@ -196,8 +193,9 @@ impl RunnerMetrics {
         }
         self.render_delays(&mut text);
         of_modules(&mut text);
-        #[cfg(feature = "assistants")]
-        self.assistants.render(&mut text);
+        if Feature::Assistants.in_this_build() {
+            self.assistants.render(&mut text);
+        }
         render_seen(&mut text, seen);
         text.into_string()
     }

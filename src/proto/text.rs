@@ -1,7 +1,7 @@
 //! Parts of texts.
 
 /// Returns the part of a text in its first `bytes_max` bytes, without half a character.
-pub(crate) fn beginning(text: &str, bytes_max: usize) -> &str {
+pub fn beginning(text: &str, bytes_max: usize) -> &str {
     let mut end = bytes_max.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

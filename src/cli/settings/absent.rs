@@ -68,6 +68,11 @@ impl ConfigReport {
     }
 }
 
+/// There is no file of settings.
+pub(super) fn exposed_warning(_: &Config) -> Option<String> {
+    None
+}
+
 /// Returns the text of `config --help`.
 pub(super) fn help(_: &ProgramIdentity) -> String {
     String::new()

@@ -4,7 +4,6 @@ use super::*;
 
 /// Profiles of boards set RUNNER_MAX_SESSIONS by what their processor can do, and calls of a
 /// service cost money.
-#[cfg(feature = "assistants")]
 #[test]
 fn a_variable_only_lowers_the_sessions_of_a_service() {
     let key = ("OPENAI_API_KEY", "k");
@@ -172,7 +171,6 @@ fn bot_audio_sets_the_format_of_a_program() {
 }
 
 /// Caps that no bot reads give a false sense of safety.
-#[cfg(feature = "assistants")]
 #[test]
 fn caps_of_the_assistants_beside_another_bot_are_a_warning() {
     let caps = [("RUNNER_BOT_IDLE", "60"), ("RUNNER_BOT_MINUTES", "5")];

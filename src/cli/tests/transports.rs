@@ -241,7 +241,6 @@ fn providers_with_markup_need_a_public_host() {
 }
 
 /// A runner with a certificate of a public name is reached by it.
-#[cfg(feature = "acme")]
 #[test]
 fn a_provider_connects_to_the_name_of_the_certificate() {
     let acme = [

@@ -16,15 +16,30 @@ use crate::config::{Config, Tls};
 use crate::features::Feature;
 use crate::io::module::{DoctorCheck, Module, blocking};
 use crate::io::store::read_bounded;
-#[cfg(feature = "acme")]
-use crate::io::tls::acme::file_names;
 use crate::io::tls::auto::SERVER;
 use crate::io::tls::pair::CertificatePair;
 use crate::proto::doctor::Finding;
-#[cfg(feature = "acme")]
-use crate::proto::doctor::certificate::of_directory;
 use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
 use crate::proto::server::tls::certificate_names;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "acme")] {
+        use crate::io::tls::acme::file_names;
+        use crate::proto::server::acme::doctor::of_directory;
+
+        /// Checks the stored certificate of `--tls acme`. The runner orders a missing one.
+        const OF_DIRECTORY: Option<fn(&Config) -> Finding> = Some(|config| {
+            let (_, certificate) = file_names(&config.acme.directory);
+            let folder = config.state_dir.as_deref();
+            let text = folder.and_then(|folder| read_bounded(&folder.join(certificate)).ok());
+            let kept = text.and_then(|text| CertificatePair::read(&text, &text, &ring::default_provider()).ok());
+            of_directory(kept.as_ref().map(|pair| &pair.certificate), &config.acme, unix_time_s())
+        });
+    } else {
+        /// A build without ACME has no such certificate.
+        const OF_DIRECTORY: Option<fn(&Config) -> Finding> = None;
+    }
+}
 
 /// HTTPS.
 pub const MODULE: Option<&Module> = Some(&Module::new(Feature::Tls).with_checks(&[DoctorCheck {
@@ -44,9 +59,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         Tls::Acme => {
             let state = state(config.state_dir.as_deref());
             let found = [state, Some(own(config))].into_iter().flatten();
-            #[cfg(feature = "acme")]
-            let found = found.chain([acme(config)]);
-            found.collect()
+            found.chain(OF_DIRECTORY.map(|examine| examine(config))).collect()
         }
     }
 }
@@ -80,16 +93,6 @@ fn own(config: &Config) -> Finding {
     let addresses: Vec<_> = interfaces.into_iter().map(|interface| interface.ip()).collect();
     let names = certificate_names(&config.host_names, &addresses);
     of_runner(kept.as_ref().map(|pair| &pair.certificate), &names, unix_time_s())
-}
-
-/// Checks the stored certificate of `--tls acme`. The runner orders a missing one.
-#[cfg(feature = "acme")]
-fn acme(config: &Config) -> Finding {
-    let (_, certificate) = file_names(&config.acme.directory);
-    let folder = config.state_dir.as_deref();
-    let text = folder.and_then(|folder| read_bounded(&folder.join(certificate)).ok());
-    let kept = text.and_then(|text| CertificatePair::read(&text, &text, &ring::default_provider()).ok());
-    of_directory(kept.as_ref().map(|pair| &pair.certificate), &config.acme, unix_time_s())
 }
 
 /// Checks the state folder of `--tls auto`.

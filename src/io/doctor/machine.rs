@@ -127,17 +127,20 @@ fn python_bot(config: &Config, command: &[OsString]) -> Finding {
     }
 }
 
-/// Returns whether the clock is synchronised; `None` where the system does not say.
-fn synchronised() -> Option<bool> {
-    #[cfg(all(target_os = "linux", feature = "doctor"))]
-    {
-        // SAFETY: every field is an integer, for which zero is valid; mode 0 reads and changes
-        // nothing.
-        let mut state: libc::timex = unsafe { std::mem::zeroed() };
-        // SAFETY: the structure outlives the call.
-        let answered = unsafe { libc::adjtimex(&mut state) } >= 0;
-        answered.then_some(state.status & libc::STA_UNSYNC == 0)
+cfg_if::cfg_if! {
+    if #[cfg(all(target_os = "linux", feature = "doctor"))] {
+        /// Returns whether the clock is synchronised; `None` where the system does not say.
+        fn synchronised() -> Option<bool> {
+            // SAFETY: every field is an integer, for which zero is valid; mode 0 reads and changes
+            // nothing.
+            let mut state: libc::timex = unsafe { std::mem::zeroed() };
+            // SAFETY: the structure outlives the call.
+            let answered = unsafe { libc::adjtimex(&mut state) } >= 0;
+            answered.then_some(state.status & libc::STA_UNSYNC == 0)
+        }
+    } else {
+        fn synchronised() -> Option<bool> {
+            None
+        }
     }
-    #[cfg(not(all(target_os = "linux", feature = "doctor")))]
-    None
 }

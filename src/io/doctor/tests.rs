@@ -71,7 +71,6 @@ async fn provider_after(
 }
 
 /// The port and the certificate of QUIC are examined with `-t moq` alone.
-#[cfg(feature = "moq")]
 #[test]
 fn quic_has_a_port_and_a_certificate() {
     use crate::config::MoqMode;

@@ -17,17 +17,21 @@ use crate::limits::{
     OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX, RATES_HZ,
 };
 
-// The tests of a build with `libopus` compare the two.
-#[cfg(any(test, not(feature = "libopus")))]
-#[cfg_attr(feature = "libopus", expect(dead_code, reason = "a test uses a part"))]
-mod pure;
-#[cfg(feature = "libopus")]
-mod reference;
+cfg_if::cfg_if! {
+    if #[cfg(feature = "libopus")] {
+        // The tests compare the two.
+        #[cfg(test)]
+        #[expect(dead_code, reason = "a test uses a part")]
+        mod pure;
+        mod reference;
 
-#[cfg(not(feature = "libopus"))]
-use pure::{self as implementation, PureDecoder as RawDecoder, PureEncoder as RawEncoder};
-#[cfg(feature = "libopus")]
-use reference::{self as implementation, ReferenceDecoder as RawDecoder, ReferenceEncoder as RawEncoder};
+        use reference::{self as implementation, ReferenceDecoder as RawDecoder, ReferenceEncoder as RawEncoder};
+    } else {
+        mod pure;
+
+        use pure::{self as implementation, PureDecoder as RawDecoder, PureEncoder as RawEncoder};
+    }
+}
 
 /// PCM rates of the encoder, in hertz. At 48 kHz, `opus-pure` turns digital silence into permanent
 /// noise of a few units, which keeps the microphone of a microcontroller muted.

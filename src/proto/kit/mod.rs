@@ -9,8 +9,6 @@
 
 mod digits;
 mod function_calls;
-#[cfg(feature = "vad")]
-mod neural_vad;
 mod recorder;
 mod sentences;
 mod tones;
@@ -18,12 +16,18 @@ mod transcript;
 mod turns;
 mod wav;
 
+cfg_if::cfg_if! {
+    if #[cfg(feature = "vad")] {
+        mod neural_vad;
+
+        pub use neural_vad::NeuralVad;
+    }
+}
+
 pub use crate::audio::rate_converter::RateConverter;
 pub use crate::audio::vad::Vad;
 pub use digits::{DigitCollector, DigitRules, Digits, DigitsEnd};
 pub use function_calls::{FunctionCalls, FunctionOutput, FunctionOutputs};
-#[cfg(feature = "vad")]
-pub use neural_vad::NeuralVad;
 pub use recorder::Recorder;
 pub(crate) use sentences::whole_words;
 pub use sentences::{SENTENCE_BYTES_MAX, SentenceSplitter, sentence_end};

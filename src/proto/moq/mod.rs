@@ -26,8 +26,8 @@ cfg_if::cfg_if! {
         pub mod varint;
         pub mod waiting;
         mod webtransport;
+
+        #[cfg(feature = "testing")]
+        pub use webtransport::parsers::check_parsers;
     }
 }
-
-#[cfg(all(feature = "moq", feature = "testing"))]
-pub use webtransport::check_parsers;

@@ -7,6 +7,8 @@
 //! "Rate Limits" of Let's Encrypt: 5 failed validations per name and hour, 5 certificates for the
 //! same names in a week.
 
+pub mod doctor;
+
 use std::fmt;
 use std::time::Duration;
 

@@ -196,7 +196,7 @@ fn a_muted_microphone_is_silent() {
 }
 
 /// The bot does not hear itself while the canceller learns, and hears the caller afterwards.
-#[cfg(all(feature = "aec", target_pointer_width = "64"))]
+#[cfg(target_pointer_width = "64")]
 #[test]
 fn a_canceller_lets_the_caller_interrupt_once_it_has_learned() {
     let mut rig = Rig::new(setup(LocalEcho::Cancel, Duration::ZERO));
@@ -223,7 +223,7 @@ fn a_canceller_lets_the_caller_interrupt_once_it_has_learned() {
 }
 
 /// A caller who speaks over the bot lowers its voice; it comes back once that is over.
-#[cfg(all(feature = "aec", target_pointer_width = "64"))]
+#[cfg(target_pointer_width = "64")]
 #[test]
 fn a_caller_lowers_the_bot() {
     let mut rig = Rig::new(setup(LocalEcho::Cancel, Duration::ZERO));

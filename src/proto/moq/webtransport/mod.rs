@@ -12,7 +12,7 @@ mod frame;
 mod huffman;
 mod message;
 #[cfg(feature = "testing")]
-mod parsers;
+pub mod parsers;
 mod qpack;
 pub(super) mod raw;
 mod settings;
@@ -30,8 +30,6 @@ pub use self::code::{H3_NO_ERROR, code_from_http3, code_to_http3};
 use self::connect::{request_section, response_section};
 use self::frame::{HEADERS, Http3FrameReader, VarintReader, WEBTRANSPORT_STREAM, put_frame, put_varint};
 use self::message::{Http3Message, Http3MessagePart};
-#[cfg(feature = "testing")]
-pub use self::parsers::check_parsers;
 use self::raw::RawRead;
 use self::settings::{Http3Settings, put_settings};
 use super::link::event::{LinkClosed, LinkEvent};

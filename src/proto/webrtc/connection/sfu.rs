@@ -225,5 +225,5 @@ impl PeerConnection {
     }
 }
 
-#[cfg(all(test, feature = "mediaroom"))]
+#[cfg(test)]
 pub(crate) mod tests;

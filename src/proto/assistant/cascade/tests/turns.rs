@@ -250,7 +250,6 @@ fn a_marker_of_the_recogniser_is_no_question() {
 }
 
 /// A caller in noise as loud as the speech is heard by the neural detector alone.
-#[cfg(feature = "vad")]
 #[test]
 fn the_neural_detector_hears_a_caller_in_loud_noise() {
     let turns = |detector| {
