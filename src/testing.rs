@@ -488,8 +488,8 @@ impl Call {
             if timeout(WAIT_MAX, self.wait_until_read()).await.is_err() {
                 return false;
             }
-            let heard = self.take_speech(FRAME);
-            self.received.extend(heard);
+            let speech = self.take_speech(FRAME);
+            self.received.extend(speech);
             self.pace().await;
         }
         true
@@ -537,20 +537,20 @@ impl Call {
         let is_paced = self.is_paced;
         let hearing = async {
             while self.received.len() < wanted && silent < WAIT_MAX {
-                let heard = self.take_speech(FRAME);
-                if heard.is_empty() && self.has_ended() {
+                let speech = self.take_speech(FRAME);
+                if speech.is_empty() && self.has_ended() {
                     return;
                 }
-                silent = if heard.is_empty() {
+                silent = if speech.is_empty() {
                     silent + FRAME
                 } else {
                     Duration::ZERO
                 };
-                match heard.is_empty() && !is_paced {
+                match speech.is_empty() && !is_paced {
                     true => self.wait().await,
                     false => self.pace().await,
                 }
-                self.received.extend(heard);
+                self.received.extend(speech);
             }
         };
         let within = if is_paced { duration + WAIT_MAX * 2 } else { WAIT_MAX };
@@ -598,11 +598,11 @@ impl Call {
                 if self.has_ended() {
                     return self.transport_side.take_hang_up();
                 }
-                let heard = self.take_speech(FRAME);
-                if heard.is_empty() {
+                let speech = self.take_speech(FRAME);
+                if speech.is_empty() {
                     self.wait().await;
                 }
-                self.received.extend(heard);
+                self.received.extend(speech);
             }
         };
         let reason = timeout(WAIT_MAX, waiting).await.unwrap_or(None)?;
@@ -723,10 +723,10 @@ impl Call {
         for name in self.transport_side.take_unplayed_marks() {
             self.push_event(Event::Mark { name, played: false });
         }
-        let (mut heard, samples) = (Vec::new(), samples_of(duration, rate_hz));
-        while heard.len() < samples {
-            let missing = samples - heard.len();
-            let taken = self.transport_side.take_audio(&mut heard, missing);
+        let (mut speech, samples) = (Vec::new(), samples_of(duration, rate_hz));
+        while speech.len() < samples {
+            let missing = samples - speech.len();
+            let taken = self.transport_side.take_audio(&mut speech, missing);
             if taken > 0 {
                 self.push_speaking(true);
             }
@@ -738,10 +738,10 @@ impl Call {
                 self.push_event(Event::Mark { name, played: true });
             }
         }
-        if heard.is_empty() {
+        if speech.is_empty() {
             self.push_speaking(false);
         }
-        heard
+        speech
     }
 
     fn push_speaking(&mut self, is_speaking: bool) {

@@ -120,7 +120,7 @@ fn each_direction_is_mirrored() {
     let video = speaker.answer.split("m=video ").nth(1).expect("a section");
     assert!(video.starts_with("0 ") || video.contains("a=inactive"), "{video}");
     speaker.speak(60);
-    assert_eq!((speaker.heard, speaker.delete(&runner).status), (0, 200));
+    assert_eq!((speaker.received, speaker.delete(&runner).status), (0, 200));
     let line = runner.wait_for_logs("session ended", 2).remove(1);
     assert!(frames_to_the_bot(&line) >= 30, "{line}");
 }

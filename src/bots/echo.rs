@@ -71,17 +71,17 @@ mod tests {
             (&json!("error-response"), &json!("4"))
         );
 
-        let mut heard = Vec::new();
+        let mut echoed = Vec::new();
         let mut said = Vec::new();
         for count in 0..100_i16 {
             let frame: Vec<i16> = (0..320).map(|at| count * 320 + at).collect();
             caller.transport_side.push_audio(&frame, 16_000);
             said.extend(frame);
             assert!(turn().is_pending());
-            caller.transport_side.take_audio(&mut heard, 320);
-            assert_eq!(heard.len(), said.len(), "nothing is kept back");
+            caller.transport_side.take_audio(&mut echoed, 320);
+            assert_eq!(echoed.len(), said.len(), "nothing is kept back");
         }
-        assert_eq!(heard, said);
+        assert_eq!(echoed, said);
 
         caller.transport_side.push(Event::Left(LeaveReason::Left));
         assert!(matches!(turn(), Poll::Ready(Ok(()))));

@@ -139,17 +139,17 @@ fn interval(watchdog: Duration) -> Duration {
 /// The status line: sent on change, at most once per `STATUS_INTERVAL`.
 #[derive(Default)]
 struct StatusLine {
-    told: Option<(usize, bool, Instant)>,
+    sent: Option<(usize, bool, Instant)>,
 }
 
 impl StatusLine {
     fn update(&mut self, live: usize, stopping: bool, now: Instant) -> Option<String> {
-        if let Some((told, was_stopping, at)) = self.told
-            && ((told, was_stopping) == (live, stopping) || now.saturating_duration_since(at) < STATUS_INTERVAL)
+        if let Some((sent, was_stopping, at)) = self.sent
+            && ((sent, was_stopping) == (live, stopping) || now.saturating_duration_since(at) < STATUS_INTERVAL)
         {
             return None;
         }
-        self.told = Some((live, stopping, now));
+        self.sent = Some((live, stopping, now));
         let sessions = SessionCount(live);
         Some(match (stopping, live) {
             (true, 0) => "stopping".to_owned(),

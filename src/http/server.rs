@@ -377,7 +377,7 @@ mod tests {
         if std::path::Path::new("/proc/self/fd").exists() {
             assert_eq!(own.as_ref().map(|owner| owner.process), Some(std::process::id()));
         }
-        let told = |owner| {
+        let message = |owner| {
             BindError {
                 address: error.address,
                 source: io::ErrorKind::AddrInUse.into(),
@@ -386,12 +386,12 @@ mod tests {
             .to_string()
         };
         let named = |name: &str| {
-            told(Some(PortOwner {
+            message(Some(PortOwner {
                 process: 7,
                 name: name.into(),
             }))
         };
-        assert!(told(None).contains("in use by another program; end that one, choose another port"));
+        assert!(message(None).contains("in use by another program; end that one, choose another port"));
         assert!(named("python3").contains("in use by `python3`, process 7; end"));
         assert!(named("edge-runner").contains("in use by another runner, process 7; end"));
     }

@@ -61,7 +61,7 @@ impl FakeServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let heard = requests.clone();
+        let received = requests.clone();
         let task = tokio::spawn(async move {
             let mut open = Vec::new();
             for script in scripts {
@@ -70,7 +70,7 @@ impl FakeServer {
                     continue;
                 };
                 let request = read_request(&mut stream).await;
-                heard.lock().expect("no panic").push(request);
+                received.lock().expect("no panic").push(request);
                 // The client may close before a response that is too long has been written.
                 match script {
                     Script::Say(bytes) => {

@@ -145,7 +145,7 @@ impl Gatherer {
         let _ = timeout(RELAY_END, self.0.relays.wait_empty()).await;
     }
 
-    fn set_standing(&self, index: usize, server_state: ServerState) {
+    fn set_state(&self, index: usize, server_state: ServerState) {
         let mut list = self.list();
         let status = &mut list[index];
         if status.state == server_state {

@@ -330,7 +330,7 @@ async fn run(
                 task.timings.add("secured");
                 call.handle_secured();
             }
-            CallInput::Progress(CallEvent::Heard) => task.timings.add("first audio of the caller"),
+            CallInput::Progress(CallEvent::Audible) => task.timings.add("first audio of the caller"),
             CallInput::Progress(CallEvent::Ended(slot)) => {
                 task.timings.add("end");
                 session = CallSession::Over { _slot: slot };

@@ -419,11 +419,11 @@ mod tests {
         assert!(!call.is_transferred());
         assert_eq!(phone.transfer("+15550003333").await, Ok(()));
         assert!(call.is_transferred());
-        for told in [
+        for message in [
             r##"{"event":"edge_runner","keys":"12#"}"##,
             r#"{"event":"edge_runner","transfer":"+15550003333"}"#,
         ] {
-            assert_eq!(call.next_message().await.as_deref(), Some(told));
+            assert_eq!(call.next_message().await.as_deref(), Some(message));
         }
         assert!(fake.requests().is_empty());
     }

@@ -64,7 +64,7 @@ pub struct Poster {
     pub connected: bool,
     pub gone: bool,
     pub sent: usize,
-    pub heard: usize,
+    pub received: usize,
     /// What it says; silence if it has no encoder.
     speech: Speech,
     encoder: Option<Encoder>,
@@ -110,7 +110,7 @@ impl Poster {
             connected: false,
             gone: false,
             sent: 0,
-            heard: 0,
+            received: 0,
             speech: Speech::Silence,
             encoder: None,
             decoder: Decoder::new(RATE_HZ).expect("a rate of Opus"),
@@ -257,7 +257,7 @@ impl Poster {
             assert!(
                 began.elapsed() < PATIENCE,
                 "{wanted} never came: {} heard, {} sent",
-                self.heard,
+                self.received,
                 self.sent
             );
             let until = self.turn();
@@ -267,8 +267,8 @@ impl Poster {
 
     /// Runs until this many more packets of the bot arrived.
     pub fn hear(&mut self, packets: usize) {
-        let wanted = self.heard + packets;
-        self.until("sound of the bot", |poster| poster.heard >= wanted);
+        let wanted = self.received + packets;
+        self.until("sound of the bot", |poster| poster.received >= wanted);
     }
 
     /// Runs until it has sent this many more packets.
@@ -312,7 +312,7 @@ impl Poster {
         match event {
             Event::Connected => self.connected = true,
             Event::RtpPacket(packet) => {
-                self.heard += 1;
+                self.received += 1;
                 // A test may have negotiated another codec.
                 if let Ok(pcm) = self.decoder.decode(&packet.payload) {
                     self.pcm.extend_from_slice(pcm);

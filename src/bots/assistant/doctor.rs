@@ -50,7 +50,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
 
 async fn examine_cascade(services: &CascadeServices) -> Vec<Finding> {
     let [(recognizer, hears), (chat, answers), (voice, speaks)] = services.all();
-    let (heard, answered, spoken) = tokio::join!(
+    let (recognized, answered, spoken) = tokio::join!(
         examination::examine(hears),
         examination::examine(answers),
         examination::examine(speaks)
@@ -58,7 +58,7 @@ async fn examine_cascade(services: &CascadeServices) -> Vec<Finding> {
     let address = |access: &ServiceAccess| access.endpoint().address().to_owned();
     let models = (services.recognizer.model.as_deref(), services.voice.model.as_deref());
     vec![
-        cascade::judge(recognizer, "asr", &address(hears), models.0, &heard),
+        cascade::judge(recognizer, "asr", &address(hears), models.0, &recognized),
         cascade::judge(chat, "handle", &address(answers), Some(&services.chat.model), &answered),
         cascade::judge(voice, "tts", &address(speaks), models.1, &spoken),
     ]

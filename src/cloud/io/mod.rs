@@ -133,13 +133,13 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
 
     let lost = stop_reason(&mut signals, &services).await;
     let within = UPLOADS_GRACE.max(config.build_grace) + STOP_MARGIN;
-    let supervisor_told = watch.stopping(within + RUNTIME_END);
+    let supervisor_notified = watch.stopping(within + RUNTIME_END);
     stop.set();
     let ended = async {
         // An error here is a panic that the server has logged.
         let _ = (&mut server).await;
         app.backend.idle().await;
-        supervisor_told.await;
+        supervisor_notified.await;
     };
     wait(ended, within, &mut signals).await?;
     lost.map_or(Ok(()), |lost| Err(ServeError::Service(lost)))

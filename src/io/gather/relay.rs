@@ -64,7 +64,7 @@ impl RelayTask {
                 pauses.reset();
             }
             self.gatherer
-                .set_standing(self.index, ServerState::Failed(failure.error.to_string()));
+                .set_state(self.index, ServerState::Failed(failure.error.to_string()));
             tokio::select! {
                 () = sleep(pauses.next_delay()) => {}
                 () = self.stopped.wait() => return,
@@ -198,7 +198,7 @@ impl Allocation<'_> {
             .map(|attached| (attached.address(), local))
             .collect();
         self.task.gatherer.set_relayed(index, relayed);
-        self.task.gatherer.set_standing(index, ServerState::Working);
+        self.task.gatherer.set_state(index, ServerState::Working);
         self.up_since = Some(tasks::now());
         Ok(())
     }

@@ -55,7 +55,7 @@ pub(super) async fn run(
                 // A TURN server need not answer Binding requests, so its state does not depend on
                 // them.
                 if server.usage == ServerUse::Stun {
-                    gatherer.set_standing(*index, reflexive.state(which).clone());
+                    gatherer.set_state(*index, reflexive.state(which).clone());
                 }
                 continue;
             }

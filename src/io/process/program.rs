@@ -315,11 +315,11 @@ impl Program {
             return;
         };
         if let Some(ended) = &mut forked.ended {
-            let told = ended.try_recv();
-            if told == Err(oneshot::error::TryRecvError::Empty) {
+            let received = ended.try_recv();
+            if received == Err(oneshot::error::TryRecvError::Empty) {
                 return;
             }
-            (forked.ended, forked.status) = (None, told.ok());
+            (forked.ended, forked.status) = (None, received.ok());
         }
         self.group.leader_was_reaped();
     }

@@ -11,7 +11,7 @@ pub enum CallEvent {
     /// ICE and DTLS are connected.
     Secured,
     /// The caller's first audio has arrived.
-    Heard,
+    Audible,
     /// The session has ended. The slot delays shutdown until the event is dropped.
     Ended(Option<Slot>),
 }
@@ -23,7 +23,7 @@ impl ProgressSender {
     pub fn handle_progress(&self, progress: webrtc_session::CallProgress, sessions: &Sessions) {
         let _ = self.0.try_send(match progress {
             webrtc_session::CallProgress::Secured => CallEvent::Secured,
-            webrtc_session::CallProgress::Audible => CallEvent::Heard,
+            webrtc_session::CallProgress::Audible => CallEvent::Audible,
             // The call is ended at the provider after the session, and shutdown waits for that.
             webrtc_session::CallProgress::Ended => CallEvent::Ended(sessions.hang_ups().try_acquire()),
         });

@@ -35,7 +35,7 @@ struct SpeechItem {
 pub struct Truncation {
     pub item_id: String,
     pub content_index: u64,
-    pub heard_ms: u64,
+    pub played_ms: u64,
 }
 
 /// The speech of a session.
@@ -120,7 +120,7 @@ impl SpeechPlayback {
         if let Some(item) = self.items.iter_mut().find(|item| item.id == item_id) {
             item.is_complete = true;
         }
-        self.forget_heard();
+        self.forget_played();
     }
 
     /// Takes the next piece.
@@ -156,7 +156,7 @@ impl SpeechPlayback {
     }
 
     /// Drops items that were heard to their end.
-    pub fn forget_heard(&mut self) {
+    pub fn forget_played(&mut self) {
         self.items
             .retain(|item| !item.is_complete || item.played < item.received);
     }
@@ -185,7 +185,7 @@ impl SpeechPlayback {
         let of_service = self.items.drain(..).filter(|item| !item.is_local);
         let cut = of_service.filter(|item| item.played < item.received);
         cut.map(|item| Truncation {
-            heard_ms: item.played as u64 * 1_000 / rate_hz,
+            played_ms: item.played as u64 * 1_000 / rate_hz,
             item_id: item.id,
             content_index: item.content_index,
         })
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_is_the_last_played_mark_rounded_down() {
+    fn what_was_played_is_the_last_returned_mark_rounded_down() {
         let mut playback = SpeechPlayback::new(24_000);
         playback.push("a", 0, &[1; 7_201]);
         playback.push("b", 0, &[1; 2_400]);
@@ -227,10 +227,10 @@ mod tests {
         let (second, _) = take(&mut playback);
         assert_eq!(playback.handle_mark(&first, true).as_deref(), Some("a"));
         assert_eq!(playback.handle_mark(&second, false), None);
-        let cut = |item_id: &str, heard_ms| Truncation {
+        let cut = |item_id: &str, played_ms| Truncation {
             item_id: item_id.to_owned(),
             content_index: 0,
-            heard_ms,
+            played_ms,
         };
         assert_eq!(playback.interrupt(), [cut("a", 100), cut("b", 0)]);
         assert_eq!(playback.interrupt(), []);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_was_heard_in_full_is_not_truncated() {
+    fn an_item_that_was_played_in_full_is_not_truncated() {
         let mut playback = SpeechPlayback::new(24_000);
         playback.push("a", 0, &[1; 2_401]);
         for _ in 0..2 {
@@ -260,7 +260,7 @@ mod tests {
         playback.handle_mark(&first, true);
         assert!(playback.is_speaking() && !playback.is_speaking_besides("sound"));
         assert_eq!(playback.handle_mark(&second, true).as_deref(), Some("sound"));
-        playback.forget_heard();
+        playback.forget_played();
         assert!(!playback.has_item(|id| id == "sound"));
         playback.push_local("sound", &[1; 80]);
         assert_eq!(playback.interrupt().len(), 0);

@@ -152,15 +152,15 @@ mod tests {
             .into_iter()
             .flat_map(|rate_hz| [(rate_hz, true), (rate_hz, false)]);
         rates.flat_map(|(rate_hz, limit_to_wideband)| {
-            [16_000, 48_000].map(|heard_hz| (rate_hz, limit_to_wideband, heard_hz))
+            [16_000, 48_000].map(|decoder_hz| (rate_hz, limit_to_wideband, decoder_hz))
         })
     }
 
     #[test]
     fn repeats_one_packet_during_a_long_silence() {
-        for (rate_hz, limit_to_wideband, heard_hz) in cases() {
+        for (rate_hz, limit_to_wideband, decoder_hz) in cases() {
             let mut encoder = speech(rate_hz, limit_to_wideband);
-            let mut decoder = Decoder::new(heard_hz).unwrap();
+            let mut decoder = Decoder::new(decoder_hz).unwrap();
             for frame in 0..SPOKEN {
                 decoder
                     .decode(encoder.encode(&voice(rate_hz, frame), false).unwrap())
@@ -175,7 +175,7 @@ mod tests {
                 let loudest = loudest(decoder.decode(packet).unwrap());
                 assert!(
                     frame < 5 || loudest <= 1,
-                    "{rate_hz} to {heard_hz} Hz, frame {frame}: {loudest}"
+                    "{rate_hz} to {decoder_hz} Hz, frame {frame}: {loudest}"
                 );
                 if frame >= SILENT_FRAMES_ENCODED {
                     assert_eq!(packet, last);
@@ -188,18 +188,18 @@ mod tests {
 
     /// Returns the signal-to-noise ratio of the first 60 ms after `onset`, in dB, at the best
     /// delay.
-    fn snr_db(said: &[i16], heard: &[i16], onset: usize, rate_hz: u32) -> f64 {
+    fn snr_db(said: &[i16], decoded: &[i16], onset: usize, rate_hz: u32) -> f64 {
         let ptime = rate_hz as usize / 50;
         let range = onset..onset + 3 * ptime;
         let power = |samples: &mut dyn Iterator<Item = f64>| samples.map(|x| x * x).sum::<f64>();
         let signal = power(&mut said[range.clone()].iter().map(|x| f64::from(*x)));
         let noise = (0..ptime)
             .map(|delay| {
-                let heard = heard[range.start + delay..].iter();
+                let decoded = decoded[range.start + delay..].iter();
                 power(
                     &mut said[range.clone()]
                         .iter()
-                        .zip(heard)
+                        .zip(decoded)
                         .map(|(a, b)| f64::from(*a) - f64::from(*b)),
                 )
             })
@@ -209,11 +209,11 @@ mod tests {
 
     #[test]
     fn speech_after_a_long_silence_matches_continuous_encoding() {
-        for (rate_hz, limit_to_wideband, heard_hz) in cases() {
+        for (rate_hz, limit_to_wideband, decoder_hz) in cases() {
             let mut encoder = speech(rate_hz, limit_to_wideband);
             let mut whole = codec(rate_hz, EncoderSettings::default(), limit_to_wideband).unwrap();
-            let (mut decoder, mut reference) = (Decoder::new(heard_hz).unwrap(), Decoder::new(heard_hz).unwrap());
-            let (mut said, mut heard, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut decoder, mut reference) = (Decoder::new(decoder_hz).unwrap(), Decoder::new(decoder_hz).unwrap());
+            let (mut said, mut decoded, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
             for frame in 0..SPOKEN + QUIET + 8 {
                 let is_silent = (SPOKEN..SPOKEN + QUIET).contains(&frame);
                 let say = |hz: u32| {
@@ -224,25 +224,25 @@ mod tests {
                     }
                 };
                 let pcm = say(rate_hz);
-                said.extend(say(heard_hz));
-                heard.extend_from_slice(decoder.decode(encoder.encode(&pcm, is_silent).unwrap()).unwrap());
+                said.extend(say(decoder_hz));
+                decoded.extend_from_slice(decoder.decode(encoder.encode(&pcm, is_silent).unwrap()).unwrap());
                 let mut packet = [0; OPUS_PACKET_BYTES_MAX];
                 let bytes = whole.encode(&pcm, &mut packet).unwrap();
                 wanted.extend_from_slice(reference.decode(&packet[..bytes]).unwrap());
             }
-            let ptime = heard_hz as usize / 50;
+            let ptime = decoder_hz as usize / 50;
             let onset = (SPOKEN + QUIET) as usize * ptime;
             let (got, best) = (
-                snr_db(&said, &heard, onset, heard_hz),
-                snr_db(&said, &wanted, onset, heard_hz),
+                snr_db(&said, &decoded, onset, decoder_hz),
+                snr_db(&said, &wanted, onset, decoder_hz),
             );
             assert!(
                 got > best - 0.5,
-                "{rate_hz} to {heard_hz} Hz: {got:.1} dB for {best:.1}"
+                "{rate_hz} to {decoder_hz} Hz: {got:.1} dB for {best:.1}"
             );
-            let peaks = [&wanted, &heard].map(|pcm| f64::from(loudest(&pcm[onset..onset + 4 * ptime])));
-            assert!(peaks[1] < 1.15 * peaks[0], "{rate_hz} to {heard_hz} Hz: {peaks:?}");
-            assert!(loudest(&heard[onset - 2 * ptime..onset]) <= 1, "nothing before it");
+            let peaks = [&wanted, &decoded].map(|pcm| f64::from(loudest(&pcm[onset..onset + 4 * ptime])));
+            assert!(peaks[1] < 1.15 * peaks[0], "{rate_hz} to {decoder_hz} Hz: {peaks:?}");
+            assert!(loudest(&decoded[onset - 2 * ptime..onset]) <= 1, "nothing before it");
         }
     }
 

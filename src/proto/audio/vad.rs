@@ -171,9 +171,9 @@ mod tests {
                 let mut seed = 3;
                 let mut vad = Vad::new(HZ as u32);
                 let before = share(&mut vad, &pcm(&sound(noise, HZ, &mut seed)));
-                let heard = share(&mut vad, &mixed(&speech, &sound(noise, speech.len(), &mut seed)));
+                let detected = share(&mut vad, &mixed(&speech, &sound(noise, speech.len(), &mut seed)));
                 let after = share(&mut vad, &pcm(&sound(noise, HZ, &mut seed)));
-                assert!(heard > least, "heard {heard} of speech over {noise}");
+                assert!(detected > least, "heard {detected} of speech over {noise}");
                 assert!(
                     before < 0.03 && after < 0.05,
                     "heard {before} and {after} of noise {noise}"
@@ -232,8 +232,11 @@ mod tests {
             let mut vad = Vad::new(rate_hz);
             let frames = other.chunks(rate_hz as usize / 50);
             let count = frames.len() as f32;
-            let heard = frames.filter(|frame| vad.hears_speech(frame)).count() as f32 / count;
-            assert!((heard - whole).abs() < 0.1, "{heard} at {rate_hz} Hz, {whole} at {HZ}");
+            let detected = frames.filter(|frame| vad.hears_speech(frame)).count() as f32 / count;
+            assert!(
+                (detected - whole).abs() < 0.1,
+                "{detected} at {rate_hz} Hz, {whole} at {HZ}"
+            );
         }
     }
 

@@ -125,8 +125,8 @@ mod tests {
         let pcm = sentences();
         for piece in [1, 100, 256, 5_000] {
             let mut vad = NeuralVad::new(16_000);
-            let heard = pcm.chunks(piece).filter(|piece| vad.is_speech(piece)).count();
-            assert!(heard * piece > pcm.len() / 2, "{piece}: {heard}");
+            let detected = pcm.chunks(piece).filter(|piece| vad.is_speech(piece)).count();
+            assert!(detected * piece > pcm.len() / 2, "{piece}: {detected}");
         }
         let mut vad = NeuralVad::new(16_000);
         assert!(!vad.is_speech(&[]));

@@ -101,7 +101,7 @@ pub struct TurnDetector<D = Vad> {
     /// Whether the rest of a cut turn is skipped.
     is_skipping: bool,
     turn: Option<OpenTurn>,
-    heard_at: Option<Instant>,
+    received_at: Option<Instant>,
 }
 
 /// A turn that has not ended, in samples.
@@ -131,7 +131,7 @@ impl<D: SpeechDetector> TurnDetector<D> {
             onset: 0,
             is_skipping: false,
             turn: None,
-            heard_at: None,
+            received_at: None,
         }
     }
 
@@ -144,14 +144,14 @@ impl<D: SpeechDetector> TurnDetector<D> {
     pub fn handle_audio(
         &mut self,
         pcm: &[i16],
-        is_bot_heard: bool,
+        is_bot_audible: bool,
         now: Instant,
         turn: &mut Vec<i16>,
     ) -> Option<TurnBoundary> {
         if pcm.is_empty() {
             return None;
         }
-        let before = self.heard_at.replace(now);
+        let before = self.received_at.replace(now);
         let is_speech = self.detector.is_speech(pcm);
         // Audio before a gap does not belong to a turn after it.
         if before.is_some_and(|before| now.saturating_duration_since(before) >= self.rules.gap)
@@ -160,7 +160,7 @@ impl<D: SpeechDetector> TurnDetector<D> {
             return Some(ended);
         }
         let Some(open) = &mut self.turn else {
-            return self.find_start(pcm, is_speech, is_bot_heard, now, turn);
+            return self.find_start(pcm, is_speech, is_bot_audible, now, turn);
         };
         turn.extend_from_slice(pcm);
         open.length += pcm.len();
@@ -181,7 +181,7 @@ impl<D: SpeechDetector> TurnDetector<D> {
         &mut self,
         pcm: &[i16],
         is_speech: bool,
-        is_bot_heard: bool,
+        is_bot_audible: bool,
         now: Instant,
         turn: &mut Vec<i16>,
     ) -> Option<TurnBoundary> {
@@ -192,7 +192,7 @@ impl<D: SpeechDetector> TurnDetector<D> {
         self.lead.drain(..self.lead.len().saturating_sub(lead_max));
         self.onset = if is_speech { self.onset + pcm.len() } else { 0 };
         self.is_skipping &= is_speech;
-        let wanted = in_samples(if is_bot_heard { rules.barge_in } else { rules.onset });
+        let wanted = in_samples(if is_bot_audible { rules.barge_in } else { rules.onset });
         if self.is_skipping || self.onset == 0 || self.onset < wanted {
             return None;
         }
@@ -213,8 +213,8 @@ impl<D: SpeechDetector> TurnDetector<D> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.turn
             .as_ref()
-            .and(self.heard_at)
-            .map(|heard_at| heard_at + self.rules.gap)
+            .and(self.received_at)
+            .map(|received_at| received_at + self.rules.gap)
     }
 
     /// Ends a turn whose audio stopped arriving.

@@ -338,22 +338,22 @@ impl Roster {
             entry.participant = participant;
             update.changes.push(RosterChange::Changed(entry.participant.clone()));
         }
-        let is_heard = |track: &&TrackInfo| {
+        let is_wanted = |track: &&TrackInfo| {
             self.role.talks_to(&entry.participant) && track.kind == TrackType::Audio as i32 && is_valid_id(&track.sid)
         };
-        let (heard, encrypted): (Vec<_>, Vec<_>) =
-            (info.tracks.iter().filter(is_heard)).partition(|track| track.encryption == NOT_ENCRYPTED);
+        let (wanted, encrypted): (Vec<_>, Vec<_>) =
+            (info.tracks.iter().filter(is_wanted)).partition(|track| track.encryption == NOT_ENCRYPTED);
         update.has_encrypted |= !encrypted.is_empty();
-        let heard: HashSet<&str> = heard.into_iter().map(|track| track.sid.as_str()).collect();
+        let wanted: HashSet<&str> = wanted.into_iter().map(|track| track.sid.as_str()).collect();
         entry.tracks.retain(|sid| {
-            let is_kept = heard.contains(&**sid);
+            let is_kept = wanted.contains(&**sid);
             if !is_kept {
                 self.track_owners.remove(sid);
             }
             is_kept
         });
         // In the order of the message, so that the result is deterministic.
-        for track in info.tracks.iter().filter(|track| heard.contains(track.sid.as_str())) {
+        for track in info.tracks.iter().filter(|track| wanted.contains(track.sid.as_str())) {
             if self.track_owners.contains_key(&*track.sid) {
                 continue;
             }

@@ -423,7 +423,7 @@ impl RoomSession {
             return;
         }
         let (callers, is_up, here) = match &mut self.signal {
-            SignalState::Open(connection) => (connection.callers(), connection.is_up(), connection.is_heard(now)),
+            SignalState::Open(connection) => (connection.callers(), connection.is_up(), connection.is_audible(now)),
             _ => (0, false, false),
         };
         self.had_caller |= callers > 0;

@@ -125,7 +125,7 @@ pub struct LocalSession {
     ducked_until: Option<Instant>,
     /// The last time at which the microphone worked.
     microphone: Instant,
-    heard_samples: u64,
+    received_samples: u64,
     capture: CaptureCounts,
 }
 
@@ -176,7 +176,7 @@ impl LocalSession {
             active: now,
             ducked_until: None,
             microphone: now,
-            heard_samples: 0,
+            received_samples: 0,
             capture: CaptureCounts::default(),
             setup,
         }
@@ -229,7 +229,7 @@ impl LocalSession {
             return;
         }
         self.microphone = now;
-        self.heard_samples += pcm.len() as u64;
+        self.received_samples += pcm.len() as u64;
         if has_gap {
             self.handle_loss();
         }
@@ -547,7 +547,7 @@ impl Session for LocalSession {
         });
         format!(
             "microphone {:.1} s, {} gaps filled with {:.1} s; loudspeaker {:.1} s, {underruns} underruns{echo}",
-            seconds(self.heard_samples, in_hz),
+            seconds(self.received_samples, in_hz),
             self.capture.gaps,
             seconds(self.capture.filled, in_hz),
             seconds(played, out_hz),

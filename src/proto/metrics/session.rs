@@ -69,9 +69,9 @@ impl SessionMetrics {
     /// Adds the changes since the last flush to the shared metrics.
     pub fn flush(&mut self, counts: &Counts, waiting: QueueLevels, now: Instant) {
         let row = self.metrics.row(self.transport);
-        for ((shared, told), count) in row.counts.iter().zip(self.flushed.0).zip(counts.0) {
-            if count != told {
-                shared.fetch_add(count.saturating_sub(told), Relaxed);
+        for ((shared, flushed), count) in row.counts.iter().zip(self.flushed.0).zip(counts.0) {
+            if count != flushed {
+                shared.fetch_add(count.saturating_sub(flushed), Relaxed);
             }
         }
         self.flushed = *counts;

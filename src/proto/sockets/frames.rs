@@ -294,9 +294,9 @@ mod tests {
         };
         assert_eq!((&pcm[..], rate_hz, channels), (&[1, 2, 0xff, 0xff][..], 16_000, 1));
         assert!(within.contains(&pcm.as_ptr()), "the PCM is a slice of the message");
-        let mut heard = vec![7];
-        assert_eq!(samples(&pcm, channels, &mut heard), Ok(()));
-        assert_eq!(heard, [7, 0x0201, -1], "samples are appended");
+        let mut decoded = vec![7];
+        assert_eq!(samples(&pcm, channels, &mut decoded), Ok(()));
+        assert_eq!(decoded, [7, 0x0201, -1], "samples are appended");
     }
 
     /// Frames encoded by hand equal those of the derived encoder, in one allocation of their exact
@@ -403,24 +403,24 @@ mod tests {
 
     #[test]
     fn averages_stereo_and_rejects_partial_samples() {
-        let mut heard = Vec::new();
+        let mut decoded = Vec::new();
         let stereo: Vec<u8> = [i16::MIN, i16::MIN, i16::MAX, i16::MAX, 100, 300]
             .iter()
             .flat_map(|sample| sample.to_le_bytes())
             .collect();
-        assert_eq!(samples(&stereo, 2, &mut heard), Ok(()));
-        assert_eq!(heard, [i16::MIN, i16::MAX, 200]);
+        assert_eq!(samples(&stereo, 2, &mut decoded), Ok(()));
+        assert_eq!(decoded, [i16::MIN, i16::MAX, 200]);
         // Unset channels mean mono.
-        assert_eq!(samples(&stereo[..2], 0, &mut heard), Ok(()));
-        assert_eq!(heard.pop(), Some(i16::MIN));
+        assert_eq!(samples(&stereo[..2], 0, &mut decoded), Ok(()));
+        assert_eq!(decoded.pop(), Some(i16::MIN));
 
-        assert_eq!(samples(&[1, 2, 3], 1, &mut heard), Err(partial_sample(&[1, 2, 3], 1)));
+        assert_eq!(samples(&[1, 2, 3], 1, &mut decoded), Err(partial_sample(&[1, 2, 3], 1)));
         assert_eq!(
-            samples(&stereo[..6], 2, &mut heard),
+            samples(&stereo[..6], 2, &mut decoded),
             Err(partial_sample(&stereo[..6], 2))
         );
-        assert_eq!(samples(&stereo, 3, &mut heard), Err(ProtobufError::Channels(3)));
-        assert_eq!(heard.len(), 3, "what is refused appends nothing");
+        assert_eq!(samples(&stereo, 3, &mut decoded), Err(ProtobufError::Channels(3)));
+        assert_eq!(decoded.len(), 3, "what is refused appends nothing");
         assert_eq!(
             partial_sample(&[1], 1).to_string(),
             "1 bytes: 16-bit mono audio needs a multiple of 2 bytes"

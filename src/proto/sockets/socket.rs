@@ -186,7 +186,7 @@ pub struct SocketSession {
     has_room: bool,
     /// Whether the bot was started, and whether a text or binary message arrived.
     has_begun: bool,
-    has_heard: bool,
+    has_received: bool,
 }
 
 impl SocketSession {
@@ -251,7 +251,7 @@ impl SocketSession {
             advice: None,
             has_room: false,
             has_begun: false,
-            has_heard: false,
+            has_received: false,
         }
     }
 
@@ -352,7 +352,7 @@ impl SocketSession {
     /// Returns the statistics for the log.
     pub fn stats(&self) -> SocketStats {
         SocketStats {
-            heard: self.audio_receiver.heard(),
+            received: self.audio_receiver.received(),
             spoken: self.audio_sender.sent(),
             messages_dropped: self.dropped,
             malformed: self.telephone().map_or(0, |call| call.malformed),
@@ -686,7 +686,7 @@ impl Session for SocketSession {
 
     /// Returns whether a first message of a known caller has arrived.
     fn has_caller(&self) -> bool {
-        self.has_begun && self.has_heard && self.refused.is_none()
+        self.has_begun && self.has_received && self.refused.is_none()
     }
 
     fn update_counts(&self, counts: &mut Counts) {
@@ -704,7 +704,7 @@ impl Session for SocketSession {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketStats {
     /// Duration of the caller's audio, including silence.
-    pub heard: Duration,
+    pub received: Duration,
     /// Duration of the bot's audio that was sent, including padding.
     pub spoken: Duration,
     /// Messages that the caller did not accept, or that it cannot read.
@@ -715,8 +715,8 @@ pub struct SocketStats {
 
 impl fmt::Display for SocketStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (heard, spoken) = (self.heard.as_secs_f64(), self.spoken.as_secs_f64());
-        write!(f, "audio: {heard:.1} s in, {spoken:.1} s out")?;
+        let (received, spoken) = (self.received.as_secs_f64(), self.spoken.as_secs_f64());
+        write!(f, "audio: {received:.1} s in, {spoken:.1} s out")?;
         match self.messages_dropped {
             0 => {}
             1 => f.write_str(", 1 message dropped")?,

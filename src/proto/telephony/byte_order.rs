@@ -97,8 +97,8 @@ mod tests {
     fn silence_and_noise_settle_nothing() {
         for pcm in [vec![0; 16_000], tone(0.0, i16::MAX / 2)] {
             let mut order = ByteOrder::default();
-            let mut heard = pcm.clone();
-            order.correct(&mut heard);
+            let mut corrected = pcm.clone();
+            order.correct(&mut corrected);
             assert_eq!(order.settled, None);
         }
     }

@@ -129,7 +129,7 @@ impl TelephonyCall {
         let Some(event) = message.event.as_str() else {
             return Ok(self.skip(MessageFlaw::Event));
         };
-        let heard = match event {
+        let input = match event {
             "media" => self.handle_media(&message.media.0, pcm),
             "dtmf" => match message.dtmf.0.digit.as_str().map(str::as_bytes) {
                 Some([key @ (b'0'..=b'9' | b'*' | b'#')]) => ProviderInput::Dtmf(char::from(*key)),
@@ -155,7 +155,7 @@ impl TelephonyCall {
             }
             _ => ProviderInput::Nothing,
         };
-        Ok(heard)
+        Ok(input)
     }
 
     /// Counts a binary message, which has no meaning with any provider.

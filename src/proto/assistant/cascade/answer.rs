@@ -32,7 +32,7 @@ pub struct AnswerSentence {
     pub has_audio: bool,
     pub is_leaving: bool,
     /// Bytes of the text that were heard.
-    pub heard: usize,
+    pub played_bytes: usize,
 }
 
 /// One answer, which may take several messages with calls of functions between them.
@@ -46,7 +46,7 @@ pub struct Answer {
     /// Whether the caller interrupts it, and it is unknown whether with words.
     pub is_suspended: bool,
     /// Whether any of it has begun to leave.
-    pub is_heard: bool,
+    pub is_audible: bool,
     /// Whether the model has written anything.
     pub has_text: bool,
     /// Whether the model has to go on with the outputs of functions.
@@ -56,7 +56,7 @@ pub struct Answer {
     splitter: SentenceSplitter,
     sentences: VecDeque<AnswerSentence>,
     /// Heard texts by message.
-    heard: Vec<(u64, String)>,
+    played: Vec<(u64, String)>,
 }
 
 impl Answer {
@@ -66,20 +66,20 @@ impl Answer {
             message,
             is_text_only,
             is_suspended: false,
-            is_heard: false,
+            is_audible: false,
             has_text: false,
             is_due: false,
             rounds: 0,
             splitter: SentenceSplitter::default(),
             sentences: VecDeque::new(),
-            heard: vec![(message, String::new())],
+            played: vec![(message, String::new())],
         }
     }
 
     /// Begins the next message.
     pub fn begin_message(&mut self, message: u64) {
         self.message = message;
-        self.heard.push((message, String::new()));
+        self.played.push((message, String::new()));
     }
 
     /// Adds text of the model.
@@ -113,7 +113,7 @@ impl Answer {
             speech: SpeechState::Waiting,
             has_audio: false,
             is_leaving: false,
-            heard: 0,
+            played_bytes: 0,
         });
     }
 
@@ -134,7 +134,7 @@ impl Answer {
 
     /// Returns whether it is heard: also in a pause between two sentences.
     pub fn is_sounding(&self) -> bool {
-        let is_between = self.is_heard && !self.is_suspended && !self.sentences.is_empty();
+        let is_between = self.is_audible && !self.is_suspended && !self.sentences.is_empty();
         is_between || self.sentences.iter().any(|sentence| sentence.has_audio)
     }
 
@@ -145,10 +145,10 @@ impl Answer {
 
     /// Drops the leading sentences that were heard to their end, and returns their numbers and
     /// lengths.
-    pub fn take_heard(&mut self, is_heard: impl Fn(u32) -> bool) -> Vec<(u32, usize)> {
+    pub fn take_played(&mut self, is_played: impl Fn(u32) -> bool) -> Vec<(u32, usize)> {
         let mut taken = Vec::new();
         while let Some(sentence) = self.sentences.front() {
-            if sentence.speech != SpeechState::Complete || !is_heard(sentence.number) {
+            if sentence.speech != SpeechState::Complete || !is_played(sentence.number) {
                 break;
             }
             let sentence = self.sentences.pop_front().expect("it is the front");
@@ -170,15 +170,15 @@ impl Answer {
     }
 
     /// Returns what was heard of each message.
-    pub fn into_heard(mut self) -> Vec<(u64, String)> {
+    pub fn into_played(mut self) -> Vec<(u64, String)> {
         self.record_cut();
-        self.heard
+        self.played
     }
 
     fn record_cut(&mut self) {
-        while let Some(sentence) = self.sentences.front().filter(|sentence| sentence.heard > 0) {
+        while let Some(sentence) = self.sentences.front().filter(|sentence| sentence.played_bytes > 0) {
             // A word that was cut was not understood.
-            let text = whole_words(&sentence.text, sentence.heard).to_owned();
+            let text = whole_words(&sentence.text, sentence.played_bytes).to_owned();
             let message = sentence.message;
             self.sentences.pop_front();
             self.record(message, &text);
@@ -186,11 +186,11 @@ impl Answer {
     }
 
     fn record(&mut self, message: u64, text: &str) {
-        if let Some((_, heard)) = self.heard.iter_mut().find(|(known, _)| *known == message) {
-            if !heard.is_empty() && !text.is_empty() {
-                heard.push(' ');
+        if let Some((_, played)) = self.played.iter_mut().find(|(known, _)| *known == message) {
+            if !played.is_empty() && !text.is_empty() {
+                played.push(' ');
             }
-            heard.push_str(text.trim());
+            played.push_str(text.trim());
         }
     }
 }
@@ -218,9 +218,9 @@ mod tests {
             answer.sentence(number).expect("known").speech = SpeechState::Complete;
         }
         assert_eq!(numbers, [1, 2]);
-        assert_eq!(answer.take_heard(|number| number == 1), [(1, "One is here.".len())]);
+        assert_eq!(answer.take_played(|number| number == 1), [(1, "One is here.".len())]);
         assert_eq!(answer.next_to_synthesize().map(|sentence| sentence.number), Some(3));
-        assert_eq!(answer.into_heard(), [(1, "One is here.".to_owned())]);
+        assert_eq!(answer.into_played(), [(1, "One is here.".to_owned())]);
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
             let sentence = answer.sentence(number).expect("known");
             (sentence.speech, sentence.has_audio) = (SpeechState::Complete, true);
         }
-        answer.sentence(1).expect("known").heard = 8;
+        answer.sentence(1).expect("known").played_bytes = 8;
         answer.suspend();
         assert!(!answer.is_sounding());
         assert!(
@@ -239,6 +239,6 @@ mod tests {
         );
         answer.is_suspended = false;
         assert_eq!(answer.next_to_synthesize().map(|sentence| sentence.number), Some(2));
-        assert_eq!(answer.into_heard(), [(1, "One is".to_owned())]);
+        assert_eq!(answer.into_played(), [(1, "One is".to_owned())]);
     }
 }

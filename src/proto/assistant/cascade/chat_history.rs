@@ -115,9 +115,9 @@ impl ChatHistory {
     }
 
     /// Replaces the text of a message of the bot by what was heard of it.
-    pub fn set_heard(&mut self, number: u64, heard: &str) {
+    pub fn set_played(&mut self, number: u64, played: &str) {
         if let Some((text, _)) = self.bot(number) {
-            heard.trim().clone_into(text);
+            played.trim().clone_into(text);
         }
         self.finish_bot(number);
     }
@@ -298,7 +298,7 @@ mod tests {
         let answer = history.begin_bot();
         history.push_bot(answer, "It is");
         history.push_bot(answer, " 42. Or more.");
-        history.set_heard(answer, "It is 42. ");
+        history.set_played(answer, "It is 42. ");
         assert_eq!(
             history.messages("Be brief.", 0),
             [
@@ -318,7 +318,7 @@ mod tests {
         history.add_caller("a");
         let number = history.begin_bot();
         history.push_bot(number, "never heard");
-        history.set_heard(number, "");
+        history.set_played(number, "");
         history.add_caller("b");
         assert_eq!(history.messages("", 0)[1]["content"], "a b");
     }

@@ -148,7 +148,7 @@ pub struct Cascade {
     recognitions: Recognitions,
     /// The recogniser that hears the caller, and audio that waits for a piece to be full.
     hearing: Option<u64>,
-    heard: Vec<i16>,
+    caller_audio: Vec<i16>,
     /// The recognition of the utterance that the caller still speaks, if it has failed.
     failed_hearing: Option<u64>,
     history: ChatHistory,
@@ -205,7 +205,7 @@ impl Cascade {
             recognitions: Recognitions::default(),
             hearing: None,
             failed_hearing: None,
-            heard: Vec::new(),
+            caller_audio: Vec::new(),
             history: ChatHistory::default(),
             answer: None,
             due: None,
@@ -275,13 +275,13 @@ impl Cascade {
             self.turns.reset();
             return;
         }
-        match self.turns.handle_audio(pcm, is_sounding, now, &mut self.heard) {
+        match self.turns.handle_audio(pcm, is_sounding, now, &mut self.caller_audio) {
             Some(TurnBoundary::Started) => self.handle_turn_started(now),
             Some(TurnBoundary::Ended(turn)) => self.handle_turn_ended(turn.spoken_until, now),
             None => {}
         }
-        if self.heard.len() >= PIECE_SAMPLES {
-            self.send_heard();
+        if self.caller_audio.len() >= PIECE_SAMPLES {
+            self.send_caller_audio();
         }
         self.advance(now);
     }
@@ -322,7 +322,7 @@ impl Cascade {
         let item = self.playback.newest_item().and_then(sentence_number);
         let mut begins = None;
         if let (Some(number), Some(answer)) = (item, &mut self.answer) {
-            answer.is_heard = true;
+            answer.is_audible = true;
             if let Some(sentence) = answer.sentence(number).filter(|sentence| !sentence.is_leaving) {
                 sentence.is_leaving = true;
                 begins = Some((number, sentence.text.clone()));
@@ -344,7 +344,7 @@ impl Cascade {
         self.lifetime.keep(now);
         if let Some(item) = self.playback.handle_mark(name, is_played) {
             self.handle_progress(&item, now);
-            self.playback.forget_heard();
+            self.playback.forget_played();
             if let Some(call_id) = press_keys::call_of(&item)
                 && !self.playback.has_item(|known| known == item)
             {
@@ -357,7 +357,7 @@ impl Cascade {
 
     /// The bot's speech begins to leave.
     pub fn handle_speech_started(&mut self, now: Instant) {
-        if self.answer.as_ref().is_some_and(|answer| answer.is_heard) {
+        if self.answer.as_ref().is_some_and(|answer| answer.is_audible) {
             self.first_speech_at.get_or_insert(now);
             self.count_first_sound(now);
         }
@@ -457,12 +457,12 @@ impl Cascade {
         self.lifetime.keep(now);
         self.spoken_until = None;
         self.report(ClientReport::UserStartedSpeaking);
-        if self.is_sounding() && self.answer.as_ref().is_some_and(|answer| answer.is_heard) {
+        if self.is_sounding() && self.answer.as_ref().is_some_and(|answer| answer.is_audible) {
             self.count(AssistantCount::BargeIn);
         }
         self.silence();
         match &mut self.answer {
-            Some(answer) if answer.is_heard => {
+            Some(answer) if answer.is_audible => {
                 answer.suspend();
                 self.cancel_synthesis();
             }
@@ -482,7 +482,7 @@ impl Cascade {
     }
 
     fn handle_turn_ended(&mut self, spoken_until: Instant, now: Instant) {
-        self.send_heard();
+        self.send_caller_audio();
         self.lifetime.keep(now);
         self.spoken_until = Some(spoken_until);
         self.report(ClientReport::UserStoppedSpeaking);
@@ -494,8 +494,8 @@ impl Cascade {
         }
     }
 
-    fn send_heard(&mut self) {
-        let pcm = std::mem::take(&mut self.heard);
+    fn send_caller_audio(&mut self) {
+        let pcm = std::mem::take(&mut self.caller_audio);
         if let Some(id) = self.hearing.filter(|_| !pcm.is_empty()) {
             let length = Duration::from_micros(pcm.len() as u64 * 1_000_000 / u64::from(RECOGNIZER_RATE_HZ));
             self.count(AssistantCount::AudioSent(length));
@@ -527,7 +527,7 @@ impl Cascade {
         if self.is_over {
             return;
         }
-        self.take_heard_sentences();
+        self.take_played_sentences();
         self.resume_answer(now);
         self.press_keys();
         self.finish_answer();
@@ -629,15 +629,15 @@ impl Cascade {
             SpeechState::Complete => received,
             _ => received.max(sentence.text.chars().count() * rate_hz / 15),
         };
-        sentence.heard = sentence.text.len() * played / length.max(1);
-        let bytes = sentence.heard;
+        sentence.played_bytes = sentence.text.len() * played / length.max(1);
+        let bytes = sentence.played_bytes;
         self.tell(ClientReport::SentenceSpoken { id: number, bytes });
     }
 
-    fn take_heard_sentences(&mut self) {
+    fn take_played_sentences(&mut self) {
         let playback = &self.playback;
         let Some(answer) = &mut self.answer else { return };
-        let taken = answer.take_heard(|number| playback.progress(&sentence_item(number)).is_none());
+        let taken = answer.take_played(|number| playback.progress(&sentence_item(number)).is_none());
         for (id, bytes) in taken {
             self.tell(ClientReport::SentenceSpoken { id, bytes });
         }
@@ -667,7 +667,7 @@ impl Cascade {
             return;
         }
         if let Some(answer) = self.answer.take() {
-            for (message, _) in answer.into_heard() {
+            for (message, _) in answer.into_played() {
                 self.history.finish_bot(message);
             }
         }
@@ -690,8 +690,8 @@ impl Cascade {
         self.add_outputs(outputs);
         self.presses.clear();
         self.hangs_up = false;
-        for (message, text) in answer.into_heard() {
-            self.history.set_heard(message, &text);
+        for (message, text) in answer.into_played() {
+            self.history.set_played(message, &text);
         }
     }
 

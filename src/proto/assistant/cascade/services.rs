@@ -36,7 +36,7 @@ impl Cascade {
         if self.hearing == Some(id) {
             // The recogniser has found the end of the utterance first.
             self.hearing = None;
-            self.heard.clear();
+            self.caller_audio.clear();
             self.turns.reset();
             self.spoken_until = Some(now);
             self.report(ClientReport::UserStoppedSpeaking);

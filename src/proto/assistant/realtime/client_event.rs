@@ -189,7 +189,7 @@ pub fn function_output(call_id: &str, output: &str) -> Value {
 /// Returns the event that cuts an item where the caller stopped hearing it.
 pub fn truncate(cut: &Truncation) -> Value {
     json!({"type": "conversation.item.truncate", "item_id": cut.item_id, "content_index": cut.content_index,
-        "audio_end_ms": cut.heard_ms})
+        "audio_end_ms": cut.played_ms})
 }
 
 /// Returns the event that asks for a response.

@@ -268,7 +268,7 @@ impl Realtime {
                     self.tell(report);
                 }
             }
-            self.playback.forget_heard();
+            self.playback.forget_played();
             if let Some(call_id) = press_keys::call_of(&item_id)
                 && !self.playback.has_item(|known| known == item_id)
             {
@@ -277,7 +277,7 @@ impl Realtime {
                 self.request_response();
             }
         }
-        self.forget_heard_texts();
+        self.forget_played_texts();
         self.plan_tick(now);
     }
 
@@ -614,12 +614,12 @@ impl Realtime {
         id
     }
 
-    fn forget_heard_texts(&mut self) {
+    fn forget_played_texts(&mut self) {
         let playback = &self.playback;
-        let heard = self
+        let played = self
             .speech_text
-            .take_heard(|item_id| playback.progress(item_id).is_none());
-        for text in heard {
+            .take_played(|item_id| playback.progress(item_id).is_none());
+        for text in played {
             self.transcript.add(Speaker::Bot, &text);
         }
     }

@@ -73,10 +73,10 @@ impl SpeechText {
         let mut reports = item.announce(&mut self.sentences, item.is_complete);
         let spoken = item.text.len() as u64 * played as u64 / received.max(1) as u64;
         item.spoken = item.spoken.max(spoken as usize);
-        for (id, start, end, told) in &mut item.sentences {
+        for (id, start, end, reported) in &mut item.sentences {
             let bytes = item.spoken.clamp(*start, *end) - *start;
-            if bytes > *told {
-                *told = bytes;
+            if bytes > *reported {
+                *reported = bytes;
                 reports.push(ClientReport::SentenceSpoken { id: *id, bytes });
             }
         }
@@ -84,16 +84,16 @@ impl SpeechText {
     }
 
     /// Takes the texts of items that were heard to their end.
-    pub fn take_heard(&mut self, is_heard: impl Fn(&str) -> bool) -> Vec<String> {
-        let mut heard = Vec::new();
+    pub fn take_played(&mut self, is_played: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut played = Vec::new();
         self.items.retain_mut(|item| {
-            let is_over = item.is_complete && is_heard(&item.id);
+            let is_over = item.is_complete && is_played(&item.id);
             if is_over {
-                heard.push(std::mem::take(&mut item.text));
+                played.push(std::mem::take(&mut item.text));
             }
             !is_over
         });
-        heard
+        played
     }
 
     /// Drops all items, and returns what was heard of each, in whole words.
@@ -155,7 +155,7 @@ mod tests {
         let spoken = |id, bytes| ClientReport::SentenceSpoken { id, bytes };
         assert_eq!(text.handle_progress("i", 50, 100), [begins(2, "Bye"), spoken(1, 8)]);
         assert_eq!(text.handle_progress("i", 100, 100), [spoken(1, 13), spoken(2, 3)]);
-        assert_eq!(text.take_heard(|_| true), ["Hello there. Bye"]);
+        assert_eq!(text.take_played(|_| true), ["Hello there. Bye"]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ struct Rig {
     turns: TurnDetector<Loud>,
     turn: Vec<i16>,
     now: Instant,
-    is_bot_heard: bool,
+    is_bot_audible: bool,
 }
 
 impl Rig {
@@ -29,7 +29,7 @@ impl Rig {
             turn: Vec::new(),
             #[allow(clippy::disallowed_methods, reason = "a base for the times of a test")]
             now: Instant::now(),
-            is_bot_heard: false,
+            is_bot_audible: false,
         }
     }
 
@@ -41,7 +41,7 @@ impl Rig {
             let frame = [sample; FRAME];
             let boundary = self
                 .turns
-                .handle_audio(&frame, self.is_bot_heard, self.now, &mut self.turn);
+                .handle_audio(&frame, self.is_bot_audible, self.now, &mut self.turn);
             boundaries.extend(boundary.map(|boundary| (at * FRAME_MS, boundary)));
         }
         boundaries
@@ -71,7 +71,7 @@ fn a_turn_has_a_lead_and_ends_at_a_pause() {
 #[test]
 fn a_barge_in_needs_more_speech() {
     let mut rig = Rig::new();
-    rig.is_bot_heard = true;
+    rig.is_bot_audible = true;
     assert_eq!(rig.hear(1_000, 280), []);
     assert_eq!(rig.hear(0, 20), []);
     assert_eq!(rig.hear(1_000, 400), [(300, TurnBoundary::Started)]);

@@ -261,7 +261,7 @@ impl RoomConnection {
 
     /// Tells whether callers are present and hear the bot. Speech from before they have subscribed
     /// to our track would be lost, as would be speech to a telephone that is not answered yet.
-    pub fn is_heard(&mut self, now: Instant) -> bool {
+    pub fn is_audible(&mut self, now: Instant) -> bool {
         if self.callers() == 0 || !self.is_up() {
             self.subscribe_deadline = None;
             return false;
@@ -276,7 +276,7 @@ impl RoomConnection {
         self.is_subscribed
     }
 
-    /// Returns when [`RoomConnection::is_heard`] changes without another event.
+    /// Returns when [`RoomConnection::is_audible`] changes without another event.
     pub fn subscribe_deadline(&self) -> Option<Instant> {
         self.subscribe_deadline.filter(|_| !self.is_subscribed)
     }

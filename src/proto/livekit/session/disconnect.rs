@@ -69,13 +69,13 @@ impl fmt::Display for DisconnectCause {
                 write!(f, "the LiveKit server sent a session description that cannot be used: {words}")
             }
             DisconnectCause::NoMedia { target, tried } => {
-                let way = match target {
+                let direction = match target {
                     SignalTarget::Publisher => "to",
                     SignalTarget::Subscriber => "from",
                 };
                 write!(
                     f,
-                    "no media connection {way} the LiveKit server: is UDP open from this machine to the server's ports? ({tried})"
+                    "no media connection {direction} the LiveKit server: is UDP open from this machine to the server's ports? ({tried})"
                 )
             }
             DisconnectCause::MediaClosed(_) => f.write_str("the LiveKit server closed a media connection"),

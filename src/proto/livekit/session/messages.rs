@@ -131,9 +131,9 @@ impl RoomSession {
 
     /// Queues the transcripts for those who are present: the server keeps nothing for others.
     fn push_transcripts(&mut self) {
-        let is_heard = self.joined && !self.lost;
+        let is_connected = self.joined && !self.lost;
         while let Some(packet) = self.transcripts.poll_packet() {
-            if is_heard {
+            if is_connected {
                 self.outbox.push(DataPacket {
                     participant_identity: packet.identity,
                     value: Some(packet.value),

@@ -22,7 +22,7 @@ pub struct SocketAudioReceiver {
     /// Speech at the bot's rate; the first `taken` samples were returned.
     pcm: Vec<i16>,
     taken: usize,
-    heard: Duration,
+    received: Duration,
 }
 
 impl SocketAudioReceiver {
@@ -51,7 +51,7 @@ impl SocketAudioReceiver {
             self.wire_hz = wire_hz;
             self.resampler = self.rate_hz.and_then(|rate_hz| resampler(wire_hz, rate_hz));
         }
-        self.heard += Duration::from_secs(pcm.len() as u64) / wire_hz;
+        self.received += Duration::from_secs(pcm.len() as u64) / wire_hz;
         if self.rate_hz.is_some() {
             self.convert(pcm);
         } else {
@@ -88,8 +88,8 @@ impl SocketAudioReceiver {
     }
 
     /// Returns the duration of the caller's audio.
-    pub fn heard(&self) -> Duration {
-        self.heard
+    pub fn received(&self) -> Duration {
+        self.received
     }
 }
 

@@ -24,7 +24,7 @@ impl SocketSession {
     /// Handles a text message of the peer.
     pub fn handle_text(&mut self, text: &str, now: Instant) {
         self.last_received = now;
-        self.has_heard = true;
+        self.has_received = true;
         match (&self.wire, self.phase) {
             (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(Some(text), now),
             (WireProtocol::Eval(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
@@ -52,7 +52,7 @@ impl SocketSession {
     /// Handles a binary message of the peer.
     pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
         self.last_received = now;
-        self.has_heard = true;
+        self.has_received = true;
         match (&self.wire, self.phase) {
             (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(None, now),
             (WireProtocol::Call(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
@@ -133,14 +133,14 @@ impl SocketSession {
             return false;
         };
         self.pcm.clear();
-        let Ok(heard) = call.read(text, &mut self.pcm) else {
+        let Ok(input) = call.read(text, &mut self.pcm) else {
             return false;
         };
         if !self.pcm.is_empty() {
             self.deaf_at = None;
             self.audio_receiver.push(&self.pcm, call.rx.rate_hz);
         }
-        match heard {
+        match input {
             ProviderInput::Audio | ProviderInput::Nothing => {}
             ProviderInput::Dtmf(key) => self.events.push_back(SessionEvent::Dtmf(key)),
             ProviderInput::Mark(name) => self.mark_returned(name),

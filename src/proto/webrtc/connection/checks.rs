@@ -13,7 +13,7 @@ use super::packet::{ReceivedPacket, Transmit};
 use crate::webrtc::packet_kind::PacketKind;
 
 /// Connectivity checks that await a response: at 50 ms intervals, those of six seconds.
-const CHECKS_UNDER_WAY_MAX: usize = 128;
+const PENDING_CHECKS_MAX: usize = 128;
 
 type TransactionId = [u8; 12];
 
@@ -46,13 +46,13 @@ impl PendingChecks {
         let Some(id) = transaction_id(transmit.contents()) else {
             return;
         };
-        if self.pending.len() == CHECKS_UNDER_WAY_MAX {
+        if self.pending.len() == PENDING_CHECKS_MAX {
             self.pending.pop_front();
         }
-        let way = transmit.path();
+        let path = transmit.path();
         self.pending.push_back(PendingCheck {
             id,
-            path: way,
+            path,
             initiator: maker,
         });
     }
@@ -75,7 +75,7 @@ impl PendingChecks {
             return None;
         }
         let id = transaction_id(packet.contents)?;
-        let is_there = |way: PacketPath| way.over == packet.over && way.peer == packet.source;
+        let is_there = |path: PacketPath| path.over == packet.over && path.peer == packet.source;
         let is_it = |check: &PendingCheck| check.id == id && is_there(check.path);
         self.pending.iter().position(is_it)
     }
@@ -102,12 +102,15 @@ mod tests {
     }
 
     fn sent(checks: &mut PendingChecks, contents: &[u8]) {
-        let way = PacketPath {
+        let path = PacketPath {
             over: IceProtocol::Udp,
             source: at(7860),
             peer: at(1),
         };
-        checks.handle_outgoing(CheckInitiator::Str0m, &mut Transmit::from_parts(way, contents.to_vec()));
+        checks.handle_outgoing(
+            CheckInitiator::Str0m,
+            &mut Transmit::from_parts(path, contents.to_vec()),
+        );
     }
 
     fn answers(checks: &mut PendingChecks, source: SocketAddr, contents: &[u8]) -> bool {
@@ -148,12 +151,12 @@ mod tests {
     #[test]
     fn pending_checks_are_bounded() {
         let mut checks = PendingChecks::default();
-        for number in 0..=CHECKS_UNDER_WAY_MAX {
+        for number in 0..=PENDING_CHECKS_MAX {
             sent(&mut checks, &message([0, 1], number));
         }
-        assert_eq!(checks.pending.len(), CHECKS_UNDER_WAY_MAX);
+        assert_eq!(checks.pending.len(), PENDING_CHECKS_MAX);
         assert!(!answers(&mut checks, at(1), &message([1, 1], 0)));
         assert!(answers(&mut checks, at(1), &message([1, 1], 1)));
-        assert!(answers(&mut checks, at(1), &message([1, 1], CHECKS_UNDER_WAY_MAX)));
+        assert!(answers(&mut checks, at(1), &message([1, 1], PENDING_CHECKS_MAX)));
     }
 }

@@ -56,8 +56,8 @@ impl Consent {
     }
 
     /// Records the path on which the peer answered.
-    pub fn handle_validated(&mut self, way: PacketPath) {
-        self.path = Some(way);
+    pub fn handle_validated(&mut self, path: PacketPath) {
+        self.path = Some(path);
     }
 
     /// Returns the path on which the peer last answered.
@@ -67,7 +67,7 @@ impl Consent {
 
     /// Builds a check; `None` until the peer has answered one of str0m's.
     pub fn build_check(&self) -> Option<Transmit> {
-        let way = self.path?;
+        let path = self.path?;
         let username = std::str::from_utf8(attribute(&self.last_check, USERNAME)?).ok()?;
         let priority = attribute(&self.last_check, PRIORITY)?.try_into().ok()?;
         let role = |kind: u16| Some(u64::from_be_bytes(attribute(&self.last_check, kind)?.try_into().ok()?));
@@ -84,7 +84,7 @@ impl Consent {
             .to_bytes(Some(self.password.as_bytes()), &mut contents, hmac)
             .ok()?;
         contents.truncate(bytes);
-        Some(Transmit::from_parts(way, contents))
+        Some(Transmit::from_parts(path, contents))
     }
 
     /// Returns whether the peer signed an answer.

@@ -123,8 +123,8 @@ impl LastRecord {
     /// Returns the record if its retransmission is due.
     pub fn take_due(&mut self, now: Instant) -> Option<Transmit> {
         self.due_at.take_if(|due| now >= *due)?;
-        let way = self.path.take()?;
-        Some(Transmit::from_parts(way, self.contents.clone()))
+        let path = self.path.take()?;
+        Some(Transmit::from_parts(path, self.contents.clone()))
     }
 }
 
@@ -202,12 +202,12 @@ mod tests {
 
     fn leaving(flight: &mut LastFlight, contents: &[u8]) -> Vec<u8> {
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
-        let way = PacketPath {
+        let path = PacketPath {
             over: IceProtocol::Udp,
             source: address,
             peer: address,
         };
-        let mut transmit = Transmit::from_parts(way, contents.to_vec());
+        let mut transmit = Transmit::from_parts(path, contents.to_vec());
         flight.handle_outgoing(&mut transmit);
         transmit.contents().to_vec()
     }

@@ -71,16 +71,16 @@ mod tests {
     #[test]
     fn a_key_press_is_reported_once() {
         let mut keys = DtmfReceiver::default();
-        let mut told = Vec::new();
+        let mut pressed = Vec::new();
         for (event, timestamp) in [(5, 960), (5, 9_600), (10, 20_000), (11, 29_600)] {
             for n in 1..=4 {
-                told.extend(keys.handle_packet(timestamp, &report(event, false, n * 160)));
+                pressed.extend(keys.handle_packet(timestamp, &report(event, false, n * 160)));
             }
             for _ in 0..3 {
-                told.extend(keys.handle_packet(timestamp, &report(event, true, 800)));
+                pressed.extend(keys.handle_packet(timestamp, &report(event, true, 800)));
             }
         }
-        assert_eq!(told, ['5', '5', '*', '#']);
+        assert_eq!(pressed, ['5', '5', '*', '#']);
         let all: Vec<char> = (0..12)
             .filter_map(|event| DtmfReceiver::default().handle_packet(0, &report(event, true, 1)))
             .collect();

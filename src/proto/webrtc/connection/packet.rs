@@ -85,11 +85,11 @@ impl Transmit {
     }
 
     /// Creates a packet that is sent unchanged.
-    pub fn from_parts(way: PacketPath, contents: Vec<u8>) -> Self {
+    pub fn from_parts(path: PacketPath, contents: Vec<u8>) -> Self {
         Transmit {
-            over: way.over,
-            source: way.source,
-            destination: way.peer,
+            over: path.over,
+            source: path.source,
+            destination: path.peer,
             kind: PacketKind::from_packet(&contents),
             contents,
             strips_extension: false,

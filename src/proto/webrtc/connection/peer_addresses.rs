@@ -226,6 +226,6 @@ impl PeerAddresses {
 
     /// Returns the address and port of the path that was validated last.
     pub fn current(&self) -> Option<SocketAddr> {
-        self.consent.path().map(|way| way.peer)
+        self.consent.path().map(|path| path.peer)
     }
 }

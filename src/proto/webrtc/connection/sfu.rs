@@ -210,12 +210,12 @@ impl PeerConnection {
         }
         let choice = description.select_tracks(mid_to_track, &self.sources.sections);
         let text = description.write(&choice);
-        let heard: Vec<AudioSection> = choice.into_iter().flatten().collect();
-        self.sources.remove_stale(&mut self.rtc, &heard);
+        let selected: Vec<AudioSection> = choice.into_iter().flatten().collect();
+        self.sources.remove_stale(&mut self.rtc, &selected);
         let offer = SdpDescription::parse(&text);
         let answer = self.answer_description(&offer, prepared.dtls_role, PeerConnection::handle_ice_restart)?;
         self.paths.consent.handle_description(&prepared.sdp);
-        let gone = self.sources.replace(heard);
+        let gone = self.sources.replace(selected);
         self.outputs
             .extend(gone.into_iter().map(ConnectionOutput::TrackRemoved));
         for candidate in &prepared.candidates {

@@ -71,11 +71,11 @@ mod tests {
     use super::*;
 
     /// Feeds packets every 20 ms; every `used`th is used.
-    fn told(packets: u32, used: u32, payload_type: u8) -> Vec<String> {
-        told_with(packets, used, payload_type, false)
+    fn warnings(packets: u32, used: u32, payload_type: u8) -> Vec<String> {
+        warnings_with(packets, used, payload_type, false)
     }
 
-    fn told_with(packets: u32, used: u32, payload_type: u8, is_cut_off: bool) -> Vec<String> {
+    fn warnings_with(packets: u32, used: u32, payload_type: u8, is_cut_off: bool) -> Vec<String> {
         let (mut unheard, start) = (UnusableAudio::default(), Instant::now());
         let words = (0..packets).filter_map(|n| {
             let now = start + n * Duration::from_millis(20);
@@ -90,19 +90,19 @@ mod tests {
 
     #[test]
     fn unusable_audio_is_reported_once() {
-        let said = told(1_000, 0, 96);
+        let said = warnings(1_000, 0, 96);
         assert_eq!(said.len(), 1);
         assert!(
             said[0].contains("payload type 96") && said[0].contains("111"),
             "{said:?}"
         );
-        assert!(told(1_000, 0, 111)[0].contains("keys"));
-        let cut_off = told_with(1_000, 0, 111, true);
+        assert!(warnings(1_000, 0, 111)[0].contains("keys"));
+        let cut_off = warnings_with(1_000, 0, 111, true);
         assert!(
             cut_off[0].contains("header extension") && !cut_off[0].contains("keys"),
             "{cut_off:?}"
         );
-        assert_eq!(told(150, 0, 96).len(), 0, "a moment is none");
-        assert_eq!(told(1_000, 100, 96).len(), 0, "what is heard now and then is heard");
+        assert_eq!(warnings(150, 0, 96).len(), 0, "a moment is none");
+        assert_eq!(warnings(1_000, 100, 96).len(), 0, "what is heard now and then is heard");
     }
 }

@@ -180,7 +180,7 @@ impl TurnAllocation {
         let transmit = Transmit::new(message, self.client.transport(), self.server, self.local);
         match self.client.recv(transmit, self.clock(now)) {
             TurnRecvRet::PeerData(data) => {
-                self.peers.mark_heard(data.peer.ip());
+                self.peers.mark_sent(data.peer.ip());
                 deliver(data.peer, data.data());
             }
             TurnRecvRet::Handled => self.drive_client(now),
@@ -265,7 +265,7 @@ impl TurnAllocation {
             self.drive_client(now);
             return None;
         }
-        if !self.sends_first && !self.peers.was_heard(peer.ip()) {
+        if !self.sends_first && !self.peers.has_sent(peer.ip()) {
             return None;
         }
         // Checks go to many addresses of which few are used. RFC 7983: STUN starts with 0 to 3.

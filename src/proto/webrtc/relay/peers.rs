@@ -38,7 +38,7 @@ pub struct RelayPeers {
 #[derive(Debug)]
 struct RelayPeer {
     last_used: Instant,
-    was_heard: bool,
+    has_sent: bool,
     refused_until: Option<Instant>,
 }
 
@@ -61,7 +61,7 @@ impl RelayPeers {
             // Peers that were never heard expire sooner, so a client with many addresses blocks
             // others only briefly.
             self.by_ip.retain(|_, peer| {
-                let idle = if peer.was_heard {
+                let idle = if peer.has_sent {
                     RELAY_PEER_IDLE
                 } else {
                     RELAY_PEER_UNHEARD
@@ -77,7 +77,7 @@ impl RelayPeers {
             ip,
             RelayPeer {
                 last_used: now,
-                was_heard: false,
+                has_sent: false,
                 refused_until: None,
             },
         );
@@ -107,15 +107,15 @@ impl RelayPeers {
     }
 
     /// Records that a packet came from the address.
-    pub fn mark_heard(&mut self, ip: IpAddr) {
+    pub fn mark_sent(&mut self, ip: IpAddr) {
         if let Some(peer) = self.by_ip.get_mut(&ip) {
-            peer.was_heard = true;
+            peer.has_sent = true;
         }
     }
 
     /// Returns whether a packet ever came from the address.
-    pub fn was_heard(&self, ip: IpAddr) -> bool {
-        self.by_ip.get(&ip).is_some_and(|peer| peer.was_heard)
+    pub fn has_sent(&self, ip: IpAddr) -> bool {
+        self.by_ip.get(&ip).is_some_and(|peer| peer.has_sent)
     }
 
     /// Handles a rejected permission, or the expiry of an unused one.

@@ -14,7 +14,7 @@ pub const LABEL: &str = "oai-events";
 /// The event counter of a session.
 #[derive(Clone, Debug, Default)]
 pub struct RealtimeEvents {
-    told: u64,
+    sent: u64,
 }
 
 impl RealtimeEvents {
@@ -45,8 +45,8 @@ impl RealtimeEvents {
     }
 
     fn event(&mut self, kind: &str, session: &Value) -> String {
-        self.told += 1;
-        json!({"type": kind, "event_id": format!("event_{}", self.told), "session": session}).to_string()
+        self.sent += 1;
+        json!({"type": kind, "event_id": format!("event_{}", self.sent), "session": session}).to_string()
     }
 }
 

@@ -243,7 +243,7 @@ fn an_unreadable_message_costs_itself_alone_and_many_in_a_row_end_the_call() {
             rig.json(media(&[0x10; 160]));
         }
         let stats = rig.session.stats();
-        assert_eq!((stats.heard, stats.malformed), (MS * 60, 27));
+        assert_eq!((stats.received, stats.malformed), (MS * 60, 27));
         for _ in 1..TELEPHONY_UNREADABLE_MAX {
             garbage(&mut rig, 0);
         }

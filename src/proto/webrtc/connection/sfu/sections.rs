@@ -57,7 +57,7 @@ impl SdpDescription<'_> {
         let mut taken = HashSet::new();
         let is_old = |section: &DescribedSection<'_>, track: &str| {
             let mut before = before.iter();
-            before.any(|heard| *heard.mid == *section.mid && heard.track.as_deref() == Some(track))
+            before.any(|selected| *selected.mid == *section.mid && selected.track.as_deref() == Some(track))
         };
         let carried = self
             .sections
@@ -86,7 +86,7 @@ impl SdpDescription<'_> {
                     sources.push(source);
                 }
             }
-            let mut known = before.iter().filter_map(|heard| heard.track.as_ref());
+            let mut known = before.iter().filter_map(|selected| selected.track.as_ref());
             let known = known.find(|known| ***known == *track);
             Some(AudioSection {
                 mid: section.mid.into(),
@@ -106,11 +106,11 @@ impl SdpDescription<'_> {
             text.push_str("\r\n");
         };
         self.head.iter().for_each(|line| push(line));
-        for (section, heard) in self.sections.iter().zip(choice) {
+        for (section, selected) in self.sections.iter().zip(choice) {
             for line in &section.lines {
                 let source = attribute(line, "ssrc").map(|value| value.split(' ').next().unwrap_or_default());
-                let is_heard = |source: &str| {
-                    let mut sources = heard.iter().flat_map(|heard| &heard.sources);
+                let is_selected = |source: &str| {
+                    let mut sources = selected.iter().flat_map(|selected| &selected.sources);
                     source
                         .parse::<u32>()
                         .is_ok_and(|source| sources.any(|known| **known == source))
@@ -119,10 +119,10 @@ impl SdpDescription<'_> {
                     "a=sendrecv" | "a=sendonly" | "a=recvonly" | "a=inactive"
                         if section.kind != SectionKind::Application =>
                     {
-                        push(if heard.is_some() { "a=sendonly" } else { "a=inactive" });
+                        push(if selected.is_some() { "a=sendonly" } else { "a=inactive" });
                     }
                     line if attribute(line, "ssrc-group").is_some() => {}
-                    _ if source.is_some_and(|source| !is_heard(source)) => {}
+                    _ if source.is_some_and(|source| !is_selected(source)) => {}
                     line => push(line),
                 }
             }

@@ -50,8 +50,8 @@ mod tests {
         let answer = call.next_rtvi().await.expect("an answer");
         assert_eq!(answer["data"]["text"], reply("hi"));
         call.speak(&[1_000; 3_200], 16_000).await;
-        let heard = call.hear(Duration::from_millis(200)).await;
-        assert_eq!(heard, (vec![1_000; 3_200], 16_000));
+        let speech = call.hear(Duration::from_millis(200)).await;
+        assert_eq!(speech, (vec![1_000; 3_200], 16_000));
         call.leave();
         call.ended().await.expect("the bot returns without an error");
     }
