@@ -3,8 +3,8 @@
 //! glibc makes an arena per thread and trims only the end of each, so a board that once had sixteen
 //! callers would keep 10 MiB more than it needs. Here all threads share one arena, which is cheap
 //! because a session rarely allocates, and the arena is trimmed when no session is live. Other
-//! allocators need neither (`other`). Source: mallopt(3), `M_ARENA_MAX`; malloc_trim(3). Code that no
-//! idle runner needs is unmapped (`files`).
+//! allocators need neither (`other`). Source: mallopt(3), `M_ARENA_MAX`; malloc_trim(3). Code that
+//! an idle runner does not need is unmapped (`files`).
 
 #[cfg(target_os = "linux")]
 mod files;

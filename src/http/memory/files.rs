@@ -1,9 +1,9 @@
 //! Pages of mapped files, most of which are code that only start-up or a call needs.
 //!
-//! The kernel maps 16 pages where one is touched, so that start-up, which touches a few functions here
-//! and there, leaves most of the program in the memory of the process. Unmapped pages stay in the
-//! kernel's cache while there is room, and are mapped again when they are touched. Source: proc(5),
-//! `/proc/pid/smaps`; madvise(2), `MADV_DONTNEED`.
+//! The kernel maps 16 pages where one is touched, so that start-up, which touches a few functions
+//! here and there, leaves most of the program in the memory of the process. Unmapped pages stay in
+//! the kernel's cache while there is room, and are mapped again when they are touched. Source:
+//! proc(5), `/proc/pid/smaps`; madvise(2), `MADV_DONTNEED`.
 
 use std::fs;
 use std::ops::Range;

@@ -105,8 +105,8 @@ pub fn alsa_command(direction: AudioDirection, device: &str, rate_hz: u32, chann
     words.map(str::to_owned).to_vec()
 }
 
-/// Whether a microphone and a loudspeaker are certainly two cards of ALSA: two names, or two numbers.
-/// A card has both a name and a number, and other devices do not tell their card.
+/// Whether a microphone and a loudspeaker are certainly two cards of ALSA: two names, or two
+/// numbers. A card has both a name and a number, and other devices do not show their card.
 pub fn are_two_cards(input: &[String], output: &[String]) -> bool {
     match (alsa_card(input), alsa_card(output)) {
         (Some(one), Some(other)) => {
