@@ -22,7 +22,7 @@ BOARDS = [
     ("BeagleBone Black", "armv7", "Cortex-A8", 1, 1000, (0.5, 0.8), (20, 9)),
 ]
 # Share of the time that goes to sockets, tasks and the kernel, beside what is counted; measured on x86-64, see the page.
-SOCKETS = 0.35
+SOCKETS = 0.45
 
 
 def all(counts):
