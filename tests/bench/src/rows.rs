@@ -58,18 +58,25 @@ pub fn size(bench: &Bench) -> Result<Lines> {
     )])
 }
 
-/// Memory two seconds after the start, after one `/status` and without sessions.
+/// Time after which an idle runner has unmapped what only its start needed.
+const UNMAPPED_AFTER: Duration = Duration::from_secs(3);
+
+/// Memory without sessions, and after a request.
 pub fn idle(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
-    runner.sessions()?;
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(UNMAPPED_AFTER);
     let measured = format!(
         "RSS {} MiB (its own {}), PSS {} MiB",
         mib(runner.status_kib("VmRSS")?),
         mib(runner.status_kib("RssAnon")?),
         mib(runner.pss_kib()?)
     );
-    Ok(vec![row("memory when idle", measured)])
+    runner.sessions()?;
+    let after = format!("RSS {} MiB", mib(runner.status_kib("VmRSS")?));
+    Ok(vec![
+        row("memory when idle", measured),
+        row("memory after a /status", after),
+    ])
 }
 
 /// Largest memory of an idle runner. Most of it is pages of the binary, whose size the stage `size`
@@ -79,6 +86,7 @@ const IDLE_KIB_MAX: u64 = 10 * 1024;
 /// Checks a figure that hardly depends on the machine: the memory of an idle runner.
 pub fn footprint(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let runner = Runner::start(&bench.binary)?;
+    thread::sleep(UNMAPPED_AFTER);
     runner.sessions()?;
     let idle_kib = runner.status_kib("VmRSS")?;
     let faults = match idle_kib {
