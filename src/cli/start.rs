@@ -293,8 +293,9 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot, source: StartSource) -
         begun.pass();
         let mut out = io::stdout();
         let text = banner::text(&announced, listening, out.is_terminal());
-        // A supervisor may have closed stdout; the log has the address as well.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        // A supervisor may have closed stdout; the log has the address as well. A call at the sound
+        // card may have begun.
+        let _ = logging::without_status(|| out.write_all(text.as_bytes()).and_then(|()| out.flush()));
         let rtc_port = match Feature::WebRtc.in_this_build() {
             true => format!(", WebRTC on UDP port {}", listening.rtc_port),
             false => String::new(),

@@ -68,6 +68,8 @@ struct State {
     is_reporting: bool,
     /// The last row of the terminal is a status.
     has_status: bool,
+    /// Writers to another stream of the terminal, during which no status is shown.
+    other_writers: usize,
 }
 
 impl State {
@@ -130,7 +132,7 @@ impl<W: LogTarget + Send + Sync + 'static> LogOutput<W> {
     /// A terminal that does not take it at once loses it.
     pub fn show_status(&self, text: &str) {
         let mut state = lock(&self.shared.state);
-        if state.is_behind() {
+        if state.is_behind() || state.other_writers > 0 {
             return;
         }
         let row = format!("{ERASE_ROW}{text}");
@@ -140,6 +142,18 @@ impl<W: LogTarget + Send + Sync + 'static> LogOutput<W> {
     /// Erases that text.
     pub fn clear_status(&self) {
         self.erase_status(&mut lock(&self.shared.state));
+    }
+
+    /// Calls `write`, which writes to another stream of the terminal, while no status is shown.
+    /// Lines are written as always.
+    pub fn without_status<T>(&self, write: impl FnOnce() -> T) -> T {
+        let mut state = lock(&self.shared.state);
+        self.erase_status(&mut state);
+        state.other_writers += 1;
+        drop(state);
+        let result = write();
+        lock(&self.shared.state).other_writers -= 1;
+        result
     }
 
     fn erase_status(&self, state: &mut State) {
@@ -314,6 +328,22 @@ mod tests {
         output.write(b"line\n");
         output.show_status("level");
         assert_eq!(read(&reader, filled + 5).trim_start_matches('x'), "line\n");
+    }
+
+    /// What another stream of the terminal shows has no status before it in its row.
+    #[test]
+    fn no_status_is_shown_while_another_stream_is_written() {
+        let (output, reader, _) = output(false, |_| ());
+        output.show_status("level 1");
+        let result = output.without_status(|| {
+            output.show_status("level 2");
+            output.write(b"line\n");
+            "written"
+        });
+        assert_eq!(result, "written");
+        output.show_status("level 3");
+        let expected = "\r\x1b[Klevel 1\r\x1b[Kline\n\r\x1b[Klevel 3";
+        assert_eq!(read(&reader, expected.len()), expected);
     }
 
     /// A flush ends although the pipe is not read.

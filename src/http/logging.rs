@@ -320,9 +320,14 @@ pub fn show_status(text: &str) {
     STDERR.show_status(text);
 }
 
-/// Erases that text, before something else is written to the terminal.
+/// Erases that text.
 pub fn clear_status() {
     STDERR.clear_status();
+}
+
+/// Calls `write`, which writes to stdout, while no status is shown: both may be one terminal.
+pub fn without_status<T>(write: impl FnOnce() -> T) -> T {
+    STDERR.without_status(write)
 }
 
 /// Waits until each line is written, for a limited time. Call it before the process ends.

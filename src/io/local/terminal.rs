@@ -4,7 +4,7 @@
 //! Reading and writing block, so each has a thread of its own, which ends with the process. Without
 //! a terminal in the foreground nothing is read: a process in the background that reads is stopped
 //! by the system. Levels are a row of the log's stream, which it erases before each of its lines;
-//! the thread that writes what was said does so before its own.
+//! none is shown while a line of what was said is written.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::thread;
@@ -160,8 +160,7 @@ fn write() -> Option<std::sync::mpsc::SyncSender<Shown>> {
         for shown in shown {
             match shown {
                 Shown::Line(line) => {
-                    logging::clear_status();
-                    if writeln!(io::stdout(), "{line}").is_err() {
+                    if logging::without_status(|| writeln!(io::stdout(), "{line}")).is_err() {
                         return;
                     }
                 }
