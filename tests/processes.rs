@@ -572,10 +572,10 @@ fn a_zombie_does_not_delay_the_end_of_the_session() {
     let script = "import os, time
 if os.fork() == 0:
     if os.fork() == 0:
-        print('the child is up', flush=True)
+        os.write(1, b'the child is up\\n')
         time.sleep(60)
     os.setpgid(0, 0)
-    print('parent', os.getpid(), flush=True)
+    os.write(1, b'parent %d\\n' % os.getpid())
     time.sleep(60)
 time.sleep(60)";
     let runner = TestRunner::start(&["--", "python3", "-c", script]);

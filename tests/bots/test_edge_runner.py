@@ -387,10 +387,13 @@ class Warm(unittest.TestCase):
         self.assertEqual([one["error"] for one in sent], ["ZeroDivisionError: division by zero (bot.py, line 2)", "SystemExit: 2"])
 
 
-def program_of_package():
+def program_of_package(spare_takes_s=30):
+    """Returns the program in one file. A child that waits has so long to take its call, however busy the machine is."""
     modules = (PACKAGE / "edge_runner").glob("*.py")
     name = lambda path: "edge_runner" if path.stem == "__init__" else f"edge_runner.{path.stem}"
-    sources = {name(path): path.read_text() for path in modules}
+    limit, own_limit = "\nSPARE_TAKES_S = 1\n", f"\nSPARE_TAKES_S = {spare_takes_s}\n"
+    sources = {name(path): path.read_text().replace(limit, own_limit) for path in modules}
+    assert own_limit in sources["edge_runner.warm"]
     return f"SOURCES = {sources!r}\n{(PACKAGE / 'start.py').read_text()}"
 
 
@@ -434,19 +437,23 @@ class Children(unittest.TestCase):
                 errors.seek(0)
                 return ended, out.read(), errors.read()
 
-    def test_the_child_of_the_next_call_is_forked_ahead_of_it(self):
+    def calls_of_spares(self, calls, **limits):
+        """Has calls forked, each after a signal to the child that waits for it. Returns whether that child took its call."""
         ours, theirs = socket.socketpair()
         with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:
             pathlib.Path(folder, "bot.py").write_text("async def bot(args):\n    print('ran')\n")
-            pathlib.Path(folder, "package.py").write_text(program_of_package())
+            pathlib.Path(folder, "package.py").write_text(program_of_package(**limits))
             with theirs:
                 process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, cwd=folder,
                                            env={"EDGE_RUNNER_WARM": "fork"})
-            waiting = lambda: [int(pid) for pid in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            # One that was killed stays there until its parent has noticed it.
+            used, taken = set(), []
+            waiting = lambda: [pid for pid in map(int, children.read_text().split()) if pid not in used]
             with process, contextlib.ExitStack() as at_end:
                 at_end.callback(process.kill)
                 self.assertEqual(json.loads(lines.readline())["mode"], "fork")
-                for call, sent in ((1, 0), (2, signal.SIGKILL), (3, signal.SIGSTOP), (4, 0)):
+                for call, sent in enumerate(calls):
                     spare, = until(waiting)
                     os.kill(spare, sent)
                     with open(os.path.join(folder, "out"), "w+") as out:
@@ -455,11 +462,19 @@ class Children(unittest.TestCase):
                         out.seek(0)
                         self.assertEqual(out.read(), "ran\n")
                     self.assertEqual((started["call"], ended), (call, {"call": call, "exit": 0}))
-                    self.assertEqual(started["pid"] == spare, sent == 0)
+                    used |= {spare, started["pid"]}
+                    taken.append(started["pid"] == spare)
                 spare, = until(waiting)
                 ours.shutdown(socket.SHUT_RDWR)
                 process.wait()
             self.assertTrue(until(lambda: not is_running(spare)), "a child that waits ends with its parent")
+            return taken
+
+    def test_the_child_of_the_next_call_is_forked_ahead_of_it(self):
+        self.assertEqual(self.calls_of_spares([0, signal.SIGKILL, 0]), [True, False, True])
+
+    def test_a_child_that_does_not_take_its_call_is_replaced(self):
+        self.assertEqual(self.calls_of_spares([signal.SIGSTOP], spare_takes_s=0.1), [False])
 
     def test_one_that_waits_for_its_only_call_answers_pings(self):
         ours, theirs = socket.socketpair()
