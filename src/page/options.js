@@ -1,6 +1,7 @@
 // Session options: the transport and the request to /start. The JSON text is authoritative: choosing a transport rewrites
 // its `transport`, and editing that changes the choice and the page's URL. While the text has a mistake, the choice stays. Telephone
-// transports have more settings, of the simulated call. A runner with several bots lets one be chosen, which is the `bot` of the text.
+// transports have more settings, of the simulated call. A runner with several bots lets one be chosen, which is the `bot` of the text;
+// without it the number that is called decides, or the first bot answers.
 // Out: the request, or an error message.
 
 import { $, make, on } from './dom.js';
@@ -20,6 +21,7 @@ export function startOptions() {
 	let chosen = DEFAULT.transport;
 	/** The names of the bots, if there are several; the first is the default. */
 	let bots = [];
+	let listed = '';
 	const choices = rows(null).map(({ name, label }) => {
 		const radio = Object.assign(make('input'), { type: 'radio', name: 'transport', value: name });
 		list.append(make('label', 'transport', radio, label, make('small')));
@@ -43,22 +45,31 @@ export function startOptions() {
 		$('chosen').textContent = labelOf(chosen);
 		text.setAttribute('aria-invalid', Boolean(wrong));
 		for (const radio of choices) radio.checked = radio.value === chosen;
-		picker.value = bot() ?? '';
+		showBots();
 		showLine(PROVIDERS[chosen]);
 		if (!wrong && transport !== (addressed() ?? DEFAULT.transport)) history.replaceState(null, '', `?transport=${transport}${location.hash}`);
 	}
 
-	/** The name of the chosen bot, if there are several. */
+	/** The name of the chosen bot, if there are several; empty if the number decides. */
 	function bot() {
 		const asked = read().request?.bot;
-		return bots.includes(asked) ? asked : bots[0];
+		if (bots.includes(asked)) return asked;
+		return bots.length > 1 && hasNumbers() ? '' : bots[0];
+	}
+
+	const hasNumbers = () => PROVIDERS[chosen] && !PROVIDERS[chosen].hidesNumbers;
+
+	function showBots() {
+		const names = hasNumbers() ? ['', ...bots] : bots;
+		if (names.join() !== listed) picker.replaceChildren(...names.map((name) => new Option(name || 'By the number', name)));
+		listed = names.join();
+		picker.value = bot() ?? '';
 	}
 
 	function setBots(names) {
-		if (names.join() !== bots.join()) picker.replaceChildren(...names.map((name) => new Option(name, name)));
 		bots = names;
 		$('bot-choice').hidden = bots.length < 2;
-		picker.value = bot() ?? '';
+		showBots();
 	}
 
 	/** What a simulated call of a provider can be told. */
@@ -100,7 +111,7 @@ export function startOptions() {
 
 	on('start-body', 'input', check);
 	on('transports', 'change', ({ target }) => write(wanted(read().request ?? DEFAULT, target.value)));
-	on('bot-pick', 'change', () => write({ ...read().request ?? DEFAULT, bot: picker.value === bots[0] ? undefined : picker.value }));
+	on('bot-pick', 'change', () => write({ ...read().request ?? DEFAULT, bot: picker.value || undefined }));
 	on('start-reset', 'click', () => write(DEFAULT));
 	write(wanted(DEFAULT, connectorOf(addressed()) ? addressed() : DEFAULT.transport));
 	setStatus(null);

@@ -168,7 +168,7 @@ test('a provider that tells no numbers takes none', () => {
 	assert.deepEqual([byId('line-from').disabled, byId('line-note').textContent], [false, '']);
 });
 
-test('one of several bots is chosen, and the first is asked for without its name', () => {
+test('one of several bots is chosen, by its name or by the number', () => {
 	const { own, byId, text, type } = open();
 	const names = () => byId('bot-pick').children.map(({ value }) => value);
 	assert.equal(own.bot(), undefined);
@@ -183,7 +183,17 @@ test('one of several bots is chosen, and the first is asked for without its name
 	type('{"transport": "websocket", "body": {"a": 1}, "bot": "home"}');
 	byId('bot-pick').value = 'sales';
 	byId('bot-pick').fire('change');
-	assert.deepEqual([text(), own.bot()], [{ transport: 'websocket', body: { a: 1 } }, 'sales']);
+	assert.deepEqual([text(), own.bot()], [{ transport: 'websocket', body: { a: 1 }, bot: 'sales' }, 'sales']);
+	type('{"transport": "telephony_a"}');
+	assert.deepEqual([names(), byId('bot-pick').value, own.bot()], [['', 'sales', 'home'], '', ''], 'the number decides');
+	byId('bot-pick').value = 'sales';
+	byId('bot-pick').fire('change');
+	assert.deepEqual([text().bot, own.bot()], ['sales', 'sales']);
+	byId('bot-pick').value = '';
+	byId('bot-pick').fire('change');
+	assert.deepEqual([text().bot, own.bot()], [undefined, '']);
+	type('{"transport": "telephony_c"}');
+	assert.deepEqual([names(), own.bot()], [['sales', 'home'], 'sales'], 'it tells no numbers');
 	own.lock(true);
 	assert.equal(byId('bot-pick').disabled, true);
 	own.lock(false);
