@@ -1,5 +1,5 @@
-// The calls of a runner, live and past, below the live sessions: who called, why the call ended, and on request what was said with
-// the time of each answer, and its recording. In: what `GET /calls` and `GET /calls/ID` tell. They are asked again when `GET /calls/events` says that
+// The calls of a runner, live and past: who called, why the call ended, and on request what was said with the time of each answer, and
+// its recording. In: what `GET /calls` and `GET /calls/ID` tell. They are asked again when `GET /calls/events` says that
 // something happened, and now and then where that stream is not to be had. A runner without records has no such list.
 
 import { file, follow, ownCall, request } from './api.js';
@@ -68,16 +68,18 @@ function conversation(call) {
 		call.keys ? `${call.keys} key${call.keys === 1 ? '' : 's'} pressed.` : '',
 		call.functions?.length ? `Functions: ${call.functions.join(', ')}.` : '',
 		call.recording ? `Its sound is in ${call.recording}.` : '',
+		call.ended_by ? `Ended by the ${call.ended_by}.` : '',
 		call.bot_error ? `The bot failed: ${call.bot_error}` : '',
 	].filter(Boolean);
 	const sound = call.recording && call.state === 'ended' ? [player(call)] : [];
 	return [...sound, make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : []];
 }
 
-export function callList() {
+/** The list. `shown` is called after each change of it. */
+export function callList(shown) {
 	const list = Object.assign(make('ul'), { id: 'calls-list' });
 	const more = make('button', 'quiet', 'Earlier calls');
-	const box = make('section', '', make('h2', '', 'Calls'), list, more);
+	const box = make('section', '', list, more);
 	const items = new Map();
 	let wanted = PAGE;
 	let isKept = true;
@@ -122,7 +124,8 @@ export function callList() {
 		for (const call of calls) {
 			if (!items.has(call.id)) items.set(call.id, item(call.id));
 			const entry = items.get(call.id);
-			const who = [labelOf(call.transport) || call.transport || 'no transport', call.from ?? '', call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
+			const numbers = [call.from, call.to && `→ ${call.to}`].filter(Boolean).join(' ');
+			const who = [labelOf(call.transport) || call.transport || 'no transport', numbers, call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
 			entry.summary.replaceChildren(when(call.started), make('b', '', who), make('span', '', words(call)));
 			// A live conversation goes on, and ends once.
 			if (call.state === 'live' || entry.state === 'live') entry.load();
@@ -132,6 +135,14 @@ export function callList() {
 		const boxes = calls.map(({ id }) => items.get(id).box);
 		// What is open, or has the focus, stays.
 		if (boxes.length !== list.children.length || boxes.some((each, nth) => list.children[nth] !== each)) list.replaceChildren(...boxes);
+		shown();
+	}
+
+	/** Puts what a live call is like into its entry. Returns whether there is one. */
+	function place(id, live) {
+		const entry = !box.hidden && items.get(id);
+		if (entry && live.parentElement !== entry.box) entry.box.append(live);
+		return Boolean(entry);
 	}
 
 	/** Loads the list when something happened, until the stream ends or `stop` is called. */
@@ -173,11 +184,12 @@ export function callList() {
 			show(calls);
 			return true;
 		} catch ({ status }) {
-			// Why is said of the sessions above, or this runner keeps no records.
+			// Why is said above, or this runner keeps no records.
 			box.hidden = true;
+			shown();
 			isKept = status !== 404 && status !== 501;
 			return false;
 		}
 	}
-	return { box, refresh, stop };
+	return { box, place, refresh, stop };
 }

@@ -1,5 +1,6 @@
-// Live sessions for the operator: what `GET /sessions` tells, a button that ends one, figures of `/metrics`, and the calls. Shown at
-// `#sessions`, loaded when it is. The runner answers only those that may read the metrics.
+// Calls for the operator: figures of `/metrics`, and one list of live and past calls (calls.js). A live one has what `GET /sessions`
+// says and a button that ends it; where no record of it is kept, it is listed by itself. Shown at `#sessions`, loaded when it is. The
+// runner answers only those that may read the metrics.
 
 import { request, text } from './api.js';
 import { callList } from './calls.js';
@@ -53,30 +54,31 @@ function figure([name, digits, unit, read]) {
 /** Why the list is not shown, and whether a key may help. */
 function refusal({ status, message }) {
 	if (!status) return ['The runner does not answer', `Is it still running? (${message})`];
-	if (status === 401) return ['The list of sessions needs the key', keyWanted(), true];
-	if (status === 404) return ['This runner lists no sessions', 'It is of another version than this page.'];
-	return ['The list of sessions is not for this browser', `The runner says “${message}”. It answers those that may read its metrics.`];
+	if (status === 401) return ['The list of calls needs the key', keyWanted(), true];
+	if (status === 404) return ['This runner lists no calls', 'It is of another version than this page.'];
+	return ['The list of calls is not for this browser', `The runner says “${message}”. It answers those that may read its metrics.`];
 }
 
 export function sessionsView(view) {
-	const heading = make('h2', '', 'Live sessions');
+	const heading = make('h2', '', 'Calls');
 	const problem = make('section', 'problem');
-	const { form, key, suggest } = keyForm('Show the sessions', start);
+	const { form, key, suggest } = keyForm('Show the calls', start);
 	const figures = FIGURES.map(figure);
 	const graphs = Object.assign(make('div', '', ...figures.map(({ box }) => box)), { id: 'sessions-figures' });
 	const list = Object.assign(make('ul'), { id: 'sessions-list' });
 	const none = make('p', 'soft', 'No one is in a call.');
 	const said = make('p', 'soft');
 	let timer, before, at;
+	let live = [];
 	said.setAttribute('role', 'status');
-	const calls = callList();
+	const calls = callList(() => show(live));
 	view.append(heading, problem, graphs, none, said, list, calls.box);
 
 	function tell(title, why, asks) {
 		problem.hidden = !title;
 		graphs.hidden = Boolean(title);
 		if (!title) return;
-		list.replaceChildren();
+		show([]);
 		none.hidden = calls.box.hidden = true;
 		const had = document.activeElement === key;
 		if (asks) suggest();
@@ -88,9 +90,9 @@ export function sessionsView(view) {
 		button.disabled = true;
 		try {
 			await request('DELETE', `sessions/${encodeURIComponent(id)}`);
-			said.textContent = 'The session ends.';
+			said.textContent = 'The call ends.';
 		} catch (error) {
-			said.textContent = error.status === 404 ? 'That session is over.' : `It was not ended: ${error.message}`;
+			said.textContent = error.status === 404 ? 'That call is over.' : `It was not ended: ${error.message}`;
 			button.disabled = false;
 		}
 		refresh();
@@ -102,11 +104,16 @@ export function sessionsView(view) {
 		button.setAttribute('aria-label', `Hang up ${id}`);
 		button.addEventListener('click', () => hangUp(id, button));
 		const values = make('dl');
-		return { values, box: make('li', 'card', make('span', 'id', id), values, button) };
+		return { values, box: make('div', 'live', values, button), alone: make('li', 'card', make('span', 'id', id)) };
 	}
 
 	function show(all) {
-		for (const id of [...items.keys()]) if (!all.some((session) => session.id === id)) items.delete(id);
+		live = all;
+		for (const [id, { box }] of items) {
+			if (all.some((session) => session.id === id)) continue;
+			box.remove();
+			items.delete(id);
+		}
 		for (const session of all) {
 			if (!items.has(session.id)) items.set(session.id, item(session.id));
 			const { bot, loss_percent: loss, transport, age_s: age, state, messages_in: received, messages_out: sent, speech_queued_ms: waiting } = session;
@@ -117,9 +124,10 @@ export function sessionsView(view) {
 			];
 			items.get(session.id).values.replaceChildren(...rows.map(([name, value]) => make('div', '', make('dt', '', name), make('dd', '', value))));
 		}
-		const boxes = all.map(({ id }) => items.get(id).box);
-		// Buttons that stay keep their focus.
-		if (boxes.length !== list.children.length || boxes.some((box, nth) => list.children[nth] !== box)) list.replaceChildren(...boxes);
+		// What stays in its place keeps the focus of its button.
+		const alone = all.filter(({ id }) => !calls.place(id, items.get(id).box)).map(({ id }) => items.get(id));
+		for (const { alone: own, box } of alone) if (box.parentElement !== own) own.append(box);
+		if (alone.length !== list.children.length || alone.some((each, nth) => list.children[nth] !== each.alone)) list.replaceChildren(...alone.map((each) => each.alone));
 		none.hidden = all.length > 0;
 	}
 

@@ -107,12 +107,12 @@ test('a session is hung up by its id, whatever characters that has', async () =>
 	await settle();
 	assert.deepEqual(own.requests.find(([method]) => method === 'DELETE'), ['DELETE', '/sessions/a%2Fb%20c', '']);
 	const said = () => own.view.all().find((element) => element.getAttribute('role') === 'status').textContent;
-	assert.equal(said(), 'The session ends.');
+	assert.equal(said(), 'The call ends.');
 	own.answers.end = [404, { detail: 'x' }];
 	own.items()[0].querySelector('button').disabled = false;
 	own.items()[0].querySelector('button').click();
 	await settle();
-	assert.equal(said(), 'That session is over.');
+	assert.equal(said(), 'That call is over.');
 	own.answers.end = [403, { detail: 'not yours' }];
 	own.items()[0].querySelector('button').click();
 	await settle();
@@ -122,8 +122,8 @@ test('a session is hung up by its id, whatever characters that has', async () =>
 
 test('a list that is refused says why, and asks for the key where one helps', async () => {
 	const reasons = [
-		[[401, { detail: 'x' }], 'The list of sessions needs the key', true], [[403, { detail: 'x' }], 'The list of sessions is not for this browser', false],
-		[[404, { detail: 'x' }], 'This runner lists no sessions', false], [new TypeError('x'), 'The runner does not answer', false],
+		[[401, { detail: 'x' }], 'The list of calls needs the key', true], [[403, { detail: 'x' }], 'The list of calls is not for this browser', false],
+		[[404, { detail: 'x' }], 'This runner lists no calls', false], [new TypeError('x'), 'The runner does not answer', false],
 	];
 	for (const [answer, title, asks] of reasons) {
 		const own = list({ sessions: answer });
@@ -255,8 +255,8 @@ test('calls are listed with who called and why they ended, and a call opens with
 	const summaries = own.find('calls-list').children.map((item) => item.querySelector('summary').children.slice(1).map(({ textContent }) => textContent));
 	const label = labelOf('telephony_a');
 	assert.deepEqual(summaries, [
-		[`${label} · +4366012345`, '1 min 15 s · caller left · answers after 812 ms · 1 interruption'],
-		[label, '1 min 15 s · caller left'],
+		[`${label} · +4366012345 → +431`, '1 min 15 s · caller left · answers after 812 ms · 1 interruption'],
+		[`${label} · → +431`, '1 min 15 s · caller left'],
 	]);
 	assert.deepEqual(own.asked, ['/calls?limit=25'], 'what was said is asked for when the call is opened');
 	const details = await open(own);
@@ -266,6 +266,28 @@ test('calls are listed with who called and why they ended, and a call opens with
 	]);
 	assert.match(details.textContent, /3 keys pressed\. Functions: light_on\./);
 	assert.equal((await open(own, 1)).querySelector('.soft').textContent, 'Its record is gone.');
+	own.shown.show(false);
+});
+
+test('a live call is listed once: its record has what the session says, and the button that ends it', async () => {
+	const live = { ...CALL, id: 'a1', state: 'live', reason: null };
+	const own = list({ sessions: [200, { sessions: [SESSION, { ...SESSION, id: 'b2' }] }], calls: [200, { calls: [live, CALL], next: null }] });
+	await own.show();
+	const [first, past] = own.find('calls-list').children;
+	const values = first.querySelector('.live');
+	assert.match(values.textContent, /talking/);
+	assert.equal(past.querySelector('.live'), null);
+	assert.deepEqual(own.items().map((item) => item.querySelector('.id').textContent), ['b2'], 'one without a record');
+	await own.later();
+	assert.equal(first.querySelector('.live'), values, 'it keeps its button');
+	values.querySelector('button').click();
+	await settle();
+	assert.ok(own.requests.some(([method, path]) => method === 'DELETE' && path === '/sessions/a1'));
+	own.answers.sessions = [200, { sessions: [] }];
+	own.answers.calls = [200, { calls: [{ ...CALL, id: 'a1' }, CALL], next: null }];
+	await own.later();
+	assert.equal(first.querySelector('.live'), null);
+	assert.match(first.textContent, /caller left/);
 	own.shown.show(false);
 });
 
