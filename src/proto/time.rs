@@ -1,4 +1,5 @@
-//! Times as ISO 8601 text in UTC, dates of HTTP, the time of a request, and clocks that differ.
+//! Times as ISO 8601 text in UTC, dates of HTTP, the time of a request, and clocks that differ or
+//! are set.
 //!
 //! In: milliseconds since 1970, or text. Out: text, or milliseconds. Times after the year 9999, the
 //! last one of jiff's calendar, are formatted as its end. Text in other forms is rejected. Source:
@@ -14,6 +15,12 @@ use jiff::tz::Offset;
 
 /// Seconds of a day, as POSIX clocks count them.
 pub const DAY_SECONDS: u64 = 86_400;
+
+/// A step of a clock: more than clocks drift from one look to the next.
+pub const CLOCK_STEP: Duration = Duration::from_secs(3_600);
+
+/// Time without a step after which a clock decides ages: time servers answer earlier.
+const STEADY_AFTER: Duration = Duration::from_secs(600);
 
 /// The time of a request: by the clock that never jumps, and by the one that all machines share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +39,36 @@ impl Add<Duration> for RequestTime {
             now: self.now + pause,
             unix_s: self.unix_s + pause.as_secs(),
         }
+    }
+}
+
+/// Whether the clock of the machine can be trusted with ages.
+#[derive(Clone, Copy, Debug)]
+pub struct SteadyClock {
+    /// The start, or the last step.
+    since: Instant,
+    last: (Instant, u64),
+}
+
+impl SteadyClock {
+    /// Begins at this time by both clocks; the second one is in milliseconds since 1970.
+    pub fn new(now: Instant, unix_ms: u64) -> Self {
+        SteadyClock {
+            since: now,
+            last: (now, unix_ms),
+        }
+    }
+
+    /// Handles a look at both clocks. Returns whether the second one has had no step for
+    /// `STEADY_AFTER`.
+    pub fn handle_look(&mut self, now: Instant, unix_ms: u64) -> bool {
+        let (last, last_ms) = std::mem::replace(&mut self.last, (now, unix_ms));
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let expected_ms = last_ms.saturating_add(ms(now.saturating_duration_since(last)));
+        if expected_ms.abs_diff(unix_ms) > ms(CLOCK_STEP) {
+            self.since = now;
+        }
+        now.saturating_duration_since(self.since) >= STEADY_AFTER
     }
 }
 
@@ -228,5 +265,26 @@ mod tests {
         ] {
             assert_eq!(parse_iso(text), None, "{text}");
         }
+    }
+
+    /// A clock is trusted again some time after its start or a step, and drift is none.
+    #[test]
+    fn a_clock_that_was_just_set_is_not_steady() {
+        const UNIX_MS: u64 = 1_795_262_400_000;
+        let (began, minute) = (Instant::now(), Duration::from_secs(60));
+        let at = |minutes: u32| (began + minutes * minute, UNIX_MS + u64::from(minutes) * 60_000);
+        let mut clock = SteadyClock::new(began, UNIX_MS);
+        let mut look = |minutes, ahead_ms| {
+            let (now, unix_ms) = at(minutes);
+            clock.handle_look(now, unix_ms + ahead_ms)
+        };
+        assert!(!look(0, 0) && !look(9, 0) && look(10, 0));
+        let year_ms = 365 * DAY_SECONDS * 1000;
+        assert!(!look(11, year_ms) && !look(20, year_ms), "it jumped");
+        assert!(!look(20, 0) && !look(29, 0) && look(30, 0), "it came back");
+        // A day with a look per hour: a clock that is 1 % fast has no step.
+        assert!((1..=24).all(|hour| look(30 + 60 * hour, u64::from(hour) * 36_000)));
+        // A machine that slept: only one of both clocks went on.
+        assert!(!look(1_471, 7_200_000));
     }
 }

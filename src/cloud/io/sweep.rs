@@ -2,13 +2,14 @@
 //!
 //! In: records, folders and retention times. A record is deleted before its files, so that a kill
 //! leaves files without a record but never the reverse; the first sweep after a start looks for
-//! such files. [`crate::proto::sweep`] decides what is due. Source: decision I-23.
+//! such files. [`crate::proto::sweep`] decides what is due. A clock that was just set, or that the
+//! machine has just started with, deletes nothing that is kept for long. Source: decision I-23.
 
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -23,7 +24,15 @@ use crate::proto::metrics::{CloudMetrics, SweepStats};
 use crate::proto::sweep::{Retention, SweepAction, UploadUsage};
 use edge_runner_http::common::unix_time_ms;
 use edge_runner_http::shutdown::Shutdown;
+use edge_runner_proto::time::SteadyClock;
 use edge_runner_proto::uuid::Uuid;
+
+/// What is due: retention times, at a time in milliseconds since 1970.
+#[derive(Clone, Copy)]
+struct Due {
+    retention: Retention,
+    now_ms: u64,
+}
 
 /// Sweeps the data directory.
 pub struct Sweeper {
@@ -59,11 +68,19 @@ impl Sweeper {
     /// Sweeps periodically until the service stops.
     pub async fn run(self, mut stop: Shutdown) {
         let sweep = Arc::new(self);
-        let mut is_first = true;
+        let mut clock = SteadyClock::new(Instant::now(), unix_time_ms());
+        let mut looks_for_orphans = true;
         loop {
+            let now_ms = unix_time_ms();
+            let is_steady = clock.handle_look(Instant::now(), now_ms);
+            let retention = match is_steady {
+                true => sweep.retention,
+                false => sweep.retention.by_unsteady_clock(),
+            };
+            let due = Due { retention, now_ms };
             let stats = spawn_blocking({
                 let sweep = sweep.clone();
-                move || sweep.once(is_first, unix_time_ms())
+                move || sweep.once(looks_for_orphans, due)
             });
             let stats = stats.await;
             sweep
@@ -81,7 +98,7 @@ impl Sweeper {
                 Ok(Err(error)) => log::warn!("sweeping: {error}; retrying"),
                 Err(error) => log::error!("sweeping: {error}"),
             }
-            is_first = false;
+            looks_for_orphans &= retention != sweep.retention;
             tokio::select! {
                 () = sleep(sweep.retention.interval()) => {}
                 () = stop.wait() => return,
@@ -89,35 +106,35 @@ impl Sweeper {
         }
     }
 
-    fn once(&self, is_first: bool, now_ms: u64) -> Result<SweepStats, RecordError> {
+    fn once(&self, looks_for_orphans: bool, due: Due) -> Result<SweepStats, RecordError> {
         let mut stats = SweepStats::default();
-        self.builds(now_ms, &mut stats)?;
-        self.uploads(now_ms, &mut stats)?;
-        if is_first {
-            self.orphans(now_ms, &mut stats)?;
+        self.builds(due, &mut stats)?;
+        self.uploads(due, &mut stats)?;
+        if looks_for_orphans {
+            self.orphans(due, &mut stats)?;
         }
         Ok(stats)
     }
 
-    fn builds(&self, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
-        let Some(until_ms) = self.retention.builds_until(now_ms) else {
+    fn builds(&self, due: Due, stats: &mut SweepStats) -> Result<(), RecordError> {
+        let Some(until_ms) = due.retention.builds_until(due.now_ms) else {
             return Ok(());
         };
         loop {
-            let due = self.records.builds_ended_until(until_ms, SWEEP_STEP)?;
-            if due.is_empty() {
+            let ended = self.records.builds_ended_until(until_ms, SWEEP_STEP)?;
+            if ended.is_empty() {
                 return Ok(());
             }
-            self.records.delete_builds(&due)?;
-            stats.builds += due.len();
-            for id in due {
+            self.records.delete_builds(&ended)?;
+            stats.builds += ended.len();
+            for id in ended {
                 warn_on_error(&self.log(id), fs::remove_file(self.log(id)));
                 warn_on_error(&self.images(id), fs::remove_dir_all(self.images(id)));
             }
         }
     }
 
-    fn uploads(&self, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
+    fn uploads(&self, due: Due, stats: &mut SweepStats) -> Result<(), RecordError> {
         let mut after = None;
         loop {
             let held = self.records.upload_usages(after, SWEEP_STEP)?;
@@ -127,14 +144,14 @@ impl Sweeper {
             after = Some(last.id);
             for of in held
                 .iter()
-                .filter(|of| self.retention.action(of, now_ms) != SweepAction::Keep)
+                .filter(|of| due.retention.action(of, due.now_ms) != SweepAction::Keep)
             {
-                self.upload(of, now_ms, stats)?;
+                self.upload(of, due, stats)?;
             }
         }
     }
 
-    fn upload(&self, of: &UploadUsage, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
+    fn upload(&self, of: &UploadUsage, due: Due, stats: &mut SweepStats) -> Result<(), RecordError> {
         // The upload is in use; the next sweep decides again.
         let Some(_lock) = self.upload_locks.try_lock(of.id) else {
             return Ok(());
@@ -142,7 +159,7 @@ impl Sweeper {
         let Some(of) = self.records.upload_usage(of.id)? else {
             return Ok(());
         };
-        match self.retention.action(&of, now_ms) {
+        match due.retention.action(&of, due.now_ms) {
             SweepAction::Keep => Ok(()),
             SweepAction::DeleteArchive => {
                 stats.archives += usize::from(self.delete(&of));
@@ -177,8 +194,8 @@ impl Sweeper {
     }
 
     /// Deletes files without a record, by the age of the file.
-    fn orphans(&self, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
-        let old_build = |entry: &DirEntry| self.retention.is_orphan_build_due(written_ms(entry), now_ms);
+    fn orphans(&self, due: Due, stats: &mut SweepStats) -> Result<(), RecordError> {
+        let old_build = |entry: &DirEntry| due.retention.is_orphan_build_due(written_ms(entry), due.now_ms);
         for entry in entries(&self.data_dir.join("logs")) {
             let id = named(&entry, ".log");
             if let Some(id) = id.filter(|_| old_build(&entry))
@@ -202,21 +219,15 @@ impl Sweeper {
                 continue;
             };
             for entry in entries(&folder.path()) {
-                self.orphan_archive(&org, &entry, now_ms, stats)?;
+                self.orphan_archive(&org, &entry, due, stats)?;
             }
         }
         Ok(())
     }
 
-    fn orphan_archive(
-        &self,
-        org: &Org,
-        entry: &DirEntry,
-        now_ms: u64,
-        stats: &mut SweepStats,
-    ) -> Result<(), RecordError> {
+    fn orphan_archive(&self, org: &Org, entry: &DirEntry, due: Due, stats: &mut SweepStats) -> Result<(), RecordError> {
         if let Some(id) = named(entry, ".tar.gz")
-            && self.retention.is_orphan_archive_due(written_ms(entry), now_ms)
+            && due.retention.is_orphan_archive_due(written_ms(entry), due.now_ms)
             && self.records.upload(id)?.is_none()
         {
             stats.orphans += 1;

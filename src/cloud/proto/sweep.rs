@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::proto::build::Org;
+use edge_runner_proto::time::CLOCK_STEP;
 use edge_runner_proto::uuid::Uuid;
 
 /// Time after the end of its grant in which an upload may still be written to a slow disk.
@@ -57,6 +58,17 @@ pub enum SweepAction {
 }
 
 impl Retention {
+    /// Returns what remains of it while the clock may be wrong. A clock that is a year ahead for a
+    /// moment must not delete what is kept for long.
+    #[must_use]
+    pub fn by_unsteady_clock(self) -> Retention {
+        let if_brief = |keep: Option<Duration>| keep.filter(|keep| *keep < CLOCK_STEP);
+        Retention {
+            archives: if_brief(self.archives),
+            builds: if_brief(self.builds),
+        }
+    }
+
     /// Returns the interval between sweeps.
     pub fn interval(&self) -> Duration {
         let shortest = [self.archives, self.builds].into_iter().flatten().min();
@@ -193,6 +205,18 @@ mod tests {
         assert_eq!(brief.action(&of, T0 - 59_000), SweepAction::DeleteArchive);
         assert_eq!(brief.action(&of, T0 - 1), SweepAction::DeleteArchive);
         assert_eq!(brief.action(&of, T0), SweepAction::Delete);
+    }
+
+    /// A clock that was just set deletes only what is kept for less than a step of it.
+    #[test]
+    fn an_unsteady_clock_deletes_nothing_that_is_kept_for_long() {
+        assert_eq!(RETENTION.by_unsteady_clock(), FOR_EVER);
+        let brief = Retention {
+            archives: Some(CLOCK_STEP - Duration::from_secs(1)),
+            builds: Some(CLOCK_STEP),
+        };
+        let builds = None;
+        assert_eq!(brief.by_unsteady_clock(), Retention { builds, ..brief });
     }
 
     /// I-23: builds are deleted after their retention; 0 keeps them.

@@ -24,9 +24,10 @@ use edge_runner_http::common::{lock, unix_time_ms};
 
 use crate::io::tasks;
 use crate::io::written_folder::check;
-use crate::proto::calls::files::{CallFile, SteadyClock, surplus};
+use crate::proto::calls::files::{CallFile, surplus};
 use crate::proto::calls::{CallBacklog, PostedEvent, RecordBatch, WaitingRecord, WaitingWrites};
 use crate::proto::sorting;
+use crate::proto::time::SteadyClock;
 
 /// Between attempts to write what a disk did not take; further records are attempts as well.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);

@@ -6,16 +6,10 @@
 //! that the machine has just started with, decides no age: one that is a year ahead for a moment
 //! would delete all.
 
-use std::time::{Duration, Instant};
-
 use crate::limits::{CALLS_DIR_AGE, CALLS_DIR_BYTES_MAX};
 use crate::sorting;
 use crate::time::compact;
 
-/// Time without a step after which a clock decides ages: time servers answer earlier.
-const STEADY_AFTER: Duration = Duration::from_secs(600);
-/// A step: more than clocks drift from one record to the next.
-const STEP_MS: u64 = 3_600_000;
 const PREFIX: &str = "calls-";
 const SUFFIX: &str = ".jsonl";
 
@@ -71,35 +65,6 @@ pub fn file_for(files: &[CallFile], bytes: u64, unix_ms: u64) -> CallFile {
             day,
             bytes: 0,
         },
-    }
-}
-
-/// Whether the clock of the machine can be trusted with ages.
-#[derive(Clone, Copy, Debug)]
-pub struct SteadyClock {
-    /// The start, or the last step.
-    since: Instant,
-    last: (Instant, u64),
-}
-
-impl SteadyClock {
-    /// Begins at this time by both clocks; the second one is in milliseconds since 1970.
-    pub fn new(now: Instant, unix_ms: u64) -> Self {
-        SteadyClock {
-            since: now,
-            last: (now, unix_ms),
-        }
-    }
-
-    /// Handles a look at both clocks. Returns whether the second one has had no step for
-    /// `STEADY_AFTER`.
-    pub fn handle_look(&mut self, now: Instant, unix_ms: u64) -> bool {
-        let (last, last_ms) = std::mem::replace(&mut self.last, (now, unix_ms));
-        let passed_ms = u64::try_from(now.saturating_duration_since(last).as_millis()).unwrap_or(u64::MAX);
-        if last_ms.saturating_add(passed_ms).abs_diff(unix_ms) > STEP_MS {
-            self.since = now;
-        }
-        now.saturating_duration_since(self.since) >= STEADY_AFTER
     }
 }
 
@@ -192,25 +157,5 @@ mod tests {
             ["calls-20261127-1.jsonl"]
         );
         assert_eq!(names(surplus(&files[..2], 1, None)), Vec::<String>::new());
-    }
-
-    /// A clock is trusted again some time after its start or a step, and drift is none.
-    #[test]
-    fn a_clock_that_was_just_set_deletes_nothing() {
-        let (began, minute) = (Instant::now(), Duration::from_secs(60));
-        let at = |minutes: u32| (began + minutes * minute, NOW + u64::from(minutes) * 60_000);
-        let mut clock = SteadyClock::new(began, NOW);
-        let mut look = |minutes, ahead_ms| {
-            let (now, unix_ms) = at(minutes);
-            clock.handle_look(now, unix_ms + ahead_ms)
-        };
-        assert!(!look(0, 0) && !look(9, 0) && look(10, 0));
-        let year_ms = 365 * DAY_MS;
-        assert!(!look(11, year_ms) && !look(20, year_ms), "it jumped");
-        assert!(!look(20, 0) && !look(29, 0) && look(30, 0), "it came back");
-        // A day with a record per hour: a clock that is 1 % fast has no step.
-        assert!((1..=24).all(|hour| look(30 + 60 * hour, u64::from(hour) * 36_000)));
-        // A machine that slept: only one of both clocks went on.
-        assert!(!look(1_471, 2 * STEP_MS));
     }
 }

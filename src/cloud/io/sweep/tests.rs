@@ -111,7 +111,9 @@ impl Fixture {
     }
 
     fn sweep(&self, now_ms: u64) -> (usize, usize, usize) {
-        let swept = self.sweep.once(false, now_ms).expect("the records are there");
+        let retention = self.sweep.retention;
+        let due = Due { retention, now_ms };
+        let swept = self.sweep.once(false, due).expect("the records are there");
         (swept.archives, swept.builds, swept.orphans)
     }
 
