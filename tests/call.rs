@@ -25,6 +25,10 @@ fn call(url: &str, options: &[&str]) -> RunOutput {
     TestRunner::run(&[&["call", url, "--timeout", "50"], options].concat())
 }
 
+fn base(runner: &TestRunner) -> String {
+    format!("http://{}", runner.addr)
+}
+
 fn socket(runner: &TestRunner) -> String {
     format!("ws://{}/ws-client", runner.addr)
 }
@@ -42,9 +46,76 @@ fn event<'e>(events: &'e [Value], name: &str) -> &'e Value {
     found.unwrap_or_else(|| panic!("no event {name} in {events:?}"))
 }
 
+/// Makes a call with texts and sound in both directions, and with all that a call keeps and expects;
+/// then the caller hangs up. Returns its output.
+fn make_full_call(runner: &TestRunner, transport: &str) -> RunOutput {
+    let (said, record) = (runner.path("said.wav"), runner.path("record.wav"));
+    fs::write(&said, write_wav(&Sweep { ms: 800 }.pcm(24_000), 24_000)).expect("a file");
+    let options = [
+        "-t",
+        transport,
+        "--text",
+        "Good morning",
+        "--expect-text",
+        "good morning",
+        "--wav",
+        said.to_str().expect("a text"),
+        "--expect-speech",
+        "--expect-latency",
+        "2",
+        "--record",
+        record.to_str().expect("a text"),
+        "--json",
+    ];
+    let ended = call(&base(runner), &options);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let printed = events(&ended);
+    for name in [
+        "connected",
+        "ready",
+        "text-sent",
+        "bot-text",
+        "caller-started",
+        "answered",
+    ] {
+        event(&printed, name);
+    }
+    assert_eq!(event(&printed, "ended")["reason"], "the caller hung up");
+    assert!(
+        fs::read(&record).is_ok_and(|wav| wav.len() > 2 * 2 * 16_000),
+        "a second at least"
+    );
+    runner.wait_for_log("session ended: caller left");
+    runner.wait_for_sessions(0);
+    ended
+}
+
+/// Makes three calls at once.
+fn make_three_calls(runner: &TestRunner, transport: &str) {
+    let options = ["-t", transport, "--calls", "3", "--text", "hi", "--expect-text", "hi"];
+    let ended = call(&base(runner), &options);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("calls: 3, answered: 3, failed: 0"), "{ended:?}");
+    runner.wait_for_sessions(0);
+}
+
+/// Stops a runner during a call: its bot has hung up, before the call was through.
+fn stop_during_call(mut runner: TestRunner, transport: &'static str) {
+    let (url, log) = (base(&runner), runner.path("events.jsonl"));
+    let file = log.to_str().expect("a text").to_owned();
+    let calling = thread::spawn(move || call(&url, &["-t", transport, "--silence", "48", "--events", &file]));
+    wait_for_event(&log, "connected");
+    runner.signal("TERM");
+    runner.wait();
+    let ended = calling.join().expect("the call ends");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("ended: the bot hung up"), "{ended:?}");
+    assert!(ended.stderr.contains("the call ended after 0 of 1 steps"), "{ended:?}");
+}
+
 /// The URL and the options of each endpoint of a runner that carries messages.
 fn endpoints(runner: &TestRunner) -> [(String, &'static [&'static str]); 6] {
-    let base = format!("http://{}", runner.addr);
+    let base = base(runner);
     [
         (socket(runner), &[]),
         (base.clone(), &["-t", "websocket"]),

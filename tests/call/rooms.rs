@@ -1,17 +1,12 @@
 //! Calls into rooms of a LiveKit server: those that a runner names, and those that the caller does.
 
-use std::fs;
-use std::thread;
-
-use edge_runner_proto::kit::write_wav;
 use serde_json::json;
 
-use super::{call, event, events, wait_for_event};
+use super::{base, call, make_full_call, make_three_calls, stop_during_call};
 use crate::livekit::{TestServer, start_session};
 use crate::support::livekit::Options;
 use crate::support::ports::free_port;
 use crate::support::runner::{RunOutput, TestRunner};
-use crate::support::sweep::Sweep;
 
 /// Calls with the keys of the test server, by the names of LiveKit.
 fn call_with_keys(url: &str, secret: &str, options: &[&str]) -> RunOutput {
@@ -20,53 +15,11 @@ fn call_with_keys(url: &str, secret: &str, options: &[&str]) -> RunOutput {
     TestRunner::run_with(&arguments, &[("LIVEKIT_API_KEY", &key), ("LIVEKIT_API_SECRET", secret)])
 }
 
-/// Texts and sound pass in both directions, with all that a call keeps and expects; then the caller
-/// leaves, and so does the bot.
+/// The caller leaves, and so does the bot. No token is printed.
 #[test]
 fn a_runner_names_the_room() {
     let livekit = TestServer::new();
-    let runner = livekit.runner(&["--bot", "echo"]);
-    let (said, record) = (runner.path("said.wav"), runner.path("record.wav"));
-    fs::write(&said, write_wav(&Sweep { ms: 800 }.pcm(24_000), 24_000)).expect("a file");
-    let path = |path: &std::path::Path| path.to_str().expect("a text").to_owned();
-    let base = format!("http://{}", runner.addr);
-    let (said, record) = (path(&said), path(&record));
-    let options = [
-        "-t",
-        "livekit",
-        "--text",
-        "Good morning",
-        "--expect-text",
-        "good morning",
-        "--wav",
-        &said,
-        "--expect-speech",
-        "--expect-latency",
-        "2",
-        "--record",
-        &record,
-        "--json",
-    ];
-    let ended = call(&base, &options);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let printed = events(&ended);
-    for name in [
-        "connected",
-        "ready",
-        "text-sent",
-        "bot-text",
-        "caller-started",
-        "answered",
-    ] {
-        event(&printed, name);
-    }
-    assert_eq!(event(&printed, "ended")["reason"], "the caller hung up");
-    assert!(
-        fs::read(&record).is_ok_and(|wav| wav.len() > 2 * 2 * 16_000),
-        "a second at least"
-    );
-    runner.wait_for_log("session ended: caller left");
-    runner.wait_for_sessions(0);
+    let ended = make_full_call(&livekit.runner(&["--bot", "echo"]), "livekit");
     let output = format!("{}{}", ended.stdout, ended.stderr);
     assert!(!output.contains("eyJ"), "a token: {output}");
 }
@@ -92,38 +45,14 @@ fn the_caller_names_the_room() {
 #[test]
 fn several_callers_are_in_rooms_of_their_own() {
     let livekit = TestServer::new();
-    let runner = livekit.runner(&["--bot", "echo"]);
-    let base = format!("http://{}", runner.addr);
-    let options = ["-t", "livekit", "--calls", "3", "--text", "hi", "--expect-text", "hi"];
-    let ended = call(&base, &options);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("calls: 3, answered: 3, failed: 0"), "{ended:?}");
-    runner.wait_for_sessions(0);
+    make_three_calls(&livekit.runner(&["--bot", "echo"]), "livekit");
 }
 
 /// A bot that leaves has hung up.
 #[test]
 fn a_bot_that_leaves_the_room_hangs_up() {
     let livekit = TestServer::new();
-    let mut runner = livekit.runner(&["--bot", "echo"]);
-    let base = format!("http://{}", runner.addr);
-    let log = runner.path("events.jsonl");
-    let options: Vec<String> = ["-t", "livekit", "--silence", "48", "--events"]
-        .into_iter()
-        .map(str::to_owned)
-        .chain([log.to_str().expect("a text").to_owned()])
-        .collect();
-    let calling = thread::spawn(move || {
-        let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        call(&base, &options)
-    });
-    wait_for_event(&log, "connected");
-    runner.signal("TERM");
-    runner.wait();
-    let ended = calling.join().expect("the call ends");
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stdout.contains("ended: the bot hung up"), "{ended:?}");
-    assert!(ended.stderr.contains("the call ended after 0 of 1 steps"), "{ended:?}");
+    stop_during_call(livekit.runner(&["--bot", "echo"]), "livekit");
 }
 
 #[test]
@@ -157,7 +86,7 @@ fn a_room_that_is_not_joined_is_explained() {
         );
     }
     let runner = TestRunner::start(&["--bot", "echo"]);
-    let ended = call(&format!("http://{}", runner.addr), &["-t", "livekit"]);
+    let ended = call(&base(&runner), &["-t", "livekit"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("LiveKit needs MEDIAROOM_URL"), "{ended:?}");
 }
