@@ -51,6 +51,20 @@ fn played(file: &Path) -> Vec<i16> {
         .collect()
 }
 
+/// The built-in bot that repeats what it receives.
+const ECHO: [&str; 2] = ["--bot", "echo"];
+
+/// A program that gets PCM.
+fn pcm_bot(script: &str) -> [&str; 6] {
+    ["--bot-audio", "pcm", "--", "sh", "-c", script]
+}
+
+/// Starts a runner whose caller has this sound card, with more options and a bot.
+fn start(microphone: &str, loudspeaker: &str, options: &[&str], bot: &[&str]) -> TestRunner {
+    let card = ["--local", "--local-in", microphone, "--local-out", loudspeaker];
+    TestRunner::start(&[&card[..], options, bot].concat())
+}
+
 fn transports(runner: &TestRunner, path: &str, list: &str) -> Vec<serde_json::Value> {
     let reply = http::get(runner.addr, path).json();
     let entries = reply[list].as_array().unwrap_or_else(|| panic!("a list in {reply}"));
@@ -63,19 +77,7 @@ fn transports(runner: &TestRunner, path: &str, list: &str) -> Vec<serde_json::Va
 fn a_call_of_the_sound_card_hears_its_bot() {
     let (tone, heard) = (tone("tone.raw"), folder().join("heard.raw"));
     let (mic, out) = (microphone("", &[&tone]), loudspeaker(&heard));
-    let runner = TestRunner::start(&[
-        "--local",
-        "--local-start",
-        "always",
-        "--local-echo",
-        "off",
-        "--local-in",
-        &mic,
-        "--local-out",
-        &out,
-        "--bot",
-        "echo",
-    ]);
+    let runner = start(&mic, &out, &["--local-start", "always", "--local-echo", "off"], &ECHO);
     runner.wait_for_log("session started: local");
     let second = RATE_HZ as usize;
     let start = Instant::now();
@@ -124,23 +126,12 @@ fn speech_begins_a_session_and_silence_ends_it() {
     let voice = sound("voice.raw", 1.5, |at| voice.frame(at)[0]);
     let mic = microphone("", &[&quiet, &voice, &quiet]);
     let bot = r#"echo "kind $RUNNER_ARGUMENTS" >&2; cat > heard.raw"#;
-    let runner = TestRunner::start(&[
-        "--local",
-        "--local-start",
-        "speech",
-        "--local-end",
-        "1",
-        "--local-in",
+    let runner = start(
         &mic,
-        "--local-out",
         "sh -c 'exec cat >/dev/null'",
-        "--bot-audio",
-        "pcm",
-        "--",
-        "sh",
-        "-c",
-        bot,
-    ]);
+        &["--local-start", "speech", "--local-end", "1"],
+        &pcm_bot(bot),
+    );
     let arguments = runner.wait_for_log("kind {");
     assert!(arguments.contains(r#""kind":"local""#), "{arguments}");
     let ended = runner.wait_for_log("session ended:");
@@ -214,29 +205,23 @@ fn a_wake_word_begins_a_session() {
         quiet = quiet.display(),
         voice = voice.display()
     );
-    let runner = TestRunner::start(&[
-        "--local",
-        "--local-start",
-        "wake",
-        "--local-wake",
-        &service.wyoming_url(),
-        "--local-wake-words",
-        "okay nabu",
-        "--local-end",
-        "1",
-        "--local-hook",
-        &format!("sh -c 'echo $0 >> {}'", states.display()),
-        "--local-in",
+    let runner = start(
         &mic,
-        "--local-out",
         &loudspeaker(&toned),
-        "--bot-audio",
-        "pcm",
-        "--",
-        "sh",
-        "-c",
-        "cat > heard.raw",
-    ]);
+        &[
+            "--local-start",
+            "wake",
+            "--local-wake",
+            &service.wyoming_url(),
+            "--local-wake-words",
+            "okay nabu",
+            "--local-end",
+            "1",
+            "--local-hook",
+            &format!("sh -c 'echo $0 >> {}'", states.display()),
+        ],
+        &pcm_bot("cat > heard.raw"),
+    );
     let micro = || json!({"name": "micro", "version": "2.5.0", "models": [{"name": "alexa"}, {"name": "okay_nabu"}]});
     let mut first = service.accept();
     assert_eq!(offer_wake_words(&mut first, micro()), json!(["okay_nabu"]));
@@ -308,19 +293,12 @@ fn a_wake_word_begins_a_session() {
 fn a_wrong_wake_service_is_named() {
     let service = ServiceServer::start();
     let mic = microphone("", &[&noise("quiet.raw", 1.0)]);
-    let runner = TestRunner::start(&[
-        "--local",
-        "--local-start",
-        "wake",
-        "--local-wake",
-        &service.wyoming_url(),
-        "--local-in",
+    let runner = start(
         &mic,
-        "--local-out",
         "sh -c 'exec cat >/dev/null'",
-        "--bot",
-        "echo",
-    ]);
+        &["--local-start", "wake", "--local-wake", &service.wyoming_url()],
+        &ECHO,
+    );
     for _ in 0..2 {
         let mut connection = service.accept();
         connection.expect("describe");
@@ -355,17 +333,7 @@ fn commands_that_fail_are_explained_and_started_again() {
     let before = format!("test -e {0} || {{ touch {0}; {busy}; }}; ", once.display());
     let before = before.replace('\'', "\"");
     let mic = microphone(&before, &[&tone]);
-    let runner = TestRunner::start(&[
-        "--local",
-        "--local-start",
-        "always",
-        "--local-in",
-        &mic,
-        "--local-out",
-        "/nowhere/no-such-player -x",
-        "--bot",
-        "echo",
-    ]);
+    let runner = start(&mic, "/nowhere/no-such-player -x", &["--local-start", "always"], &ECHO);
     let busy = runner.wait_for_log("no microphone: `sh` ended (exit status: 1)");
     assert!(
         busy.contains("Device or resource busy (another program has the card open); next attempt in 1 s"),
@@ -399,17 +367,7 @@ fn the_end_of_the_runner_leaves_no_command() {
         "sh -c 'trap \"\" TERM HUP PIPE; echo $$ > {}; cat >/dev/null; while :; do sleep 1; done'",
         out_id.display()
     );
-    let mut runner = TestRunner::start(&[
-        "--local",
-        "--local-start",
-        "always",
-        "--local-in",
-        &mic,
-        "--local-out",
-        &out,
-        "--bot",
-        "echo",
-    ]);
+    let mut runner = start(&mic, &out, &["--local-start", "always"], &ECHO);
     runner.wait_for_log("session started: local");
     let ids = [mic_id, out_id].map(|file| wait_for_file(&file).trim().to_owned());
     assert!(ids.iter().all(|id| Path::new("/proc").join(id).exists()), "{ids:?}");
@@ -561,27 +519,21 @@ fn keys_begin_mute_and_end() {
     };
     let mut device = plugged();
     let missing = folder().join("nothing");
-    let runner = TestRunner::start(&[
-        "--local",
-        "--local-start",
-        "key",
-        "--local-echo",
-        "off",
-        "--local-keys",
-        &format!("{},{}", keys.display(), missing.display()),
-        "--local-hook",
-        &format!("sh -c 'echo $0 >> {}'", states.display()),
-        "--local-in",
+    let runner = start(
         &microphone("", &[&tone]),
-        "--local-out",
         "sh -c 'exec cat >/dev/null'",
-        "--bot-audio",
-        "pcm",
-        "--",
-        "sh",
-        "-c",
-        "cat > heard.raw",
-    ]);
+        &[
+            "--local-start",
+            "key",
+            "--local-echo",
+            "off",
+            "--local-keys",
+            &format!("{},{}", keys.display(), missing.display()),
+            "--local-hook",
+            &format!("sh -c 'echo $0 >> {}'", states.display()),
+        ],
+        &pcm_bot("cat > heard.raw"),
+    );
     runner.wait_for_log("nothing: it does not exist; the names in /dev/input/by-id do not change");
     drop(device);
     runner.wait_for_log("event0: it was unplugged; next attempt in 1 s");
