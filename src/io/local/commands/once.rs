@@ -10,12 +10,49 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::ChildStdin;
 use tokio::time::sleep;
 
-use super::{CommandSpec, PIPE_BYTES, StderrLines, shrink};
+use super::{CommandSpec, PIPE_BYTES, RunningCommand, StderrLines, shrink};
 use crate::config::AudioCommand;
 use crate::io::tasks;
 use crate::proto::local::command::AudioDirection;
 use crate::proto::local::sound_test::SoundReport;
-use crate::proto::local::supervision::CommandFailure;
+use crate::proto::local::supervision::{CommandFailure, Supervision};
+
+/// A command that runs once, with what it writes on stderr.
+struct OnceCommand {
+    command: RunningCommand,
+    lines: StderrLines,
+    supervision: Supervision,
+}
+
+impl OnceCommand {
+    /// Starts it.
+    fn start(command: &AudioCommand, withheld: &[String], direction: AudioDirection) -> Result<Self, SoundReport> {
+        let spec = CommandSpec::new(command, withheld, direction);
+        let mut supervision = spec.supervision();
+        let mut command = match spec.start() {
+            Ok(command) => command,
+            Err(failure) => return Err(SoundReport::of_failure(&supervision, &failure)),
+        };
+        supervision.handle_started(tasks::now());
+        let lines = StderrLines::of(&mut command);
+        Ok(OnceCommand {
+            command,
+            lines,
+            supervision,
+        })
+    }
+
+    /// Returns what a page shows of a failure.
+    fn report(&self, failure: &CommandFailure) -> SoundReport {
+        SoundReport::of_failure(&self.supervision, failure)
+    }
+
+    /// Waits for the end of a command that has failed, and returns what a page shows of it.
+    async fn failed(mut self) -> SoundReport {
+        let failure = self.command.ended(&mut self.lines, &mut self.supervision).await;
+        self.report(&failure)
+    }
+}
 
 /// Plays PCM to its end. A player that has read all of it and stays is ended after `within`.
 ///
@@ -27,15 +64,8 @@ pub async fn play_once(
     pcm: &[u8],
     within: Duration,
 ) -> Result<(), SoundReport> {
-    let spec = CommandSpec::new(command, withheld, AudioDirection::Out);
-    let mut supervision = spec.supervision();
-    let mut command = match spec.start() {
-        Ok(command) => command,
-        Err(failure) => return Err(SoundReport::of_failure(&supervision, &failure)),
-    };
-    supervision.handle_started(tasks::now());
-    let mut lines = StderrLines::of(&mut command);
-    let mut stdin = command.child.stdin.take();
+    let mut once = OnceCommand::start(command, withheld, AudioDirection::Out)?;
+    let mut stdin = once.command.child.stdin.take();
     if let Some(stdin) = &stdin {
         shrink(stdin);
     }
@@ -49,12 +79,12 @@ pub async fn play_once(
                     stdin = None;
                 }
             }
-            status = command.wait() => break status,
-            _ = lines.read(&mut supervision), if lines.is_open => {}
+            status = once.command.wait() => break status,
+            _ = once.lines.read(&mut once.supervision), if once.lines.is_open => {}
             () = &mut due => {
                 return match written == pcm.len() {
                     true => Ok(()),
-                    false => Err(SoundReport::of_failure(&supervision, &CommandFailure::Hung)),
+                    false => Err(once.report(&CommandFailure::Hung)),
                 };
             }
         }
@@ -62,8 +92,7 @@ pub async fn play_once(
     if written == pcm.len() && status.is_ok_and(|status| status.success()) {
         return Ok(());
     }
-    let failure = command.ended(&mut lines, &mut supervision).await;
-    Err(SoundReport::of_failure(&supervision, &failure))
+    Err(once.failed().await)
 }
 
 /// Writes once to a pipe, and returns how much it took: nothing if it is closed. Without a pipe it
@@ -85,15 +114,8 @@ pub async fn record_once(
     bytes: usize,
     within: Duration,
 ) -> Result<Vec<u8>, SoundReport> {
-    let spec = CommandSpec::new(command, withheld, AudioDirection::In);
-    let mut supervision = spec.supervision();
-    let mut command = match spec.start() {
-        Ok(command) => command,
-        Err(failure) => return Err(SoundReport::of_failure(&supervision, &failure)),
-    };
-    supervision.handle_started(tasks::now());
-    let mut lines = StderrLines::of(&mut command);
-    let mut stdout = command.child.stdout.take();
+    let mut once = OnceCommand::start(command, withheld, AudioDirection::In)?;
+    let mut stdout = once.command.child.stdout.take();
     let mut due = pin!(sleep(within));
     let mut recorded = Vec::with_capacity(bytes + PIPE_BYTES);
     let mut buffer = [0; PIPE_BYTES];
@@ -102,17 +124,14 @@ pub async fn record_once(
         tokio::select! {
             read = pipe.read(&mut buffer) => match read {
                 Ok(count @ 1..) => recorded.extend_from_slice(&buffer[..count]),
-                Ok(0) | Err(_) => {
-                    let failure = command.ended(&mut lines, &mut supervision).await;
-                    return Err(SoundReport::of_failure(&supervision, &failure));
-                }
+                Ok(0) | Err(_) => return Err(once.failed().await),
             },
-            _ = lines.read(&mut supervision), if lines.is_open => {}
+            _ = once.lines.read(&mut once.supervision), if once.lines.is_open => {}
             () = &mut due => break,
         }
     }
     if recorded.len() < bytes / 3 {
-        return Err(SoundReport::of_failure(&supervision, &CommandFailure::Hung));
+        return Err(once.report(&CommandFailure::Hung));
     }
     recorded.truncate(bytes);
     Ok(recorded)
