@@ -35,6 +35,9 @@ use edge_runner_proto::uuid::Uuid;
 /// The future of a backend.
 pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// The future of a request, whose error is its response.
+pub type ApiFuture<'a, T> = BackendFuture<'a, Result<T, ApiError>>;
+
 /// Keeps keys, regions, uploads and builds. The service chooses one at its start.
 pub trait Backend: Send + Sync {
     /// Prepares for the first request.
@@ -53,7 +56,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// 500 or 503.
-    fn regions(&self) -> BackendFuture<'_, Result<Arc<Regions>, ApiError>>;
+    fn regions(&self) -> ApiFuture<'_, Arc<Regions>>;
 
     /// Tells whether requests of the API are answered here.
     fn has_api(&self) -> bool;
@@ -71,48 +74,38 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// 503 or 500.
-    fn grant<'a>(
-        &'a self,
-        to: &'a KeyHolder,
-        region: &'a Slug,
-        base: &'a str,
-    ) -> BackendFuture<'a, Result<String, ApiError>>;
+    fn grant<'a>(&'a self, to: &'a KeyHolder, region: &'a Slug, base: &'a str) -> ApiFuture<'a, String>;
 
     /// Receives an upload.
     ///
     /// # Errors
     /// The first error of the upload; 404 where the object store receives it.
-    fn receive<'a>(
-        &'a self,
-        head: &'a Parts,
-        body: Incoming,
-        conn_state: &'a ConnState,
-    ) -> BackendFuture<'a, Result<StoredUpload, ApiError>>;
+    fn receive<'a>(&'a self, head: &'a Parts, body: Incoming, conn_state: &'a ConnState)
+    -> ApiFuture<'a, StoredUpload>;
 
     /// Creates a build, or finds a success with the same archive, region and build file.
     ///
     /// # Errors
     /// 400, 403, 429, 500 or 503.
-    fn create(&self, org: Org, wanted: BuildRequest, base: String)
-    -> BackendFuture<'_, Result<CreateResult, ApiError>>;
+    fn create(&self, org: Org, wanted: BuildRequest, base: String) -> ApiFuture<'_, CreateResult>;
 
     /// Returns a build.
     ///
     /// # Errors
     /// 404, 500 or 503.
-    fn build<'a>(&'a self, org: &'a Org, id: Uuid) -> BackendFuture<'a, Result<Build, ApiError>>;
+    fn build<'a>(&'a self, org: &'a Org, id: Uuid) -> ApiFuture<'a, Build>;
 
     /// Returns a page of builds and their total number.
     ///
     /// # Errors
     /// 500 or 503.
-    fn list(&self, org: Org, filter: BuildFilter) -> BackendFuture<'_, Result<(Vec<Build>, u64), ApiError>>;
+    fn list(&self, org: Org, filter: BuildFilter) -> ApiFuture<'_, (Vec<Build>, u64)>;
 
     /// Returns a page of a build's log; `InvalidInput` for a token of another log.
     ///
     /// # Errors
     /// 500 or 503.
-    fn log_page(&self, id: Uuid, lines: LogQuery) -> BackendFuture<'_, Result<io::Result<LogPage>, ApiError>>;
+    fn log_page(&self, id: Uuid, lines: LogQuery) -> ApiFuture<'_, io::Result<LogPage>>;
 
     /// Returns where the stored image of a build is. `method` is that of the request.
     fn image(&self, build: &Build, name: &str, method: &str) -> ImageSource;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 
-use super::backend::{Backend, BackendFuture, ImageSource, grant_json};
+use super::backend::{ApiFuture, Backend, BackendFuture, ImageSource, grant_json};
 use super::build_log::{BuildLog, LogPage};
 use super::build_service::{BuildService, CreateResult};
 use super::keys::{KeySnapshot, KeyStore};
@@ -62,7 +62,7 @@ impl Backend for EmbeddedBackend {
         Box::pin(ready((self.keys.snapshot(), Ok(()))))
     }
 
-    fn regions(&self) -> BackendFuture<'_, Result<Arc<Regions>, ApiError>> {
+    fn regions(&self) -> ApiFuture<'_, Arc<Regions>> {
         Box::pin(ready(self.load_regions()))
     }
 
@@ -98,12 +98,7 @@ impl Backend for EmbeddedBackend {
         })
     }
 
-    fn grant<'a>(
-        &'a self,
-        to: &'a KeyHolder,
-        region: &'a Slug,
-        base: &'a str,
-    ) -> BackendFuture<'a, Result<String, ApiError>> {
+    fn grant<'a>(&'a self, to: &'a KeyHolder, region: &'a Slug, base: &'a str) -> ApiFuture<'a, String> {
         Box::pin(async move {
             let url = format!("{base}/{}", grant::BUCKET);
             grant_json(&self.uploads.grant(to, region, url).await?)
@@ -115,28 +110,23 @@ impl Backend for EmbeddedBackend {
         head: &'a Parts,
         body: Incoming,
         conn_state: &'a ConnState,
-    ) -> BackendFuture<'a, Result<StoredUpload, ApiError>> {
+    ) -> ApiFuture<'a, StoredUpload> {
         Box::pin(self.uploads.receive(head, body, conn_state))
     }
 
-    fn create(
-        &self,
-        org: Org,
-        wanted: BuildRequest,
-        base: String,
-    ) -> BackendFuture<'_, Result<CreateResult, ApiError>> {
+    fn create(&self, org: Org, wanted: BuildRequest, base: String) -> ApiFuture<'_, CreateResult> {
         Box::pin(self.builds.create(org, wanted, base))
     }
 
-    fn build<'a>(&'a self, org: &'a Org, id: Uuid) -> BackendFuture<'a, Result<Build, ApiError>> {
+    fn build<'a>(&'a self, org: &'a Org, id: Uuid) -> ApiFuture<'a, Build> {
         Box::pin(self.builds.get(org, id))
     }
 
-    fn list(&self, org: Org, filter: BuildFilter) -> BackendFuture<'_, Result<(Vec<Build>, u64), ApiError>> {
+    fn list(&self, org: Org, filter: BuildFilter) -> ApiFuture<'_, (Vec<Build>, u64)> {
         Box::pin(self.builds.list(org, filter))
     }
 
-    fn log_page(&self, id: Uuid, lines: LogQuery) -> BackendFuture<'_, Result<io::Result<LogPage>, ApiError>> {
+    fn log_page(&self, id: Uuid, lines: LogQuery) -> ApiFuture<'_, io::Result<LogPage>> {
         let path = self.builds.log_path(id);
         Box::pin(async move {
             let read = move || BuildLog::read_page(&path, lines.token.as_deref(), lines.limit);

@@ -24,7 +24,7 @@ use super::migrate::{self, SchemaError};
 use super::records::{Creation, PinnedArchive, SharedRecords};
 use super::store::{ObjectStore, StoreError};
 use crate::config::{CloudConfig, Role};
-use crate::io::backend::{Backend, BackendFuture, ImageSource, grant_json};
+use crate::io::backend::{ApiFuture, Backend, BackendFuture, ImageSource, grant_json};
 use crate::io::build_log::{self, BuildLog, LogPage};
 use crate::io::build_service::CreateResult;
 use crate::io::keys::{KeySnapshot, key_in};
@@ -359,7 +359,7 @@ impl Backend for SharedService {
         Box::pin(SharedService::keys(self, head))
     }
 
-    fn regions(&self) -> BackendFuture<'_, Result<Arc<Regions>, ApiError>> {
+    fn regions(&self) -> ApiFuture<'_, Arc<Regions>> {
         Box::pin(SharedService::regions(self))
     }
 
@@ -380,42 +380,27 @@ impl Backend for SharedService {
         Box::pin(SharedService::snapshot(self))
     }
 
-    fn grant<'a>(
-        &'a self,
-        to: &'a KeyHolder,
-        region: &'a Slug,
-        _: &'a str,
-    ) -> BackendFuture<'a, Result<String, ApiError>> {
+    fn grant<'a>(&'a self, to: &'a KeyHolder, region: &'a Slug, _: &'a str) -> ApiFuture<'a, String> {
         Box::pin(async move { grant_json(&SharedService::grant(self, to, region).await?) })
     }
 
-    fn receive<'a>(
-        &'a self,
-        _: &'a Parts,
-        _: Incoming,
-        _: &'a ConnState,
-    ) -> BackendFuture<'a, Result<StoredUpload, ApiError>> {
+    fn receive<'a>(&'a self, _: &'a Parts, _: Incoming, _: &'a ConnState) -> ApiFuture<'a, StoredUpload> {
         Box::pin(ready(Err(ApiError::not_found("uploads go to the URL of their grant"))))
     }
 
-    fn create(
-        &self,
-        org: Org,
-        wanted: BuildRequest,
-        base: String,
-    ) -> BackendFuture<'_, Result<CreateResult, ApiError>> {
+    fn create(&self, org: Org, wanted: BuildRequest, base: String) -> ApiFuture<'_, CreateResult> {
         Box::pin(SharedService::create(self, org, wanted, base))
     }
 
-    fn build<'a>(&'a self, org: &'a Org, id: Uuid) -> BackendFuture<'a, Result<Build, ApiError>> {
+    fn build<'a>(&'a self, org: &'a Org, id: Uuid) -> ApiFuture<'a, Build> {
         Box::pin(SharedService::build(self, org, id))
     }
 
-    fn list(&self, org: Org, filter: BuildFilter) -> BackendFuture<'_, Result<(Vec<Build>, u64), ApiError>> {
+    fn list(&self, org: Org, filter: BuildFilter) -> ApiFuture<'_, (Vec<Build>, u64)> {
         Box::pin(async move { SharedService::list(self, &org, &filter).await })
     }
 
-    fn log_page(&self, id: Uuid, lines: LogQuery) -> BackendFuture<'_, Result<io::Result<LogPage>, ApiError>> {
+    fn log_page(&self, id: Uuid, lines: LogQuery) -> ApiFuture<'_, io::Result<LogPage>> {
         Box::pin(SharedService::log_page(self, id, lines))
     }
 
