@@ -1,6 +1,11 @@
-//! Replaces each module that this build lacks: it has no row.
+//! Replaces each module that this build lacks: it has no row of any table.
 
 use crate::io::module::Module;
 
 /// No row of `modules`.
 pub const MODULE: Option<&Module> = None;
+
+/// Returns no row of another table.
+pub const fn row<T>() -> Option<T> {
+    None
+}

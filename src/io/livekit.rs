@@ -5,6 +5,8 @@
 //! opened before the bot takes its media. The ports stay open until the end.
 
 pub mod banner;
+#[cfg(feature = "call")]
+pub mod call;
 pub mod dial;
 pub mod doctor;
 pub mod job;
@@ -32,21 +34,17 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 pub use self::routes::MODULE;
-use crate::bot::media::MediaSlot;
 use crate::bot::{Kind, MediaroomArguments};
 use crate::config::{Config, Secret, Transport};
 use crate::io::addresses::own_addresses;
 use crate::io::admission::SessionPermit;
 use crate::io::session::{self, BotRestart, CloseOutcome, SessionIo, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
-use crate::io::tasks::BoxedTask;
 use crate::io::udp::{Datagram, SessionInbox, UdpPort};
 use crate::io::webrtc::seeding;
 use crate::io::websocket_client::ClientSocket;
 use crate::io::{rest, tasks};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
-#[cfg(feature = "call")]
-use crate::proto::caller::target::RoomInvite;
 use crate::proto::counts::Count;
 use crate::proto::hang_up::HangUpApi;
 use crate::proto::job::Job;
@@ -150,28 +148,6 @@ fn begin_in(
         start.log_client,
         seeding(session::run(session, io, task)),
     );
-}
-
-/// Joins a room as a caller. Returns the session, which runs while it is polled, and the media of
-/// the caller.
-#[cfg(feature = "call")]
-pub fn call(sessions: Sessions, permit: SessionPermit, invite: &RoomInvite) -> (BoxedTask, MediaSlot) {
-    let setup = RoomSetup {
-        role: RoomRole::Caller,
-        common: Arc::default(),
-        url: socket_base(&invite.url),
-        other_urls: Vec::new(),
-        token: invite.token.clone(),
-        agent_name: String::new(),
-        service: None,
-        unix: unix_time(),
-        job: None,
-    };
-    let session = Box::new(RoomSession::new(setup, tasks::now()));
-    let io = RoomTransport::new(sessions.config().clone(), None);
-    let mut task = SessionTask::new(sessions, permit, None);
-    let slot = task.send_media(AUDIO_IN_FRAMES_MAX);
-    (tasks::boxed(seeding(session::run(session, io, task))), slot)
 }
 
 fn unix_time() -> Duration {

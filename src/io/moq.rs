@@ -7,6 +7,8 @@
 
 pub mod arrivals;
 pub mod banner;
+#[cfg(feature = "call")]
+pub mod call;
 pub mod certificate;
 pub mod dial;
 pub mod doctor;
@@ -30,7 +32,6 @@ use self::dial::{Dialer, RelayTrust};
 use self::port::MoqPort;
 pub use self::routes::MODULE;
 use self::session_io::{ConnectionSource, MoqIo};
-use crate::bot::media::MediaSlot;
 use crate::bot::{self, MoqAddress, MoqArguments};
 use crate::config::{MoqMode, MoqUdpPort, Transport};
 use crate::io::addresses::local_address_towards;
@@ -38,18 +39,14 @@ use crate::io::admission::SessionPermit;
 use crate::io::services::Services;
 use crate::io::session::{self, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
-use crate::io::tasks::BoxedTask;
 use crate::io::webrtc::seeding;
 use crate::io::{RunError, tasks};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, MOQ_READY};
 use crate::proto::audio::opus::EncoderSettings;
-#[cfg(feature = "call")]
-use crate::proto::caller::target::MoqInvite;
 use crate::proto::http::start::MoqStartError;
 use crate::proto::metrics::text::MetricsText;
 use crate::proto::moq::link::server_config;
 use crate::proto::moq::metrics::MoqMetrics;
-use crate::proto::moq::relay_url::RelayUrl;
 use crate::proto::moq::session::{MoqSession, MoqSessionMode, MoqSessionSetup};
 
 /// The protocol in errors.
@@ -309,64 +306,6 @@ impl Moq {
     pub fn close(&self) {
         self.0.reader.abort();
     }
-}
-
-/// A call of this program to a bot.
-#[cfg(feature = "call")]
-pub struct MoqCall {
-    /// The session, which runs while it is polled.
-    pub running: BoxedTask,
-    /// The media of the caller.
-    pub slot: MediaSlot,
-    /// Once the session is over, why there was no connection, or that there was one.
-    pub is_ready: oneshot::Receiver<Result<(), String>>,
-}
-
-/// Calls a bot at a runner or a relay. The caller is the bot of a session in dial mode, which
-/// publishes the broadcast of the caller and reads that of the bot.
-///
-/// # Errors
-/// A sentence for the user.
-#[cfg(feature = "call")]
-pub fn call(sessions: Sessions, permit: SessionPermit, invite: MoqInvite) -> Result<MoqCall, String> {
-    let url = RelayUrl::parse(&invite.url).map_err(|wants| format!("the address is not {wants}"))?;
-    let trust = invite.certificate_hash.map_or(RelayTrust::ByUrl, RelayTrust::Hash);
-    let (dialer, reader) = Dialer::start(url, None, trust, &Services::default())
-        .map_err(|error| format!("no UDP port can be opened: {error}"))?;
-    let setup = MoqSessionSetup {
-        mode: MoqSessionMode::Dial,
-        namespace: invite.namespace,
-        bot_id: invite.client_id,
-        client_id: invite.bot_id,
-        origin: u64::from_be_bytes(random()),
-        epoch: u64::from_be_bytes(random()),
-        encoder_settings: EncoderSettings::default(),
-    };
-    let (ready, is_ready) = oneshot::channel();
-    let io = MoqIo {
-        port: dialer.port().clone(),
-        source: ConnectionSource::Relay {
-            dialer,
-            dialing: None,
-            attempt: 0,
-            remote: None,
-            ready: Some(ready),
-        },
-        inboxes: Vec::new(),
-        last: 0,
-    };
-    let session = Box::new(MoqSession::new(setup, tasks::now()));
-    let mut task = SessionTask::new(sessions, permit, None);
-    let slot = task.send_media(AUDIO_IN_FRAMES_MAX);
-    let running = tasks::boxed(async move {
-        seeding(session::run(session, io, task)).await;
-        reader.abort();
-    });
-    Ok(MoqCall {
-        running,
-        slot,
-        is_ready,
-    })
 }
 
 /// Reads the certificate of the relay and returns its hash.

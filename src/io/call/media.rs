@@ -1,17 +1,18 @@
 //! Calls by a session of the runner itself, in a room or over QUIC: the caller is its bot.
 //!
-//! In: the session with its media, and the plan. Out: the conversation at its end, with the session
+//! In: how the session is opened, and the plan. Out: the conversation at its end, with the session
 //! closed, or why no bot has answered. Audio is queued for the session, which sends it in time;
 //! what it does not take while its connection is lost is dropped.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::{CallRun, STOPPED};
+use super::CallRun;
 use crate::bot::media::{Audio, AudioFrame, Event, LeaveReason, Media, MediaSlot};
 use crate::bot::{self, Shutdown, ShutdownTrigger};
 use crate::config::Config;
@@ -59,13 +60,13 @@ pub struct CallerSession {
     pub stop: ShutdownTrigger,
     /// Whether it carries keys; otherwise they are messages.
     pub has_keys: bool,
+    /// Describes why no bot has answered, once the session is over.
+    pub explain: Box<dyn FnOnce(NoAnswer) -> String + Send>,
 }
 
 /// Why no bot has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// The user has stopped the run.
-    Stopped,
     /// The room was not joined.
     NotJoined(String),
     /// The session ended before a bot was there.
@@ -78,7 +79,6 @@ impl NoAnswer {
     /// Describes it; `else_why` says what is missing if the session does not.
     pub fn describe(self, else_why: &str) -> String {
         match self {
-            NoAnswer::Stopped => STOPPED.to_owned(),
             NoAnswer::NotJoined(why) => why,
             NoAnswer::Late(time) => format!("{else_why} within {} s", time.as_secs_f64()),
             NoAnswer::Ended(LeaveReason::NeverConnected | LeaveReason::Left) => else_why.to_owned(),
@@ -87,22 +87,22 @@ impl NoAnswer {
     }
 }
 
-/// Runs a call to its end.
+/// Opens a session and runs its call to its end.
 ///
 /// # Errors
-/// Returns why there was no answer.
+/// A sentence for the user.
 pub async fn run(
-    session: CallerSession,
-    plan: CallPlan,
-    dialled: Instant,
     task: &mut CallRun<'_>,
-) -> Result<CallConversation, NoAnswer> {
+    plan: CallPlan,
+    opening: impl Future<Output = Result<CallerSession, String>>,
+) -> Result<CallConversation, String> {
     let CallerSession {
         running,
         slot,
         stop,
         has_keys,
-    } = session;
+        explain,
+    } = task.open(opening).await?;
     let mut call = MediaCall {
         media: slot.open(Audio::at(RATE_HZ)),
         bots: 0,
@@ -110,15 +110,18 @@ pub async fn run(
         has_keys,
     };
     let talking = async {
-        let ended = match call.wait_for_bot(ANSWERED_WITHIN.min(plan.longest), task).await {
-            Ok(()) => Ok(call.talk(plan, dialled, task).await),
-            Err(why) => Err(why),
+        let within = ANSWERED_WITHIN.min(plan.longest);
+        let answered = task.open(async { Ok(call.wait_for_bot(within).await) }).await;
+        let ended = match answered {
+            Ok(Ok(())) => Ok(Ok(call.talk(plan, task).await)),
+            Ok(Err(why)) => Ok(Err(why)),
+            Err(stopped) => Err(stopped),
         };
         stop.set();
         ended
     };
     let (ended, ()) = tokio::join!(talking, running);
-    ended
+    ended?.map_err(explain)
 }
 
 /// The caller of a session.
@@ -133,14 +136,13 @@ struct MediaCall {
 
 impl MediaCall {
     /// Waits until a bot is there and hears the caller.
-    async fn wait_for_bot(&mut self, time: Duration, task: &mut CallRun<'_>) -> Result<(), NoAnswer> {
+    async fn wait_for_bot(&mut self, time: Duration) -> Result<(), NoAnswer> {
         let mut why = None;
         let mut late = std::pin::pin!(sleep(time));
         loop {
             let event = tokio::select! {
                 event = self.media.recv() => event,
                 () = &mut late => return Err(NoAnswer::Late(time)),
-                () = task.stopped() => return Err(NoAnswer::Stopped),
             };
             match event {
                 Some(Event::Joined) => return Ok(()),
@@ -168,8 +170,8 @@ impl MediaCall {
         }
     }
 
-    async fn talk(&mut self, plan: CallPlan, dialled: Instant, task: &mut CallRun<'_>) -> CallConversation {
-        let mut conversation = CallConversation::new(plan, dialled, tasks::now(), true);
+    async fn talk(&mut self, plan: CallPlan, task: &mut CallRun<'_>) -> CallConversation {
+        let mut conversation = task.conversation(plan, true);
         for frame in std::mem::take(&mut self.early) {
             conversation.handle_audio(&frame, frame.rate_hz(), tasks::now());
         }

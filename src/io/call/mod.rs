@@ -5,36 +5,34 @@
 //! counts as a failure; here are files, programs, sockets, and one task per call.
 
 mod dial;
-#[cfg(any(feature = "mediaroom", feature = "moq"))]
 mod media;
-#[cfg_attr(not(feature = "moq"), path = "moq/absent.rs")]
+#[cfg_attr(not(feature = "moq"), path = "../absent.rs")]
 mod moq;
 mod report;
-#[cfg_attr(not(feature = "mediaroom"), path = "room/absent.rs")]
+#[cfg_attr(not(feature = "mediaroom"), path = "../absent.rs")]
 mod room;
 mod socket;
 mod sounds;
-#[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
+#[cfg_attr(not(feature = "webrtc"), path = "../absent.rs")]
 mod webrtc;
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use data_encoding::HEXLOWER;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use edge_runner_http::common::random;
 use edge_runner_http::signal::Signals;
 use edge_runner_http::tasks;
 
 use self::report::CallReport;
 use crate::config::{Secret, Settings};
-use crate::proto::caller::socket_protocol::SocketProtocol;
+use crate::features::{Feature, MissingFeature};
+use crate::io::running::ModuleFuture;
 use crate::proto::caller::target::CallTarget;
-use crate::proto::caller::telephone::TelephoneStream;
 use crate::proto::caller::{
     CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, Scenario, StepSource, figures, junit,
 };
@@ -102,14 +100,34 @@ pub enum CallsError {
     Failed(String),
 }
 
+/// How a transport makes a call and runs it to its end; the error is a sentence for the user. Its
+/// `row` returns none in a build without its feature.
+type RunCall = for<'a, 'r> fn(&'a mut CallRun<'r>, CallPlan) -> ModuleFuture<'a, Result<CallConversation, String>>;
+
 /// One call of a run.
 struct CallRun<'r> {
     number: u64,
+    config: &'r CallConfig,
     report: &'r CallReport,
     stop: watch::Receiver<bool>,
+    /// When the call was requested.
+    dialled: Instant,
 }
 
 impl CallRun<'_> {
+    /// Opens what a call needs, unless the user stops the run before.
+    async fn open<T>(&mut self, opening: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        tokio::select! {
+            opened = opening => opened,
+            () = self.stopped() => Err(STOPPED.into()),
+        }
+    }
+
+    /// Begins the conversation of a call that is connected.
+    fn conversation(&self, plan: CallPlan, has_messages: bool) -> CallConversation {
+        CallConversation::new(plan, self.dialled, tasks::now(), has_messages)
+    }
+
     fn observe(&self, at: Duration, observation: &CallObservation) {
         self.report.observe(self.number, at, observation);
     }
@@ -167,10 +185,12 @@ pub async fn run(config: CallConfig) -> Result<(), CallsError> {
         tasks::spawn(async move {
             let mut task = CallRun {
                 number,
+                config: &config,
                 report: &report,
                 stop,
+                dialled: tasks::now(),
             };
-            let end = one_call(&config, plan, &mut task).await;
+            let end = one_call(&mut task, plan).await;
             // The receiver waits for every call.
             let _ = ended.send((number, end)).await;
         });
@@ -212,7 +232,8 @@ fn junit_suites(
     suites.collect()
 }
 
-async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -> OneCallEnd {
+async fn one_call(task: &mut CallRun<'_>, plan: CallPlan) -> OneCallEnd {
+    let config = task.config;
     // The first call begins at once, and the last one at the end of the ramp.
     let share = config.ramp.as_secs_f64() / (config.calls.max(2) - 1) as f64;
     let begins_after = Duration::from_secs_f64(share * (task.number - 1) as f64);
@@ -220,37 +241,23 @@ async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -
         () = sleep(begins_after) => {}
         () = task.stopped() => return Err("stopped before the call".into()),
     }
-    let dialled = Instant::now().into_std();
-    let conversation = match &config.target {
+    task.dialled = tasks::now();
+    let (what, feature, run) = match &config.target {
         CallTarget::Socket { .. }
         | CallTarget::StartedSocket { .. }
         | CallTarget::Eval { .. }
         | CallTarget::Telephone { .. }
-        | CallTarget::StartedTelephone { .. } => {
-            let mut protocol = protocol(&config.target);
-            let socket = tokio::select! {
-                socket = dial::open(config, &mut protocol) => socket?,
-                () = task.stopped() => return Err(STOPPED.into()),
-            };
-            let now = Instant::now().into_std();
-            let mut conversation = CallConversation::new(plan, dialled, now, protocol.has_messages());
-            socket::run(*socket, protocol, &mut conversation, task).await;
-            conversation
-        }
+        | CallTarget::StartedTelephone { .. } => ("over a WebSocket", Feature::WebSocket, socket::row()),
         CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
-            let call = tokio::select! {
-                call = webrtc::connect(config) => call?,
-                () = task.stopped() => return Err(STOPPED.into()),
-            };
-            let mut conversation = CallConversation::new(plan, dialled, Instant::now().into_std(), true);
-            call.run(&mut conversation, task).await;
-            conversation
+            ("over WebRTC", Feature::WebRtc, webrtc::row())
         }
         CallTarget::Room { .. } | CallTarget::StartedRoom { .. } => {
-            Box::pin(room::run(config, plan, dialled, task)).await?
+            ("into a LiveKit room", Feature::Mediaroom, room::row())
         }
-        CallTarget::StartedMoq { .. } => Box::pin(moq::run(config, plan, dialled, task)).await?,
+        CallTarget::StartedMoq { .. } => ("over QUIC", Feature::Moq, moq::row()),
     };
+    let run = run.ok_or_else(|| format!("a call {what} {}", MissingFeature(feature)))?;
+    let conversation = run(task, plan).await?;
     let mut verdict = conversation.verdict();
     if let Some(file) = &config.record {
         let written = std::fs::write(file, conversation.recording().to_wav());
@@ -261,18 +268,6 @@ async fn one_call(config: &CallConfig, plan: CallPlan, task: &mut CallRun<'_>) -
         task.observe(verdict.lasted, &CallObservation::Failed(failure.clone()));
     }
     Ok(verdict)
-}
-
-/// Returns the protocol of a WebSocket.
-fn protocol(target: &CallTarget) -> SocketProtocol {
-    match target {
-        CallTarget::Telephone { provider, .. } | CallTarget::StartedTelephone { provider, .. } => {
-            let id = HEXLOWER.encode(&random::<16>());
-            SocketProtocol::Telephone(Box::new(TelephoneStream::new(provider, &id)))
-        }
-        CallTarget::Eval { .. } => SocketProtocol::Eval,
-        _ => SocketProtocol::Client,
-    }
 }
 
 /// Reports the figures of the run, and returns its outcome.

@@ -3,51 +3,43 @@
 //! In: a runner, which is asked for a room by `POST /start`, or the URL of a server with a token or
 //! the keys that make one. Out: the conversation at its end, with the room left.
 
-use std::time::Instant;
-
 use data_encoding::HEXLOWER;
 
 use edge_runner_http::common::{random, unix_time_s};
 
-use super::media::{self, CallPlace, CallerSession, NoAnswer};
-use super::{CallConfig, CallRun, RoomAccess, STOPPED, dial};
+use super::media::{self, CallPlace, CallerSession};
+use super::{CallConfig, RoomAccess, RunCall, dial};
 use crate::config::Transport;
-use crate::io::livekit;
+use crate::io::livekit::call::call;
 use crate::proto::caller::target::{self, CallTarget, RoomInvite};
-use crate::proto::caller::{CallConversation, CallPlan};
 use crate::proto::livekit::token::{self, TokenParams};
 
-/// Joins the room and runs the call to its end.
-///
-/// # Errors
-/// A sentence for the user.
-pub async fn run(
-    config: &CallConfig,
-    plan: CallPlan,
-    dialled: Instant,
-    task: &mut CallRun<'_>,
-) -> Result<CallConversation, String> {
-    let invite = tokio::select! {
-        invite = invite(config) => invite?,
-        () = task.stopped() => return Err(STOPPED.into()),
-    };
+/// Returns how a call is made.
+pub const fn row() -> Option<RunCall> {
+    Some(|task, plan| {
+        let opening = open(task.config);
+        Box::pin(media::run(task, plan, opening))
+    })
+}
+
+/// Joins the room.
+async fn open(config: &CallConfig) -> Result<CallerSession, String> {
+    let invite = invite(config).await?;
     let CallPlace { sessions, permit, stop } = CallPlace::new();
-    let (running, slot) = livekit::call(sessions, permit, &invite);
-    let session = CallerSession {
+    let (running, slot) = call(sessions, permit, &invite);
+    let target = config.target.clone();
+    Ok(CallerSession {
         running,
         slot,
         stop,
         has_keys: true,
-    };
-    let called = media::run(session, plan, dialled, task).await;
-    called.map_err(|why| {
-        let is_stopped = why == NoAnswer::Stopped;
-        let why = why.describe("no bot has joined the room");
-        match &config.target {
-            _ if is_stopped => why,
-            CallTarget::Room { url } => format!("{}: {}", dial::shown(url), by_options(&why)),
-            _ => format!("the room at {}: {why}", dial::shown(&invite.url)),
-        }
+        explain: Box::new(move |why| {
+            let why = why.describe("no bot has joined the room");
+            match &target {
+                CallTarget::Room { url } => format!("{}: {}", dial::shown(url), by_options(&why)),
+                _ => format!("the room at {}: {why}", dial::shown(&invite.url)),
+            }
+        }),
     })
 }
 

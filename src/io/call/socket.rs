@@ -1,28 +1,59 @@
 //! Drives a call over a WebSocket.
 //!
-//! In: an open socket and a conversation. Out: the conversation at its end, with the socket closed.
+//! In: the target. Out: the conversation at its end, with the socket closed.
 //! The connection counts as lost if it ends without a close, or with the code of a failure, or if
 //! it accepts nothing for some seconds.
 
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::CallRun;
+use edge_runner_http::common::random;
+
+use super::{CallRun, RunCall, dial};
 use crate::proto::caller::socket_protocol::{CallerSocketMessage, SocketProtocol};
-use crate::proto::caller::{CallConversation, ConversationOutput};
+use crate::proto::caller::target::CallTarget;
+use crate::proto::caller::telephone::TelephoneStream;
+use crate::proto::caller::{CallConversation, CallPlan, ConversationOutput};
 
 /// How long a message may wait to be sent.
 const SENT_WITHIN: Duration = Duration::from_secs(5);
 /// How long the closing handshake may take.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Runs a call to its end.
-pub async fn run<S>(
+/// Returns how a call is made.
+pub const fn row() -> Option<RunCall> {
+    Some(|task, plan| Box::pin(run(task, plan)))
+}
+
+async fn run(task: &mut CallRun<'_>, plan: CallPlan) -> Result<CallConversation, String> {
+    let config = task.config;
+    let mut protocol = protocol(&config.target);
+    let socket = task.open(dial::open(config, &mut protocol)).await?;
+    let mut conversation = task.conversation(plan, protocol.has_messages());
+    talk(*socket, protocol, &mut conversation, task).await;
+    Ok(conversation)
+}
+
+/// Returns the protocol of a WebSocket.
+fn protocol(target: &CallTarget) -> SocketProtocol {
+    match target {
+        CallTarget::Telephone { provider, .. } | CallTarget::StartedTelephone { provider, .. } => {
+            let id = HEXLOWER.encode(&random::<16>());
+            SocketProtocol::Telephone(Box::new(TelephoneStream::new(provider, &id)))
+        }
+        CallTarget::Eval { .. } => SocketProtocol::Eval,
+        _ => SocketProtocol::Client,
+    }
+}
+
+/// Runs a conversation to its end.
+async fn talk<S>(
     mut socket: S,
     mut protocol: SocketProtocol,
     conversation: &mut CallConversation,

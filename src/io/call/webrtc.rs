@@ -1,6 +1,6 @@
 //! Drives a call over WebRTC.
 //!
-//! In: the target, and a conversation. Out: the conversation at its end, with the connection
+//! In: the target. Out: the conversation at its end, with the connection
 //! closed. The socket is bound to the address from which this machine reaches the runner, which is
 //! the only candidate; there is no STUN and no TURN.
 
@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use edge_runner_http::common::random;
 
-use super::{CallConfig, CallRun, dial};
+use super::{CallConfig, CallRun, RunCall, dial};
 use crate::config::Secret;
 use crate::proto::caller::peer::{CallerPeer, PeerOutput};
 use crate::proto::caller::rtvi_messages;
-use crate::proto::caller::{CallConversation, ConversationOutput};
+use crate::proto::caller::{CallConversation, CallPlan, ConversationOutput};
 
 /// From the answer to the connection.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
@@ -26,8 +26,21 @@ const CLOSED_WITHIN: Duration = Duration::from_millis(300);
 /// Bytes of a datagram.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
 
+/// Returns how a call is made.
+pub const fn row() -> Option<RunCall> {
+    Some(|task, plan| Box::pin(run(task, plan)))
+}
+
+async fn run(task: &mut CallRun<'_>, plan: CallPlan) -> Result<CallConversation, String> {
+    let config = task.config;
+    let call = task.open(connect(config)).await?;
+    let mut conversation = task.conversation(plan, true);
+    call.talk(&mut conversation, task).await;
+    Ok(conversation)
+}
+
 /// A connected call.
-pub struct WebRtcCall {
+struct WebRtcCall {
     peer: Box<CallerPeer>,
     socket: UdpSocket,
     local: SocketAddr,
@@ -42,7 +55,7 @@ pub struct WebRtcCall {
 ///
 /// # Errors
 /// A sentence for the user.
-pub async fn connect(config: &CallConfig) -> Result<WebRtcCall, String> {
+async fn connect(config: &CallConfig) -> Result<WebRtcCall, String> {
     let socket = bind(config).await?;
     let local = socket.local_addr().map_err(|error| format!("a UDP socket: {error}"))?;
     let seed = u64::from_le_bytes(random());
@@ -137,8 +150,8 @@ impl WebRtcCall {
         }
     }
 
-    /// Runs a call to its end.
-    pub async fn run(mut self, conversation: &mut CallConversation, task: &mut CallRun<'_>) {
+    /// Runs a conversation to its end.
+    async fn talk(mut self, conversation: &mut CallConversation, task: &mut CallRun<'_>) {
         for output in std::mem::take(&mut self.early) {
             self.handle_output(output, conversation);
         }
