@@ -12,7 +12,7 @@ pub mod doctor;
 pub mod job;
 mod path_link;
 mod paths;
-#[cfg_attr(not(feature = "turn"), path = "livekit/relay/absent.rs")]
+#[cfg_attr(not(feature = "turn"), path = "absent.rs")]
 mod relay;
 pub mod routes;
 pub mod worker;

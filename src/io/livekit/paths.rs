@@ -13,15 +13,17 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::features::{Feature, MissingFeature};
 pub use crate::io::livekit::path_link::PathInput;
 use crate::io::livekit::path_link::PathLink;
 use crate::io::livekit::relay;
-use crate::io::tasks;
+use crate::io::tasks::{self, BoxedTask};
 use crate::io::udp::OutgoingPacket;
 use crate::limits::{ICE_TCP_SEND_BUFFER_BYTES, RELAY_STREAM_BYTES_MAX};
 use crate::proto::livekit::session::{PathEvent, PathId, PathRequest};
 use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::{IceProtocol, Transmit};
+use crate::proto::webrtc::gather::server::GatherServer;
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
 use std::time::Duration;
 
@@ -56,6 +58,14 @@ impl Default for RoomPaths {
             receiver,
         }
     }
+}
+
+/// Runs a path through a relay; the module `relay` has it in a build with the feature `turn`.
+pub(super) type RunRelay = fn(GatherServer, PathLink) -> BoxedTask;
+
+async fn report_no_relay(link: PathLink) {
+    let why = format!("asking a TURN server {}", MissingFeature(Feature::Turn));
+    link.report(PathEvent::Ended(why)).await;
 }
 
 impl RoomPaths {
@@ -98,7 +108,14 @@ impl RoomPaths {
         };
         match request {
             PathRequest::Tcp(address) => drop(tasks::spawn(connect(address, link))),
-            PathRequest::Relay(server) => drop(tasks::spawn(relay::run(server, link))),
+            PathRequest::Relay(server) => {
+                let row: Option<RunRelay> = relay::row();
+                let work = match row {
+                    Some(run) => run(server, link),
+                    None => tasks::boxed(report_no_relay(link)),
+                };
+                tasks::spawn(work);
+            }
         }
         self.open.push(OpenPath {
             id,

@@ -12,6 +12,7 @@ use crate::io::gather::error::GatherError;
 use crate::io::gather::resolve;
 use crate::io::gather::turn_connection::TurnConnection;
 use crate::io::livekit::path_link::PathLink;
+use crate::io::livekit::paths::RunRelay;
 use crate::io::tasks;
 use crate::limits::RELAY_END;
 use crate::proto::livekit::session::PathEvent;
@@ -19,8 +20,13 @@ use crate::proto::webrtc::connection::IceProtocol;
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
 use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
 
+/// Returns how a path through a relay is run.
+pub(super) const fn row() -> Option<RunRelay> {
+    Some(|server, link| tasks::boxed(run(server, link)))
+}
+
 /// Holds an allocation until the session closes the path.
-pub(super) async fn run(server: GatherServer, mut link: PathLink) {
+async fn run(server: GatherServer, mut link: PathLink) {
     if let Err(error) = hold(&server, &mut link).await {
         link.report(PathEvent::Ended(error.to_string())).await;
     }
