@@ -9,17 +9,18 @@
 //! SIGTERM, and SIGKILL after a grace period ([`program`]). With `--sandbox` it sees and may do
 //! less ([`sandbox`]).
 
-#[cfg_attr(not(feature = "telephony"), path = "process/call_control/absent.rs")]
+#[cfg_attr(not(feature = "telephony"), path = "absent.rs")]
 mod call_control;
 pub mod listener;
 pub mod output_log;
 pub mod pcm;
 pub mod program;
-#[cfg_attr(not(feature = "assistants"), path = "process/prompts/absent.rs")]
+#[cfg_attr(not(feature = "assistants"), path = "absent.rs")]
 mod prompts;
 pub mod protobuf;
 pub mod python;
 pub mod sandbox;
+mod services;
 pub mod warm;
 
 use std::ffi::OsString;
@@ -42,16 +43,15 @@ use crate::limits::{
 };
 use crate::proto::process::{self, last_line};
 use crate::rtvi::Rtvi;
-use call_control::CallControl;
 use edge_runner_http::script::{ScriptError, check_script, is_executable};
 use edge_runner_http::search_path::files_in_path;
 use listener::MediaListener;
 use pcm::{ClosingPipes, Pipes};
 use program::Program;
 pub use program::ProgramSpec;
-use prompts::Prompts;
 use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia, ProgramSignals};
 use sandbox::Sandbox;
+use services::{CallControl, Prompts};
 use warm::WarmBot;
 pub use warm::WarmSpec;
 

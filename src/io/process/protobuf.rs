@@ -25,9 +25,8 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::MediaEnd;
-use super::call_control::CallControl;
 use super::listener::{MediaListener, MediaSocket};
-use super::prompts::Prompts;
+use super::services::{CallControl, Prompts};
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
 use crate::bot::{Kind, RunnerArguments};
 use crate::kit::Wav;
