@@ -12,30 +12,23 @@
 //! [`listing`] lists microphones and loudspeakers, and [`sound_test`] tests them for a page.
 //! [`meter`] shows the levels of both sides.
 
+pub mod attempts;
+pub mod capture;
 pub mod command;
 pub mod config;
+pub mod console;
+pub mod controls;
+pub mod echo;
+pub mod keys;
+pub mod listing;
+pub mod meter;
 pub mod options;
+pub mod playout;
+pub mod session;
+pub mod sound_test;
+pub mod speech;
+pub mod starting;
 pub mod stop_words;
-
-cfg_if::cfg_if! {
-    if #[cfg(feature = "local")] {
-        pub mod attempts;
-        pub mod capture;
-        pub mod console;
-        pub mod controls;
-        #[cfg_attr(not(all(feature = "aec", target_pointer_width = "64")), path = "echo/absent.rs")]
-        pub mod echo;
-        pub mod keys;
-        pub mod listing;
-        pub mod meter;
-        pub mod playout;
-        pub mod session;
-        pub mod sound_test;
-        pub mod speech;
-        pub mod starting;
-        pub mod supervision;
-        pub mod tones;
-        #[cfg(feature = "assistants")]
-        pub mod wake;
-    }
-}
+pub mod supervision;
+pub mod tones;
+pub mod wake;

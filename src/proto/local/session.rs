@@ -17,7 +17,7 @@ use super::capture::CaptureCounts;
 use super::config::LocalEcho;
 use super::console::ConsoleTranscript;
 use super::controls::LocalControls;
-use super::echo::{CANCELLED_RATE_HZ, EchoCanceller};
+use super::echo::{self, CANCELLED_RATE_HZ, EchoCanceller};
 use super::meter::{LevelMeter, Speakers};
 use super::playout::{LocalPlayoutOutput, Playout};
 use super::speech::SpeechWindow;
@@ -96,7 +96,7 @@ pub struct LocalSession {
     setup: LocalSetup,
     phase: LocalPhase,
     /// Set if the echo is cancelled.
-    canceller: Option<Box<EchoCanceller>>,
+    canceller: Option<Box<dyn EchoCanceller>>,
     /// The rate of what the bot hears, before the conversion to its own.
     source_rate_hz: u32,
     /// To the rate that the bot has requested; `None` before.
@@ -139,7 +139,7 @@ impl LocalSession {
             "data": {"version": rtvi::VERSION, "about": {"library": "edge-runner-local"}},
         });
         let mut canceller = match setup.echo {
-            LocalEcho::Cancel => EchoCanceller::build(setup.in_rate_hz, setup.out_rate_hz),
+            LocalEcho::Cancel => echo::canceller(setup.in_rate_hz, setup.out_rate_hz),
             LocalEcho::Half | LocalEcho::Off => None,
         };
         let source_rate_hz = match canceller {
