@@ -236,26 +236,18 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
     warnings
 }
 
-cfg_if::cfg_if! {
-    if #[cfg(feature = "local")] {
-        /// Prints the microphones and loudspeakers. Anything that is missing is an error.
-        fn list_sound_cards(variables: &Variables) -> Result<(), StartupError> {
-            let server = variables
-                .literal("PULSE_SERVER")
-                .or_else(|| variables.literal("PIPEWIRE_REMOTE"));
-            let list = crate::io::local::list(variables.literal("XDG_RUNTIME_DIR"), server);
-            let (text, problems) = complete(Some(1), list)?;
-            let _ = io::stdout().write_all(text.as_bytes());
-            match problems.is_empty() {
-                true => Ok(()),
-                false => Err(failure(problems.join("\n"))),
-            }
-        }
-    } else {
-        /// The command line rejects it.
-        fn list_sound_cards(_: &Variables) -> Result<(), StartupError> {
-            Ok(())
-        }
+/// Prints the microphones and loudspeakers. Anything that is missing is an error. The command line
+/// rejects it in a build without the sound card.
+fn list_sound_cards(variables: &Variables) -> Result<(), StartupError> {
+    let server = variables
+        .literal("PULSE_SERVER")
+        .or_else(|| variables.literal("PIPEWIRE_REMOTE"));
+    let list = crate::io::local::list(variables.literal("XDG_RUNTIME_DIR"), server);
+    let (text, problems) = complete(Some(1), list)?;
+    let _ = io::stdout().write_all(text.as_bytes());
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(failure(problems.join("\n"))),
     }
 }
 

@@ -12,10 +12,9 @@ mod hook;
 mod keys;
 mod listing;
 mod session_io;
-#[cfg_attr(not(feature = "setup"), path = "local/sound_test/absent.rs")]
 pub mod sound_test;
 mod terminal;
-#[cfg_attr(not(feature = "assistants"), path = "local/wake/absent.rs")]
+#[cfg_attr(not(feature = "assistants"), path = "absent.rs")]
 mod wake;
 
 use std::net::Ipv4Addr;
@@ -33,13 +32,10 @@ use self::hook::{LocalHook, LocalState};
 use self::keys::LocalKeys;
 pub use self::listing::list;
 use self::session_io::{LocalIo, LocalParts};
-#[cfg(feature = "setup")]
-use self::sound_test::CardTester;
-use self::sound_test::{CardLoan, CardLoans};
+use self::sound_test::{CardLoan, CardLoans, CardTester};
 use self::terminal::Terminal;
-use self::wake::WakeListener;
 use crate::bot::{Kind, LocalArguments};
-use crate::config::{Config, ListenAddresses, LocalConfig, LocalEcho, LocalStart, Transport};
+use crate::config::{Config, ListenAddresses, LocalConfig, LocalEcho, LocalStart, Transport, WakeConfig};
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::admission::SessionPermit;
@@ -51,6 +47,7 @@ use crate::io::sessions::Sessions;
 use crate::io::tasks;
 use crate::logging;
 use crate::proto::bots::{BotChoice, UnknownBot};
+use crate::proto::doctor::Finding;
 use crate::proto::local::capture::Capture;
 use crate::proto::local::console::UserWish;
 use crate::proto::local::controls::LocalControls;
@@ -70,24 +67,64 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// Time that the commands have to end with the runner.
 const COMMANDS_END: Duration = Duration::from_secs(1);
 
-pub const MODULE: Option<&Module> = Some(
-    &Module {
-        check: Some(|config| Box::pin(std::future::ready(check(config)))),
-        run: Some(run),
-        banner: Some(banner),
-        ..Module::new(Feature::Local)
+/// The row of `io::modules`.
+pub const MODULE: Option<&Module> = match Feature::Local.in_this_build() {
+    true => Some(&LOCAL),
+    false => None,
+};
+
+const LOCAL: Module = Module {
+    check: Some(|config| Box::pin(std::future::ready(check(config)))),
+    run: Some(run),
+    banner: Some(banner),
+    ..Module::new(Feature::Local)
+}
+.with_checks(&[DoctorCheck {
+    what: "wake word",
+    examine: |config| Box::pin(examine_wake(config)),
+}]);
+
+/// A client of services for wake words; its `row` returns none in a build without the feature
+/// `assistants`, which has no client of Wyoming.
+struct WakeClients {
+    /// Begins to listen at a service. The rate is that of the microphone, in Hz.
+    start: fn(&WakeConfig, u32) -> Box<dyn WakeListener>,
+    /// Asks the service what it offers, for `edge-runner doctor`.
+    examine: for<'a> fn(&'a Config) -> ModuleFuture<'a, Vec<Finding>>,
+}
+
+/// Listens for wake words. Dropping it ends the connection.
+trait WakeListener: Send + Sync {
+    /// Passes audio whose end has this position in the microphone's audio.
+    fn send(&self, pcm: &[i16], end: Duration);
+
+    /// Ends the connection until more audio comes.
+    fn pause(&self);
+
+    /// Waits for the next wake word, and returns where in the microphone's audio it ended. Cancel
+    /// safe.
+    fn next_word(&mut self) -> ModuleFuture<'_, Duration>;
+}
+
+async fn examine_wake(config: &Config) -> Vec<Finding> {
+    match wake::row() {
+        Some(WakeClients { examine, .. }) => examine(config).await,
+        None => Vec::new(),
     }
-    .with_checks(&[DoctorCheck {
-        what: "wake word",
-        examine: |config| Box::pin(wake::examine(config)),
-    }]),
-);
+}
+
+/// Waits for the next wake word; for ever without a service.
+async fn next_word(wake: Option<&mut Box<dyn WakeListener>>) -> Duration {
+    match wake {
+        Some(wake) => wake.next_word().await,
+        None => std::future::pending().await,
+    }
+}
 
 /// The running module.
 pub struct Local {
     caller: AbortHandle,
     /// `None` for a caller who types.
-    #[cfg(feature = "setup")]
     pub tester: Option<CardTester>,
     slots: CommandSlots,
     counts: Arc<LocalCounts>,
@@ -182,11 +219,7 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
     let slots = commands::slots();
     let counts = Arc::<LocalCounts>::default();
     let hook = LocalHook::start(config.hook.as_deref(), &sessions.config().withheld, &slots);
-    #[cfg(feature = "setup")]
     let (tester, loans) = CardTester::new(&config, &sessions.config().withheld, &slots);
-    #[cfg(not(feature = "setup"))]
-    let loans = CardLoans;
-    #[cfg(feature = "setup")]
     let tester = (!config.types).then_some(tester);
     let caller = LocalCaller {
         loans,
@@ -197,7 +230,8 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
         wake: config
             .wake
             .as_ref()
-            .map(|wake| WakeListener::start(wake, config.input.rate_hz)),
+            .zip(wake::row())
+            .map(|(wake, clients): (_, WakeClients)| (clients.start)(wake, config.input.rate_hz)),
         hook: hook.clone(),
         user: LocalUser {
             terminal: Terminal::open(config.types),
@@ -214,7 +248,6 @@ fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>, Ru
     let caller = tasks::spawn(caller.run());
     Ok(Some(Arc::new(Local {
         caller: caller.abort_handle(),
-        #[cfg(feature = "setup")]
         tester,
         slots,
         counts,
@@ -231,7 +264,7 @@ struct LocalCaller {
     /// `None` while nothing listens.
     microphone: Option<MicrophoneCommand>,
     /// The service for wake words, if there is one.
-    wake: Option<WakeListener>,
+    wake: Option<Box<dyn WakeListener>>,
     hook: LocalHook,
     user: LocalUser,
     /// Typed lines with which the next session begins, at most `SAID_MAX`.
@@ -360,7 +393,7 @@ impl LocalCaller {
             let event = tokio::select! {
                 event = next_of(self.microphone.as_mut(), reads_at) => IdleEvent::Microphone(event),
                 wish = self.user.wish() => IdleEvent::Wish(wish),
-                position = wake::next_word(self.wake.as_mut()) => IdleEvent::WakeWord(position),
+                position = next_word(self.wake.as_mut()) => IdleEvent::WakeWord(position),
                 loan = self.loans.next() => IdleEvent::Loan(loan),
                 () = until(due) => IdleEvent::Due,
             };

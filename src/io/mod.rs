@@ -24,7 +24,6 @@ pub mod http;
 pub mod inbox_queue;
 #[cfg_attr(not(feature = "mediaroom"), path = "absent.rs")]
 pub mod livekit;
-#[cfg_attr(not(feature = "local"), path = "absent.rs")]
 pub mod local;
 pub mod metrics;
 pub mod module;

@@ -26,7 +26,6 @@ use crate::io::RunError;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
-#[cfg(feature = "local")]
 use crate::io::local::Local;
 use crate::io::module::{Module, ModuleStartup, RouteRequest};
 use crate::io::running::{RunningModule, RunningModules};
@@ -232,8 +231,10 @@ impl SettingsPage {
 }
 
 /// Tests the sound card of `--local`.
-#[cfg(feature = "local")]
 async fn test_sound(app: &RunnerApp) -> Result<Reply, HttpError> {
+    if !Feature::Local.in_this_build() {
+        return Err(HttpError::Route(RouteError::NotFound));
+    }
     let local = app.modules.get::<Local>();
     let Some(tester) = local.as_ref().and_then(|local| local.tester.as_ref()) else {
         let detail = "this runner's sound card is no caller: that needs `--local`";
@@ -243,12 +244,6 @@ async fn test_sound(app: &RunnerApp) -> Result<Reply, HttpError> {
         Ok(report) => Ok(unstored(StatusCode::OK, &json!(report))),
         Err(refusal) => Err(ModuleRefusal::new(refusal.status(), refusal).into()),
     }
-}
-
-/// A build without the sound card as a caller has none to test.
-#[cfg(not(feature = "local"))]
-async fn test_sound(_: &RunnerApp) -> Result<Reply, HttpError> {
-    Err(HttpError::Route(crate::proto::http::route::RouteError::NotFound))
 }
 
 fn refused(error: &ChangeError) -> Reply {

@@ -28,15 +28,12 @@ use edge_runner_http::server::{self, BindError, ConnState, HttpService};
 use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
 use edge_runner_http::signal::Signals;
 use edge_runner_http::store::Store;
-#[cfg(feature = "local")]
-use edge_runner_http::tasks::SlotPool;
-use edge_runner_http::tasks::request_time;
+use edge_runner_http::tasks::{SlotPool, request_time};
 use edge_runner_http::tls::ServerTls;
 
 use crate::config::Host;
 use crate::features::Feature;
 use crate::io::http::page;
-#[cfg(feature = "local")]
 use crate::io::local::sound_test;
 use crate::io::running::ModuleFuture;
 use crate::limits::HTTP_BODY;
@@ -127,7 +124,6 @@ pub async fn run(config: SetupConfig, announce: impl FnOnce(SocketAddr)) -> Resu
         spool,
         state: Mutex::default(),
         end: trigger,
-        #[cfg(feature = "local")]
         sound_tests: sound_test::one_at_a_time(),
     });
     let serve = server::serve(listeners, page.clone(), shutdown);
@@ -150,7 +146,6 @@ struct SetupPage {
     spool: Store,
     state: Mutex<SetupState>,
     end: ShutdownTrigger,
-    #[cfg(feature = "local")]
     sound_tests: SlotPool,
 }
 
@@ -267,9 +262,12 @@ impl SetupPage {
         }
     }
 
-    /// Tests the sound card, and answers with what was found.
-    #[cfg(feature = "local")]
+    /// Tests the sound card, and answers with what was found. A build without the sound card as a
+    /// caller has none to test.
     async fn test_sound(&self, source: IpAddr) -> Reply {
+        if !Feature::Local.in_this_build() {
+            return text(StatusCode::NOT_FOUND, "no such path");
+        }
         let admitted = lock(&self.state).handle_sound_test((source, request_time().now));
         if let Err(error) = admitted {
             return refuse(&error);
@@ -278,12 +276,6 @@ impl SetupPage {
             Ok(report) => no_store(json_reply(StatusCode::OK, json!(report).to_string())),
             Err(refusal) => text(refusal.status(), &refusal.to_string()),
         }
-    }
-
-    /// A build without the sound card as a caller has none to test.
-    #[cfg(not(feature = "local"))]
-    async fn test_sound(&self, _: IpAddr) -> Reply {
-        text(StatusCode::NOT_FOUND, "no such path")
     }
 
     /// Writes the confirmed settings, and ends.
@@ -314,13 +306,7 @@ impl SetupPage {
 
 /// Returns whether the page can test a sound card.
 fn has_sound() -> bool {
-    cfg_if::cfg_if! {
-        if #[cfg(feature = "local")] {
-            sound_test::has_programs()
-        } else {
-            false
-        }
-    }
+    Feature::Local.in_this_build() && sound_test::has_programs()
 }
 
 fn refuse(error: &SetupError) -> Reply {

@@ -6,7 +6,6 @@
 //! session's ufrag, never earlier.
 
 pub mod doctor;
-#[cfg(feature = "calls")]
 pub mod listener;
 pub mod offer;
 mod progress;

@@ -5,7 +5,6 @@
 
 pub mod routes;
 
-#[cfg_attr(not(feature = "telephony"), path = "websocket/dialled/absent.rs")]
 pub mod dialled;
 
 cfg_if::cfg_if! {

@@ -5,7 +5,6 @@
 //! its own, which ends the group when its user is gone. Pipes are small, since what waits in them
 //! is latency.
 
-#[cfg(feature = "setup")]
 pub mod once;
 
 use std::io;

@@ -9,10 +9,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use super::until;
+use super::{WakeClients, WakeListener, until};
 use crate::bots::assistant::clients::examination;
 use crate::bots::assistant::clients::wyoming_stream::WyomingStream;
 use crate::config::{Config, ServiceAccess, WakeConfig};
+use crate::io::running::ModuleFuture;
 use crate::io::tasks;
 use crate::proto::assistant::cascade::doctor::judge;
 use crate::proto::assistant::services::endpoint::ServiceEndpoint;
@@ -33,17 +34,24 @@ struct WakeAudio {
     end: Duration,
 }
 
-/// Listens for wake words. Dropping it ends the connection.
-pub struct WakeListener {
+/// Returns the client of this build.
+pub(super) const fn row() -> Option<WakeClients> {
+    Some(WakeClients {
+        start: |config, rate_hz| Box::new(WakeService::start(config, rate_hz)),
+        examine: |config| Box::pin(examine(config)),
+    })
+}
+
+/// Listens for wake words at a service.
+struct WakeService {
     audio: mpsc::Sender<WakeAudio>,
     /// Whether a session is about to begin.
     paused: watch::Sender<bool>,
     words: mpsc::Receiver<Duration>,
 }
 
-impl WakeListener {
-    /// Begins to listen at a service. `rate_hz` is that of the microphone.
-    pub fn start(config: &WakeConfig, rate_hz: u32) -> WakeListener {
+impl WakeService {
+    fn start(config: &WakeConfig, rate_hz: u32) -> WakeService {
         let (audio, pieces) = mpsc::channel(PIECES_MAX);
         let (paused, pause) = watch::channel(false);
         let (found, words) = mpsc::channel(1);
@@ -57,35 +65,32 @@ impl WakeListener {
             said: String::new(),
         };
         tasks::spawn(connection.run());
-        WakeListener { audio, paused, words }
+        WakeService { audio, paused, words }
     }
+}
 
-    /// Passes audio whose end has this position in the microphone's audio.
-    pub fn send(&self, pcm: &[i16], end: Duration) {
+impl WakeListener for WakeService {
+    fn send(&self, pcm: &[i16], end: Duration) {
         self.paused.send_if_modified(std::mem::take);
         let _ = self.audio.try_send(WakeAudio { pcm: pcm.to_vec(), end });
     }
 
-    /// Ends the connection until more audio comes.
-    pub fn pause(&self) {
+    fn pause(&self) {
         self.paused.send_replace(true);
     }
-}
 
-/// Waits for the next wake word, and returns where in the microphone's audio it ended. Cancel safe.
-pub async fn next_word(wake: Option<&mut WakeListener>) -> Duration {
-    match wake {
-        Some(wake) => match wake.words.recv().await {
-            Some(position) => position,
-            // The task has panicked.
-            None => std::future::pending().await,
-        },
-        None => std::future::pending().await,
+    fn next_word(&mut self) -> ModuleFuture<'_, Duration> {
+        Box::pin(async {
+            match self.words.recv().await {
+                Some(position) => position,
+                // The task has panicked.
+                None => std::future::pending().await,
+            }
+        })
     }
 }
 
-/// Asks the service what it offers, for `edge-runner doctor`.
-pub async fn examine(config: &Config) -> Vec<Finding> {
+async fn examine(config: &Config) -> Vec<Finding> {
     let Some(wake) = config.local.as_ref().and_then(|local| local.wake.as_ref()) else {
         return Vec::new();
     };

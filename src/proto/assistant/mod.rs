@@ -10,26 +10,21 @@
 //! - [`functions`]: what models call; [`tools`]: functions of a program or of an HTTP endpoint
 //! - `keypad`, `lifetime`, `outage`, `playback`, `press_keys`, `sound`: what engines share
 
+pub mod body;
+pub mod cascade;
 pub mod config;
+pub mod functions;
+mod keypad;
+mod lifetime;
 pub mod options;
+mod outage;
+mod playback;
+mod press_keys;
 pub mod prompts;
+pub mod realtime;
 pub mod reasoning_marks;
 pub mod report;
 pub mod service_url;
 pub mod services;
+mod sound;
 pub mod tools;
-
-cfg_if::cfg_if! {
-    if #[cfg(feature = "assistants")] {
-        pub mod body;
-        pub mod cascade;
-        pub mod functions;
-        mod keypad;
-        mod lifetime;
-        mod outage;
-        mod playback;
-        mod press_keys;
-        pub mod realtime;
-        mod sound;
-    }
-}

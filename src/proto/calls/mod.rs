@@ -9,26 +9,21 @@
 //! `sound` mixes both sides: for the files of `--record`, which `recordings` names, and by
 //! [`ListenerSound`] for those that listen in.
 
+mod backlog;
 pub mod config;
+pub mod files;
+mod listener_sound;
+mod log;
 pub mod options;
+mod post;
+mod recorder;
+pub mod recordings;
+pub mod sound;
+mod update;
 
-cfg_if::cfg_if! {
-    if #[cfg(feature = "calls")] {
-        mod backlog;
-        pub mod files;
-        mod listener_sound;
-        mod log;
-        mod post;
-        mod recorder;
-        pub mod recordings;
-        pub mod sound;
-        mod update;
-
-        pub use backlog::{CallBacklog, RecordBatch, WaitingRecord, WaitingWrites};
-        pub use listener_sound::ListenerSound;
-        pub use log::{CallLog, CallQuery, CallQueryError};
-        pub use post::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};
-        pub use recorder::{CallBeginning, CallEnding, CallRecorder};
-        pub use update::CallUpdate;
-    }
-}
+pub use backlog::{CallBacklog, RecordBatch, WaitingRecord, WaitingWrites};
+pub use listener_sound::ListenerSound;
+pub use log::{CallLog, CallQuery, CallQueryError};
+pub use post::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};
+pub use recorder::{CallBeginning, CallEnding, CallRecorder};
+pub use update::CallUpdate;

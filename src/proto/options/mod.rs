@@ -12,7 +12,7 @@ pub mod env_options;
 pub mod help;
 pub mod host;
 pub mod hosts;
-mod parse;
+pub(crate) mod parse;
 pub mod suggest;
 mod table;
 mod usage_error;
@@ -28,8 +28,6 @@ use env::Variables;
 use crate::limits::KEY_FILE_BYTES_MAX;
 
 pub use parse::{SpecialMode, from_lexopt, not_unicode, parse, split_command};
-#[cfg(feature = "config")]
-pub(crate) use parse::{first_word, store};
 pub use table::{
     BOTS, Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_TELEPHONY, SERVER, Setter,
     ValueSource, flag, number, push, put, tls,

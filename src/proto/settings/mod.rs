@@ -16,7 +16,8 @@ use std::path::Path;
 use crate::features::Feature;
 use crate::options::env::{SettingsVariable, Variables};
 use crate::options::env_options::{EnvOption, has_variable};
-use crate::options::{Expected, Flag, FlagKind, OptionStore, OptionTable, UsageError, ValueSource, first_word, store};
+use crate::options::parse::{first_word, store};
+use crate::options::{Expected, Flag, FlagKind, OptionStore, OptionTable, UsageError, ValueSource};
 use crate::secret::Secret;
 
 pub use document::parse;

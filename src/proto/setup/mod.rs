@@ -13,7 +13,6 @@
 
 pub mod asked;
 pub mod change;
-#[cfg(feature = "assistants")]
 pub mod checks;
 pub mod fields;
 pub mod form;

@@ -39,8 +39,7 @@ use str0m::media::Pt;
 use str0m::{Candidate, Input, Rtc};
 
 use self::answering::AnsweredOffers;
-#[cfg(all(feature = "call", feature = "webrtc"))]
-pub(crate) use self::answering::{PendingOffer, apply_answer};
+pub use self::answering::{PendingOffer, apply_answer};
 pub use self::channels::ChannelLabel;
 use self::channels::DataChannels;
 use self::client::ClientNegotiation;

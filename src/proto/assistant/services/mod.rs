@@ -5,16 +5,11 @@
 //! - [`wyoming`]: events over TCP; [`sse`]: server-sent events over HTTP
 //! - [`chat`], [`transcription`], [`speech`]: the three services over HTTP
 
+pub mod chat;
 pub mod endpoint;
-
-cfg_if::cfg_if! {
-    if #[cfg(feature = "assistants")] {
-        pub mod chat;
-        pub mod failure;
-        pub mod progress;
-        pub mod speech;
-        pub mod sse;
-        pub mod transcription;
-        pub mod wyoming;
-    }
-}
+pub mod failure;
+pub mod progress;
+pub mod speech;
+pub mod sse;
+pub mod transcription;
+pub mod wyoming;
