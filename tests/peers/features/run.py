@@ -26,38 +26,17 @@ PROFILES = {
     "smallest": {"webrtc"},
     "telephone": {"telephony"},
 }
-# Options by the features of which they need one, each with a value that requests it.
-OPTIONS = {
-    ("webrtc",): {
-        "--rtc-port": "0", "--ice-servers": "stun:a", "--ice-address": "192.0.2.1", "--embedded": None, "--opus-complexity": "5",
-    },
-    ("telephony",): {"--no-verify-webhooks": None, "--unverified-calls": None, "--dial-out": "+15550001111"},
-    ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
-    ("mediaroom",): {"--register": None, "--agent-name": "a", "--deployment": "a", "--target-load": "0.5"},
-    ("messaging",): {"--messaging": None},
-    ("calls",): {"--calls-kept": "7", "--calls-texts": "off", "--calls-dir": "/tmp", "--record": "/tmp", "--events": "https://a", "--listen-in": None},
-    ("config",): {"--config": "a.toml"},
-    ("setup",): {"--settings": "page"},
-    ("update",): {"--update-check": "on"},
-    ("local",): {
-        "--local": None, "--local-in": "a", "--local-out": "a", "--local-rate": "8000", "--local-channels": "1",
-        "--local-start": "always", "--local-wake": "tcp://a:1", "--local-wake-words": "a", "--local-end": "1", "--local-echo": "off",
-        "--local-tones": "on", "--local-hook": "true", "--local-list": None,
-        "--local-keys": "/a", "--local-volume": "50", "--local-stop-words": "stop", "--local-bot": "a",
-    },
-    ("page",): {"--page": "/tmp", "--downloads-folder": "/tmp", "--uploads-folder": "/tmp", "--uploads-folder-max-files": "1"},
-    ("moq",): {
-        "--moq-serve": None, "--moq-connect": "https://a", "--moq-bind": "[::]:0", "--moq-namespace": "a", "--moq-bot-id": "a",
-        "--moq-client-id": "a", "--moq-tls-cert": "a", "--moq-tls-key": "a", "--moq-tls-generate": "a", "--moq-tls-insecure": None,
-    },
-    ("assistants",): {"--tools": "true"},
-    ("tls",): {"--tls": "auto", "--state-dir": "/tmp"},
-    ("acme",): {
-        "--acme-name": "bot.example.net", "--acme-email": "me@example.net", "--acme-staging": None, "--acme-directory": "https://a",
-        "--acme-root": "a",
-    },
-    ("websocket", "telephony"): {"--ws-auth": "token"},
+# An option of the help: its name, the placeholder of its value, and its text, which begins behind them or on the next line.
+OPTION = re.compile(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:, --[a-z0-9-]+)*(?: (\S+))?(?: {2,}(\S.*)|\n {32}(\S.*))$", re.MULTILINE)
+# A valid value by the placeholder, and for the options whose values are of another kind.
+SAMPLES = {
+    "ADDR": "192.0.2.1", "ADDR:PORT": "[::]:0", "COMMAND": "true", "DIR": "/tmp", "FILE": "/a", "HOST": "a", "HZ": "8000", "ID": "a",
+    "KEY": "0123456789abcdef", "LOAD": "0.5", "MB": "64", "N": "1", "NAME": "a", "NUMBER": "+15550001111", "ORIGIN": "https://a",
+    "PERCENT": "50", "PROGRAM": "true", "SECONDS": "1", "SERVER": "stun:a", "T": "webrtc", "URL": "https://a", "WORD": "stop",
+    "--acme-email": "me@example.net", "--acme-name": "bot.example.net", "--local-wake": "tcp://a:1",
 }
+# Features whose options begin alike.
+FAMILIES = {"--acme-": "acme", "--calls-": "calls", "--local-": "local", "--moq-": "moq"}
 TRANSPORTS = {
     "webrtc": "webrtc", "videoroom": "videoroom", "mediaroom": "mediaroom", "telephony_a": "telephony",
     "telephony_b": "telephony", "telephony_c": "telephony", "telephony_d": "telephony", "websocket": "websocket",
@@ -120,16 +99,36 @@ def banner(runner):
     raise AssertionError("the banner has no end")
 
 
+def options(text):
+    """Returns name, placeholder and text of each option in a help."""
+    return [(name, value, here or below) for name, value, here, below in OPTION.findall(text)]
+
+
+def lacked(text):
+    """Returns the features that a build lacks, by its help."""
+    return "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
+
+
+def sample(name, placeholder):
+    """Returns the words that request an option: its name, and a value if it takes one. `off` and `none` request nothing."""
+    if not placeholder or placeholder.startswith("["):
+        return [name]
+    kinds = placeholder.rstrip(".").split("|")
+    first = kinds[0] if kinds[0] in SAMPLES else re.match(r"[A-Z]+|", placeholder)[0]
+    chosen = next((kind for kind in kinds if kind.islower() and kind not in ("off", "none")), None)
+    value = SAMPLES.get(name) or SAMPLES.get(first) or chosen
+    assert value, f"{name} {placeholder}: add a value for this placeholder to SAMPLES"
+    return [name, value]
+
+
 def marked_help(build):
     """the help marks absent features, and nothing else"""
     code, text, _ = build.run("--help")
-    lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
+    lacks = lacked(text)
     assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 23, text
-    # A description begins after the names or on the next line.
-    options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
-    assert len(options) > 25, options
-    marked = {name for name, help in options if help.startswith(MARK)}
-    assert marked == {name for needs, names in OPTIONS.items() if build.absent(needs) for name in names}, marked
+    every = {name for name, *_ in options((ROOT / "tests" / "data" / "help.txt").read_text())}
+    listed = {name for name, *_ in options(text)}
+    assert len(every) > 80 and listed == every, every ^ listed
     transports = " ".join(re.search(r"One of\s+(webrtc.*?)\.\n", text, re.S).group(1).split())
     for name, feature in TRANSPORTS.items():
         # Vendor names come first, with the wire name in parentheses.
@@ -144,10 +143,23 @@ def marked_help(build):
 
 
 def refused_options(build):
-    """an option or a variable of an absent feature ends with exit code 2 and the name of the feature"""
-    asked = [(build.absent(needs), [name, *([value] if value else [])])
-             for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
-    asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
+    """each option that the help marks, a transport, a command and a variable of an absent feature end with exit code 2 and its name"""
+    _, text, _ = build.run("--help")
+    lacks, marks = lacked(text), 0
+    for name, placeholder, help in options(text):
+        # What turns a feature off needs none. The last option is refused by itself where the one before it is not.
+        if name in ("--no-dialin", "--help", "--version"):
+            continue
+        host = {"RUNNER_HOST": "127.0.0.1"} if name == "--embedded" else {}
+        code, _, error = build.run(*sample(name, placeholder), "--tools", "true", HOME="/tmp", **host)
+        refused = re.search(f"`{name}` is not in this build: it needs the cargo feature `(.*)`", error)
+        assert code == (2 if refused else code or 2) and bool(refused) == help.startswith(MARK), (name, help, code, error)
+        if refused:
+            family = next((feature for start, feature in FAMILIES.items() if name.startswith(start)), refused[1])
+            assert refused[1] in lacks and refused[1] == family, error
+            marks += 1
+    assert marks >= 15, marks
+    asked = [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
     asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("setup",)), ["setup", "--spool", "/tmp"]),
               (build.absent(("update",)), ["update"]),
               (build.absent(("config",)), ["config", "show"]),
@@ -156,13 +168,10 @@ def refused_options(build):
               (build.absent(("telephony",)), ["phone", "set-up", "twilio"]),
               (build.absent(("cloud",)), ["cloud", "serve"])]
     asked += [(build.absent(("assistants",)), ["--bot", name]) for name in ("realtime", "cascade")]
-    seen = 0
     for feature, args in asked:
         if feature:
-            code, _, error = build.run(*args, HOME="/tmp", **({"RUNNER_HOST": "127.0.0.1"} if "--embedded" in args else {}))
+            code, _, error = build.run(*args, HOME="/tmp")
             assert code == 2 and f"it needs the cargo feature `{feature}`" in error, (args, code, error)
-            seen += 1
-    assert seen >= 15, seen
     code, _, error = build.run(RUNNER_TLS="auto")
     assert code == 2 and "(set by RUNNER_TLS)" in error, error
     # A value that turns a feature off does not request it.
@@ -171,7 +180,7 @@ def refused_options(build):
         assert warnings(runner) == [], runner.log_text()
     finally:
         runner.stop()
-    return f"{seen} options"
+    return f"{marks} options"
 
 
 def told(build):
