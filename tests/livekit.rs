@@ -141,7 +141,7 @@ fn a_participant_talks_with_the_bot() {
             .any(|text| text.contains("bot-ready") && text.contains(r#""id":"7""#))
     });
     participant.leave();
-    runner.wait_for_log("no caller is heard");
+    runner.wait_for_log("no caller is connected");
     runner.wait_for_log("session ended: caller left");
     runner.wait_for_sessions(0);
     let log = runner.log();
@@ -170,7 +170,7 @@ fn a_session_survives_a_server_restart() {
     participant.talk(Some(tone(1_000.0)));
     participant.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
     wait_for_tone(&participant, 1_000.0);
-    runner.wait_for_log("a caller is heard again");
+    runner.wait_for_log("a caller is connected again");
     assert_eq!(
         (runner.sessions(), runner.wait_for_logs("session started", 1).len()),
         (1, 1)

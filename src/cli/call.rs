@@ -157,7 +157,7 @@ static CALL: OptionTable<CallArgs> = OptionTable {
             "--room",
             FlagKind::Value("NAME", |args, text| put(&mut args.room, room_name(text)?)),
             CALLS,
-            "The room of a LiveKit server at `wss://HOST`, with `-t livekit`. The token for it is made with \
+            "Name of the room on a LiveKit server at `wss://HOST`, with `-t livekit`. The token for it is made with \
              MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET, of the environment or of .env as for the runner.",
         ),
         flag(

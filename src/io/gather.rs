@@ -81,7 +81,7 @@ impl Gatherer {
             return;
         }
         for status in self.list().iter_mut() {
-            status.state = ServerState::Unused("with --embedded only clients are told of it");
+            status.state = ServerState::Unused("with --embedded only clients get it");
         }
         log::info!("--embedded offers one host address: the ICE servers are for clients alone");
     }

@@ -173,10 +173,10 @@ mod tests {
                 let before = share(&mut vad, &pcm(&sound(noise, HZ, &mut seed)));
                 let detected = share(&mut vad, &mixed(&speech, &sound(noise, speech.len(), &mut seed)));
                 let after = share(&mut vad, &pcm(&sound(noise, HZ, &mut seed)));
-                assert!(detected > least, "heard {detected} of speech over {noise}");
+                assert!(detected > least, "detected {detected} of speech over {noise}");
                 assert!(
                     before < 0.03 && after < 0.05,
-                    "heard {before} and {after} of noise {noise}"
+                    "detected {before} and {after} of noise {noise}"
                 );
             }
         }
@@ -246,6 +246,6 @@ mod tests {
         let square: Vec<i16> = (0..HZ).map(|n| if n % 20 < 10 { i16::MAX } else { i16::MIN }).collect();
         share(&mut vad, &square);
         share(&mut vad, &pcm(&hiss(20.0, HZ, &mut 1)));
-        assert!(share(&mut vad, &sentences()) > 0.6, "speech is heard afterwards");
+        assert!(share(&mut vad, &sentences()) > 0.6, "speech is detected afterwards");
     }
 }

@@ -358,7 +358,7 @@ impl Roster {
                 continue;
             }
             if self.track_owners.len() >= ROOM_TRACKS_MAX {
-                debug!("an audio track is ignored: {ROOM_TRACKS_MAX} are heard");
+                debug!("an audio track is ignored: {ROOM_TRACKS_MAX} are subscribed");
                 break;
             }
             let sid: Arc<str> = track.sid.as_str().into();

@@ -75,14 +75,14 @@ pub enum UnheardCause {
 impl fmt::Display for UnheardCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UnheardCause::Encrypted => "the room is end-to-end encrypted: nothing can be heard",
+            UnheardCause::Encrypted => "the room is end-to-end encrypted: no audio can be received",
             UnheardCause::NotAllowed => {
-                "a participant cannot be heard: it does not allow the bot to subscribe to its audio"
+                "the audio of a participant cannot be received: it does not allow the bot to subscribe to its audio"
             }
             UnheardCause::Codec => {
-                "a participant cannot be heard: the server does not forward the codec of its audio to the bot, which takes Opus"
+                "the audio of a participant cannot be received: the server does not forward the codec of its audio to the bot, which takes Opus"
             }
-            UnheardCause::Token => "the access token does not allow the bot to hear the room: it needs canSubscribe",
+            UnheardCause::Token => "the access token does not allow the bot to receive audio: it needs canSubscribe",
         })
     }
 }

@@ -308,7 +308,7 @@ impl LocalOptions {
         }
         if self.types && matches!(self.start, Some(LocalStart::Speech | LocalStart::Wake)) {
             return Err(UsageError::Combination(
-                "`--local text` begins with `--local-start always` or `key`: nothing is heard".into(),
+                "`--local text` begins with `--local-start always` or `key`: nothing is recorded".into(),
             ));
         }
         let input = of(&self.input, AudioDirection::In, in_rate_hz, in_channels)?;
@@ -440,7 +440,7 @@ mod tests {
         assert!(config.is_some_and(|config| config.types));
         for start in [LocalStart::Speech, LocalStart::Wake] {
             let error = with(Some(start)).resolve(false, &mut Vec::new()).expect_err("no sound");
-            assert!(error.to_string().contains("nothing is heard"), "{error}");
+            assert!(error.to_string().contains("nothing is recorded"), "{error}");
         }
     }
 

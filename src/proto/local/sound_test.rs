@@ -169,7 +169,7 @@ impl Recording {
         } else {
             (
                 SoundState::Ok,
-                "The microphone works. If you heard the tone, and then yourself, the loudspeaker does too.",
+                "The microphone works. If the tone and then your voice were audible, the loudspeaker works too.",
             )
         };
         let level = peak_dbfs.map_or_else(String::new, |dbfs| format!(" Loudest sound: {dbfs:.1} dBFS."));

@@ -638,7 +638,7 @@ impl Session for SocketSession {
         if self.blocked.is_some_and(|since| now >= since + SOCKET_STALL) {
             self.end(LeaveReason::Stalled, 1008, "what was sent is not read", now);
         } else if now >= self.last_received + SOCKET_FREED_AFTER {
-            self.end(LeaveReason::Vanished, 1001, "nothing was heard for too long", now);
+            self.end(LeaveReason::Vanished, 1001, "nothing was received for too long", now);
         } else if now >= self.pinged + SOCKET_PING_INTERVAL {
             self.pinged = now;
             self.send(SocketMessage::Ping);

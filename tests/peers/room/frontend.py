@@ -143,7 +143,7 @@ async def encrypted(world):
     caller.room = rtc.Room()
     await caller.room.connect(answer["url"], answer["token"], options)
     await caller.talk()
-    took = await runner.wait_for_log("the room is end-to-end encrypted: nothing can be heard", 20)
+    took = await runner.wait_for_log("the room is end-to-end encrypted: no audio can be received", 20)
     await caller.unpublish()
     await caller.talk()
     await asyncio.sleep(2)

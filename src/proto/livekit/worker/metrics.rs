@@ -80,7 +80,7 @@ pub fn render(text: &mut MetricsText, reports: &[WorkerReport]) {
     );
     counters(
         "edge_runner_worker_jobs_total",
-        "Jobs that ended, by the outcome of which the LiveKit server was told.",
+        "Jobs that ended, by the outcome reported to the LiveKit server.",
         "outcome",
         &[
             ("success", sum(|counts| counts.jobs_succeeded)),

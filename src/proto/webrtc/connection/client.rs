@@ -201,8 +201,8 @@ fn address_for_device(setup: &ConnectionSetup<'_>) -> Result<Ipv4Addr, Negotiati
     };
     if device.is_guess {
         log::warn!(
-            "this client is a microcontroller, which takes one address, and which it can reach is not known here: it is \
-             told {}; start the runner with `--embedded --host ADDRESS`",
+            "this client is a microcontroller, which takes one address, and which it can reach is not known here: the \
+             answer has {}; start the runner with `--embedded --host ADDRESS`",
             device.address
         );
     }

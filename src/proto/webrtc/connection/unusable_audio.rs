@@ -103,6 +103,10 @@ mod tests {
             "{cut_off:?}"
         );
         assert_eq!(warnings(150, 0, 96).len(), 0, "a moment is none");
-        assert_eq!(warnings(1_000, 100, 96).len(), 0, "what is heard now and then is heard");
+        assert_eq!(
+            warnings(1_000, 100, 96).len(),
+            0,
+            "usable packets now and then are enough"
+        );
     }
 }

@@ -141,7 +141,7 @@ impl IceAttempt {
                  firewall drops them, or the client is in another network"
             ),
             IceFailure::NoPair => f.write_str(
-                "this machine and the client share no kind of address (IPv4, IPv6), or a way between them is missing",
+                "this machine and the client share no kind of address (IPv4, IPv6), or a path between them is missing",
             ),
             IceFailure::Unanswered if self.only_loopback() => write!(
                 f,
@@ -163,7 +163,7 @@ impl IceAttempt {
                  {port} in and not out, or answers leave by another interface"
             ),
             IceFailure::OtherCredentials => f.write_str("the client uses another answer than the one it was given here"),
-            IceFailure::NotNominated => f.write_str("the way is open, and the client did not go it: it went away, or chose no pair"),
+            IceFailure::NotNominated => f.write_str("the path works, and the client did not use it: it went away, or chose no pair"),
             // This end is the DTLS client.
             IceFailure::NoHandshake if self.records_out > 0 => f.write_str(
                 "ICE is up, and the client did not answer the handshake that was begun here: it went away, or a firewall \

@@ -75,7 +75,10 @@ impl SdpDescription<'_> {
             }
             if !is_old(section, track) {
                 if room == 0 {
-                    log::debug!("section `{}` ignored: {ROOM_VOICES_MAX} tracks are heard", section.mid);
+                    log::debug!(
+                        "section `{}` ignored: {ROOM_VOICES_MAX} tracks are received",
+                        section.mid
+                    );
                     return None;
                 }
                 room -= 1;
