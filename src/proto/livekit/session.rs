@@ -44,7 +44,7 @@ use crate::livekit::receiver::RoomAudioReceiver;
 use crate::livekit::remote_calls::RemoteCalls;
 use crate::livekit::room_service::RoomService;
 use crate::livekit::roster::{RoomRole, RosterChange};
-use crate::livekit::signal::UnheardCause;
+use crate::livekit::signal::NoAudioCause;
 use crate::livekit::text_stream::TextStreams;
 use crate::livekit::transcripts::Transcripts;
 use crate::livekit::wire::SignalTarget;
@@ -201,7 +201,7 @@ pub struct RoomSession {
     /// The telephone to hang up when the session has ended.
     hang_up: Option<Arc<str>>,
     /// Why callers are not heard, as far as it was logged.
-    unheard: Vec<UnheardCause>,
+    no_audio: Vec<NoAudioCause>,
     /// Messages of callers from before the bot was told that it has joined.
     early_messages: EarlyMessages,
     unannounced: UnannouncedData,
@@ -250,7 +250,7 @@ impl RoomSession {
             service: setup.service,
             is_transferred: false,
             hang_up: None,
-            unheard: Vec::new(),
+            no_audio: Vec::new(),
             early_messages: EarlyMessages::default(),
             unannounced: UnannouncedData::default(),
             oversized_messages: 0,
@@ -405,7 +405,7 @@ impl RoomSession {
                 );
                 self.events.push_back(SessionEvent::Muted(muted));
             }
-            RoomOutput::Unheard(cause) => self.report_unheard(cause),
+            RoomOutput::NoAudio(cause) => self.report_no_audio(cause),
             RoomOutput::Subscribed => self.update_callers(now),
             RoomOutput::Token(token) => self.token = token,
             RoomOutput::Ended(cause) => {

@@ -61,7 +61,7 @@ const CODEC_UNSUPPORTED: i32 = 1;
 
 /// Why audio of the room cannot be heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnheardCause {
+pub enum NoAudioCause {
     /// A track or a message is encrypted end to end; such tracks are not subscribed to.
     Encrypted,
     /// A participant does not let the bot subscribe to its track.
@@ -72,17 +72,17 @@ pub enum UnheardCause {
     Token,
 }
 
-impl fmt::Display for UnheardCause {
+impl fmt::Display for NoAudioCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UnheardCause::Encrypted => "the room is end-to-end encrypted: no audio can be received",
-            UnheardCause::NotAllowed => {
+            NoAudioCause::Encrypted => "the room is end-to-end encrypted: no audio can be received",
+            NoAudioCause::NotAllowed => {
                 "the audio of a participant cannot be received: it does not allow the bot to subscribe to its audio"
             }
-            UnheardCause::Codec => {
+            NoAudioCause::Codec => {
                 "the audio of a participant cannot be received: the server does not forward the codec of its audio to the bot, which takes Opus"
             }
-            UnheardCause::Token => "the access token does not allow the bot to receive audio: it needs canSubscribe",
+            NoAudioCause::Token => "the access token does not allow the bot to receive audio: it needs canSubscribe",
         })
     }
 }
@@ -115,7 +115,7 @@ pub enum SignalOutput {
     /// An administrator has muted our track, or lifted that. A muted track is not forwarded.
     Muted(bool),
     /// A track is not heard.
-    Unheard(UnheardCause),
+    NoAudio(NoAudioCause),
     /// A change in the room, which may change [`SignalClient::callers`].
     Change(RosterChange),
     /// The server has accepted a resume. The state of every participant follows.
@@ -440,7 +440,7 @@ impl SignalClient {
             offers: ServerOffers::new(&join.ice_servers, join.client_configuration),
         }));
         if own.permission.as_ref().is_some_and(|may| !may.can_subscribe) {
-            self.outputs.push_back(SignalOutput::Unheard(UnheardCause::Token));
+            self.outputs.push_back(SignalOutput::NoAudio(NoAudioCause::Token));
         }
         let mut roster = Roster::new(self.role, own);
         let mut update = RosterUpdate::default();
@@ -500,12 +500,12 @@ impl SignalClient {
             }
             ServerMessage::SubscriptionPermission(update) => {
                 if !update.allowed && roster.track_owner(&update.track_sid).is_some() {
-                    self.outputs.push_back(SignalOutput::Unheard(UnheardCause::NotAllowed));
+                    self.outputs.push_back(SignalOutput::NoAudio(NoAudioCause::NotAllowed));
                 }
             }
             ServerMessage::Subscription(response) => {
                 if response.err == CODEC_UNSUPPORTED && roster.track_owner(&response.track_sid).is_some() {
-                    self.outputs.push_back(SignalOutput::Unheard(UnheardCause::Codec));
+                    self.outputs.push_back(SignalOutput::NoAudio(NoAudioCause::Codec));
                 }
             }
             // Room metadata and replies to a resume have no effect here.
@@ -520,7 +520,7 @@ impl SignalClient {
         self.outputs
             .extend(update.changes.into_iter().map(SignalOutput::Change));
         if update.has_encrypted {
-            self.outputs.push_back(SignalOutput::Unheard(UnheardCause::Encrypted));
+            self.outputs.push_back(SignalOutput::NoAudio(NoAudioCause::Encrypted));
         }
         let mut track_sids = update.new_tracks;
         // A participant may join and leave in the same message.

@@ -252,15 +252,15 @@ impl Cascade {
         if verdict == Verdict::Over {
             return;
         }
-        let mut is_unheard = false;
+        let mut is_missing = false;
         if let Some(sentence) = self.answer.as_mut().and_then(|answer| answer.sentence(number)) {
-            is_unheard = verdict == Verdict::Lost && !sentence.has_audio;
+            is_missing = verdict == Verdict::Lost && !sentence.has_audio;
             sentence.speech = match verdict {
                 Verdict::Again { .. } if !sentence.has_audio => SpeechState::Waiting,
                 _ => SpeechState::Complete,
             };
         }
-        if is_unheard {
+        if is_missing {
             self.tell_failure(NO_ANSWER);
         }
         self.tell_wait(verdict);

@@ -22,7 +22,7 @@ use crate::audio::packet::AudioPacket;
 use crate::audio::sender;
 use crate::limits::{CONNECT_WITHIN, ROOM_SUBSCRIBED_WITHIN};
 use crate::livekit::roster::{RoomRole, RosterChange};
-use crate::livekit::signal::{JoinInfo, ServerOffers, SignalClient, SignalError, SignalOutput, UnheardCause};
+use crate::livekit::signal::{JoinInfo, NoAudioCause, ServerOffers, SignalClient, SignalError, SignalOutput};
 use crate::livekit::wire::SignalTarget;
 use crate::secret::Secret;
 use crate::webrtc::connection::{
@@ -63,7 +63,7 @@ pub(super) enum RoomOutput {
     /// An administrator has muted our track, or lifted that.
     Muted(bool),
     /// A track is not heard.
-    Unheard(UnheardCause),
+    NoAudio(NoAudioCause),
     Token(Secret),
     Ended(DisconnectCause),
 }
@@ -465,7 +465,7 @@ impl RoomConnection {
             SignalOutput::PublishRefused(why) => return self.end(DisconnectCause::PublishRefused(why)),
             SignalOutput::Change(change) => RoomOutput::Change(change),
             SignalOutput::Muted(muted) => RoomOutput::Muted(muted),
-            SignalOutput::Unheard(cause) => RoomOutput::Unheard(cause),
+            SignalOutput::NoAudio(cause) => RoomOutput::NoAudio(cause),
             SignalOutput::Token(token) => RoomOutput::Token(token),
             SignalOutput::Leave { reason, action } => return self.end(DisconnectCause::Ended { reason, action }),
             SignalOutput::PingTimeout => return self.end(DisconnectCause::PingTimeout),

@@ -20,7 +20,7 @@ use crate::bot_message::{self, BotMessage, KEYS};
 use crate::event::SessionEvent;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::livekit::roster::{Participant, RoomRole, is_valid_id};
-use crate::livekit::signal::UnheardCause;
+use crate::livekit::signal::NoAudioCause;
 use crate::livekit::transcripts::TranscriptSpeaker;
 use crate::livekit::wire::{DataPacket, DataValue, RpcRequest, SipDtmf, UserPacket};
 use crate::livekit::{NAME_ATTRIBUTE, STATE_ATTRIBUTE, TRANSCRIPTION_TOPIC};
@@ -286,7 +286,7 @@ impl RoomSession {
                     });
                 }
             }
-            Some(DataValue::Encrypted(_)) => self.report_unheard(UnheardCause::Encrypted),
+            Some(DataValue::Encrypted(_)) => self.report_no_audio(NoAudioCause::Encrypted),
             Some(DataValue::RpcAck(_) | DataValue::RpcResponse(_)) | None => {
                 log::debug!("data ignored: its type is not supported");
             }
@@ -329,9 +329,9 @@ impl RoomSession {
     }
 
     /// Says once per cause that callers cannot be heard.
-    pub(super) fn report_unheard(&mut self, cause: UnheardCause) {
-        if !self.unheard.contains(&cause) {
-            self.unheard.push(cause);
+    pub(super) fn report_no_audio(&mut self, cause: NoAudioCause) {
+        if !self.no_audio.contains(&cause) {
+            self.no_audio.push(cause);
             log::warn!("{cause}");
         }
     }

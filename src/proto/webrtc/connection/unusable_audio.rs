@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 /// How long unusable packets arrive before the warning. A muted client sends none, and losses are
 /// shorter.
-const UNHEARD_FOR: Duration = Duration::from_secs(3);
+const UNUSABLE_FOR: Duration = Duration::from_secs(3);
 /// The least number of packets: half of what a client sends in that time.
-const UNHEARD_PACKETS_MIN: u32 = 75;
+const UNUSABLE_PACKETS_MIN: u32 = 75;
 
 /// The packets since the last usable one.
 #[derive(Debug, Default)]
@@ -44,12 +44,12 @@ impl UnusableAudio {
 
     /// Returns the warning when it is due. `expected` is the negotiated payload type.
     pub fn poll_warning(&mut self, expected: Option<u8>, now: Instant) -> Option<String> {
-        let for_long = self.since.is_some_and(|since| now >= since + UNHEARD_FOR);
-        if self.reported || !for_long || self.packets < UNHEARD_PACKETS_MIN {
+        let for_long = self.since.is_some_and(|since| now >= since + UNUSABLE_FOR);
+        if self.reported || !for_long || self.packets < UNUSABLE_PACKETS_MIN {
             return None;
         }
         self.reported = true;
-        let (packets, seconds, came) = (self.packets, UNHEARD_FOR.as_secs(), self.payload_type);
+        let (packets, seconds, came) = (self.packets, UNUSABLE_FOR.as_secs(), self.payload_type);
         let why = match expected {
             None => "the call has no audio any more".to_owned(),
             Some(expected) if expected != came => {
@@ -76,14 +76,14 @@ mod tests {
     }
 
     fn warnings_with(packets: u32, used: u32, payload_type: u8, is_cut_off: bool) -> Vec<String> {
-        let (mut unheard, start) = (UnusableAudio::default(), Instant::now());
+        let (mut audio, start) = (UnusableAudio::default(), Instant::now());
         let words = (0..packets).filter_map(|n| {
             let now = start + n * Duration::from_millis(20);
-            unheard.handle_packet(payload_type, is_cut_off, now);
+            audio.handle_packet(payload_type, is_cut_off, now);
             if used > 0 && n % used == 0 {
-                unheard.handle_used();
+                audio.handle_used();
             }
-            unheard.poll_warning(Some(111), now)
+            audio.poll_warning(Some(111), now)
         });
         words.collect()
     }

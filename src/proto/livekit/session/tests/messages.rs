@@ -159,15 +159,15 @@ fn does_not_subscribe_to_encrypted_tracks() {
         .collect();
     assert_eq!(subscribed, [["TR_bob1"]]);
     assert!(sim.has(&SessionEvent::Joined));
-    assert_eq!(sim.session.unheard, [UnheardCause::Encrypted]);
+    assert_eq!(sim.session.no_audio, [NoAudioCause::Encrypted]);
     sim.update_participant("ann", |ann| ann.encryption = 0);
     assert!(sim.requests.iter().any(|(_, request)| matches!(request,
         SignalRequestKind::Subscription(subscription) if subscription.track_sids == ["TR_ann1"])));
 
     let mut sim = Simulation::with_caller();
-    assert!(sim.session.unheard.is_empty());
+    assert!(sim.session.no_audio.is_empty());
     sim.data(&packet("ann", DataValue::Encrypted(EncryptedPacket { encryption: 1 })));
-    assert_eq!(sim.session.unheard, [UnheardCause::Encrypted]);
+    assert_eq!(sim.session.no_audio, [NoAudioCause::Encrypted]);
 }
 
 /// A track that the server does not forward has one line per cause. What concerns no audio of a
@@ -191,12 +191,12 @@ fn says_once_why_a_track_is_not_heard() {
     ] {
         sim.send_and_drain(harmless);
     }
-    assert!(sim.session.unheard.is_empty());
+    assert!(sim.session.no_audio.is_empty());
     for _ in 0..2 {
         sim.send_and_drain(permission("TR_ann1", false));
         sim.send_and_drain(response("TR_ann1", 1));
     }
-    assert_eq!(sim.session.unheard, [UnheardCause::NotAllowed, UnheardCause::Codec]);
+    assert_eq!(sim.session.no_audio, [NoAudioCause::NotAllowed, NoAudioCause::Codec]);
 }
 
 /// Typed text reaches the bot as it does on other transports: once, whether a front-end sends it as

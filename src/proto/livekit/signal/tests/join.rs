@@ -121,7 +121,7 @@ fn a_token_that_does_not_let_the_bot_hear_is_reported() {
         let own = message.participant.get_or_insert_default();
         own.permission.clone_from(&permission);
         let outputs = Client::new().receive(ServerMessage::Join(Box::new(message)));
-        let unheard = SignalOutput::Unheard(UnheardCause::Token);
-        assert_eq!(outputs.contains(&unheard), is_reported, "{permission:?}");
+        let no_audio = SignalOutput::NoAudio(NoAudioCause::Token);
+        assert_eq!(outputs.contains(&no_audio), is_reported, "{permission:?}");
     }
 }
