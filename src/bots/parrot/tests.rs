@@ -31,7 +31,7 @@ struct Call {
     now: Instant,
     began: Instant,
     /// The audio that left for the caller, without gaps.
-    heard: Vec<i16>,
+    received: Vec<i16>,
     audible: bool,
     /// The messages to the client, each with its time.
     read: Vec<(Duration, Value)>,
@@ -49,7 +49,7 @@ impl Call {
             parrot: Parrot::new(rtvi, &args, Loud, began),
             now: began,
             began,
-            heard: Vec::new(),
+            received: Vec::new(),
             audible: false,
             read: Vec::new(),
             over: false,
@@ -114,7 +114,7 @@ impl Call {
             self.caller.transport_side.push(Event::SpeechStopped);
         }
         self.caller.transport_side.audio();
-        let taken = self.caller.transport_side.take_audio(&mut self.heard, FRAME);
+        let taken = self.caller.transport_side.take_audio(&mut self.received, FRAME);
         if (taken > 0) != self.audible {
             self.audible = taken > 0;
             let event = if self.audible {
@@ -184,9 +184,9 @@ fn repeats_the_caller_after_a_pause() {
     let parts = [(SILENCE, 300), (SPEECH, 1_200), (SILENCE, 200)];
     let said: Vec<i16> = parts.iter().flat_map(|(sample, ms)| vec![*sample; ms * 16]).collect();
     assert!(
-        call.heard == said,
+        call.received == said,
         "every sample, the first syllable included: {}",
-        call.heard.len()
+        call.received.len()
     );
 }
 
@@ -209,13 +209,13 @@ fn stops_when_the_caller_interrupts() {
     call.hears(SILENCE, 1_500);
     assert!(call.audible);
     call.types();
-    let heard = call.heard.len();
+    let heard = call.received.len();
     call.hears(200, 220);
     assert!(call.audible, "less than a quarter of a second is no interruption");
     call.hears(200, 40);
     assert!(!call.audible);
     assert_eq!(
-        call.heard.len(),
+        call.received.len(),
         heard + 11 * FRAME,
         "nothing is heard from the frame on that decided it"
     );
@@ -224,14 +224,17 @@ fn stops_when_the_caller_interrupts() {
         ["user-started-speaking", "bot-interrupted", "bot-stopped-speaking"]
     );
 
-    call.heard.clear();
+    call.received.clear();
     call.hears(SILENCE, 1_500);
     assert_eq!(
-        call.heard.iter().filter(|sample| **sample == 200).count(),
+        call.received.iter().filter(|sample| **sample == 200).count(),
         260 * 16,
         "it listened meanwhile"
     );
-    assert!(!call.heard.contains(&SPEECH), "what it was interrupted in is forgotten");
+    assert!(
+        !call.received.contains(&SPEECH),
+        "what it was interrupted in is forgotten"
+    );
 }
 
 #[test]
@@ -240,7 +243,7 @@ fn a_short_sound_is_reported_and_not_repeated() {
     call.hears(SPEECH, 100);
     call.hears(SILENCE, 2_000);
     assert_eq!(call.types(), ["user-started-speaking", "user-stopped-speaking"]);
-    assert!(call.heard.is_empty());
+    assert!(call.received.is_empty());
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn an_utterance_above_the_cap_is_answered_once() {
         ["bot-stopped-speaking"],
         "the rest of that breath starts nothing"
     );
-    assert_eq!(call.heard.len() as u64, limit_ms * 16);
+    assert_eq!(call.received.len() as u64, limit_ms * 16);
     call.hears(SILENCE, 100);
     call.hears(SPEECH, 500);
     assert_eq!(call.types(), ["user-started-speaking"]);
@@ -280,7 +283,7 @@ fn a_caller_who_mutes_in_mid_sentence_is_answered() {
             "bot-stopped-speaking"
         ]
     );
-    assert_eq!(call.heard, vec![SPEECH; 600 * 16]);
+    assert_eq!(call.received, vec![SPEECH; 600 * 16]);
 }
 
 /// Some clients on a plain socket connect before they can play audio, so the greeting waits for
@@ -309,7 +312,7 @@ fn the_greeting_on_a_plain_socket_waits_for_client_ready() {
 fn greets_with_two_notes_unless_greeting_is_false() {
     let mut call = Call::with(false, json!({}), BOT_IDLE);
     call.hears(SILENCE, 1_000);
-    assert_eq!(call.heard, sound::chime(RATE_HZ));
+    assert_eq!(call.received, sound::chime(RATE_HZ));
     assert_eq!(call.types(), ["bot-started-speaking", "bot-stopped-speaking"]);
     for body in [
         json!({"greeting": "yes"}),
@@ -319,11 +322,11 @@ fn greets_with_two_notes_unless_greeting_is_false() {
     ] {
         let mut call = Call::with(false, body, BOT_IDLE);
         call.hears(SILENCE, 100);
-        assert!(!call.heard.is_empty(), "only `false` turns the greeting off");
+        assert!(!call.received.is_empty(), "only `false` turns the greeting off");
     }
     let mut call = Call::with(false, json!({"greeting": false}), BOT_IDLE);
     call.hears(SILENCE, 1_000);
-    assert!(call.heard.is_empty());
+    assert!(call.received.is_empty());
     call.caller.send("client-ready", "1", json!({"version": "2.1.0"}));
     call.turn();
     assert_eq!(call.types(), ["bot-ready", "bot-output"]);
@@ -487,7 +490,10 @@ fn a_microcontroller_gets_only_speaking_events() {
     call.hears(SILENCE, 1_000);
     call.hears(SPEECH, 1_000);
     call.hears(SILENCE, 3_000);
-    assert_eq!(call.heard.len(), sound::chime(RATE_HZ).len() + (300 + 1_000 + 200) * 16);
+    assert_eq!(
+        call.received.len(),
+        sound::chime(RATE_HZ).len() + (300 + 1_000 + 200) * 16
+    );
     assert!(call.read.len() <= 6, "{:?}", call.read);
     assert_eq!(
         call.types(),
@@ -555,7 +561,7 @@ fn turns_alternate_and_memory_stays_bounded_on_random_events() {
         }
         call.tick(comes.then_some([sample; FRAME]));
         assert!(!call.over);
-        call.heard.clear();
+        call.received.clear();
     }
     let count = |kind: &str| call.read.iter().filter(|(_, message)| message["type"] == kind).count();
     assert!(count("user-started-speaking") > 50 && count("bot-interrupted") > 20 && count("metrics") > 20);

@@ -31,12 +31,12 @@ async fn provider(scripts: Vec<Script>) -> (Videoroom, Arc<Mutex<Vec<String>>>) 
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let heard = asked.clone();
+    let received = asked.clone();
     tokio::spawn(async move {
         let mut scripts = scripts.into_iter();
         loop {
             let (mut stream, _) = listener.accept().await.expect("a connection");
-            let (says, heard) = (scripts.next().unwrap_or(Script::Close), heard.clone());
+            let (says, received) = (scripts.next().unwrap_or(Script::Close), received.clone());
             tokio::spawn(async move {
                 let mut head = Vec::new();
                 // The body arrives with the head, or is not needed.
@@ -50,7 +50,7 @@ async fn provider(scripts: Vec<Script>) -> (Videoroom, Arc<Mutex<Vec<String>>>) 
                     .next()
                     .unwrap_or_default()
                     .to_owned();
-                heard
+                received
                     .lock()
                     .expect("no panic")
                     .push(line.trim_end_matches(" HTTP/1.1").to_owned());

@@ -487,18 +487,18 @@ async fn speech_before_the_exit_is_played() {
     let own = rig.working_dir.line("gone").await;
     reaped(&own).await;
     assert!(!rig.bot.is_finished(), "most of the speech is still queued");
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     within(async {
-        while heard.len() < speech.len() {
+        while received.len() < speech.len() {
             rig.transport_side.audio();
-            rig.transport_side.take_audio(&mut heard, 4_800);
-            if heard.len() < speech.len() && !rig.transport_side.has_audio() {
+            rig.transport_side.take_audio(&mut received, 4_800);
+            if received.len() < speech.len() && !rig.transport_side.has_audio() {
                 rig.transport_side.notified().await;
             }
         }
     })
     .await;
-    assert_eq!(heard, speech);
+    assert_eq!(received, speech);
     assert_eq!(rig.end().await, Ok(()));
 }
 

@@ -110,7 +110,7 @@ pub struct TestClient {
     pub address: SocketAddr,
     pub connected: bool,
     pub closed: Option<Duration>,
-    pub heard: Vec<RecordedPacket>,
+    pub received: Vec<RecordedPacket>,
     pub read: Vec<(Duration, Vec<u8>)>,
     /// The channels on which messages arrived.
     pub read_on: Vec<ChannelId>,
@@ -196,7 +196,7 @@ impl TestClient {
             address,
             connected: false,
             closed: None,
-            heard: Vec::new(),
+            received: Vec::new(),
             read: Vec::new(),
             read_on: Vec::new(),
             channels: Vec::new(),
@@ -376,15 +376,15 @@ impl TestClient {
     pub fn pcm_since(&self, from: Duration) -> Vec<i16> {
         let mut decoder = AudioDecoder::new(self.codec, 48_000).expect("a decoder");
         let mut pcm = Vec::new();
-        for packet in self.heard.iter().filter(|packet| packet.at >= from) {
+        for packet in self.received.iter().filter(|packet| packet.at >= from) {
             pcm.extend_from_slice(decoder.decode(&packet.payload).expect("a packet"));
         }
         pcm
     }
 
     /// Returns the number of packets received in a time span.
-    pub fn heard_between(&self, from: Duration, to: Duration) -> usize {
-        self.heard
+    pub fn received_between(&self, from: Duration, to: Duration) -> usize {
+        self.received
             .iter()
             .filter(|packet| (from..to).contains(&packet.at))
             .count()
@@ -455,7 +455,7 @@ impl TestClient {
     fn event(&mut self, event: Event, at: Duration) {
         match event {
             Event::Connected => self.connected = true,
-            Event::RtpPacket(packet) => self.heard.push(RecordedPacket {
+            Event::RtpPacket(packet) => self.received.push(RecordedPacket {
                 at,
                 sequence: *packet.seq_no,
                 timestamp: packet.time.numer(),

@@ -26,18 +26,18 @@ fn rig(script: &str) -> Rig {
 
 /// Waits for this many samples of the bot.
 async fn hear(rig: &Rig, samples: usize) -> Vec<i16> {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     within(async {
-        while heard.len() < samples {
+        while received.len() < samples {
             rig.transport_side.audio();
-            rig.transport_side.take_audio(&mut heard, FRAME);
-            if !rig.transport_side.has_audio() && heard.len() < samples {
+            rig.transport_side.take_audio(&mut received, FRAME);
+            if !rig.transport_side.has_audio() && received.len() < samples {
                 rig.transport_side.notified().await;
             }
         }
     })
     .await;
-    heard
+    received
 }
 
 fn samples_of(bytes: &[u8]) -> Vec<i16> {
@@ -115,9 +115,9 @@ async fn a_program_that_writes_faster_than_real_time_is_held_back() {
     assert!(!rig.working_dir.path("written").exists());
     let queued = rig.transport_side.waiting().speech;
     assert!(queued <= AUDIO_OUT_QUEUE, "{queued:?}");
-    let heard = hear(&rig, bytes / 2).await;
+    let received = hear(&rig, bytes / 2).await;
     let y = i16::from_le_bytes(*b"y\n");
-    assert!(heard.len() == bytes / 2 && heard.iter().all(|sample| *sample == y));
+    assert!(received.len() == bytes / 2 && received.iter().all(|sample| *sample == y));
     rig.working_dir.line("written").await;
     assert_eq!(rig.end().await, Ok(()));
 }
@@ -130,8 +130,8 @@ async fn a_process_that_holds_stdout_does_not_hold_the_session() {
         while [ ! -s $0/holder ]; do sleep 0.01; done
         yes | head -c 20000");
     let began = Instant::now();
-    let heard = hear(&rig, 10_000).await;
-    assert!(heard.iter().all(|sample| *sample == i16::from_le_bytes(*b"y\n")));
+    let received = hear(&rig, 10_000).await;
+    assert!(received.iter().all(|sample| *sample == i16::from_le_bytes(*b"y\n")));
     assert_eq!(rig.end().await, Ok(()));
     assert!(began.elapsed() < PROCESS_DRAIN_WITHIN);
     let holder = rig.working_dir.line("holder").await;
@@ -159,14 +159,14 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     fs::write(rig.working_dir.path("go"), "").expect("a file");
     rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
-    let heard = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
+    let received = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
     let held = PROCESS_IN_SAMPLES_MAX + PROCESS_PIPE_BYTES / 2 + FRAME;
     assert!(
-        heard.len() <= held && heard.len() >= PROCESS_IN_SAMPLES_MAX,
+        received.len() <= held && received.len() >= PROCESS_IN_SAMPLES_MAX,
         "{}",
-        heard.len()
+        received.len()
     );
-    assert_eq!((heard[0], heard[heard.len() - 1]), (0, frames as i16 - 1));
+    assert_eq!((received[0], received[received.len() - 1]), (0, frames as i16 - 1));
 }
 
 /// A program that records gets the last sample and has time to close its file.
@@ -179,9 +179,9 @@ async fn the_input_ends_when_the_caller_leaves() {
     rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     assert_eq!(rig.working_dir.line("closed").await, "closed");
-    let heard = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
+    let received = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
     let said: Vec<i16> = (0..50).flat_map(|frame| [frame; FRAME]).collect();
-    assert_eq!(heard, said);
+    assert_eq!(received, said);
 }
 
 /// Output after the end of the session is discarded, so the program can exit.

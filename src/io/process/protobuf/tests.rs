@@ -249,15 +249,15 @@ async fn speech_beyond_the_cap_makes_the_program_wait() {
     });
     let early = timeout(Duration::from_millis(300), &mut speaking).await;
     assert!(early.is_err(), "all of the speech was accepted");
-    let mut heard = 0;
+    let mut received = 0;
     within(async {
-        while heard < total {
+        while received < total {
             let mut spoken = Vec::new();
             transport_side.audio();
             transport_side.take_audio(&mut spoken, usize::MAX);
-            assert_eq!(spoken, ramp(heard, spoken.len()));
-            heard += spoken.len();
-            if heard < total && !transport_side.has_audio() {
+            assert_eq!(spoken, ramp(received, spoken.len()));
+            received += spoken.len();
+            if received < total && !transport_side.has_audio() {
                 transport_side.notified().await;
             }
         }
@@ -512,18 +512,18 @@ async fn a_live_program_hears_from_now_on_at_its_rate() {
     for _ in 0..4 {
         rig.transport_side.push_audio(&[1000; 320], 16_000);
     }
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..4 {
         let ProtobufFrame::Audio { pcm, rate_hz, channels } = rig.hear().await else {
             panic!("no speech");
         };
         assert_eq!((rate_hz, channels), (8_000, 1));
-        frames::samples(&pcm, 1, &mut heard).expect("whole samples");
+        frames::samples(&pcm, 1, &mut received).expect("whole samples");
     }
-    assert!((600..=640).contains(&heard.len()), "{} samples", heard.len());
+    assert!((600..=640).contains(&received.len()), "{} samples", received.len());
     assert!(
-        heard[320..].iter().all(|sample| (950..1050).contains(sample)),
-        "{heard:?}"
+        received[320..].iter().all(|sample| (950..1050).contains(sample)),
+        "{received:?}"
     );
     rig.program.close(None).await.expect("it is open");
     assert!(matches!(within(rig.talk).await.expect("no panic"), MediaEnd::HungUp));

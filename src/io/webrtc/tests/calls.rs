@@ -16,7 +16,7 @@ async fn a_whole_session_runs() {
     caller.client.send("hello");
     caller.client.speak(440.0, tasks::now());
     caller
-        .until(|client| !client.read.is_empty() && client.heard.len() > 60)
+        .until(|client| !client.read.is_empty() && client.received.len() > 60)
         .await;
     assert_eq!(caller.client.texts(), ["you said hello"]);
     let told = rig.until_told("a second of audio").await;
@@ -138,8 +138,8 @@ async fn a_flood_does_not_delay_deadlines() {
             }
         })
     };
-    caller.client.heard.clear();
-    caller.until(|client| client.heard.len() > 100).await;
+    caller.client.received.clear();
+    caller.until(|client| client.received.len() > 100).await;
     rig.stop.set();
     rig.until_told("left: runner stopped").await;
     rig.empty().await;
@@ -161,7 +161,9 @@ async fn device_calls(rig: &mut Rig, caller: &mut Caller) {
     let offer = new(as_device(caller.client.offer()));
     let answer = rig.offer(offer, json!({})).await.expect("an answer");
     caller.client.accept(&answer.sdp);
-    caller.until(|client| client.connected && client.heard.len() > 5).await;
+    caller
+        .until(|client| client.connected && client.received.len() > 5)
+        .await;
 }
 
 /// A device that returns after a reset replaces its own silent session, and no other.
@@ -252,7 +254,7 @@ async fn a_reset_device_at_the_same_port_replaces_its_session_at_once() {
     device_calls(&mut rig, &mut caller).await;
     rig.until_told("left: replaced by a new session of the same device")
         .await;
-    caller.until(|client| client.heard.len() > 60).await;
+    caller.until(|client| client.received.len() > 60).await;
     assert_eq!(rig.engine.sessions().count(), 1);
     rig.stop.set();
     rig.empty().await;

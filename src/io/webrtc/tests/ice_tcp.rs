@@ -90,7 +90,7 @@ async fn a_session_runs_without_udp() {
     tunnel.caller.client.send("hello");
     tunnel.caller.client.speak(440.0, tasks::now());
     tunnel
-        .until(runner, |client| !client.read.is_empty() && client.heard.len() > 60)
+        .until(runner, |client| !client.read.is_empty() && client.received.len() > 60)
         .await;
     assert_eq!(tunnel.caller.client.texts(), ["you said hello"]);
     rig.until_told("a second of audio").await;

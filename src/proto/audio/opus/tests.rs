@@ -46,13 +46,13 @@ fn energy(pcm: &[i16]) -> f64 {
 }
 
 /// Returns the signal-to-noise ratio of `heard` against `said` in dB, at the best delay.
-fn snr_db(said: &[i16], heard: &[i16], rate_hz: u32) -> f64 {
+fn snr_db(said: &[i16], received: &[i16], rate_hz: u32) -> f64 {
     let window = rate_hz as usize / 20;
     let start = said.len() / 2;
     (0..rate_hz as usize / 50)
         .map(|delay| {
             let noise: f64 = (start..start + window)
-                .map(|i| (f64::from(said[i]) - f64::from(heard[i + delay])).powi(2))
+                .map(|i| (f64::from(said[i]) - f64::from(received[i + delay])).powi(2))
                 .sum::<f64>();
             10.0 * (energy(&said[start..start + window]) * window as f64 / noise).log10()
         })
@@ -94,18 +94,21 @@ fn stereo_packets(left: i16, right: i16) -> Vec<Vec<u8>> {
 fn speech_survives_at_every_pair_of_rates() {
     for sent_hz in ENCODER_RATES_HZ {
         let packets = packets(sent_hz, EncoderSettings::default());
-        for heard_hz in [8_000, 11_025, 16_000, 24_000, 44_100] {
-            let mut decoder = Decoder::new(heard_hz).unwrap();
-            let mut heard = Vec::new();
+        for received_hz in [8_000, 11_025, 16_000, 24_000, 44_100] {
+            let mut decoder = Decoder::new(received_hz).unwrap();
+            let mut received = Vec::new();
             for packet in &packets {
                 let pcm = decoder.decode(packet).unwrap();
-                assert!(pcm.len().abs_diff(heard_hz as usize / 50) <= 1);
-                heard.extend_from_slice(pcm);
+                assert!(pcm.len().abs_diff(received_hz as usize / 50) <= 1);
+                received.extend_from_slice(pcm);
             }
-            assert!(heard.len().abs_diff(heard_hz as usize) <= 1, "a second is a second");
-            let said: Vec<i16> = (0..FRAMES).flat_map(|frame| voice(heard_hz, frame)).collect();
-            let snr = snr_db(&said, &heard, heard_hz);
-            assert!(snr > 5.0, "{sent_hz} to {heard_hz} Hz: {snr:.1} dB");
+            assert!(
+                received.len().abs_diff(received_hz as usize) <= 1,
+                "a second is a second"
+            );
+            let said: Vec<i16> = (0..FRAMES).flat_map(|frame| voice(received_hz, frame)).collect();
+            let snr = snr_db(&said, &received, received_hz);
+            assert!(snr > 5.0, "{sent_hz} to {received_hz} Hz: {snr:.1} dB");
         }
     }
 }
@@ -193,7 +196,7 @@ fn accepts_packets_of_up_to_120_ms() {
 
 #[test]
 fn downmixes_stereo() {
-    let heard = |left, right| {
+    let received = |left, right| {
         let mut decoder = Decoder::new(16_000).unwrap();
         let packets = stereo_packets(left, right);
         assert_eq!(packets[FRAMES - 1][0] & 4, 4, "stereo");
@@ -204,7 +207,7 @@ fn downmixes_stereo() {
             .unwrap()
             .sqrt()
     };
-    let (both, one) = (heard(8_000, 7_000), heard(8_000, 0));
+    let (both, one) = (received(8_000, 7_000), received(8_000, 0));
     assert!((4_800.0..5_800.0).contains(&both), "mean of both: {both}");
     assert!((2_400.0..3_200.0).contains(&one), "half of one: {one}");
 }
@@ -303,15 +306,15 @@ fn does_not_alias_content_above_the_band() {
     let mut encoder = OpusEncoder::new(48_000, 1, Application::Audio).unwrap();
     encoder.bitrate_bps = 64_000;
     let mut decoders = [Decoder::new(16_000).unwrap(), Decoder::new(24_000).unwrap()];
-    let mut heard = [0.0; 2];
+    let mut received = [0.0; 2];
     for frame in 0..FRAMES {
         let tone = |i: usize| (std::f64::consts::TAU * 10_000.0 * i as f64 / 48_000.0).sin() * 8_000.0;
         let pcm: Vec<i16> = (frame * 960..(frame + 1) * 960).map(|i| tone(i) as i16).collect();
         let mut out = [0; OPUS_PACKET_BYTES_MAX];
         let bytes = encoder.encode_s16(&pcm, 960, &mut out).unwrap();
-        heard = std::array::from_fn(|n| energy(decoders[n].decode(&out[..bytes]).unwrap()).sqrt());
+        received = std::array::from_fn(|n| energy(decoders[n].decode(&out[..bytes]).unwrap()).sqrt());
     }
-    assert!(heard[0] < 20.0 && heard[1] > 5_000.0, "{heard:?}");
+    assert!(received[0] < 20.0 && received[1] > 5_000.0, "{received:?}");
 }
 
 #[test]
@@ -322,12 +325,12 @@ fn a_stream_may_widen_its_band_at_any_time() {
     let mut decoder = Decoder::new(16_000).unwrap();
     hear(&mut decoder, &narrow);
     let said: Vec<i16> = (0..FRAMES).flat_map(|frame| voice(16_000, frame)).collect();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for packet in wide.iter().chain(&narrow) {
-        heard.extend_from_slice(decoder.decode(packet).unwrap());
+        received.extend_from_slice(decoder.decode(packet).unwrap());
     }
-    assert_eq!(heard.len(), 2 * said.len());
-    for part in [&heard[..said.len()], &heard[said.len()..]] {
+    assert_eq!(received.len(), 2 * said.len());
+    for part in [&received[..said.len()], &received[said.len()..]] {
         let snr = snr_db(&said, part, 16_000);
         assert!(snr > 5.0, "{snr:.1} dB");
     }

@@ -555,8 +555,8 @@ fn any_source_keeps_the_cadence_and_loses_nothing() {
         }
         line.run(at + ms(1_000), || Duration::ZERO);
         // Test speech has no zero samples, so a zero is padding.
-        let heard: Vec<i16> = line.pcm.iter().copied().filter(|sample| *sample != 0).collect();
-        assert_eq!(heard, sent, "round {round}");
+        let received: Vec<i16> = line.pcm.iter().copied().filter(|sample| *sample != 0).collect();
+        assert_eq!(received, sent, "round {round}");
         line.assert_cadence(ms(40) + Duration::from_micros(2 * late_max));
         let (last, ticks) = (*line.departures().last().unwrap(), *line.ticks.last().unwrap());
         let off = (ticks / 48) as i64 - last.as_millis() as i64;

@@ -14,7 +14,7 @@ struct Line {
     start: Instant,
     sequence: u64,
     /// Time of the frames that were passed on, and how much of it is silence of a pause.
-    heard: Duration,
+    received: Duration,
     silence: Duration,
 }
 
@@ -26,7 +26,7 @@ impl Line {
             receiver,
             start: Instant::now(),
             sequence: 0,
-            heard: Duration::ZERO,
+            received: Duration::ZERO,
             silence: Duration::ZERO,
         }
     }
@@ -37,7 +37,7 @@ impl Line {
             let (pcm, rate_hz) = self.receiver.take_frame();
             assert!(!is_silence || pcm.iter().all(|sample| *sample == 0));
             let length = Duration::from_secs(pcm.len() as u64) / rate_hz;
-            self.heard += length;
+            self.received += length;
             self.silence += if is_silence { length } else { Duration::ZERO };
         }
     }
@@ -80,17 +80,17 @@ fn the_pauses_of_discontinuous_transmission_are_as_long_as_they_were() {
     line.speak(0, 400);
     for at in (780..=5_180).step_by(400) {
         line.packet(at, at);
-        assert_eq!(line.heard, ms(at + 20), "after the packet at {at} ms");
+        assert_eq!(line.received, ms(at + 20), "after the packet at {at} ms");
     }
     // The network varies.
     for (nth, late) in [30, 0, 40, 10, 20].into_iter().enumerate() {
         let sent = 5_580 + 400 * nth as u64;
         line.packet(sent, sent + late);
-        let off = line.heard.abs_diff(ms(sent + 20));
+        let off = line.received.abs_diff(ms(sent + 20));
         assert!(off <= ms(100), "{off:?} off, {late} ms late");
     }
     line.speak(7_580, 8_580);
-    assert!(line.heard.abs_diff(ms(8_580)) <= ms(100), "{:?}", line.heard);
+    assert!(line.received.abs_diff(ms(8_580)) <= ms(100), "{:?}", line.received);
 }
 
 /// A long pause without packets is filled in part, since a bot's queue has an end.
@@ -99,7 +99,7 @@ fn the_silence_of_one_pause_is_bounded() {
     let mut line = Line::new();
     line.speak(0, 400);
     line.speak(60_000, 60_400);
-    assert_eq!((line.silence, line.heard), (AUDIO_PAUSE_FILLED_MAX, ms(1_600)));
+    assert_eq!((line.silence, line.received), (AUDIO_PAUSE_FILLED_MAX, ms(1_600)));
 }
 
 /// A lost packet of a pause does not shorten it; losses within speech are concealed and no more.
@@ -110,7 +110,7 @@ fn losses_in_a_pause_take_their_time() {
     line.sequence += 1;
     line.packet(1_180, 1_180);
     line.run(1_260);
-    assert!(line.heard.abs_diff(ms(1_200)) <= ms(80), "{:?}", line.heard);
+    assert!(line.received.abs_diff(ms(1_200)) <= ms(80), "{:?}", line.received);
     let silence = line.silence;
     line.speak(1_200, 1_400);
     line.sequence += 10;
@@ -145,7 +145,7 @@ fn only_time_that_passed_is_filled() {
     for sent in (800..1_200).step_by(20) {
         line.packet(sent + 3_600_000, 1_200);
     }
-    assert_eq!((line.heard, line.silence), (ms(1_200), Duration::ZERO));
+    assert_eq!((line.received, line.silence), (ms(1_200), Duration::ZERO));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn nothing_is_filled_before_the_first_packet() {
     let mut line = Line::new();
     line.run(10_000);
     line.packet(10_000, 10_000);
-    assert_eq!(line.heard, ms(20));
+    assert_eq!(line.received, ms(20));
 }
 
 /// Packets that cannot be decoded are reported once, after 3 s of them in a row; a few are none,

@@ -78,7 +78,7 @@ struct ReceivedFrame {
 struct Playout {
     start: Instant,
     receiver: RoomAudioReceiver,
-    heard: Vec<ReceivedFrame>,
+    received: Vec<ReceivedFrame>,
     keep: bool,
     frames: usize,
     held_max: usize,
@@ -92,7 +92,7 @@ impl Playout {
         Playout {
             start,
             receiver,
-            heard: Vec::new(),
+            received: Vec::new(),
             keep: true,
             frames: 0,
             held_max: 0,
@@ -139,7 +139,7 @@ impl Playout {
             assert_eq!((frame.pcm.len(), frame.rate_hz), (FRAME, RATE_HZ));
             self.frames += 1;
             if self.keep {
-                self.heard.push(ReceivedFrame {
+                self.received.push(ReceivedFrame {
                     at,
                     whose: frame.identity.map(|identity| identity.to_string()),
                     pcm: frame.pcm.to_vec(),
@@ -151,11 +151,14 @@ impl Playout {
     }
 
     fn pcm(&self) -> Vec<i16> {
-        self.heard.iter().flat_map(|heard| heard.pcm.clone()).collect()
+        self.received.iter().flat_map(|heard| heard.pcm.clone()).collect()
     }
 
     fn of(&self, whose: &str) -> Vec<i16> {
-        let theirs = self.heard.iter().filter(|heard| heard.whose.as_deref() == Some(whose));
+        let theirs = self
+            .received
+            .iter()
+            .filter(|heard| heard.whose.as_deref() == Some(whose));
         theirs.flat_map(|heard| heard.pcm.clone()).collect()
     }
 }
@@ -210,13 +213,13 @@ fn passes_a_single_speaker_through_unchanged() {
             });
             playout.play(vec![again.collect()]);
             let heard: Vec<(Duration, Vec<i16>)> = playout
-                .heard
+                .received
                 .iter()
                 .map(|heard| (heard.at, heard.pcm.clone()))
                 .collect();
             assert!(heard == expected, "mixed: {mixed}");
             let whose = (!mixed).then(|| "ann".to_owned());
-            assert!(playout.heard.iter().all(|heard| heard.whose == whose));
+            assert!(playout.received.iter().all(|heard| heard.whose == whose));
             assert_eq!(playout.receiver.mix_stats(), MixStats::default());
             assert_eq!(playout.receiver.stats().counters.received, arrivals.len() as u64);
         }
@@ -231,7 +234,7 @@ fn mixes_two_speakers_at_their_own_level() {
             steady("ann", ms(0), &tone(440.0, 8_000.0, 100)),
             steady("bob", ms(phase), &tone(1_000.0, 4_000.0, 100)),
         ]);
-        let count = playout.heard.len();
+        let count = playout.received.len();
         assert!((100..=102).contains(&count), "{count} frames at {phase} ms");
         let pcm = playout.pcm();
         let pcm = &pcm[10 * FRAME..90 * FRAME];
@@ -268,7 +271,7 @@ fn is_continuous_while_others_join_and_leave() {
     ]);
     let between = |from: u64, to: u64| -> Vec<i16> {
         let within = playout
-            .heard
+            .received
             .iter()
             .filter(|heard| (ms(from)..ms(to)).contains(&heard.at));
         within.flat_map(|heard| heard.pcm.clone()).collect()
@@ -278,8 +281,12 @@ fn is_continuous_while_others_join_and_leave() {
     assert!((0.45..0.55).contains(&share(&both, 440.0, RATE_HZ)));
     assert!((0.45..0.55).contains(&share(&both, 1_000.0, RATE_HZ)));
     assert!(share(&between(3_200, 4_900), 440.0, RATE_HZ) > 0.99);
-    assert!((250..=252).contains(&playout.heard.len()), "{}", playout.heard.len());
-    let gaps = playout.heard.windows(2).map(|two| two[1].at - two[0].at);
+    assert!(
+        (250..=252).contains(&playout.received.len()),
+        "{}",
+        playout.received.len()
+    );
+    let gaps = playout.received.windows(2).map(|two| two[1].at - two[0].at);
     assert!(
         gaps.max().is_some_and(|gap| gap <= ms(40)),
         "no frame waits for longer than 20 ms"
@@ -293,7 +300,7 @@ fn emits_nothing_without_input() {
         steady("ann", ms(0), &tone(440.0, 8_000.0, 10)),
         steady("bob", ms(60_000), &tone(1_000.0, 8_000.0, 10)),
     ]);
-    assert_eq!(playout.heard.len(), 20);
+    assert_eq!(playout.received.len(), 20);
     assert_eq!(playout.receiver.poll_timeout(), None);
 }
 
@@ -306,10 +313,10 @@ fn does_not_wait_for_isolated_packets() {
         arrival.sequence = 100 + nth as u64;
     }
     playout.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 200)), rare]);
-    let latest = playout.heard.iter().map(|heard| heard.at.as_millis() % 20).max();
+    let latest = playout.received.iter().map(|heard| heard.at.as_millis() % 20).max();
     assert!(latest.is_some_and(|late| late <= 10), "ann is heard when she speaks");
     assert_eq!(playout.receiver.mix_stats(), MixStats::default());
-    assert_eq!(playout.heard.len(), 200);
+    assert_eq!(playout.received.len(), 200);
 }
 
 #[test]
@@ -320,8 +327,12 @@ fn conceals_losses_of_one_speaker_without_delaying_the_other() {
     playout.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 500)), lossy]);
     let stats = playout.receiver.stats();
     assert_eq!(stats.counters.lost, 50);
-    assert!((500..=503).contains(&playout.heard.len()), "{}", playout.heard.len());
-    let gaps = playout.heard.windows(2).map(|two| two[1].at - two[0].at);
+    assert!(
+        (500..=503).contains(&playout.received.len()),
+        "{}",
+        playout.received.len()
+    );
+    let gaps = playout.received.windows(2).map(|two| two[1].at - two[0].at);
     assert!(gaps.max().is_some_and(|gap| gap <= ms(30)));
     let pcm = playout.pcm();
     assert!(share(&pcm, 440.0, RATE_HZ) > 0.45);
@@ -390,7 +401,11 @@ fn bounds_the_lag_of_bursty_tracks() {
     // A burst is available until the next frame of the other track.
     let cap = (MIX_BACKLOG_MAX.as_millis() / 20) as usize;
     assert!(playout.held_max <= (cap + 1) * FRAME, "{}", playout.held_max);
-    assert!((500..=510).contains(&playout.heard.len()), "{}", playout.heard.len());
+    assert!(
+        (500..=510).contains(&playout.received.len()),
+        "{}",
+        playout.received.len()
+    );
 }
 
 #[test]
@@ -441,8 +456,8 @@ fn changes_rate_and_mixing_at_run_time() {
     let mut playout = Playout::new(false);
     let (ann, bob) = (tone(440.0, 8_000.0, 50), tone(1_000.0, 8_000.0, 50));
     playout.play(vec![steady("ann", ms(0), &ann), steady("bob", ms(3), &bob)]);
-    assert_eq!(playout.heard.len(), 100);
-    playout.heard.clear();
+    assert_eq!(playout.received.len(), 100);
+    playout.received.clear();
     let now = playout.start + ms(5_000);
     playout.receiver.configure(RATE_HZ, true, now);
     let later = |mut arrivals: Vec<Arrival>| {
@@ -456,8 +471,8 @@ fn changes_rate_and_mixing_at_run_time() {
         later(steady("ann", ms(0), &ann)),
         later(steady("bob", ms(3), &bob)),
     ]);
-    assert!(playout.heard.iter().all(|heard| heard.whose.is_none()));
-    assert!((50..=52).contains(&playout.heard.len()));
+    assert!(playout.received.iter().all(|heard| heard.whose.is_none()));
+    assert!((50..=52).contains(&playout.received.len()));
     assert_eq!(playout.receiver.stats().counters.received, 200, "the counts go on");
 
     let now = playout.start + ms(20_000);
@@ -533,7 +548,7 @@ fn plays_the_rest_of_an_ended_track() {
     arrivals.remove(18);
     let last = arrivals.pop().expect("a packet");
     playout.play(vec![arrivals]);
-    assert_eq!(playout.heard.len(), 18);
+    assert_eq!(playout.received.len(), 18);
     let now = playout.start + ms(1_400);
     let packet = AudioPacket {
         sequence: last.sequence,
@@ -546,12 +561,12 @@ fn plays_the_rest_of_an_ended_track() {
     playout.receiver.handle_track_ended("ann");
     playout.drain(ms(1_400));
     playout.run(ms(3_000));
-    assert_eq!(playout.heard.len(), 20);
+    assert_eq!(playout.received.len(), 20);
     assert_eq!(playout.receiver.tracks().count(), 0);
     let mut again = steady("ann", ms(4_000), &packets);
     again.iter_mut().for_each(|arrival| arrival.sequence -= 90);
     playout.play(vec![again]);
-    assert_eq!(playout.heard.len(), 40);
+    assert_eq!(playout.received.len(), 40);
 }
 
 /// Packets of another length than a frame are played in whole frames, the last one padded with
@@ -567,7 +582,7 @@ fn joins_short_packets_into_frames() {
         payload: vec![0xf0, 0xff, 0xfe],
     });
     playout.play(vec![arrivals.collect()]);
-    assert_eq!(playout.heard.len(), 6);
+    assert_eq!(playout.received.len(), 6);
     assert_eq!(playout.receiver.poll_timeout(), None);
 }
 

@@ -26,7 +26,7 @@ struct Rig {
     session: LocalSession,
     now: Instant,
     start: Instant,
-    heard: Vec<i16>,
+    received: Vec<i16>,
     events: Vec<(Duration, SessionEvent)>,
     played: Vec<u8>,
     lines: Vec<String>,
@@ -45,7 +45,7 @@ impl Rig {
             session: LocalSession::new(setup, start),
             now: start,
             start,
-            heard: Vec::new(),
+            received: Vec::new(),
             events: Vec::new(),
             played: Vec::new(),
             lines: Vec::new(),
@@ -77,7 +77,7 @@ impl Rig {
                 SessionOutput::Command(LocalCommand::ShowLevels(row)) => self.levels.push(row),
                 SessionOutput::Audio(frame) => {
                     assert!(frame.pcm.len() <= 320);
-                    self.heard.extend(frame.pcm);
+                    self.received.extend(frame.pcm);
                 }
                 SessionOutput::Event(event) => self.events.push((self.now - self.start, event)),
                 SessionOutput::BotAudioWanted => self.feed(),
@@ -127,7 +127,7 @@ fn tones_tell_the_start_and_the_end() {
     };
     let start = LocalTone::Start.pcm(16_000);
     assert_eq!(of(&rig.played)[..start.len()], start);
-    assert!(rig.heard.iter().all(|sample| *sample != 0), "the first words");
+    assert!(rig.received.iter().all(|sample| *sample != 0), "the first words");
     assert!(
         !rig.events
             .iter()
@@ -174,10 +174,13 @@ fn a_muted_microphone_is_silent() {
     for (is_muted, tone) in [(true, LocalTone::Muted), (false, LocalTone::Unmuted)] {
         controls.handle_wish(&UserWish::Mute);
         rig.session.handle_controls(controls);
-        let (received, played) = (rig.heard.len(), rig.played.len());
+        let (received, played) = (rig.received.len(), rig.played.len());
         rig.run(S);
-        assert!(rig.heard[received..].iter().all(|sample| (*sample == 0) == is_muted));
-        assert!((rig.heard.len() - received).abs_diff(16_000) < 480, "no time is lost");
+        assert!(rig.received[received..].iter().all(|sample| (*sample == 0) == is_muted));
+        assert!(
+            (rig.received.len() - received).abs_diff(16_000) < 480,
+            "no time is lost"
+        );
         let bytes = card_bytes(&tone.pcm(16_000), 1);
         assert!(rig.played[played..].windows(bytes.len()).any(|sound| sound == bytes));
     }
@@ -208,15 +211,15 @@ fn a_canceller_lets_the_caller_interrupt_once_it_has_learned() {
     };
     rig.speech = (0..5 * 16_000).map(|_| noise()).collect();
     rig.run(1_500 * MS);
-    assert!(rig.heard.len() > 22_000 && rig.heard.iter().all(|sample| *sample == 0));
+    assert!(rig.received.len() > 22_000 && rig.received.iter().all(|sample| *sample == 0));
     rig.run(2_500 * MS);
-    let newest = &rig.heard[rig.heard.len() - 8_000..];
+    let newest = &rig.received[rig.received.len() - 8_000..];
     assert!(newest.iter().any(|sample| sample.unsigned_abs() > 100), "the caller");
     rig.session.handle_underrun(Duration::ZERO, rig.now);
-    let before = rig.heard.len();
+    let before = rig.received.len();
     rig.run(500 * MS);
     assert!(
-        rig.heard[before + 640..].iter().all(|sample| *sample == 0),
+        rig.received[before + 640..].iter().all(|sample| *sample == 0),
         "it learns again"
     );
     assert!(rig.session.summary(&Counts::default()).contains("; echo lowered by "));
@@ -283,14 +286,14 @@ fn in_half_duplex_the_bot_does_not_hear_itself() {
         rig.speech.extend([9_000; 16_000]);
         rig.feed();
         rig.run(3 * S);
-        let silent = rig.heard.iter().filter(|sample| **sample == 0).count();
+        let silent = rig.received.iter().filter(|sample| **sample == 0).count();
         let expected = 16_000 + 16 * ECHO_TAIL.as_millis() as usize;
         if muted {
             assert!(silent.abs_diff(expected) < 16 * 80, "{silent} of {expected}");
         } else {
             assert_eq!(silent, 0);
         }
-        assert!(rig.heard.len().abs_diff(4 * 16_000) < 480, "no time is lost");
+        assert!(rig.received.len().abs_diff(4 * 16_000) < 480, "no time is lost");
         let loud = rig.played.chunks_exact(2).filter(|sample| **sample != [0, 0]).count();
         assert_eq!(loud, 16_000);
         let speech: Vec<&SessionEvent> = rig.events[2..].iter().map(|(_, event)| event).collect();

@@ -4,14 +4,14 @@ use super::*;
 
 /// The parsed content of a body, with the file joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct ReceivedForm {
     fields: Vec<(String, Vec<u8>)>,
     file: Option<Vec<u8>>,
     is_whole: bool,
     ended: bool,
 }
 
-impl Heard {
+impl ReceivedForm {
     fn take(&mut self, event: MultipartEvent<'_>) {
         assert!(!self.ended);
         match event {
@@ -33,24 +33,24 @@ impl Heard {
     }
 }
 
-fn parse<'b>(boundary: &str, pieces: impl IntoIterator<Item = &'b [u8]>) -> (Heard, Result<(), MultipartError>) {
-    let mut heard = Heard::default();
+fn parse<'b>(boundary: &str, pieces: impl IntoIterator<Item = &'b [u8]>) -> (ReceivedForm, Result<(), MultipartError>) {
+    let mut received = ReceivedForm::default();
     let mut parser = MultipartParser::new(boundary);
     for piece in pieces {
         let pushed = parser.push::<MultipartError>(piece, &mut |event| {
-            heard.take(event);
+            received.take(event);
             Ok(())
         });
         if let Err(broken) = pushed {
-            return (heard, Err(broken));
+            return (received, Err(broken));
         }
     }
     let finished = parser.finish();
-    (heard, finished)
+    (received, finished)
 }
 
 /// Parses a body at once, byte by byte, and split at every position; the results must be equal.
-fn parse_cut(boundary: &str, body: &[u8]) -> (Heard, Result<(), MultipartError>) {
+fn parse_cut(boundary: &str, body: &[u8]) -> (ReceivedForm, Result<(), MultipartError>) {
     let whole = parse(boundary, [body]);
     assert_eq!(parse(boundary, body.chunks(1)), whole);
     for at in 0..body.len() {
@@ -151,17 +151,17 @@ fn parses_forms_of_real_clients() {
         ),
     ] {
         let boundary = boundary(kind.as_bytes()).expect("a boundary");
-        let (heard, outcome) = parse_cut(&boundary, body.as_bytes());
+        let (received, outcome) = parse_cut(&boundary, body.as_bytes());
         assert_eq!(outcome, Ok(()), "{kind}");
         let fields = vec![pair("key", "o/u.tar.gz"), pair("Content-Type", "application/gzip")];
         let file = Some(b"ARCHIVE".to_vec());
-        let expected = Heard {
+        let expected = ReceivedForm {
             fields,
             file,
             is_whole: true,
             ended: true,
         };
-        assert_eq!(heard, expected, "{kind}");
+        assert_eq!(received, expected, "{kind}");
     }
 }
 
@@ -185,10 +185,10 @@ fn content_may_look_like_a_boundary() {
         "\u{1f}\u{8b}\r\n \r\n--C--\r\n",
     ] {
         let body = [&field("a", content)[..], &file(content.as_bytes()), CLOSE].concat();
-        let (heard, outcome) = parse_cut("B", &body);
+        let (received, outcome) = parse_cut("B", &body);
         assert_eq!(outcome, Ok(()), "{content:?}");
-        assert_eq!(heard.fields, [pair("a", content)]);
-        assert_eq!(heard.file.as_deref(), Some(content.as_bytes()));
+        assert_eq!(received.fields, [pair("a", content)]);
+        assert_eq!(received.file.as_deref(), Some(content.as_bytes()));
     }
 }
 
@@ -206,12 +206,12 @@ fn ignores_everything_around_the_parts() {
         b"\r\n--B\r\nBye",
     ]
     .concat();
-    let (heard, outcome) = parse_cut("B", &body);
-    assert_eq!((heard.fields, outcome), (vec![pair("a", "1")], Ok(())));
+    let (received, outcome) = parse_cut("B", &body);
+    assert_eq!((received.fields, outcome), (vec![pair("a", "1")], Ok(())));
 
     let padded = b"--B \t \r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--B--  \r\n";
-    let (heard, outcome) = parse_cut("B", padded);
-    assert_eq!((heard.file.as_deref(), outcome), (Some(&b"x"[..]), Ok(())));
+    let (received, outcome) = parse_cut("B", padded);
+    assert_eq!((received.file.as_deref(), outcome), (Some(&b"x"[..]), Ok(())));
 }
 
 #[test]
@@ -231,9 +231,9 @@ fn parses_names_as_clients_write_them() {
         ("Content-Disposition: form-data; filename=\"; name=x\"; name=\"a\"", "a"),
     ] {
         let body = [&part(header, b"1")[..], &file(b""), CLOSE].concat();
-        let (heard, outcome) = parse("B", [&body[..]]);
+        let (received, outcome) = parse("B", [&body[..]]);
         assert_eq!(outcome, Ok(()), "{header}");
-        assert_eq!(heard.fields, [pair(expected, "1")], "{header}");
+        assert_eq!(received.fields, [pair(expected, "1")], "{header}");
     }
 }
 
@@ -287,9 +287,9 @@ fn rejects_malformed_forms() {
     }
     // Every truncated form is rejected; only the line break after the last boundary is optional.
     for at in 0..whole.len() - 2 {
-        let (heard, outcome) = parse("B", [&whole[..at]]);
+        let (received, outcome) = parse("B", [&whole[..at]]);
         assert!(
-            matches!(outcome, Err(MultipartError::Malformed(_))) && !heard.ended,
+            matches!(outcome, Err(MultipartError::Malformed(_))) && !received.ended,
             "{at}"
         );
     }
@@ -298,12 +298,12 @@ fn rejects_malformed_forms() {
 /// I-06: no file, and two.
 #[test]
 fn requires_exactly_one_file() {
-    let (heard, outcome) = parse_cut("B", &[&field("a", "1")[..], &field("File", "1"), CLOSE].concat());
-    assert_eq!((heard.fields.len(), outcome), (2, Err(NO_FILE)));
+    let (received, outcome) = parse_cut("B", &[&field("a", "1")[..], &field("File", "1"), CLOSE].concat());
+    assert_eq!((received.fields.len(), outcome), (2, Err(NO_FILE)));
     assert_eq!(parse_cut("B", b"--B--\r\n").1, Err(NO_FILE));
-    let (heard, outcome) = parse_cut("B", &[&file(b"x")[..], &field("a", "1"), &file(b"y"), CLOSE].concat());
+    let (received, outcome) = parse_cut("B", &[&file(b"x")[..], &field("a", "1"), &file(b"y"), CLOSE].concat());
     assert_eq!(
-        (heard.file.as_deref(), heard.ended, outcome),
+        (received.file.as_deref(), received.ended, outcome),
         (Some(&b"x"[..]), false, Err(TWO_FILES))
     );
 }
@@ -337,8 +337,11 @@ fn only_the_file_may_be_long() {
         }
     }
     let big = vec![b'\r'; 4 * FRAME_BYTES_MAX];
-    let (heard, outcome) = parse("B", [&file(&big)[..], CLOSE].concat().chunks(999));
-    assert_eq!((heard.file.map(|file| file.len()), outcome), (Some(big.len()), Ok(())));
+    let (received, outcome) = parse("B", [&file(&big)[..], CLOSE].concat().chunks(999));
+    assert_eq!(
+        (received.file.map(|file| file.len()), outcome),
+        (Some(big.len()), Ok(()))
+    );
     for behind in [&field("a", &"x".repeat(FRAME_BYTES_MAX))[..], &[CLOSE, &big].concat()] {
         let body = [&file(b"x")[..], behind].concat();
         for size in [1, 999, body.len()] {

@@ -27,8 +27,8 @@ struct Rig {
     speech: VecDeque<i16>,
     sent: Vec<(Duration, SocketMessage)>,
     events: Vec<SessionEvent>,
-    heard: Vec<i16>,
-    heard_hz: u32,
+    received: Vec<i16>,
+    received_hz: u32,
     /// Permits that were requested, and refused if there is a reason.
     permits: u32,
     refusal: Option<SocketRefusal>,
@@ -49,8 +49,8 @@ impl Rig {
             speech: VecDeque::new(),
             sent: Vec::new(),
             events: Vec::new(),
-            heard: Vec::new(),
-            heard_hz: 0,
+            received: Vec::new(),
+            received_hz: 0,
             permits: 0,
             refusal: None,
             begun: Vec::new(),
@@ -110,8 +110,8 @@ impl Rig {
                 SessionOutput::Command(SocketCommand::HangUp(..)) => self.hang_ups += 1,
                 SessionOutput::Audio(CallerFrame { pcm, rate_hz, .. }) => {
                     assert!(pcm.len() <= rate_hz as usize / 50, "at most 20 ms");
-                    self.heard.extend_from_slice(pcm);
-                    self.heard_hz = rate_hz;
+                    self.received.extend_from_slice(pcm);
+                    self.received_hz = rate_hz;
                 }
                 SessionOutput::Event(event) => self.events.push(event),
             }

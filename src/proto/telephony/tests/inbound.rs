@@ -77,7 +77,7 @@ fn parses_whole_calls() {
     ] {
         let (_, script) = SCRIPTS.iter().find(|(of, _)| *of == provider).expect("a script");
         let mut call = script_call(provider);
-        let (mut pcm, mut heard) = (Vec::new(), Vec::new());
+        let (mut pcm, mut received) = (Vec::new(), Vec::new());
         for line in script.lines() {
             let before = pcm.len();
             let meaning = call.read(line, &mut pcm).expect("an object");
@@ -86,19 +86,19 @@ fn parses_whole_calls() {
                 grown == (meaning == ProviderInput::Audio) || meaning == ProviderInput::Stop,
                 "{line}"
             );
-            heard.push(meaning);
+            received.push(meaning);
         }
-        assert_eq!(heard.last(), Some(&ProviderInput::Stop));
-        let dialled: String = heard
+        assert_eq!(received.last(), Some(&ProviderInput::Stop));
+        let dialled: String = received
             .iter()
-            .filter_map(|heard| match heard {
+            .filter_map(|received| match received {
                 ProviderInput::Dtmf(key) => Some(*key),
                 _ => None,
             })
             .collect();
         assert_eq!(dialled, keys);
-        heard.retain(|heard| matches!(heard, ProviderInput::Mark(_)));
-        assert_eq!(heard, marks);
+        received.retain(|received| matches!(received, ProviderInput::Mark(_)));
+        assert_eq!(received, marks);
         assert_eq!(call.malformed, malformed, "{provider:?}");
         let mut indexes: Vec<usize> = frames.iter().flat_map(|at| at * frame..(at + 1) * frame).collect();
         if provider == EXOTEL {

@@ -65,8 +65,8 @@ fn its_media_uses_its_own_codec() {
     assert_eq!((&message["event"], &message["line"]), (&json!("voice"), &json!("L-1")));
     assert_eq!(message["media"]["payload"], BASE64.encode(&[0xd5, 0x55, 0xaa]));
     let mut pcm = Vec::new();
-    let heard = json!({"event": "media", "media": {"payload": BASE64.encode(&[0xd5, 0x55, 0xaa])}});
-    assert_eq!(call.read(&heard.to_string(), &mut pcm), Ok(ProviderInput::Audio));
+    let received = json!({"event": "media", "media": {"payload": BASE64.encode(&[0xd5, 0x55, 0xaa])}});
+    assert_eq!(call.read(&received.to_string(), &mut pcm), Ok(ProviderInput::Audio));
     assert_eq!(pcm, [8, -8, 32_256]);
     assert_eq!(call.read("[]", &mut pcm), Err(Malformed));
 }

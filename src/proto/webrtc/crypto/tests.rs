@@ -28,7 +28,7 @@ pub(super) struct Peer {
     /// Removes the empty header extension from sent packets.
     pub strip: bool,
     pub connected: bool,
-    pub heard: Vec<Vec<u8>>,
+    pub received: Vec<Vec<u8>>,
     pub read: Vec<Vec<u8>>,
     pub sent: Vec<Vec<u8>>,
 }
@@ -46,7 +46,7 @@ impl Peer {
             channel: None,
             strip: false,
             connected: false,
-            heard: Vec::new(),
+            received: Vec::new(),
             read: Vec::new(),
             sent: Vec::new(),
         }
@@ -72,7 +72,7 @@ impl Peer {
                 Output::Event(Event::Connected) => self.connected = true,
                 Output::Event(Event::MediaAdded(media)) => self.mid = Some(media.mid),
                 Output::Event(Event::ChannelOpen(id, _)) => self.channel = Some(id),
-                Output::Event(Event::MediaData(media)) => self.heard.push(media.data.to_vec()),
+                Output::Event(Event::MediaData(media)) => self.received.push(media.data.to_vec()),
                 Output::Event(Event::ChannelData(message)) => self.read.push(message.data.to_vec()),
                 Output::Event(_) => {}
             }
@@ -330,7 +330,7 @@ fn two_peers_shake_hands_and_hear_each_other() {
     call.connect();
     call.talk(20);
     for peer in &call.peers {
-        assert_eq!(peer.heard, spoken(20));
+        assert_eq!(peer.received, spoken(20));
         assert_eq!(peer.read, [b"hello"]);
     }
 }
@@ -343,7 +343,7 @@ fn every_srtp_profile_carries_speech_both_ways() {
         call.connect();
         call.talk(20);
         for peer in &call.peers {
-            assert_eq!(peer.heard, spoken(20), "{profile}");
+            assert_eq!(peer.received, spoken(20), "{profile}");
         }
     }
 }

@@ -15,12 +15,12 @@ fn voice(access: ServiceAccess) -> SpeechSynthesizer {
 
 /// Returns all samples with their rates, and the failure.
 async fn collect(mut session: ServiceSession<VoiceEvent>) -> (Vec<(i16, u32)>, Option<ServiceFailure>) {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     loop {
         match session.recv().await {
-            Ok(VoiceEvent::Audio { pcm, rate_hz }) => heard.extend(pcm.into_iter().map(|sample| (sample, rate_hz))),
-            Ok(VoiceEvent::Done) => return (heard, None),
-            Err(failure) => return (heard, Some(failure)),
+            Ok(VoiceEvent::Audio { pcm, rate_hz }) => received.extend(pcm.into_iter().map(|sample| (sample, rate_hz))),
+            Ok(VoiceEvent::Done) => return (received, None),
+            Err(failure) => return (received, Some(failure)),
         }
     }
 }
@@ -129,7 +129,7 @@ async fn an_http_service_speaks_wav_or_pcm() {
     let no_wav = ServiceFailure::Malformed("audio that is no WAV file");
     let no_audio = ServiceFailure::Malformed("audio that is neither PCM nor WAV");
     let spoken = |rate_hz| vec![(1, rate_hz), (-2, rate_hz)];
-    for (response, rate_hz, heard, failure) in [
+    for (response, rate_hz, received, failure) in [
         (text("audio/wav", &wav), None, spoken(16_000), None),
         (text("audio/x-wav", &wav), Some(24_000), spoken(16_000), None),
         (text("audio/pcm", &pcm), Some(24_000), spoken(24_000), None),
@@ -160,7 +160,7 @@ async fn an_http_service_speaks_wav_or_pcm() {
             request
         };
         let (spoken, (head, asked)) = tokio::join!(collect(session), serve);
-        assert_eq!(spoken, (heard, failure), "{}", String::from_utf8_lossy(&response));
+        assert_eq!(spoken, (received, failure), "{}", String::from_utf8_lossy(&response));
         assert!(head.starts_with("POST /v1/audio/speech HTTP/1.1\r\n"), "{head}");
         let format = if rate_hz.is_some() { "pcm" } else { "wav" };
         let asked: Value = serde_json::from_slice(&asked).expect("JSON");

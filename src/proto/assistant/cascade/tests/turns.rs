@@ -186,8 +186,8 @@ fn a_sound_without_words_lets_the_answer_go_on() {
     assert!(rig.session.answer.is_none());
     rig.say("Good.");
     let asked = rig.asked();
-    let heard = "One is here. Two is here. Three is here. Four is here.";
-    assert_eq!(asked[asked.len() - 2], pair("assistant", heard));
+    let received = "One is here. Two is here. Three is here. Four is here.";
+    assert_eq!(asked[asked.len() - 2], pair("assistant", received));
 }
 
 #[test]

@@ -32,7 +32,7 @@ macro_rules! functions {
 
         fn $decode(rate_hz: u32, arrivals: &[Arrival<'_>]) -> Vec<i16> {
             let mut decoder = <$decoder>::new(rate_hz).unwrap();
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for arrival in arrivals {
                 let mut out = vec![0; rate_hz as usize / 50];
                 match arrival {
@@ -41,9 +41,9 @@ macro_rules! functions {
                     Arrival::Lost => decoder.conceal(&mut out),
                 }
                 .unwrap();
-                heard.extend(out);
+                received.extend(out);
             }
-            heard
+            received
         }
     };
 }

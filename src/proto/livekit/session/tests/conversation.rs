@@ -325,7 +325,7 @@ fn delivers_callers_mixed_or_separately() {
             continue;
         }
         for (who, hz) in [("ann", 440.0), ("bob", 1_000.0)] {
-            let pcm = &sim.heard[&Some(who.into())];
+            let pcm = &sim.received[&Some(who.into())];
             assert!(share(&middle(pcm), hz, RATE_HZ) > 0.9, "{who}");
         }
         assert!(sim.mixed().is_empty());

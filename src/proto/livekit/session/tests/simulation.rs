@@ -84,7 +84,7 @@ pub struct Simulation {
     pub requests: Vec<(Duration, SignalRequestKind)>,
     pub closes: usize,
     pub events: Vec<(Duration, SessionEvent)>,
-    pub heard: BTreeMap<Option<Arc<str>>, Vec<i16>>,
+    pub received: BTreeMap<Option<Arc<str>>, Vec<i16>>,
     pub speech: VecDeque<i16>,
     pub gone: Option<Duration>,
     /// The messages and the audio that the bot sent.
@@ -210,7 +210,7 @@ impl Simulation {
             requests: Vec::new(),
             closes: 0,
             events: Vec::new(),
-            heard: BTreeMap::new(),
+            received: BTreeMap::new(),
             speech: VecDeque::new(),
             gone: None,
             texts: Vec::new(),
@@ -458,7 +458,7 @@ impl Simulation {
                 SessionOutput::Command(command) => self.perform(command),
                 SessionOutput::BotAudioWanted => self.supply_speech(),
                 SessionOutput::Audio(frame) => {
-                    let pcm = self.heard.entry(frame.identity.cloned()).or_default();
+                    let pcm = self.received.entry(frame.identity.cloned()).or_default();
                     pcm.extend_from_slice(frame.pcm);
                 }
                 SessionOutput::Event(event) => self.events.push((self.now - self.start, event)),
@@ -675,6 +675,6 @@ impl Simulation {
 
     /// Returns the mixed audio that the bot received.
     pub fn mixed(&self) -> &[i16] {
-        self.heard.get(&None).map_or(&[], Vec::as_slice)
+        self.received.get(&None).map_or(&[], Vec::as_slice)
     }
 }

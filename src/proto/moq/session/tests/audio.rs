@@ -44,7 +44,7 @@ fn both_ends_hear_each_other() {
         let now = rig.now;
         rig.caller.speak(440.0, now);
         say(&mut rig, 700.0, 2);
-        let from = rig.caller.heard.len();
+        let from = rig.caller.received.len();
         rig.run(secs(2));
         let received = &rig.bot.pcm;
         assert!((98..=100).contains(&rig.bot.frames), "{} frames", rig.bot.frames);
@@ -55,10 +55,15 @@ fn both_ends_hear_each_other() {
             MoqSessionMode::Serve => 1,
             MoqSessionMode::Dial => RELAYED_PACKETS_PER_GROUP,
         };
-        for group in rig.caller.heard.chunk_by(|one, next| one.group == next.group).skip(1) {
+        for group in rig
+            .caller
+            .received
+            .chunk_by(|one, next| one.group == next.group)
+            .skip(1)
+        {
             assert!(group.len() <= packets_per_group);
         }
-        for two in rig.caller.heard.windows(2) {
+        for two in rig.caller.received.windows(2) {
             assert!(two[1].group - two[0].group <= 1, "no sequence is skipped");
             assert_eq!(two[1].timestamp_us, two[0].timestamp_us + 20_000);
         }
@@ -80,7 +85,7 @@ fn a_greeting_is_not_lost() {
     rig.connect();
     let joined = rig.times(&SessionEvent::Joined)[0];
     rig.run(secs(2));
-    let first = &rig.caller.heard[0];
+    let first = &rig.caller.received[0];
     assert_eq!(first.group, 0);
     assert!(
         first.at > joined + ms(300) && first.at < joined + ms(700),
@@ -99,7 +104,7 @@ fn an_echo_survives_loss_and_reordering() {
         rig.bot.echoes = true;
         let now = rig.now;
         rig.caller.speak(440.0, now);
-        let from = rig.caller.heard.len();
+        let from = rig.caller.received.len();
         rig.run(secs(12));
         let received = &rig.bot.pcm;
         let expected = 12 * 16_000;
@@ -121,15 +126,15 @@ fn an_interruption_drops_what_is_unsent() {
     rig.run(secs(1));
     rig.bot.queue.clear();
     rig.session.handle_interruption(rig.now);
-    let from = rig.caller.heard.len();
-    let last_us = rig.caller.heard[from - 1].timestamp_us;
+    let from = rig.caller.received.len();
+    let last_us = rig.caller.received[from - 1].timestamp_us;
     rig.run(secs(1));
     let heard = rig.caller.pcm(from);
     assert!(share(&heard[1_600..], 700.0, 16_000) < 0.1, "silence within 100 ms");
     assert_eq!(rig.times(&SessionEvent::SpeechStopped).len(), 1);
     say(&mut rig, 700.0, 1);
     rig.run(secs(1));
-    let times = rig.caller.heard[from..].iter().map(|packet| packet.timestamp_us);
+    let times = rig.caller.received[from..].iter().map(|packet| packet.timestamp_us);
     assert!(times.clone().min() > Some(last_us), "the clock goes on");
     assert!(times.clone().max() < Some(last_us + 2_200_000));
 }
@@ -142,7 +147,7 @@ fn an_interruption_drops_what_waits_for_the_network() {
     rig.run(secs(1));
     rig.is_cut = true;
     rig.run(secs(1));
-    let from = rig.caller.heard.len();
+    let from = rig.caller.received.len();
     rig.bot.queue.clear();
     rig.session.handle_interruption(rig.now);
     rig.is_cut = false;

@@ -19,7 +19,7 @@ use crate::moq::record_log::{MoqRecord, RecordReader};
 pub const CATALOG: &str = r#"{"audio":{"renditions":{"audio/data":{"codec":"opus","container":{"kind":"legacy"},"sampleRate":48000,"numberOfChannels":1,"bitrate":32000,"jitter":20}}}}"#;
 
 /// A packet that was received.
-pub struct Heard {
+pub struct CallerPacket {
     pub at: Duration,
     pub group: u64,
     pub timestamp_us: u64,
@@ -57,7 +57,7 @@ pub struct Caller {
     records: Option<MoqSubscriptionId>,
     reader: RecordReader,
     pub catalogs: Vec<String>,
-    pub heard: Vec<Heard>,
+    pub received: Vec<CallerPacket>,
     pub texts: Vec<String>,
     /// What else happened, in order, with its time.
     pub notes: Vec<(Duration, String)>,
@@ -94,7 +94,7 @@ impl Caller {
             records: None,
             reader: RecordReader::default(),
             catalogs: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             texts: Vec::new(),
             notes: Vec::new(),
             closed: None,
@@ -154,7 +154,7 @@ impl Caller {
 
     /// Returns the PCM at 16 kHz of all packets from `from` on, by presentation time.
     pub fn pcm(&self, from: usize) -> Vec<i16> {
-        let mut packets: Vec<&Heard> = self.heard[from..].iter().collect();
+        let mut packets: Vec<&CallerPacket> = self.received[from..].iter().collect();
         packets.sort_by_key(|packet| packet.timestamp_us);
         let mut decoder = Decoder::new(16_000).unwrap();
         let mut pcm = Vec::new();
@@ -285,7 +285,7 @@ impl Caller {
                     self.catalogs.push(String::from_utf8(payload.to_vec()).unwrap());
                 } else if Some(subscription) == self.audio {
                     let frame = MediaFrame::read(&payload).unwrap();
-                    self.heard.push(Heard {
+                    self.received.push(CallerPacket {
                         at: now - self.start,
                         group,
                         timestamp_us: frame.timestamp_us,

@@ -29,10 +29,10 @@ fn a_bot_that_ends_says_goodbye() {
         rig.session.handle_bot_end(LeaveReason::BotEnded, rig.now);
         rig.run_until(|rig| rig.is_gone);
         assert_eq!(rig.left(), Some(LeaveReason::BotEnded));
-        let heard = rig.caller.pcm(0);
-        let spoken = heard.iter().filter(|sample| sample.unsigned_abs() > 500).count();
+        let received = rig.caller.pcm(0);
+        let spoken = received.iter().filter(|sample| sample.unsigned_abs() > 500).count();
         assert!(spoken > 16_000 / 2 * 8 / 10, "{spoken} samples of 500 ms");
-        assert!(share(&heard[1_600..6_400], 700.0, 16_000) > 0.8);
+        assert!(share(&received[1_600..6_400], 700.0, 16_000) > 0.8);
         let told = rig.caller.noted("session-ending").expect("the record");
         assert!(told >= began + ms(480), "after the speech");
         let notes: Vec<_> = rig.caller.notes.iter().map(|(_, note)| note.as_str()).collect();

@@ -37,8 +37,14 @@ fn talking() -> Rig {
 fn a_restarted_relay_is_dialled_again() {
     let mut rig = talking();
     let (cut, frames) = (rig.now - rig.start, rig.bot.frames);
-    let last_us = rig.caller.heard.iter().map(|packet| packet.timestamp_us).max().unwrap();
-    let from = rig.caller.heard.len();
+    let last_us = rig
+        .caller
+        .received
+        .iter()
+        .map(|packet| packet.timestamp_us)
+        .max()
+        .unwrap();
+    let from = rig.caller.received.len();
     rig.restart_relay();
     rig.session.handle_message("{\"bot\":3}".to_owned());
     rig.run(secs(15));
@@ -59,7 +65,7 @@ fn a_restarted_relay_is_dialled_again() {
     assert!(rig.bot.frames > frames + 300, "{} after {frames}", rig.bot.frames);
     let tail = &rig.bot.pcm[rig.bot.pcm.len() - 32_000..];
     assert!(share(tail, 440.0, 16_000) > 0.9);
-    let after = &rig.caller.heard[from..];
+    let after = &rig.caller.received[from..];
     assert!(after[0].timestamp_us > last_us);
     let gap_us = after[0].timestamp_us - last_us;
     let wall_us = (after[0].at - cut).as_micros() as u64;

@@ -128,7 +128,7 @@ fn closes_a_rejected_call_before_its_bot_starts() {
     assert_eq!((rig.closed(), rig.session.refused), (Some((1013, why)), Some(why)));
     rig.json(media(&[0x10; 160]));
     rig.pass(SOCKET_CLOSE_WITHIN);
-    assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty() && rig.hang_ups == 0);
+    assert!(rig.gone && rig.events.is_empty() && rig.received.is_empty() && rig.hang_ups == 0);
     assert!(rig.begun.is_empty() && rig.permits == 1);
 
     let mut rig = Rig::new(unrecognised);
@@ -155,7 +155,7 @@ fn proof_comes_before_a_permit() {
     let advice = rig.session.refusal(MS).expect("advice");
     assert!(advice.contains("--unverified-calls"), "{advice}");
     rig.pass(SOCKET_CLOSE_WITHIN);
-    assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty());
+    assert!(rig.gone && rig.events.is_empty() && rig.received.is_empty());
 }
 
 /// A simulated call says so to its bot, and its provider is never asked to end it; nor is one
@@ -189,7 +189,7 @@ fn early_messages_are_limited_in_length() {
         rig.json(early);
         rig.json(start_a());
         rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
-        rig.heard.len()
+        rig.received.len()
     };
     assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX), 160);
     assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX + 1), 0);
@@ -206,7 +206,10 @@ fn early_speech_is_limited() {
         }
         rig.json(media(&vec![0x90; late]));
         rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
-        (rig.heard.len(), rig.heard.iter().filter(|sample| **sample > 0).count())
+        (
+            rig.received.len(),
+            rig.received.iter().filter(|sample| **sample > 0).count(),
+        )
     };
     let all = EARLY_AUDIO.as_secs() as usize * 8_000;
     assert_eq!(kept(0), (all, 0));
@@ -264,8 +267,12 @@ fn buffers_the_first_words_of_a_caller() {
         rig.json(media(&[0x10; 160]));
     }
     rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
-    assert_eq!((rig.heard_hz, rig.heard.len()), (8_000, 8_000));
-    assert!(rig.heard.iter().all(|sample| *sample == rig.heard[0] && *sample != 0));
+    assert_eq!((rig.received_hz, rig.received.len()), (8_000, 8_000));
+    assert!(
+        rig.received
+            .iter()
+            .all(|sample| *sample == rig.received[0] && *sample != 0)
+    );
 }
 
 /// Telnyx does not order its messages: audio that precedes `start` is heard as well.
@@ -276,7 +283,7 @@ fn accepts_audio_before_the_handshake() {
     rig.json(media(&[0x10; 160]));
     rig.json(start_a());
     rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
-    assert_eq!(rig.heard.len(), 160);
+    assert_eq!(rig.received.len(), 160);
     assert_eq!(rig.events, [SessionEvent::Joined]);
 }
 

@@ -40,9 +40,9 @@ fn keeps_audio_from_before_the_bot_listens() {
     for chunk in said.chunks(256) {
         rig.binary(frames::audio(chunk, 16_000));
     }
-    assert!(rig.heard.is_empty());
+    assert!(rig.received.is_empty());
     rig.with(|session, now| session.set_audio(16_000, 24_000, true, now));
-    assert_eq!((rig.heard_hz, &rig.heard), (16_000, &said));
+    assert_eq!((rig.received_hz, &rig.received), (16_000, &said));
     assert_eq!(
         rig.events[1],
         SessionEvent::Message(r#"{"type":"client-ready"}"#.into())
@@ -54,7 +54,11 @@ fn keeps_audio_from_before_the_bot_listens() {
 fn uses_the_rate_of_each_frame() {
     let mut rig = Rig::client();
     rig.binary(frames::audio(&tone(48_000, 48_000), 48_000));
-    assert!(rig.heard.len().abs_diff(16_000) < 100, "{} samples", rig.heard.len());
+    assert!(
+        rig.received.len().abs_diff(16_000) < 100,
+        "{} samples",
+        rig.received.len()
+    );
     for _ in 0..=RATE_CHANGES_MAX / 2 {
         rig.binary(frames::audio(&[0; 160], 16_000));
         rig.binary(frames::audio(&[0; 160], 8_000));

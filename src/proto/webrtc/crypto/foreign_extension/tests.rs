@@ -107,10 +107,10 @@ fn call(profile: SrtpProfile, extension: &[u8], copies: usize, damage: fn(&mut V
     call
 }
 
-fn heard(profile: SrtpProfile, extension: &[u8], copies: usize, damage: fn(&mut Vec<u8>)) -> Vec<Vec<u8>> {
+fn received(profile: SrtpProfile, extension: &[u8], copies: usize, damage: fn(&mut Vec<u8>)) -> Vec<Vec<u8>> {
     let mut call = call(profile, extension, copies, damage);
     call.talk(PACKETS);
-    call.peers[1].heard.clone()
+    call.peers[1].received.clone()
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn packets_with_a_foreign_extension_are_heard_in_every_profile() {
     for profile in PROFILES {
         for extension in [&extension(0xabac)[..], &extension(0x1010), &[0, 0, 0, 0]] {
             assert_eq!(
-                heard(profile, extension, 1, |_| {}),
+                received(profile, extension, 1, |_| {}),
                 spoken(PACKETS),
                 "{profile}, {extension:x?}"
             );
@@ -142,7 +142,7 @@ fn a_changed_packet_with_a_foreign_extension_is_rejected() {
                 packet[0] &= !EXTENSION_BIT;
             },
         ] {
-            assert_eq!(heard(profile, &extension(0xabac), 1, damage), spoken(0), "{profile}");
+            assert_eq!(received(profile, &extension(0xabac), 1, damage), spoken(0), "{profile}");
         }
     }
 }
@@ -151,7 +151,7 @@ fn a_changed_packet_with_a_foreign_extension_is_rejected() {
 fn a_repeated_packet_with_a_foreign_extension_is_heard_once() {
     for profile in PROFILES {
         assert_eq!(
-            heard(profile, &extension(0xabac), 2, |_| {}),
+            received(profile, &extension(0xabac), 2, |_| {}),
             spoken(PACKETS),
             "{profile}"
         );
@@ -221,7 +221,7 @@ fn str0m_still_drops_foreign_extensions() {
     call.hides_extensions = false;
     call.talk(PACKETS);
     assert!(
-        call.peers[1].heard.is_empty(),
+        call.peers[1].received.is_empty(),
         "str0m ignores foreign header extensions now: delete foreign_extension.rs and what calls it"
     );
 }

@@ -100,11 +100,11 @@ fn a_microcontroller_hears_every_packet_and_finds_the_payload_at_byte_12() {
         packets.iter().all(|packet| packet[0] == 0x80),
         "no extension bit, no padding, no contributing sources"
     );
-    let heard: Vec<_> = packets
+    let received: Vec<_> = packets
         .iter()
         .map(|packet| receive(master, salt, packet).expect("a tag that fits"))
         .collect();
-    assert_eq!(heard, spoken(PACKETS));
+    assert_eq!(received, spoken(PACKETS));
 }
 
 /// The caller uses the plain provider: it verifies bare headers and sends empty blocks itself.
@@ -120,7 +120,7 @@ fn both_ends_hear_each_other_in_every_profile() {
         assert!(sent(0).all(|packet| has_empty_extension(packet)));
         assert!(sent(1).all(|packet| packet[0] == 0x80));
         for peer in &call.peers {
-            assert_eq!(peer.heard, spoken(PACKETS), "{profile}");
+            assert_eq!(peer.received, spoken(PACKETS), "{profile}");
             assert_eq!(peer.read, [b"hello"], "{profile}");
         }
     }
@@ -144,7 +144,7 @@ fn a_nonempty_extension_passes_unchanged() {
                 .iter()
                 .all(|packet| packet[0] & EXTENSION_BIT != 0 && packet[12..15] == [0xbe, 0xde, 0])
         );
-        assert_eq!(call.peers[0].heard, spoken(PACKETS), "{profile}");
+        assert_eq!(call.peers[0].received, spoken(PACKETS), "{profile}");
     }
 }
 

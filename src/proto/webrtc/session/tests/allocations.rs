@@ -4,7 +4,7 @@
 use super::pair::{Pair, Tone, secs};
 
 /// A received audio packet: str0m copies its payload.
-const PER_PACKET_HEARD: u64 = 1;
+const PER_PACKET_RECEIVED: u64 = 1;
 /// A sent audio packet: three blocks in the encoder, and in str0m the queued payload and the
 /// datagram.
 const PER_PACKET_SAID: u64 = 5;
@@ -26,12 +26,12 @@ fn packets_of_a_call_cost_only_the_libraries_allocations() {
     pair.run(secs(10));
     pair.keep_costs = true;
     pair.run(secs(20));
-    let (mut heard, mut said, mut checks) = (0, 0, 0);
+    let (mut received, mut said, mut checks) = (0, 0, 0);
     for cost in &pair.costs {
         let most = match (cost.datagram, cost.frames, cost.sent) {
             (Some(first), 1, 0) if is_rtp(first) => {
-                heard += 1;
-                PER_PACKET_HEARD
+                received += 1;
+                PER_PACKET_RECEIVED
             }
             (None, 0, 1) => {
                 said += 1;
@@ -49,7 +49,7 @@ fn packets_of_a_call_cost_only_the_libraries_allocations() {
         assert!(cost.allocations <= most, "{cost:?}, {most} at most");
     }
     assert!(
-        heard > 980 && said > 980 && checks < 60,
-        "{heard} heard, {said} said, {checks} others"
+        received > 980 && said > 980 && checks < 60,
+        "{received} heard, {said} said, {checks} others"
     );
 }

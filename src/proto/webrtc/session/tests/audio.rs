@@ -15,17 +15,17 @@ fn silence_is_sent_as_soon_as_the_connection_is_up() {
     let mut pair = Pair::connected();
     let joined = pair.times(&SessionEvent::Joined);
     assert_eq!(joined.len(), 1);
-    let first = pair.client.heard.first().expect("a packet").at;
+    let first = pair.client.received.first().expect("a packet").at;
     assert!(
         first <= joined[0] + ms(30),
         "joined at {joined:?}, first packet at {first:?}"
     );
     pair.run(secs(5));
     for second in 1..5 {
-        let packets = pair.client.heard_between(secs(second), secs(second + 1));
+        let packets = pair.client.received_between(secs(second), secs(second + 1));
         assert!((49..=51).contains(&packets), "{packets} packets in second {second}");
     }
-    let steps = pair.client.heard.windows(2);
+    let steps = pair.client.received.windows(2);
     assert!(
         steps
             .into_iter()
@@ -93,7 +93,7 @@ fn an_interruption_takes_effect_at_once() {
     pair.interrupt();
     pair.run(secs(1));
     let mut decoder = Decoder::new(48_000).expect("a decoder");
-    let loud = pair.client.heard.iter().filter(|packet| {
+    let loud = pair.client.received.iter().filter(|packet| {
         let pcm = decoder.decode(&packet.payload).expect("an Opus packet");
         packet.at > interrupted + ms(5) && pcm.iter().any(|sample| sample.unsigned_abs() > 1_000)
     });
@@ -103,7 +103,7 @@ fn an_interruption_takes_effect_at_once() {
         stopped.len() == 1 && stopped[0] <= interrupted + ms(20),
         "{stopped:?} after {interrupted:?}"
     );
-    let after = pair.client.heard_between(interrupted, interrupted + ms(900));
+    let after = pair.client.received_between(interrupted, interrupted + ms(900));
     assert!((44..=46).contains(&after), "{after} packets in 900 ms");
 }
 
@@ -126,10 +126,10 @@ fn a_call_survives_a_bad_network() {
     }
     assert!(!pair.saw(&SessionEvent::Lost), "{:?}", pair.bot.events);
     assert_eq!(pair.left(), None);
-    let heard = pair.client.heard_between(began, began + secs(10));
+    let received = pair.client.received_between(began, began + secs(10));
     assert!(
-        (330..=470).contains(&heard),
-        "{heard} of 500 packets reached the client"
+        (330..=470).contains(&received),
+        "{received} of 500 packets reached the client"
     );
     let frames = pair.bot.frames - frames;
     assert!((450..=500).contains(&frames), "{frames} of 500 frames reached the bot");

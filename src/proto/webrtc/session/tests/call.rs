@@ -77,12 +77,12 @@ fn no_audio_is_sent_before_the_pick_up() {
     open(&mut pair);
     pair.run(secs(1));
     assert_eq!(pair.bot.events.first(), Some(&(picked_up, SessionEvent::Joined)));
-    let heard = first(&pair, is_rtp).expect("audio");
-    assert!(heard - picked_up <= ms(20), "{heard:?} after {picked_up:?}");
+    let received = first(&pair, is_rtp).expect("audio");
+    assert!(received - picked_up <= ms(20), "{received:?} after {picked_up:?}");
     assert!(
-        (45..=51).contains(&pair.client.heard.len()),
+        (45..=51).contains(&pair.client.received.len()),
         "{}",
-        pair.client.heard.len()
+        pair.client.received.len()
     );
 }
 

@@ -48,7 +48,7 @@ fn packets_to_a_device_have_bare_headers_on_a_steady_clock() {
     pair.run(secs(1));
     pair.say(&Tone::new(440.0, 16_000).take(8_000));
     pair.run(secs(2));
-    assert!(pair.bot.frames >= 140 && pair.client.heard.len() >= 140);
+    assert!(pair.bot.frames >= 140 && pair.client.received.len() >= 140);
     let packets = rtp(&pair);
     assert!(packets.len() >= 145, "{} packets", packets.len());
     for (_, packet) in &packets {

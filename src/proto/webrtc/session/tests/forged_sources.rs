@@ -41,7 +41,7 @@ fn victim_and_forger() -> (Rig, u64, u64) {
 /// continues both ways.
 fn assert_undisturbed(rig: &mut Rig, victim: u64, time: Duration, mut each_100_ms: impl FnMut(&mut Rig, u64)) {
     let frames = rig.lives[&victim].frames;
-    let heard = rig.clients[&victim].heard.len();
+    let received = rig.clients[&victim].received.len();
     let turns = time.as_millis() as u64 / 100;
     for turn in 0..turns {
         each_100_ms(rig, turn);
@@ -49,10 +49,10 @@ fn assert_undisturbed(rig: &mut Rig, victim: u64, time: Duration, mut each_100_m
     }
     let wanted = turns as usize * 5;
     let frames = rig.lives[&victim].frames - frames;
-    let heard = rig.clients[&victim].heard.len() - heard;
+    let received = rig.clients[&victim].received.len() - received;
     assert!(
-        frames + 2 >= wanted && heard + 2 >= wanted,
-        "{frames} frames, {heard} packets of {wanted}"
+        frames + 2 >= wanted && received + 2 >= wanted,
+        "{frames} frames, {received} packets of {wanted}"
     );
     let life = &rig.lives[&victim];
     assert_eq!(
@@ -221,8 +221,8 @@ fn device_connects(rig: &mut Rig, at: &str) -> u64 {
 fn a_device_at_the_same_port_replaces_its_session_at_once() {
     let mut rig = Rig::new(true);
     let old = device_connects(&mut rig, VICTIM);
-    let heard = rig.clients[&old].heard.len();
-    assert!(heard > 20);
+    let received = rig.clients[&old].received.len();
+    assert!(received > 20);
     rig.clients.remove(&old);
     let began = rig.time();
     let device = a_device(&rig, VICTIM);
@@ -235,7 +235,7 @@ fn a_device_at_the_same_port_replaces_its_session_at_once() {
     assert!(at - began <= 12 * WAY + ms(100), "{:?}", at - began);
     rig.run(secs(1));
     assert!(rig.lives[&old].gone && rig.lives[&new].left().is_none());
-    assert!(rig.clients[&new].heard.len() > 40);
+    assert!(rig.clients[&new].received.len() > 40);
     assert_eq!(rig.routes.len(), (1, 1));
 }
 
@@ -339,7 +339,7 @@ fn frequent_reboots_disturb_no_session() {
     let now = rig.now;
     rig.client(neighbours[2]).beep(440.0, 100, now);
     rig.run(secs(2));
-    let before = neighbours.map(|number| (rig.lives[&number].frames, rig.clients[&number].heard.len()));
+    let before = neighbours.map(|number| (rig.lives[&number].frames, rig.clients[&number].received.len()));
     let from = rig.time();
     let mut last_port = 0;
     let (mut device, mut reboots, mut slowest) = (None::<u64>, 0u64, Duration::ZERO);
@@ -378,13 +378,13 @@ fn frequent_reboots_disturb_no_session() {
         rig.run(ms(reboots * 977 % 6_000));
     }
     let seconds = (rig.time() - from).as_secs() as usize;
-    for (number, (frames, heard)) in neighbours.into_iter().zip(before) {
+    for (number, (frames, received)) in neighbours.into_iter().zip(before) {
         let life = &rig.lives[&number];
         assert_eq!((life.left(), life.at(&SessionEvent::Lost)), (None, None));
-        let (frames, heard) = (life.frames - frames, rig.clients[&number].heard.len() - heard);
+        let (frames, received) = (life.frames - frames, rig.clients[&number].received.len() - received);
         assert!(
-            frames.min(heard) + 100 >= seconds * 50,
-            "{frames} frames, {heard} packets in {seconds} s"
+            frames.min(received) + 100 >= seconds * 50,
+            "{frames} frames, {received} packets in {seconds} s"
         );
     }
     assert!(reboots > 70);

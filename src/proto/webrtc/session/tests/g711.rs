@@ -35,7 +35,7 @@ fn call(client: TestClient) -> Pair {
 }
 
 /// Sends a second of a tone, and asserts that it is heard.
-fn assert_heard(pair: &mut Pair, rate_hz: u32) {
+fn assert_received(pair: &mut Pair, rate_hz: u32) {
     let from = pair.time();
     pair.say(&Tone::new(1_000.0, rate_hz).take(rate_hz as usize));
     pair.run(ms(1_500));
@@ -66,19 +66,19 @@ fn a_caller_without_opus_is_served() {
             assert_eq!((stats.counters.lost, stats.unreadable), (0, 0));
             assert!(
                 pair.client
-                    .heard
+                    .received
                     .iter()
                     .all(|packet| *packet.payload == [silence(law); 160])
             );
-            assert_heard(&mut pair, rate_hz);
+            assert_received(&mut pair, rate_hz);
             pair.run(secs(1));
-            let steps = pair.client.heard.windows(2);
+            let steps = pair.client.received.windows(2);
             assert!(
                 steps.into_iter().all(|two| {
                     two[1].sequence == two[0].sequence + 1 && two[1].timestamp == two[0].timestamp + 160
                 })
             );
-            let last = pair.client.heard.iter().rev().take(40);
+            let last = pair.client.received.iter().rev().take(40);
             assert!(last.into_iter().all(|packet| *packet.payload == [silence(law); 160]));
             let types = rtp(&pair).into_iter().map(|(_, packet)| packet[1] & 0x7f);
             assert!(types.into_iter().all(|sent| sent == payload_type));
@@ -103,12 +103,12 @@ fn packets_may_have_any_duration() {
         pair.open_audio(16_000, 16_000);
         pair.client.speak(A4, pair.now);
         pair.run(secs(3));
-        let heard = pair.bot.pcm.len();
+        let received = pair.bot.pcm.len();
         assert!(
-            heard.abs_diff(48_000) <= 3 * 16 * ptime as usize,
-            "{ptime} ms: {heard} samples"
+            received.abs_diff(48_000) <= 3 * 16 * ptime as usize,
+            "{ptime} ms: {received} samples"
         );
-        let got = share(&pair.bot.pcm[heard / 2..], A4, 16_000);
+        let got = share(&pair.bot.pcm[received / 2..], A4, 16_000);
         assert!(got > 0.95, "{ptime} ms: {got}");
         assert_eq!(pair.session.audio_receiver.stats().counters.lost, 0);
         assert!(pair.session.audio_receiver.stats().counters.jitter < ms(2));
@@ -277,7 +277,7 @@ fn a_device_without_opus_is_served() {
         pair.open_audio(16_000, 24_000);
         pair.client.speak(A4, pair.now);
         pair.run(secs(1));
-        assert_heard(&mut pair, 24_000);
+        assert_received(&mut pair, 24_000);
         pair.run(secs(1));
         let got = share(&pair.bot.pcm[pair.bot.pcm.len() / 2..], A4, 16_000);
         assert!(got > 0.95, "{got}");
@@ -292,7 +292,7 @@ fn a_device_without_opus_is_served() {
             assert!(three[2].0 - three[0].0 >= ms(20), "three packets within 20 ms");
             assert!(three[1].0 - three[0].0 <= ms(60), "a gap");
         }
-        let last = pair.client.heard.iter().rev().take(35);
+        let last = pair.client.received.iter().rev().take(35);
         assert!(last.into_iter().all(|packet| *packet.payload == [silence(law); 160]));
     }
 }

@@ -30,16 +30,16 @@ fn call() -> (Pair, Vec<Vec<u8>>) {
 
 /// Asserts that audio and messages pass both ways from now on.
 fn assert_talks(pair: &mut Pair) {
-    let (frames, heard, texts) = (pair.bot.frames, pair.client.heard.len(), pair.texts().len());
+    let (frames, received, texts) = (pair.bot.frames, pair.client.received.len(), pair.texts().len());
     let read = pair.client.read.len();
     pair.client.send("still there?");
     pair.send("yes");
     pair.run(secs(1));
     assert!(pair.bot.frames - frames >= 45, "{} frames", pair.bot.frames - frames);
     assert!(
-        pair.client.heard.len() - heard >= 48,
+        pair.client.received.len() - received >= 48,
         "{} packets",
-        pair.client.heard.len() - heard
+        pair.client.received.len() - received
     );
     assert_eq!((pair.texts().len() - texts, pair.client.read.len() - read), (1, 1));
     assert_eq!(pair.left(), None);

@@ -79,10 +79,10 @@ fn a_caller_who_comes_back_is_resumed() {
         pair.down.cut = false;
         pair.run(secs(5));
         assert_eq!(pair.times(&SessionEvent::Resumed).len(), 1);
-        let (frames, packets) = (pair.bot.frames, pair.client.heard.len());
+        let (frames, packets) = (pair.bot.frames, pair.client.received.len());
         pair.run(secs(12));
         assert!(pair.bot.frames - frames >= 590, "{} frames", pair.bot.frames - frames);
-        assert!(pair.client.heard.len() - packets >= 590);
+        assert!(pair.client.received.len() - packets >= 590);
         assert_eq!(pair.client.texts(), ["while away"]);
         assert_eq!((pair.times(&SessionEvent::Joined).len(), pair.left()), (1, None));
     }
@@ -237,7 +237,7 @@ fn a_bot_that_never_stops_talking_is_cut_off() {
 #[test]
 fn a_bot_leaves_a_client_without_a_channel() {
     let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| offer);
-    assert!(pair.run_until(secs(5), |pair| pair.client.connected && pair.client.heard.len() > 10));
+    assert!(pair.run_until(secs(5), |pair| pair.client.connected && pair.client.received.len() > 10));
     let ended = pair.time();
     pair.bot_ends();
     pair.run(secs(1));

@@ -52,14 +52,14 @@ fn at_length(packet: &[u8], length: usize, filler: u8) -> Vec<u8> {
 }
 
 fn assert_talks(pair: &mut Pair) {
-    let (frames, heard, texts) = (pair.bot.frames, pair.client.heard.len(), pair.texts().len());
+    let (frames, received, texts) = (pair.bot.frames, pair.client.received.len(), pair.texts().len());
     pair.client.send("still there?");
     pair.run(secs(1));
     assert!(pair.bot.frames - frames >= 45, "{} frames", pair.bot.frames - frames);
     assert!(
-        pair.client.heard.len() - heard >= 48,
+        pair.client.received.len() - received >= 48,
         "{} packets",
-        pair.client.heard.len() - heard
+        pair.client.received.len() - received
     );
     assert_eq!(pair.texts().len() - texts, 1);
     assert_eq!(pair.left(), None);

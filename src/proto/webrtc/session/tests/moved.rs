@@ -22,12 +22,12 @@ fn call() -> Pair {
 fn a_call_follows_a_caller_whose_port_changes() {
     let mut pair = call();
     for port in 5_001..5_006 {
-        let received = pair.client.heard.len();
+        let received = pair.client.received.len();
         let moved = pair.time();
         pair.public = Some(public(port));
         pair.run(secs(2));
         // Speech goes to the new port as soon as the caller has answered a check there.
-        let lost = 100 - (pair.client.heard.len() - received);
+        let lost = 100 - (pair.client.received.len() - received);
         assert!(lost <= 40, "{lost} of 100 packets are lost with port {port}");
         let settled = moved + ms(1_000);
         let mut late = pair

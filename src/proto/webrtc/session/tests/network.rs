@@ -39,7 +39,7 @@ impl Call {
         pair.open_audio(RATE_HZ, RATE_HZ);
         pair.bot.echoes = true;
         pair.run(secs(2));
-        pair.client.heard.clear();
+        pair.client.received.clear();
         pair.client.beep(BEEP_HZ, BEEP_PACKETS, pair.now);
         let mut call = Call {
             began: pair.time(),
@@ -72,13 +72,13 @@ impl Call {
         let link = self.pair.up.carried;
         let lost = link.audio_lost - self.before.audio_lost;
         let under_way = (self.pair.up.delay + JITTER_WAIT_MAX + ms(100)).as_millis() as u64 / 20;
-        let heard = self.pair.session.audio_receiver.stats().counters;
+        let received = self.pair.session.audio_receiver.stats().counters;
         let possible = lost.saturating_sub(under_way)..=lost;
         assert!(
-            possible.contains(&(heard.lost - heard.late)),
-            "the link lost {lost}: {heard:?}"
+            possible.contains(&(received.lost - received.late)),
+            "the link lost {lost}: {received:?}"
         );
-        let filled = heard.concealed + heard.recovered;
+        let filled = received.concealed + received.recovered;
         (
             lost as f64 / (link.audio - self.before.audio) as f64,
             filled as f64 / self.pair.bot.frames as f64,
@@ -88,7 +88,7 @@ impl Call {
     /// Returns the delay from the caller to the bot in a minute, counted from 0.
     fn to_bot(&self, minute: u64) -> Duration {
         let bot = &self.pair.bot;
-        let frames = bot.heard_at.iter().copied().zip(bot.pcm.chunks(FRAME));
+        let frames = bot.received_at.iter().copied().zip(bot.pcm.chunks(FRAME));
         self.delay_of(onsets(frames.map(|(at, pcm)| (at, is_loud(pcm)))), minute)
     }
 
@@ -96,8 +96,8 @@ impl Call {
     /// earliest packet.
     fn echo(&self, minute: u64) -> Duration {
         let (from, to) = (self.began + secs(60 * minute), self.began + secs(60 * minute + 65));
-        let heard = self.pair.client.heard.iter();
-        let mut packets: Vec<_> = heard.filter(|packet| (from..to).contains(&packet.at)).collect();
+        let received = self.pair.client.received.iter();
+        let mut packets: Vec<_> = received.filter(|packet| (from..to).contains(&packet.at)).collect();
         packets.sort_by_key(|packet| packet.sequence);
         let first = packets[0].timestamp;
         let place = |timestamp: u64| Duration::from_micros((timestamp - first) * 1_000 / 48);

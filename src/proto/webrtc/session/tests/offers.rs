@@ -251,7 +251,7 @@ fn a_client_with_video_is_served() {
     pair.client.send("hello");
     pair.run(secs(1));
     assert!(pair.bot.frames >= 48);
-    assert!(pair.client.heard.len() >= 48);
+    assert!(pair.client.received.len() >= 48);
     assert_eq!(pair.texts(), ["hello"]);
 }
 
@@ -267,7 +267,7 @@ fn an_offer_without_a_data_channel_is_served() {
     pair.client.speak(440.0, pair.now);
     pair.send("without a channel");
     pair.run(secs(2));
-    assert!(pair.bot.frames >= 95 && pair.client.heard.len() >= 95);
+    assert!(pair.bot.frames >= 95 && pair.client.received.len() >= 95);
     assert_eq!(pair.left(), None);
 }
 

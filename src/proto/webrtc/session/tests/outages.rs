@@ -52,8 +52,8 @@ fn assert_sound(pair: &mut Pair, talks: bool, what: &str) {
     let (frames, from) = (pair.bot.frames, pair.time());
     pair.bot.speech.extend(Tone::new(1_000.0, 16_000).take(16_000));
     pair.run(secs(1));
-    let heard = pair.client.heard_between(from, pair.time());
-    assert!(heard >= 48, "{what}: {heard} packets");
+    let received = pair.client.received_between(from, pair.time());
+    assert!(received >= 48, "{what}: {received} packets");
     let frames = pair.bot.frames - frames;
     assert!(!talks || frames >= 45, "{what}: {frames} frames");
     assert_eq!(pair.left(), None, "{what}");

@@ -65,7 +65,7 @@ pub struct Bot {
     pub pcm: Vec<i16>,
     pub frames: u64,
     /// When each frame arrived.
-    pub heard_at: Vec<Duration>,
+    pub received_at: Vec<Duration>,
     pub rate_hz: u32,
     /// The audio to send.
     pub speech: VecDeque<i16>,
@@ -208,7 +208,7 @@ impl Pair {
                 events: Vec::new(),
                 pcm: Vec::new(),
                 frames: 0,
-                heard_at: Vec::new(),
+                received_at: Vec::new(),
                 rate_hz: 0,
                 speech: VecDeque::new(),
                 endless: None,
@@ -454,7 +454,7 @@ impl Pair {
                 SessionOutput::Audio(CallerFrame { pcm, rate_hz, .. }) => {
                     self.bot.frames += 1;
                     self.bot.rate_hz = rate_hz;
-                    self.bot.heard_at.push(at);
+                    self.bot.received_at.push(at);
                     self.bot.pcm.extend_from_slice(pcm);
                     if self.bot.echoes {
                         self.bot.speech.extend(pcm);

@@ -41,7 +41,7 @@ pub fn call_of(mut client: TestClient) -> (Pair, String) {
 
 /// Asserts that audio and messages pass both ways from now on.
 pub fn assert_talks(pair: &mut Pair) {
-    let (frames, heard, from) = (pair.bot.frames, pair.client.heard.len(), pair.time());
+    let (frames, received, from) = (pair.bot.frames, pair.client.received.len(), pair.time());
     let (down, up) = (pair.client.read.len(), pair.texts().len());
     pair.say(&Tone::new(1_000.0, 16_000).take(8_000));
     pair.send("to the client");
@@ -49,9 +49,9 @@ pub fn assert_talks(pair: &mut Pair) {
     pair.run(secs(1));
     assert!(pair.bot.frames - frames >= 48, "{} frames", pair.bot.frames - frames);
     assert!(
-        pair.client.heard.len() - heard >= 48,
+        pair.client.received.len() - received >= 48,
         "{} packets",
-        pair.client.heard.len() - heard
+        pair.client.received.len() - received
     );
     let pcm = pair.client.pcm_since(from);
     assert!(share(&pcm[9_600..19_200], 1_000.0, 48_000) > 0.8);
@@ -65,7 +65,7 @@ pub fn assert_talks(pair: &mut Pair) {
 #[test]
 fn a_renegotiation_keeps_everything() {
     let (mut pair, first) = call();
-    let heard = pair.client.heard.len();
+    let received = pair.client.received.len();
     let offer = pair.client.change(|api| {
         api.add_media(MediaKind::Audio, Direction::RecvOnly, None, None, None);
     });
@@ -85,9 +85,9 @@ fn a_renegotiation_keeps_everything() {
     assert_talks(&mut pair);
     assert!(
         pair.client
-            .heard
+            .received
             .windows(2)
-            .skip(heard)
+            .skip(received)
             .all(|two| two[1].sequence == two[0].sequence + 1)
     );
 }
@@ -199,9 +199,9 @@ fn a_held_call_is_sent_no_audio() {
     };
     for held in [Direction::Inactive, Direction::SendOnly] {
         turn(&mut pair, held);
-        let sent = pair.client.heard.len();
+        let sent = pair.client.received.len();
         pair.run(secs(1));
-        assert_eq!(pair.client.heard.len(), sent, "{held:?}");
+        assert_eq!(pair.client.received.len(), sent, "{held:?}");
         turn(&mut pair, Direction::SendRecv);
         assert_talks(&mut pair);
     }
@@ -235,7 +235,11 @@ fn the_microphone_and_the_speaker_may_have_sections_of_their_own() {
         pair.bot.endless = Some(Tone::new(440.0, 16_000));
         pair.run(secs(1));
         assert!(pair.bot.frames >= 40, "{} frames", pair.bot.frames);
-        assert!(pair.client.heard.len() >= 40, "{} packets", pair.client.heard.len());
+        assert!(
+            pair.client.received.len() >= 40,
+            "{} packets",
+            pair.client.received.len()
+        );
     }
 }
 
@@ -245,7 +249,7 @@ fn the_microphone_and_the_speaker_may_have_sections_of_their_own() {
 fn a_restart_keeps_the_bot() {
     let (mut pair, first) = call();
     pair.run(secs(1));
-    let heard = pair.bot.frames;
+    let received = pair.bot.frames;
     let mut client = TestClient::at("192.0.2.9:5001", pair.start);
     let offer = client.offer();
     let old_ufrag = pair.session.local_ufrag();
@@ -258,7 +262,7 @@ fn a_restart_keeps_the_bot() {
     assert_eq!(pair.client.texts(), ["said in between"]);
     assert_talks(&mut pair);
     assert_eq!(pair.bot.rate_hz, 16_000);
-    assert!(pair.bot.frames > heard);
+    assert!(pair.bot.frames > received);
     // The old connection keeps sending, and closes.
     old.send("from the past");
     old.rtc.close().expect("closing");

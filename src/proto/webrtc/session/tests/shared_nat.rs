@@ -51,11 +51,11 @@ fn gap(rig: &mut Rig, number: u64, time: Duration) {
 /// Asserts that a session is unchanged and hears its device.
 fn assert_undisturbed(rig: &mut Rig, number: u64, habit: Habit) {
     rig.run(secs(1));
-    let (frames, heard) = (rig.lives[&number].frames, rig.clients[&number].heard.len());
+    let (frames, received) = (rig.lives[&number].frames, rig.clients[&number].received.len());
     rig.run(secs(2));
     let life = &rig.lives[&number];
     assert_eq!((life.left(), life.gone), (None, false), "{habit:?}");
-    assert!(rig.clients[&number].heard.len() - heard >= 98);
+    assert!(rig.clients[&number].received.len() - received >= 98);
     assert!(
         habit == Habit::Waits || life.frames - frames >= 98,
         "{}",

@@ -30,7 +30,7 @@ fn call(seed: u64) -> Pair {
 }
 
 /// Asserts that the bot hears a tone for a second without a gap.
-fn assert_heard(pair: &mut Pair, what: &str) {
+fn assert_received(pair: &mut Pair, what: &str) {
     let (frames, samples) = (pair.bot.frames, pair.bot.pcm.len());
     let before = pair.session.audio_receiver.stats().counters;
     pair.run(secs(1));
@@ -57,7 +57,7 @@ fn the_callers_rtp_numbers_wrap() {
         pair.client.set_numbers(sequence, ticks);
         pair.run(secs(1));
         for second in 1..=3 {
-            assert_heard(&mut pair, &format!("from {sequence} and {ticks}, second {second}"));
+            assert_received(&mut pair, &format!("from {sequence} and {ticks}, second {second}"));
         }
         assert_eq!(pair.session.audio_receiver.stats().counters.received, pair.bot.frames);
     }
@@ -73,7 +73,7 @@ fn the_callers_roll_over_counter_is_tracked() {
         pair.client.leap(LEAP);
         // The jitter buffer needs time to accept it.
         pair.run(secs(1));
-        assert_heard(&mut pair, &format!("leap {leap}"));
+        assert_received(&mut pair, &format!("leap {leap}"));
     }
 }
 
@@ -84,7 +84,7 @@ fn the_runners_rtp_numbers_wrap() {
     let mut pair = call(u64::from(u32::MAX - 100 * 960) << 32 | 0x7fff);
     pair.bot.endless = Some(Tone::new(HZ, 16_000));
     pair.run(secs(5));
-    let timestamps: Vec<u64> = pair.client.heard.iter().map(|packet| packet.timestamp).collect();
+    let timestamps: Vec<u64> = pair.client.received.iter().map(|packet| packet.timestamp).collect();
     assert!(
         timestamps.windows(2).all(|two| two[1] == two[0] + 960),
         "the client counts on past the end"
@@ -93,10 +93,13 @@ fn the_runners_rtp_numbers_wrap() {
     for leap in 1..=12 {
         pair.session.skip_packets(LEAP);
         pair.run(ms(100));
-        let from = pair.client.heard.len();
+        let from = pair.client.received.len();
         let at = pair.time();
         pair.run(secs(1));
-        let sequences: Vec<u64> = pair.client.heard[from..].iter().map(|packet| packet.sequence).collect();
+        let sequences: Vec<u64> = pair.client.received[from..]
+            .iter()
+            .map(|packet| packet.sequence)
+            .collect();
         assert!(
             (49..=51).contains(&sequences.len()),
             "leap {leap}: {} packets",
@@ -106,7 +109,7 @@ fn the_runners_rtp_numbers_wrap() {
         let part = share(&pair.client.pcm_since(at)[9_600..], HZ, 48_000);
         assert!(part > 0.9, "leap {leap}: {part}");
     }
-    let last = pair.client.heard.last().expect("packets").sequence;
+    let last = pair.client.received.last().expect("packets").sequence;
     assert!(last > 5 << 16, "{last}");
 }
 
@@ -123,7 +126,7 @@ fn the_millisecond_clock_wraps() {
             pair.client.speak(HZ, pair.now);
             pair.run(secs(2));
             for second in 0..6 {
-                assert_heard(&mut pair, &format!("{bits} bits of {unit:?}, second {second}"));
+                assert_received(&mut pair, &format!("{bits} bits of {unit:?}, second {second}"));
             }
         }
     }

@@ -434,7 +434,7 @@ impl Rig {
     }
 
     /// Returns the received audio of a track.
-    pub fn heard(&self, track: &str) -> Vec<i16> {
+    pub fn received(&self, track: &str) -> Vec<i16> {
         decode(
             self.audio
                 .get(track)

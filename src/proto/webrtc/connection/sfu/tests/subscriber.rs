@@ -20,7 +20,7 @@ const BOB: &str = "PA_bob|TR_bob";
 
 /// Returns the share of a tone in the end of a track.
 fn tone(rig: &Rig, track: &str, hz: f64, frames: usize) -> f64 {
-    let pcm = rig.heard(track);
+    let pcm = rig.received(track);
     share(&pcm[pcm.len().saturating_sub(frames * 320)..], hz, 16_000)
 }
 
@@ -171,13 +171,13 @@ fn tracks_are_found_by_map_then_by_msid() {
     let map: BTreeMap<String, String> = [(mids[0].to_string(), "TR_map".to_owned())].into();
     let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &map, now);
     let (peer, answer) = made.expect("an offer that is answered");
-    let heard: Vec<(&Mid, &str)> = peer
+    let received: Vec<(&Mid, &str)> = peer
         .sources
         .sections
         .iter()
-        .map(|heard| (&heard.mid, heard.track.as_deref().expect("a track")))
+        .map(|received| (&received.mid, received.track.as_deref().expect("a track")))
         .collect();
-    assert_eq!(heard, [(&mids[0], "TR_map"), (&mids[2], "TR_c"), (&mids[4], "TR_e")]);
+    assert_eq!(received, [(&mids[0], "TR_map"), (&mids[2], "TR_c"), (&mids[4], "TR_e")]);
     for (nth, direction) in [
         (0, "recvonly"),
         (1, "inactive"),
@@ -466,9 +466,9 @@ fn track_ids_and_sources_of_a_section_are_capped() {
         let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &map.collect(), now);
         made.expect("an offer that is answered").0
     };
-    for (bytes, heard) in [(ROOM_TRACK_BYTES_MAX, 1), (ROOM_TRACK_BYTES_MAX + 1, 0)] {
+    for (bytes, received) in [(ROOM_TRACK_BYTES_MAX, 1), (ROOM_TRACK_BYTES_MAX + 1, 0)] {
         let map = [(String::new(), format!("TR_{}", "x".repeat(bytes - 3)))].into();
-        assert_eq!(offer(&map, "").sources.sections.len(), heard);
+        assert_eq!(offer(&map, "").sources.sections.len(), received);
     }
     // The last section of the offer is audio.
     let line = |source: usize| format!("a=ssrc:{source} cname:x\r\n");
@@ -495,11 +495,11 @@ fn discovered_sources_are_capped() {
     peer.sources.discovered = ROOM_SOURCES_MAX - 1;
     let mut rig = Rig::new(peer, server, now);
     rig.connect();
-    for (source, heard) in [(1_u32, 5), (2, 5)] {
+    for (source, received) in [(1_u32, 5), (2, 5)] {
         let mut api = rig.server.rtc.direct_api();
         api.reset_stream_tx(mids[0], None, source.into(), None)
             .expect("a stream");
         rig.talk(&mut [(mids[0], Talker::new(440.0))], 5);
-        assert_eq!(counts(&rig), [("TR_ann", heard)]);
+        assert_eq!(counts(&rig), [("TR_ann", received)]);
     }
 }
