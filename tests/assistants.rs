@@ -123,8 +123,8 @@ fn a_caller_hears_the_answer_of_the_service() {
 
     // The samples arrive unchanged, behind the silence of a caller who has not spoken yet.
     client.say(&pcm(1_920), 24_000);
-    let heard = bytes(&pcm(1_920));
-    while find(&service.audio, &heard).is_none() {
+    let received = bytes(&pcm(1_920));
+    while find(&service.audio, &received).is_none() {
         service.hear(service.audio.len() + 1);
     }
 
@@ -139,7 +139,7 @@ fn a_caller_hears_the_answer_of_the_service() {
     service.write("r", "i", "Hello there. I am here.");
     service.speak("r", "i", &bytes(&answer));
     service.end_response("r", "i", "Hello there. I am here.");
-    client.hear_until("the answer", |client| find(&client.heard, &answer).is_some());
+    client.hear_until("the answer", |client| find(&client.received, &answer).is_some());
     let transcript = client.hear_message("the transcript", of_type("user-transcription"));
     assert_eq!(
         (&transcript["data"]["text"], &transcript["data"]["final"]),
@@ -197,7 +197,7 @@ fn a_telephone_call_keeps_its_bytes() {
     service.begin_response("r", "i");
     service.speak("r", "i", &codes);
     service.end_response("r", "i", "");
-    caller.hear_until("the answer", |caller| find(&caller.heard, &samples).is_some());
+    caller.hear_until("the answer", |caller| find(&caller.received, &samples).is_some());
     assert_eq!(caller.line.codec, Codec::Ulaw);
 }
 
@@ -226,7 +226,7 @@ fn an_a_law_call_keeps_its_bytes() {
     service.begin_response("r", "i");
     service.speak("r", "i", &codes);
     service.end_response("r", "i", "");
-    caller.hear_until("the answer", |caller| find(&caller.heard, &answer).is_some());
+    caller.hear_until("the answer", |caller| find(&caller.received, &answer).is_some());
 }
 
 /// The model ends a telephone call by its function, once its goodbye was heard.
@@ -249,7 +249,7 @@ fn the_model_hangs_up() {
     caller.hear_until("the end", |caller| caller.gone);
     let samples = vec![ulaw_decode(0x12); 4_000];
     assert!(
-        find(&caller.heard, &samples).is_some(),
+        find(&caller.received, &samples).is_some(),
         "the goodbye was heard to its end"
     );
 }
@@ -274,7 +274,7 @@ fn the_model_presses_keys() {
         .into_iter()
         .map(|sample| ulaw_decode(ulaw_encode(sample)))
         .collect();
-    caller.hear_until("the tone", |caller| find(&caller.heard, &whole).is_some());
+    caller.hear_until("the tone", |caller| find(&caller.received, &whole).is_some());
     // The key and the silence around it are three pieces.
     caller.hear_until("all marks back", |caller| {
         caller.marks.len() >= 3 && caller.given_back.len() == caller.marks.len()
@@ -295,18 +295,18 @@ fn an_interruption_truncates_the_answer_where_it_was_heard() {
     let (mut client, mut service) = connect(&runner, &server);
     service.begin_response("r", "i");
     service.speak("r", "i", &bytes(&vec![1_000; 5 * 24_000]));
-    client.hear_until("a second of the answer", |client| client.heard.len() >= 24_000);
+    client.hear_until("a second of the answer", |client| client.received.len() >= 24_000);
     service.send(&json!({"type": "input_audio_buffer.speech_started", "item_id": "u", "audio_start_ms": 0}));
     let cut = service.expect("conversation.item.truncate");
     assert_eq!((&cut["item_id"], &cut["content_index"]), (&json!("i"), &json!(0)));
     client.hear_message("the interruption", of_type("bot-interrupted"));
     client.hear_message("its end", of_type("bot-stopped-speaking"));
-    let spoken_ms = client.heard.iter().filter(|sample| **sample != 0).count() as u64 / 24;
+    let spoken_ms = client.received.iter().filter(|sample| **sample != 0).count() as u64 / 24;
     let cut_ms = cut["audio_end_ms"].as_u64().expect("whole milliseconds");
     // The mark behind the last whole piece, of 100 ms, and what is on its way to the client.
     assert!((700..=spoken_ms).contains(&cut_ms), "{cut_ms} ms of {spoken_ms} ms");
     // What the cancelled response still sends is not heard.
-    let count = client.heard.len();
+    let count = client.received.len();
     service.speak("r", "i", &bytes(&[2_000; 4_800]));
     service.send(
         &json!({"type": "response.done", "response": {"id": "r", "status": "cancelled",
@@ -315,8 +315,8 @@ fn an_interruption_truncates_the_answer_where_it_was_heard() {
     let next = pcm(4_800);
     service.begin_response("r2", "i2");
     service.speak("r2", "i2", &bytes(&next));
-    client.hear_until("the next answer", |client| find(&client.heard, &next).is_some());
-    assert!(!client.heard[count..].contains(&2_000), "a delayed delta was played");
+    client.hear_until("the next answer", |client| find(&client.received, &next).is_some());
+    assert!(!client.received[count..].contains(&2_000), "a delayed delta was played");
 }
 
 /// A key that the service refuses ends the session with words of the runner's own.
@@ -333,7 +333,10 @@ fn a_refused_key_is_told_and_not_repeated() {
         json!({"error": "The assistant is not available.", "fatal": true})
     );
     client.end();
-    assert!(client.heard.iter().any(|sample| *sample > 1_000), "two notes are heard");
+    assert!(
+        client.received.iter().any(|sample| *sample > 1_000),
+        "two notes are heard"
+    );
     runner.wait_for_log("status 401: it does not accept the key");
     let log = runner.log();
     assert!(!log.contains(KEY) && !log.contains("Incorrect"), "{log}");
@@ -369,7 +372,7 @@ fn a_lost_service_is_replaced_with_the_conversation() {
     );
     service.begin_response("r", "i");
     service.speak("r", "i", &bytes(&vec![1_000; 5 * 24_000]));
-    client.hear_until("speech", |client| client.heard.contains(&1_000));
+    client.hear_until("speech", |client| client.received.contains(&1_000));
     drop(service);
     client.hear_message("silence", of_type("bot-interrupted"));
     let mut service = server.accept();
@@ -382,7 +385,7 @@ fn a_lost_service_is_replaced_with_the_conversation() {
     let next = pcm(4_800);
     service.begin_response("r2", "i2");
     service.speak("r2", "i2", &bytes(&next));
-    client.hear_until("the next answer", |client| find(&client.heard, &next).is_some());
+    client.hear_until("the next answer", |client| find(&client.received, &next).is_some());
     runner.wait_for_log("the connection to the service was lost");
 }
 

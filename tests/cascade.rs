@@ -142,8 +142,8 @@ fn a_caller_hears_the_answer_sentence_by_sentence() {
     let runner = services.runner();
     let mut client = connect(&runner);
     say(&mut client);
-    let heard = services.recognizer.recognize("What is it?");
-    let ms = heard.len() * 1_000 / 2 / RATE_HZ;
+    let received = services.recognizer.recognize("What is it?");
+    let ms = received.len() * 1_000 / 2 / RATE_HZ;
     assert!(
         (1_300..=1_700).contains(&ms),
         "{ms} ms: the speech with its lead and its end"
@@ -168,7 +168,7 @@ fn a_caller_hears_the_answer_sentence_by_sentence() {
     assert_eq!(services.voice.speak(24_000, &speech(200)), "It sings.");
     client.hear_message("the last sentence, spoken", ends_spoken("It sings."));
     assert!(
-        client.heard.windows(first.len()).any(|heard| heard == first),
+        client.received.windows(first.len()).any(|received| received == first),
         "the voice arrives unchanged at the rate of the client"
     );
     let transcript = client.hear_message("the transcript", of_type("user-transcription"));
@@ -234,7 +234,7 @@ fn an_interruption_closes_the_requests_of_the_answer() {
     let mut second = services.voice.accept();
     second.expect("synthesize");
     // The first 2 s cannot be interrupted.
-    client.hear_until("3 s of the story", |client| client.heard.len() > 3 * 24_000);
+    client.hear_until("3 s of the story", |client| client.received.len() > 3 * 24_000);
     send(&mut client, &[room(200), voice(700)].concat());
     client.hear_until("silence", |client| client.interruptions == 1);
     second.expect_end();
@@ -242,9 +242,9 @@ fn an_interruption_closes_the_requests_of_the_answer() {
     services.recognizer.recognize("Stop.");
     model.expect_end();
     let asked = services.model.answer_chat(&[]);
-    let heard = messages(&asked);
-    assert_eq!(heard.last(), Some(&("user", "Stop.")));
-    let (role, story) = heard[heard.len() - 2];
+    let received = messages(&asked);
+    assert_eq!(received.last(), Some(&("user", "Stop.")));
+    let (role, story) = received[received.len() - 2];
     assert!(
         role == "assistant" && "Once upon a time.".starts_with(story),
         "{story:?}"
@@ -266,8 +266,8 @@ fn a_telephone_call_is_answered_and_ended_by_the_model() {
     let mut caller = Caller::dial(runner.addr, Provider::Twilio);
     let every_second = |pcm: Vec<i16>| -> Vec<i16> { pcm.into_iter().step_by(2).collect() };
     caller.say(&every_second(question()));
-    let heard = services.recognizer.recognize("Goodbye.");
-    assert!(heard.len() > RATE_HZ * 2, "{} bytes", heard.len());
+    let received = services.recognizer.recognize("Goodbye.");
+    assert!(received.len() > RATE_HZ * 2, "{} bytes", received.len());
     let (request, mut model) = services.model.accept_request();
     let asked: Value = serde_json::from_slice(&request.bytes).expect("JSON");
     assert_eq!(asked["tools"][0]["function"]["name"], "end_call");
@@ -277,7 +277,7 @@ fn a_telephone_call_is_answered_and_ended_by_the_model() {
     model.end_chat("tool_calls");
     services.voice.speak(22_050, &speech(300));
     caller.hear_until("the end", |caller| caller.gone);
-    assert!(power(&caller.heard) > 0.0, "the goodbye is heard");
+    assert!(power(&caller.received) > 0.0, "the goodbye is heard");
     assert!(services.model.waiting().is_none(), "the model is not asked again");
 }
 
@@ -316,7 +316,7 @@ fn a_refused_key_ends_the_session() {
     let error = client.hear_message("the error", of_type("error"));
     assert_eq!(error["data"]["fatal"], json!(true));
     client.end();
-    assert!(!client.heard.is_empty(), "the sound of the failure");
+    assert!(!client.received.is_empty(), "the sound of the failure");
     runner.wait_for_log("the chat model: it does not accept the key");
     assert!(!runner.log().contains(KEY));
 }

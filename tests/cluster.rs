@@ -80,7 +80,7 @@ fn assert_silent(runner: &TestRunner, target: &str) {
     (0..3).for_each(|n| drop(client.ask(&format!("q{n}"), &json!(n))));
     client.socket.close(1000);
     client.end();
-    assert!(client.heard.is_empty(), "the body told the parrot not to greet");
+    assert!(client.received.is_empty(), "the body told the parrot not to greet");
 }
 
 /// D-23, D-24: an id made by A opens a session with its body at B, once, and then one at A.
@@ -271,7 +271,7 @@ fn a_draining_replica_is_not_healthy() {
     assert_eq!(text(&drains.json(), "status"), "draining");
     assert_eq!(ask(&a, "POST", "/start", &[], "{}").status, 503);
     client.say(&[3_000; 3_200], 16_000);
-    client.hear_until("the echo", |client| client.heard.len() >= 2_400);
+    client.hear_until("the echo", |client| client.received.len() >= 2_400);
     // A runner without the key answers 200, as before.
     let alone = TestRunner::start(&["--bot", "echo", "--drain", "60"]);
     let _stays = Client::connect(alone.addr, "/ws-client");

@@ -462,9 +462,9 @@ fn two_devices_with_equal_credentials_are_two_sessions() {
     };
     let mut first = Device::join(runner.addr, first);
     let mut second = Device::join(runner.addr, second);
-    let heard = [hears(&first, A4), hears(&second, 1_000.0)];
+    let received = [hears(&first, A4), hears(&second, 1_000.0)];
     assert_eq!(runner.sessions(), 2);
-    for (report, other) in heard.iter().zip([1_000.0, A4]) {
+    for (report, other) in received.iter().zip([1_000.0, A4]) {
         let share = tone_share(last_second(report), other);
         assert!(share < 0.05, "the other's tone has {share} of the energy");
     }
@@ -657,8 +657,8 @@ fn a_quiet_device_keeps_its_session_in_a_full_runner() {
     for _ in 0..3 {
         assert!(Device::try_join(runner.addr, full_duplex(Speech::Silence)).is_err());
     }
-    let heard = device.report().audio.len();
-    device.wait("more audio", |report| report.audio.len() >= heard + 100);
+    let received = device.report().audio.len();
+    device.wait("more audio", |report| report.audio.len() >= received + 100);
     device.vanish().assert_clean();
     assert!(!runner.log().contains("replaced"), "{}", runner.log());
 }

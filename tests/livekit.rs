@@ -116,8 +116,8 @@ fn tone(hz: f64) -> Speech {
 fn wait_for_tone(participant: &TestParticipant, hz: f64) {
     participant.clear_audio();
     participant.wait_for("tone", |seen| {
-        let tail = seen.heard.len().saturating_sub(RATE_HZ as usize);
-        seen.heard.len() > RATE_HZ as usize && tone_share(&seen.heard[tail..], hz) > 0.8
+        let tail = seen.received.len().saturating_sub(RATE_HZ as usize);
+        seen.received.len() > RATE_HZ as usize && tone_share(&seen.received[tail..], hz) > 0.8
     });
 }
 
@@ -208,7 +208,7 @@ fn a_program_joins_the_room_once_it_connects() {
     );
     participant.talk(Some(tone(440.0)));
     program.hear_until("a voice", |program| {
-        let voice: Vec<i16> = program.heard.concat();
+        let voice: Vec<i16> = program.received.concat();
         voice.len() > 16_000 && tone_share(&voice[voice.len() - 16_000..], 440.0) > 0.8
     });
     program.hear_message("who speaks", |message| {

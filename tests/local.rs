@@ -75,14 +75,14 @@ fn transports(runner: &TestRunner, path: &str, list: &str) -> Vec<serde_json::Va
 /// in the list of sessions, in the records and in the metrics.
 #[test]
 fn a_call_of_the_sound_card_hears_its_bot() {
-    let (tone, heard) = (tone("tone.raw"), folder().join("heard.raw"));
-    let (mic, out) = (microphone("", &[&tone]), loudspeaker(&heard));
+    let (tone, received) = (tone("tone.raw"), folder().join("heard.raw"));
+    let (mic, out) = (microphone("", &[&tone]), loudspeaker(&received));
     let runner = start(&mic, &out, &["--local-start", "always", "--local-echo", "off"], &ECHO);
     runner.wait_for_log("session started: local");
     let second = RATE_HZ as usize;
     let start = Instant::now();
     let pcm = loop {
-        let pcm = played(&heard);
+        let pcm = played(&received);
         let loud = pcm.iter().position(|sample| sample.unsigned_abs() > 1_000);
         if loud.is_some_and(|loud| pcm.len() > loud + 2 * second) {
             break pcm;
@@ -141,8 +141,8 @@ fn speech_begins_a_session_and_silence_ends_it() {
         "{}",
         runner.log()
     );
-    let heard = played(&runner.path("heard.raw"));
-    let first = heard
+    let received = played(&runner.path("heard.raw"));
+    let first = received
         .iter()
         .position(|sample| sample.unsigned_abs() > 1_000)
         .expect("speech");
@@ -150,7 +150,7 @@ fn speech_begins_a_session_and_silence_ends_it() {
         first > RATE_HZ as usize / 4,
         "the session has what came before, {first}"
     );
-    let loud = &heard[first..];
+    let loud = &received[first..];
     let spoken = loud.len()
         - loud
             .iter()
@@ -249,10 +249,10 @@ fn a_wake_word_begins_a_session() {
     assert!(!runner.log().contains("session ended"), "{}", runner.log());
     let ended = runner.wait_for_log("session ended:");
     assert!(ended.contains("caller left"), "{ended}");
-    let heard = played(&runner.path("heard.raw"));
+    let received = played(&runner.path("heard.raw"));
     let is_loud = |sample: &i16| sample.unsigned_abs() > 1_000;
-    let begin = heard.iter().position(is_loud).expect("speech");
-    let end = heard.iter().rposition(is_loud).expect("speech");
+    let begin = received.iter().position(is_loud).expect("speech");
+    let end = received.iter().rposition(is_loud).expect("speech");
     let ms = |samples: usize| samples * 1_000 / RATE_HZ as usize;
     assert!(
         ms(end - begin) > 1_250,
@@ -541,11 +541,11 @@ fn keys_begin_mute_and_end() {
     press(&mut device, 164);
     runner.wait_for_log("event0 are there again");
     runner.wait_for_log("session started: local");
-    let heard = runner.path("heard.raw");
+    let received = runner.path("heard.raw");
     let wait_for = |is_there: &dyn Fn(&[i16]) -> bool| {
         let start = Instant::now();
         loop {
-            let pcm = played(&heard);
+            let pcm = played(&received);
             if is_there(&pcm) {
                 return;
             }

@@ -159,12 +159,12 @@ fn audio_and_texts_survive_an_outage() {
         call.run(from);
         call.send(TEXT);
         call.run(outage);
-        let (frames, packets, end) = (call.heard.len(), call.report.audio.len(), call.time());
+        let (frames, packets, end) = (call.received.len(), call.report.audio.len(), call.time());
         call.run(Duration::from_secs(1));
-        let (heard, played) = (call.heard.len() - frames, call.report.audio.len() - packets);
+        let (received, played) = (call.received.len() - frames, call.report.audio.len() - packets);
         assert!(
-            heard >= 45 && played >= 45,
-            "{outage:?}: {heard} frames in and {played} back in a second"
+            received >= 45 && played >= 45,
+            "{outage:?}: {received} frames in and {played} back in a second"
         );
         assert!(call.texts().any(|(at, _)| at > end), "{outage:?}: texts of the device");
         let back = call.run_until(Duration::from_secs(texts_within_s), |call| {

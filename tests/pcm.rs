@@ -31,8 +31,8 @@ fn halves_a_tone(command: &[&str]) {
     let mut device = Device::join(runner.addr, options);
     let second = 16_000;
     let report = device.wait("two seconds of sound", |report| {
-        let heard = report.pcm.iter().skip_while(|sample| sample.unsigned_abs() < 500);
-        heard.count() >= 2 * second
+        let received = report.pcm.iter().skip_while(|sample| sample.unsigned_abs() < 500);
+        received.count() >= 2 * second
     });
     let end = report.pcm.len();
     assert!(tone_share(&report.pcm[end - second..], 440.0) > 0.9);
@@ -48,13 +48,13 @@ fn halves_a_tone(command: &[&str]) {
     }
     client.hear_until("half a second", |client| {
         client
-            .heard
+            .received
             .iter()
             .filter(|sample| sample.unsigned_abs() > 1_000)
             .count()
             > 8_000
     });
-    let peak = client.heard.iter().map(|sample| sample.unsigned_abs()).max();
+    let peak = client.received.iter().map(|sample| sample.unsigned_abs()).max();
     assert!(peak.is_some_and(|peak| (3_800..4_300).contains(&peak)), "{peak:?}");
     client.socket.close(1000);
     client.end();

@@ -140,18 +140,18 @@ fn caller_and_program_hear_each_other() {
         let sweep = Sweep { ms: 1_200 };
         caller.say(&sweep.pcm(caller.line.rate_hz));
         let mut program = of_call(runner, provider).connect_media();
-        let samples = (sweep.heard_ms() * BOT_RATE_HZ / 1_000) as usize;
+        let samples = (sweep.received_ms() * BOT_RATE_HZ / 1_000) as usize;
         program.hear_until("the caller", |program| program.samples() >= samples);
         let clear_db = if provider == Provider::Exotel { 50.0 } else { 30.0 };
-        sweep.assert_heard(program.heard.iter().map(Vec::as_slice), BOT_RATE_HZ, clear_db);
+        sweep.assert_received(program.received.iter().map(Vec::as_slice), BOT_RATE_HZ, clear_db);
 
         // Sent in one piece at another rate, and played in real time.
         caller.said = Some(std::time::Instant::now());
         program.say(&sweep.pcm(24_000), 24_000);
         let rate_hz = caller.back().rate_hz;
-        let samples = (sweep.heard_ms() * rate_hz / 1_000) as usize;
-        caller.hear_until("the program", |caller| caller.heard.len() >= samples);
-        sweep.assert_heard(caller.heard_from(0), rate_hz, clear_db);
+        let samples = (sweep.received_ms() * rate_hz / 1_000) as usize;
+        caller.hear_until("the program", |caller| caller.received.len() >= samples);
+        sweep.assert_received(caller.received_from(0), rate_hz, clear_db);
         caller.assert_cut();
         caller.assert_paced(0.2);
         caller.stop();
@@ -229,7 +229,7 @@ fn a_transfer_can_cut_the_speech_before_it() {
     program.hear_message("the transfer", |message| message["done"] == true);
     program.socket.close(1000);
     caller.hear_until("the end of the stream", |caller| caller.gone);
-    assert!(caller.heard.len() < 20 * 8_000, "the speech was cut");
+    assert!(caller.received.len() < 20 * 8_000, "the speech was cut");
     assert_eq!(api.asked().len(), 1);
 }
 
@@ -267,7 +267,7 @@ fn a_program_hangs_up_with_a_reason() {
     program.say(&speech, 24_000);
     program.tell(&json!({"type": "hang-up", "reason": "the caller is done"}));
     client.end();
-    assert!(client.heard.iter().filter(|sample| **sample == 1_000).count() >= 24_000);
+    assert!(client.received.iter().filter(|sample| **sample == 1_000).count() >= 24_000);
     assert!(client.messages.is_empty(), "requests are not for the client");
     runner.wait_for_log("the caller is done");
 }
@@ -294,14 +294,14 @@ fn a_program_lets_the_runner_speak() {
         assert_eq!(answer, json!({"type": "speak", "done": true}));
         let is_own = |sample: &&i16| **sample < -1_000;
         caller.hear_until("all speech", |caller| {
-            caller.heard.iter().filter(is_own).count() >= 3_900
+            caller.received.iter().filter(is_own).count() >= 3_900
         });
         let own = caller
-            .heard
+            .received
             .iter()
             .position(|sample| *sample < -1_000)
             .expect("it is heard");
-        let prompt = caller.heard[..own].iter().filter(|sample| **sample > 1_000);
+        let prompt = caller.received[..own].iter().filter(|sample| **sample > 1_000);
         assert!(prompt.count() >= 3_900, "the prompt is before it");
         caller.stop();
         caller.end();
@@ -378,7 +378,7 @@ fn an_interruption_of_the_program_clears_the_call() {
             .map(|chunk| chunk.samples)
             .sum();
         // Resamplers overshoot slightly where the level jumps.
-        let stale = caller.heard[old..].iter().filter(|sample| **sample > 100).count();
+        let stale = caller.received[old..].iter().filter(|sample| **sample > 100).count();
         assert_eq!(stale, 0, "{provider:?} was sent old speech behind the clear");
     });
 }
@@ -415,11 +415,11 @@ fn a_plain_client_talks_to_the_program_alone() {
     assert_eq!(client.messages.len(), 1);
     let sweep = Sweep { ms: 800 };
     for rate_hz in [8_000, 48_000] {
-        let before = client.heard.len();
+        let before = client.received.len();
         program.say(&sweep.pcm(rate_hz), rate_hz);
-        let samples = (sweep.heard_ms() * CLIENT_RATE_HZ / 1_000) as usize;
-        client.hear_until("the program", |client| client.heard.len() - before >= samples);
-        sweep.assert_heard(client.heard_from(before), CLIENT_RATE_HZ, 50.0);
+        let samples = (sweep.received_ms() * CLIENT_RATE_HZ / 1_000) as usize;
+        client.hear_until("the program", |client| client.received.len() - before >= samples);
+        sweep.assert_received(client.received_from(before), CLIENT_RATE_HZ, 50.0);
     }
     program.interrupt();
     client.hear_until("the interruption", |client| client.interruptions == 1);
@@ -677,7 +677,7 @@ fn memory_is_bounded_when_the_program_sends_faster_than_real_time() {
     for _ in 0..60 {
         program.say(&vec![800; 240_000], 24_000);
     }
-    client.hear_until("a second", |client| client.heard.len() >= 24_000);
+    client.hear_until("a second", |client| client.received.len() >= 24_000);
     client.assert_paced(0.04);
     let grown_kib = runner.peak_kib() - before_kib;
     println!("grown by {grown_kib} KiB");

@@ -140,9 +140,9 @@ fn start(runner: &TestRunner, transport: &str) -> Reply {
 
 /// Speaks, and waits until the bot has echoed it.
 fn assert_audio_flows(client: &mut Client) {
-    let before = client.heard.len();
+    let before = client.received.len();
     client.say(&[3_000; 3_200], 16_000);
-    client.hear_until("the echo", |client| client.heard.len() - before >= 2_400);
+    client.hear_until("the echo", |client| client.received.len() - before >= 2_400);
 }
 
 /// With `--drain` the signal stops new sessions at once, live ones continue until they end, and the
@@ -195,8 +195,8 @@ fn a_drain_lasts_until_its_sessions_end() {
     assert_eq!(http::get(runner.addr, "/livez").status, 200);
 
     assert_audio_flows(&mut first);
-    let heard = device.wait("audio", |report| !report.audio.is_empty()).audio.len();
-    device.wait("more audio", |report| report.audio.len() >= heard + 10);
+    let received = device.wait("audio", |report| !report.audio.is_empty()).audio.len();
+    device.wait("more audio", |report| report.audio.len() >= received + 10);
     for client in [&mut first, &mut second] {
         assert_audio_flows(client);
         client.socket.close(1000);

@@ -22,11 +22,11 @@ fn echo() -> TestRunner {
 
 /// Says a sweep at this rate in one go, and fails unless it comes back whole and clear.
 fn assert_echo(client: &mut Client, ms: u32, rate_hz: u32) {
-    let (sweep, before) = (Sweep { ms }, client.heard.len());
+    let (sweep, before) = (Sweep { ms }, client.received.len());
     client.say(&sweep.pcm(rate_hz), rate_hz);
-    let samples = (sweep.heard_ms() * CLIENT_RATE_HZ / 1_000) as usize;
-    client.hear_until("the echo", |client| client.heard.len() - before >= samples);
-    sweep.assert_heard(client.heard_from(before), CLIENT_RATE_HZ, 50.0);
+    let samples = (sweep.received_ms() * CLIENT_RATE_HZ / 1_000) as usize;
+    client.hear_until("the echo", |client| client.received.len() - before >= samples);
+    sweep.assert_received(client.received_from(before), CLIENT_RATE_HZ, 50.0);
 }
 
 fn post_start(runner: &TestRunner, body: &Value) -> Reply {
@@ -113,7 +113,7 @@ fn skips_frames_without_content() {
     client.socket.binary(audio_frame(&stereo, 16_000, 2));
     client.hear_until("the mean of both channels", |client| {
         client
-            .heard
+            .received
             .chunks(480)
             .any(|piece| piece.iter().all(|sample| (1_990..2_010).contains(sample)))
     });
@@ -238,7 +238,7 @@ fn the_body_of_start_reaches_the_bot_of_the_client() {
         (0..3).for_each(|n| drop(client.ask(&format!("q{n}"), &json!(n))));
         client.socket.close(1000);
         client.end();
-        !client.heard.is_empty()
+        !client.received.is_empty()
     };
     let silent = session(&json!({"greeting": false}));
     assert!(!greets(&format!("/ws-client?sessionId={silent}")));
@@ -290,7 +290,7 @@ fn a_token_opens_one_socket() {
         let mut client = connect(target, bearer.as_deref()).unwrap_or_else(|refused| panic!("{target}: {refused:?}"));
         // The session is the one of `/start`, with its body.
         (0..3).for_each(|n| drop(client.ask(&format!("q{n}"), &json!(n))));
-        assert!(client.heard.is_empty(), "the body told the parrot not to greet");
+        assert!(client.received.is_empty(), "the body told the parrot not to greet");
         for (target, bearer) in in_each_place(&token) {
             assert_eq!(status(connect(&target, bearer.as_deref())), 403, "used twice: {target}");
         }

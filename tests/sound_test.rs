@@ -68,7 +68,7 @@ impl Card {
         self.script("speaker", "cat >> heard.raw; touch played")
     }
 
-    fn heard(&self) -> Vec<i16> {
+    fn received(&self) -> Vec<i16> {
         let bytes = std::fs::read(self.path("heard.raw")).unwrap_or_default();
         let pairs = bytes.chunks_exact(2);
         pairs.map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
@@ -164,11 +164,11 @@ fn the_card_is_tested_between_calls() {
         "{text}"
     );
     // What was recorded was played behind the tone, before a session could play anything.
-    let heard = card.heard();
+    let received = card.received();
     let end = PLAYED_BYTES / 2;
-    assert!(heard.len() >= end, "{} samples", heard.len());
-    assert!(tone_share(&heard[..RATE_HZ as usize / 4], 660.0) > 0.9);
-    assert!(tone_share(&heard[end - RATE_HZ as usize * 2..end], 440.0) > 0.9);
+    assert!(received.len() >= end, "{} samples", received.len());
+    assert!(tone_share(&received[..RATE_HZ as usize / 4], 660.0) > 0.9);
+    assert!(tone_share(&received[end - RATE_HZ as usize * 2..end], 440.0) > 0.9);
     // From now on the microphone hears speech, so a session begins.
     runner.wait_for_log("session started: local");
     let refused = ask(runner.addr, PATH);
@@ -317,7 +317,7 @@ fn the_setup_page_tests_the_card() {
             .is_some_and(|text| text.contains("Tested: microphone ")),
         "{found}"
     );
-    assert_eq!(card.heard().len() * 2, PLAYED_BYTES);
+    assert_eq!(card.received().len() * 2, PLAYED_BYTES);
     let used = std::fs::read_to_string(card.path("used")).expect("they ran");
     let programs: Vec<&str> = used.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(programs, ["aplay", "arecord", "aplay"]);

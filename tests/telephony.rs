@@ -32,18 +32,18 @@ fn clear_db(provider: Provider, line: Line) -> f64 {
 
 /// Says a sweep in one go, and fails unless it comes back whole and clear.
 fn assert_echo(caller: &mut Caller, ms: u32) {
-    let (sweep, before) = (Sweep { ms }, caller.heard.len());
+    let (sweep, before) = (Sweep { ms }, caller.received.len());
     caller.say(&sweep.pcm(caller.line.rate_hz));
-    assert_heard(caller, sweep, before);
+    assert_received(caller, sweep, before);
 }
 
 /// Waits for a sweep behind so many samples, and fails unless it is whole and clear.
-fn assert_heard(caller: &mut Caller, sweep: Sweep, before: usize) {
+fn assert_received(caller: &mut Caller, sweep: Sweep, before: usize) {
     let rate_hz = caller.back().rate_hz;
-    let samples = (sweep.heard_ms() * rate_hz / 1_000) as usize;
-    caller.hear_until("the echo", |caller| caller.heard.len() - before >= samples);
+    let samples = (sweep.received_ms() * rate_hz / 1_000) as usize;
+    caller.hear_until("the echo", |caller| caller.received.len() - before >= samples);
     let clear_db = clear_db(caller.provider, caller.line);
-    sweep.assert_heard(caller.heard_from(before), rate_hz, clear_db);
+    sweep.assert_received(caller.received_from(before), rate_hz, clear_db);
 }
 
 /// The share of the energy that lies at `hz`.
@@ -73,10 +73,10 @@ fn a_recorded_call_of_each_provider_is_served_as_its_own() {
         }
         caller.hear_ms(if provider == Provider::Exotel { 200 } else { 80 });
         // Behind that, one of them has a gap.
-        let heard = share(&caller.heard[80..480], 437.0, caller.back().rate_hz);
+        let received = share(&caller.received[80..480], 437.0, caller.back().rate_hz);
         assert!(
-            heard > 0.95,
-            "{provider:?}: the caller's tone has {heard} of the energy"
+            received > 0.95,
+            "{provider:?}: the caller's tone has {received} of the energy"
         );
         runner.wait_for_log(&format!("session started: {}", provider.name()));
         for line in stop {
@@ -198,7 +198,7 @@ fn skips_invalid_messages_during_a_call() {
                 _ => caller.say_payload(""),
             }
         }
-        assert_heard(&mut caller, sweep, 0);
+        assert_received(&mut caller, sweep, 0);
         caller.assert_cut();
     });
 }
@@ -213,7 +213,7 @@ fn silence_is_echoed_as_silence() {
         caller.hear_ms(400);
         // The smallest step of G.711 is 8.
         assert!(
-            caller.heard.iter().all(|sample| sample.abs() <= 8),
+            caller.received.iter().all(|sample| sample.abs() <= 8),
             "{provider:?} hears noise"
         );
         caller.stop();
@@ -235,9 +235,9 @@ fn audio_in_other_forms_of_base64_is_heard() {
     each_at_once(|provider| {
         let mut caller = Caller::dial(runner.addr, provider);
         for form in forms {
-            let (sweep, before) = (Sweep { ms: 600 }, caller.heard.len());
+            let (sweep, before) = (Sweep { ms: 600 }, caller.received.len());
             caller.say_as(&sweep.pcm(caller.line.rate_hz), form);
-            assert_heard(&mut caller, sweep, before);
+            assert_received(&mut caller, sweep, before);
         }
     });
     assert!(!runner.log().contains(" WARN "), "{}", runner.log());

@@ -111,9 +111,9 @@ impl Call {
             if let Message::Binary(bytes) = self.0.read().expect("the call goes on")
                 && let ProtobufFrame::Audio { pcm, channels, .. } = frames::decode(bytes).expect("a frame")
             {
-                let mut heard = Vec::new();
-                frames::samples(&pcm, channels, &mut heard).expect("whole samples");
-                loud += heard.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
+                let mut received = Vec::new();
+                frames::samples(&pcm, channels, &mut received).expect("whole samples");
+                loud += received.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
             }
         }
     }

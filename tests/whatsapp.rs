@@ -148,7 +148,7 @@ fn connects_a_call_before_accepting_it() {
     for _ in 0..25 {
         phone.live(&graph);
     }
-    assert_eq!(phone.heard, 0, "audio waits for the accept");
+    assert_eq!(phone.received, 0, "audio waits for the accept");
     release.send(()).expect("it is waited for");
     phone.hear(&graph, 50);
     assert!(phone.checks > 0);
@@ -368,7 +368,7 @@ fn a_failed_accept_ends_the_call() {
         graph.wait_for(call_id, &["pre_accept", "accept", end]);
         runner.wait_for_sessions(0);
         runner.wait_for_log(&format!("call {call_id} is over"));
-        assert_eq!(phone.heard, 0);
+        assert_eq!(phone.received, 0);
     }
     assert_no_secrets_logged(&runner);
 }

@@ -39,7 +39,9 @@ fn an_answer_that_cannot_be_interrupted_is_heard_to_its_end() {
     let answer = pcm(24_000);
     service.begin_response("r", "i");
     service.speak("r", "i", &bytes(&answer));
-    client.hear_until("the beginning", |client| find(&client.heard, &answer[..480]).is_some());
+    client.hear_until("the beginning", |client| {
+        find(&client.received, &answer[..480]).is_some()
+    });
     service.send(&json!({"type": "input_audio_buffer.speech_started", "item_id": "u", "audio_start_ms": 0}));
     service.send(&json!({"type": "input_audio_buffer.speech_stopped", "item_id": "u", "audio_end_ms": 80}));
     // The service cannot begin the answer to it while it gives another one.
@@ -47,7 +49,7 @@ fn an_answer_that_cannot_be_interrupted_is_heard_to_its_end() {
         &json!({"type": "error", "error": {"type": "invalid_request_error", "message": "active response",
         "code": "conversation_already_has_active_response"}}),
     );
-    client.hear_until("the whole answer", |client| find(&client.heard, &answer).is_some());
+    client.hear_until("the whole answer", |client| find(&client.received, &answer).is_some());
     service.end_response("r", "i", "");
     service.expect("response.create");
     assert_eq!(client.interruptions, 0);
@@ -72,7 +74,7 @@ fn texts_are_kept_from_clients() {
     service.write("r", "i", "Good day.");
     service.speak("r", "i", &bytes(&answer));
     service.end_response("r", "i", "Good day.");
-    client.hear_until("the answer", |client| find(&client.heard, &answer).is_some());
+    client.hear_until("the answer", |client| find(&client.received, &answer).is_some());
     client.hear_message("its end", of_type("bot-stopped-speaking"));
     for message in &client.messages {
         let text = message.to_string();
@@ -165,7 +167,7 @@ fn a_session_in_the_older_form_works() {
     let first = pcm(4_800);
     answer(&service, "r", &first);
     done(&service, "r");
-    client.hear_until("the answer", |client| find(&client.heard, &first).is_some());
+    client.hear_until("the answer", |client| find(&client.received, &first).is_some());
     client.hear_message("its text", |message| {
         message["type"] == "bot-output"
             && message["data"]["text"] == "Good day."
@@ -196,7 +198,7 @@ fn a_session_in_the_older_form_works() {
     // An interruption in mid-answer, and a typed text that wants a text.
     let long = vec![1_000; 5 * 24_000];
     answer(&service, "l", &long);
-    client.hear_until("speech", |client| client.heard.contains(&1_000));
+    client.hear_until("speech", |client| client.received.contains(&1_000));
     service.send(&json!({"type": "input_audio_buffer.speech_started", "item_id": "u", "audio_start_ms": 0}));
     assert_eq!(service.expect("conversation.item.truncate")["item_id"], "item-l");
     service.send(&json!({"type": "response.done", "response": {"id": "l", "status": "cancelled", "output": []}}));
@@ -345,7 +347,7 @@ fn the_sound_of_a_failure_is_the_operators() {
     let mut client = Client::connect(runner.addr, "/ws-client");
     client.tell("client-ready", "1", &json!({"version": "2.1.0"}));
     client.end();
-    let at = find(&client.heard, &sound).expect("the sound, sample by sample");
+    let at = find(&client.received, &sound).expect("the sound, sample by sample");
     assert!(at >= 12_000, "the two notes come first, and not {at} samples");
     drop(fs::remove_dir_all(folder));
     let ended = TestRunner::run_with(

@@ -73,7 +73,7 @@ fn no_canary_leaks_from_three_services() {
     let mut client = Client::connect(watched.addr(), "/ws-client");
     client.tell("client-ready", "1", &json!({"version": "2.1.0"}));
     speaks(&voice);
-    client.hear_until("the greeting", |client| client.heard.contains(&500));
+    client.hear_until("the greeting", |client| client.received.contains(&500));
     // Before the end of the first 2 s of speech, which cannot be interrupted, a typed text.
     client.tell("send-text", "2", &json!({"content": SAID, "options": {}}));
     let (request, mut answer) = model.accept_request();

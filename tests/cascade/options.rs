@@ -21,7 +21,7 @@ fn texts_are_kept_from_clients() {
     services.model.answer_chat(&["A friend. "]);
     assert_eq!(services.voice.speak(24_000, &speech(200)), "A friend.");
     client.hear_message("the end of the answer", of_type("bot-stopped-speaking"));
-    assert!(!client.heard.is_empty());
+    assert!(!client.received.is_empty());
     for message in &client.messages {
         let text = message.to_string();
         assert!(!text.contains("Who is") && !text.contains("friend"), "{text}");
@@ -38,10 +38,10 @@ fn an_answer_that_cannot_be_interrupted_is_heard_to_its_end() {
     services.recognizer.recognize("Tell me a story.");
     services.model.answer_chat(&["Once upon a time. "]);
     services.voice.speak(24_000, &speech(4_000));
-    client.hear_until("2.5 s of the story", |client| client.heard.len() > 60_000);
+    client.hear_until("2.5 s of the story", |client| client.received.len() > 60_000);
     send(&mut client, &question());
     client.hear_message("the end of the story", of_type("bot-stopped-speaking"));
-    assert!(client.heard.len() >= 4 * 24_000, "{} samples", client.heard.len());
+    assert!(client.received.len() >= 4 * 24_000, "{} samples", client.received.len());
     assert_eq!(client.interruptions, 0);
     assert!(services.recognizer.waiting().is_none(), "the caller was not heard");
 }
@@ -74,7 +74,7 @@ fn the_body_of_start_reaches_the_services() {
     let mut voice = services.voice.accept();
     assert_eq!(voice.expect("synthesize").data["voice"]["name"], "v");
     voice.send_speech(24_000, &speech(100));
-    client.hear_until("the answer", |client| !client.heard.is_empty());
+    client.hear_until("the answer", |client| !client.received.is_empty());
 }
 
 /// The neural detector takes a tone for no speech, and hears sentences.
@@ -89,8 +89,8 @@ fn the_neural_detector_tells_speech_from_a_tone() {
     let (samples, _) = bytes.as_chunks::<2>();
     let sentences: Vec<i16> = samples.iter().map(|sample| i16::from_le_bytes(*sample)).collect();
     send(&mut client, &[sentences.clone(), room(1_000)].concat());
-    let heard = services.recognizer.recognize("Two sentences.");
-    let tone_ms = heard.len() / 2 / 16;
+    let received = services.recognizer.recognize("Two sentences.");
+    let tone_ms = received.len() / 2 / 16;
     assert!(
         tone_ms <= sentences.len() / 16 + 1_400,
         "{tone_ms} ms, with the tone before"
@@ -115,7 +115,10 @@ fn the_sound_of_a_failure_is_the_operators() {
     let (_, model) = services.model.accept_request();
     model.respond("401 Unauthorized", "application/json", b"{}");
     client.end();
-    let at = client.heard.windows(sound.len()).position(|heard| heard == sound);
+    let at = client
+        .received
+        .windows(sound.len())
+        .position(|received| received == sound);
     assert!(at.is_some_and(|at| at >= 12_000), "the two notes come first: {at:?}");
     drop(fs::remove_dir_all(folder));
 }

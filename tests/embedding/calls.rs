@@ -70,9 +70,9 @@ async fn speech_comes_back() {
     assert_eq!(call.hear(SECOND).await, (words, 16_000));
 
     assert!(call.speak(&vec![1_000; 48_000], 48_000).await);
-    let (heard, rate_hz) = call.hear(SECOND - Duration::from_millis(40)).await;
-    assert_eq!((heard.len(), rate_hz), (15_360, 16_000));
-    assert!((900..1_100).contains(&heard[8_000]), "{}", heard[8_000]);
+    let (received, rate_hz) = call.hear(SECOND - Duration::from_millis(40)).await;
+    assert_eq!((received.len(), rate_hz), (15_360, 16_000));
+    assert!((900..1_100).contains(&received[8_000]), "{}", received[8_000]);
 }
 
 #[tokio::test]
@@ -81,8 +81,11 @@ async fn a_wav_file_is_spoken() {
         let mut call = Caller::browser().call(bot);
         let file = wav(channels, 16_000, &[1, 2, 3]);
         assert_eq!(call.speak_wav(&file).await, Ok(true));
-        let (heard, _) = call.hear(Duration::from_millis(60)).await;
-        assert_eq!(heard.chunks(320).map(|frame| frame[0]).collect::<Vec<_>>(), [1, 2, 3]);
+        let (received, _) = call.hear(Duration::from_millis(60)).await;
+        assert_eq!(
+            received.chunks(320).map(|frame| frame[0]).collect::<Vec<_>>(),
+            [1, 2, 3]
+        );
         for length in [0, 11, 20, 40, 45] {
             assert!(call.speak_wav(&file[..length]).await.is_err(), "{length} bytes");
         }

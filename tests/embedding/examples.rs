@@ -128,9 +128,9 @@ async fn menu_speaks_its_prompt() {
     call.join();
     assert_eq!(call.hear(SECOND).await.0, [700; 8_000]);
     call.press("1");
-    let mut heard = Vec::new();
-    while heard.len() < 4_000 {
-        heard.extend(
+    let mut received = Vec::new();
+    while received.len() < 4_000 {
+        received.extend(
             call.hear(SECOND / 50)
                 .await
                 .0

@@ -190,15 +190,15 @@ pub fn frames(bytes: &[u8]) {
     match frames::decode(bytes.to_vec().into()) {
         Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) => {
             assert!(pcm.len() <= bytes.len());
-            let mut heard = vec![0];
-            if frames::samples(&pcm, channels, &mut heard).is_err() {
-                assert_eq!(heard, [0]);
+            let mut received = vec![0];
+            if frames::samples(&pcm, channels, &mut received).is_err() {
+                assert_eq!(received, [0]);
                 return;
             }
-            heard.remove(0);
-            assert_eq!(heard.len(), pcm.len() / 2 / channels.max(1) as usize);
+            received.remove(0);
+            assert_eq!(received.len(), pcm.len() / 2 / channels.max(1) as usize);
             if channels <= 1 {
-                let again = frames::decode(frames::audio(&heard, rate_hz).into());
+                let again = frames::decode(frames::audio(&received, rate_hz).into());
                 assert_eq!(
                     again,
                     Ok(ProtobufFrame::Audio {
@@ -277,10 +277,10 @@ pub fn telephony(bytes: &[u8]) {
 
 /// Encodes the received audio in chunks of the provider; Exotel's own messages decode to the same
 /// audio.
-fn encode_audio(call: &mut TelephonyCall, heard: &[i16]) {
+fn encode_audio(call: &mut TelephonyCall, received: &[i16]) {
     let samples = |time: Duration| (time.as_millis() * u128::from(call.tx.rate_hz) / 1_000) as usize;
     let (length, multiple) = (samples(call.chunk().length), samples(call.chunk().multiple));
-    for chunk in heard.chunks(length).chain([&[][..]]) {
+    for chunk in received.chunks(length).chain([&[][..]]) {
         let mut chunk = chunk.to_vec();
         chunk.resize(chunk.len().next_multiple_of(multiple), 0);
         let text = call.media(&chunk);

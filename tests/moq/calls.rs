@@ -27,7 +27,7 @@ fn a_caller_hears_the_bot() {
     client.hum(990.0);
     client.wait_for_tone(990.0);
     // The times of the packets ascend with their groups, whatever the order of arrival.
-    let mut places: Vec<(u64, u64)> = (client.observed().heard.iter())
+    let mut places: Vec<(u64, u64)> = (client.observed().received.iter())
         .map(|packet| (packet.group, packet.timestamp_us))
         .collect();
     places.sort_unstable();
@@ -110,7 +110,7 @@ fn a_caller_that_vanishes_is_noticed() {
     let mut invitation = invite(&runner, &json!({}));
     invitation.idle = Some(Duration::from_secs(5));
     let client = MoqClient::connect(&invitation);
-    client.wait_for("subscription of the bot", |observed| observed.is_heard);
+    client.wait_for("subscription of the bot", |observed| observed.is_received);
     client.vanish();
     runner.wait_for_sessions(0);
     let ended = runner.wait_for_log("session ended: ");

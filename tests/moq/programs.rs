@@ -64,8 +64,8 @@ fn a_program_talks_sets_marks_and_interrupts() {
     client.wait_for_message("bot-ready", "1");
     client.hum(440.0);
     program.hear_until("a second of the caller's tone", |program| {
-        let last = program.heard.len().saturating_sub(50);
-        let pcm = program.heard[last..].concat();
+        let last = program.received.len().saturating_sub(50);
+        let pcm = program.received[last..].concat();
         pcm.len() >= BOT_RATE_HZ as usize && tone_share(&pcm, 440.0) > 0.8
     });
 

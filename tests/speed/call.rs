@@ -54,7 +54,7 @@ struct Client {
     local: SocketAddr,
     remote: SocketAddr,
     connected: bool,
-    heard: u64,
+    received: u64,
     said: u64,
 }
 
@@ -78,7 +78,7 @@ impl Client {
             local,
             remote: remote.parse()?,
             connected: false,
-            heard: 0,
+            received: 0,
             said: 0,
         })
     }
@@ -122,7 +122,7 @@ impl End for Client {
                 Output::Transmit(transmit) => sent.push_back(transmit.contents.into()),
                 Output::Event(Event::Connected) => self.connected = true,
                 Output::Event(Event::MediaAdded(media)) => self.mid = Some(media.mid),
-                Output::Event(Event::RtpPacket(_)) => self.heard += 1,
+                Output::Event(Event::RtpPacket(_)) => self.received += 1,
                 Output::Event(_) => {}
             }
         }
@@ -156,7 +156,7 @@ impl End for Runner {
 
     fn drain(&mut self, sent: &mut VecDeque<Vec<u8>>, now: Instant) -> Instant {
         loop {
-            let heard = self.echo.len();
+            let received = self.echo.len();
             match self.session.poll_output(now) {
                 SessionOutput::Timeout(deadline) => return deadline.at,
                 SessionOutput::Closed => panic!("the session ended"),
@@ -165,7 +165,7 @@ impl End for Runner {
                 }
                 SessionOutput::Audio(frame) => {
                     self.frames += 1;
-                    if heard < ECHO_SAMPLES_MAX {
+                    if received < ECHO_SAMPLES_MAX {
                         self.echo.extend(frame.pcm);
                     }
                     hand(&mut self.echo, &mut self.speech, &mut self.session, now);
@@ -286,7 +286,7 @@ pub fn clients(packets: Vec<Vec<u8>>) -> Result<Work> {
         line.one.say(packet, line.now).expect("audio was negotiated");
         line.other.say(packet, line.now).expect("audio was negotiated");
         line.run(line.now + PTIME);
-        let lost = frame as u64 + 1 - line.one.heard.min(line.other.heard);
+        let lost = frame as u64 + 1 - line.one.received.min(line.other.received);
         assert!(lost < 3, "{lost} of {frame} packets are lost");
     }))
 }
@@ -335,7 +335,11 @@ pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work
             "{} of {frames} were heard",
             line.other.frames
         );
-        assert!(line.one.heard + 3 > frames, "{} of {frames} came back", line.one.heard);
+        assert!(
+            line.one.received + 3 > frames,
+            "{} of {frames} came back",
+            line.one.received
+        );
     }))
 }
 
@@ -385,7 +389,7 @@ fn talk(
 ) -> Work {
     session.set_audio(16_000, 16_000, true, start);
     let (mut echo, mut speech) = (VecDeque::new(), Vec::new());
-    let (mut heard, mut sent) = (0, 0);
+    let (mut received, mut sent) = (0, 0);
     Box::new(move |frame| {
         let now = start + PTIME * frame as u32;
         session.handle_timeout(now);
@@ -395,7 +399,7 @@ fn talk(
                 SessionOutput::Timeout(_) => break,
                 SessionOutput::Closed => panic!("the session ended"),
                 SessionOutput::Audio(frame) => {
-                    heard += 1;
+                    received += 1;
                     echo.extend(frame.pcm);
                     hand(&mut echo, &mut speech, &mut session, now);
                 }
@@ -408,8 +412,8 @@ fn talk(
         }
         hand(&mut echo, &mut speech, &mut session, now);
         assert!(
-            heard + 3 > frame && sent + 20 > frame,
-            "{heard} in and {sent} out of {frame}"
+            received + 3 > frame && sent + 20 > frame,
+            "{received} in and {sent} out of {frame}"
         );
     })
 }

@@ -243,12 +243,12 @@ fn vad(voice: &Voice) -> Work {
 
 fn g711(voice: &Voice) -> Work {
     let frames = frames(&voice.at(8_000), 8_000);
-    let heard: Vec<u8> = frames[0].iter().map(|sample| g711::ulaw_encode(*sample)).collect();
+    let received: Vec<u8> = frames[0].iter().map(|sample| g711::ulaw_encode(*sample)).collect();
     let mut pcm = Vec::new();
     let mut said: Vec<u8> = Vec::new();
     Box::new(move |frame| {
         pcm.clear();
-        g711::Law::Mu.decode(black_box(&heard), &mut pcm);
+        g711::Law::Mu.decode(black_box(&received), &mut pcm);
         said.clear();
         said.extend(frames[frame % FRAMES].iter().map(|sample| g711::ulaw_encode(*sample)));
         black_box((&pcm, &said));

@@ -219,7 +219,7 @@ async fn upgrade(mut stream: TcpStream, read: Vec<u8>, key: &str, accepted: Send
     }
     let mut socket = WebSocketStream::from_partially_read(stream, read, Role::Server, None).await;
     let (outbox, mut letters) = unbounded_channel::<Message>();
-    let (heard, inbox) = channel();
+    let (received, inbox) = channel();
     let task = runtime().spawn(async move {
         loop {
             tokio::select! {
@@ -230,12 +230,12 @@ async fn upgrade(mut stream: TcpStream, read: Vec<u8>, key: &str, accepted: Send
                 message = socket.next() => match message {
                     Some(Ok(Message::Binary(bytes))) => {
                         let request = WorkerRequest::decode(bytes).expect("a message of a worker");
-                        if heard.send(Ok(request.message.expect("a kind"))).is_err() {
+                        if received.send(Ok(request.message.expect("a kind"))).is_err() {
                             return;
                         }
                     }
                     Some(Ok(Message::Close(close))) => {
-                        let _ = heard.send(Err(close.map(|close| close.code.into())));
+                        let _ = received.send(Err(close.map(|close| close.code.into())));
                     }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return,

@@ -21,7 +21,7 @@ pub struct Client {
     pub socket: Socket,
     /// The time of the first speech.
     pub said: Option<Instant>,
-    pub heard: Vec<i16>,
+    pub received: Vec<i16>,
     /// Arrival time and number of samples of each audio frame.
     pub chunks: Vec<(Instant, usize)>,
     pub messages: Vec<Value>,
@@ -40,7 +40,7 @@ impl Client {
         Ok(Self {
             socket: Socket::try_connect(addr, target, options)?,
             said: None,
-            heard: Vec::new(),
+            received: Vec::new(),
             chunks: Vec::new(),
             messages: Vec::new(),
             interruptions: 0,
@@ -113,9 +113,9 @@ impl Client {
                     (CLIENT_RATE_HZ, 1),
                     "the rate or the channels are wrong"
                 );
-                let before = self.heard.len();
-                frames::samples(&pcm, channels, &mut self.heard).expect("whole samples");
-                let samples = self.heard.len() - before;
+                let before = self.received.len();
+                frames::samples(&pcm, channels, &mut self.received).expect("whole samples");
+                let samples = self.received.len() - before;
                 assert!(
                     samples > 0 && samples.is_multiple_of(PIECE),
                     "a frame of {samples} samples"
@@ -132,12 +132,12 @@ impl Client {
     }
 
     /// Audio frames of the runner after the first `before` samples.
-    pub fn heard_from(&self, before: usize) -> impl Iterator<Item = &[i16]> {
+    pub fn received_from(&self, before: usize) -> impl Iterator<Item = &[i16]> {
         let mut end = 0;
         self.chunks.iter().filter_map(move |(_, samples)| {
             let start = end;
             end += samples;
-            (start >= before).then(|| &self.heard[start..end])
+            (start >= before).then(|| &self.received[start..end])
         })
     }
 

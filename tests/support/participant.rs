@@ -34,7 +34,7 @@ static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::de
 /// What a participant has observed.
 #[derive(Default)]
 pub struct Observed {
-    pub heard: Vec<i16>,
+    pub received: Vec<i16>,
     pub texts: Vec<String>,
     /// Identities of the other active participants.
     pub others: BTreeSet<String>,
@@ -84,7 +84,7 @@ impl TestParticipant {
 
     /// Forgets the received audio.
     pub fn clear_audio(&self) {
-        lock(&self.seen).heard.clear();
+        lock(&self.seen).received.clear();
     }
 
     /// Waits until `done`, or fails the test.
@@ -97,7 +97,7 @@ impl TestParticipant {
                 "no {wanted}; others {:?}, up {:?}, {} samples heard",
                 seen.others,
                 seen.connected,
-                seen.heard.len()
+                seen.received.len()
             );
             drop(seen);
             std::thread::sleep(Duration::from_millis(10));
@@ -307,7 +307,7 @@ impl RoomConnection {
                         let decoder = transport.decoders.entry(track);
                         let decoder = decoder.or_insert_with(|| Decoder::new(RATE_HZ).expect("a rate of Opus"));
                         let pcm = decoder.decode(&packet.payload).expect("Opus");
-                        lock(&self.seen).heard.extend_from_slice(pcm);
+                        lock(&self.seen).received.extend_from_slice(pcm);
                     }
                     ConnectionOutput::Data(bytes) => {
                         let packet = DataPacket::decode(&bytes[..]).expect("a data packet");

@@ -87,7 +87,7 @@ impl BotProcess {
         Program {
             process: self.process,
             socket: socket.unwrap_or_else(|refused| panic!("{refused:?}")),
-            heard: Vec::new(),
+            received: Vec::new(),
             messages: Vec::new(),
             close: None,
             gone: false,
@@ -99,7 +99,7 @@ pub struct Program {
     pub process: u32,
     pub socket: Socket,
     /// Received audio, frame by frame.
-    pub heard: Vec<Vec<i16>>,
+    pub received: Vec<Vec<i16>>,
     pub messages: Vec<Value>,
     pub close: Option<(u16, String)>,
     pub gone: bool,
@@ -127,7 +127,7 @@ impl Program {
     }
 
     pub fn samples(&self) -> usize {
-        self.heard.iter().map(Vec::len).sum()
+        self.received.iter().map(Vec::len).sum()
     }
 
     /// Waits for a message, which may have arrived already.
@@ -160,7 +160,7 @@ impl Program {
                     assert_eq!((rate_hz, channels), (BOT_RATE_HZ, 1));
                     let mut samples = Vec::new();
                     frames::samples(&pcm, channels, &mut samples).expect("whole samples");
-                    self.heard.push(samples);
+                    self.received.push(samples);
                 }
                 ProtobufFrame::Message(text) => {
                     let message = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));

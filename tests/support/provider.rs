@@ -69,9 +69,9 @@ pub fn assert_echo_of_each_provider(runner: SocketAddr) {
         let sweep = Sweep { ms: 800 };
         caller.say(&sweep.pcm(caller.line.rate_hz));
         let rate_hz = caller.back().rate_hz;
-        let samples = (sweep.heard_ms() * rate_hz / 1_000) as usize;
-        caller.hear_until("the echo", |caller| caller.heard.len() >= samples);
-        sweep.assert_heard(caller.heard_from(0), rate_hz, 30.0);
+        let samples = (sweep.received_ms() * rate_hz / 1_000) as usize;
+        caller.hear_until("the echo", |caller| caller.received.len() >= samples);
+        sweep.assert_received(caller.received_from(0), rate_hz, 30.0);
         caller.stop();
         caller.end();
     });
@@ -192,7 +192,7 @@ pub struct Caller {
     /// The time of the first speech of the caller.
     pub said: Option<Instant>,
     /// Audio of the runner, and the messages that carried it.
-    pub heard: Vec<i16>,
+    pub received: Vec<i16>,
     pub chunks: Vec<Chunk>,
     /// For each clear, the number of chunks before it.
     pub clears: Vec<usize>,
@@ -241,7 +241,7 @@ impl Caller {
             stream_id: tag.into(),
             call_id: call_id.into(),
             said: None,
-            heard: Vec::new(),
+            received: Vec::new(),
             chunks: Vec::new(),
             clears: Vec::new(),
             marks: Vec::new(),
@@ -481,7 +481,7 @@ impl Caller {
     /// Waits until this many milliseconds of audio arrived.
     pub fn hear_ms(&mut self, ms: u32) {
         let samples = (self.back().rate_hz * ms / 1_000) as usize;
-        self.hear_until(&format!("{ms} ms of speech"), |caller| caller.heard.len() >= samples);
+        self.hear_until(&format!("{ms} ms of speech"), |caller| caller.received.len() >= samples);
     }
 
     /// Waits for the end, and returns the close of the runner.
@@ -563,16 +563,16 @@ impl Caller {
         });
         let length = Duration::from_secs(pcm.len() as u64) / self.back().rate_hz;
         self.played = Some(self.played.map_or(at, |played| played.max(at)) + length);
-        self.heard.extend(pcm);
+        self.received.extend(pcm);
     }
 
     /// Audio messages of the runner after the first `before` samples.
-    pub fn heard_from(&self, before: usize) -> impl Iterator<Item = &[i16]> {
+    pub fn received_from(&self, before: usize) -> impl Iterator<Item = &[i16]> {
         let mut end = 0;
         self.chunks.iter().filter_map(move |chunk| {
             let start = end;
             end += chunk.samples;
-            (start >= before).then(|| &self.heard[start..end])
+            (start >= before).then(|| &self.received[start..end])
         })
     }
 

@@ -142,7 +142,7 @@ async fn accept(stream: TcpStream, upgrade: Upgrade, accepted: Sender<RealtimeSe
         return;
     };
     let (outbox, mut letters) = unbounded_channel::<Message>();
-    let (heard, inbox) = channel();
+    let (received, inbox) = channel();
     let task = runtime().spawn(async move {
         let mut socket: WebSocketStream<TcpStream> = socket;
         loop {
@@ -162,7 +162,7 @@ async fn accept(stream: TcpStream, upgrade: Upgrade, accepted: Sender<RealtimeSe
                         Some(Err(error)) => Err(error.to_string()),
                     };
                     let is_over = event.is_err();
-                    if heard.send(event).is_err() || is_over {
+                    if received.send(event).is_err() || is_over {
                         return;
                     }
                 }

@@ -222,8 +222,8 @@ impl TestRunner {
     }
 
     fn watch(command: Command, folder: PathBuf, variables: &[(&str, &str)]) -> Self {
-        let (mut runner, heard) = Self::launch(command, folder, variables);
-        match heard.recv_timeout(PATIENCE) {
+        let (mut runner, received) = Self::launch(command, folder, variables);
+        match received.recv_timeout(PATIENCE) {
             Ok(url) => runner.addr = ipv4(&url),
             Err(RecvTimeoutError::Timeout) => panic!("the runner never said where it listens: {}", runner.log()),
             Err(RecvTimeoutError::Disconnected) => panic!("the runner ended at start: {}", runner.log()),
@@ -241,7 +241,7 @@ impl TestRunner {
         let kept = log.clone();
         let logger = thread::spawn(move || kept.read_to_end());
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let (found, heard) = mpsc::channel();
+        let (found, received) = mpsc::channel();
         let said = Arc::new(Mutex::new(Vec::new()));
         let kept = said.clone();
         let speaker = thread::spawn(move || {
@@ -261,7 +261,7 @@ impl TestRunner {
             readers: vec![logger, speaker],
             folder,
         };
-        (runner, heard)
+        (runner, received)
     }
 
     /// Runs the binary with `args` alone until it ends by itself.

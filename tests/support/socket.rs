@@ -86,7 +86,7 @@ impl Socket {
             .unwrap_or_else(|error| panic!("connecting to {addr}: {error}"));
         let (mut sink, stream) = runtime().block_on(handshake(request, stream))?.split();
         let (outbox, mut letters) = unbounded_channel::<Message>();
-        let (heard, inbox) = channel();
+        let (received, inbox) = channel();
         let writer = runtime().spawn(async move {
             while let Some(message) = letters.recv().await {
                 if sink.send(message).await.is_err() {
@@ -98,11 +98,11 @@ impl Socket {
         });
         let reader = if options.reads_nothing {
             runtime().spawn(async move {
-                let _ignored = (stream, heard);
+                let _ignored = (stream, received);
                 std::future::pending::<()>().await;
             })
         } else {
-            runtime().spawn(listen(stream, heard))
+            runtime().spawn(listen(stream, received))
         };
         Ok(Self {
             outbox,
@@ -217,7 +217,7 @@ async fn handshake(
 
 async fn listen(
     mut stream: SplitStream<WebSocketStream<tokio::net::TcpStream>>,
-    heard: std::sync::mpsc::Sender<TimedEvent>,
+    received: std::sync::mpsc::Sender<TimedEvent>,
 ) {
     loop {
         let next = stream.next().await;
@@ -234,7 +234,7 @@ async fn listen(
             None => SocketEvent::Gone("at its end".to_owned()),
         };
         let gone = matches!(event, SocketEvent::Gone(_));
-        if heard.send(TimedEvent { at, event }).is_err() || gone {
+        if received.send(TimedEvent { at, event }).is_err() || gone {
             return;
         }
     }

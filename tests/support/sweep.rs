@@ -56,7 +56,7 @@ impl Sweep {
     }
 
     /// The received audio that [`Sweep::follow`] needs for the whole sweep.
-    pub fn heard_ms(self) -> u32 {
+    pub fn received_ms(self) -> u32 {
         self.ms + REST_MS / 2
     }
 
@@ -81,7 +81,7 @@ impl Sweep {
     }
 
     /// Measures the received audio piece by piece, up to the end of the sweep.
-    pub fn follow(self, heard: &[i16], rate_hz: u32) -> Vec<Piece> {
+    pub fn follow(self, received: &[i16], rate_hz: u32) -> Vec<Piece> {
         let length = (PIECE_S * f64::from(rate_hz)) as usize;
         let step = (GRID_HZ / rate_hz) as usize;
         let grid: Vec<f64> = (0..(self.seconds() * f64::from(GRID_HZ)) as usize)
@@ -89,7 +89,7 @@ impl Sweep {
             .collect();
         let mut late_s = 0.0;
         let mut pieces = Vec::new();
-        for (n, piece) in heard.chunks_exact(length).enumerate() {
+        for (n, piece) in received.chunks_exact(length).enumerate() {
             let began_s = n as f64 * PIECE_S;
             if began_s + PIECE_S - late_s > self.seconds() {
                 break;
@@ -139,18 +139,18 @@ impl Sweep {
     /// Fails unless the whole sweep was received in order, without gaps, at the same level and with
     /// this ratio of signal to distortion. `chunks` are the received messages. A chunk that a bot
     /// on a busy machine could not fill in time ends in silence, which is allowed and left out.
-    pub fn assert_heard<'c>(self, chunks: impl Iterator<Item = &'c [i16]>, rate_hz: u32, clear_db: f64) {
+    pub fn assert_received<'c>(self, chunks: impl Iterator<Item = &'c [i16]>, rate_hz: u32, clear_db: f64) {
         let least = (FILL_S * f64::from(rate_hz)) as usize;
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for chunk in chunks {
             let voice = chunk.iter().rposition(|sample| *sample != 0).map_or(0, |last| last + 1);
-            heard.extend(if chunk.len() - voice < least {
+            received.extend(if chunk.len() - voice < least {
                 chunk
             } else {
                 &chunk[..voice]
             });
         }
-        let pieces = self.follow(&heard, rate_hz);
+        let pieces = self.follow(&received, rate_hz);
         let wanted = ((self.seconds() / PIECE_S) as usize - 1).max(1);
         assert!(
             pieces.len() >= wanted,
@@ -176,9 +176,9 @@ impl Sweep {
 
 /// Returns the gain of the sent audio in the received audio, and its energy over that of the rest
 /// in decibels.
-fn compare(heard: &[i16], said: impl Iterator<Item = f64>) -> (f64, f64) {
+fn compare(received: &[i16], said: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut hh, mut hs, mut ss) = (0.0, 0.0, 0.0);
-    for (h, s) in heard.iter().zip(said) {
+    for (h, s) in received.iter().zip(said) {
         let h = f64::from(*h);
         hh += h * h;
         hs += h * s;
@@ -204,23 +204,23 @@ mod tests {
     const SWEEP: Sweep = Sweep { ms: 1_500 };
 
     /// Checks audio in messages of 20 ms.
-    fn assert_heard(heard: &[i16], rate_hz: u32, clear_db: f64) {
-        SWEEP.assert_heard(heard.chunks(rate_hz as usize / 50), rate_hz, clear_db);
+    fn assert_received(received: &[i16], rate_hz: u32, clear_db: f64) {
+        SWEEP.assert_received(received.chunks(rate_hz as usize / 50), rate_hz, clear_db);
     }
 
     #[test]
     fn measures_the_delay_of_a_whole_sweep() {
         for rate_hz in [8_000, 24_000] {
-            let mut heard = vec![0; rate_hz as usize / 1_000 * 7];
-            heard.extend(SWEEP.pcm(rate_hz));
-            assert_heard(&heard, rate_hz, 60.0);
-            let late_ms = SWEEP.follow(&heard, rate_hz)[3].late_ms;
+            let mut received = vec![0; rate_hz as usize / 1_000 * 7];
+            received.extend(SWEEP.pcm(rate_hz));
+            assert_received(&received, rate_hz, 60.0);
+            let late_ms = SWEEP.follow(&received, rate_hz)[3].late_ms;
             assert!((late_ms - 7.0).abs() < 0.001, "{late_ms}");
         }
         // A message padded with silence leaves no gap.
         let pcm = SWEEP.pcm(8_000);
         let filled = [&pcm[..4_050], &[0; 110], &pcm[4_050..]].concat();
-        assert_heard(&filled, 8_000, 60.0);
+        assert_received(&filled, 8_000, 60.0);
     }
 
     #[test]
@@ -246,8 +246,8 @@ mod tests {
             pcm[160..].to_vec(),
             head.to_vec(),
         ];
-        for (n, heard) in torn.into_iter().enumerate() {
-            let whole = std::panic::catch_unwind(|| assert_heard(&heard, 8_000, 30.0));
+        for (n, received) in torn.into_iter().enumerate() {
+            let whole = std::panic::catch_unwind(|| assert_received(&received, 8_000, 30.0));
             assert!(whole.is_err(), "{n}");
         }
     }

@@ -239,7 +239,7 @@ pub struct Phone {
     due: Instant,
     pub is_secured: bool,
     /// RTP packets of the runner.
-    pub heard: usize,
+    pub received: usize,
     /// Whether DTLS records arrived, so the runner began.
     greeted: bool,
     pub checks: usize,
@@ -308,7 +308,7 @@ impl Phone {
             ticks: 960,
             due: Instant::now(),
             is_secured: false,
-            heard: 0,
+            received: 0,
             greeted: false,
             checks: 0,
         }
@@ -336,7 +336,11 @@ impl Phone {
     pub fn until(&mut self, graph: &Graph, wanted: &str, done: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !done(self) {
-            assert!(began.elapsed() < PATIENCE, "{wanted} never came; {} heard", self.heard);
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{wanted} never came; {} heard",
+                self.received
+            );
             self.live(graph);
         }
     }
@@ -358,8 +362,8 @@ impl Phone {
 
     /// Sends audio until this many packets of the runner have arrived.
     pub fn hear(&mut self, graph: &Graph, packets: usize) {
-        let wanted = self.heard + packets;
-        self.until(graph, "sound of the bot", |phone| phone.heard >= wanted);
+        let wanted = self.received + packets;
+        self.until(graph, "sound of the bot", |phone| phone.received >= wanted);
     }
 
     /// Presses a key: RFC 4733 events while it is down, and three end events, on the stream of the
@@ -436,7 +440,7 @@ impl Phone {
             }
             128..=191 if !(192..=223).contains(&packet[1]) => {
                 assert!(graph.has_accepted(&self.call_id), "media before the accept is done");
-                self.heard += 1;
+                self.received += 1;
             }
             _ => {}
         }

@@ -35,7 +35,7 @@ pub struct Caller {
     relays: Vec<SocketAddr>,
     connected: bool,
     closed: bool,
-    heard: usize,
+    received: usize,
     relayed: usize,
     sent: u32,
 }
@@ -87,7 +87,7 @@ impl Caller {
             relays,
             connected: false,
             closed: false,
-            heard: 0,
+            received: 0,
             relayed: 0,
             sent: 0,
         }
@@ -104,13 +104,13 @@ impl Caller {
 
     /// Runs until this many more audio packets arrived.
     pub fn talk(&mut self, packets: usize) {
-        let (began, wanted) = (Instant::now(), self.heard + packets);
+        let (began, wanted) = (Instant::now(), self.received + packets);
         let mut next = began;
-        while self.heard < wanted {
-            let (heard, connected, relays) = (self.heard, self.connected, &self.relays);
+        while self.received < wanted {
+            let (received, connected, relays) = (self.received, self.connected, &self.relays);
             assert!(
                 began.elapsed() < PATIENCE,
-                "{heard} packets came back, connected {connected}, relays {relays:?}, way {:?}",
+                "{received} packets came back, connected {connected}, relays {relays:?}, way {:?}",
                 self.policy
             );
             let now = Instant::now();
@@ -203,7 +203,7 @@ impl Caller {
                     }
                 }
                 Output::Event(Event::Connected) => self.connected = true,
-                Output::Event(Event::RtpPacket(_)) => self.heard += 1,
+                Output::Event(Event::RtpPacket(_)) => self.received += 1,
                 Output::Event(Event::ChannelClose(_) | Event::Closed) => self.closed = true,
                 Output::Event(_) => {}
             }

@@ -223,7 +223,7 @@ fn token_socket(addr: SocketAddr) -> Result<()> {
 fn quic_call(addr: SocketAddr) -> Result<()> {
     let mut http = Connection::open_from(HONEST, addr)?;
     let client = MoqClient::connect(&MoqInvitation::read(&start(&mut http, "moq")?));
-    client.wait_for("subscription of the bot", |observed| observed.is_heard);
+    client.wait_for("subscription of the bot", |observed| observed.is_received);
     client.leave();
     // A client that is dropped at once does not send its close.
     match client.wait_for_end() {

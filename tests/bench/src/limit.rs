@@ -38,13 +38,13 @@ pub fn limit(bench: &Bench) -> Result<Lines> {
         // Callers were silent while the figures were read, for which the runner skips a slot.
         runtime.block_on(rows::talk(&mut calls, &speech, Duration::from_secs(1)))?;
         let (began, cpu_s, own_s) = (Instant::now(), runner.cpu_s()?, runner::cpu_s("self")?);
-        let (_, heard) = runtime.block_on(rows::talk(&mut calls, &speech, time))?;
+        let (_, received) = runtime.block_on(rows::talk(&mut calls, &speech, time))?;
         let took = began.elapsed().as_secs_f64();
         let (cpu_s, own_s) = (runner.cpu_s()? - cpu_s, runner::cpu_s("self")? - own_s);
         let lost = Lost::so_far(&runner, port)?;
         let on_way_in = lost.on_way_in - before.on_way_in;
         let (kernel, inbox) = (lost.kernel - before.kernel, lost.inbox - before.inbox);
-        let missing = heard.iter().map(rows::Tally::missing);
+        let missing = received.iter().map(rows::Tally::missing);
         let (back, skipped) = missing.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         lines.push(row(
             format!("{count} sessions: packets lost in and back, slots skipped"),

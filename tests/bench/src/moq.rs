@@ -44,7 +44,7 @@ fn begin(http: &mut Connection) -> Result<MoqClient> {
         return Err(format!("/start was answered {status}: {reply}").into());
     }
     let client = MoqClient::connect(&MoqInvitation::read(&reply));
-    client.wait_for("subscription of the bot", |observed| observed.is_heard);
+    client.wait_for("subscription of the bot", |observed| observed.is_received);
     Ok(client)
 }
 
@@ -75,13 +75,13 @@ fn calls(bench: &Bench, runner: &Runner, http: &mut Connection) -> Result<Lines>
     let (mut sent, mut back, mut lost) = (0, 0, 0);
     for client in &clients {
         let observed = client.observed();
-        let groups: BTreeSet<u64> = observed.heard.iter().map(|packet| packet.group).collect();
+        let groups: BTreeSet<u64> = observed.received.iter().map(|packet| packet.group).collect();
         let span = match (groups.first(), groups.last()) {
             (Some(first), Some(last)) => last - first + 1,
             _ => 0,
         };
         sent += observed.sent.len() as u64;
-        back += observed.heard.len() as u64;
+        back += observed.received.len() as u64;
         lost += span - groups.len() as u64;
         client.leave();
     }
@@ -122,16 +122,16 @@ fn delay(bench: &Bench, http: &mut Connection) -> Result<Lines> {
         thread::sleep(LAST_ECHO);
         let mut observed = client.observed();
         let last = observed.sent[all - 1] + LAST_ECHO;
-        observed.heard.retain(|packet| packet.at <= last);
-        observed.heard.sort_by_key(|packet: &MoqPacket| packet.timestamp_us);
-        let payloads: Vec<_> = observed.heard.iter().map(|packet| &packet.payload).collect();
+        observed.received.retain(|packet| packet.at <= last);
+        observed.received.sort_by_key(|packet: &MoqPacket| packet.timestamp_us);
+        let payloads: Vec<_> = observed.received.iter().map(|packet| &packet.payload).collect();
         let onsets = speech::onsets(&payloads)?;
         // A call with missing or split bursts is not counted.
         if onsets.len() == bursts.begins.len() {
             let pairs = bursts.begins.iter().zip(onsets);
             delays.extend(pairs.map(|(begin, onset)| {
                 let sent = observed.sent[*begin];
-                observed.heard[onset].at.saturating_duration_since(sent)
+                observed.received[onset].at.saturating_duration_since(sent)
             }));
         }
     }

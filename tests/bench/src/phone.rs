@@ -59,7 +59,7 @@ impl Phone {
             .chunks(PAYLOAD_BYTES)
             .map(|chunk| media(self.number, chunk))
             .collect();
-        let (mut next, mut heard) = (first, 0);
+        let (mut next, mut received) = (first, 0);
         for message in messages.iter().cycle() {
             if next >= end {
                 break;
@@ -69,14 +69,14 @@ impl Phone {
             loop {
                 tokio::select! {
                     biased;
-                    message = self.socket.next() => heard += self.answer(message).await?,
+                    message = self.socket.next() => received += self.answer(message).await?,
                     () = &mut due => break,
                 }
             }
             self.socket.send(Message::text(message.clone())).await?;
             next += PTIME;
         }
-        Ok(heard)
+        Ok(received)
     }
 
     /// Returns a mark, or counts an audio message.
@@ -94,40 +94,40 @@ impl Phone {
     /// Sends `count` messages, one every 20 ms from `first`, and returns the times at which each
     /// was sent and came back.
     pub async fn talk(&mut self, count: u32, first: Instant) -> Result<(Vec<Instant>, Vec<Instant>)> {
-        let (mut sent, mut heard) = (Vec::new(), Vec::new());
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
         for nth in 0..count {
             let due = sleep_until((first + PTIME * nth).into());
             tokio::pin!(due);
             loop {
                 tokio::select! {
                     biased;
-                    message = self.socket.next() => take(message, &mut heard)?,
+                    message = self.socket.next() => take(message, &mut received)?,
                     () = &mut due => break,
                 }
             }
             sent.push(Instant::now());
             self.socket.send(Message::text(self.media.clone())).await?;
         }
-        self.rest(count, &mut heard).await?;
-        Ok((sent, heard))
+        self.rest(count, &mut received).await?;
+        Ok((sent, received))
     }
 
     /// Sends `count` messages at once, and returns the times at which they came back.
     pub async fn burst(&mut self, count: u32) -> Result<Vec<Instant>> {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for _ in 0..count {
             self.socket.feed(Message::text(self.media.clone())).await?;
         }
         self.socket.flush().await?;
-        self.rest(count, &mut heard).await?;
-        Ok(heard)
+        self.rest(count, &mut received).await?;
+        Ok(received)
     }
 
     /// Receives until as many messages came back as were sent, or none arrives for a long time.
-    async fn rest(&mut self, count: u32, heard: &mut Vec<Instant>) -> Result<()> {
-        while heard.len() < count as usize {
+    async fn rest(&mut self, count: u32, received: &mut Vec<Instant>) -> Result<()> {
+        while received.len() < count as usize {
             match timeout(PATIENCE, self.socket.next()).await {
-                Ok(message) => take(message, heard)?,
+                Ok(message) => take(message, received)?,
                 Err(_) => break,
             }
         }
@@ -153,9 +153,9 @@ fn media(number: usize, payload: &[u8]) -> String {
     )
 }
 
-fn take(message: Option<Received>, heard: &mut Vec<Instant>) -> Result<()> {
+fn take(message: Option<Received>, received: &mut Vec<Instant>) -> Result<()> {
     match message.ok_or("the runner hung up")?? {
-        Message::Text(text) if text.contains(r#""event":"media""#) => heard.push(Instant::now()),
+        Message::Text(text) if text.contains(r#""event":"media""#) => received.push(Instant::now()),
         Message::Close(_) => return Err("the runner closed the call".into()),
         _ => {}
     }

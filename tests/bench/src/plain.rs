@@ -41,13 +41,13 @@ impl Plain {
     /// Sends a frame every 20 ms from `first` until `end`, and returns the number of audio frames
     /// that came back.
     pub async fn talk(&mut self, first: Instant, end: Instant) -> Result<u32> {
-        let (mut next, mut heard) = (first, 0);
+        let (mut next, mut received) = (first, 0);
         while next < end {
             tokio::select! {
                 biased;
                 message = self.socket.next() => match message.ok_or("the runner hung up")?? {
                     Message::Binary(bytes) => {
-                        heard += u32::from(matches!(frames::decode(bytes)?, ProtobufFrame::Audio { .. }));
+                        received += u32::from(matches!(frames::decode(bytes)?, ProtobufFrame::Audio { .. }));
                     }
                     Message::Close(_) => return Err("the runner closed the socket".into()),
                     _ => {}
@@ -58,7 +58,7 @@ impl Plain {
                 }
             }
         }
-        Ok(heard)
+        Ok(received)
     }
 
     /// Types a text.

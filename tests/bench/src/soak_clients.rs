@@ -85,40 +85,40 @@ pub fn run_seat(soak: &SoakRun<'_>, seat: Seat, seed: u64) -> Result<Tally> {
         let now = Instant::now();
         let until = soak.end.min(now + Duration::from_secs(5 + dice.below(35)));
         let vanishes = dice.below(3) == 0;
-        let (name, heard) = runtime.block_on(async {
+        let (name, received) = runtime.block_on(async {
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(match seat {
                 Seat::WebRtc => {
                     let mut call = Call::begin(&mut Connection::open(soak.addr)?).await?;
-                    let mut heard = 0;
-                    call.talk(soak.speech, Instant::now(), until, |_| heard += 1).await?;
+                    let mut received = 0;
+                    call.talk(soak.speech, Instant::now(), until, |_| received += 1).await?;
                     if !vanishes {
                         call.leave()?;
                     }
-                    ("talks over WebRTC", heard)
+                    ("talks over WebRTC", received)
                 }
                 Seat::Plain => {
                     let mut plain = Plain::begin(soak.addr).await?;
-                    let heard = plain.talk(Instant::now(), until).await?;
+                    let received = plain.talk(Instant::now(), until).await?;
                     if !vanishes {
                         plain.leave().await?;
                     }
-                    ("talks on /ws-client", heard)
+                    ("talks on /ws-client", received)
                 }
                 Seat::Phone => {
                     let mut phone = Phone::begin(soak.addr, seed as usize).await?;
                     let messages = (until - now).as_millis() / phone::PTIME.as_millis();
-                    let (_, heard) = phone.talk(messages as u32, Instant::now()).await?;
+                    let (_, received) = phone.talk(messages as u32, Instant::now()).await?;
                     if !vanishes {
                         phone.leave().await?;
                     }
-                    ("talks by telephone", heard.len() as u32)
+                    ("talks by telephone", received.len() as u32)
                 }
             })
         })?;
         // At least half: the last call may be very short, and other rows measure loss.
         let said = (until - now).as_millis() / phone::PTIME.as_millis();
-        if u128::from(heard) < said.saturating_sub(50) / 2 {
-            return Err(format!("{name}: {said} messages were said, and {heard} came back").into());
+        if u128::from(received) < said.saturating_sub(50) / 2 {
+            return Err(format!("{name}: {said} messages were said, and {received} came back").into());
         }
         *tally.entry(name).or_default() += 1;
     }

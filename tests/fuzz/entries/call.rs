@@ -97,7 +97,7 @@ pub struct Call {
     pub checked: Option<[u8; 12]>,
     pub events: Vec<SessionEvent>,
     /// Samples that the bot received.
-    pub heard: usize,
+    pub samples_received: usize,
     /// RTP payloads that the caller received.
     pub received: usize,
     pub strays: usize,
@@ -129,7 +129,7 @@ impl Call {
             under_way: VecDeque::new(),
             checked: None,
             events: Vec::new(),
-            heard: 0,
+            samples_received: 0,
             received: 0,
             strays: 0,
             unplugged: false,
@@ -318,7 +318,7 @@ impl Call {
                 }
                 SessionOutput::Audio(frame) => {
                     assert_eq!(frame.rate_hz, 16_000);
-                    self.heard += frame.pcm.len();
+                    self.samples_received += frame.pcm.len();
                 }
                 SessionOutput::Command(_) | SessionOutput::BotAudioWanted => {}
                 SessionOutput::Event(event) => self.events.push(event),

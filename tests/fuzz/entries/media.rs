@@ -256,17 +256,17 @@ pub fn media(bytes: &[u8]) {
             }
         }
         call.settle();
-        assert!(call.heard <= 16_000 * 60);
+        assert!(call.samples_received <= 16_000 * 60);
     }
     if unsealed && !call.is_gone() {
         let left = call.events.iter().any(|event| matches!(event, SessionEvent::Left(_)));
         assert!(!left, "unsealed data ended the call: {:?}", call.events);
-        let before = call.heard;
+        let before = call.samples_received;
         for _ in 0..25 {
             call.send_audio();
             call.advance(Duration::from_millis(20));
         }
-        assert!(call.heard > before, "the caller is heard");
+        assert!(call.samples_received > before, "the caller is heard");
     }
     call.advance(Duration::from_millis(200));
 }
@@ -351,8 +351,8 @@ pub fn channels(bytes: &[u8]) {
         call.settle();
     }
     call.advance(Duration::from_millis(500));
-    let heard: usize = call.texts().iter().map(|text| text.len()).sum();
-    assert!(heard <= bytes.len() * 256);
+    let received: usize = call.texts().iter().map(|text| text.len()).sum();
+    assert!(received <= bytes.len() * 256);
 }
 
 /// A whole session with a well-behaved caller, compared with a model. Messages arrive once and in

@@ -45,7 +45,7 @@ pub struct Peer {
     server: Option<Endpoint>,
     /// Exists from the end of the handshake on.
     live: Option<Live>,
-    heard_request: Instant,
+    last_request: Instant,
     /// Queued datagrams while it is busy, and until when.
     mailbox: Vec<(SocketAddr, Vec<u8>)>,
     busy_until: Option<Instant>,
@@ -168,7 +168,7 @@ impl Peer {
             next_check: now,
             server: None,
             live: None,
-            heard_request: now,
+            last_request: now,
             mailbox: Vec::new(),
             busy_until: None,
         }
@@ -208,7 +208,7 @@ impl Peer {
         }
         if let Some(limit) = self.options.keep_alive
             && self.live.is_some()
-            && now - self.heard_request > limit
+            && now - self.last_request > limit
         {
             report.closed = Some(format!("no binding request for {limit:?}"));
         }
@@ -271,7 +271,7 @@ impl Peer {
             Ok(Message::Request { transaction }) => {
                 let response = stun::response(&transaction, from, ufrag, &self.answer.ufrag, pwd);
                 self.send(&response, from);
-                self.heard_request = now;
+                self.last_request = now;
                 report
                     .binding_requests
                     .extend(self.live.as_ref().map(|live| now - live.since));
@@ -319,7 +319,7 @@ impl Peer {
             match event {
                 dtls::Event::Keys { outgoing, incoming } => {
                     self.live = Some(Live::new(self.options.shape.codec, outgoing, incoming, now));
-                    self.heard_request = now;
+                    self.last_request = now;
                     report.connected = true;
                     let begins = !self.options.shape.is_esp_peer() || !self.answer.is_active;
                     if self.options.shape.data_channel && begins {

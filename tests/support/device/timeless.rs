@@ -58,7 +58,7 @@ pub struct Call {
     /// When the handshake finished.
     pub connected: Option<Duration>,
     /// When the bot received frames.
-    pub heard: Vec<Duration>,
+    pub received: Vec<Duration>,
     /// When the bot received frames of speech.
     pub loud: Vec<Duration>,
     pub gone: bool,
@@ -113,7 +113,7 @@ impl Call {
             report: Report::default(),
             events: Vec::new(),
             connected: None,
-            heard: Vec::new(),
+            received: Vec::new(),
             loud: Vec::new(),
             speech: VecDeque::new(),
             gone: false,
@@ -248,7 +248,7 @@ impl Call {
                     self.launch(Direction::ToDevice, contents);
                 }
                 SessionOutput::Audio(frame) => {
-                    self.heard.push(at);
+                    self.received.push(at);
                     if frame.pcm.iter().any(|sample| sample.unsigned_abs() > LOUD) {
                         self.loud.push(at);
                     }

@@ -67,10 +67,10 @@ async fn main() -> ExitCode {
         }
     };
     println!("listening on {}", server.url());
-    let (heard, mut lines) = mpsc::unbounded_channel();
+    let (received, mut lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
-            if heard.send(line).is_err() {
+            if received.send(line).is_err() {
                 return;
             }
         }

@@ -21,7 +21,7 @@ pub struct Meter {
     active_ms: u32,
     observed_ms: u32,
     smoothed: f32,
-    heard: Option<Instant>,
+    received: Option<Instant>,
     /// The last report, in eighths.
     pub told: u8,
 }
@@ -29,7 +29,7 @@ pub struct Meter {
 impl Meter {
     /// Handles the level of one packet, in -dBov.
     pub fn handle_level(&mut self, level: u8, now: Instant) {
-        self.heard = Some(now);
+        self.received = Some(now);
         self.observed_ms += PACKET_MS;
         if level <= ACTIVE_LEVEL {
             self.active_ms += PACKET_MS;
@@ -50,7 +50,9 @@ impl Meter {
 
     /// Returns the current loudness in eighths; 0 is silence.
     pub fn eighths(&self, now: Instant) -> u8 {
-        let fresh = self.heard.is_some_and(|heard| now.duration_since(heard) < STALE);
+        let fresh = self
+            .received
+            .is_some_and(|received| now.duration_since(received) < STALE);
         if !fresh || self.smoothed < amplitude(ACTIVE_LEVEL) {
             return 0;
         }

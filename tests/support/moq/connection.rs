@@ -227,7 +227,7 @@ impl MoqConnection {
                 self.shared.lock().announced.insert(path);
             }
             MoqEvent::Retracted { path } => drop(self.shared.lock().announced.remove(&path)),
-            MoqEvent::Subscribed { track } => self.shared.lock().is_heard |= track == self.audio,
+            MoqEvent::Subscribed { track } => self.shared.lock().is_received |= track == self.audio,
             MoqEvent::Frame {
                 subscription,
                 group,
@@ -262,7 +262,7 @@ impl MoqConnection {
             },
             _ => {
                 let frame = MediaFrame::read(payload).expect("a timestamp and a packet");
-                observed.heard.push(MoqPacket {
+                observed.received.push(MoqPacket {
                     at: now,
                     group,
                     timestamp_us: frame.timestamp_us,

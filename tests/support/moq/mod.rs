@@ -96,9 +96,9 @@ pub struct MoqObserved {
     /// Paths of the broadcasts that the runner announced.
     pub announced: BTreeSet<String>,
     /// Whether the bot subscribed to the caller's audio.
-    pub is_heard: bool,
+    pub is_received: bool,
     pub catalogs: Vec<Value>,
-    pub heard: Vec<MoqPacket>,
+    pub received: Vec<MoqPacket>,
     /// When each packet was sent.
     pub sent: Vec<Instant>,
     /// RTVI messages of the bot.
@@ -227,7 +227,7 @@ impl MoqClient {
                 !left.is_zero(),
                 "no {wanted}; announced {:?}, {} packets heard, messages {:?}, controls {:?}, ended {:?}, closed {:?}",
                 observed.announced,
-                observed.heard.len(),
+                observed.received.len(),
                 observed.messages,
                 observed.controls,
                 observed.ended,
@@ -240,10 +240,10 @@ impl MoqClient {
 
     /// Waits until the last second of the bot's audio is this tone.
     pub fn wait_for_tone(&self, hz: f64) {
-        self.observed().heard.clear();
+        self.observed().received.clear();
         self.wait_for(&format!("tone of {hz} Hz"), |observed| {
-            let heard = observed.heard.len();
-            heard > TONE_PACKETS && tone_share(&pcm(&observed.heard[heard - TONE_PACKETS..]), hz) > 0.8
+            let received = observed.received.len();
+            received > TONE_PACKETS && tone_share(&pcm(&observed.received[received - TONE_PACKETS..]), hz) > 0.8
         });
     }
 

@@ -48,7 +48,7 @@ pub fn calls(bench: &Bench, assistant: &Assistant) -> Result<Lines> {
     let runtime = rows::runtime()?;
     let mut http = Connection::open(runner.addr)?;
     let (mut calls, mut lines, mut rss_kib) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut sent, mut heard) = (0, Vec::new());
+    let (mut sent, mut received) = (0, Vec::new());
     for count in COUNTS {
         while calls.len() < count {
             calls.push(runtime.block_on(Call::begin(&mut http))?);
@@ -73,7 +73,7 @@ pub fn calls(bench: &Bench, assistant: &Assistant) -> Result<Lines> {
         ));
         rss_kib.push(runner.status_kib("VmRSS")?);
         sent += settling + packets;
-        heard = tallies;
+        received = tallies;
     }
     let answers = assistant.records.take();
     let answers = times(&answers, Moment::FirstAudio, |_| true).len();
@@ -83,7 +83,7 @@ pub fn calls(bench: &Bench, assistant: &Assistant) -> Result<Lines> {
         call.leave()?;
     }
     runner.wait_until_idle()?;
-    lines.extend(rows::losses(&runner.log()?, sent, &heard));
+    lines.extend(rows::losses(&runner.log()?, sent, &received));
     lines.push(row(
         format!("memory per call of `{bot}`, 32 against 1"),
         per_call(&rss_kib, 31, &format!(" at 32; {answers} answers")),

@@ -56,7 +56,7 @@ impl CallerRounds {
     }
 
     fn first_after(&self, at: Instant) -> usize {
-        self.packets.partition_point(|(heard_at, _)| *heard_at < at)
+        self.packets.partition_point(|(received_at, _)| *received_at < at)
     }
 }
 
@@ -92,27 +92,27 @@ async fn ask(
     period: Duration,
     count: u32,
 ) -> Result<CallerRounds> {
-    let (mut asked, mut marks, mut heard) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut asked, mut marks, mut received) = (Vec::new(), Vec::new(), Vec::new());
     let mut end = first;
     for round in 0..count {
         let begin = first + period * round;
         end = begin + PTIME * question.packets.len() as u32;
-        let sent = call.talk(&question.packets, begin, end, |one| heard.push(one)).await?;
+        let sent = call.talk(&question.packets, begin, end, |one| received.push(one)).await?;
         asked.push((sent[question.spoken.0], sent[question.spoken.1]));
         marks.extend(question.marks.iter().map(|mark| sent[*mark]));
     }
-    call.listen(end + LAST_ANSWER, |one| heard.push(one)).await?;
+    call.listen(end + LAST_ANSWER, |one| received.push(one)).await?;
     call.leave()?;
     Ok(CallerRounds {
         asked,
         marks,
-        packets: decode(&heard)?,
+        packets: decode(&received)?,
     })
 }
 
-fn decode(heard: &[Heard]) -> Result<Vec<(Instant, bool)>> {
+fn decode(received: &[Heard]) -> Result<Vec<(Instant, bool)>> {
     let mut decoder = Decoder::new(DECODED_RATE_HZ)?;
-    heard
+    received
         .iter()
         .map(|one| Ok((one.at, level(decoder.decode(&one.packet.payload)?) > LOUD_LEVEL)))
         .collect()

@@ -160,12 +160,12 @@ impl Session {
         }
         let frame = if self.is_line { LINE_RATE_HZ } else { PCM_RATE_HZ } as usize / 50;
         while self.rest.len() >= frame {
-            let heard = self.level.push(&self.rest[..frame]);
+            let received = self.level.push(&self.rest[..frame]);
             self.rest.drain(..frame);
-            if heard.begins_mark {
+            if received.begins_mark {
                 self.records.add(self.stream, Moment::Mark);
             }
-            match (heard.is_speech, self.silence) {
+            match (received.is_speech, self.silence) {
                 (true, None) => self.begin_turn(socket).await?,
                 (true, Some(_)) => self.silence = Some(0),
                 (false, Some(PAUSE_FRAMES)) => self.begin_answer(socket).await?,

@@ -83,7 +83,7 @@ impl Hub {
             subscriber: None,
             tracks: Vec::new(),
             subscribed: BTreeSet::new(),
-            heard: BTreeSet::new(),
+            received: BTreeSet::new(),
             queued: Vec::new(),
             until: Some(now + JOIN_WITHIN),
             meter: Meter::default(),

@@ -77,7 +77,7 @@ impl Hub {
             }
             self.offer_others(id);
         }
-        let mut is_heard = false;
+        let mut is_received = false;
         for (other, listener) in &mut self.participants {
             let transport = listener
                 .subscriber
@@ -85,13 +85,13 @@ impl Hub {
                 .filter(|_| *other != id && listener.claims.room == room);
             if transport.is_some_and(|transport| transport.forward(&track, packet, now)) {
                 listener.participant.packets_out += 1;
-                is_heard = true;
+                is_received = true;
             }
         }
         let publisher = self.participants.get_mut(&id).expect("it was just found");
         let sent = publisher.tracks.iter_mut().find(|sent| sent.info.sid == track);
-        if let Some(sent) = sent.filter(|sent| is_heard && !sent.was_heard) {
-            sent.was_heard = true;
+        if let Some(sent) = sent.filter(|sent| is_received && !sent.was_received) {
+            sent.was_received = true;
             publisher.send(ServerMessage::TrackSubscribed(TrackSubscribed { track_sid: track }));
         }
     }
@@ -150,8 +150,9 @@ impl Hub {
                 .values()
                 .filter(|participant| participant.claims.room == room)
             {
-                let is_told =
-                    |speaker: &&SpeakerInfo| speaker.sid == participant.sid || participant.heard.contains(&speaker.sid);
+                let is_told = |speaker: &&SpeakerInfo| {
+                    speaker.sid == participant.sid || participant.received.contains(&speaker.sid)
+                };
                 let speakers: Vec<_> = speakers.iter().filter(is_told).cloned().collect();
                 if !speakers.is_empty() {
                     participant.send(ServerMessage::SpeakersChanged(SpeakersChanged { speakers }));
@@ -162,7 +163,7 @@ impl Hub {
 
     /// Reports the speakers whom a participant has begun to hear, and silence of those whom it no
     /// longer hears.
-    pub(super) fn send_speakers_of_heard(&mut self, id: u64) {
+    pub(super) fn send_speakers_of_received(&mut self, id: u64) {
         let speaking = self
             .participants
             .values()
@@ -179,11 +180,11 @@ impl Hub {
             .map(PeerTransport::publishers)
             .unwrap_or_default();
         let begun = now
-            .difference(&participant.heard)
+            .difference(&participant.received)
             .filter_map(|sid| Some((sid, *speaking.get(sid)?)));
-        let ended = participant.heard.difference(&now).map(|sid| (sid, 0));
+        let ended = participant.received.difference(&now).map(|sid| (sid, 0));
         let speakers: Vec<_> = begun.chain(ended).map(|(sid, eighths)| speaker(sid, eighths)).collect();
-        participant.heard = now;
+        participant.received = now;
         if !speakers.is_empty() {
             participant.send(ServerMessage::SpeakersChanged(SpeakersChanged { speakers }));
         }

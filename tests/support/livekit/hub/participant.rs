@@ -25,7 +25,7 @@ pub struct Track {
     /// Whether its first packet has arrived.
     pub live: bool,
     /// Whether a packet of it was forwarded, of which its publisher is told once.
-    pub was_heard: bool,
+    pub was_received: bool,
 }
 
 pub struct Participant {
@@ -44,7 +44,7 @@ pub struct Participant {
     /// The sids of subscribed tracks, present or not.
     pub subscribed: BTreeSet<String>,
     /// The sids of the participants that are heard. Only their speech is reported.
-    pub heard: BTreeSet<String>,
+    pub received: BTreeSet<String>,
     /// Reliable messages from before the channel was open.
     pub queued: Vec<Vec<u8>>,
     /// When it is removed unless its media comes up.

@@ -49,7 +49,7 @@ impl Hub {
                 {
                     log::warn!("{}: its answer: {error}\n{}", self.name(id), answer.sdp);
                 }
-                self.send_speakers_of_heard(id);
+                self.send_speakers_of_received(id);
                 self.offer(id);
             }
             SignalRequestKind::Trickle(trickle) => {
@@ -126,7 +126,7 @@ impl Hub {
             info,
             cid: subscribed.cid,
             live: false,
-            was_heard: false,
+            was_received: false,
         });
     }
 
