@@ -256,7 +256,7 @@ fn tokens_and_numbers_stay_out_of_the_log() {
         let mut plain = log
             .lines()
             .filter(|line| !line.contains(" DEBUG ") && !line.contains(" TRACE "));
-        let told = plain.find(|line| numbers.iter().any(|number| line.contains(number)) || line.contains(VICTIM));
-        assert_eq!(told, None);
+        let reported = plain.find(|line| numbers.iter().any(|number| line.contains(number)) || line.contains(VICTIM));
+        assert_eq!(reported, None);
     }
 }

@@ -196,8 +196,8 @@ impl Watched {
         let private = digits.iter().map(String::as_str).chain([SAID]);
         for word in private {
             assert!(!said.contains(word), "{word} was printed: {said}");
-            let told = |line: &&str| line.contains(word) && !line.contains(" DEBUG ") && !line.contains(" TRACE ");
-            assert_eq!(log.lines().find(told), None, "{word} was logged");
+            let reported = |line: &&str| line.contains(word) && !line.contains(" DEBUG ") && !line.contains(" TRACE ");
+            assert_eq!(log.lines().find(reported), None, "{word} was logged");
         }
     }
 }

@@ -164,10 +164,10 @@ fn start_makes_a_room_and_runs_a_bot_in_it() {
         "eject_at_token_exp": false}});
     assert_eq!(token, wanted);
     let url = format!("https://example.net/{name}");
-    let told = reply.json();
-    let id = told["sessionId"].as_str().expect("a name");
+    let reported = reply.json();
+    let id = reported["sessionId"].as_str().expect("a name");
     assert_eq!(
-        told,
+        reported,
         json!({"videoroomRoom": url, "videoroomToken": TOKEN, "dailyRoom": url, "dailyToken": TOKEN, "sessionId": id})
     );
     assert_eq!(
@@ -190,8 +190,8 @@ fn passes_room_and_token_properties_to_the_provider() {
         "dailyMeetingTokenProperties": {"user_name": "Caller", "is_owner": false, "room_name": "all", "exp": "never"}});
     let reply = start(&runner, &body);
     assert_eq!(reply.status, 200, "{}", reply.text());
-    let told = reply.json();
-    let members: Vec<&String> = told.as_object().expect("an object").keys().collect();
+    let reported = reply.json();
+    let members: Vec<&String> = reported.as_object().expect("an object").keys().collect();
     assert_eq!(members, ["dailyRoom", "dailyToken", "sessionId"]);
     let asked = provider.asked();
     let room = json_of(&asked[0]);
@@ -255,9 +255,13 @@ fn uses_the_configured_room() {
         &[("VIDEOROOM_SAMPLE_ROOM_URL", "https://example.net/s")],
     );
     let reply = start(&sample, &json!({}));
-    let told = reply.json();
-    assert_eq!(told, json!({"sessionId": told["sessionId"]}), "no room was asked for");
-    assert!(told["sessionId"].is_string());
+    let reported = reply.json();
+    assert_eq!(
+        reported,
+        json!({"sessionId": reported["sessionId"]}),
+        "no room was asked for"
+    );
+    assert!(reported["sessionId"].is_string());
     let base = arguments(&sample);
     assert_eq!((&base["kind"], base.get("room_url")), (&json!("base"), None));
     assert_eq!(provider.asked().len(), 2);
@@ -295,9 +299,9 @@ fn assert_reported_once(failures: Vec<Failure>) {
                     _ => start(&runner, &json!({"createVideoroomRoom": true})),
                 };
                 assert_eq!(reply.status, 500, "{name}: {}", reply.text());
-                let told = reply.json();
-                let detail = told["detail"].as_str().expect("a detail");
-                assert_eq!(told, json!({"detail": detail}));
+                let reported = reply.json();
+                let detail = reported["detail"].as_str().expect("a detail");
+                assert_eq!(reported, json!({"detail": detail}));
                 assert!(
                     detail.starts_with("making a video room: ") && detail.contains(words),
                     "{name}: {detail}"
@@ -588,7 +592,7 @@ fn deletes_the_new_room_when_the_runner_stops() {
 #[test]
 fn warns_about_open_endpoints_at_startup() {
     let provider = Rest::playing(working_provider("public"));
-    for (options, told) in [
+    for (options, reported) in [
         (&["--dialin"][..], [true, true]),
         (&["--allowed-origins", "https://app.example"], [false, false]),
         (
@@ -601,7 +605,7 @@ fn warns_about_open_endpoints_at_startup() {
         runner.signal("TERM");
         runner.wait();
         let log = runner.last_words().1;
-        assert_eq!(KNOWN.map(|words| log.contains(words)), told, "{options:?}: {log}");
+        assert_eq!(KNOWN.map(|words| log.contains(words)), reported, "{options:?}: {log}");
     }
 }
 
@@ -796,11 +800,11 @@ fn rejects_a_body_too_large_for_a_program() {
 #[test]
 fn deletes_a_room_that_arrives_after_the_stop() {
     use std::sync::mpsc;
-    let (told, asked_for_token) = mpsc::channel();
+    let (reported, asked_for_token) = mpsc::channel();
     let (release, released) = mpsc::channel();
     let provider = Rest::playing(move |nth, asked| {
         if asked.target == "/v1/meeting-tokens" {
-            told.send(()).expect("the test listens");
+            reported.send(()).expect("the test listens");
             let _ = released.recv_timeout(PATIENCE);
         }
         working_provider("public")(nth, asked)
@@ -931,10 +935,10 @@ fn a_dialin_call_starts_a_bot() {
     check_expiry(&mut token["properties"], from_s);
     assert_eq!(token["properties"]["room_name"], name.as_str());
     let url = format!("https://example.net/{name}");
-    let told = reply.json();
-    let id = told["sessionId"].clone();
+    let reported = reply.json();
+    let id = reported["sessionId"].clone();
     assert_eq!(
-        told,
+        reported,
         json!({"videoroomRoom": url, "videoroomToken": TOKEN, "dailyRoom": url, "dailyToken": TOKEN, "sessionId": id})
     );
     let api = format!("{}/v1", provider.url());
@@ -1099,8 +1103,8 @@ fn direct_runs_one_bot_in_one_room() {
     assert!(!ended.stderr.contains("listening on"), "{ended:?}");
 
     // The bot's arguments, as seen by its actions.
-    let told = r#"case "$RUNNER_ARGUMENTS" in *'"body":{}'*'"handle_sigint":true'*'"kind":"videoroom"'*'"room_url":"https://example.net/bot-'*'"token":'*) exit 0;; *) exit 9;; esac"#;
-    assert_eq!(direct(&good, told).0.code, Some(0));
+    let reported = r#"case "$RUNNER_ARGUMENTS" in *'"body":{}'*'"handle_sigint":true'*'"kind":"videoroom"'*'"room_url":"https://example.net/bot-'*'"token":'*) exit 0;; *) exit 9;; esac"#;
+    assert_eq!(direct(&good, reported).0.code, Some(0));
 
     let (failed, _) = direct(&good, "exit 3");
     assert_eq!(failed.code, Some(1), "{failed:?}");

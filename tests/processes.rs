@@ -341,8 +341,8 @@ fn keys_and_marks_reach_the_program_as_messages() {
             "a mark came back before its speech was played"
         );
         let marks = [("before anything", true), ("after 600 \"ms\"", true)];
-        let told = marks.map(|(name, played)| json!({"type": "mark", "name": name, "played": played}));
-        assert_eq!(program.messages[keys.len()..], told);
+        let reported = marks.map(|(name, played)| json!({"type": "mark", "name": name, "played": played}));
+        assert_eq!(program.messages[keys.len()..], reported);
     });
 }
 
@@ -369,9 +369,9 @@ fn an_interruption_of_the_program_clears_the_call() {
             caller.marks.last().is_some_and(|mark| mark == "after") && caller.given_back.len() == caller.marks.len()
         });
         program.hear_message("the last mark", |message| message["name"] == "after");
-        let told = [("heard", true), ("never heard", false), ("after", true)];
-        let told = told.map(|(name, played)| json!({"type": "mark", "name": name, "played": played}));
-        assert_eq!(program.messages, told, "{provider:?}");
+        let reported = [("heard", true), ("never heard", false), ("after", true)];
+        let reported = reported.map(|(name, played)| json!({"type": "mark", "name": name, "played": played}));
+        assert_eq!(program.messages, reported, "{provider:?}");
         assert_eq!(caller.clears.len(), 1);
         let old: usize = caller.chunks[..caller.clears[0]]
             .iter()

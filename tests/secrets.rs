@@ -91,18 +91,18 @@ fn a_bot_does_not_get_the_runner_s_secrets() {
     ] {
         assert_eq!(bot.get(name).map(String::as_str), Some(value), "{name}");
     }
-    let told = runner.wait_for_logs("withheld from the bot's environment", 1);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported = runner.wait_for_logs("withheld from the bot's environment", 1);
+    assert_eq!(reported.len(), 1, "{reported:?}");
     for name in [
         "RUNNER_API_KEY",
         "TWILIO_AUTH_TOKEN",
         "LIVEKIT_API_SECRET",
         "TELCO_B_API_KEY",
     ] {
-        assert!(told[0].contains(name), "{name} in {}", told[0]);
+        assert!(reported[0].contains(name), "{name} in {}", reported[0]);
     }
     assert!(
-        !told[0].contains("DAILY_API_KEY") && !runner.log().contains("hunter2"),
+        !reported[0].contains("DAILY_API_KEY") && !runner.log().contains("hunter2"),
         "{}",
         runner.log()
     );
@@ -253,8 +253,8 @@ fn a_file_of_the_working_directory_loads_nothing_into_bots() {
     }
     assert_eq!(bot.get("GREETING").map(String::as_str), Some("hello"));
     let log = runner.log();
-    for told in ["LD_PRELOAD (line 2) ", "BASH_ENV (line 5) "] {
-        assert!(log.contains(told), "{told} in {log}");
+    for reported in ["LD_PRELOAD (line 2) ", "BASH_ENV (line 5) "] {
+        assert!(log.contains(reported), "{reported} in {log}");
     }
     assert!(!log.contains("evil"), "{log}");
 }
@@ -268,9 +268,12 @@ fn a_file_of_the_working_directory_sends_no_key_elsewhere() {
     let variables = [("OPENAI_API_KEY", "hunter2"), ("GREETING", "hello")];
     let refused = ["TEST_CA_BUNDLE", "OPENAI_BASE_URL", "TEST_PROXY"];
     let (bot, runner) = environment(file, &[], &variables);
-    let told = runner.wait_for_logs(".env was not named", 1);
+    let reported = runner.wait_for_logs(".env was not named", 1);
     for name in refused {
-        assert!(!bot.contains_key(name) && told[0].contains(name), "{name}: {told:?}");
+        assert!(
+            !bot.contains_key(name) && reported[0].contains(name),
+            "{name}: {reported:?}"
+        );
     }
     assert!(!runner.log().contains("evil"), "{}", runner.log());
     let (named, runner) = environment(file, &["--env-file", ".env"], &variables);
@@ -347,8 +350,11 @@ fn a_credential_is_sent_to_its_configured_address_alone() {
     let (bot, runner) = environment(&file, &[], &variables);
     for name in ["TELCO_A_API_URL", "DAILY_API_URL"] {
         assert!(!bot.contains_key(name), "{name}");
-        let told = runner.wait_for_log(name);
-        assert!(told.contains("WARN") && told.contains("both in .env"), "{told}");
+        let reported = runner.wait_for_log(name);
+        assert!(
+            reported.contains("WARN") && reported.contains("both in .env"),
+            "{reported}"
+        );
     }
     assert!(bot.contains_key("VIDEOROOM_ROOM_URL"));
     let both = format!("{file}TELCO_A_AUTH_TOKEN=x\n");

@@ -57,7 +57,7 @@ impl Callers {
     }
 
     /// Asserts that each caller was told of the end.
-    fn assert_told(&mut self) {
+    fn assert_reported(&mut self) {
         for device in &self.devices {
             device.wait("a goodbye", |report| report.goodbye);
         }
@@ -100,7 +100,7 @@ fn assert_graceful_shutdown(signal: &str, options: &[&str]) {
     let status = runner.wait();
     println!("SIG{signal} {options:?}: {:.2} s", began.elapsed().as_secs_f64());
     assert_eq!(status.code(), Some(0), "{}", runner.log());
-    callers.assert_told();
+    callers.assert_reported();
     for api in &apis {
         assert_eq!(
             api.asked().len(),
@@ -440,12 +440,12 @@ fn a_lost_service_ends_the_process() {
         }
         assert_eq!(runner.wait().code(), Some(1), "{how}: {}", runner.log());
         let log = runner.log();
-        let told: Vec<_> = log
+        let reported: Vec<_> = log
             .lines()
             .filter(|line| line.contains("nothing can be served"))
             .collect();
         assert!(
-            told.len() == 1 && told[0].contains("ERROR") && told[0].contains(words),
+            reported.len() == 1 && reported[0].contains("ERROR") && reported[0].contains(words),
             "{log}"
         );
     }

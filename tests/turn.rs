@@ -160,8 +160,11 @@ fn dead_servers_delay_no_call() {
     );
     caller.talk(10);
     for name in [&stun, &turn, "no-such-name.invalid"] {
-        let told = runner.wait_for_log(&format!("WARN  {name}").replace("no-such", "turn:no-such"));
-        assert!(told.contains("no answer") || told.contains("cannot look up"), "{told}");
+        let reported = runner.wait_for_log(&format!("WARN  {name}").replace("no-such", "turn:no-such"));
+        assert!(
+            reported.contains("no answer") || reported.contains("cannot look up"),
+            "{reported}"
+        );
     }
     assert_discreet(&runner);
 }

@@ -272,10 +272,10 @@ fn sentences_are_announced_when_speech_starts() {
         (99, " you?", "completed"),
     ] {
         rtvi.progress(&mut sentence, at);
-        let told = caller.received();
-        assert_eq!(told[0]["data"], json!({"text": words}));
-        assert_eq!(told[1]["data"]["spoken_status"], status);
-        assert_eq!(told[1]["data"]["segment_id"], received[3]["data"]["segment_id"]);
+        let reported = caller.received();
+        assert_eq!(reported[0]["data"], json!({"text": words}));
+        assert_eq!(reported[1]["data"]["spoken_status"], status);
+        assert_eq!(reported[1]["data"]["segment_id"], received[3]["data"]["segment_id"]);
         rtvi.progress(&mut sentence, at + 1);
         assert!(caller.received().is_empty(), "a word is told once it is whole");
     }
@@ -500,7 +500,7 @@ fn transcripts_have_a_timestamp() {
 #[test]
 fn levels_are_clamped_and_rounded() {
     let (caller, rtvi) = rtvi(false);
-    for (level, told) in [
+    for (level, reported) in [
         (0.123_456, 0.123),
         (-1.0, 0.0),
         (7.0, 1.0),
@@ -513,7 +513,7 @@ fn levels_are_clamped_and_rounded() {
         let levels: Vec<_> = (received.iter())
             .map(|message| (&message["type"], &message["data"]))
             .collect();
-        let value = json!({"value": told});
+        let value = json!({"value": reported});
         assert_eq!(
             levels,
             [
@@ -585,7 +585,7 @@ fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
     };
     caller.received();
     let long = "Wort \"f\u{fc}r\" Wort, \u{1}".repeat(300);
-    let mut told = String::new();
+    let mut reported = String::new();
     let mut longest = 0;
     rtvi.say(&long[..3_000]);
     rtvi.show(&long[..3_000]);
@@ -597,13 +597,13 @@ fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
         longest = longest.max(text.len());
         let message: Value = serde_json::from_str(&text).expect("JSON");
         if message["type"] == "bot-tts-text" {
-            told.push_str(message["data"]["text"].as_str().expect("text"));
+            reported.push_str(message["data"]["text"].as_str().expect("text"));
         }
         types.push(message["type"].as_str().expect("a type").to_owned());
     }
     types.dedup();
     assert_eq!(types, ["bot-tts-text", "bot-output", "error", "error-response"]);
-    assert_eq!(told, &long[..3_000], "the pieces are the text");
+    assert_eq!(reported, &long[..3_000], "the pieces are the text");
     assert!((900..=DEVICE_MESSAGE_BYTES_MAX).contains(&longest), "{longest}");
 }
 

@@ -67,8 +67,8 @@ fn a_program_runs_functions_beside_the_page() {
         echoed,
         json!({"call_id": "c1", "name": "lamp", "arguments": {"on": true}})
     );
-    let told = client.hear_message("the call", |message| message["data"]["tool_call_id"] == "c1");
-    assert_eq!(told["data"], json!({"tool_call_id": "c1", "function_name": "lamp"}));
+    let reported = client.hear_message("the call", |message| message["data"]["tool_call_id"] == "c1");
+    assert_eq!(reported["data"], json!({"tool_call_id": "c1", "function_name": "lamp"}));
     client.tell(
         "llm-function-call-result",
         "2",

@@ -83,14 +83,17 @@ fn a_program_runs_functions_beside_the_page() {
     assert_eq!(names(&asked), ["weather", "lamp"]);
     call(&mut model, &["lamp", "weather"]);
     drop(model);
-    let told = client.hear_message("the call of the page", |message| {
+    let reported = client.hear_message("the call of the page", |message| {
         message["data"]["tool_call_id"] == "c-weather" && message["type"] == "llm-function-call-in-progress"
     });
-    assert_eq!(told["data"]["arguments"], json!({"on": true}));
-    let told = client.hear_message("the call of the program", |message| {
+    assert_eq!(reported["data"]["arguments"], json!({"on": true}));
+    let reported = client.hear_message("the call of the program", |message| {
         message["data"]["tool_call_id"] == "c-lamp" && message["type"] == "llm-function-call-in-progress"
     });
-    assert_eq!(told["data"], json!({"tool_call_id": "c-lamp", "function_name": "lamp"}));
+    assert_eq!(
+        reported["data"],
+        json!({"tool_call_id": "c-lamp", "function_name": "lamp"})
+    );
     client.tell(
         "llm-function-call-result",
         "2",

@@ -143,8 +143,8 @@ async fn a_panic_a_hang_and_silence_are_reported() {
     assert_eq!(stays.hear(SECOND).await, (Vec::new(), 0));
     assert!(!stays.speak(&[0; 320], 16_000).await, "it has not opened its media");
     stays.leave();
-    let told = stays.ended().await.expect_err("it does not end");
-    assert!(told.to_string().contains("did not end"), "{told}");
+    let reported = stays.ended().await.expect_err("it does not end");
+    assert!(reported.to_string().contains("did not end"), "{reported}");
 }
 
 /// Marks come back when the speech before them was played; interrupted speech is not played.

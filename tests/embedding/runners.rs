@@ -297,9 +297,9 @@ async fn a_runner_is_created_from_a_configuration() {
 /// A bot over QUIC has the URL and the paths of its session; bots of other kinds have none.
 #[tokio::test]
 async fn a_bot_over_quic_has_its_url_and_its_namespace() -> Result<(), Box<dyn Error>> {
-    let (told, mut tells) = tokio::sync::mpsc::channel(2);
+    let (reported, mut tells) = tokio::sync::mpsc::channel(2);
     let bot = move |args: RunnerArguments| {
-        let told = told.clone();
+        let reported = reported.clone();
         async move {
             let missing = |error: MissingField| error.to_string();
             let common = (
@@ -310,7 +310,7 @@ async fn a_bot_over_quic_has_its_url_and_its_namespace() -> Result<(), Box<dyn E
                 Kind::Moq(moq) => format!("{} {} {} {moq:?}", moq.bot_id, moq.client_id, moq.serve),
                 other => other.name().to_owned(),
             };
-            told.send((common, own)).await?;
+            reported.send((common, own)).await?;
             Ok::<(), BotError>(())
         }
     };

@@ -85,13 +85,13 @@ fn a_program_talks_sets_marks_and_interrupts() {
     program.mark("after");
     client.wait_for_tone(990.0);
     program.hear_message("the last mark", |message| message["name"] == "after");
-    let told = [("heard", true), ("never heard", false), ("after", true)];
-    let told = told.map(|(name, played)| json!({"type": "mark", "name": name, "played": played}));
+    let reported = [("heard", true), ("never heard", false), ("after", true)];
+    let reported = reported.map(|(name, played)| json!({"type": "mark", "name": name, "played": played}));
     let marks: Vec<_> = program.messages[before..]
         .iter()
         .filter(|message| message["type"] == "mark")
         .collect();
-    assert_eq!(marks, told.iter().collect::<Vec<_>>());
+    assert_eq!(marks, reported.iter().collect::<Vec<_>>());
 
     client.leave();
     assert_eq!(program.end().map(|(code, _)| code), Some(1000));

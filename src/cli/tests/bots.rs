@@ -176,10 +176,10 @@ fn caps_of_the_assistants_beside_another_bot_are_a_warning() {
     let caps = [("RUNNER_BOT_IDLE", "60"), ("RUNNER_BOT_MINUTES", "5")];
     for arguments in [&[][..], &["--bot", "echo"], &["--", "sh"]] {
         let (_, warnings) = served(arguments, &caps);
-        let told = warnings
+        let reported = warnings
             .iter()
             .filter(|line| line.contains("RUNNER_BOT_MINUTES, RUNNER_BOT_IDLE: no effect"));
-        assert_eq!(told.count(), 1, "{arguments:?}: {warnings:?}");
+        assert_eq!(reported.count(), 1, "{arguments:?}: {warnings:?}");
     }
     assert!(served(&[], &[("RUNNER_BOT_IDLE", " ")]).1.is_empty());
 }

@@ -54,14 +54,14 @@ impl StartedBot {
 /// Reports its arguments, and runs until the test drops them.
 async fn tell(mut args: RunnerArguments, begun: UnboundedSender<StartedBot>) -> Result<(), BotError> {
     let ((end, ended), (says, said)) = (oneshot::channel(), unbounded_channel());
-    let told = StartedBot {
+    let started = StartedBot {
         session_id: args.session_id.to_string(),
         body: args.body.clone(),
         token: args.token().ok().map(str::to_owned),
         said,
         _end: end,
     };
-    let _ = begun.send(told);
+    let _ = begun.send(started);
     if args.websocket().is_err() {
         let _ = ended.await;
         return Ok(());

@@ -221,8 +221,9 @@ async fn a_session_without_media_lasts_as_long_as_its_program() {
 
 /// Returns a result without the reason that follows the exit status.
 fn exit_of(ended: Result<(), String>) -> Result<(), String> {
-    ended.map_err(|told| {
-        told.split(", before it opened media_url")
+    ended.map_err(|reported| {
+        reported
+            .split(", before it opened media_url")
             .next()
             .unwrap_or_default()
             .to_owned()
@@ -232,7 +233,7 @@ fn exit_of(ended: Result<(), String>) -> Result<(), String> {
 /// D-33: the exit status of a program is the result of its session.
 #[tokio::test]
 async fn the_exit_status_is_the_result_of_the_session() {
-    for (script, told) in [
+    for (script, reported) in [
         ("exit 0", Ok(())),
         ("exit 3", Err("exit status: 3")),
         ("exit 143", Err("exit status: 143")),
@@ -240,7 +241,7 @@ async fn the_exit_status_is_the_result_of_the_session() {
         ("kill -TERM $$", Err("signal: 15 (SIGTERM)")),
     ] {
         let mut rig = Rig::new(script);
-        assert_eq!(exit_of(rig.end().await), told.map_err(str::to_owned), "{script}");
+        assert_eq!(exit_of(rig.end().await), reported.map_err(str::to_owned), "{script}");
     }
 }
 
@@ -261,7 +262,7 @@ asyncio.run(main())
 /// The package of bots in Python comes from the runner, and the file has its own arguments.
 #[tokio::test]
 async fn a_bot_in_python_is_run_by_its_file() {
-    for (file, told) in [
+    for (file, reported) in [
         (PYTHON_BOT, Ok(())),
         ("raise SystemExit(3)", Err("exit status: 3".to_owned())),
     ] {
@@ -278,11 +279,11 @@ async fn a_bot_in_python_is_run_by_its_file() {
             ..spec(&command)
         };
         let mut rig = Rig::start(working_dir, spec, json!({}));
-        assert_eq!(exit_of(rig.end().await), told);
+        assert_eq!(exit_of(rig.end().await), reported);
         let message = rig.transport_side.take_message();
         assert_eq!(
             message.as_deref(),
-            told.is_ok().then_some(r#"{"arguments": ["--name"]}"#)
+            reported.is_ok().then_some(r#"{"arguments": ["--name"]}"#)
         );
     }
 }
@@ -290,18 +291,18 @@ async fn a_bot_in_python_is_run_by_its_file() {
 /// A program that fails before it connects is told apart from one that fails in a call.
 #[tokio::test]
 async fn a_failure_before_the_media_says_so() {
-    let told = Rig::new("exit 3").end().await.expect_err("it failed");
+    let reported = Rig::new("exit 3").end().await.expect_err("it failed");
     assert!(
-        told.contains("before it opened media_url") && told.contains("`edge-runner bot.py`"),
-        "{told}"
+        reported.contains("before it opened media_url") && reported.contains("`edge-runner bot.py`"),
+        "{reported}"
     );
-    let told = Rig::new("echo first >&2; echo 'ImportError: no pipecatt; key sk-aB3dE6gH9jK2mN5pQ' >&2; exit 1")
+    let reported = Rig::new("echo first >&2; echo 'ImportError: no pipecatt; key sk-aB3dE6gH9jK2mN5pQ' >&2; exit 1")
         .end()
         .await
         .expect_err("it failed");
     assert!(
-        told.contains("media_url (its last line: ImportError: no pipecatt; key (left out)); "),
-        "{told}"
+        reported.contains("media_url (its last line: ImportError: no pipecatt; key (left out)); "),
+        "{reported}"
     );
 }
 
@@ -313,15 +314,15 @@ fn only_a_failure_before_the_media_shows_a_line() {
         let error: BotError = error.with_last_line(Some("the caller said: yes".into())).into();
         (last_line_of(&error).map(str::to_owned), error.to_string())
     };
-    let (line, told) = shown(ProgramError::Exit(status()));
-    assert!(line.is_none() && !told.contains("caller"), "{told}");
-    let (line, told) = shown(ProgramError::ExitWithoutMedia {
+    let (line, reported) = shown(ProgramError::Exit(status()));
+    assert!(line.is_none() && !reported.contains("caller"), "{reported}");
+    let (line, reported) = shown(ProgramError::ExitWithoutMedia {
         is_python_bot: false,
         status: status(),
         said: None,
     });
     assert_eq!(line.as_deref(), Some("the caller said: yes"));
-    assert!(told.contains("the caller said: yes"), "{told}");
+    assert!(reported.contains("the caller said: yes"), "{reported}");
 }
 
 #[tokio::test]
@@ -439,9 +440,9 @@ async fn children_get_the_grace_period() {
 /// No process of the group outlives the session, for any exit status.
 #[tokio::test]
 async fn children_end_with_the_session() {
-    for (exit, told) in [("exit 0", Ok(())), ("exit 3", Err("exit status: 3"))] {
+    for (exit, reported) in [("exit 0", Ok(())), ("exit 3", Err("exit status: 3"))] {
         let mut rig = Rig::new(&format!("sleep 1000 & echo $! > $0/child; {exit}"));
-        assert_eq!(exit_of(rig.end().await), told.map_err(str::to_owned));
+        assert_eq!(exit_of(rig.end().await), reported.map_err(str::to_owned));
         let child = rig.working_dir.line("child").await;
         stopped(&child).await;
     }
@@ -465,7 +466,7 @@ async fn a_flood_of_output_does_not_delay_the_exit() {
     assert!(
         rig.end()
             .await
-            .is_err_and(|told| told.starts_with("exit status: 6, before it opened media_url"))
+            .is_err_and(|reported| reported.starts_with("exit status: 6, before it opened media_url"))
     );
 }
 
@@ -505,7 +506,7 @@ async fn speech_before_the_exit_is_played() {
 /// A program that closes its media has hung up. It gets a grace period to exit, then SIGTERM.
 #[tokio::test]
 async fn a_program_that_closes_its_media_has_hung_up() {
-    for (script, told) in [
+    for (script, reported) in [
         ("while [ ! -e $0/go ]; do sleep 0.01; done; exit 0", Ok(())),
         (
             "while [ ! -e $0/go ]; do sleep 0.01; done; exit 7",
@@ -518,7 +519,7 @@ async fn a_program_that_closes_its_media_has_hung_up() {
         program.close(None).await.expect("open");
         while let Some(Ok(_)) = program.next().await {}
         fs::write(rig.working_dir.path("go"), "").expect("a file");
-        assert_eq!(rig.end().await, told, "{script}");
+        assert_eq!(rig.end().await, reported, "{script}");
     }
 }
 

@@ -81,7 +81,7 @@ async fn play(
     let mut media = args.media(Audio::at(16_000))?;
     let mut frames = 0;
     while let Some(event) = media.recv().await {
-        let told = match event {
+        let reported = match event {
             bot::Event::Audio(_) => {
                 frames += 1;
                 if frames % 50 != 0 {
@@ -97,7 +97,7 @@ async fn play(
             bot::Event::Left(reason) => format!("left: {reason}"),
             other => format!("{other:?}"),
         };
-        let _ = seen.send((args.session_id.clone(), told));
+        let _ = seen.send((args.session_id.clone(), reported));
     }
     Ok(())
 }
@@ -193,22 +193,23 @@ impl Rig {
     }
 
     /// Waits for the next report of a bot.
-    async fn told(&mut self) -> String {
-        let told = tokio::time::timeout(GUARD, self.seen.recv()).await;
-        told.expect("a bot that tells something")
+    async fn reported(&mut self) -> String {
+        let reported = tokio::time::timeout(GUARD, self.seen.recv()).await;
+        reported
+            .expect("a bot that tells something")
             .expect("the engine holds a sender")
             .1
     }
 
     /// Waits for this report of a bot, and returns the earlier ones.
-    async fn until_told(&mut self, wanted: &str) -> Vec<String> {
+    async fn until_reported(&mut self, wanted: &str) -> Vec<String> {
         let mut before = Vec::new();
         loop {
-            let told = self.told().await;
-            if told == wanted {
+            let reported = self.reported().await;
+            if reported == wanted {
                 return before;
             }
-            before.push(told);
+            before.push(reported);
         }
     }
 

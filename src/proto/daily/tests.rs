@@ -419,16 +419,16 @@ fn clients_are_told_by_the_names_of_the_configuration() {
         private: false,
         sip_uri: Some("sip:x".into()),
     };
-    let told = |names| -> Value {
+    let reported = |names| -> Value {
         serde_json::from_slice(&start_reply(names, &room, &Secret::new("t.t"), "id")).expect("JSON")
     };
     let canonical = json!({"videoroomRoom": "https://h/r", "videoroomToken": "t.t", "sessionId": "id"});
     let alias = json!({"dailyRoom": "https://h/r", "dailyToken": "t.t", "sessionId": "id"});
-    assert_eq!(told(StartNames::Canonical), canonical);
-    assert_eq!(told(StartNames::Alias), alias);
+    assert_eq!(reported(StartNames::Canonical), canonical);
+    assert_eq!(reported(StartNames::Alias), alias);
     let mut both = object(canonical);
     both.extend(object(alias));
-    assert_eq!(told(StartNames::Both), Value::Object(both));
+    assert_eq!(reported(StartNames::Both), Value::Object(both));
     assert_eq!(roomless_reply("id"), br#"{"sessionId":"id"}"#);
 }
 

@@ -112,7 +112,7 @@ fn live(runner: &Runner, soak: &SoakRun<'_>, began: Instant, interval: Duration)
             .map(|(seat, seed)| scope.spawn(move || soak_clients::run_seat(soak, *seat, seed)));
         let visitors = (0..VISITORS).map(|seed| scope.spawn(move || soak_clients::run_visitor(soak, 100 + seed)));
         let clients: Vec<_> = seats.chain(visitors).collect();
-        let (mut samples, mut told) = (Vec::new(), Duration::ZERO);
+        let (mut samples, mut reported) = (Vec::new(), Duration::ZERO);
         while Instant::now() < soak.end {
             if clients.iter().any(|client| client.is_finished()) {
                 soak.over.store(true, Ordering::Relaxed);
@@ -121,9 +121,9 @@ fn live(runner: &Runner, soak: &SoakRun<'_>, began: Instant, interval: Duration)
             thread::sleep(interval);
             let sample = Sample::take(runner, began)?;
             samples.push(sample);
-            if sample.at >= told {
+            if sample.at >= reported {
                 tell(&sample);
-                told += Duration::from_secs(60);
+                reported += Duration::from_secs(60);
             }
         }
         let mut tally = Tally::new();

@@ -128,7 +128,7 @@ async fn serve(mut stream: TcpStream, hub: mpsc::UnboundedSender<Input>) -> std:
 }
 
 async fn run_socket(mut socket: WebSocketStream<TcpStream>, join: Join, hub: mpsc::UnboundedSender<Input>) {
-    let (sender, mut told) = mpsc::unbounded_channel();
+    let (sender, mut reported) = mpsc::unbounded_channel();
     let (given, number) = oneshot::channel();
     if hub.send(Input::Joined(Box::new(join), sender, given)).is_err() {
         return;
@@ -147,7 +147,7 @@ async fn run_socket(mut socket: WebSocketStream<TcpStream>, join: Join, hub: mps
                 Some(Ok(Message::Close(_)) | Err(_)) | None => break,
                 Some(Ok(_)) => Ok(()),
             },
-            outgoing = told.recv() => match outgoing {
+            outgoing = reported.recv() => match outgoing {
                 Some(Outgoing::Message(bytes)) => socket.send(Message::Binary(bytes.into())).await,
                 Some(Outgoing::Close) => {
                     let _ = timeout(CLOSE_WITHIN, async {

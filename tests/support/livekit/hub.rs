@@ -306,7 +306,7 @@ impl Hub {
                         .map(|track| track.info.sid.clone())
                         .collect(),
                     subscribed: participant.subscribed.iter().cloned().collect(),
-                    speaking: participant.meter.told > 0,
+                    speaking: participant.meter.reported > 0,
                     ..participant.participant.clone()
                 },
             );

@@ -23,7 +23,7 @@ pub struct Meter {
     smoothed: f32,
     received: Option<Instant>,
     /// The last report, in eighths.
-    pub told: u8,
+    pub reported: u8,
 }
 
 impl Meter {

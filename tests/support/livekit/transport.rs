@@ -83,7 +83,7 @@ pub struct PeerTransport {
     /// Sections of ended tracks. Another track reuses them once the subscriber has answered.
     unused: Vec<Section>,
     /// Whether the candidates were sent.
-    told: bool,
+    reported: bool,
     pub connected: bool,
 }
 
@@ -119,7 +119,7 @@ impl PeerTransport {
             channels: BTreeMap::new(),
             sections: BTreeMap::new(),
             unused: Vec::new(),
-            told: false,
+            reported: false,
             connected: false,
         }
     }
@@ -260,7 +260,7 @@ impl PeerTransport {
     /// Returns the candidates, once, after the first description. As on the real server one of them
     /// is TCP; nothing listens there.
     pub fn candidates(&mut self) -> Vec<String> {
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.reported, true) {
             return Vec::new();
         }
         let host = Candidate::host(self.wire.local, Protocol::Udp).expect("a usable address");

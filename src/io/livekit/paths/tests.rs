@@ -11,12 +11,12 @@ fn id(number: u32) -> PathId {
 }
 
 fn transmit(source: SocketAddr, peer: SocketAddr, contents: &[u8]) -> Transmit {
-    let way = crate::proto::webrtc::connection::PacketPath {
+    let path = crate::proto::webrtc::connection::PacketPath {
         over: IceProtocol::Tcp,
         source,
         peer,
     };
-    Transmit::from_parts(way, contents.to_vec())
+    Transmit::from_parts(path, contents.to_vec())
 }
 
 async fn event(paths: &mut RoomPaths) -> PathEvent {

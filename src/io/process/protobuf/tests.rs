@@ -37,8 +37,8 @@ fn begin_with(signals: ProgramSignals) -> (TransportSide, JoinHandle<MediaEnd>, 
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
     let exited = Arc::new(signals);
-    let told = exited.clone();
-    let talk = tokio::spawn(async move { run(media, listener, no_services(), &told).await });
+    let shared = exited.clone();
+    let talk = tokio::spawn(async move { run(media, listener, no_services(), &shared).await });
     (transport_side, talk, exited, url)
 }
 
@@ -581,8 +581,8 @@ async fn a_media_slot_is_opened_when_the_program_connects() {
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
     let exited = Arc::<ProgramSignals>::default();
-    let told = exited.clone();
-    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_services(), &told).await });
+    let shared = exited.clone();
+    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_services(), &shared).await });
     tokio::task::yield_now().await;
     assert_eq!(transport_side.audio(), None);
     let program = connect(&url).await;
@@ -605,8 +605,8 @@ async fn a_program_that_joined_by_itself_ends_its_session_as_it_exits() {
     let (_transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let listener = MediaListener::bind().expect("a free port");
     let signals = Arc::<ProgramSignals>::default();
-    let told = signals.clone();
-    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_services(), &told).await });
+    let shared = signals.clone();
+    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, no_services(), &shared).await });
     sleep(Duration::from_secs(3600)).await;
     assert!(!talk.is_finished(), "its call has no limit");
     let exited_at = Instant::now();

@@ -12,18 +12,18 @@ async fn a_whole_session_runs() {
     let mut rig = Rig::new(2);
     let mut caller = Caller::new().await;
     caller.call(&mut rig, json!({})).await;
-    assert_eq!(rig.told().await, "Joined");
+    assert_eq!(rig.reported().await, "Joined");
     caller.client.send("hello");
     caller.client.speak(440.0, tasks::now());
     caller
         .until(|client| !client.read.is_empty() && client.received.len() > 60)
         .await;
     assert_eq!(caller.client.texts(), ["you said hello"]);
-    let told = rig.until_told("a second of audio").await;
-    assert_eq!(told, ["message hello"]);
+    let reported = rig.until_reported("a second of audio").await;
+    assert_eq!(reported, ["message hello"]);
     caller.client.rtc.close().expect("closing");
     caller.flush().await;
-    rig.until_told("left: caller left").await;
+    rig.until_reported("left: caller left").await;
     rig.empty().await;
 }
 
@@ -33,12 +33,12 @@ async fn a_vanished_caller_is_freed() {
     let mut rig = Rig::new(2);
     let mut caller = Caller::new().await;
     caller.call(&mut rig, json!({})).await;
-    rig.until_told("Joined").await;
+    rig.until_reported("Joined").await;
     tokio::time::pause();
     let vanished = tasks::now();
-    rig.until_told("Lost").await;
+    rig.until_reported("Lost").await;
     assert!(tasks::now() - vanished <= PEER_LOST_AFTER + Duration::from_millis(50));
-    rig.until_told("left: caller vanished").await;
+    rig.until_reported("left: caller vanished").await;
     assert!(tasks::now() - vanished <= PEER_FREED_AFTER + Duration::from_millis(50));
     rig.empty().await;
 }
@@ -51,7 +51,7 @@ async fn a_known_connection_keeps_its_bot() {
     let mut rig = Rig::new(2);
     let mut caller = Caller::new().await;
     let first = caller.call(&mut rig, json!({})).await;
-    rig.until_told("Joined").await;
+    rig.until_reported("Joined").await;
 
     let sdp = caller.client.change(|api| {
         api.ice_restart(true);
@@ -64,7 +64,7 @@ async fn a_known_connection_keeps_its_bot() {
     caller.client.accept(&again.sdp);
     caller.client.send("renegotiated");
     caller.until(|client| client.read.len() == 1).await;
-    rig.until_told("message renegotiated").await;
+    rig.until_reported("message renegotiated").await;
 
     // The answers to the first two restarts are lost, so the client repeats the id it has.
     let mut names = Vec::new();
@@ -79,15 +79,15 @@ async fn a_known_connection_keeps_its_bot() {
     caller.connect().await;
     caller.client.send("restarted");
     caller.until(|client| client.read.len() == 1).await;
-    let told = rig.until_told("message restarted").await;
-    assert!(!told.iter().any(|told| told == "Joined"), "{told:?}");
+    let reported = rig.until_reported("message restarted").await;
+    assert!(!reported.iter().any(|reported| reported == "Joined"), "{reported:?}");
     assert_eq!(rig.engine.sessions().count(), 1);
     assert!(rig.knows(&first.pc_id).await && rig.knows(&names[2]).await);
     assert!(!rig.knows(&names[0]).await && !rig.knows(&names[1]).await);
 
     caller.client.rtc.close().expect("closing");
     caller.flush().await;
-    rig.until_told("left: caller left").await;
+    rig.until_reported("left: caller left").await;
     rig.empty().await;
     // A restart does not bring back a bot that has hung up.
     let sdp = Caller::new().await.client.offer();
@@ -119,7 +119,7 @@ async fn a_flood_does_not_delay_deadlines() {
     let mut rig = Rig::new(1);
     let mut caller = Caller::new().await;
     caller.call(&mut rig, json!({})).await;
-    rig.until_told("Joined").await;
+    rig.until_reported("Joined").await;
     let source = caller.client.address;
     let (port, over) = (rig.engine.shared.sockets.port.clone(), Arc::new(AtomicBool::new(false)));
     let flooding = {
@@ -141,7 +141,7 @@ async fn a_flood_does_not_delay_deadlines() {
     caller.client.received.clear();
     caller.until(|client| client.received.len() > 100).await;
     rig.stop.set();
-    rig.until_told("left: runner stopped").await;
+    rig.until_reported("left: runner stopped").await;
     rig.empty().await;
     over.store(true, Ordering::Relaxed);
     flooding.join().expect("no panic");
@@ -184,7 +184,7 @@ async fn a_reset_device_replaces_its_own_session() {
         live.until(|_| tasks::now() > silent),
         back.until(|_| tasks::now() > silent)
     );
-    rig.until_told("left: replaced by a new session of the same device")
+    rig.until_reported("left: replaced by a new session of the same device")
         .await;
     assert_eq!(rig.engine.sessions().count(), 2);
     rig.stop.set();
@@ -214,7 +214,7 @@ async fn a_reset_device_gets_its_slot_on_a_full_runner() {
     }
     let took = tasks::now() - began;
     assert!(took >= PROBE_INTERVAL * PROBE_CHECKS, "{took:?}");
-    rig.until_told("left: replaced by a new session of the same device")
+    rig.until_reported("left: replaced by a new session of the same device")
         .await;
     assert_eq!(rig.engine.sessions().count(), 2);
     // All of them are alive now, so no session loses its slot.
@@ -252,7 +252,7 @@ async fn a_reset_device_at_the_same_port_replaces_its_session_at_once() {
     device_calls(&mut rig, &mut caller).await;
     caller.client = device(&caller.client.address.to_string(), tasks::now());
     device_calls(&mut rig, &mut caller).await;
-    rig.until_told("left: replaced by a new session of the same device")
+    rig.until_reported("left: replaced by a new session of the same device")
         .await;
     caller.until(|client| client.received.len() > 60).await;
     assert_eq!(rig.engine.sessions().count(), 1);

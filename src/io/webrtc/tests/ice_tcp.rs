@@ -86,17 +86,17 @@ async fn a_session_runs_without_udp() {
     tunnel
         .until(runner, |client| client.connected && client.open_channel().is_some())
         .await;
-    assert_eq!(rig.told().await, "Joined");
+    assert_eq!(rig.reported().await, "Joined");
     tunnel.caller.client.send("hello");
     tunnel.caller.client.speak(440.0, tasks::now());
     tunnel
         .until(runner, |client| !client.read.is_empty() && client.received.len() > 60)
         .await;
     assert_eq!(tunnel.caller.client.texts(), ["you said hello"]);
-    rig.until_told("a second of audio").await;
+    rig.until_reported("a second of audio").await;
     tunnel.caller.client.rtc.close().expect("closing");
     tunnel.until(runner, |_| true).await;
-    rig.until_told("left: caller left").await;
+    rig.until_reported("left: caller left").await;
     rig.empty().await;
 }
 
@@ -175,7 +175,7 @@ async fn unproven_connections_hold_few_slots() {
     tunnel
         .until(runner, |client| client.connected && client.open_channel().is_some())
         .await;
-    assert_eq!(rig.told().await, "Joined");
+    assert_eq!(rig.reported().await, "Joined");
     for _ in 0..2 * ICE_TCP_PER_SESSION_MAX {
         let mut stream = TcpStream::connect(http).await.expect("a listener");
         stream.write_all(&check).await.expect("a connection");

@@ -64,7 +64,7 @@ async fn a_bot_that_fails_ends_its_own_session() {
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].starts_with("session ended: the bot failed: "), "{lines:?}");
         rig.stop.set();
-        assert_eq!(rig.told().await, "left: runner stopped");
+        assert_eq!(rig.reported().await, "left: runner stopped");
         rig.empty().await;
     }
 }
@@ -97,7 +97,7 @@ async fn a_pending_offer_is_evicted() {
     assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Full));
     pass(Duration::from_millis(1)).await;
     let newcomer = rig.session(json!({})).await.expect("the oldest gives way");
-    assert_eq!(rig.told().await, "left: never connected");
+    assert_eq!(rig.reported().await, "left: never connected");
     assert_eq!(rig.engine.sessions().count(), 2);
     pass(Duration::from_secs(1)).await;
     assert!(!rig.knows(&silent.pc_id).await && rig.knows(&newcomer.pc_id).await);
@@ -153,7 +153,7 @@ async fn shutdown_ends_every_session() {
     let stopped = tasks::now();
     rig.stop.set();
     for _ in 0..2 {
-        assert_eq!(rig.told().await, "left: runner stopped");
+        assert_eq!(rig.reported().await, "left: runner stopped");
     }
     rig.empty().await;
     assert!(tasks::now() - stopped < SHUTDOWN_GRACE, "{:?}", tasks::now() - stopped);
@@ -222,6 +222,6 @@ async fn a_draining_runner_keeps_connected_clients() {
     assert!(restarted.is_ok(), "{restarted:?}");
     assert_eq!(rig.engine.sessions().count(), 1);
     // Without a caller it ends by its own timeout, not because of the drain.
-    assert_eq!(rig.told().await, "left: never connected");
+    assert_eq!(rig.reported().await, "left: never connected");
     rig.empty().await;
 }

@@ -328,7 +328,7 @@ fn failed_responses_in_a_row_end_the_session_after_the_patience() {
 #[test]
 fn errors_that_cost_an_answer_are_told() {
     let rate_limit = || json!({"type": "error", "error": {"type": "rate_limit_error", "code": "rate_limit_exceeded"}});
-    let told = |rig: &Rig| {
+    let reported = |rig: &Rig| {
         let is_error = |output: &&RealtimeOutput| matches!(output, RealtimeOutput::Report(ClientReport::Error { .. }));
         rig.outputs.iter().filter(is_error).count()
     };
@@ -340,13 +340,13 @@ fn errors_that_cost_an_answer_are_told() {
     for _ in 0..5 {
         rig.hear(json!({"type": "error", "error": {"code": "invalid_value", "event_id": "u99"}}));
     }
-    assert_eq!((told(&rig), rig.is_over()), (0, false));
+    assert_eq!((reported(&rig), rig.is_over()), (0, false));
     // A refused request: the next one is sent.
     rig.session.handle_text("hello", options, rig.now);
     rig.drain();
     let id = rig.sent.last().expect("a request")["event_id"].clone();
     rig.hear(json!({"type": "error", "error": {"code": "invalid_value", "event_id": id}}));
-    assert_eq!(told(&rig), 1);
+    assert_eq!(reported(&rig), 1);
     assert!(rig.session.next_speech(&mut Vec::new()).is_some(), "two notes");
     rig.types();
     rig.session.handle_text("hello", options, rig.now);
@@ -363,9 +363,9 @@ fn errors_that_cost_an_answer_are_told() {
             "status_details": {"error": {"code": "rate_limit_exceeded"}}}})
     };
     rig.hear(failed("b"));
-    assert_eq!((told(&rig), rig.is_over()), (2, false));
+    assert_eq!((reported(&rig), rig.is_over()), (2, false));
     rig.hear(rate_limit());
-    assert_eq!((told(&rig), rig.is_over()), (3, false));
+    assert_eq!((reported(&rig), rig.is_over()), (3, false));
 }
 
 /// The service may be told of the functions later than it waits for a session.
@@ -579,11 +579,11 @@ fn functions_of_the_operator_are_declared_and_run() {
         _ => None,
     });
     assert_eq!(run.expect("it runs").arguments, json!({"x": 1}));
-    let told = rig.outputs.iter().find_map(|output| match output {
+    let reported = rig.outputs.iter().find_map(|output| match output {
         RealtimeOutput::Report(ClientReport::FunctionStarted(call)) => Some(call.clone()),
         _ => None,
     });
-    assert_eq!(told.expect("the client is told").arguments, Value::Null);
+    assert_eq!(reported.expect("the client is told").arguments, Value::Null);
     rig.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
     rig.session
         .handle_function_result(FunctionHost::Page, "c", &json!("forged"), rig.now);

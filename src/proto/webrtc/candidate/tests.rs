@@ -288,7 +288,7 @@ fn embedded_offers_its_one_address() {
 /// request reached; otherwise a guess, marked as such.
 #[test]
 fn a_device_is_offered_the_address_that_it_reached() {
-    let told = |host: &str, extra: &[IpAddr], reached: Option<&str>| {
+    let reported = |host: &str, extra: &[IpAddr], reached: Option<&str>| {
         let host = match host {
             "localhost" => Host::Localhost,
             host => Host::Address(ip(host)),
@@ -299,38 +299,53 @@ fn a_device_is_offered_the_address_that_it_reached() {
             extra_addresses: extra,
         };
         let offered = local_addresses(&busy_machine(), policy);
-        let told = device_address(policy, reached.map(ip), &offered);
-        told.map(|told| (told.address.to_string(), told.is_guess))
+        let reported = device_address(policy, reached.map(ip), &offered);
+        reported.map(|reported| (reported.address.to_string(), reported.is_guess))
     };
     let known = |address: &str| Some((address.to_owned(), false));
     let guess = |address: &str| Some((address.to_owned(), true));
     let any = ["localhost", "0.0.0.0", "127.0.0.1"];
     for host in any {
-        assert_eq!(told(host, &[], Some("192.168.1.21")), known("192.168.1.21"), "{host}");
-        assert_eq!(told(host, &[], Some("::ffff:127.0.0.1")), known("127.0.0.1"), "{host}");
+        assert_eq!(
+            reported(host, &[], Some("192.168.1.21")),
+            known("192.168.1.21"),
+            "{host}"
+        );
+        assert_eq!(
+            reported(host, &[], Some("::ffff:127.0.0.1")),
+            known("127.0.0.1"),
+            "{host}"
+        );
         // The request came through a proxy or over IPv6.
-        assert_eq!(told(host, &[], None), guess("192.168.1.20"), "{host}");
-        assert_eq!(told(host, &[], Some("fd00::20")), guess("192.168.1.20"), "{host}");
+        assert_eq!(reported(host, &[], None), guess("192.168.1.20"), "{host}");
+        assert_eq!(reported(host, &[], Some("fd00::20")), guess("192.168.1.20"), "{host}");
         // The machine is behind a NAT.
         let extra = ips(&["203.0.113.9"]);
-        assert_eq!(told(host, &extra, Some("172.17.0.2")), guess("203.0.113.9"), "{host}");
+        assert_eq!(
+            reported(host, &extra, Some("172.17.0.2")),
+            guess("203.0.113.9"),
+            "{host}"
+        );
     }
     for reached in [None, Some("127.0.0.1")] {
-        assert_eq!(told("192.168.1.21", &[], reached), known("192.168.1.21"));
+        assert_eq!(reported("192.168.1.21", &[], reached), known("192.168.1.21"));
         assert_eq!(
-            told("192.168.1.21", &ips(&["203.0.113.9"]), reached),
+            reported("192.168.1.21", &ips(&["203.0.113.9"]), reached),
             known("192.168.1.21")
         );
     }
-    assert_eq!(told("::", &[], None), None);
-    assert_eq!(told("fd00::20", &[], Some("fd00::20")), None);
+    assert_eq!(reported("::", &[], None), None);
+    assert_eq!(reported("fd00::20", &[], Some("fd00::20")), None);
     let policy = LocalCandidatePolicy {
         host: Host::Address(ip("192.168.1.20")),
         embedded: Some(Ipv4Addr::new(192, 168, 1, 20)),
         extra_addresses: &ips(&["203.0.113.9"]),
     };
-    let told = device_address(policy, Some(ip("127.0.0.1")), &[]).expect("the one of --embedded");
-    assert_eq!((told.address, told.is_guess), (Ipv4Addr::new(192, 168, 1, 20), false));
+    let reported = device_address(policy, Some(ip("127.0.0.1")), &[]).expect("the one of --embedded");
+    assert_eq!(
+        (reported.address, reported.is_guess),
+        (Ipv4Addr::new(192, 168, 1, 20), false)
+    );
 }
 
 #[test]

@@ -298,7 +298,7 @@ fn refusals_are_told_at_once() {
         let mut rig = Rig::new(server);
         rig.seconds(60);
         assert!(
-            matches!(&rig.lost, Some(AllocationEnd::Refused { code: told, .. }) if *told == code),
+            matches!(&rig.lost, Some(AllocationEnd::Refused { code: reported, .. }) if *reported == code),
             "{code}"
         );
         assert!(rig.now - rig.start < Duration::from_millis(200), "{code}");

@@ -109,10 +109,10 @@ fn the_device_starts() {
         assert_eq!(said[16..], *b"\0\x07\0\x0cedge-run\x80\x08\0\x05\xc0\0\0\0");
         setup.handle_device(&encode_packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
         assert_eq!(to_device(&mut setup), [COOKIE_ACK]);
-        let told = setup.poll_str0m().expect("an INIT ACK");
-        let read = InitChunk::parse(first_chunk(&told).expect("whole").value).expect("an INIT ACK");
+        let reported = setup.poll_str0m().expect("an INIT ACK");
+        let read = InitChunk::parse(first_chunk(&reported).expect("whole").value).expect("an INIT ACK");
         assert_eq!(
-            (told[4..8].to_vec(), read.tag, read.tsn),
+            (reported[4..8].to_vec(), read.tag, read.tsn),
             (STR0M_TAG.to_be_bytes().to_vec(), ONE_SHOT_TAG, 1234)
         );
         assert_eq!(to_str0m(&mut setup), [COOKIE_ACK]);
@@ -143,7 +143,7 @@ fn the_runner_starts_if_the_device_does_not() {
     let start = Instant::now();
     let cut_off = [&encode_packet(STR0M_TAG, COOKIE_ACK, 0, &[])[..12], &[DATA, 7, 0, 35]].concat();
     let acknowledgement = encode_packet(STR0M_TAG, COOKIE_ACK, 0, &[]);
-    for (tag, proof, told) in [
+    for (tag, proof, reported) in [
         (ONE_SHOT_TAG, &request(1234), &[COOKIE_ACK, DATA][..]),
         (ONE_SHOT_TAG, &cut_off, &[COOKIE_ACK]),
         (FULL_STACK_TAG, &text(1234, 3, "x"), &[COOKIE_ACK, DATA]),
@@ -165,7 +165,7 @@ fn the_runner_starts_if_the_device_does_not() {
         assert_eq!(setup.poll_device(), Some(echo), "it is repeated");
         let passes = setup.handle_device(proof) == SctpAction::Forward;
         assert_eq!(passes, *proof == acknowledgement);
-        assert_eq!(to_str0m(&mut setup), told);
+        assert_eq!(to_str0m(&mut setup), reported);
         assert!(setup.stage >= SetupStage::AwaitingChannel);
     }
 }

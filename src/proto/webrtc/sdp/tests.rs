@@ -32,8 +32,8 @@ fn fingerprints_by_other_digests_alone_are_refused() {
     for others in [&["sha-512"][..], &["sha-384", "sha-512"], &["sha-2567"]] {
         assert_eq!(with(others), Err(SdpError::OtherFingerprints), "{others:?}");
     }
-    let told = SdpError::OtherFingerprints.to_string();
-    assert!(told.contains("SHA-256"), "{told}");
+    let reported = SdpError::OtherFingerprints.to_string();
+    assert!(reported.contains("SHA-256"), "{reported}");
 }
 
 mod codecs;

@@ -53,12 +53,12 @@ pub fn interruptions_of_realtime(bench: &Bench) -> Result<Lines> {
     let (callers, records) = measure(bench, &talking, INTERRUPTING)?;
     let (mut whole, mut own) = (Times::default(), Times::default());
     for (stream, caller) in callers.iter().enumerate() {
-        let told = times(&records, Moment::SpeechStarted, |of| of == stream);
+        let reported = times(&records, Moment::SpeechStarted, |of| of == stream);
         for (asked, _) in caller.asked.iter().skip(SPARED) {
-            let told = told.iter().find(|told| *told > asked);
+            let reported = reported.iter().find(|reported| *reported > asked);
             let silence = caller.silence_after(*asked);
             whole.add([silence.map(|silence| (*asked, silence))]);
-            own.add([told.copied().zip(silence)]);
+            own.add([reported.copied().zip(silence)]);
         }
     }
     Ok(vec![

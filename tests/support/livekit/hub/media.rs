@@ -135,7 +135,7 @@ impl Hub {
         let mut changed: BTreeMap<String, Vec<SpeakerInfo>> = BTreeMap::new();
         for participant in self.participants.values_mut() {
             let eighths = participant.meter.eighths(now);
-            if eighths != std::mem::replace(&mut participant.meter.told, eighths) {
+            if eighths != std::mem::replace(&mut participant.meter.reported, eighths) {
                 let speaker = speaker(&participant.sid, eighths);
                 changed
                     .entry(participant.claims.room.clone())
@@ -150,10 +150,10 @@ impl Hub {
                 .values()
                 .filter(|participant| participant.claims.room == room)
             {
-                let is_told = |speaker: &&SpeakerInfo| {
+                let is_reported = |speaker: &&SpeakerInfo| {
                     speaker.sid == participant.sid || participant.received.contains(&speaker.sid)
                 };
-                let speakers: Vec<_> = speakers.iter().filter(is_told).cloned().collect();
+                let speakers: Vec<_> = speakers.iter().filter(is_reported).cloned().collect();
                 if !speakers.is_empty() {
                     participant.send(ServerMessage::SpeakersChanged(SpeakersChanged { speakers }));
                 }
@@ -167,9 +167,9 @@ impl Hub {
         let speaking = self
             .participants
             .values()
-            .filter(|participant| participant.meter.told > 0);
+            .filter(|participant| participant.meter.reported > 0);
         let speaking: BTreeMap<String, u8> = speaking
-            .map(|participant| (participant.sid.clone(), participant.meter.told))
+            .map(|participant| (participant.sid.clone(), participant.meter.reported))
             .collect();
         let Some(participant) = self.participants.get_mut(&id) else {
             return;

@@ -8,7 +8,7 @@ impl Rig {
         self.drain();
     }
 
-    fn told(&self, words: &str) -> usize {
+    fn reported(&self, words: &str) -> usize {
         let is_reported =
             |report: &&ClientReport| matches!(report, ClientReport::Error { text } if text.contains(words));
         self.reports().filter(is_reported).count()
@@ -35,7 +35,7 @@ fn a_service_that_is_away_is_asked_again_until_the_patience_is_over() {
     }
     assert!((30..32).contains(&(rig.now - begun).as_secs()), "{:?}", rig.now - begun);
     assert!(matches!(rig.end(), Some(EndReason::Failed(why)) if why.starts_with("the chat model")));
-    assert_eq!(rig.told("hold on"), 1);
+    assert_eq!(rig.reported("hold on"), 1);
     assert_eq!(rig.asked(), [pair("user", "Hello.")]);
 }
 
@@ -44,7 +44,11 @@ fn a_service_names_the_time_to_wait() {
     let mut rig = Rig::joined();
     rig.say("Hello.");
     rig.fail(rig.chat(), &ServiceFailure::Busy(Duration::from_secs(6)));
-    assert_eq!((rig.told("hold on"), rig.play(100)), (1, 5), "the wait is played once");
+    assert_eq!(
+        (rig.reported("hold on"), rig.play(100)),
+        (1, 5),
+        "the wait is played once"
+    );
     rig.pass(Duration::from_millis(5_400));
     assert_eq!(rig.chats(), 1);
     rig.pass(Duration::from_millis(200));
@@ -107,7 +111,7 @@ fn a_refused_request_costs_its_answer_once_the_service_has_answered() {
             rig.fail(rig.chat(), &failure);
         }
         assert!(rig.logged(&failure.to_string()), "{failure}");
-        assert_eq!(rig.told("no answer"), 1, "{failure}");
+        assert_eq!(rig.reported("no answer"), 1, "{failure}");
         assert_eq!(rig.play(100), 5, "{failure}: the notes");
         rig.pass(Duration::from_secs(1));
         assert_eq!(rig.chats(), asked + usize::from(failure.may_be_length()), "{failure}");
@@ -133,7 +137,7 @@ fn a_conversation_that_is_too_long_is_shortened_by_halves() {
     rig.fail(rig.chat(), &ServiceFailure::TooLong);
     assert_eq!(rig.asked()[0], pair("user", "Question 6."));
     rig.answer("An answer. ");
-    assert_eq!(rig.told("no answer"), 0);
+    assert_eq!(rig.reported("no answer"), 0);
     rig.say("Question 9.");
     assert_eq!(
         rig.asked()[0],
@@ -149,9 +153,9 @@ fn an_answer_without_a_word_is_asked_for_once_more() {
     rig.write(" \n");
     rig.finish();
     assert!(rig.logged("without a word"));
-    assert_eq!((rig.chats(), rig.told("no answer")), (2, 0));
+    assert_eq!((rig.chats(), rig.reported("no answer")), (2, 0));
     rig.finish();
-    assert_eq!((rig.chats(), rig.told("no answer")), (2, 1));
+    assert_eq!((rig.chats(), rig.reported("no answer")), (2, 1));
     assert_eq!(rig.play(100), 5, "the notes");
     let completed = CascadeOutput::Count(AssistantCount::Response(ResponseStatus::Completed));
     assert!(!rig.outputs.contains(&completed));
@@ -169,7 +173,7 @@ fn a_sentence_that_the_voice_refuses_costs_that_sentence() {
     let (id, text) = rig.sentences().pop_last().expect("a sentence");
     assert_eq!(text, "Two is not.");
     rig.fail(id, &ServiceFailure::Rejected(400));
-    assert_eq!(rig.told("no answer"), 1);
+    assert_eq!(rig.reported("no answer"), 1);
     rig.play(100);
     assert_eq!(rig.sentences().pop_last().expect("a sentence").1, "Three is here.");
     assert_eq!(rig.end(), None);
@@ -195,7 +199,7 @@ fn a_busy_service_does_not_lose_the_outputs_of_functions() {
     }
     assert_eq!(rig.asked().last(), Some(&pair("tool", r#"{"x":1}"#)));
     rig.answer("It is one. ");
-    assert_eq!(rig.told("no answer"), 0);
+    assert_eq!(rig.reported("no answer"), 0);
 }
 
 #[test]

@@ -63,11 +63,11 @@ fn functions_of_the_operator_are_declared_and_run() {
         _ => None,
     });
     assert_eq!(run.expect("it runs").arguments, json!({"x": 1}));
-    let told = rig.reports().find_map(|report| match report {
+    let reported = rig.reports().find_map(|report| match report {
         ClientReport::FunctionStarted(call) => Some(call.clone()),
         _ => None,
     });
-    assert_eq!(told.expect("the client is told").arguments, Value::Null);
+    assert_eq!(reported.expect("the client is told").arguments, Value::Null);
     rig.session
         .handle_function_result(FunctionHost::Page, "a", &json!("forged"), rig.now);
     rig.drain();

@@ -33,14 +33,14 @@ fn a_bot_that_ends_says_goodbye() {
         let spoken = received.iter().filter(|sample| sample.unsigned_abs() > 500).count();
         assert!(spoken > 16_000 / 2 * 8 / 10, "{spoken} samples of 500 ms");
         assert!(share(&received[1_600..6_400], 700.0, 16_000) > 0.8);
-        let told = rig.caller.noted("session-ending").expect("the record");
-        assert!(told >= began + ms(480), "after the speech");
+        let reported = rig.caller.noted("session-ending").expect("the record");
+        assert!(reported >= began + ms(480), "after the speech");
         let notes: Vec<_> = rig.caller.notes.iter().map(|(_, note)| note.as_str()).collect();
         let ended = rig
             .caller
             .noted("audio ended: None")
             .unwrap_or_else(|| panic!("{notes:?}"));
-        assert!(ended >= told + ms(240), "{told:?} {ended:?}");
+        assert!(ended >= reported + ms(240), "{reported:?} {ended:?}");
         for note in ["records ended: None", "retracted", "closed"] {
             assert!(rig.caller.noted(note) >= Some(ended), "{note}: {notes:?}");
         }

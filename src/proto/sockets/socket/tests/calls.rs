@@ -60,7 +60,7 @@ fn events_sent(rig: &Rig) -> Vec<String> {
     rig.sent.iter().filter_map(|(_, message)| event(message)).collect()
 }
 
-fn told(name: &str, played: bool) -> SessionEvent {
+fn reported(name: &str, played: bool) -> SessionEvent {
     let name = name.into();
     SessionEvent::Mark { name, played }
 }
@@ -300,7 +300,7 @@ fn messages_of_the_provider_become_events() {
         [
             SessionEvent::Joined,
             SessionEvent::Dtmf('5'),
-            told("other", true),
+            reported("other", true),
             SessionEvent::Left(LeaveReason::Left)
         ]
     );
@@ -366,13 +366,13 @@ fn an_interruption_clears_the_provider() {
     rig.with(|session, now| session.handle_interruption(now));
     let events = events_sent(&rig);
     assert_eq!(events[events.len() - 2..], ["mark", "clear"]);
-    assert!(rig.events.contains(&told("said", false)));
+    assert!(rig.events.contains(&reported("said", false)));
     rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
-    assert!(!rig.events.contains(&told("said", true)), "it was told before");
+    assert!(!rig.events.contains(&reported("said", true)), "it was told before");
     // The name can be used again.
     rig.with(|session, _| assert_eq!(session.handle_mark("said".into()), None));
     rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
-    assert!(rig.events.contains(&told("said", true)));
+    assert!(rig.events.contains(&reported("said", true)));
 }
 
 /// Plivo may not return marks that it clears: a later mark of the same name must not be taken for
@@ -387,13 +387,13 @@ fn a_cleared_mark_without_a_reply_does_not_hide_a_later_one() {
     rig.with(|session, _| assert_eq!(session.handle_mark("end".into()), None));
     rig.with(|session, now| session.handle_interruption(now));
     rig.json(json!({"event": "clearedAudio", "sequenceNumber": 0, "streamId": "s1"}));
-    assert!(rig.events.contains(&told("end", false)));
+    assert!(rig.events.contains(&reported("end", false)));
     rig.with(|session, _| assert_eq!(session.handle_mark("end".into()), None));
     rig.json(json!({"event": "playedStream", "streamId": "s1", "name": "end"}));
-    assert!(rig.events.contains(&told("end", true)));
-    let told = rig.events.len();
+    assert!(rig.events.contains(&reported("end", true)));
+    let reported = rig.events.len();
     rig.json(json!({"event": "playedStream", "streamId": "s1", "name": "end"}));
-    assert_eq!(rig.events.len(), told, "the one that was cleared, after all");
+    assert_eq!(rig.events.len(), reported, "the one that was cleared, after all");
 }
 
 /// A provider receives JSON objects unchanged, and no RTVI messages.

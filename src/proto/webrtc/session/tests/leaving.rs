@@ -205,9 +205,9 @@ fn a_bots_remaining_audio_is_sent_before_the_goodbye() {
     );
     assert_eq!(pair.times(&SessionEvent::SpeechStopped).len(), 1);
     assert_eq!(pair.client.texts(), ["last message", PEER_LEFT_TEXT]);
-    let told = pair.client.read.last().expect("a text").0;
+    let reported = pair.client.read.last().expect("a text").0;
     let closed = pair.client.closed.expect("a closed connection");
-    assert!(told <= closed, "told at {told:?}, closed at {closed:?}");
+    assert!(reported <= closed, "told at {reported:?}, closed at {closed:?}");
     // The client's SCTP may delay its acknowledgement by 200 ms; nothing else is waited for.
     assert!(pair.gone.expect("gone") - at <= ms(250));
     let pcm = pair.client.pcm_since(began);
@@ -251,7 +251,7 @@ fn a_bot_leaves_a_client_without_a_channel() {
 /// A client whose bot ended while it was connecting is told why, as soon as its channel is open.
 #[test]
 fn a_client_that_connects_after_the_end_of_its_bot_is_told() {
-    let told = r#"{"type":"signalling","message":{"type":"peerLeft","reason":"bot failed"}}"#;
+    let reported = r#"{"type":"signalling","message":{"type":"peerLeft","reason":"bot failed"}}"#;
     let without_channel = |pair: &Pair| pair.client.connected && pair.client.open_channel().is_none();
     for is_connected in [false, true] {
         let mut pair = Pair::new();
@@ -260,7 +260,7 @@ fn a_client_that_connects_after_the_end_of_its_bot_is_told() {
         assert_eq!(pair.left(), None, "{is_connected}");
         pair.run(secs(5));
         assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::BotFailed));
-        assert_eq!(pair.client.texts(), [told], "{is_connected}");
+        assert_eq!(pair.client.texts(), [reported], "{is_connected}");
         assert!(pair.client.closed.is_some() && pair.gone.is_some());
     }
 }
@@ -314,7 +314,7 @@ fn a_shutdown_says_goodbye() {
 /// The client is told why, where the bot did not end by itself.
 #[test]
 fn ends_before_the_bots_own_are_told_as_reasons() {
-    for (reason, told) in [
+    for (reason, reported) in [
         (LeaveReason::BotFailed, "bot failed"),
         (LeaveReason::Operator, "the operator ended the call"),
         (LeaveReason::Limit, "the call has lasted as long as the bot may talk"),
@@ -325,7 +325,7 @@ fn ends_before_the_bots_own_are_told_as_reasons() {
         assert_eq!(
             pair.client.texts(),
             [format!(
-                r#"{{"type":"signalling","message":{{"type":"peerLeft","reason":"{told}"}}}}"#
+                r#"{{"type":"signalling","message":{{"type":"peerLeft","reason":"{reported}"}}}}"#
             )]
         );
     }
