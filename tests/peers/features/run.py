@@ -28,11 +28,11 @@ PROFILES = {
 }
 # An option of the help: its name, the placeholder of its value, and its text, which begins behind them or on the next line.
 OPTION = re.compile(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:, --[a-z0-9-]+)*(?: (\S+))?(?: {2,}(\S.*)|\n {32}(\S.*))$", re.MULTILINE)
-# A valid value by the placeholder, and for the options whose values are of another kind.
+# A valid value by the placeholder, and for the options whose values are of another kind; without either, 1.
 SAMPLES = {
     "ADDR": "192.0.2.1", "ADDR:PORT": "[::]:0", "COMMAND": "true", "DIR": "/tmp", "FILE": "/a", "HOST": "a", "HZ": "8000", "ID": "a",
-    "KEY": "0123456789abcdef", "LOAD": "0.5", "MB": "64", "N": "1", "NAME": "a", "NUMBER": "+15550001111", "ORIGIN": "https://a",
-    "PERCENT": "50", "PROGRAM": "true", "SECONDS": "1", "SERVER": "stun:a", "T": "webrtc", "URL": "https://a", "WORD": "stop",
+    "KEY": "0123456789abcdef", "LOAD": "0.5", "MB": "64", "NAME": "a", "NUMBER": "+15550001111", "ORIGIN": "https://a",
+    "PERCENT": "50", "PROGRAM": "true", "SERVER": "stun:a", "T": "webrtc", "URL": "https://a", "WORD": "stop",
     "--acme-email": "me@example.net", "--acme-name": "bot.example.net", "--local-wake": "tcp://a:1",
 }
 # Features whose options begin alike.
@@ -116,9 +116,7 @@ def sample(name, placeholder):
     kinds = placeholder.rstrip(".").split("|")
     first = kinds[0] if kinds[0] in SAMPLES else re.match(r"[A-Z]+|", placeholder)[0]
     chosen = next((kind for kind in kinds if kind.islower() and kind not in ("off", "none")), None)
-    value = SAMPLES.get(name) or SAMPLES.get(first) or chosen
-    assert value, f"{name} {placeholder}: add a value for this placeholder to SAMPLES"
-    return [name, value]
+    return [name, SAMPLES.get(name) or SAMPLES.get(first) or chosen or "1"]
 
 
 def marked_help(build):
