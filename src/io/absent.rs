@@ -9,3 +9,8 @@ pub const MODULE: Option<&Module> = None;
 pub const fn row<T>() -> Option<T> {
     None
 }
+
+/// Replaces the calls of a transport.
+pub mod call {
+    pub use super::row;
+}

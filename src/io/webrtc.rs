@@ -5,6 +5,8 @@
 //! is reached through its request channel only. An answer is returned once the port routes the
 //! session's ufrag, never earlier.
 
+#[cfg(feature = "call")]
+pub mod call;
 pub mod doctor;
 pub mod listener;
 pub mod offer;

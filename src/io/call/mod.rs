@@ -4,17 +4,11 @@
 //! from which the exit code follows. `proto::caller` decides what is said and when, and what
 //! counts as a failure; here are files, programs, sockets, and one task per call.
 
-mod dial;
-mod media;
-#[cfg_attr(not(feature = "moq"), path = "../absent.rs")]
-mod moq;
+pub mod dial;
+pub mod media;
 mod report;
-#[cfg_attr(not(feature = "mediaroom"), path = "../absent.rs")]
-mod room;
 mod socket;
 mod sounds;
-#[cfg_attr(not(feature = "webrtc"), path = "../absent.rs")]
-mod webrtc;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -32,6 +26,7 @@ use self::report::CallReport;
 use crate::config::{Secret, Settings};
 use crate::features::{Feature, MissingFeature};
 use crate::io::running::ModuleFuture;
+use crate::io::{livekit, moq, webrtc};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::{
     CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, Scenario, StepSource, figures, junit,
@@ -101,13 +96,13 @@ pub enum CallsError {
 }
 
 /// How a transport makes a call and runs it to its end; the error is a sentence for the user. Its
-/// `row` returns none in a build without its feature.
-type RunCall = for<'a, 'r> fn(&'a mut CallRun<'r>, CallPlan) -> ModuleFuture<'a, Result<CallConversation, String>>;
+/// `call::row` returns none in a build without its feature.
+pub type RunCall = for<'a, 'r> fn(&'a mut CallRun<'r>, CallPlan) -> ModuleFuture<'a, Result<CallConversation, String>>;
 
 /// One call of a run.
-struct CallRun<'r> {
+pub struct CallRun<'r> {
     number: u64,
-    config: &'r CallConfig,
+    pub config: &'r CallConfig,
     report: &'r CallReport,
     stop: watch::Receiver<bool>,
     /// When the call was requested.
@@ -116,7 +111,7 @@ struct CallRun<'r> {
 
 impl CallRun<'_> {
     /// Opens what a call needs, unless the user stops the run before.
-    async fn open<T>(&mut self, opening: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    pub async fn open<T>(&mut self, opening: impl Future<Output = Result<T, String>>) -> Result<T, String> {
         tokio::select! {
             opened = opening => opened,
             () = self.stopped() => Err(STOPPED.into()),
@@ -124,16 +119,16 @@ impl CallRun<'_> {
     }
 
     /// Begins the conversation of a call that is connected.
-    fn conversation(&self, plan: CallPlan, has_messages: bool) -> CallConversation {
+    pub fn conversation(&self, plan: CallPlan, has_messages: bool) -> CallConversation {
         CallConversation::new(plan, self.dialled, tasks::now(), has_messages)
     }
 
-    fn observe(&self, at: Duration, observation: &CallObservation) {
+    pub fn observe(&self, at: Duration, observation: &CallObservation) {
         self.report.observe(self.number, at, observation);
     }
 
     /// Waits until the user stops the run.
-    async fn stopped(&mut self) {
+    pub async fn stopped(&mut self) {
         if self.stop.wait_for(|stop| *stop).await.is_err() {
             // Without a sender no one can stop it.
             std::future::pending::<()>().await;
@@ -249,12 +244,12 @@ async fn one_call(task: &mut CallRun<'_>, plan: CallPlan) -> OneCallEnd {
         | CallTarget::Telephone { .. }
         | CallTarget::StartedTelephone { .. } => ("over a WebSocket", Feature::WebSocket, socket::row()),
         CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
-            ("over WebRTC", Feature::WebRtc, webrtc::row())
+            ("over WebRTC", Feature::WebRtc, webrtc::call::row())
         }
         CallTarget::Room { .. } | CallTarget::StartedRoom { .. } => {
-            ("into a LiveKit room", Feature::Mediaroom, room::row())
+            ("into a LiveKit room", Feature::Mediaroom, livekit::call::row())
         }
-        CallTarget::StartedMoq { .. } => ("over QUIC", Feature::Moq, moq::row()),
+        CallTarget::StartedMoq { .. } => ("over QUIC", Feature::Moq, moq::call::row()),
     };
     let run = run.ok_or_else(|| format!("a call {what} {}", MissingFeature(feature)))?;
     let conversation = run(task, plan).await?;

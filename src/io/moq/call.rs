@@ -1,6 +1,7 @@
-//! A call of this program to a bot, over QUIC.
+//! Drives a call over Media over QUIC.
 //!
-//! In: where the bot is reached. Out: a session in dial mode, whose bot is the caller.
+//! In: a runner, which is asked by `POST /start` where its bot is reached: at a port of its own or
+//! at a relay. Out: the conversation at its end, with the connection closed.
 
 use edge_runner_http::common::random;
 use tokio::sync::oneshot;
@@ -8,7 +9,10 @@ use tokio::sync::oneshot;
 use super::dial::{Dialer, RelayTrust};
 use super::session_io::{ConnectionSource, MoqIo};
 use crate::bot::media::MediaSlot;
+use crate::config::Transport;
 use crate::io::admission::SessionPermit;
+use crate::io::call::media::{self, CallPlace, CallerSession};
+use crate::io::call::{self, CallConfig, RunCall};
 use crate::io::services::Services;
 use crate::io::session::{self, SessionTask};
 use crate::io::sessions::Sessions;
@@ -16,26 +20,63 @@ use crate::io::tasks::{self, BoxedTask};
 use crate::io::webrtc::seeding;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::audio::opus::EncoderSettings;
-use crate::proto::caller::target::MoqInvite;
+use crate::proto::caller::target::{self, CallTarget, MoqInvite};
 use crate::proto::moq::relay_url::RelayUrl;
 use crate::proto::moq::session::{MoqSession, MoqSessionMode, MoqSessionSetup};
 
+/// Returns how a call is made.
+pub const fn row() -> Option<RunCall> {
+    Some(|task, plan| {
+        let opening = open(task.config);
+        Box::pin(media::run(task, plan, opening))
+    })
+}
+
+/// Connects to where the bot is reached.
+async fn open(config: &CallConfig) -> Result<CallerSession, String> {
+    let invite = invite(config).await?;
+    // The path may have a token.
+    let url: String = invite.url.split_inclusive('/').take(3).collect();
+    let CallPlace { sessions, permit, stop } = CallPlace::new();
+    let mut called = connect(sessions, permit, invite).map_err(|why| format!("{url}: {why}"))?;
+    Ok(CallerSession {
+        running: called.running,
+        slot: called.slot,
+        stop,
+        has_keys: false,
+        explain: Box::new(move |why| match called.is_ready.try_recv() {
+            Ok(Err(error)) => format!("{url}: there is no connection by UDP: {error}"),
+            _ => format!(
+                "{url}: {}",
+                why.describe("it is connected, but the bot has not announced itself")
+            ),
+        }),
+    })
+}
+
+/// Returns where the bot is reached.
+async fn invite(config: &CallConfig) -> Result<MoqInvite, String> {
+    let CallTarget::StartedMoq { base } = &config.target else {
+        return Err("this target has no Media over QUIC".into());
+    };
+    let started = call::dial::start(base, Transport::Moq, config.api_key.as_ref()).await?;
+    let response = started.ok_or_else(|| format!("{base} has no /start, which names a namespace: is it a runner?"))?;
+    target::started_moq(&response).map_err(|why| format!("{base}: {why}"))
+}
+
 /// A call of this program to a bot.
-pub struct MoqCall {
+struct MoqCall {
     /// The session, which runs while it is polled.
-    pub running: BoxedTask,
+    running: BoxedTask,
     /// The media of the caller.
-    pub slot: MediaSlot,
+    slot: MediaSlot,
     /// Once the session is over, why there was no connection, or that there was one.
-    pub is_ready: oneshot::Receiver<Result<(), String>>,
+    is_ready: oneshot::Receiver<Result<(), String>>,
 }
 
 /// Calls a bot at a runner or a relay. The caller is the bot of a session in dial mode, which
 /// publishes the broadcast of the caller and reads that of the bot.
-///
-/// # Errors
-/// A sentence for the user.
-pub fn call(sessions: Sessions, permit: SessionPermit, invite: MoqInvite) -> Result<MoqCall, String> {
+fn connect(sessions: Sessions, permit: SessionPermit, invite: MoqInvite) -> Result<MoqCall, String> {
     let url = RelayUrl::parse(&invite.url).map_err(|wants| format!("the address is not {wants}"))?;
     let trust = invite.certificate_hash.map_or(RelayTrust::ByUrl, RelayTrust::Hash);
     let (dialer, reader) = Dialer::start(url, None, trust, &Services::default())

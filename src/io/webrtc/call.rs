@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use edge_runner_http::common::random;
 
-use super::{CallConfig, CallRun, RunCall, dial};
 use crate::config::Secret;
+use crate::io::call::{CallConfig, CallRun, RunCall, dial};
 use crate::proto::caller::peer::{CallerPeer, PeerOutput};
 use crate::proto::caller::rtvi_messages;
 use crate::proto::caller::{CallConversation, CallPlan, ConversationOutput};
