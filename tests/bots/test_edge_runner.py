@@ -108,11 +108,11 @@ class Connection(unittest.IsolatedAsyncioTestCase):
         sends = [(0x82, speech(b"\1\0" * 50, 8000)), (0x89, b"ping"), (0x02, long[:200]), (0x80, long[200:])]
         async with Peer(sends) as peer:
             connection = await media.Media.connect(peer.url, 8000)
-            heard = []
+            received = []
 
             async def receive():
                 async for item in connection.receive():
-                    heard.append(item)
+                    received.append(item)
 
             receiving = asyncio.create_task(receive())
             await connection.send_audio(b"\2\0" * 40_000, 24_000)
@@ -121,8 +121,8 @@ class Connection(unittest.IsolatedAsyncioTestCase):
             await connection.close()
             await receiving
         self.assertIn("GET /secret?live=1&rate=8000 HTTP/1.1\r\n", peer.request)
-        self.assertEqual(heard[0], ("audio", b"\1\0" * 50, 8000))
-        self.assertEqual(json.loads(heard[1][1]), {"a": "b" * 1000})
+        self.assertEqual(received[0], ("audio", b"\1\0" * 50, 8000))
+        self.assertEqual(json.loads(received[1][1]), {"a": "b" * 1000})
         frames = [frame for opcode, frame in peer.read if opcode == media.BINARY]
         parts = [media.read_fields(frame[media.AUDIO]) for frame in frames if media.AUDIO in frame]
         self.assertEqual(b"".join(part[3] for part in parts), b"\2\0" * 40_000)

@@ -77,7 +77,7 @@ class Client:
         self.codec, self.key = codec, key
         self.path, self.pc_id, self.pc, self.channel = None, None, None, None
         self.config = aiortc.RTCConfiguration(iceServers=[])
-        self.heard = array.array("h")
+        self.received = array.array("h")
         # Samples per second of what is heard: G.711 comes out at its own rate.
         self.rate, self.frames, self.messages = RATE, 0, []
         self.tasks = []
@@ -154,7 +154,7 @@ class Client:
             except aiortc.mediastreams.MediaStreamError:
                 return
             self.frames, self.rate = self.frames + 1, frame.sample_rate
-            self.heard.extend(samples_of(frame))
+            self.received.extend(samples_of(frame))
 
     async def ping(self, channel):
         while channel.readyState == "open":
@@ -181,10 +181,10 @@ class Client:
 
     async def listen_for(self, seconds):
         """What comes in the next seconds."""
-        self.heard = array.array("h")
+        self.received = array.array("h")
         self.frames = 0
-        await self.until(lambda: len(self.heard) >= seconds * self.rate, f"{seconds} s of audio", seconds * 4 + 20)
-        return self.heard
+        await self.until(lambda: len(self.received) >= seconds * self.rate, f"{seconds} s of audio", seconds * 4 + 20)
+        return self.received
 
     async def close(self):
         for task in self.tasks:

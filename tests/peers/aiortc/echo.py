@@ -49,12 +49,12 @@ class Echo:
 class Control:
     """What a caller measures at an `Echo`."""
 
-    def __init__(self, answered_s, connected_s, heard, client):
-        self.answered_s, self.connected_s, self.heard, self.hz, self.rate = answered_s, connected_s, heard, client.hz, client.rate
+    def __init__(self, answered_s, connected_s, received, client):
+        self.answered_s, self.connected_s, self.received, self.hz, self.rate = answered_s, connected_s, received, client.hz, client.rate
 
     def share(self, hz=None):
         """The share of its own tone, or of another that is not in there."""
-        return tone_share(self.heard, hz or self.hz, self.rate)
+        return tone_share(self.received, hz or self.hz, self.rate)
 
 
 @once
@@ -104,14 +104,14 @@ class Leg:
 def carried(hz, codec, fates, instead):
     """A tone by way of an echo. In the place of a packet that is lost on the way there it sends the tone times `instead`; on the
     way back nothing is put in its place, which is how aiortc plays."""
-    there, back, heard = Leg(codec, fates["up"]), Leg(codec, fates["down"]), array.array("h")
+    there, back, received = Leg(codec, fates["up"]), Leg(codec, fates["down"]), array.array("h")
     rate = rate_of(codec)
     for number in range(min(map(len, fates.values()))):
         arrived = there.carry(tone_frame(hz, number))
         samples = arrived[0] if arrived else sine(hz, rate, number * rate // 50, rate // 50, instead)
         for last in back.carry(frame_of(samples, rate, number)):
-            heard.extend(last)
-    return heard
+            received.extend(last)
+    return received
 
 
 def rate_of(codec):
@@ -137,12 +137,12 @@ async def hears_itself_through(client, seconds, instead):
     # The runner learns from the first losses how long to wait for packets.
     await client.listen_for(2)
     before = {way: len(fates) for way, fates in relay.fates.items()}
-    heard = await client.listen_for(seconds)
+    received = await client.listen_for(seconds)
     fates = {way: relay.fates[way][number:] for way, number in before.items()}
     lost = {way: sum(each) / len(each) for way, each in fates.items()}
     reference = carried(client.hz, client.codec, fates, instead)
     # The windows of the measure begin at any of the five frames in one.
     control = min(mean_tone_share(reference[frame * rate // 50:], client.hz, rate) for frame in range(5))
-    share = judge("share of the tone", mean_tone_share(heard, client.hz, rate), control, SHARE_SPREAD)
-    holes = judge("silence", silence(heard, rate), not_made_up(fates["up"]), HOLES, at_most=True)
+    share = judge("share of the tone", mean_tone_share(received, client.hz, rate), control, SHARE_SPREAD)
+    holes = judge("silence", silence(received, rate), not_made_up(fates["up"]), HOLES, at_most=True)
     return f"{share}; {holes}; lost {lost['up']:.1%} up, {lost['down']:.1%} down"

@@ -116,9 +116,9 @@ async def eight(runner):
     try:
         await asyncio.gather(*(client.connect() for client in clients))
         assert await runner.sessions() == 8
-        heard = await asyncio.gather(*(client.listen_for(3) for client in clients))
-        shares = [client.share(pcm) for client, pcm in zip(clients, heard)]
-        others = [clients[n - 1].share(pcm) for n, pcm in enumerate(heard)]
+        received = await asyncio.gather(*(client.listen_for(3) for client in clients))
+        shares = [client.share(pcm) for client, pcm in zip(clients, received)]
+        others = [clients[n - 1].share(pcm) for n, pcm in enumerate(received)]
         alone = await control()
         own = judge_share(min(shares), alone.share(), what="lowest share of the own tone")
         other = judge("highest of another's", max(others), alone.share(clients[0].hz), SHARE_SPREAD, at_most=True)

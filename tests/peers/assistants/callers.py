@@ -56,7 +56,7 @@ class Played:
                 kept.append((start, samples[:left]))
         self.pieces, self.until = kept, at
 
-    def heard(self, since):
+    def received(self, since):
         """What began to play after that time, in order."""
         return numpy.concatenate([numpy.zeros(0, "i2"), *(samples for at, samples in self.pieces if at >= since)])
 
@@ -81,9 +81,9 @@ def in_tune_ms(caller, hz, since):
 class Caller:
     """The common part. A kind gives `rate`, `played()`, `messages()` and `say(samples)`."""
 
-    def heard(self, since):
+    def received(self, since):
         """The sound of the bot since that time: its frequency and its length in ms."""
-        rate, sound = self.rate, loud(self.played().heard(since), self.rate)
+        rate, sound = self.rate, loud(self.played().received(since), self.rate)
         return loudest_hz(sound, rate), len(sound) * 1000 // rate
 
     def ask(self, hz, seconds=0.6):
@@ -98,7 +98,7 @@ class Caller:
             async with asyncio.timeout(limit_s):
                 while True:
                     self.alive()
-                    found = self.heard(since)
+                    found = self.received(since)
                     if found[1] >= ms and abs(found[0] - hz) < 15:
                         return found
                     await asyncio.sleep(0.1)
@@ -109,7 +109,7 @@ class Caller:
     async def quiet(self, seconds=0.5, limit_s=30):
         """Waits for the end of the bot's sound."""
         async with asyncio.timeout(limit_s):
-            while self.heard(time.monotonic() - seconds - 0.1)[1] > 20:
+            while self.received(time.monotonic() - seconds - 0.1)[1] > 20:
                 await asyncio.sleep(0.1)
 
     def alive(self):

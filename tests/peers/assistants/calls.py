@@ -204,7 +204,7 @@ async def refused(place):
             began = time.monotonic()
             async with Phone(runner, providers.Twilio()) as caller:
                 await until(caller.is_over, f"the end of the call with {model}")
-                took, notes = time.monotonic() - began, caller.heard(0)[1]
+                took, notes = time.monotonic() - began, caller.received(0)[1]
             assert notes > 100, f"{model}: {notes} ms of sound"
             await runner.wait_for_log("WARN")
             assert KEY not in runner.log_text(), runner.log_text()

@@ -156,14 +156,14 @@ async def ask(place, model, stt, chat, voice):
     async with plain.Client(runner.url.replace("http", "ws", 1) + "/ws-client") as client:
         await client.ready()
         asked = await say_question(client, plain.RATE)
-        receiver, heard = client.receiver, numpy.zeros(0, "i2")
+        receiver, received = client.receiver, numpy.zeros(0, "i2")
         async with asyncio.timeout(40):
-            while len(heard) < plain.RATE // 2 and not client.gone.is_set():
+            while len(received) < plain.RATE // 2 and not client.gone.is_set():
                 await asyncio.sleep(0.1)
-                heard = loud(joined(receiver), plain.RATE)
+                received = loud(joined(receiver), plain.RATE)
         first = next(chunk.at for chunk in receiver.chunks if abs(chunk.samples).max() > 1000)
         messages = list(receiver.messages)
-    return loudest_hz(heard[:plain.RATE // 2], plain.RATE), first - asked, messages
+    return loudest_hz(received[:plain.RATE // 2], plain.RATE), first - asked, messages
 
 
 async def cascade_calls(place):

@@ -95,9 +95,9 @@ def interrupted(make, what):
                 await caller.hears(2 * HZ + 220, again + 1.5, 400)
                 late_ms = in_tune_ms(caller, 2 * HZ, loud_at + SILENT_WITHIN_S)
                 judge(f"ms of the old answer {SILENT_WITHIN_S} s after the interruption", late_ms, 0, 0, at_most=True)
-                heard = [each["content"] for each in chat.requests[1]["messages"] if each["role"] == "assistant"]
-                assert len(heard) == 1 and 0 < heard[0].count(str(HZ)) < chat.sentences, heard
-        return f"the model remembers {heard[0].count(str(HZ))} of {chat.sentences} sentences"
+                received = [each["content"] for each in chat.requests[1]["messages"] if each["role"] == "assistant"]
+                assert len(received) == 1 and 0 < received[0].count(str(HZ)) < chat.sentences, received
+        return f"the model remembers {received[0].count(str(HZ))} of {chat.sentences} sentences"
 
     check.__doc__ = f"{what} interrupts a story: silence, the model's stream is closed, and it remembers what was heard"
     return check

@@ -102,16 +102,16 @@ async def s2s_calls(place):
                 await caller.hears(2 * hz + 600, again, 1000)
                 return caller.name, in_tune_ms(caller, 2 * hz, asked)
 
-        heard = await asyncio.gather(*(one(number, make) for number, make in enumerate(
+        received = await asyncio.gather(*(one(number, make) for number, make in enumerate(
             [Page, Plain, lambda runner: Phone(runner, providers.Twilio()), lambda runner: Phone(runner, providers.Exotel())])))
         await runner.wait_for_sessions(0, calls.NOTICED_S)
         cut = [each for session in tap.sessions for each in truncations(session)]
         assert len(cut) == 4, cut
         # Which session is whose, the times tell.
-        apart = [abs(one - other) for one, other in zip(sorted(cut), sorted(ms for _, ms in heard))]
+        apart = [abs(one - other) for one, other in zip(sorted(cut), sorted(ms for _, ms in received))]
         # The package counts its own pieces, which have 100 ms too; `barge_in_fast` is exact.
-        judge(f"heard {heard}, truncated at {cut}: difference", max(apart), 0, 2 * calls.TRUNCATED_WITHIN_MS, at_most=True)
-    return f"heard {heard}, truncated at {sorted(cut)} ms"
+        judge(f"heard {received}, truncated at {cut}: difference", max(apart), 0, 2 * calls.TRUNCATED_WITHIN_MS, at_most=True)
+    return f"heard {received}, truncated at {sorted(cut)} ms"
 
 
 async def s2s_function(place):

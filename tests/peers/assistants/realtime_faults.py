@@ -79,7 +79,7 @@ async def hangs(place):
         began = time.monotonic()
         async with Phone(runner, providers.Twilio()) as caller:
             await until(caller.is_over, "the end of the call", 60)
-            took, notes = time.monotonic() - began, caller.heard(0)[1]
+            took, notes = time.monotonic() - began, caller.received(0)[1]
         assert notes > 100, f"{notes} ms of sound"
         await runner.wait_for_log("the service opens no session")
     return f"{len(service.sessions)} connections in {took:.1f} s"
@@ -94,7 +94,7 @@ async def silent(place):
             asked = caller.ask(HZ)
             await until(caller.is_over, "the end of the call", 40)
             took = time.monotonic() - asked
-            assert caller.heard(asked)[1] == 0, "sound of a service that never answers"
+            assert caller.received(asked)[1] == 0, "sound of a service that never answers"
     return f"ended {took:.1f} s after the question"
 
 

@@ -54,13 +54,13 @@ class Unit:
     def recognise(self):
         unit, detector, turns = self.pipeline, SpeechDetector(RATE), 0
         while True:
-            heard = unit.input_queue.get()
-            if is_control_message(heard, ControlKind.SESSION_END):
+            received = unit.input_queue.get()
+            if is_control_message(received, ControlKind.SESSION_END):
                 detector = SpeechDetector(RATE)
                 # Otherwise the next caller finds the unit taken.
-                unit.output_queue.put(heard)
+                unit.output_queue.put(received)
                 continue
-            samples = numpy.frombuffer(heard[0], "<i2")
+            samples = numpy.frombuffer(received[0], "<i2")
             for event, ms, *said in detector.take(samples, SILENCE_MS):
                 if event == "started":
                     turns += 1

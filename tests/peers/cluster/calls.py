@@ -35,16 +35,16 @@ def wave(rate, count):
     return (8000 * numpy.sin(2 * math.pi * HZ * numpy.arange(count) / rate)).astype("<i2")
 
 
-def assert_tone(kind, heard, rate):
+def assert_tone(kind, received, rate):
     """The tone is what was heard, wherever it came whole for a tenth of a second: more of it than noise has."""
-    noise = best_share(numpy.random.default_rng(1).normal(0, 5000, len(heard)), rate)
-    judge(f"{kind}: share of the tone", best_share(heard, rate), noise, -ABOVE_NOISE)
+    noise = best_share(numpy.random.default_rng(1).normal(0, 5000, len(received)), rate)
+    judge(f"{kind}: share of the tone", best_share(received, rate), noise, -ABOVE_NOISE)
 
 
-def best_share(heard, rate):
+def best_share(received, rate):
     window = rate // 10
-    heard = numpy.asarray(heard, float)
-    parts = heard[: len(heard) // window * window].reshape(-1, window)
+    received = numpy.asarray(received, float)
+    parts = received[: len(received) // window * window].reshape(-1, window)
     powers = (parts ** 2).mean(axis=1)
     found = numpy.abs(parts @ numpy.exp(-2j * math.pi * HZ * numpy.arange(window) / rate)) ** 2 * 2 / window ** 2
     loud = powers > 100
@@ -54,13 +54,13 @@ def best_share(heard, rate):
 class Silence:
     """Counts the steps without audio, in seconds."""
 
-    def __init__(self, heard):
-        self.heard, self.before, self.steps = heard, heard(), 0
+    def __init__(self, received):
+        self.received, self.before, self.steps = received, received(), 0
 
     async def step(self):
         """Returns whether the silence has been too long."""
         await asyncio.sleep(STEP_S)
-        if (now := self.heard()) != self.before:
+        if (now := self.received()) != self.before:
             self.before, self.steps = now, 0
         else:
             self.steps += 1
@@ -130,10 +130,10 @@ class WebRtc(Client):
                 assert self.pc_id == was, "another connection answered"
                 self.renegotiated += 1
             # The last seconds are enough.
-            del self.heard[: -3 * self.rate]
+            del self.received[: -3 * self.rate]
             if is_silent or self.pc.connectionState != "connected":
                 raise Lost(f"{self.kind} at {self.replica}: {self.pc.connectionState}, no audio for {GAP_S} s")
-        assert_tone(self.kind, self.heard, self.rate)
+        assert_tone(self.kind, self.received, self.rate)
 
 
 class Socket:
@@ -141,7 +141,7 @@ class Socket:
 
     def __init__(self, cluster):
         self.cluster, self.socket, self.tasks = cluster, None, []
-        self.heard, self.messages = [], 0
+        self.received, self.messages = [], 0
 
     async def open(self):
         try:
@@ -166,16 +166,16 @@ class Socket:
         async for message in self.socket:
             samples = await self.samples(message)
             if samples is not None and len(samples):
-                self.heard.append(samples)
+                self.received.append(samples)
                 self.messages += 1
-                del self.heard[:-200]
+                del self.received[:-200]
 
     async def hold(self, seconds, renegotiates=False):
         end, silence = time.monotonic() + seconds, Silence(lambda: self.messages)
         while time.monotonic() < end:
             if await silence.step() or any(task.done() for task in self.tasks):
                 raise Lost(f"{self.kind}: closed with {self.socket.close_code}, no audio for {silence.steps * STEP_S:.1f} s")
-        assert_tone(self.kind, numpy.concatenate(self.heard), self.rate)
+        assert_tone(self.kind, numpy.concatenate(self.received), self.rate)
 
     async def close(self):
         for task in self.tasks:

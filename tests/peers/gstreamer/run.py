@@ -44,7 +44,7 @@ class Client:
     def __init__(self, runner, hz=440, channel=True, path=None):
         """`path` takes the bare offer, WHIP or WHEP; a listener has no `hz`."""
         self.runner, self.hz, self.path, self.resource = runner, hz, path, None
-        self.heard, self.messages, self.states = array.array("h"), [], queue.Queue()
+        self.received, self.messages, self.states = array.array("h"), [], queue.Queue()
         self.loop = GLib.MainContext.default()
         if hz:
             self.pipe = Gst.parse_launch(f"webrtcbin name=rtc bundle-policy=max-bundle {TONE.format(hz=hz)}")
@@ -120,7 +120,7 @@ class Client:
 
     def on_sample(self, sink):
         buffer = sink.emit("pull-sample").get_buffer()
-        self.heard.frombytes(buffer.extract_dup(0, buffer.get_size()))
+        self.received.frombytes(buffer.extract_dup(0, buffer.get_size()))
         return Gst.FlowReturn.OK
 
     def until(self, condition, what, limit_s=30):
@@ -133,9 +133,9 @@ class Client:
 
     def listen_for(self, seconds):
         """What comes in the next seconds."""
-        self.heard = array.array("h")
-        self.until(lambda: len(self.heard) >= seconds * RATE, f"{seconds} s of audio", seconds * 4 + 20)
-        return self.heard
+        self.received = array.array("h")
+        self.until(lambda: len(self.received) >= seconds * RATE, f"{seconds} s of audio", seconds * 4 + 20)
+        return self.received
 
     def delete(self):
         request = urllib.request.Request(self.runner.url + self.resource, method="DELETE")
@@ -150,7 +150,7 @@ class Echo(Client):
     """A second webrtcbin in the place of the runner: it answers an offer, and gives the sound back."""
 
     def __init__(self):
-        self.heard, self.loop = array.array("h"), GLib.MainContext.default()
+        self.received, self.loop = array.array("h"), GLib.MainContext.default()
         self.pipe, self.rtc = Gst.Pipeline.new(None), Gst.ElementFactory.make("webrtcbin")
         self.rtc.set_property("bundle-policy", GstWebRTC.WebRTCBundlePolicy.MAX_BUNDLE)
         self.back = Gst.parse_bin_from_description(
@@ -204,8 +204,8 @@ def control():
 def hears_itself(client, seconds):
     """Listens; the share of the caller's own tone against that without the runner."""
     share = tone_share(client.listen_for(seconds), client.hz, RATE)
-    _, hz, heard = control()
-    return judge_share(share, tone_share(heard, hz, RATE))
+    _, hz, received = control()
+    return judge_share(share, tone_share(received, hz, RATE))
 
 
 def tone(runner):
@@ -258,9 +258,9 @@ def four(runner):
     try:
         for client in clients:
             client.connect()
-        heard = [client.listen_for(2) for client in clients]
-        shares = [tone_share(pcm, client.hz, RATE) for client, pcm in zip(clients, heard)]
-        others = [tone_share(pcm, clients[n - 1].hz, RATE) for n, pcm in enumerate(heard)]
+        received = [client.listen_for(2) for client in clients]
+        shares = [tone_share(pcm, client.hz, RATE) for client, pcm in zip(clients, received)]
+        others = [tone_share(pcm, clients[n - 1].hz, RATE) for n, pcm in enumerate(received)]
         _, hz, alone = control()
         own = judge_share(min(shares), tone_share(alone, hz, RATE), what="lowest share of the own tone")
         other = judge("highest of another's", max(others), tone_share(alone, clients[0].hz, RATE), SHARE_SPREAD, at_most=True)
@@ -288,7 +288,7 @@ def whep(runner):
     client = Client(runner, hz=None, path="/whep")
     try:
         client.connect()
-        loud = client.until(lambda: max(client.heard, key=abs, default=0), "sound", 20)
+        loud = client.until(lambda: max(client.received, key=abs, default=0), "sound", 20)
         return f"loudest sample {abs(loud)}"
     finally:
         client.close()
@@ -297,7 +297,7 @@ def whep(runner):
 def play(runner, pipeline, until, what):
     """Plays a pipeline until the condition holds; it may ask what the appsink `heard` heard."""
     client = Client.__new__(Client)
-    client.loop, client.heard = GLib.MainContext.default(), array.array("h")
+    client.loop, client.received = GLib.MainContext.default(), array.array("h")
     client.pipe = Gst.parse_launch(pipeline)
     if sink := client.pipe.get_by_name("heard"):
         sink.connect("new-sample", client.on_sample)
@@ -345,7 +345,7 @@ def whepsrc(runner):
     """whepsrc plays the bot's greeting"""
     caps = OPUS.replace(",payload=111", ",payload=(int)111").replace("clock-rate=48000", "clock-rate=(int)48000")
     loud = play(runner, f'whepsrc whep-endpoint={runner.url}/whep audio-caps="{caps}" ! rtpopusdepay ! opusdec ! {SINK}',
-                lambda client: max(client.heard, key=abs, default=0), "sound")
+                lambda client: max(client.received, key=abs, default=0), "sound")
     return f"loudest sample {abs(loud)}"
 
 
@@ -357,7 +357,7 @@ def whipclientsink(runner):
 def whepclientsrc(runner):
     """whepclientsrc, the newer element, plays the bot's greeting"""
     loud = play(runner, f"whepclientsrc name=listener stun-server={NO_STUN} signaller::whep-endpoint={runner.url}/whep listener. ! {SINK}",
-                lambda client: max(client.heard, key=abs, default=0), "sound")
+                lambda client: max(client.received, key=abs, default=0), "sound")
     return f"loudest sample {abs(loud)}"
 
 

@@ -106,8 +106,8 @@ class Peer:
         """Audio of the runner: samples, their rate, and the seconds it took to come."""
         since = len(self.events)
         await self.do(hear=seconds)
-        heard = await self.until(lambda: self.event("heard", since), "audio", 2 * seconds + 10)
-        return numpy.frombuffer(base64.b64decode(heard["pcm"]), "<i2"), heard["rate"], heard["took"]
+        received = await self.until(lambda: self.event("heard", since), "audio", 2 * seconds + 10)
+        return numpy.frombuffer(base64.b64decode(received["pcm"]), "<i2"), received["rate"], received["took"]
 
     async def leave(self, goodbye=False):
         """Leaves in good order. `goodbye` is Pipecat's marker; without it a peer behind a relay may come back."""

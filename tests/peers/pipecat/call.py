@@ -97,7 +97,7 @@ class Call:
             for mark in self._unplayed:
                 mark.cancel()
         else:
-            self.marks.append((message, len(self.heard())))
+            self.marks.append((message, len(self.received())))
             self._unplayed.append(asyncio.create_task(self._play_to(message)))
 
     async def _play_to(self, mark):
@@ -109,7 +109,7 @@ class Call:
         with contextlib.suppress(ConnectionClosed):
             await self.send(self.provider.played(mark))
 
-    def heard(self, first=0):
+    def received(self, first=0):
         """The samples of all chunks since the `first`."""
         return numpy.concatenate([numpy.zeros(0, "<i2"), *(chunk.samples for chunk in self.chunks[first:])])
 
@@ -126,8 +126,8 @@ class Call:
         """What comes in the next seconds."""
         first = len(self.chunks)
         wanted = seconds * self.provider.rate
-        await self.until(lambda: len(self.heard(first)) >= wanted, f"{seconds} s of audio", seconds * 3 + 10)
-        return self.heard(first)
+        await self.until(lambda: len(self.received(first)) >= wanted, f"{seconds} s of audio", seconds * 3 + 10)
+        return self.received(first)
 
     async def pause(self, seconds, limit_s=30):
         """Waits until the runner has said something, and then nothing for so long."""

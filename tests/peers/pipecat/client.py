@@ -141,7 +141,7 @@ class Client:
                 return found
         return None
 
-    def heard(self, first=0):
+    def received(self, first=0):
         return numpy.concatenate([numpy.zeros(0, "<i2"), *(chunk.samples for chunk in self.receiver.chunks[first:])])
 
     async def until(self, condition, what, limit_s=30):
@@ -150,8 +150,8 @@ class Client:
     async def listen_for(self, seconds):
         """Returns the audio of the next seconds."""
         first = len(self.receiver.chunks)
-        await self.until(lambda: len(self.heard(first)) >= seconds * RATE, f"{seconds} s of audio", seconds * 3 + 10)
-        return self.heard(first)
+        await self.until(lambda: len(self.received(first)) >= seconds * RATE, f"{seconds} s of audio", seconds * 3 + 10)
+        return self.received(first)
 
     async def pause(self, seconds, limit_s=30):
         """Waits until the runner has sent speech, and then a pause of this length."""

@@ -140,7 +140,7 @@ async def timed_in_browser(url):
         while len(found) < 2:
             if peer.message("bot-ready"):
                 found.setdefault("ready", time.monotonic() - began)
-            if max(peer.heard[-2 * peer.rate:], default=0) > LOUD:
+            if max(peer.received[-2 * peer.rate:], default=0) > LOUD:
                 found.setdefault("heard", time.monotonic() - began)
             assert time.monotonic() - began < STARTED_S, f"only {found}"
             await asyncio.sleep(0.005)

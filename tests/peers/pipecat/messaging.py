@@ -48,7 +48,7 @@ class Caller:
     """aiortc in place of the media server of WhatsApp; unlike that, it has full ICE and sends checks."""
 
     async def __aenter__(self):
-        self.connection, self.heard = RTCPeerConnection(), 0
+        self.connection, self.received = RTCPeerConnection(), 0
         self.connection.addTrack(AudioStreamTrack())
 
         @self.connection.on("track")
@@ -66,7 +66,7 @@ class Caller:
         with contextlib.suppress(MediaStreamError):
             while True:
                 await track.recv()
-                self.heard += 1
+                self.received += 1
 
     async def answered(self, sdp):
         await self.connection.setRemoteDescription(RTCSessionDescription(sdp, "answer"))
@@ -106,7 +106,7 @@ async def messaging_requests(start):
         await until(lambda: graph.requests, "no pre_accept")
         answer = json.loads(graph.requests[0][4])["session"]["sdp"]
         await caller.answered(answer)
-        await until(lambda: caller.heard >= 50, "no sound of the bot")
+        await until(lambda: caller.received >= 50, "no sound of the bot")
         assert [json.loads(request[4])["action"] for request in graph.requests] == ["pre_accept", "accept"]
         assert json.loads(graph.requests[1][4])["session"]["sdp"] == answer
         # A stopping runner ends each call.
@@ -115,11 +115,11 @@ async def messaging_requests(start):
         bad = start("--messaging", MESSAGING_API_URL=graph.url + "/v23.0", **VARIABLES)
         await asyncio.to_thread(post, bad.url, webhook("wacid.CHECK", "v=1"))
         await until(lambda: len(graph.requests) == 4, "no reject")
-        ours, heard = comparable(graph.requests), caller.heard
+        ours, received = comparable(graph.requests), caller.received
     async with Caller() as caller:
         theirs = comparable(await asked_of_pipecat(webhook("wacid.CHECK", caller.sdp)))
     assert ours == theirs, (ours, theirs)
-    return f"{len(ours)} requests, {heard} frames heard"
+    return f"{len(ours)} requests, {received} frames heard"
 
 
 async def messaging_models(start):

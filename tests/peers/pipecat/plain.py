@@ -42,7 +42,7 @@ async def client(start):
         await asyncio.sleep(0.5)
         shapes = {(chunk.rate, chunk.channels) for chunk in peer.receiver.chunks}
         assert shapes == {(RATE, 1)}, shapes
-        judge("seconds of audio lost", (peer.sent - len(peer.heard())) / RATE, 0, KEPT_S, at_most=True)
+        judge("seconds of audio lost", (peer.sent - len(peer.received())) / RATE, 0, KEPT_S, at_most=True)
         await peer.leave()
         took = await runner.wait_for_sessions(0, NOTICED_S)
     return f"{said}, freed after {took:.2f} s"
@@ -57,20 +57,20 @@ async def client_barge_in(start):
         await peer.pause(0.7)
         first, peer.own_late_s = len(peer.receiver.chunks), 0.0
         peer.say(words)
-        await peer.until(lambda: len(peer.heard(first)) >= 0.9 * len(words), "the parrot's answer")
+        await peer.until(lambda: len(peer.received(first)) >= 0.9 * len(words), "the parrot's answer")
         await peer.pause(0.7)
-        like = judge("likeness", likeness(words, peer.heard(first)), 1, LIKE_SPREAD)
+        like = judge("likeness", likeness(words, peer.received(first)), 1, LIKE_SPREAD)
         pace = paced(peer.receiver.chunks[first:], RATE, LEAD_S, peer.own_late_s)
 
         first, interruptions = len(peer.receiver.chunks), len(peer.receiver.interruptions)
         peer.say(words)
-        await peer.until(lambda: len(peer.heard(first)) >= 0.5 * RATE, "the parrot's answer")
+        await peer.until(lambda: len(peer.received(first)) >= 0.5 * RATE, "the parrot's answer")
         peer.own_late_s = 0.0
         began, spoken = time.monotonic(), len(peer.receiver.chunks)
         peer.say(words)
         await peer.pause(0.4)
         took = peer.receiver.chunks[-1].at - began
-        rest = len(peer.heard(spoken)) / RATE
+        rest = len(peer.received(spoken)) / RATE
         judge("seconds until the parrot is silent", took, peer.own_late_s, SILENT_S, at_most=True)
         told = len(peer.receiver.interruptions) - interruptions
     return f"{like}; {pace}; silent after {took:.2f} s ({rest:.2f} s of sound), {told} interruption frames"

@@ -35,13 +35,13 @@ async def example(start, script):
     async with Client(socket_url(runner, "/ws-client")) as peer:
         ready = await peer.ready(limit_s=STARTED_S)
         hum(peer, RATE)
-        await peer.until(lambda: len(peer.heard()) > RATE, "the bot's voice", STARTED_S)
+        await peer.until(lambda: len(peer.received()) > RATE, "the bot's voice", STARTED_S)
         said = [in_tune(await peer.listen_for(2), HZ, RATE, tone(HZ, RATE, 0, RATE))]
     await runner.wait_for_sessions(0, NOTICED_S)
     provider = providers.Twilio()
     async with Call(provider, socket_url(runner, "/ws")) as call:
         hum(call, provider.rate)
-        await call.until(lambda: len(call.heard()) > provider.rate, "the bot's voice", STARTED_S)
+        await call.until(lambda: len(call.received()) > provider.rate, "the bot's voice", STARTED_S)
         control = await provider.coded(tone(HZ, provider.rate, 0, provider.rate))
         said.append(in_tune(await call.listen_for(2), HZ, provider.rate, control))
         if script == "echo.py":
@@ -76,7 +76,7 @@ async def marks(start):
         # An incomplete chunk is padded.
         assert 0 <= before - rate < 0.2 * rate, f"{provider.name}: the mark came after {before / rate} s of speech"
         assert len(call.clears) == 1, f"{provider.name}: {len(call.clears)} clears"
-        assert len(call.heard()) < 2.5 * rate, f"{provider.name}: {len(call.heard()) / rate} s of speech"
+        assert len(call.received()) < 2.5 * rate, f"{provider.name}: {len(call.received()) / rate} s of speech"
         for line in ("one True", "two False"):
             assert f"{provider.transport} {line}" in runner.log_text(), f"{provider.name}: no {line}"
 

@@ -65,13 +65,13 @@ class Provider:
 
     async def coded(self, samples):
         """Returns the samples as Pipecat encodes and decodes them, in the messages of a call, by the codec of the runner."""
-        control, size, heard = type(self)(), int(self.rate * self.frame_s), []
+        control, size, received = type(self)(), int(self.rate * self.frame_s), []
         control.speaker = control.serializer
         await control.open()
         for at in range(0, len(samples) - size + 1, size):
             message = control.media(await control.audio(samples[at:at + size]), at // size + 1)
-            heard.append(numpy.frombuffer(await control.decode(message) or b"", "<i2"))
-        return numpy.concatenate(heard)
+            received.append(numpy.frombuffer(await control.decode(message) or b"", "<i2"))
+        return numpy.concatenate(received)
 
     def is_legal(self, size, last):
         """Returns whether the provider plays chunks of this size without gaps; the last chunk before a pause may be shorter."""

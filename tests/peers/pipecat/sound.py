@@ -57,10 +57,10 @@ def tone_share(samples, hz, rate):
     return float(numpy.median(shares)) if shares else 0.0
 
 
-def in_tune(heard, hz, rate, control):
+def in_tune(received, hz, rate, control):
     """Returns the measures of the returned tone, or raises an error. `control` is the tone as the peer's own codec gives it."""
-    share = judge_share(tone_share(heard, hz, rate), tone_share(control, hz, rate), CODED_SPREAD)
-    level = judge("difference of level in dB", abs(level_db(heard, rate) - level_db(control, rate)), 0, LEVEL_SPREAD_DB, at_most=True)
+    share = judge_share(tone_share(received, hz, rate), tone_share(control, hz, rate), CODED_SPREAD)
+    level = judge("difference of level in dB", abs(level_db(received, rate) - level_db(control, rate)), 0, LEVEL_SPREAD_DB, at_most=True)
     return f"{share}, {level}"
 
 
@@ -72,16 +72,16 @@ def level_db(samples, rate):
     return 10 * math.log10(float(numpy.median(powers)) / (AMPLITUDE**2 / 2)) if powers else -math.inf
 
 
-def likeness(said, heard):
+def likeness(said, received):
     """The correlation of `heard` and `said` at the best offset, up to 1. Works for any delay and any cut."""
-    size = 1 << (len(said) + len(heard)).bit_length()
-    spectra = numpy.fft.rfft(heard.astype("f8"), size) * numpy.fft.rfft(said.astype("f8"), size).conj()
+    size = 1 << (len(said) + len(received)).bit_length()
+    spectra = numpy.fft.rfft(received.astype("f8"), size) * numpy.fft.rfft(said.astype("f8"), size).conj()
     both = numpy.fft.irfft(spectra, size)
     lag = int(numpy.argmax(numpy.abs(both)))
     lag -= size if lag > size // 2 else 0
     at = max(0, lag), max(0, -lag)
-    length = min(len(heard) - at[0], len(said) - at[1])
-    one, two = heard[at[0]:at[0] + length].astype("f8"), said[at[1]:at[1] + length].astype("f8")
+    length = min(len(received) - at[0], len(said) - at[1])
+    one, two = received[at[0]:at[0] + length].astype("f8"), said[at[1]:at[1] + length].astype("f8")
     norm = math.sqrt(float(one @ one) * float(two @ two))
     return float(one @ two) / norm if norm else 0.0
 

@@ -33,7 +33,7 @@ async def echo(start, provider):
         said = in_tune(await call.listen_for(3), HZ, provider.rate, control)
         call.voice = None
         await asyncio.sleep(0.6)
-        judge("seconds of audio lost", (call.sent - len(call.heard())) / provider.rate, 0, KEPT_S, at_most=True)
+        judge("seconds of audio lost", (call.sent - len(call.received())) / provider.rate, 0, KEPT_S, at_most=True)
         assert not (bad := call.illegal_sizes()), f"sizes {bad}"
         assert not call.clears, "cleared without an interruption"
         code = await call.hang_up()
@@ -61,15 +61,15 @@ async def together(start):
     async def one(call, hz):
         async with call:
             call.voice = lambda first, count: tone(hz, call.provider.rate, first, count)
-            heard = await call.listen_for(3)
+            received = await call.listen_for(3)
             await heard_all.wait()
             assert await runner.sessions() == len(calls)
             await heard_all.wait()
-            return heard
+            return received
 
-    heard = await asyncio.gather(*(one(call, hz) for call, hz in zip(calls, tones)))
-    own = [tone_share(pcm, hz, call.provider.rate) for pcm, hz, call in zip(heard, tones, calls)]
-    other = [tone_share(pcm, tones[n - 1], calls[n].provider.rate) for n, pcm in enumerate(heard)]
+    received = await asyncio.gather(*(one(call, hz) for call, hz in zip(calls, tones)))
+    own = [tone_share(pcm, hz, call.provider.rate) for pcm, hz, call in zip(received, tones, calls)]
+    other = [tone_share(pcm, tones[n - 1], calls[n].provider.rate) for n, pcm in enumerate(received)]
     controls = [await call.provider.coded(tone(hz, call.provider.rate, 0, call.provider.rate)) for call, hz in zip(calls, tones)]
     rates = [call.provider.rate for call in calls]
     alone = min(tone_share(pcm, hz, rate) for pcm, hz, rate in zip(controls, tones, rates))
@@ -84,10 +84,10 @@ async def answered(call, words):
     """Speaks, and checks how the parrot repeats it."""
     first, rate, name, call.own_late_s = len(call.chunks), call.provider.rate, call.provider.name, 0.0
     call.say(words)
-    await call.until(lambda: len(call.heard(first)) >= 0.9 * len(words), "the parrot's answer")
+    await call.until(lambda: len(call.received(first)) >= 0.9 * len(words), "the parrot's answer")
     await call.pause(0.7)
     control = likeness(words, await call.provider.coded(words))
-    like = judge("likeness", likeness(words, call.heard(first)), control, LIKE_SPREAD)
+    like = judge("likeness", likeness(words, call.received(first)), control, LIKE_SPREAD)
     pace = paced(call.chunks[first:], rate, LEAD_S, call.own_late_s)
     assert not (bad := call.illegal_sizes()), f"{name}: sizes {bad}"
     return f"{name}: {like}; {pace}"
@@ -98,7 +98,7 @@ async def interrupted(call, words):
     before, name = len(call.clears), call.provider.name
     first = len(call.chunks)
     call.say(words)
-    await call.until(lambda: len(call.heard(first)) >= 0.5 * call.provider.rate, "the parrot's answer")
+    await call.until(lambda: len(call.received(first)) >= 0.5 * call.provider.rate, "the parrot's answer")
     began = time.monotonic()
     call.say(words)
     await call.until(lambda: len(call.clears) > before, "a clear")

@@ -100,7 +100,7 @@ async def unchanged_calls(start):
 
     async def one(provider):
         async with Call(provider, socket_url(runner, "/ws")) as call:
-            await call.until(lambda: len(call.heard()) > 0.5 * provider.rate, "the greeting", STARTED_S)
+            await call.until(lambda: len(call.received()) > 0.5 * provider.rate, "the greeting", STARTED_S)
             hum(call, provider.rate)
             await asyncio.sleep(2)
             control = await provider.coded(tone(HZ, provider.rate, 0, provider.rate))
@@ -132,7 +132,7 @@ async def unchanged_by_hand(start):
     await runner.wait_for_sessions(0, NOTICED_S)
     provider = providers.Twilio()
     async with Call(provider, socket_url(runner, "/ws")) as call:
-        await call.until(lambda: len(call.heard()) > 0.5 * provider.rate, "the greeting", STARTED_S)
+        await call.until(lambda: len(call.received()) > 0.5 * provider.rate, "the greeting", STARTED_S)
         await call.hang_up()
     await ended(runner, 2)
     assert "a call of twilio" in runner.log_text()
@@ -153,7 +153,7 @@ async def timed(runner, calls):
         async with Client(socket_url(runner, "/ws-client")) as peer:
             await peer.ready(limit_s=STARTED_S)
             ready = time.monotonic() - began
-            await peer.until(lambda: len(peer.heard()) > 0, "the greeting", SOON_S)
+            await peer.until(lambda: len(peer.received()) > 0, "the greeting", SOON_S)
             sound = time.monotonic() - began
             await peer.until(lambda: runner.log_text().count("BotStoppedSpeakingFrame") > nth, "its end", SOON_S)
             found.append((ready, sound, private_kib(newest_bot(runner)) / 1024))
@@ -202,7 +202,7 @@ async def unchanged_whatsapp(start):
         await until(lambda: graph.requests, "pre_accept")
         await caller.answered(json.loads(graph.requests[0][4])["session"]["sdp"])
         await runner.wait_for_log("BotStoppedSpeakingFrame", STARTED_S)
-        assert caller.heard >= 20, f"{caller.heard} frames heard"
+        assert caller.received >= 20, f"{caller.received} frames heard"
         await caller.connection.close()
         await ended(runner, 1)
 
@@ -215,7 +215,7 @@ async def unchanged_whip(start):
         assert status == 201, (status, answer)
         await caller.answered(answer)
         await runner.wait_for_log("BotStoppedSpeakingFrame", STARTED_S)
-        assert caller.heard >= 20, f"{caller.heard} frames heard"
+        assert caller.received >= 20, f"{caller.received} frames heard"
         status, _, said = await asyncio.to_thread(whip, runner.url + headers["Location"], "DELETE")
         assert status == 200, (status, said)
         await ended(runner, 1)

@@ -56,7 +56,7 @@ class Control:
         """`token` makes one by an identity."""
         speaker = await world.caller(url, token("speaker"))
         listener = await world.caller(url, token("listener"), talks=False)
-        await listener.until(lambda: listener.heard.get("speaker"), "the first sound")
+        await listener.until(lambda: listener.received.get("speaker"), "the first sound")
         found = [share(await listener.listen_for(1, "speaker"), speaker.hz) for _ in range(2)]
         speaker.quiet = True
         await asyncio.sleep(1)
@@ -78,7 +78,7 @@ class Caller:
         self.events = []
         self.messages = []
         # By identity, in order of arrival.
-        self.heard = {}
+        self.received = {}
         # By the sid of a track.
         self.listening = {}
         self.tasks = []
@@ -106,7 +106,7 @@ class Caller:
     async def listen(self, track, identity):
         async for event in rtc.AudioStream(track, sample_rate=RATE, num_channels=1):
             pcm = np.frombuffer(event.frame.data, dtype=np.int16).astype(float)
-            self.heard.setdefault(identity, []).append(pcm)
+            self.received.setdefault(identity, []).append(pcm)
 
     def speakers(self):
         """Returns the identities of the active speakers, as the server told last."""
@@ -145,10 +145,10 @@ class Caller:
 
     async def listen_for(self, seconds, identity=None):
         """Returns the audio of one participant, or of any, from now on."""
-        before = {name: len(pieces) for name, pieces in self.heard.items()}
+        before = {name: len(pieces) for name, pieces in self.received.items()}
         await asyncio.sleep(seconds)
-        pieces = [piece for name, heard in self.heard.items() if identity in (None, name)
-                  for piece in heard[before.get(name, 0):]]
+        pieces = [piece for name, received in self.received.items() if identity in (None, name)
+                  for piece in received[before.get(name, 0):]]
         return np.concatenate(pieces) if pieces else np.zeros(0)
 
     async def hear(self, hz, identity=None, limit_s=PATIENCE_S):

@@ -251,9 +251,9 @@ async def job_killed(world):
     back = time.monotonic() - start
     assert new != bot
     await caller.hear(440, new)
-    heard = time.monotonic() - start
+    received = time.monotonic() - start
     assert [arguments["body"] for arguments in given(watcher)] == [json.loads(METADATA)]
-    return f"the participant was gone after {gone:.1f} s, a new bot there after {back:.1f} s and heard after {heard:.1f} s"
+    return f"the participant was gone after {gone:.1f} s, a new bot there after {back:.1f} s and heard after {received:.1f} s"
 
 
 def children(pid):

@@ -42,7 +42,7 @@ class Listener(Caller):
             if pcm.max(initial=0) > LOUD:
                 self.loud.setdefault(identity, []).append(time.monotonic())
             if self.records:
-                self.heard.setdefault(identity, []).append(pcm.astype(float))
+                self.received.setdefault(identity, []).append(pcm.astype(float))
 
     async def listen_for(self, seconds, identity=None):
         self.records += 1
@@ -51,7 +51,7 @@ class Listener(Caller):
         finally:
             self.records -= 1
             if not self.records:
-                self.heard.clear()
+                self.received.clear()
 
     async def play(self, source):
         # A multiple of 20 Hz has whole periods in a block.

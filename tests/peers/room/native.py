@@ -94,15 +94,15 @@ async def parrot(world):
     runner = world.runner("--bot", "parrot")
     caller, _, bot = await world.call(runner, talks=False)
     # The published server tells of a participant that publishes nothing only after 3 s.
-    await caller.until(lambda: any(loudness(pcm) > 300 for pcm in caller.heard.get(bot, ())), "the greeting")
+    await caller.until(lambda: any(loudness(pcm) > 300 for pcm in caller.received.get(bot, ())), "the greeting")
     await asyncio.sleep(1)
-    heard = np.concatenate(caller.heard[bot])
+    received = np.concatenate(caller.received[bot])
     # Blocks of 20 ms, which may begin anywhere in the notes.
     block = RATE // 50
-    loud_ms = max(20 * sum(loudness(heard[at:at + block]) > 300 for at in range(first, len(heard), block)) for first in range(0, block, block // 8))
+    loud_ms = max(20 * sum(loudness(received[at:at + block]) > 300 for at in range(first, len(received), block)) for first in range(0, block, block // 8))
     # Both notes decay.
     assert 180 <= loud_ms <= GREETING_MS, f"{loud_ms} ms of the greeting were heard"
-    return f"{loud_ms} ms, {len(heard) / RATE - 1:.1f} s after the track"
+    return f"{loud_ms} ms, {len(received) / RATE - 1:.1f} s after the track"
 
 
 async def late_bot(world):
@@ -211,8 +211,8 @@ async def mixed(world):
     await world.bot(other, answer)
     shares = []
     for _ in range(10):
-        heard = await other.listen_for(1, bot)
-        shares = [share(heard, hz) for hz in (500, 1200)]
+        received = await other.listen_for(1, bot)
+        shares = [share(received, hz) for hz in (500, 1200)]
         # Two tones of one level have half of the energy each.
         if min(shares) > other.control.share / 2 - MIX_SPREAD and sum(shares) > other.control.share - MIX_SPREAD:
             break

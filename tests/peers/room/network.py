@@ -210,9 +210,9 @@ async def signalling_cut(world):
     """signalling that is cut three times is resumed; the caller hears the bot without a gap"""
     talk = await Talk(world).begin(proxied=True)
     for _ in range(3):
-        start, heard = time.monotonic(), sum(map(len, talk.caller.heard[talk.bot]))
+        start, received = time.monotonic(), sum(map(len, talk.caller.received[talk.bot]))
         await talk.goes_on(talk.proxy.cut)
-        got = (sum(map(len, talk.caller.heard[talk.bot])) - heard) / 48000
+        got = (sum(map(len, talk.caller.received[talk.bot])) - received) / 48000
         judge("seconds of audio", got, time.monotonic() - start, WITHOUT_S)
     assert len(talk.proxy.resumes()) == 3, talk.proxy.requests
     assert "no caller is connected" not in talk.runner.log_text()

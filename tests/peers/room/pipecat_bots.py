@@ -18,8 +18,8 @@ async def pipecat_bot(world):
     runner = world.runner("--python", sys.executable, BOT, LOGURU_LEVEL="INFO")
     answer = await world.begin(runner)
     caller = await world.caller(answer["url"], answer["token"])
-    await until(lambda: caller.heard, "the sound of the bot", JOINED_S)
-    identity = next(iter(caller.heard))
+    await until(lambda: caller.received, "the sound of the bot", JOINED_S)
+    identity = next(iter(caller.received))
     said = share(await caller.listen_for(2, identity), caller.hz)
     assert said > SHARE_MIN, f"a share of {said} of the caller's own tone"
     assert len(caller.room.remote_participants) == 1, list(caller.room.remote_participants)

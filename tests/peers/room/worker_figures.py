@@ -174,8 +174,8 @@ async def measure(world, start, joins):
         await asyncio.sleep(5)
         cores = await tree.cores(STEADY_S)
         (pss, rss), (node_pss, _) = tree.memory_mib(), node.memory_mib()
-        subscribed, heard = zip(*delays)
-        rows.append({"rooms": level, "joins": len(delays), "p50": statistics.median(heard), "p99": percentile(heard, 0.99),
+        subscribed, received = zip(*delays)
+        rows.append({"rooms": level, "joins": len(delays), "p50": statistics.median(received), "p99": percentile(received, 0.99),
                      "track_p50": statistics.median(subscribed), "cpu": cores / level, "pss": pss, "rss": rss,
                      "job_pss": (pss - idle[0]) / level, "idle_pss": idle[0], "idle_rss": idle[1], "node_pss": node_pss})
         print(f"  {rows[-1]}", flush=True)

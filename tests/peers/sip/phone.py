@@ -95,7 +95,7 @@ class Phone:
             await asyncio.sleep(0.02)
         return at
 
-    def heard(self):
+    def received(self):
         """Returns the recordings of what it heard, with their rate in Hz."""
         pieces, rate = [np.zeros(0)], RATE
         for path in sorted(pathlib.Path(self.folder.name, "recordings").glob("*dec*.wav")):

@@ -132,7 +132,7 @@ async def hears(phone, hz, limit_s=30):
     """Waits until the last second that the phone heard is this tone, as the codec of the phone gives it."""
     start = time.monotonic()
     while True:
-        pcm, rate = phone.heard()
+        pcm, rate = phone.received()
         found = share(pcm[-rate:], hz, rate) if len(pcm) >= rate else 0.0
         try:
             judge_share(found, share(control(hz, rate), hz, rate), SPREAD, f"share of {hz} Hz in {len(pcm)} samples")

@@ -86,10 +86,10 @@ class ScriptedSTT(Stub, stt_service.STTService):
         yield None
 
     async def process_audio_frame(self, frame, direction):
-        heard = self._speech.hear(frame)
-        if heard == "began" and self._takes_turns:
+        received = self._speech.hear(frame)
+        if received == "began" and self._takes_turns:
             await self.broadcast_frame(UserStartedSpeakingFrame)
-        elif heard == "ended":
+        elif received == "ended":
             await self.push_frame(TranscriptionFrame(HEARD, "caller", time_now_iso8601(), finalized=True))
             if self._takes_turns:
                 await self.broadcast_frame(UserStoppedSpeakingFrame)
@@ -131,10 +131,10 @@ class ScriptedLLM(Stub, llm_service.LLMService):
             await self._answer(frame.context)
             return
         if isinstance(frame, InputAudioRawFrame) and self._speaks:
-            heard = self._speech.hear(frame)
-            if heard == "began" and self._takes_turns:
+            received = self._speech.hear(frame)
+            if received == "began" and self._takes_turns:
                 await self.broadcast_frame(UserStartedSpeakingFrame)
-            elif heard == "ended":
+            elif received == "ended":
                 await self.push_frame(TranscriptionFrame(HEARD, "caller", time_now_iso8601()), FrameDirection.UPSTREAM)
                 if self._takes_turns:
                     await self.broadcast_frame(UserStoppedSpeakingFrame)
