@@ -123,6 +123,7 @@ impl CallRun<'_> {
         CallConversation::new(plan, self.dialled, tasks::now(), has_messages)
     }
 
+    /// Reports what happened in the call, at this time from its request.
     pub fn observe(&self, at: Duration, observation: &CallObservation) {
         self.report.observe(self.number, at, observation);
     }
