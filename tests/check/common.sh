@@ -94,14 +94,21 @@ counts() {
         }' "$logs/$1.log"
 }
 
+# Reads what `times` printed before a stage and after it, of the lane and its children each, and prints what the stage has used.
+processor_time() {
+    awk -F '[ms ]+' 'NR % 2 == 0 { before = now; now = $1 * 60 + $2 + $3 * 60 + $4 } END { printf "own cpu %.1f s", now - before }'
+}
+
 # Prints a line for a stage that ended, and where it failed the checks that failed and the end of its log.
 conclude() {
-    local stage=$1 seconds=$2 passed failed skipped verdict=passed busy=
+    local stage=$1 seconds=$2 passed failed skipped verdict=passed busy= cpu
     [ -e "$logs/$stage.passed" ] || verdict=FAILED
     read -r passed failed skipped < <(counts "$stage")
     # How much of a core other processes took, other lanes among them: of the whole stage, and of the worst second.
     [ ! -s "$logs/$stage.busy" ] || busy=$(sed -E 's/.*"mean_others": ([-0-9.]+), "max_others": ([0-9.]+), "seconds_over": ([0-9.]+).*"cpu_s": ([0-9.]+).*/own cpu \4 s, others \1 cores, at most \2, too much for \3 s/' "$logs/$stage.busy")
-    printf '%-10s %s %4d s %5d passed, %d failed, %d skipped%s\n' "$stage" $verdict "$seconds" "$passed" "$failed" "$skipped" "${busy:+; $busy}"
+    cpu=$busy
+    [ -n "$busy" ] || ! [ -e "$logs/$stage.cpu" ] || cpu=$(processor_time <"$logs/$stage.cpu")
+    printf '%-10s %s %4d s %5d passed, %d failed, %d skipped%s\n' "$stage" $verdict "$seconds" "$passed" "$failed" "$skipped" "${cpu:+; $cpu}"
     grep -a '^SKIPPED: ' "$logs/$stage.log" || true
     [ $verdict = FAILED ] || return 0
     # Checks of the peers say it each for themselves; tests in Rust have no such measure.
@@ -161,6 +168,7 @@ lane() {
     local stage began pid code
     for stage in "$@"; do
         began=$SECONDS
+        times >"$logs/$stage.cpu"
         tests/check.sh "$stage" >>"$logs/$stage.log" 2>&1 &
         pid=$!
         case " $real_time " in *" $stage "*) python3 tests/peers/busy.py --pid $pid --out "$logs/$stage.busy" & ;; esac
@@ -170,6 +178,8 @@ lane() {
         0) touch "$logs/$stage.passed" ;;
         "$not_judged_code") touch "$logs/$stage.open" ;;
         esac
+        # Of the lane's processes that have ended, as a second pair of lines.
+        times >>"$logs/$stage.cpu"
         wait
         conclude "$stage" $((SECONDS - began))
     done
@@ -225,7 +235,7 @@ begin_lanes() {
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
     mkdir -p $logs
-    rm -f $logs/*.passed $logs/*.open $logs/*.log $logs/*.busy
+    rm -f $logs/*.passed $logs/*.open $logs/*.log $logs/*.busy $logs/*.cpu
     planned=
 }
 

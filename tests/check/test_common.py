@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -45,6 +46,14 @@ class Lanes(unittest.TestCase):
             "plain": "true",
         })
         self.assertEqual((code, self.last(output)), (0, "29 passed, 0 failed, 0 skipped"), output)
+
+    def test_the_processor_time_of_each_stage_of_a_lane_is_its_own(self):
+        burn = "python3 -c 'import time\nwhile time.process_time() < 0.5: pass'"
+        code, output = self.run_lanes("together 'busy idle'", {"busy": burn, "idle": "sleep 0.1"})
+        self.assertEqual(code, 0, output)
+        used = {name: float(seconds) for name, seconds in re.findall(r"^(\w+) .*; own cpu ([0-9.]+) s$", output, re.MULTILINE)}
+        self.assertGreater(used["busy"], 0.4, output)
+        self.assertLess(used["idle"], used["busy"] / 2, output)
 
     def test_a_failed_stage_fails_the_whole_and_the_others_run(self):
         code, output = self.run_lanes("together 'first second'", {
