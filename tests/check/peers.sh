@@ -178,7 +178,7 @@ peer_browser() {
     needs_path tests/check/python.sh target/playground || return 0
     release
     development
-    node tests/peers/browser/run.mjs --binary $binary --out target/browser \
+    node tests/peers/browser/run.mjs --binary $binary \
         --playground target/playground/pipecat_ai_small_webrtc_prebuilt/client/dist
 }
 
@@ -186,7 +186,7 @@ peer_firefox() {
     needs 'apt-get install --no-install-recommends firefox-esr pulseaudio' firefox-esr pulseaudio || return 0
     needs_node || return 0
     release
-    node tests/peers/browser/run.mjs --browser firefox --binary $binary --out target/browser
+    node tests/peers/browser/run.mjs --browser firefox --binary $binary
 }
 
 peer_cluster() {

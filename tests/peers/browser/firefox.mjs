@@ -314,6 +314,8 @@ class Tab {
 	}
 
 	/** This Firefox cannot be told which colours its user likes: it takes the light ones. */
+	schemes = ['light'];
+
 	async emulateMedia() {}
 
 	async screenshot({ path }) {

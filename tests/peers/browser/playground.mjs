@@ -4,6 +4,7 @@
 // c.daily.co before it opens the microphone. `deviceManager` stands in for that one class, in the file that the browser
 // receives; everything else is as published.
 
+import { photograph } from './page.mjs';
 import { until } from './runner.mjs';
 import { HEARD, received } from './watch.mjs';
 
@@ -63,7 +64,7 @@ export const checks = {
 				const now = (await received(page)).energy;
 				return now > HEARD && now;
 			}, 'sound of the bot', 60000);
-			await page.screenshot({ path: `${out}/playground.png` });
+			await photograph(page, out, 'playground');
 			if (replaced !== 1) throw new Error(`the published page makes its device manager in ${replaced} files`);
 			await page.getByRole('button', { name: /disconnect/i }).first().click();
 			await until(async () => (await runner.sessions()) === 0, 'the end of the session', 30000);
@@ -71,7 +72,7 @@ export const checks = {
 			if (foreign.size) throw new Error(`it asks other hosts: ${[...foreign]}`);
 			return `heard ${heard.toFixed(3)}, and no other host asked`;
 		} catch (error) {
-			await page.screenshot({ path: `${out}/playground-failed.png` });
+			await photograph(page, out, 'playground-failed');
 			throw new Error(`${error.message}; the page says ${JSON.stringify(said.slice(-8))}`);
 		}
 	},

@@ -5,7 +5,8 @@
 //   node run.mjs --browser firefox [..]
 //   node run.mjs --moq [--relay PATH] [..]      Media over QUIC alone, also through a relay
 //
-// Needs Chromium and espeak-ng of the system, or Firefox, and `npm ci` in this folder. Screenshots go to FOLDER.
+// Needs Chromium and espeak-ng of the system, or Firefox, and `npm ci` in this folder. With FOLDER each state of the page is
+// photographed into it.
 
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -37,7 +38,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const { values } = parseArgs({
 	options: {
 		binary: { type: 'string', default: join(root, 'target/debug/edge-runner') },
-		out: { type: 'string', default: join(root, 'target/browser') },
+		out: { type: 'string' },
 		only: { type: 'string', default: '' },
 		browser: { type: 'string', default: 'chromium' },
 		moq: { type: 'boolean', default: false },
@@ -46,8 +47,8 @@ const { values } = parseArgs({
 		menu: { type: 'string' },
 	},
 });
-const out = resolve(values.out);
-mkdirSync(out, { recursive: true });
+const out = values.out && resolve(values.out);
+if (out) mkdirSync(out, { recursive: true });
 const menu = values.menu ?? join(root, 'target/debug/examples/menu');
 // These wait for the most part, and measure no sound (one hears whether there is any): the others go on beside them.
 const WAITING = new Set([

@@ -2,10 +2,9 @@
 // check opens its own browsers, because trust and permissions belong to a browser.
 
 import { spawn } from 'node:child_process';
-import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { ownAddresses, withBrowser, withProfile } from './chromium.mjs';
-import { assertFits, assertFitsWidth, connect, isPhase, listen, says, shoot, text } from './page.mjs';
+import { assertFits, assertFitsWidth, connect, isPhase, listen, photograph, says, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
 import { decode, scan } from './states.mjs';
 import { HEARD, received, watch } from './watch.mjs';
@@ -249,7 +248,7 @@ export const tlsChecks = {
 			if (https !== `${lan(runner, 'https')}/client/?transport=websocket`) throw new Error(https);
 			await page.locator('#problem-go').click();
 			await page.waitForURL(/^chrome-error:/);
-			await page.screenshot({ path: join(out, 'warning.png') });
+			await photograph(page, out, 'warning');
 			await page.locator('#details-button').click();
 			await page.locator('#proceed-link').click();
 			await page.waitForURL(https);

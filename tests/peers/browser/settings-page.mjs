@@ -6,7 +6,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { assertAccessible } from './axe.mjs';
-import { assertFitsWidth } from './page.mjs';
+import { assertFitsWidth, photograph } from './page.mjs';
 import { Runner, until } from './runner.mjs';
 import { watch } from './watch.mjs';
 
@@ -34,7 +34,7 @@ async function assertUsable(page, state) {
 async function shoot(page, out, name) {
 	for (const [width, height] of SIZES) {
 		await page.setViewportSize({ width, height });
-		await page.screenshot({ path: join(out, `${name}-${width}.png`) });
+		await photograph(page, out, `${name}-${width}`);
 	}
 }
 

@@ -7,7 +7,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { assertAccessible } from './axe.mjs';
-import { assertNarrow } from './page.mjs';
+import { assertNarrow, photograph } from './page.mjs';
 import { watch } from './watch.mjs';
 
 /** Starts the page on a port, 0 for a free one, and gives its URL and the end of its process. Programs in `folder` come before others. */
@@ -92,7 +92,7 @@ export const checks = {
 		await assertUsable(page, 'setup, a service that does not answer');
 		for (const [width, height] of [[1280, 900], [390, 844]]) {
 			await page.setViewportSize({ width, height });
-			await page.screenshot({ path: join(out, `setup-services-${width}.png`), fullPage: true });
+			await photograph(page, out, `setup-services-${width}`, { fullPage: true });
 		}
 		await page.click('#anyway');
 		await page.locator('#confirm').waitFor();
