@@ -110,25 +110,12 @@ for (const [name, check] of Object.entries(common.checks)) {
 	if (!/hears the parrot|falls silent/.test(name)) withMicrophone[name.replace('page:', 'firefox:')] = check;
 }
 
-/** By the microphone that they need. */
-export const checks = {
-	hums: withMicrophone,
-	none: {
-		'firefox: no microphone is said in plain words': (context, runner, out) => (
-			failsToOpen(context, runner, out, 'none', 'No microphone found', 'Plug one in')),
-	},
-	denied: {
-		'firefox: a refused microphone is said in plain words': (context, runner, out) => (
-			failsToOpen(context, runner, out, 'denied', 'was not allowed')),
-	},
-};
-
 const named = (checks, pattern = /./) => Object.fromEntries(Object.entries(checks).filter(([name]) => pattern.test(name)).map(([name, check]) => [
 	name.replace(/^\w+:/, 'firefox:'), (...given) => whileSpeaking(check, ...given),
 ]));
 
 /** Checks of `states.mjs`, each group with the arguments of its runner. */
-export const statesChecks = [
+const statesChecks = [
 	[named(states.checks, /M, Space and Escape|recorded on request|links and bold/), ['--bot', 'parrot']],
 	[named(states.sessionsChecks), ['--bot', 'parrot']],
 	[named(states.phoneChecks), ['--bot', 'parrot']],
@@ -152,7 +139,7 @@ export const statesChecks = [
 ];
 
 /** For a runner with `-t moq`. */
-export const moqChecks = {
+const moqChecks = {
 	async 'firefox: without sub-protocols of WebTransport the page says that MoQ is not possible, and starts no session'(context, runner) {
 		const { page, faults } = await open(context, `${runner.url}/client/?transport=moq`);
 		if (await page.evaluate(() => 'protocol' in WebTransport.prototype)) throw new Error('Firefox has them now: check calls here');
@@ -163,4 +150,19 @@ export const moqChecks = {
 		if ((await runner.sessions()) !== 0 || faults.length) throw new Error(faults.join('\n'));
 		await page.close();
 	},
+};
+
+const PARROT = ['--bot', 'parrot'];
+
+/** By the microphone that they need: groups, each with the arguments of its runner. */
+export const checks = {
+	hums: [[withMicrophone, PARROT], ...statesChecks, [moqChecks, [...PARROT, '-t', 'moq', '--moq-bind', '[::]:0']]],
+	none: [[{
+		'firefox: no microphone is said in plain words': (context, runner, out) => (
+			failsToOpen(context, runner, out, 'none', 'No microphone found', 'Plug one in')),
+	}, PARROT]],
+	denied: [[{
+		'firefox: a refused microphone is said in plain words': (context, runner, out) => (
+			failsToOpen(context, runner, out, 'denied', 'was not allowed')),
+	}, PARROT]],
 };

@@ -34,6 +34,10 @@ const PREFERENCES = {
 	'network.captive-portal-service.enabled': false,
 	'network.connectivity-service.enabled': false,
 	'services.settings.server': 'data:,',
+	// As Chromium is told before axe looks: colours on their way from one state to the next have no contrast of their own.
+	'ui.prefersReducedMotion': 1,
+	// A process in advance for a page that no check opens.
+	'dom.ipc.processPrelaunch.enabled': false,
 };
 
 /** Microphones: one that hums, one that its user refuses, none, on a machine without any sound. */

@@ -118,18 +118,15 @@ async function checkOne(name, check, runnerArgs, binary) {
 }
 
 if (values.browser === 'firefox') {
-	const groups = [
-		...Object.entries(firefoxPage.checks).map(([microphone, checks]) => [checks, ['--bot', 'parrot'], { microphone }]),
-		...firefoxPage.statesChecks,
-		[firefoxPage.moqChecks, ['--bot', 'parrot', '-t', 'moq', '--moq-bind', '[::]:0']],
-	];
-	for (const [checks, args, options] of groups) {
-		const wanted = Object.entries(checks).filter(([name]) => isWanted(name));
-		// It takes seconds to start, and each runner's page is a separate site.
+	// One browser for each microphone, since it takes seconds of a core to start. Each runner's page is a separate site.
+	const groups = Object.entries(firefoxPage.checks).map(([microphone, given]) => [microphone, given.flatMap(([checks, args]) => (
+		Object.entries(checks).map(([name, check]) => [name, check, args])))]);
+	for (const [microphone, checks] of groups) {
+		const wanted = checks.filter(([name]) => isWanted(name));
 		try {
 			if (wanted.length) await withFirefox(async (context) => {
-				for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), args);
-			}, options);
+				for (const [name, check, args] of wanted) await alone(name, (runner) => check(context, runner, out), args);
+			}, { microphone });
 		} catch (error) {
 			if (!(error instanceof BrowserLost)) throw error;
 			console.error(error);
