@@ -476,6 +476,26 @@ class Children(unittest.TestCase):
     def test_a_child_that_does_not_take_its_call_is_replaced(self):
         self.assertEqual(self.calls_of_spares([signal.SIGSTOP], spare_takes_s=0.1), [False])
 
+    def test_a_child_that_takes_its_call_at_once_is_kept(self):
+        from edge_runner.warm import Child
+
+        class Fast(socket.socket):
+            """The other end has closed by the time that the call is sent."""
+
+            def sendmsg(self, *arguments):
+                sent = super().sendmsg(*arguments)
+                child.recv(65536)
+                child.sendall(b"+")
+                child.close()
+                return sent
+
+        parent, child = socket.socketpair()
+        waiting = Child(0)
+        waiting.connection = Fast(fileno=parent.detach())
+        with open(os.devnull) as stream, mock.patch("os.kill") as kill:
+            self.assertTrue(waiting.give({"call": 1}, [stream.fileno(), stream.fileno()]))
+        kill.assert_not_called()
+
     def test_one_that_waits_for_its_only_call_answers_pings(self):
         ours, theirs = socket.socketpair()
         with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:

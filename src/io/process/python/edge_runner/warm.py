@@ -196,7 +196,9 @@ class Child:
             connection.settimeout(SPARE_TAKES_S)
             try:
                 sent = connection.sendmsg([text], beside)
-                connection.sendall(text[sent:])
+                if sent < len(text):
+                    # Not an empty rest: one that has taken the call by now has closed its end.
+                    connection.sendall(text[sent:])
                 if connection.recv(1):
                     return True
             except OSError:
