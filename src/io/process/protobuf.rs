@@ -76,7 +76,7 @@ pub struct ClosingMedia(Option<ClosingSocket>);
 
 struct ClosingSocket {
     socket: Box<MediaSocket>,
-    write_delay: Pin<Box<Sleep>>,
+    write_delay: Option<Pin<Box<Sleep>>>,
     rest: InboundQueue,
     close: CloseFrame,
 }
@@ -104,7 +104,9 @@ impl ClosingMedia {
         let Some(closing) = self.0.as_mut().filter(|closing| !closing.rest.is_empty()) else {
             return false;
         };
-        closing.write_delay.as_mut().await;
+        if let Some(delay) = &mut closing.write_delay {
+            delay.await;
+        }
         let rest = async {
             while let Some(frame) = closing.rest.pop() {
                 if closing.socket.send(Message::Binary(frame.into())).await.is_err() {
@@ -386,17 +388,17 @@ struct MediaConnection {
     socket: Option<Box<MediaSocket>>,
     writable: bool,
     /// Nothing is written before this elapses: a pipeline that connects before it runs loses the
-    /// connection on early frames. A live program reads at once.
-    write_delay: Pin<Box<Sleep>>,
+    /// connection on early frames. `None` for a live program, which reads at once: the shortest
+    /// delay of a timer would be 1 to 2 ms of each call.
+    write_delay: Option<Pin<Box<Sleep>>>,
 }
 
 impl MediaConnection {
     fn new(socket: MediaSocket, is_live: bool) -> Self {
-        let delay = if is_live { Duration::ZERO } else { PROCESS_SETTLE };
         MediaConnection {
             socket: Some(Box::new(socket)),
             writable: true,
-            write_delay: Box::pin(sleep(delay)),
+            write_delay: (!is_live).then(|| Box::pin(sleep(PROCESS_SETTLE))),
         }
     }
 
@@ -415,8 +417,14 @@ impl MediaConnection {
         let Some(socket) = &mut self.socket else {
             return Poll::Pending;
         };
-        let may_write = self.write_delay.is_elapsed() || self.write_delay.as_mut().poll(cx).is_ready();
-        if self.writable && may_write && write(socket, backlog, cx).is_err() {
+        if self
+            .write_delay
+            .as_mut()
+            .is_some_and(|delay| delay.as_mut().poll(cx).is_ready())
+        {
+            self.write_delay = None;
+        }
+        if self.writable && self.write_delay.is_none() && write(socket, backlog, cx).is_err() {
             // Messages that the program sent before it disconnected can still be read.
             self.writable = false;
         }

@@ -529,6 +529,22 @@ async fn a_live_program_hears_from_now_on_at_its_rate() {
     assert!(matches!(within(rig.talk).await.expect("no panic"), MediaEnd::HungUp));
 }
 
+/// The first poll sends what waits for a live program. Another program settles first.
+#[tokio::test]
+async fn what_waits_for_a_live_program_waits_for_no_timer() {
+    for (query, is_sent) in [("?live=1", true), ("", false)] {
+        let listener = MediaListener::bind().expect("a free port");
+        let url = listener.url() + query;
+        let (_program, (socket, asked)) = tokio::join!(connect(&url), listener.accept());
+        let mut connection = MediaConnection::new(socket, asked.is_live);
+        let mut backlog = InboundQueue::default();
+        queue_message(&mut backlog, "{}");
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(connection.poll_exchange(&mut backlog, false, &mut cx).is_pending());
+        assert_eq!(backlog.is_empty(), is_sent, "{query}");
+    }
+}
+
 #[tokio::test]
 async fn a_program_that_exits_without_connecting_hangs_up() {
     let (_transport_side, talk, exited, _) = begin();
