@@ -387,13 +387,20 @@ class Warm(unittest.TestCase):
         self.assertEqual([one["error"] for one in sent], ["ZeroDivisionError: division by zero (bot.py, line 2)", "SystemExit: 2"])
 
 
-def program_of_package(spare_takes_s=30):
-    """Returns the program in one file. A child that waits has so long to take its call, however busy the machine is."""
+REHEARSAL = "asyncio.run(asyncio.sleep(0))"
+
+
+def program_of_package(spare_takes_s=30, rehearsal=None):
+    """Returns the program in one file. A child that waits has so long to take its call, however busy the machine is.
+    `rehearsal` is an expression in place of what it does before."""
     modules = (PACKAGE / "edge_runner").glob("*.py")
     name = lambda path: "edge_runner" if path.stem == "__init__" else f"edge_runner.{path.stem}"
     limit, own_limit = "\nSPARE_TAKES_S = 1\n", f"\nSPARE_TAKES_S = {spare_takes_s}\n"
     sources = {name(path): path.read_text().replace(limit, own_limit) for path in modules}
     assert own_limit in sources["edge_runner.warm"]
+    if rehearsal:
+        assert REHEARSAL in sources["edge_runner.run"]
+        sources["edge_runner.run"] = sources["edge_runner.run"].replace(REHEARSAL, rehearsal)
     return f"SOURCES = {sources!r}\n{(PACKAGE / 'start.py').read_text()}"
 
 
@@ -407,11 +414,12 @@ def until(condition):
     return found
 
 
-def is_running(pid):
+def state(pid):
+    """Returns the state of a process as the system names it: S is one that waits for something."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return None
 
 
 class Children(unittest.TestCase):
@@ -449,7 +457,7 @@ class Children(unittest.TestCase):
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
             # One that was killed stays there until its parent has noticed it.
             used, taken = set(), []
-            waiting = lambda: [pid for pid in map(int, children.read_text().split()) if pid not in used]
+            waiting = lambda: [pid for pid in map(int, children.read_text().split()) if pid not in used and state(pid) == "S"]
             with process, contextlib.ExitStack() as at_end:
                 at_end.callback(process.kill)
                 self.assertEqual(json.loads(lines.readline())["mode"], "fork")
@@ -467,7 +475,7 @@ class Children(unittest.TestCase):
                 spare, = until(waiting)
                 ours.shutdown(socket.SHUT_RDWR)
                 process.wait()
-            self.assertTrue(until(lambda: not is_running(spare)), "a child that waits ends with its parent")
+            self.assertTrue(until(lambda: state(spare) in (None, "Z")), "a child that waits ends with its parent")
             return taken
 
     def test_the_child_of_the_next_call_is_forked_ahead_of_it(self):
@@ -475,6 +483,39 @@ class Children(unittest.TestCase):
 
     def test_a_child_that_does_not_take_its_call_is_replaced(self):
         self.assertEqual(self.calls_of_spares([signal.SIGSTOP], spare_takes_s=0.1), [False])
+
+    def test_a_child_that_ends_in_its_rehearsal_is_followed_by_one_without(self):
+        self.assertEqual(self.calls_of_spares([0, 0], rehearsal="os._exit(3)"), [True, True])
+
+    def test_a_call_does_not_wait_for_a_child_that_rehearses(self):
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryDirectory() as folder, ours, ours.makefile("rb") as lines:
+            pathlib.Path(folder, "bot.py").write_text("import os\nasync def bot(args):\n    print('ran', os.getpid(), flush=True)\n")
+            # It rehearses until the test writes.
+            pathlib.Path(folder, "package.py").write_text(program_of_package(rehearsal="open('gate').read()"))
+            os.mkfifo(os.path.join(folder, "gate"))
+            with theirs:
+                process = subprocess.Popen([sys.executable, "package.py", "bot.py"], stdin=theirs, stdout=subprocess.PIPE,
+                                           cwd=folder, env={"EDGE_RUNNER_WARM": "fork"})
+            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            self.assertEqual(json.loads(lines.readline())["mode"], "fork")
+
+            def call(number):
+                out = process.stdout.fileno()
+                socket.send_fds(ours, [b'{"call":%d,"arguments":{}}\n' % number], [out, out])
+                started, ended = json.loads(lines.readline()), json.loads(lines.readline())
+                self.assertEqual(ended["call"], number)
+                return started["pid"]
+
+            with process, contextlib.ExitStack() as at_end:
+                at_end.callback(process.kill)
+                rehearses, = until(lambda: [pid for pid in map(int, children.read_text().split()) if state(pid) == "S"])
+                self.assertNotEqual(call(1), rehearses)
+                with open(os.path.join(folder, "gate"), "w"):
+                    pass
+                until(lambda: call(2) == rehearses)
+                ours.shutdown(socket.SHUT_RDWR)
+                process.wait()
 
     def test_a_child_that_takes_its_call_at_once_is_kept(self):
         from edge_runner.warm import Child

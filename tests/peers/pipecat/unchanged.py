@@ -179,6 +179,20 @@ async def unchanged_warm(start):
     return "; ".join(said)
 
 
+async def unchanged_rehearsed(start):
+    """a process that waits for its call rehearses one with this version of Pipecat, of which nothing is in the log, and takes it"""
+    runner = start("--python", sys.executable, BOT, "--name", "Ada", LOGURU_LEVEL="DEBUG")
+    await runner.wait_for_log("A call was rehearsed in", STARTED_S)
+    log = runner.log_text()
+    assert "PipelineWorker" not in log and "Traceback" not in log, "the rehearsal is in the log"
+    async with Client(socket_url(runner, "/ws-client")) as peer:
+        await peer.ready(limit_s=STARTED_S)
+        await peer.until(lambda: "BotStoppedSpeakingFrame" in runner.log_text(), "the end of the greeting", SOON_S)
+    await ended(runner, 1)
+    await until(lambda: runner.log_text().count("A call was rehearsed in") == 2, "the rehearsal of the next call", SOON_S)
+    assert "not rehearsed" not in runner.log_text()
+
+
 async def unchanged_video(start):
     """a bot with video output is refused in one sentence"""
     runner = run(start, "--video")
@@ -262,5 +276,5 @@ async def unchanged_uploads(start):
 
 
 CHECKS = {check.__name__: check for check in [
-    unchanged_client, unchanged_warm, unchanged_browser, unchanged_calls, unchanged_by_hand, unchanged_video,
-    unchanged_whatsapp, unchanged_whip, unchanged_sandbox, unchanged_uploads]}
+    unchanged_client, unchanged_warm, unchanged_rehearsed, unchanged_browser, unchanged_calls, unchanged_by_hand,
+    unchanged_video, unchanged_whatsapp, unchanged_whip, unchanged_sandbox, unchanged_uploads]}

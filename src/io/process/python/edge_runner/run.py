@@ -16,6 +16,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 import types
 
 from . import Refused, warm
@@ -114,18 +115,45 @@ class Runner:
         set_log(self.options.verbose)
         bot = find_bot(self.file)
         self.create_file_storage = getattr(sys.modules.get(bot.__module__), "create_file_storage", None)
-        self._wait_for_call()
+        if self.control:
+            self._wait_for_call(self._rehearsal())
         asyncio.run(self._run(lambda: bot(self.runner_arguments())))
 
     def run_bare(self, bot):
         """Runs `async def bot(args)` of a file without Pipecat: `args` is the object of RUNNER_ARGUMENTS."""
         self.has_run = True
-        self._wait_for_call()
+        if self.control:
+            self._wait_for_call(lambda: asyncio.run(asyncio.sleep(0)))
         asyncio.run(self._run(lambda: bot(self.session.arguments)))
 
-    def _wait_for_call(self):
-        if self.control:
-            self.session = Session(self.control.wait(self.file))
+    def _wait_for_call(self, rehearse):
+        self.session = Session(self.control.wait(self.file, rehearse))
+
+    def _rehearsal(self):
+        """Returns what a process does while it waits for its call, so that its beginning takes less time."""
+        if os.environ.get("PIPECAT_SETUP_FILES"):
+            # Pipecat would call them for each pipeline, and they may count on one.
+            return None
+        try:
+            from .rehearsal import rehearse
+        except ImportError:
+            # Of another version of Pipecat. Its calls begin without it.
+            return None
+
+        def rehearse_without_log():
+            from loguru import logger
+
+            logger.remove()
+            began = time.monotonic()
+            try:
+                rehearse()
+                said = f"A call was rehearsed in {time.monotonic() - began:.3f} s."
+            except Exception as error:
+                said = f"A call was not rehearsed, so the next one begins later: {error!r}"
+            set_log(self.options.verbose)
+            logger.debug(said)
+
+        return rehearse_without_log
 
     def _warn_of_options(self, parser):
         if self.options.transport == "vonage":

@@ -40,6 +40,7 @@ class Control:
         """This process was forked for its call."""
         self._socket = socket.socket(fileno=os.dup(0))
         self._received, self._descriptors = b"", []
+        self._rehearse = None
         redirect(os.open(os.devnull, os.O_RDONLY), 0)
 
     def refuse(self):
@@ -52,8 +53,10 @@ class Control:
         words = traceback.format_exception_only(type(error), error)[-1].strip()
         self._send({"error": f"{words[:1000]} ({file.name}, line {lines[-1]})" if lines else words[:1000]})
 
-    def wait(self, file):
-        """Says that the file is loaded, and returns the arguments of a call in the process that runs it."""
+    def wait(self, file, rehearse):
+        """Says that the file is loaded, and returns the arguments of a call in the process that runs it. One that waits for its
+        call has run `rehearse` before."""
+        self._rehearse = rehearse
         forks = self.allowed == "fork" and can_fork(self._socket.fileno())
         if forks:
             # What is there now stays shared with the children.
@@ -78,7 +81,11 @@ class Control:
                     child = children.pop(descriptor)
                     os.close(descriptor)
                     self._report(child)
-                    spare = None if child is spare else spare
+                    if child is spare:
+                        if not spare.is_waiting():
+                            # The next one is not to end so too.
+                            self._rehearse = None
+                        spare = None
             if not ready:
                 own, other = socket.socketpair()
                 try:
@@ -102,7 +109,8 @@ class Control:
                     self._send({"pong": call["ping"]})
                     continue
                 streams, self._descriptors = self._descriptors[:2], self._descriptors[2:]
-                child, spare = spare, None
+                child = spare if spare and spare.is_waiting() else None
+                spare = None if child else spare
                 if not (child and child.give(call, streams)):
                     try:
                         child = self._fork(children)
@@ -127,6 +135,9 @@ class Control:
         if child.pid == 0:
             for descriptor in [*children, *self._descriptors]:
                 os.close(descriptor)
+            for sibling in children.values():
+                if sibling.connection:
+                    sibling.connection.close()
             self._descriptors = []
             reseed()
             self.is_child = True
@@ -138,6 +149,8 @@ class Control:
     def _wait_as_spare(self, connection):
         """Waits for the call of a child that was forked ahead of it. Ends with the parent."""
         self._socket, self._received = connection, b""
+        self._run_rehearsal()
+        connection.sendall(b"+")
         call = self._next()
         connection.sendall(b"+")
         redirect(self._descriptors[0], 1)
@@ -146,14 +159,20 @@ class Control:
 
     def _next_call(self):
         """Answers pings until its only call begins."""
+        if not self._is_readable():
+            self._run_rehearsal()
         while True:
             message = self._next()
             if "ping" not in message:
                 return message
             self._send({"pong": message["ping"]})
 
+    def _run_rehearsal(self):
+        if self._rehearse:
+            self._rehearse()
+
     def _is_readable(self):
-        return b"\n" in self._received or bool(select.select([self._socket], [], [], 0)[0])
+        return b"\n" in self._received or is_readable(self._socket)
 
     def _report(self, child):
         _, status = os.waitpid(child.pid, 0)
@@ -187,6 +206,16 @@ class Child:
 
     def __init__(self, pid):
         self.pid, self.descriptor, self.connection, self.call = pid, None, None, None
+        self._is_waiting = False
+
+    def is_waiting(self):
+        """Whether it has said that it waits for its call."""
+        try:
+            if not self._is_waiting and is_readable(self.connection):
+                self._is_waiting = bool(self.connection.recv(1))
+        except OSError:
+            pass
+        return self._is_waiting
 
     def give(self, call, streams):
         """Gives it its call. One that does not take it is killed."""
@@ -227,6 +256,10 @@ def has_bare_bot(source):
         return False
     body = ast.parse(source).body
     return any(isinstance(part, ast.AsyncFunctionDef) and part.name == "bot" for part in body)
+
+
+def is_readable(connection):
+    return bool(select.select([connection], [], [], 0)[0])
 
 
 def can_fork(control):
