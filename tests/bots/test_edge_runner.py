@@ -208,6 +208,12 @@ class Parameters(unittest.TestCase):
         with mock.patch.object(sys, "argv", ["bot.py", "-t", "vonage"]), self.assertRaisesRegex(Refused, "Vonage"):
             runner.main()
 
+    def test_a_session_without_a_caller_and_a_room_is_refused_in_one_sentence(self):
+        with mock.patch.object(run, "load_dotenv"), mock.patch.dict("os.environ"):
+            runner = run.Runner(pathlib.Path("bot.py"), {"kind": "base"})
+        with self.assertRaisesRegex(Refused, "neither a caller nor a room.*createDailyRoom"):
+            runner.create_transport(None, {})
+
     def test_an_evaluation_keeps_what_pipecat_has_read_of_it(self):
         caller = session.Session({"kind": "websocket", "transport_type": "eval", "call_data": {"body": {"skip_tts": True}}})
         self.assertEqual((caller.is_eval, caller.is_telephone, caller.transport_type), (True, False, "eval"))
@@ -332,6 +338,16 @@ class Imports(unittest.TestCase):
 
         self.assertIs(SmallWebRTCConnection, session.WebRtcCaller)
         self.assertEqual(IceServer.__name__, "IceServer")
+
+    def test_a_room_of_daily_without_its_package_is_refused_with_the_command_that_installs_it(self):
+        module = type(sys)("pipecat.transports.daily.transport")
+        others = {"pydantic": mock.Mock(), "pipecat.frames": mock.Mock(frames=object()),
+                  "pipecat.transports.base_transport": mock.Mock(TransportParams=object)}
+        with mock.patch.dict(sys.modules, others):
+            hooks.stand_in_daily(module)
+        with self.assertRaises(Refused) as refused:
+            module.DailyTransport("https://example.daily.co/room", None, "Bot")
+        self.assertIn(f"{sys.executable} -m pip install 'pipecat-ai[daily]'", str(refused.exception))
 
     def test_serializers_ask_for_no_secrets(self):
         from pipecat.serializers.twilio import TwilioFrameSerializer

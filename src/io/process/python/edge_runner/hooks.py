@@ -166,7 +166,10 @@ def stand_in_daily(module):
 
     class Daily:
         def __init__(self, *_, **__):
-            raise Refused("This session is in a room of Daily, and the package is missing: pip install daily-python")
+            raise Refused(
+                f"The bot joins this room of Daily by itself, and its Python has no daily-python: {sys.executable} -m pip install "
+                "'pipecat-ai[daily]' (not for 32-bit ARM)."
+            )
 
     def of_daily(name):
         """Returns one of Pipecat's frames under its name for Daily; else what nothing makes without a room."""

@@ -197,6 +197,8 @@ class Runner:
 
     def create_transport(self, runner_args, transport_params):
         """Returns a transport on the runner's media, or `None` where the bot joins a room by itself."""
+        if self.session.kind == "base":
+            raise Refused("This session has neither a caller nor a room: `/start` makes a room with `\"createDailyRoom\": true`.")
         from pipecat.runner import types as runner_types
 
         from . import transport
