@@ -143,6 +143,24 @@ fn a_child_that_is_killed_ends_its_call() {
     runner.wait_for_sessions(0);
 }
 
+/// One that does not run, as when it blocks its loop, holds up no call beside it and no new one.
+#[test]
+fn a_child_that_hangs_disturbs_no_other_call() {
+    let runner = bot(BOT, &[]);
+    let (hanging, [child, ..]) = call(&runner, 1);
+    let (other, _) = call(&runner, 2);
+    kill("-STOP", child);
+    let (third, _) = call(&runner, 3);
+    for (mut client, left) in [(other, 2), (third, 1)] {
+        client.socket.close(1000);
+        client.end();
+        runner.wait_for_sessions(left);
+    }
+    kill("-CONT", child);
+    hang_up(&runner, hanging);
+    assert!(!runner.log().contains("the bot failed"), "{}", runner.log());
+}
+
 /// What a bot starts is of its own group, and is ended with the call.
 #[test]
 fn the_children_of_a_bot_end_with_its_call() {
