@@ -2,7 +2,8 @@
 
     compare.py [--binary PATH] [--calls N] [--at-once N]
 
-Prints a table in Markdown: medians from `/start` to `bot-ready` and to the first sound, of calls that take turns on both runners, on `/ws-client` and over WebRTC;
+Prints a table in Markdown: medians from `/start` to `bot-ready` and to the first sound, of calls that take turns on both runners with a
+second between them, on `/ws-client` and over WebRTC;
 late frames of echo calls at once; the longest pause in the sound of a call while the bot of another one blocks its loop for 2 s.
 A frame is late that comes more than 100 ms after what came before it has been played. Nothing else should run on the machine.
 Beside Pipecat, its runner needs fastapi, uvicorn, python-dotenv, python-multipart, jinja2 and aiortc.
@@ -41,6 +42,8 @@ LATE_S, LOUD = 0.1, 500
 # Time limits.
 STARTED_S, SOON_S = 60, 20
 SPOKEN_S, BLOCKED_S = 10, 4
+# Between calls, as callers of one device come. A runner may prepare for the next one.
+PAUSE_S = 1
 TONE = array.array("h", (int(8000 * math.sin(2 * math.pi * 440 * n / RATE)) for n in range(RATE // 50))).tobytes()
 
 READY = {"label": "rtvi-ai", "type": "client-ready", "id": "r", "data": {"version": "2.1.0", "about": {"library": "check"}}}
@@ -202,6 +205,7 @@ async def medians(timed, urls, calls):
     found = [[], []]
     for nth in range(calls + 1):
         for url, times in zip(urls, found):
+            await asyncio.sleep(PAUSE_S)
             taken = await timed(url)
             if nth:
                 times.append(taken)
