@@ -14,6 +14,7 @@
 #       cloud                                           the cloud service and packer against the published client
 #       cloud-scale                                     the cloud service on several machines, with PostgreSQL and an object store; kills
 #       cloud-chaos (BUILDS=500 FAULTS=50)              kills of its replicas, workers, database and store, and freezes; a minute
+#       engines                                         images built by the cloud service with buildah, podman and BuildKit: limits, stops, kills
 #       openapi                                         every route by a client that is generated from docs/openapi.yaml
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
@@ -101,7 +102,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'msrv each-feature advisories arm armv7 deb cloud-chaos room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'msrv each-feature advisories arm armv7 deb cloud-chaos engines room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -137,7 +138,7 @@ stage() {
     advisories) tests/check/advisories.sh ;;
     msrv) msrv ;;
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary; cross/sizes --compare native full opus-pure $binary ;;
-    macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run) tests/check/"$1".sh ;;
+    macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run | engines) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
     aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | livekit-sip | nodes | worker-figures | moq | acme | local | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
     cloud-scale) cloud_scale ;;

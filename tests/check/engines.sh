@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds images through the cloud service with every container engine that is installed: buildah, podman, Docker, BuildKit.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. tests/check/common.sh
+[ "$(id -u)" = 0 ] || { lacks 'container engines need root'; exit 0; }
+needs 'apt-get install busybox-static' busybox || exit 0
+if ldd "$(command -v busybox)" >/dev/null 2>&1; then
+    lacks 'busybox is not one static program: apt-get install busybox-static'
+    exit 0
+fi
+engines=() buildkit=()
+! needs 'apt-get install --no-install-recommends buildah' buildah || engines+=(buildah buildah-vfs)
+! needs 'apt-get install --no-install-recommends podman' podman || engines+=(podman)
+! needs 'apt-get install --no-install-recommends docker.io' dockerd docker || engines+=(docker)
+if needs 'apt-get install runc openssl, and Go 1.26 of https://go.dev/dl' runc openssl go; then
+    buildkit=(--buildkit "$(tests/check/buildkit.sh)")
+    engines+=(buildkit)
+fi
+[ ${#engines[@]} -gt 0 ] || exit 0
+release
+python3 tests/peers/cloud/engines.py --binary $binary ${buildkit[@]+"${buildkit[@]}"} --engines "${engines[*]}"
