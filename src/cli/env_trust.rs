@@ -15,9 +15,9 @@
 //! which secret goes where. For those of bots it is not, so any secret of the process counts. This
 //! machine is no host to guard against. Of the runner's options, a fourth kind hands out what is
 //! not the file's: secrets of the environment to bots, and files outside of the working directory
-//! to services and clients. Everything else passes: other options, keys, and names that are
-//! unknown. Source: `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters and
-//! libraries.
+//! to services and clients. Everything else passes, since bots have settings of any name: no list
+//! has every variable that makes some program load code. Source: `unsecvars.h` of glibc, ld.so(8),
+//! and the manuals of the interpreters and libraries.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -84,6 +84,26 @@ const LOADERS: &[(&str, &str)] = &[
     ("_JAVA_OPTIONS", "loads code into Java"),
     ("CLASSPATH", "loads code into Java"),
     ("DOTNET_STARTUP_HOOKS", "loads code into .NET"),
+    ("MAVEN_OPTS", "loads code into Java"),
+    ("LESSOPEN", "runs code in less"),
+    ("LESSCLOSE", "runs code in less"),
+    ("ZDOTDIR", "runs code in zsh"),
+    ("INPUTRC", "changes how shells read"),
+    ("GOFLAGS", "determines which programs run"),
+    ("TMPDIR", "moves temporary files to where others may change them"),
+    ("TMP", "moves temporary files to where others may change them"),
+    ("TEMP", "moves temporary files to where others may change them"),
+    ("AWS_CONFIG_FILE", "determines which configuration programs load"),
+    (
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "determines which configuration programs load",
+    ),
+    ("KUBECONFIG", "runs code in clients of Kubernetes"),
+    ("DOCKER_CONFIG", "determines which programs run"),
+    ("SSH_ASKPASS", "determines which programs run"),
+    ("GRADLE_OPTS", "loads code into Java"),
+    ("EMACSLOADPATH", "loads code into Emacs"),
+    ("MPLBACKEND", "loads code into Python"),
     ("R_PROFILE", "runs code in R"),
     ("R_PROFILE_USER", "runs code in R"),
     ("R_ENVIRON", "runs code in R"),
@@ -100,6 +120,16 @@ const LOADER_PREFIXES: &[(&str, &str, &[&str])] = &[
     ("COR_", "loads code into .NET", &[]),
     ("ERL_", "runs code in Erlang", &[]),
     ("NODE_", "changes what Node.js loads and trusts", &["NODE_ENV"]),
+    ("TS_NODE_", "loads code into Node.js", &[]),
+    ("TSX_", "loads code into Node.js", &[]),
+    ("DENO_", "changes what Deno loads and trusts", &[]),
+    ("BUNDLE_", "loads code into Ruby", &[]),
+    ("COMPOSER_", "loads code into PHP", &[]),
+    ("GTK_", "loads code into programs with GTK", &[]),
+    ("VK_", "loads code into programs with Vulkan", &[]),
+    ("OCL_ICD_", "loads code into programs with OpenCL", &[]),
+    ("RUSTC", "determines which programs run", &[]),
+    ("CONDA_", "determines which programs run", &[]),
     (
         "PYTHON",
         "changes what Python loads and trusts",
@@ -145,6 +175,11 @@ const TRUST: &[(Part, &str)] = &[
     (Part::Within("CAPATH"), "names authorities that programs trust"),
     (Part::Within("SSL_ROOT"), "names authorities that programs trust"),
     (Part::Within("SSL_VERIFY"), "changes whom programs trust"),
+    (Part::Within("SSL_MODE"), "changes whom programs trust"),
+    (Part::Within("SSLMODE"), "changes whom programs trust"),
+    (Part::Start("PGSSL"), "changes whom PostgreSQL's clients trust"),
+    (Part::Within("ALLOW_EXEC"), "lets files of credentials run programs"),
+    (Part::Within("TRUST_REMOTE"), "lets downloaded models run code"),
     (Part::Within("TLS_VERIFY"), "changes whom programs trust"),
     (Part::Within("VERIFY_SSL"), "changes whom programs trust"),
     (Part::Within("VERIFY_TLS"), "changes whom programs trust"),
@@ -210,6 +245,8 @@ const HOST_WORDS: &[&str] = &[
     "DSN",
     "BROKER",
     "BROKERS",
+    "PGHOST",
+    "PGHOSTADDR",
 ];
 
 /// Words in the names of variables that become a part of the name of a host.
@@ -224,6 +261,7 @@ const SECRET_WORDS: &[&str] = &[
     "TOKENS",
     "SECRET",
     "SECRETS",
+    "AUTHTOKEN",
     "PASSWORD",
     "PASSWD",
     "PASSPHRASE",
