@@ -38,6 +38,7 @@ pub use crate::proto::rtvi::{
     TextOptions, ToClient, Tokens,
 };
 use crate::proto::rtvi::{Handshake, Segment, parse, pieces, timestamp};
+use crate::proto::silent_bot::BotReadiness;
 
 /// Sentences queued until their audio plays: a long paragraph.
 const RTVI_SEGMENTS_MAX: usize = 32;
@@ -187,6 +188,8 @@ impl Rtvi {
             Err(_) => args.call_data().is_some() && args.room_name().is_err(),
         };
         let (events, output) = args.media(audio)?.split();
+        // A telephone gets no `bot-ready`, which says so elsewhere.
+        output.set_readiness(BotReadiness::Listening);
         Ok(Rtvi {
             session_id: args.session_id.clone(),
             events,

@@ -18,6 +18,7 @@ use crate::limits::KEYS_SENT_MAX;
 use crate::limits::{MARK_BYTES_MAX, MARKS_MAX, RATES_HZ};
 pub use crate::proto::event::LeaveReason;
 pub use crate::proto::participant::Participant;
+use crate::proto::silent_bot::BotReadiness;
 pub use event::{AudioFrame, Event};
 use queues::MediaQueues;
 pub(crate) use queues::RoomCallData;
@@ -261,6 +262,12 @@ impl Output {
             }
         }
         Ok(())
+    }
+
+    /// Sets how far the bot is, where its open media do not say that.
+    pub(crate) fn set_readiness(&self, readiness: BotReadiness) {
+        lock(&self.0.outbound).readiness = readiness;
+        self.0.outbound_changed.notify_one();
     }
 
     /// Sends a text message to the caller, ahead of queued speech, without waiting.

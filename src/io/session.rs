@@ -29,7 +29,7 @@ use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::SessionMetrics;
 use crate::proto::server::live_sessions::SessionProgress;
 use crate::proto::session::{CallerFrame, Deadline, Session, SessionOutput};
-use crate::proto::silent_bot::{BOT_SILENT_AFTER, SilentBotWatch};
+use crate::proto::silent_bot::SilentBotWatch;
 use crate::proto::stall::TaskRole;
 
 /// How much later than the timer of a session its standby timer is: one frame, so that it is where
@@ -192,6 +192,7 @@ impl SessionTask {
             .sessions
             .begin(chosen, restart.session_id, restart.body, kind, notice);
         self.bot = Some(bot);
+        self.silent_bot.handle_restart();
         true
     }
 
@@ -221,16 +222,6 @@ impl SessionTask {
             return;
         }
         self.count(session);
-        if session.has_caller() {
-            self.silent_bot.handle_caller(now);
-        }
-        if self.silent_bot.is_due(now) {
-            log::warn!(
-                "the caller hears nothing: the bot has sent neither sound nor a message in {} s; is it still starting, or \
-                 waiting for something?",
-                BOT_SILENT_AFTER.as_secs()
-            );
-        }
         if let (Some(metrics), Some(transport_side)) = (&mut self.metrics, &self.transport_side) {
             let waiting = transport_side.waiting();
             metrics.flush(&self.counts, waiting, now);
@@ -244,10 +235,30 @@ impl SessionTask {
         }
     }
 
+    /// Says once why the caller hears nothing of the bot.
+    fn watch_bot(&mut self, session: &impl Session, now: Instant) {
+        if self.silent_bot.is_done() || self.bot.is_none() {
+            return;
+        }
+        if session.has_caller() {
+            self.silent_bot.handle_caller(now);
+        }
+        if let Some(readiness) = self.transport_side.as_ref().and_then(TransportSide::readiness) {
+            self.silent_bot.handle_readiness(readiness, now);
+        }
+        if let Some(warning) = self.silent_bot.poll_warning(now) {
+            log::warn!("{warning}");
+        }
+    }
+
     fn push_audio(&mut self, frame: &CallerFrame<'_>) {
         let Some(transport_side) = &self.transport_side else {
             return;
         };
+        if !self.silent_bot.is_done() {
+            self.silent_bot
+                .handle_caller_sound(frame.pcm, frame.rate_hz, tasks::now());
+        }
         self.counts.add(Count::FramesIn, 1);
         if let Some(observer) = self.observer() {
             observer.caller_sound(frame);
@@ -374,7 +385,10 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
     while let Some(deadline) = poll_fn(|cx| Poll::Ready(drain(session, io, task, cx))).await {
         // Without this, a session without traffic would not flush its counters.
         let due = task.metrics.as_ref().map(SessionMetrics::next_flush);
-        let until = tokio::time::Instant::from_std(deadline.earlier_of(due, "metrics").at);
+        let next = deadline
+            .earlier_of(due, "metrics")
+            .earlier_of(task.silent_bot.poll_timeout(), "mute bot");
+        let until = tokio::time::Instant::from_std(next.at);
         if timer.deadline() != until {
             timer.as_mut().reset(until);
         }
@@ -470,6 +484,7 @@ fn drain<C: SessionIo>(
 ) -> Option<Deadline> {
     let now = tasks::now();
     task.flush(session, now);
+    task.watch_bot(session, now);
     loop {
         match session.poll_output(now) {
             SessionOutput::Timeout(deadline) => {
@@ -507,7 +522,7 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     }
     while let Some(text) = transport_side.take_message() {
         task.counts.add(Count::MessagesOut, 1);
-        task.silent_bot.handle_output();
+        task.silent_bot.handle_message(&text, now);
         if let Some(observer) = task.observer() {
             observer.bot_message(&text);
         }
@@ -548,7 +563,7 @@ fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
             transport_side.take_audio(speech, capacity);
         }
         if !speech.is_empty() {
-            silent_bot.handle_output();
+            silent_bot.handle_sound(speech);
             if let Some(observer) = observer {
                 observer.bot_sound(speech, *speech_rate_hz);
             }

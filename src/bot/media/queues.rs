@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{Audio, Event};
 use crate::limits::{AUDIO_OUT_QUEUE, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX};
+use crate::proto::silent_bot::BotReadiness;
 
 /// The data of a telephone call in a room, from when the telephone is there.
 pub type RoomCallData = Arc<OnceLock<Value>>;
@@ -101,6 +102,7 @@ pub(super) struct Outbound {
     pub(super) transferred: bool,
     /// Whether the bot has spoken since its last interruption.
     pub(super) has_spoken: bool,
+    pub(super) readiness: BotReadiness,
     /// Whether the speech before the last `PLAYED_MARK` was played or dropped.
     pub(super) is_played: bool,
     pub(super) ended: bool,

@@ -13,6 +13,7 @@ use super::{Audio, AudioFrame, Event, Events, Media, Output, PLAYED_MARK};
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX};
 use crate::proto::audio::queue::take_samples;
 use crate::proto::counts::QueueLevels;
+use crate::proto::silent_bot::BotReadiness;
 
 /// The media of a session before its bot has opened it, without rates.
 pub struct MediaSlot(Arc<MediaQueues>);
@@ -61,6 +62,12 @@ impl TransportSide {
         let mut outbound = lock(&self.0.outbound);
         outbound.rate_changed = false;
         outbound.audio
+    }
+
+    /// Returns how far the bot is, once it has opened its media.
+    pub fn readiness(&self) -> Option<BotReadiness> {
+        let outbound = lock(&self.0.outbound);
+        outbound.audio.map(|_| outbound.readiness)
     }
 
     /// Queues an event for the bot. [`TransportSide::push_audio`] queues audio without a new

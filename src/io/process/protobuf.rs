@@ -36,6 +36,7 @@ use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
 use crate::proto::process::{self, CallRequest, ProgramRequest};
 use crate::proto::rtvi::ToClient;
+use crate::proto::silent_bot::BotReadiness;
 use crate::proto::sockets::frames::{self, ProtobufError, ProtobufFrame};
 use std::time::Duration;
 
@@ -150,7 +151,10 @@ impl PendingMedia {
     pub fn of(args: &mut RunnerArguments) -> Option<Self> {
         match &mut args.kind {
             Kind::Mediaroom(room) => room.slot().map(PendingMedia::Slot),
-            _ => args.media(Audio::default()).ok().map(PendingMedia::Open),
+            _ => args.media(Audio::default()).ok().map(|media| {
+                media.output().set_readiness(BotReadiness::Starting);
+                PendingMedia::Open(media)
+            }),
         }
     }
 
@@ -181,6 +185,7 @@ impl PendingMedia {
              connects to the media_url of RUNNER_ARGUMENTS (docs/bots.md); a bot for Pipecat's own runner is started by \
              `edge-runner bot.py`, without `--` and `python`; one that reads stdin needs `--bot-audio pcm`"
         );
+        media.output().set_readiness(BotReadiness::StartReported);
         let error = format!(
             "The program of the bot runs, but has not opened its media after {seconds} s. It may still be starting, or it \
              may wait for callers at a web server of its own; a bot for Pipecat's runner is started by `edge-runner bot.py`."
@@ -256,6 +261,7 @@ pub async fn run(
     }
     hearing.rate_hz = asked.rate_hz;
     let (mut events, output) = media.open().split();
+    output.set_readiness(BotReadiness::Ready);
     let early = backlog.take_dropped();
     log::debug!("the bot connected; {} earlier audio frames were dropped", early.frames);
     let speech = SpeechQueue::default();

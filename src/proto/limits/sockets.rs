@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// Time from the upgrade to a recognised telephony provider.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// Time from the start of a telephone call, without any audio of the caller, to the line that says
-/// why. Providers send silence as audio, on hold too.
+/// Time from the start of a call, without any audio of a caller who has agreed to send some, to the
+/// line that says why. Providers of telephones send silence as audio, on hold too.
 pub const CALL_DEAF_AFTER: Duration = Duration::from_secs(5);
 /// Time without a message or pong after which the session of a WebSocket is freed.
 pub const SOCKET_FREED_AFTER: Duration = Duration::from_secs(60);

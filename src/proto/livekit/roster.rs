@@ -113,6 +113,8 @@ struct RosterEntry {
     joined_ms: i64,
     /// The tracks that are subscribed to.
     tracks: HashSet<Arc<str>>,
+    /// Whether one of them is not muted.
+    is_publishing: bool,
 }
 
 /// All remote participants.
@@ -257,6 +259,12 @@ impl Roster {
         self.active_callers().count()
     }
 
+    /// Tells whether one of them publishes audio that is subscribed to and not muted.
+    pub fn is_any_publishing(&self) -> bool {
+        self.active_callers()
+            .any(|entry| entry.is_publishing && !entry.participant.is_ringing())
+    }
+
     /// Returns the number of those whose call, if it is one of a telephone, is answered.
     pub fn answered_callers(&self) -> usize {
         self.active_callers()
@@ -321,6 +329,7 @@ impl Roster {
                 speaking: false,
                 joined_ms: joined_ms(info),
                 tracks: HashSet::new(),
+                is_publishing: false,
             },
         );
         true
@@ -352,6 +361,8 @@ impl Roster {
             }
             is_kept
         });
+        let mut published = info.tracks.iter().filter(|track| !track.muted);
+        entry.is_publishing = published.any(|track| wanted.contains(track.sid.as_str()));
         // In the order of the message, so that the result is deterministic.
         for track in info.tracks.iter().filter(|track| wanted.contains(track.sid.as_str())) {
             if self.track_owners.contains_key(&*track.sid) {

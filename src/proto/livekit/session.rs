@@ -36,7 +36,7 @@ use crate::audio::codec::Codec;
 use crate::audio::sender::AudioSender;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::ROOM_FIRST_CALLER_WITHIN;
+use crate::limits::{CALL_DEAF_AFTER, ROOM_FIRST_CALLER_WITHIN};
 use crate::livekit::TRANSCRIPTION_TOPIC;
 use crate::livekit::agent_state::AgentStateTracker;
 use crate::livekit::packet_queue::PacketQueue;
@@ -202,6 +202,10 @@ pub struct RoomSession {
     hang_up: Option<Arc<str>>,
     /// Why callers are not heard, as far as it was logged.
     no_audio: Vec<NoAudioCause>,
+    /// Whether audio of a caller has come.
+    has_audio: bool,
+    /// Until when the first of it has to come.
+    deaf_at: Option<Instant>,
     /// Messages of callers from before the bot was told that it has joined.
     early_messages: EarlyMessages,
     unannounced: UnannouncedData,
@@ -251,6 +255,8 @@ impl RoomSession {
             is_transferred: false,
             hang_up: None,
             no_audio: Vec::new(),
+            has_audio: false,
+            deaf_at: None,
             early_messages: EarlyMessages::default(),
             unannounced: UnannouncedData::default(),
             oversized_messages: 0,
@@ -373,6 +379,7 @@ impl RoomSession {
                 // A bot may greet before the caller knows that it hears it.
                 let is_taken = self.joined || self.role == RoomRole::Caller;
                 if let Some(identity) = connection.track_owner(&track).filter(|_| is_taken) {
+                    self.has_audio = true;
                     self.receiver.handle_packet(&track, identity, &packet, now);
                 }
             }
@@ -415,6 +422,18 @@ impl RoomSession {
             }
         }
         RoomPoll::More
+    }
+
+    /// Says once that no audio comes, though a caller publishes some, unless its cause was logged.
+    fn check_audio(&mut self, now: Instant) {
+        let is_publishing = matches!(&self.signal, SignalState::Open(connection) if connection.is_any_publishing());
+        let is_expected = is_publishing && self.joined && !self.lost && self.role == RoomRole::Bot;
+        if !is_expected || self.has_audio || !self.no_audio.is_empty() {
+            self.deaf_at = None;
+        } else if now >= *self.deaf_at.get_or_insert(now + CALL_DEAF_AFTER) {
+            self.deaf_at = None;
+            self.report_no_audio(NoAudioCause::NoPackets);
+        }
     }
 
     /// Updates whether a caller is present and hears the bot, and reports a change to the bot.
@@ -504,6 +523,7 @@ impl RoomSession {
             .earlier_of(pause, "next try")
             .earlier_of(self.resume_deadline(), "resume")
             .earlier_of(subscribed, "subscription")
+            .earlier_of(self.deaf_at.filter(|_| self.is_live()), "first audio")
             .earlier_of(self.leave_deadline(), "report of the job")
             .earlier_of(audio_sender, "pacer")
             .earlier_of(self.messages_timeout(now), "messages")
@@ -515,7 +535,6 @@ impl RoomSession {
         (unix + now.saturating_duration_since(then)).as_millis() as u64
     }
 
-    #[cfg(test)]
     fn is_live(&self) -> bool {
         matches!(self.phase, RoomPhase::Live { .. })
     }
@@ -596,6 +615,7 @@ impl Session for RoomSession {
             RoomPhase::Closing { until } if now >= until => self.phase = RoomPhase::Closed,
             RoomPhase::Live { .. } => {
                 self.update_callers(now);
+                self.check_audio(now);
                 self.check_empty(now);
             }
             _ => {}

@@ -70,6 +70,8 @@ pub enum NoAudioCause {
     Codec,
     /// The access token lacks the permission to subscribe.
     Token,
+    /// A track that is not muted was subscribed to, and no packet of any caller comes.
+    NoPackets,
 }
 
 impl fmt::Display for NoAudioCause {
@@ -81,6 +83,10 @@ impl fmt::Display for NoAudioCause {
             }
             NoAudioCause::Codec => {
                 "the audio of a participant cannot be received: the server does not forward the codec of its audio to the bot, which takes Opus"
+            }
+            NoAudioCause::NoPackets => {
+                "the bot is deaf: a participant publishes sound that is not muted, and not one packet of it came in 5 s; \
+                 does its microphone work, and does the server get its packets?"
             }
             NoAudioCause::Token => "the access token does not allow the bot to receive audio: it needs canSubscribe",
         })
@@ -381,6 +387,11 @@ impl SignalClient {
     /// Returns the number of active participants to whom the local one talks.
     pub fn callers(&self) -> usize {
         self.roster().map_or(0, Roster::callers)
+    }
+
+    /// Tells whether one of them publishes audio that is subscribed to and not muted.
+    pub fn is_any_publishing(&self) -> bool {
+        self.roster().is_some_and(Roster::is_any_publishing)
     }
 
     /// Tells whether an agent with this attribute joined before the local participant.

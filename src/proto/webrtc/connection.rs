@@ -58,7 +58,7 @@ use self::sender::RtpSender;
 use self::sfu::SfuNegotiation;
 pub use self::sfu::SfuSetup;
 use self::sources::{AudioLayout, AudioSources};
-use self::unusable_audio::UnusableAudio;
+use self::unusable_audio::{AwaitedAudio, UnusableAudio};
 use crate::audio::codec::Codec;
 use crate::webrtc::candidate::{self, RemoteCandidatePolicy};
 use crate::webrtc::crypto;
@@ -80,6 +80,7 @@ pub struct PeerConnection {
     /// The DTMF payload type and the state of its receiver.
     dtmf: Option<(Pt, DtmfReceiver)>,
     unusable_audio: UnusableAudio,
+    awaited_audio: AwaitedAudio,
     data_channels: DataChannels,
     /// The addresses of this end that the peer may know.
     local_candidates: Vec<Candidate>,
@@ -130,6 +131,7 @@ impl PeerConnection {
             sender: RtpSender::new(config.seed),
             dtmf: None,
             unusable_audio: UnusableAudio::default(),
+            awaited_audio: AwaitedAudio::default(),
             data_channels: DataChannels::new(config.messages),
             local_candidates: Vec::new(),
             answered: AnsweredOffers::default(),
@@ -299,6 +301,20 @@ impl PeerConnection {
         self.sender.is_on_hold(&self.rtc)
     }
 
+    /// Says once that the peer sends no audio, though it has agreed to. `is_live` tells whether the
+    /// call has begun and the network delivers.
+    pub fn check_audio(&mut self, is_live: bool, now: Instant) {
+        let is_agreed = is_live && !self.is_on_hold() && self.sender.may_receive(&self.rtc);
+        if let Some(warning) = self.awaited_audio.poll_warning(is_agreed, now) {
+            log::warn!("{warning}");
+        }
+    }
+
+    /// Returns when to call [`PeerConnection::check_audio`].
+    pub fn audio_check_at(&self) -> Option<Instant> {
+        self.awaited_audio.poll_timeout()
+    }
+
     /// Returns whether the peer is a microcontroller.
     pub fn is_device(&self) -> bool {
         self.config.is_device
@@ -354,6 +370,12 @@ impl PeerConnection {
     #[cfg(test)]
     pub fn reported_unusable_audio(&self) -> bool {
         self.unusable_audio.is_reported()
+    }
+
+    /// Returns whether the absence of audio has been logged.
+    #[cfg(test)]
+    pub fn reported_no_audio(&self) -> bool {
+        self.awaited_audio.is_reported()
     }
 
     /// Returns the number of the peer's sources that are kept.

@@ -148,6 +148,12 @@ impl WebRtcSession {
         self.connection.reported_unusable_audio()
     }
 
+    /// Returns whether the absence of audio has been logged.
+    #[cfg(test)]
+    pub fn reported_no_audio(&self) -> bool {
+        self.connection.reported_no_audio()
+    }
+
     pub fn is_device(&self) -> bool {
         self.connection.is_device()
     }
@@ -398,7 +404,8 @@ impl WebRtcSession {
         let next = Deadline::new(peer, "connection")
             .earlier_of(phase, "phase timeout")
             .earlier_of(self.audio_receiver.poll_timeout(), "jitter buffer")
-            .earlier_of(message, "message");
+            .earlier_of(message, "message")
+            .earlier_of(self.connection.audio_check_at(), "first audio");
         if !self.can_send_audio() {
             return next;
         }
@@ -519,6 +526,8 @@ impl Session for WebRtcSession {
         self.send_due_check(now);
         self.audio_receiver.handle_timeout(now);
         self.queue_due_packets(now);
+        let is_live = self.phase == WebRtcPhase::Live && !self.is_lost;
+        self.connection.check_audio(is_live, now);
         self.connection.handle_timeout(now);
     }
 

@@ -249,6 +249,11 @@ impl RoomConnection {
         self.signal.callers()
     }
 
+    /// Tells whether one of them publishes audio that is subscribed to and not muted.
+    pub fn is_any_publishing(&self) -> bool {
+        self.signal.is_any_publishing()
+    }
+
     /// Tells whether an agent with this attribute joined before the local participant.
     pub fn has_earlier_agent(&self, key: &str, value: &str) -> bool {
         self.signal.has_earlier_agent(key, value)

@@ -79,6 +79,7 @@ impl PeerConnection {
             log::debug!("datagram refused: {error}");
         }
         if let Some((_, payload_type)) = header.filter(|_| self.rtc.is_connected()) {
+            self.awaited_audio.handle_packet();
             self.unusable_audio
                 .handle_packet(payload_type, crypto::is_cut_off(contents), now);
         }

@@ -73,6 +73,12 @@ impl RtpSender {
         !self.sections.is_empty() && self.open_section(rtc).is_none()
     }
 
+    /// Returns whether the peer may send in one of the sections.
+    pub fn may_receive(&self, rtc: &Rtc) -> bool {
+        let may_receive = |mid| rtc.media(mid).is_some_and(|media| media.direction().is_receiving());
+        self.sections.iter().any(|(mid, _)| may_receive(*mid))
+    }
+
     /// Queues one payload of 20 ms at a position in ticks.
     pub fn send(&mut self, rtc: &mut Rtc, payload: &[u8], ticks: u64, level: Option<AudioLevel>, now: Instant) {
         let Some((mid, payload_type)) = self.open_section(rtc) else {

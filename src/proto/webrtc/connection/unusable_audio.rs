@@ -1,9 +1,12 @@
-//! Warns once about received audio that cannot be used.
+//! Warns once about received audio that cannot be used, and about audio that does not come.
 //!
-//! In: the payload type of each RTP packet of a connected peer, and each packet that was used. Out:
-//! [`UnusableAudio::poll_warning`], at most once per connection.
+//! In: the payload type of each RTP packet of a connected peer, each packet that was used, and
+//! whether the peer has agreed to send. Out: [`UnusableAudio::poll_warning`] and
+//! [`AwaitedAudio::poll_warning`], each at most once per connection.
 
 use std::time::{Duration, Instant};
+
+use crate::limits::CALL_DEAF_AFTER;
 
 /// How long unusable packets arrive before the warning. A muted client sends none, and losses are
 /// shorter.
@@ -66,6 +69,57 @@ impl UnusableAudio {
     }
 }
 
+/// The first packet of a peer that has agreed to send audio.
+#[derive(Debug, Default)]
+pub struct AwaitedAudio {
+    due: Option<Instant>,
+    /// A packet has come, or its absence was reported.
+    is_done: bool,
+    #[cfg(test)]
+    is_reported: bool,
+}
+
+impl AwaitedAudio {
+    /// Records a packet.
+    pub fn handle_packet(&mut self) {
+        *self = AwaitedAudio {
+            is_done: true,
+            ..AwaitedAudio::default()
+        };
+    }
+
+    /// Returns when to call [`AwaitedAudio::poll_warning`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Returns the warning when it is due. `is_agreed` tells whether the peer may send now.
+    pub fn poll_warning(&mut self, is_agreed: bool, now: Instant) -> Option<String> {
+        if self.is_done || !is_agreed {
+            self.due = None;
+            return None;
+        }
+        if now < *self.due.get_or_insert(now + CALL_DEAF_AFTER) {
+            return None;
+        }
+        self.handle_packet();
+        #[cfg(test)]
+        {
+            self.is_reported = true;
+        }
+        let seconds = CALL_DEAF_AFTER.as_secs();
+        Some(format!(
+            "the bot is deaf: the caller has agreed to send sound, and not one packet of it came in {seconds} s; is its \
+             microphone on, and part of the connection?"
+        ))
+    }
+
+    #[cfg(test)]
+    pub fn is_reported(&self) -> bool {
+        self.is_reported
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +161,28 @@ mod tests {
             warnings(1_000, 100, 96).len(),
             0,
             "usable packets now and then are enough"
+        );
+    }
+
+    /// Holding the call, or only listening, begins the time anew.
+    #[test]
+    fn audio_that_does_not_come_is_reported_once() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut awaited = AwaitedAudio::default();
+        assert_eq!(awaited.poll_warning(true, start), None);
+        assert_eq!(awaited.poll_timeout(), Some(start + CALL_DEAF_AFTER));
+        assert_eq!(awaited.poll_warning(false, start + 4 * second), None);
+        assert_eq!(awaited.poll_warning(true, start + 60 * second), None);
+        assert_eq!(awaited.poll_warning(true, start + 64 * second), None);
+        let warning = awaited.poll_warning(true, start + 65 * second).expect("a warning");
+        assert!(warning.contains("not one packet"), "{warning}");
+        assert_eq!(awaited.poll_warning(true, start + 99 * second), None);
+        let mut present = AwaitedAudio::default();
+        assert_eq!(present.poll_warning(true, start), None);
+        present.handle_packet();
+        assert_eq!(
+            (present.poll_timeout(), present.poll_warning(true, start + 9 * second)),
+            (None, None)
         );
     }
 }

@@ -199,6 +199,31 @@ fn says_once_why_a_track_is_not_heard() {
     assert_eq!(sim.session.no_audio, [NoAudioCause::NotAllowed, NoAudioCause::Codec]);
 }
 
+/// A caller whose track is not muted and sends nothing is reported once, within 5 s. One that
+/// sends, or that has muted its track, is not.
+#[test]
+fn says_once_that_no_audio_comes() {
+    let mut sim = Simulation::with_caller();
+    sim.run(ms(4_500));
+    assert!(sim.session.no_audio.is_empty());
+    sim.run(ms(1_500));
+    assert_eq!(sim.session.no_audio, [NoAudioCause::NoPackets]);
+    let mut sim = Simulation::with_caller();
+    sim.talks();
+    sim.run(secs(10));
+    assert!(sim.session.no_audio.is_empty());
+    let mut sim = Simulation::new();
+    let mut ann = FakeParticipant::caller("PA_ann1", "ann");
+    ann.muted = true;
+    sim.participants.push(ann);
+    sim.start_audio();
+    sim.run(secs(10));
+    assert!(sim.has(&SessionEvent::Joined) && sim.session.no_audio.is_empty());
+    sim.update_participant("ann", |ann| ann.muted = false);
+    sim.run(secs(6));
+    assert_eq!(sim.session.no_audio, [NoAudioCause::NoPackets]);
+}
+
 /// Typed text reaches the bot as it does on other transports: once, whether a front-end sends it as
 /// a stream, as a message, or as both.
 #[test]

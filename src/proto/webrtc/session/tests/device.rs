@@ -318,6 +318,32 @@ fn unusable_audio_is_logged_once() {
     assert!(pair.session.reported_unusable_audio());
 }
 
+/// A caller that has agreed to send and sends nothing is logged within 5 s; one that sends, that
+/// only listens, or that holds the call is not.
+#[test]
+fn a_caller_without_audio_is_logged() {
+    let mut pair = call();
+    pair.open_audio(16_000, 24_000);
+    pair.run(ms(4_900));
+    assert!(!pair.session.reported_no_audio());
+    pair.run(ms(200));
+    assert!(pair.session.reported_no_audio());
+    let mut audible = call();
+    audible.open_audio(16_000, 24_000);
+    audible.client.speak(440.0, audible.now);
+    audible.run(ms(500));
+    audible.client.mute();
+    audible.run(secs(10));
+    assert!(!audible.session.reported_no_audio());
+    for direction in ["recvonly", "inactive"] {
+        let change = |offer: String| offer.replace("a=sendrecv", &format!("a={direction}"));
+        let mut listener = Pair::with(TestClient::new("192.0.2.9:5000"), change);
+        listener.connect();
+        listener.run(secs(10));
+        assert!(!listener.session.reported_no_audio(), "{direction}");
+    }
+}
+
 /// Every stack connects in the role that its offer leaves. The DTLS client starts SCTP where the
 /// stack requires it.
 #[test]

@@ -14,6 +14,8 @@ pub struct FakeParticipant {
     pub attributes: Vec<(&'static str, &'static str)>,
     /// The encryption of its track.
     pub encryption: i32,
+    /// Whether its track is muted.
+    pub muted: bool,
 }
 
 impl FakeParticipant {
@@ -26,6 +28,7 @@ impl FakeParticipant {
             joined_ms: 0,
             attributes: Vec::new(),
             encryption: 0,
+            muted: false,
         }
     }
 
@@ -58,6 +61,7 @@ impl FakeParticipant {
                 sid: self.track(),
                 kind: TrackType::Audio as i32,
                 encryption: self.encryption,
+                muted: self.muted,
                 ..TrackInfo::default()
             }],
             name: format!("{}!", self.identity),
