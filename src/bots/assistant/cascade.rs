@@ -116,6 +116,7 @@ impl CascadeBot {
             RtviEvent::Ready => self.engine.handle_ready(now),
             RtviEvent::Audio(frame) => self.engine.handle_audio(&frame, now),
             RtviEvent::Text { content, options } => self.engine.handle_text(&content, options, now),
+            RtviEvent::Muted(is_muted) => self.engine.handle_hold(is_muted, now),
             RtviEvent::Dtmf(key) => self.engine.handle_dtmf(key, now),
             RtviEvent::Request(Request::FunctionResult(result)) => {
                 self.engine

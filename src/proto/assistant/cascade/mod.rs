@@ -143,6 +143,8 @@ pub struct Cascade {
     /// The newest sentence.
     sentences: u32,
     has_joined: bool,
+    /// Whether the caller hears nothing: it holds the call, or the room has muted the bot.
+    is_on_hold: bool,
     greeting_due: bool,
     turns: TurnDetector<CallerDetector>,
     recognitions: Recognitions,
@@ -200,6 +202,7 @@ impl Cascade {
             requests: 0,
             sentences: 0,
             has_joined: false,
+            is_on_hold: false,
             greeting_due: body.greeting && config.greeting != Greeting::Off,
             turns: TurnDetector::with_detector(rules, RECOGNIZER_RATE_HZ, detector),
             recognitions: Recognitions::default(),
@@ -264,9 +267,17 @@ impl Cascade {
         self.begin(now);
     }
 
+    /// The caller hears nothing of the bot, or hears it again. Meanwhile speech waits, and music
+    /// that the line plays is no turn.
+    pub fn handle_hold(&mut self, is_on_hold: bool, now: Instant) {
+        self.is_on_hold = is_on_hold;
+        self.lifetime.keep(now);
+        self.advance(now);
+    }
+
     /// Audio of the caller, at [`RECOGNIZER_RATE_HZ`].
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
-        if self.is_over || !self.has_joined {
+        if self.is_over || !self.has_joined || self.is_on_hold {
             return;
         }
         let is_sounding = self.is_sounding();
@@ -318,6 +329,9 @@ impl Cascade {
 
     /// Takes the next speech, at most 100 ms. The mark is to be set behind it.
     pub fn next_speech(&mut self, pcm: &mut Vec<i16>) -> Option<SpeechMark> {
+        if self.is_on_hold {
+            return None;
+        }
         let mark = self.playback.next_piece(pcm)?;
         let item = self.playback.newest_item().and_then(sentence_number);
         let mut begins = None;
@@ -375,7 +389,7 @@ impl Cascade {
         ];
         let retries = self.records.iter().map(ServiceRecord::retry_at);
         let soon = soon.into_iter().chain(retries);
-        let lifetime = self.lifetime.poll_timeout(self.turns.is_in_turn(), self.has_joined);
+        let lifetime = self.lifetime.poll_timeout(self.turns.is_in_turn(), self.can_answer());
         soon.flatten().fold(lifetime, Instant::min)
     }
 
@@ -387,8 +401,8 @@ impl Cascade {
         if let Some(TurnBoundary::Ended(turn)) = self.turns.handle_timeout(now) {
             self.handle_turn_ended(turn.spoken_until, now);
         }
-        // Who waits for a service is silent for that.
-        if self.records.iter().any(|record| record.retry_at().is_some()) {
+        // Who waits for a service, or holds the call, is silent for that.
+        if self.is_on_hold || self.records.iter().any(|record| record.retry_at().is_some()) {
             self.lifetime.keep(now);
         }
         for record in &mut self.records {
@@ -403,7 +417,7 @@ impl Cascade {
             self.playback.push_local(TICK_ITEM, &tick);
         }
         let is_in_turn = self.turns.is_in_turn();
-        match self.lifetime.handle_timeout(is_in_turn, self.has_joined, now) {
+        match self.lifetime.handle_timeout(is_in_turn, self.can_answer(), now) {
             Some(LifetimeEvent::Goodbye(text)) => {
                 self.add_later(&format!("({text})"));
                 self.due = Some(self.body.text_only);
@@ -763,7 +777,7 @@ impl Cascade {
             Some(answer) => !answer.is_text_only && !answer.is_suspended && !answer.is_sounding(),
             None => self.due.is_some() || !self.recognitions.is_empty(),
         };
-        let is_muted = self.body.text_only || self.is_pressing();
+        let is_muted = self.body.text_only || self.is_pressing() || self.is_on_hold;
         let is_silent = is_muted || self.turns.is_in_turn() || !self.has_joined || self.is_over;
         self.ticks.plan(is_thinking && !is_silent, now);
     }
@@ -779,6 +793,11 @@ impl Cascade {
     /// Returns whether the bot is heard.
     fn is_sounding(&self) -> bool {
         self.answer.as_ref().is_some_and(Answer::is_sounding)
+    }
+
+    /// Returns whether an answer would reach the caller.
+    fn can_answer(&self) -> bool {
+        self.has_joined && !self.is_on_hold
     }
 
     /// Returns whether keys are pressed.

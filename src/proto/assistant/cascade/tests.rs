@@ -2,6 +2,7 @@
 
 mod failures;
 mod functions;
+mod hold;
 mod turns;
 
 use std::collections::BTreeMap;

@@ -111,6 +111,8 @@ pub struct Realtime {
     /// Whether a connection has been ready before.
     was_ready: bool,
     has_joined: bool,
+    /// Whether the caller hears nothing: it holds the call, or the room has muted the bot.
+    is_on_hold: bool,
     greeting_due: bool,
     caller: CallerAudio,
     playback: SpeechPlayback,
@@ -154,6 +156,7 @@ impl Realtime {
             has_answered: false,
             was_ready: false,
             has_joined: false,
+            is_on_hold: false,
             greeting_due: body.greeting && config.greeting != Greeting::Off,
             caller: CallerAudio::new(profile.line),
             playback: SpeechPlayback::new(profile.line.rate_hz()),
@@ -217,8 +220,19 @@ impl Realtime {
         self.greet();
     }
 
+    /// The caller hears nothing of the bot, or hears it again. Meanwhile speech waits, and the
+    /// service hears silence in place of music that the line plays.
+    pub fn handle_hold(&mut self, is_on_hold: bool, now: Instant) {
+        self.is_on_hold = is_on_hold;
+        self.lifetime.keep(now);
+        self.plan_tick(now);
+    }
+
     /// Audio of the caller, at the rate of the line.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
+        if self.is_on_hold {
+            return;
+        }
         self.caller.push(pcm, now);
         self.send_audio();
     }
@@ -256,6 +270,9 @@ impl Realtime {
 
     /// Takes the next speech, at most 100 ms. The mark is to be set behind it.
     pub fn next_speech(&mut self, pcm: &mut Vec<i16>) -> Option<SpeechMark> {
+        if self.is_on_hold {
+            return None;
+        }
         self.playback.next_piece(pcm)
     }
 
@@ -310,7 +327,7 @@ impl Realtime {
             self.functions.poll_timeout(),
             self.ticks.poll_timeout(),
         ];
-        let lifetime = self.lifetime.poll_timeout(self.is_caller_speaking, self.is_ready());
+        let lifetime = self.lifetime.poll_timeout(self.is_caller_speaking, self.can_answer());
         soon.into_iter().flatten().fold(lifetime, Instant::min)
     }
 
@@ -321,8 +338,8 @@ impl Realtime {
         }
         self.caller.handle_timeout(now);
         self.send_audio();
-        // Who waits for the service is silent for that.
-        if matches!(self.phase, Phase::Waiting { .. }) {
+        // Who waits for the service, or holds the call, is silent for that.
+        if self.is_on_hold || matches!(self.phase, Phase::Waiting { .. }) {
             self.lifetime.keep(now);
         }
         match self.phase {
@@ -348,7 +365,7 @@ impl Realtime {
         }
         let lifetime = self
             .lifetime
-            .handle_timeout(self.is_caller_speaking, self.is_ready(), now);
+            .handle_timeout(self.is_caller_speaking, self.can_answer(), now);
         match lifetime {
             Some(LifetimeEvent::Goodbye(text)) => {
                 let dialect = self.dialect();
@@ -364,7 +381,8 @@ impl Realtime {
 
     /// Plans the next tick while the caller waits for a function in silence.
     fn plan_tick(&mut self, now: Instant) {
-        let is_muted = self.body.text_only || self.is_caller_speaking || self.phase == Phase::Over;
+        let is_over = self.phase == Phase::Over;
+        let is_muted = self.body.text_only || self.is_caller_speaking || self.is_on_hold || is_over;
         let is_waiting = self.functions.is_running() && !self.playback.is_speaking_besides(TICK_ITEM);
         self.ticks.plan(is_waiting && !is_muted, now);
     }
@@ -659,6 +677,11 @@ impl Realtime {
 
     fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready { .. })
+    }
+
+    /// Returns whether an answer would reach the caller.
+    fn can_answer(&self) -> bool {
+        self.is_ready() && !self.is_on_hold
     }
 
     /// Returns whether keys are pressed.

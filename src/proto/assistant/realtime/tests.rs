@@ -594,3 +594,35 @@ fn functions_of_the_operator_are_declared_and_run() {
     rig.drain();
     assert_eq!(rig.types(), ["conversation.item.create", "response.create"]);
 }
+
+/// While the caller holds the call, speech waits, the service hears silence in place of music, and
+/// neither silence nor a goodbye ends the call.
+#[test]
+fn a_held_call_neither_speaks_nor_ends_by_silence() {
+    let mut rig = Rig::ready();
+    let mut pcm = Vec::new();
+    rig.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+    rig.speak("a", "i", 4_800);
+    assert!(rig.session.next_speech(&mut pcm).is_some());
+    rig.session.handle_hold(true, rig.now);
+    assert_eq!(rig.session.next_speech(&mut pcm), None);
+    rig.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+    rig.session.handle_audio(&[9_000; 2_400], rig.now);
+    while let Some(output) = rig.session.poll_output() {
+        assert!(!matches!(output, RealtimeOutput::Send(_)), "{output:?}");
+    }
+    rig.pass(Duration::from_secs(14 * 60));
+    assert!(!rig.is_over());
+    assert_eq!(rig.session.next_speech(&mut pcm), None);
+    rig.session.handle_hold(false, rig.now);
+    assert!(rig.session.next_speech(&mut pcm).is_some());
+    rig.sent.clear();
+    rig.session.handle_hold(true, rig.now);
+    rig.pass(Duration::from_secs(45));
+    assert_eq!(rig.types(), [""; 0], "a goodbye would not reach the caller");
+    rig.session.handle_hold(false, rig.now);
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.types(), ["conversation.item.create", "response.create"]);
+    rig.pass(Duration::from_secs(60));
+    assert!(rig.is_over(), "by its length");
+}
