@@ -30,7 +30,16 @@ pub(super) fn resolve(
     if let Some(first) = sections.first().filter(|_| !has_own) {
         settings::apply_bot(&mut values, first).map_err(|error| of_bot(first, error))?;
     }
-    let mut config = values.resolve(warnings)?;
+    let mut config = values.resolve(warnings).map_err(|error| {
+        // The runner has the settings of the first bot.
+        let of_first = sections
+            .first()
+            .filter(|first| !has_own && settings::is_in(&error, first));
+        match of_first {
+            Some(first) => of_bot(first, error),
+            None => error,
+        }
+    })?;
     let mut bots = Vec::new();
     if has_own {
         bots.push(NamedBot::new(OWN_BOT, config.clone().into()));

@@ -17,6 +17,7 @@ use super::flags::{LowArgs, RUNNER, RunnerFlag};
 use super::{Env, ProgramIdentity, StartValues, UsageError, env_trust, flags, help};
 use crate::config::{Config, NamedBot, ToolsConfig};
 use crate::limits::BOT_SECONDS;
+use crate::proto::bots::is_caller;
 use crate::proto::options::env::Variables;
 use crate::proto::options::env_options::EnvOption;
 use crate::proto::options::help::{entry, paragraph};
@@ -179,6 +180,16 @@ pub(super) fn named_bot(bot: &BotSection, mut config: Config, env: &Env<'_>) -> 
     named.agent_name = agent_name;
     named.numbers = bot.texts(NUMBERS).to_vec();
     named.callers = bot.texts(CALLERS).to_vec();
+    if let (Some(wrong), Some(entry)) = (
+        named.callers.iter().find(|entry| !is_caller(entry)),
+        bot.settings.get(CALLERS),
+    ) {
+        let sentence = format!(
+            "`{CALLERS}` takes numbers such as +15550001111, beginnings such as +43*, and addresses such as sip:desk@example.net, not {}",
+            quoted(wrong)
+        );
+        return Err(bot.settings.error(entry.line, &sentence));
+    }
     named.devices = bot.texts(DEVICES).to_vec();
     named.is_in_body = bot.is_on(BY_BODY);
     if let Some(entry) = bot.settings.get(MAX_SECONDS) {
@@ -196,6 +207,13 @@ pub(super) fn named_bot(bot: &BotSection, mut config: Config, env: &Env<'_>) -> 
         named.session_max = Some(Duration::from_secs(seconds.ok_or_else(wants)?));
     }
     Ok(named)
+}
+
+/// Returns whether an error is about an entry of the section, and not of the runner.
+pub(super) fn is_in(error: &UsageError, bot: &BotSection) -> bool {
+    let text = error.to_string();
+    let mut entries = bot.settings.entries.iter();
+    entries.any(|entry| text.contains(&bot.settings.place(entry)))
 }
 
 /// Returns whether a warning is about a setting of the section, and not of the runner.
@@ -438,7 +456,13 @@ fn masked(text: &str) -> String {
 /// Returns the default of an option, as its help says it.
 fn default(flag: &RunnerFlag) -> Option<&'static str> {
     let (_, rest) = flag.help.split_once("[default: ")?;
-    rest.split_once(']').map(|(default, _)| default)
+    // An IPv6 address has brackets of its own.
+    let mut open = 1;
+    let end = rest.find(|c: char| {
+        open += i32::from(c == '[') - i32::from(c == ']');
+        open == 0
+    });
+    end.map(|end| &rest[..end])
 }
 
 /// Returns a warning if others may read a file of settings that contains a secret.

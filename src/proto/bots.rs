@@ -75,6 +75,17 @@ impl<C> NamedBot<C> {
     }
 }
 
+/// Returns whether an entry of [`NamedBot::callers`] fits some telephone: a number, the beginning
+/// of one with `*` behind it, an address such as `sip:desk@pbx.example.net` or `client:ann`, or
+/// `anonymous`.
+pub fn is_caller(entry: &str) -> bool {
+    match entry.trim().strip_suffix('*') {
+        Some("") => true,
+        Some(beginning) => is_digits(&number_of(beginning)),
+        None => is_digits(&number_of(entry)) || entry.contains([':', '@']) || entry.eq_ignore_ascii_case("anonymous"),
+    }
+}
+
 /// The bots of a runner with several; empty for one with a single bot.
 #[derive(Clone, Debug, Default)]
 pub struct BotTable<C>(Vec<NamedBot<C>>);
@@ -299,6 +310,25 @@ mod tests {
                 ..BotChoice::default()
             };
             assert_eq!(table.choose(choice), Ok(index), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_callers_names_telephones() {
+        for entry in [
+            "+15550001111",
+            "+43*",
+            "0043*",
+            "*",
+            "1 555 000-1111",
+            "sip:desk@pbx.example.net",
+            "client:ann",
+            "Anonymous",
+        ] {
+            assert!(is_caller(entry), "{entry}");
+        }
+        for entry in ["", " ", "abc", "abc*", "+", "+43x"] {
+            assert!(!is_caller(entry), "{entry}");
         }
     }
 

@@ -89,6 +89,11 @@ pub(super) fn named_bot(bot: &BotSection, _: Config, _: &Env<'_>) -> Result<Name
 }
 
 /// Never called.
+pub(super) fn is_in(_: &UsageError, bot: &BotSection) -> bool {
+    match *bot {}
+}
+
+/// Never called.
 pub(super) fn is_about(_: &str, bot: &BotSection) -> bool {
     match *bot {}
 }

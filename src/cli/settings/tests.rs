@@ -151,6 +151,7 @@ fn what_is_set_is_shown_with_its_source_and_without_secrets() {
         "VIDEOROOM_API_KEY = \"********\"  # VIDEOROOM_API_KEY (a.toml:7)",
         "bot-greeting = \"\"  # bot-greeting (a.toml:8)",
         "# log: text (default)",
+        "# moq-bind: [::]:4080, or any port with --moq-connect (default)",
     ] {
         assert!(shown.lines().any(|other| other == line), "{line} is not in\n{shown}");
     }
@@ -330,7 +331,12 @@ fn mistakes_in_the_section_of_a_bot_name_it() {
         ),
         (
             "[bots.a]\nbot = 'echo'\nagent-name = 'x'",
-            "`--agent-name` needs `--register` (set by agent-name (a.toml:3))",
+            "[bots.a]: `--agent-name` needs `--register` (set by agent-name (a.toml:3))",
+        ),
+        (
+            "[bots.a]\nbot = 'echo'\ncallers = ['+43*', 'abc']",
+            "[bots.a]: a.toml:3: `callers` takes numbers such as +15550001111, beginnings such as +43*, and addresses such as \
+             sip:desk@example.net, not \"abc\"",
         ),
     ] {
         assert_eq!(refused(text), message);
@@ -338,7 +344,7 @@ fn mistakes_in_the_section_of_a_bot_name_it() {
     // What the default lacks, the runner lacks.
     let message = refused("[bots.a]\nbot = 'realtime'");
     assert!(
-        message.contains("REALTIME_API_KEY") && message.contains("a.toml:2"),
+        message.starts_with("[bots.a]: ") && message.contains("REALTIME_API_KEY") && message.contains("a.toml:2"),
         "{message}"
     );
     let message = refused("[bots.a]\nbot = 'echo'\n[bots.b]\nbot = 'realtime'");

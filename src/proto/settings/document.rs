@@ -20,6 +20,8 @@ use crate::toml_text::{self, found, in_order, scalar, string};
 
 /// What the names of settings begin with that are about a bot; in its section, they need not.
 const BOT_PREFIX: &str = "bot-";
+/// Longer names of which one may be meant.
+const LONGER_MAX: usize = 3;
 
 /// Parses the text of a file with this name. `bot_keys` are those of the sections of bots, and
 /// `prefix` is that of the variables of options.
@@ -85,7 +87,11 @@ impl Document<'_> {
             if given == ENVIRONMENT && self.bot.is_some() {
                 continue;
             }
-            let known = self.known(given).ok_or_else(|| self.unknown(given, at))?;
+            let known = self.known(given);
+            if self.bot.is_none() && self.is_unknown_section(given, known, value.get_ref()) {
+                return Err(self.section(given, at));
+            }
+            let known = known.ok_or_else(|| self.unknown(given, at))?;
             if READ_BEFORE.contains(&known.name) {
                 return Err(self.error(
                     at,
@@ -203,8 +209,37 @@ impl Document<'_> {
         })
     }
 
+    /// Returns whether a key is the name of a section that there is not.
+    fn is_unknown_section(&self, given: &str, setting: Option<&SettingKey>, value: &DeValue<'_>) -> bool {
+        let DeValue::Table(table) = value else { return false };
+        let is_table = |value: &Spanned<DeValue<'_>>| matches!(value.get_ref(), DeValue::Table(_));
+        if setting.is_some() {
+            // No value holds tables alone.
+            return !table.is_empty() && table.iter().all(|(_, value)| is_table(value));
+        }
+        let is_reference = table.len() == 1
+            && table
+                .iter()
+                .all(|(key, _)| ["file", "variable"].contains(&&**key.get_ref()));
+        let is_of_bot = given == ENVIRONMENT || known(self.bot_keys, self.prefix, given).is_some();
+        !is_reference && !is_of_bot
+    }
+
+    /// Returns the error about a section that there is not.
+    fn section(&self, given: &str, at: usize) -> UsageError {
+        let shown = shown(given);
+        let is_bot = nearest(given, [BOTS]).is_some();
+        let sentence = match is_bot {
+            true => format!("there is no section `{shown}`; did you mean [{BOTS}.NAME]?"),
+            false => format!(
+                "there is no section `{shown}`; the only sections are [{BOTS}.NAME], and the keys of the runner stand above them"
+            ),
+        };
+        self.error(at, &sentence)
+    }
+
     fn unknown(&self, given: &str, at: usize) -> UsageError {
-        let shown: String = given.chars().filter(|c| !c.is_control()).take(64).collect();
+        let shown = shown(given);
         let near = self
             .near(given, self.keys)
             .map(|near| format!("; did you mean `{near}`?"));
@@ -223,6 +258,11 @@ impl Document<'_> {
             (None, _) if known(self.bot_keys, self.prefix, given).is_some() || given == ENVIRONMENT => {
                 format!("`{shown}` is a setting of a bot: put it into its section [bots.NAME]")
             }
+            (None, _) if known(self.keys, self.prefix, &format!("{BOT_PREFIX}{given}")).is_some() => {
+                format!(
+                    "there is no setting `{shown}` outside of a section [bots.NAME]; did you mean `{BOT_PREFIX}{given}`?"
+                )
+            }
             (None, Some(near)) => format!("there is no setting `{shown}`{near}"),
             (None, None) => {
                 format!("there is no setting `{shown}`; keys are the long names of options, and names of variables")
@@ -239,6 +279,16 @@ impl Document<'_> {
         let plain = plain.to_ascii_lowercase().replace('_', "-");
         if names.contains(&plain) {
             return Some(plain);
+        }
+        // `language` is the end of `CASCADE_LANGUAGE`.
+        let end = format!("_{}", given.to_ascii_uppercase().replace('-', "_"));
+        let longer: Vec<&str> = names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| name.ends_with(&end))
+            .collect();
+        if (1..=LONGER_MAX).contains(&longer.len()) {
+            return Some(longer.join("` or `"));
         }
         if self.bot.is_some() {
             // As they may be written in a section.
@@ -315,13 +365,18 @@ impl Document<'_> {
     }
 }
 
-/// Returns the key with this name or alias.
+/// Returns the beginning of a key, for messages.
+fn shown(given: &str) -> String {
+    given.chars().filter(|c| !c.is_control()).take(64).collect()
+}
+
+/// Returns the key with this name or alias. A variable that is of no option has both names.
 pub(super) fn known<'k>(keys: &'k [SettingKey], prefix: &str, given: &str) -> Option<&'k SettingKey> {
     let option = format!("--{given}");
     let option = aliases::canonical(Area::Option, &option).trim_start_matches('-');
     let variable = aliases::canonical(Area::Variable, given);
     keys.iter().find(|key| {
         let name = key_of(key.name, prefix);
-        name == option || name == variable
+        name == option || name == variable || key.name == variable
     })
 }

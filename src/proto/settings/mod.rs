@@ -3,10 +3,10 @@
 //! In: the text of the file and the [`SettingKey`]s that it may have. Out: [`SettingsFile`], whose
 //! entries set the options and variables that nothing else sets, or a [`UsageError`] with the line.
 //! A key is the long name of an option without its dashes, or the name of a variable that is of no
-//! option, with `bot-minutes` for RUNNER_BOT_MINUTES; their aliases are accepted. A secret may be a
-//! reference: `{ file = "PATH" }` or `{ variable = "NAME" }`. A section `[bots.NAME]` has the
-//! settings of one bot, and in `env` the environment of its program. Source: TOML 1.1,
-//! <https://toml.io/en/v1.1.0>.
+//! option, with `bot-minutes` for RUNNER_BOT_MINUTES, which is accepted as well, as their aliases
+//! are. A secret may be a reference: `{ file = "PATH" }` or `{ variable = "NAME" }`. A section
+//! `[bots.NAME]` has the settings of one bot, and in `env` the environment of its program. Source:
+//! TOML 1.1, <https://toml.io/en/v1.1.0>.
 
 mod document;
 pub mod edit;

@@ -212,8 +212,16 @@ fn mistakes_have_their_line_and_what_is_expected() {
             "a.toml:1: there is no setting `BOT_MINUTES`; did you mean `bot-minutes`?",
         ),
         (
-            "RUNNER_BOT_MINUTES = 1",
-            "a.toml:1: there is no setting `RUNNER_BOT_MINUTES`; did you mean `bot-minutes`?",
+            "[server]\nport = 1",
+            "a.toml:1: there is no section `server`; the only sections are [bots.NAME], and the keys of the runner stand above them",
+        ),
+        (
+            "[bot.x]\nminutes = 1",
+            "a.toml:1: there is no section `bot`; did you mean [bots.NAME]?",
+        ),
+        (
+            "minutes = 1",
+            "a.toml:1: there is no setting `minutes` outside of a section [bots.NAME]; did you mean `bot-minutes`?",
         ),
         (
             "command = 'bot'",
@@ -361,6 +369,23 @@ fn a_section_has_the_settings_of_a_bot() {
     assert_ne!(sales.content(), home.content());
 }
 
+/// What documents and messages call a variable is its name in the file, too.
+#[test]
+fn a_variable_has_its_whole_name_too() {
+    for text in ["bot-minutes = 5", "RUNNER_BOT_MINUTES = 5"] {
+        let settings = parsed(text).expect("valid settings");
+        assert!(settings.get("RUNNER_BOT_MINUTES").is_some(), "{text}");
+    }
+    assert_eq!(
+        refused("bot-minutes = 5\nRUNNER_BOT_MINUTES = 6"),
+        "a.toml:2: `RUNNER_BOT_MINUTES` is set twice: as `bot-minutes` in line 1"
+    );
+    assert_eq!(
+        refused("prt = { file = 'x' }"),
+        "a.toml:1: there is no setting `prt`; did you mean `port`?"
+    );
+}
+
 #[test]
 fn mistakes_in_sections_have_their_line() {
     for (text, message) in [
@@ -381,6 +406,10 @@ fn mistakes_in_sections_have_their_line() {
         (
             "[bots.a]\nnumber = 1",
             "a.toml:2: there is no setting `number` of a bot; did you mean `numbers`?",
+        ),
+        (
+            "[bots.a]\nurl = 'x'",
+            "a.toml:2: there is no setting `url` of a bot; did you mean `SERVICE_URL`?",
         ),
         (
             "[bots.a]\nminuts = 1",
