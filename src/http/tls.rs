@@ -309,7 +309,7 @@ impl CertificateWatcher {
                     }
                     blocking(other.clone(), |other| other.reload()).await;
                     if tls.is_none() && other.is_none() {
-                        info!("SIGHUP: there is no certificate to read again");
+                        debug!("SIGHUP: there is no certificate to read again");
                     }
                     notify::reloaded();
                 }

@@ -98,7 +98,11 @@ impl SettingsWatcher {
         access.set(&reload.running);
         *lock(&self.drain) = reload.running.drain;
         logging::set_verbosity(reload.running.verbosity);
-        for line in reload.lines() {
+        let lines = reload.lines();
+        if lines.is_empty() {
+            log::info!("{cause}: no setting has changed");
+        }
+        for line in lines {
             log::info!("{cause}: settings {line}");
         }
         self.running = reload.running;

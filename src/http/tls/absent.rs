@@ -93,7 +93,7 @@ impl CertificateWatcher {
                     if received.is_none() {
                         return;
                     }
-                    log::info!("SIGHUP: there is no certificate to read again");
+                    log::debug!("SIGHUP: there is no certificate to read again");
                     notify::reloaded();
                 }
             }

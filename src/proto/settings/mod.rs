@@ -19,6 +19,7 @@ use crate::options::env_options::{EnvOption, has_variable};
 use crate::options::parse::{first_word, store};
 use crate::options::{Expected, Flag, FlagKind, OptionStore, OptionTable, UsageError, ValueSource};
 use crate::secret::Secret;
+use crate::sorting;
 
 pub use document::parse;
 
@@ -217,9 +218,15 @@ impl BotSection {
         format!("{BOTS}.{}", self.name)
     }
 
-    /// Returns a text that differs for every other content.
+    /// Returns a text that differs for every other content, whatever its place in the file.
     pub fn content(&self) -> Secret {
-        Secret::new(format!("{:?}{:?}", self.settings.entries, self.environment))
+        let settings = self.settings.entries.iter().map(|entry| (entry.name, &entry.value));
+        let environment = self.environment.iter().map(|entry| (&*entry.name, &entry.value));
+        let mut settings: Vec<_> = settings.collect();
+        let mut environment: Vec<_> = environment.collect();
+        sorting::sort_by_key(&mut settings, |(name, _)| *name);
+        sorting::sort_by_key(&mut environment, |(name, _)| *name);
+        Secret::new(format!("{settings:?}{environment:?}"))
     }
 }
 

@@ -386,6 +386,25 @@ fn a_variable_has_its_whole_name_too() {
     );
 }
 
+/// A comment or another order of the lines is no change, whatever it does to their numbers.
+#[test]
+fn the_content_of_a_section_has_no_line_numbers() {
+    let content = |text: &str| parsed(text).expect("valid settings").bots[0].content();
+    let text = "[bots.a]\ncommand = ['x']\nminutes = 5\nenv = { A = '1', B = '2' }\n";
+    assert_eq!(content(text), content(&format!("# new\n\n{text}")));
+    let other = "[bots.a]\nminutes = 5\nenv = { B = '2', A = '1' }\n# new\ncommand = ['x']\n";
+    assert_eq!(content(text), content(other));
+    for (from, to) in [
+        ("5", "6"),
+        ("'1'", "'3'"),
+        ("'x'", "'y'"),
+        ("A =", "C ="),
+        ("minutes = 5\n", ""),
+    ] {
+        assert_ne!(content(text), content(&text.replace(from, to)), "{from}");
+    }
+}
+
 #[test]
 fn mistakes_in_sections_have_their_line() {
     for (text, message) in [
