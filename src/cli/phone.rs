@@ -1,15 +1,15 @@
 //! The arguments of `edge-runner phone set-up`.
 //!
-//! In: the arguments after `phone`, and the variables of the provider. Out: a [`PhoneSetUp`], or
-//! the text of its help. Keys come from variables alone. Rejects providers without an API for
-//! numbers, numbers that are not E.164, and missing credentials.
+//! In: the arguments after `phone`, and the variables of the provider, also those in the file of
+//! settings. Out: a [`PhoneSetUp`], or the text of its help. Keys are no arguments. Rejects
+//! providers without an API for numbers, numbers that are not E.164, and missing credentials.
 
 use std::ffi::OsString;
 
 use edge_runner_http::startup::StartupError;
 
 use super::command::{CommandRow, CommandStart, CommandTask, ParsedCommand, begin, complete, failure, print_line};
-use super::{Env, ProgramIdentity, UsageError, version_text};
+use super::{Env, ProgramIdentity, UsageError, settings, version_text};
 use crate::io::phone::PhoneSetUp;
 use crate::proto::options::help::{entries, entry, paragraph};
 use crate::proto::options::hosts;
@@ -28,11 +28,15 @@ pub(super) const COMMAND: Option<&CommandRow> = Some(&CommandRow {
 
 /// The variable of `--proxy` of the runner, which this command takes as well.
 const PROXY_VARIABLE: &str = "RUNNER_PROXY";
+const PROXY: &str = "--proxy";
+/// The variable of `--config` of the runner.
+const CONFIG_VARIABLE: &str = "RUNNER_CONFIG";
 
 #[derive(Debug, Default)]
 struct PhoneArgs {
     number: Option<String>,
     proxy: Option<String>,
+    config: Option<String>,
     runner: Option<String>,
     is_dry_run: bool,
     verbosity: u8,
@@ -65,10 +69,16 @@ static PHONE: OptionTable<PhoneArgs> = OptionTable {
             "The number, one of the account. Required.",
         ),
         flag(
-            "--proxy",
+            PROXY,
             FlagKind::Value("HOST", |args, text| put(&mut args.proxy, text)),
             "",
-            "The public host name of the runner. [default: RUNNER_PROXY]",
+            "The public host name of the runner. [default: RUNNER_PROXY, or `proxy` in the file of --config]",
+        ),
+        flag(
+            "--config",
+            FlagKind::Value("FILE", |args, text| put(&mut args.config, text)),
+            "",
+            "The file of settings of the runner. [default: RUNNER_CONFIG]",
         ),
         flag(
             "--runner",
@@ -135,17 +145,22 @@ fn command(
     let Some(number) = args.number else {
         return Err(wrong("needs the number: `--number +15550001111`"));
     };
-    let proxy = args.proxy.as_deref().or(env.variables.get(PROXY_VARIABLE));
-    let Some(proxy) = proxy else {
+    let file = args.config.as_deref().or(env.variables.get(CONFIG_VARIABLE));
+    let (of_file, variables) = match file {
+        Some(file) => settings::for_command(file, PROXY, env)?,
+        None => (None, env.variables.clone()),
+    };
+    let of_variable = variables.get(PROXY_VARIABLE).map(str::to_owned);
+    let Some(proxy) = args.proxy.or(of_variable).or(of_file) else {
         return Err(wrong("needs the public host name of the runner: `--proxy HOST`"));
     };
-    let (host, warning) = hosts::proxy(proxy)?;
+    let (host, warning) = hosts::proxy(&proxy)?;
     let mut warnings: Vec<String> = warning.into_iter().collect();
-    let telephony = telephony(&TelephonyOptions::default(), &[provider], &env.variables, &mut warnings)?;
+    let telephony = telephony(&TelephonyOptions::default(), &[provider], &variables, &mut warnings)?;
     if !provider.hangs_up(&telephony.settings) {
         let names: Vec<String> = provider.hangs_up_with.iter().map(|name| all_names(name)).collect();
         return Err(wrong(&format!(
-            "needs {} in the environment or in .env",
+            "needs {} in the environment, in .env or in the file of --config",
             names.join(" and ")
         )));
     }
@@ -198,8 +213,10 @@ fn help(program: &ProgramIdentity) -> String {
     paragraph(
         &mut text,
         "Points a telephone number at the runner: sends the running runner the webhook of a call that does not exist, \
-         signed as the provider signs, and then sets https://HOST/ as the webhook of the number by the API of the \
-         provider. The credentials are those of the runner, in the environment or in .env.",
+         and then sets https://HOST/ as the webhook of the number by the API of the provider. The test is signed as Twilio \
+         and Plivo sign; the key of Telnyx's signatures is Telnyx's alone, so a runner that verifies them rejects the test, \
+         and only the provider can try it. The credentials are those of the runner, in the environment, in .env or in the \
+         file of --config.",
     );
     text.push_str("\nOptions:\n");
     entries(&mut text, PHONE.flags(), |flag| flag.help.to_owned());
@@ -250,6 +267,44 @@ mod tests {
         let variables = [KEY[0], ("RUNNER_PROXY", "bots.example.net")];
         let words = ["set-up", "telephony_b", "--dry-run", "--number", "+15550001111"];
         assert!(matches!(parsed(&words, &variables), Ok(ParsedCommand::Task(task)) if task.set_up.is_dry_run));
+    }
+
+    #[cfg(feature = "config")]
+    #[test]
+    fn the_file_of_settings_has_the_name_and_the_credentials() {
+        let file = "proxy = 'bots.example.net'\nTELNYX_API_KEY = { file = 'key' }\n";
+        let read = |path: &str| match path {
+            "a.toml" => Ok(file.as_bytes().to_vec()),
+            "key" => Ok(b"hunter2\n".to_vec()),
+            _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        };
+        let parsed = |options: &[&str], variables: &[(&str, &str)]| {
+            let env = Env {
+                read: &read,
+                ..Env::of_variables(variables)
+            };
+            let words = [&["set-up", "telnyx", "--number", "+15550001111"], options].concat();
+            let arguments = words.iter().map(OsString::from).collect();
+            match command(&ProgramIdentity::stock(), arguments, &env) {
+                Ok(ParsedCommand::Task(PhoneRun { set_up, .. })) => Ok(set_up.host),
+                Ok(_) => panic!("a set-up"),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let of_file = Ok("bots.example.net".to_owned());
+        assert_eq!(parsed(&["--config", "a.toml"], &[]), of_file);
+        assert_eq!(parsed(&[], &[("RUNNER_CONFIG", "a.toml")]), of_file);
+        let other = Ok("other.example.net".to_owned());
+        assert_eq!(
+            parsed(&["--config", "a.toml", "--proxy", "other.example.net"], &[]),
+            other
+        );
+        assert_eq!(
+            parsed(&["--config", "a.toml"], &[("RUNNER_PROXY", "other.example.net")]),
+            other
+        );
+        let missing = parsed(&["--config", "b.toml"], &[]).expect_err("no file");
+        assert!(missing.contains("b.toml"), "{missing}");
     }
 
     #[test]

@@ -125,6 +125,23 @@ pub(super) fn apply(args: &mut LowArgs, env: &Env<'_>, from_env: &[EnvOption<Low
     })
 }
 
+/// Reads the file of settings for a command other than the start. Returns the value of one option,
+/// and all variables with those of the file.
+///
+/// # Errors
+/// [`UsageError`] for a file that cannot be read, and for the first mistake in it.
+pub(super) fn for_command(file: &str, option: &str, env: &Env<'_>) -> Result<(Option<String>, Variables), UsageError> {
+    let settings = read(file, env)?;
+    let read = |reference: &Reference| text_of(reference, env);
+    let value = match settings.get(option).map(|entry| &entry.value) {
+        Some(SettingValue::Texts(texts)) => Some(texts.concat()),
+        Some(SettingValue::Reference(reference)) => Some(read(reference).map_err(UsageError::Combination)?),
+        Some(SettingValue::Switch(_)) | None => None,
+    };
+    let added = settings.variables(&env.variables, &read)?;
+    Ok((value, env.variables.clone().with_settings(added)))
+}
+
 /// Replaces the values of the runner by those of the section of a bot, which takes precedence over
 /// all others.
 ///

@@ -53,6 +53,12 @@ pub(super) fn apply(_: &mut LowArgs, env: &Env<'_>, _: &[EnvOption<LowArgs>]) ->
     })
 }
 
+/// Rejects `--config`.
+pub(super) fn for_command(_: &str, _: &str, _: &Env<'_>) -> Result<(Option<String>, Variables), UsageError> {
+    need("`--config`", Feature::Config)?;
+    Ok((None, Variables::default()))
+}
+
 /// What a command prints: there is none.
 pub(super) enum ConfigReport {}
 
