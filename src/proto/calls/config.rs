@@ -58,12 +58,19 @@ impl CallsConfig {
 }
 
 /// Returns whether the sound of a session may be recorded and listened to. Its `body` can say
-/// `"record": false`, which declines both, and the parameters of a telephone call are texts. No
+/// `"record": false`, which declines both. The parameters of a telephone call are texts: `false`,
+/// `no`, `off` and `0` decline. No
 /// sound of a Daily room passes the runner.
 fn may_tap(transport: Option<Transport>, body: &Value) -> bool {
     let is_declined = match &body["record"] {
         Value::Bool(wish) => !wish,
-        Value::String(wish) => wish == "false",
+        Value::Number(wish) => wish.as_f64() == Some(0.0),
+        Value::String(wish) => {
+            let wish = wish.trim();
+            ["false", "no", "off", "0"]
+                .iter()
+                .any(|no| no.eq_ignore_ascii_case(wish))
+        }
         _ => false,
     };
     let has_sound = transport.is_some_and(|transport| transport != Transport::Videoroom);
@@ -100,7 +107,9 @@ mod tests {
         for body in [
             json!({}),
             json!({"record": true}),
-            json!({"record": 0}),
+            json!({"record": 1}),
+            json!({"record": "yes"}),
+            json!({"record": ""}),
             json!(null),
             json!("x"),
         ] {
@@ -114,7 +123,14 @@ mod tests {
                 assert!(!config.records(silent, &body) && !config.allows_listening(silent, &body));
             }
         }
-        for body in [json!({"record": false}), json!({"record": "false"})] {
+        for body in [
+            json!({"record": false}),
+            json!({"record": 0}),
+            json!({"record": "false"}),
+            json!({"record": "No"}),
+            json!({"record": " off "}),
+            json!({"record": "0"}),
+        ] {
             assert!(
                 !config.records(web, &body) && !config.allows_listening(web, &body),
                 "{body}"
