@@ -267,7 +267,8 @@ impl Calls {
             if let Some(call) = lock(&self.log).live(&session.id) {
                 call.allow_listening();
             }
-            self.listening.begin(&session.id, rate_hz, Arc::downgrade(self))
+            self.listening
+                .begin(&session.id, session.bot.clone(), rate_hz, Arc::downgrade(self))
         });
         CallTap {
             recording: self.record(session, rate_hz, unix_ms),

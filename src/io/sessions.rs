@@ -177,7 +177,7 @@ impl Sessions {
         let over = Arc::new(Notify::new());
         let limit = row.session_max().map(|session_max| {
             let mut limit = JoinSet::new();
-            limit.spawn(end_after(id.clone(), session_max, over.clone()));
+            limit.spawn(end_after(id.clone(), bot.clone(), session_max, over.clone()));
             limit
         });
         let observer = self.0.observer.get().map(|observer| {
@@ -269,9 +269,10 @@ pub struct LiveEntry {
 }
 
 /// Ends a session that has lasted as long as its bot may talk.
-async fn end_after(id: SessionId, session_max: Duration, over: Arc<Notify>) {
+async fn end_after(id: SessionId, bot: Option<Arc<str>>, session_max: Duration, over: Arc<Notify>) {
     tokio::time::sleep(session_max).await;
     logging::in_session_sync(id, || {
+        bot.iter().for_each(logging::set_bot);
         log::info!(
             "the session ends: it has lasted {} s, the `max-seconds` of its bot",
             session_max.as_secs()

@@ -51,6 +51,8 @@ pub struct Listening {
 /// The listeners of one call.
 pub struct CallListeners {
     call: SessionId,
+    /// The name of its bot, of several.
+    bot: Option<Arc<str>>,
     /// The rate of their sound, in Hz.
     rate_hz: u32,
     calls: Weak<Calls>,
@@ -96,9 +98,10 @@ impl Default for Listening {
 
 impl Listening {
     /// Lets operators listen to a call from now on.
-    pub fn begin(&self, id: &SessionId, rate_hz: u32, calls: Weak<Calls>) -> Arc<CallListeners> {
+    pub fn begin(&self, id: &SessionId, bot: Option<Arc<str>>, rate_hz: u32, calls: Weak<Calls>) -> Arc<CallListeners> {
         let listeners = Arc::new(CallListeners {
             call: id.clone(),
+            bot,
             rate_hz,
             calls,
             state: Mutex::default(),
@@ -286,6 +289,7 @@ async fn listen(calls: &Calls, id: &str, request: RouteRequest<'_>) -> Result<Re
 
 /// Sends the sound of a call to one listener until either of them is gone.
 async fn play(place: ListenerPlace, mut sound: Receiver<(Instant, TappedSound)>, mut media: Media) {
+    place.listeners.bot.iter().for_each(logging::set_bot);
     let mut mixed = ListenerSound::new(place.listeners.rate_hz, tasks::now());
     let mut frames = tokio::time::interval(FRAME);
     frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
