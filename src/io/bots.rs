@@ -60,14 +60,15 @@ impl Bots {
     /// Returns [`RunError::Command`] for a program that cannot be run.
     pub fn start(config: &Arc<Config>, bot: Bot) -> Result<Self, RunError> {
         if config.bots.is_empty() {
-            let (bot, processes) = bot_of(config, bot)?;
+            let (bot, processes) = bot_of(config, bot, None)?;
             return Ok(Bots::only(config.clone(), bot, processes));
         }
         let row = |named: &NamedBot<Config>| -> Result<Arc<BotRow>, RunError> {
-            let (run, processes) = bot_of(&named.config, bot.clone()).map_err(|error| RunError::OfBot {
-                name: named.name.clone(),
-                error: Box::new(error),
-            })?;
+            let (run, processes) =
+                bot_of(&named.config, bot.clone(), Some(&named.name)).map_err(|error| RunError::OfBot {
+                    name: named.name.clone(),
+                    error: Box::new(error),
+                })?;
             Ok(Arc::new(BotRow {
                 named: Some(named.clone()),
                 config: named.config.clone(),

@@ -296,8 +296,8 @@ fn check_sandbox(config: &Config) -> Result<(), RunError> {
 }
 
 /// Returns the bot of every session: the configured program, if there is one, with its processes
-/// that start before the calls.
-fn bot_of(config: &Config, bot: Bot) -> Result<(Bot, Option<Arc<dyn RunningModule>>), RunError> {
+/// that start before the calls. `name` is that of one of several bots.
+fn bot_of(config: &Config, bot: Bot, name: Option<&str>) -> Result<(Bot, Option<Arc<dyn RunningModule>>), RunError> {
     match &config.command {
         Some(command) => {
             let sandbox = Sandbox::new(config);
@@ -335,7 +335,7 @@ fn bot_of(config: &Config, bot: Bot) -> Result<(Bot, Option<Arc<dyn RunningModul
                 memory_kib: config.bot_memory_mib.map(|mib| mib * 1024),
                 environment: config.bot_environment.clone(),
             };
-            Ok(process::bot(spec, warm))
+            Ok(process::bot(spec, warm, name))
         }
         None => Ok((bot, None)),
     }

@@ -63,14 +63,18 @@ const PROCESS_KILL_MARGIN: Duration = Duration::from_millis(250);
 const STOP_GRACE: Duration = BOT_GRACE.saturating_sub(PROCESS_KILL_MARGIN);
 
 /// Returns the bot that runs a command for every session, and its processes that start before the
-/// calls. Logs the names of the variables that the
-/// command does not inherit.
-pub fn bot(spec: ProgramSpec, warm: Option<WarmSpec>) -> (Bot, Option<Arc<dyn RunningModule>>) {
+/// calls. Logs the names of the variables that the command does not inherit. `name` is that of one
+/// of several bots.
+pub fn bot(spec: ProgramSpec, warm: Option<WarmSpec>, name: Option<&str>) -> (Bot, Option<Arc<dyn RunningModule>>) {
     let is_set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let set: Vec<&str> = spec.withheld.iter().filter(is_set).map(String::as_str).collect();
     if !set.is_empty() {
+        let whose = name.map_or_else(
+            || "the bot's environment".to_owned(),
+            |name| format!("the environment of the bot `{name}`"),
+        );
         log::info!(
-            "withheld from the bot's environment: {}; `--pass-env NAME` gives it one of them",
+            "withheld from {whose}: {}; `--pass-env NAME` gives it one of them",
             set.join(", ")
         );
     }

@@ -161,7 +161,8 @@ impl EventPoster {
         match result {
             PostResult::Accepted { failures: 0 } => {}
             PostResult::Accepted { failures } => {
-                log::info!("{host} accepts events of calls again, after {failures} attempts that failed");
+                let attempts = if failures == 1 { "attempt" } else { "attempts" };
+                log::info!("{host} accepts events of calls again, after {failures} {attempts} that failed");
             }
             PostResult::Again { failures: 1, .. } => {
                 log::warn!("an event of a call was not accepted: {why}; it is posted again until it is");

@@ -31,7 +31,7 @@ use crate::proto::http::registry;
 /// Returns a [`RunError`] that names the failed step: the provider's or the bot's.
 pub async fn run(config: Arc<Config>, bot: Bot, announce: fn(&str)) -> Result<(), RunError> {
     check_sandbox(&config)?;
-    let (bot, _) = bot_of(&config, bot)?;
+    let (bot, _) = bot_of(&config, bot, None)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let (stop, shutdown) = Shutdown::channel();
     let live = SlotPool::new(1);
