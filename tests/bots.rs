@@ -221,6 +221,7 @@ fn a_call_ends_at_the_limit_of_its_bot() {
         client.end(),
         Some((1000, "the call has lasted as long as the bot may talk".to_owned()))
     );
+    runner.wait_for_log(" brief] the session ends: it has lasted 10 s");
     runner.wait_for_sessions(0);
     let call = http::get(runner.addr, "/calls").json()["calls"][0].clone();
     assert_eq!(

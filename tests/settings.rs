@@ -238,3 +238,14 @@ fn a_reload_reads_the_variables_of_the_folder_again() {
     runner.wait_for_log("SIGHUP: settings applied: `drain`");
     runner.wait_for_log("SIGHUP: settings changed, and applied by a restart: `verbose`");
 }
+
+/// A comment above the section of a bot changes no setting, and the line says so.
+#[test]
+fn a_reload_without_a_change_says_so() {
+    let text = "[bots.desk]\nbot = 'echo'\n[bots.home]\nbot = 'parrot'\n";
+    let runner = TestRunner::start_among(&[(NAME, text)], &["--config", NAME], &[]);
+    fs::write(runner.path(NAME), format!("# a comment\n\n{text}")).expect("the folder is the test's");
+    runner.signal("HUP");
+    runner.wait_for_log("SIGHUP: no setting has changed");
+    assert!(!runner.log().contains("certificate to read again"), "{}", runner.log());
+}

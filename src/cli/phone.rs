@@ -213,9 +213,9 @@ fn help(program: &ProgramIdentity) -> String {
     paragraph(
         &mut text,
         "Points a telephone number at the runner: sends the running runner the webhook of a call that does not exist, \
-         and then sets https://HOST/ as the webhook of the number by the API of the provider. The test is signed as Twilio \
-         and Plivo sign; the key of Telnyx's signatures is Telnyx's alone, so a runner that verifies them rejects the test, \
-         and only the provider can try it. The credentials are those of the runner, in the environment, in .env or in the \
+         and then sets https://HOST/ as the webhook of the number by the API of the provider. The test is signed \
+         where the credentials of the runner can sign as the provider does. Where only the provider can, a runner that \
+         verifies signatures rejects the test, which proves no more than that. The credentials are those of the runner, in the environment, in .env or in the \
          file of --config.",
     );
     text.push_str("\nOptions:\n");

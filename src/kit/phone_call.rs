@@ -494,7 +494,7 @@ mod tests {
         let refused = phone.transfer("+15550003333").await.expect_err("no credentials");
         assert_eq!(
             refused.to_string(),
-            "it needs MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET"
+            "it needs MEDIAROOM_API_KEY (or LIVEKIT_API_KEY) and MEDIAROOM_API_SECRET (or LIVEKIT_API_SECRET)"
         );
     }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use crate::limits::KEYS_SENT_MAX;
+use crate::options::values::all_names;
 
 /// Bytes of the target of a transfer: a long URL.
 const TRANSFER_TARGET_BYTES_MAX: usize = 512;
@@ -93,7 +94,10 @@ impl fmt::Display for CallControlError {
             CallControlError::NotOffered { provider, instead } => {
                 write!(f, "{provider} has no API for this; {instead}")
             }
-            CallControlError::Credentials(names) => write!(f, "it needs {}", names.join(" and ")),
+            CallControlError::Credentials(names) => {
+                let names: Vec<String> = names.iter().map(|name| all_names(name)).collect();
+                write!(f, "it needs {}", names.join(" and "))
+            }
             CallControlError::CallId => f.write_str("the call has no valid id"),
             CallControlError::Failed(why) => f.write_str(why),
         }

@@ -104,7 +104,7 @@ impl Rig {
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
-        let bot = tokio::spawn(bot(spec, None).0(args));
+        let bot = tokio::spawn(bot(spec, None, None).0(args));
         Rig {
             working_dir,
             transport_side,
@@ -213,7 +213,7 @@ async fn a_session_without_media_lasts_as_long_as_its_program() {
         working_dir.0.clone().into(),
     ];
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let failed = within(bot(spec(&command), None).0(args))
+    let failed = within(bot(spec(&command), None, None).0(args))
         .await
         .expect_err("it exits with 4");
     assert_eq!(failed.to_string(), "exit status: 4");
@@ -333,7 +333,7 @@ async fn the_error_names_a_program_that_cannot_be_started() {
         slot,
     ));
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
-    let failed = bot(spec(&["/nonexistent/bot".into()]), None).0(args)
+    let failed = bot(spec(&["/nonexistent/bot".into()]), None, None).0(args)
         .await
         .expect_err("there is no such file");
     assert!(
@@ -622,7 +622,7 @@ async fn a_program_that_cannot_be_started_is_explained() {
             slot,
         ));
         let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
-        let failed = within(bot(spec(&command), None).0(args))
+        let failed = within(bot(spec(&command), None, None).0(args))
             .await
             .expect_err("it cannot be started");
         failed.to_string()

@@ -239,7 +239,7 @@ mod tests {
         let without = transfer(TWILIO, "C:1", &target(NUMBER), &Settings::default()).expect_err("refused");
         assert_eq!(
             without.to_string(),
-            "it needs TELCO_A_ACCOUNT_SID and TELCO_A_AUTH_TOKEN"
+            "it needs TELCO_A_ACCOUNT_SID (or TWILIO_ACCOUNT_SID) and TELCO_A_AUTH_TOKEN (or TWILIO_AUTH_TOKEN)"
         );
         let long = "x".repeat(HANG_UP_ID_BYTES_MAX + 1);
         for id in ["", " ", "..", "a/../b", &long] {

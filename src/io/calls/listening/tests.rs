@@ -3,7 +3,7 @@
 use super::*;
 
 fn call() -> Arc<CallListeners> {
-    Listening::default().begin(&SessionId::from("a call"), 8_000, Weak::new())
+    Listening::default().begin(&SessionId::from("a call"), None, 8_000, Weak::new())
 }
 
 fn send(call: &CallListeners, pieces: usize) {
@@ -50,7 +50,7 @@ fn a_call_has_a_limit_of_listeners() {
 fn the_end_of_a_call_is_the_end_of_its_listeners() {
     let listening = Listening::default();
     let id = SessionId::from("a call");
-    let call = listening.begin(&id, 8_000, Weak::new());
+    let call = listening.begin(&id, None, 8_000, Weak::new());
     let (place, mut sound) = call.add().expect("a place");
     send(&call, 2);
     call.close();

@@ -252,7 +252,7 @@ async fn a_session_without_audio_is_refused() {
         environment: Vec::new(),
     };
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let refused = bot(spec, None).0(args)
+    let refused = bot(spec, None, None).0(args)
         .await
         .expect_err("there is no audio")
         .to_string();
