@@ -148,6 +148,9 @@ fn every_relative_link_of_an_installed_page_leads_to_a_file_and_a_heading() {
         for page in [
             "README.md",
             "docs/assistants.md",
+            // What the callers of a package's own commands need: `call`, and the sound card.
+            "docs/call.md",
+            "docs/local.md",
             "boards/README.md",
             "examples/bots/requirements-pipecat.txt",
         ] {
