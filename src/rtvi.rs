@@ -4,7 +4,8 @@
 //! is not for the bot, reports when the bot's speech starts and stops, and passes the rest to the
 //! bot as [`RtviEvent`]s. Methods send messages without waiting; after the session they do nothing.
 //! A microcontroller is ready when it joins, gets no messages that only a screen needs (see
-//! [`Rtvi::set_detailed`]), and no message longer than one chunk.
+//! [`Rtvi::set_detailed`]), and no message longer than one chunk. The record of the call has what
+//! its caller does not get, also where there are no messages at all, as on a telephone.
 //!
 //! ```no_run
 //! # use edge_runner::{bot::{Audio, BotError, RunnerArguments}, rtvi::{Rtvi, RtviEvent}};
@@ -226,6 +227,11 @@ impl Rtvi {
         self.client.as_ref()
     }
 
+    /// Returns whether the caller gets messages, and not only the record of the call.
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.no_messages
+    }
+
     /// Returns the sending half of the media. Clones of it send from any task.
     pub fn output(&self) -> &Output {
         &self.output
@@ -316,10 +322,13 @@ impl Rtvi {
             .upto(bytes)
             .get(sentence.announced_bytes..)
             .unwrap_or_default();
-        if is_pending || words.is_empty() || !self.detailed {
+        if is_pending || words.is_empty() {
             return;
         }
-        self.send(&ToClient::BotTtsText { text: words });
+        // Other clients have got all words of the sentence at once.
+        if self.detailed {
+            self.send(&ToClient::BotTtsText { text: words });
+        }
         if let Some(output) = sentence.segment.spoken_to(bytes, self.legacy) {
             self.send(&ToClient::BotOutput(output));
         }
@@ -402,6 +411,8 @@ impl Rtvi {
     pub fn send(&self, message: &ToClient<'_>) {
         if self.detailed || !message.is_detail() {
             self.send_text(message.text());
+        } else if message.is_recorded() {
+            self.output.report(message.text());
         }
     }
 
@@ -571,10 +582,11 @@ impl Rtvi {
         (self.bytes_max() - ENVELOPE_BYTES) / copies
     }
 
-    /// Sends a text and returns whether its length is within the client's cap. Does nothing after
-    /// the end of the session.
+    /// Sends a text and returns whether its length is within the client's cap. What the client does
+    /// not get is reported. Does nothing after the end of the session.
     fn send_text(&self, text: String) -> bool {
         if self.no_messages {
+            self.output.report(text);
             return true;
         }
         if text.len() > self.bytes_max() {
@@ -583,6 +595,7 @@ impl Rtvi {
                 self.session_id,
                 text.len()
             );
+            self.output.report(text);
             return false;
         }
         let _ = self.output.send_message(text);

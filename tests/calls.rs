@@ -60,6 +60,51 @@ fn a_call_is_recorded_from_its_start_to_its_end() {
     assert!(wrong.text().contains("`since` takes a time"), "{}", wrong.text());
 }
 
+/// What a bot reports is in the record although its caller gets no messages.
+#[test]
+fn a_telephone_call_has_the_texts_of_its_bot() {
+    let runner = TestRunner::start(&["--bot", "parrot"]);
+    let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+    runner.wait_for_log("session started: twilio");
+    // A quiet room, a loud voice of half a second, and the pause that ends a turn, at 8 kHz.
+    let pcm = |ms: usize, loud: f64| -> Vec<i16> {
+        let sample = |at: usize| (loud * (at as f64 * 0.7).sin()) as i16;
+        (0..8 * ms).map(sample).collect()
+    };
+    caller.say(&[pcm(600, 30.0), pcm(500, 8_000.0), pcm(800, 30.0)].concat());
+    let texts = |runner: &TestRunner| -> Vec<Value> {
+        let live = &calls(runner, "")[0];
+        let path = format!("/calls/{}", live["id"].as_str().expect("an id"));
+        let call = ask(runner, &path, &[]).json();
+        call["texts"].as_array().expect("a list").clone()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let is_complete = |text: &Value| {
+        let words = text["text"].as_str().expect("a text");
+        text["by"] == "bot" && words.contains("You spoke for 0.")
+    };
+    while !texts(&runner).iter().any(is_complete) {
+        assert!(Instant::now() < deadline, "{:?}", texts(&runner));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(
+        texts(&runner)[0]["text"].to_string().contains("Say something"),
+        "{:?}",
+        texts(&runner)
+    );
+    caller.press("7");
+    caller.stop();
+    runner.wait_for_sessions(0);
+    let ended = &calls(&runner, "?outcome=left")[0];
+    let path = format!("/calls/{}", ended["id"].as_str().expect("an id"));
+    let call = ask(&runner, &path, &[]).json();
+    assert_eq!(call["keys"], 1);
+    assert!(
+        !call["texts"].to_string().contains("You pressed"),
+        "a key may be a part of a PIN: {call}"
+    );
+}
+
 /// A client that follows the calls.
 struct Follower(BufReader<TcpStream>);
 

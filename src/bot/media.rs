@@ -21,7 +21,7 @@ pub use crate::proto::participant::Participant;
 use crate::proto::silent_bot::BotReadiness;
 pub use event::{AudioFrame, Event};
 use queues::MediaQueues;
-pub(crate) use queues::RoomCallData;
+pub(crate) use queues::{OutboundText, RoomCallData};
 pub(crate) use transport_side::{MediaDrops, MediaSlot, TransportSide, pair};
 
 /// Characters of a bot's reason to hang up that are logged: one sentence.
@@ -286,6 +286,19 @@ impl Output {
         }
         self.0.outbound_changed.notify_one();
         Ok(())
+    }
+
+    /// Passes a message of RTVI to the record of the call alone: the caller gets none, or not this
+    /// one.
+    pub(crate) fn report(&self, text: String) {
+        {
+            let mut outbound = lock(&self.0.outbound);
+            if outbound.ended {
+                return;
+            }
+            outbound.push_report(text);
+        }
+        self.0.outbound_changed.notify_one();
     }
 
     /// Sets a mark after the queued speech. It comes back as [`Event::Mark`] when the caller has

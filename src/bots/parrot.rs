@@ -147,7 +147,10 @@ impl<E: SpeechDetector> Parrot<E> {
             }
             RtviEvent::Dtmf(key) => {
                 self.last_active = now;
-                self.show(&format!("You pressed {key}."));
+                // On a telephone only the record of the call would have it, and keys may be a PIN.
+                if self.rtvi.has_messages() {
+                    self.show(&format!("You pressed {key}."));
+                }
             }
             RtviEvent::SpeechStarted => self.handle_speech_started(now),
             RtviEvent::SpeechStopped => {

@@ -42,7 +42,7 @@ pub trait SessionObserver: Send + Sync {
     /// An event for the bot.
     fn event(&self, event: &SessionEvent);
 
-    /// A message of the bot.
+    /// A message of the bot, also one that its caller does not get.
     fn bot_message(&self, text: &str);
 
     /// Sound of a caller on its way to the bot.

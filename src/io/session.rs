@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::time::sleep_until;
 
-use crate::bot::media::{self, AudioMix, MediaDrops, MediaSlot, TransportSide};
+use crate::bot::media::{self, AudioMix, MediaDrops, MediaSlot, OutboundText, TransportSide};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::admission::SessionPermit;
@@ -520,13 +520,15 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
         }
         session.handle_interruption(now);
     }
-    while let Some(text) = transport_side.take_message() {
-        task.counts.add(Count::MessagesOut, 1);
-        task.silent_bot.handle_message(&text, now);
+    while let Some(text) = transport_side.take_text() {
         if let Some(observer) = task.observer() {
-            observer.bot_message(&text);
+            observer.bot_message(text.as_str());
         }
-        session.handle_message(text);
+        if let OutboundText::Message(text) = text {
+            task.counts.add(Count::MessagesOut, 1);
+            task.silent_bot.handle_message(&text, now);
+            session.handle_message(text);
+        }
     }
     if let Some(keys) = transport_side.take_keys() {
         session.handle_keys(&keys);

@@ -30,6 +30,8 @@ pub enum BotMessage {
     /// A word or sentence of the voice.
     VoiceText(String),
     BotInterrupted,
+    /// A failure after which the session goes on, or the last.
+    Error(String),
     ModelStarted,
     ModelStopped,
     /// The model calls a function of this name.
@@ -122,6 +124,7 @@ fn rtvi_message(message: SentMessage<'_>) -> BotMessage {
         "bot-transcription" => BotMessage::BotTranscription(text(&data, "text")),
         "bot-tts-text" => BotMessage::VoiceText(text(&data, "text")),
         "bot-interrupted" => BotMessage::BotInterrupted,
+        "error" => BotMessage::Error(text(&data, "error")),
         "bot-llm-started" => BotMessage::ModelStarted,
         "bot-llm-stopped" => BotMessage::ModelStopped,
         "llm-function-call-in-progress" | "llm-function-call" => BotMessage::FunctionCall(text(&data, "function_name")),
@@ -178,6 +181,11 @@ mod tests {
         assert_eq!(said(ToClient::UserStartedSpeaking), BotMessage::UserStartedSpeaking);
         assert_eq!(said(ToClient::UserStoppedSpeaking), BotMessage::UserStoppedSpeaking);
         assert_eq!(said(ToClient::BotStartedSpeaking), BotMessage::Other);
+        let error = ToClient::Error {
+            error: "no model",
+            fatal: true,
+        };
+        assert_eq!(said(error), BotMessage::Error("no model".into()));
         let transcription = ToClient::UserTranscription {
             text: "hi",
             user_id: "ann",

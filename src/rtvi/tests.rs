@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use serde_json::json;
 
 use super::*;
-use crate::bot::media::{MediaSlot, TransportSide, pair};
+use crate::bot::media::{MediaSlot, OutboundText, TransportSide, pair};
 use crate::bot::{
     Kind, MediaroomArguments, ShutdownTrigger, WebRtcArguments, WebRtcConnection, WebSocketArguments,
     WebSocketConnection,
@@ -69,6 +69,19 @@ impl Caller {
             .map(|text| serde_json::from_str(&text).expect("JSON"))
             .inspect(|message: &Value| assert_eq!(message["label"], "rtvi-ai"))
             .collect()
+    }
+
+    /// Takes the types of all messages for the record of the call, of which the client gets none.
+    pub fn reported(&self) -> Vec<String> {
+        let texts = std::iter::from_fn(|| self.transport_side.take_text());
+        let kind = |text: OutboundText| match text {
+            OutboundText::Report(text) => {
+                let report: Value = serde_json::from_str(&text).expect("JSON");
+                report["type"].as_str().expect("a type").to_owned()
+            }
+            OutboundText::Message(text) => panic!("a message: {text}"),
+        };
+        texts.map(kind).collect()
     }
 
     /// Takes all messages to the client and returns their types.
@@ -697,8 +710,39 @@ fn a_kind_without_media_cannot_be_opened() {
     assert_eq!(missing.to_string(), "`media` is not part of base arguments");
 }
 
+/// What a microcontroller does not get is in the record of its call nevertheless, but for what no
+/// record has.
+#[test]
+fn the_record_has_what_a_microcontroller_does_not_get() {
+    let (caller, mut rtvi) = rtvi(true);
+    caller.transport_side.push(Event::SpeechStarted);
+    heard(&mut rtvi);
+    caller.received();
+    details(&mut rtvi);
+    let texts: Vec<OutboundText> = std::iter::from_fn(|| caller.transport_side.take_text()).collect();
+    let kinds: Vec<(bool, Value)> = texts
+        .iter()
+        .map(|text| {
+            let message: Value = serde_json::from_str(text.as_str()).expect("JSON");
+            (matches!(text, OutboundText::Report(_)), message["type"].clone())
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (true, json!("metrics")),
+            (false, json!("bot-tts-text")),
+            (true, json!("bot-output")),
+            (true, json!("bot-output")),
+            (true, json!("bot-output")),
+        ]
+    );
+    rtvi.message(&json!("long".repeat(DEVICE_MESSAGE_BYTES_MAX)));
+    assert_eq!(caller.reported(), ["server-message"]);
+}
+
 /// Without a data channel there is no `client-ready`: the session is ready when it joins, and
-/// messages are dropped.
+/// the record of the call alone has the messages.
 #[test]
 fn a_caller_without_a_data_channel_is_ready_when_it_joins() {
     let (caller, mut args) = Caller::without_channel();
@@ -708,7 +752,9 @@ fn a_caller_without_a_data_channel_is_ready_when_it_joins() {
     assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Ready))));
     rtvi.show("Hello.");
     rtvi.user_started_speaking();
-    assert!(caller.received().is_empty());
+    rtvi.metrics(&Metrics::default());
+    rtvi.user_level(0.5);
+    assert_eq!(caller.reported(), ["bot-output", "user-started-speaking", "metrics"]);
 }
 
 /// A client that opens its channel by a later offer is answered from its first message on.
@@ -730,8 +776,8 @@ fn a_data_channel_may_be_opened_later() {
     assert_eq!(caller.types(), ["user-started-speaking"]);
 }
 
-/// A telephone sends no `client-ready`: the session is ready when it joins, and messages are
-/// dropped.
+/// A telephone sends no `client-ready`: the session is ready when it joins, and the record of the
+/// call alone has the messages.
 #[test]
 fn a_telephone_is_ready_when_it_joins() {
     let data = json!({"call_id": "CA1"});
@@ -758,5 +804,5 @@ fn a_telephone_is_ready_when_it_joins() {
     );
     rtvi.show("not sent");
     rtvi.user_started_speaking();
-    assert_eq!(caller.received().len(), 0);
+    assert_eq!(caller.reported(), ["bot-output", "user-started-speaking"]);
 }

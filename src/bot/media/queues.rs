@@ -74,6 +74,22 @@ impl Inbound {
     }
 }
 
+/// A text of the bot.
+#[derive(Debug, PartialEq, Eq)]
+pub enum OutboundText {
+    /// For the caller.
+    Message(String),
+    /// For the record of the call alone.
+    Report(String),
+}
+
+impl OutboundText {
+    pub fn as_str(&self) -> &str {
+        let (OutboundText::Message(text) | OutboundText::Report(text)) = self;
+        text
+    }
+}
+
 /// The queue from the bot to the transport.
 #[derive(Default)]
 pub(super) struct Outbound {
@@ -84,9 +100,9 @@ pub(super) struct Outbound {
     pub(super) marks: VecDeque<(usize, String)>,
     /// Names of marks whose audio was dropped.
     pub(super) unplayed: Vec<String>,
-    pub(super) messages: VecDeque<String>,
-    /// The bytes of text in `messages`.
-    pub(super) message_bytes: usize,
+    pub(super) texts: VecDeque<OutboundText>,
+    /// The bytes in `texts`.
+    pub(super) text_bytes: usize,
     pub(super) messages_dropped: u64,
     /// The number of interruptions. A waiting `send_audio` returns when it changes.
     pub(super) epoch: u64,
@@ -109,18 +125,32 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
-    /// Queues a text and drops the oldest ones above the caps. A single text of any length stays:
-    /// its transport refuses what is too long for it.
+    /// Queues a message and drops the oldest texts above the caps. A single message of any length
+    /// stays: its transport refuses what is too long for it.
     pub(super) fn push_message(&mut self, text: String) {
-        self.message_bytes += text.len();
-        self.messages.push_back(text);
-        while self.messages.len() > MESSAGES_OUT_MAX
-            || (self.message_bytes > MESSAGES_OUT_BYTES_MAX && self.messages.len() > 1)
+        self.text_bytes += text.len();
+        self.texts.push_back(OutboundText::Message(text));
+        while self.texts.len() > MESSAGES_OUT_MAX || (self.text_bytes > MESSAGES_OUT_BYTES_MAX && self.texts.len() > 1)
         {
-            let oldest = self.messages.pop_front().unwrap_or_default();
-            self.message_bytes -= oldest.len();
-            self.messages_dropped += 1;
+            if let Some(OutboundText::Message(_)) = self.pop_text() {
+                self.messages_dropped += 1;
+            }
         }
+    }
+
+    /// Queues a report, unless the queue is full: reports displace no messages.
+    pub(super) fn push_report(&mut self, text: String) {
+        if self.texts.len() < MESSAGES_OUT_MAX && self.text_bytes + text.len() <= MESSAGES_OUT_BYTES_MAX {
+            self.text_bytes += text.len();
+            self.texts.push_back(OutboundText::Report(text));
+        }
+    }
+
+    /// Takes the oldest text.
+    pub(super) fn pop_text(&mut self) -> Option<OutboundText> {
+        let text = self.texts.pop_front()?;
+        self.text_bytes -= text.as_str().len();
+        Some(text)
     }
 
     /// Returns whether the transport has to take an interruption or new rates before more audio.

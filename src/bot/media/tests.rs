@@ -223,7 +223,7 @@ fn queued_messages_are_bounded_in_bytes_both_ways() {
     media.send_message("y").expect("the session goes on");
     assert_eq!(transport_side.dropped().messages_out, 1);
     assert_eq!(std::iter::from_fn(|| transport_side.take_message()).count(), fit);
-    assert_eq!(lock(&transport_side.0.outbound).message_bytes, 0);
+    assert_eq!(lock(&transport_side.0.outbound).text_bytes, 0);
 }
 
 #[test]
@@ -236,6 +236,24 @@ fn queued_messages_to_the_caller_are_bounded_in_number() {
     let texts: Vec<String> = std::iter::from_fn(|| transport_side.take_message()).collect();
     assert_eq!((texts.len(), texts[0].as_str()), (MESSAGES_OUT_MAX, "1"));
     assert_eq!(texts.last(), Some(&MESSAGES_OUT_MAX.to_string()));
+}
+
+/// A full queue takes no report, and a message displaces reports without counting them.
+#[test]
+fn reports_displace_no_messages() {
+    let (transport_side, media) = open();
+    media.output().report("r".to_owned());
+    for count in 1..MESSAGES_OUT_MAX {
+        media.send_message(count.to_string()).expect("the session goes on");
+    }
+    media.output().report("late".to_owned());
+    media.output().report("x".repeat(MESSAGES_OUT_BYTES_MAX));
+    media.send_message("last").expect("the session goes on");
+    assert_eq!(transport_side.dropped().messages_out, 0);
+    let texts: Vec<OutboundText> = std::iter::from_fn(|| transport_side.take_text()).collect();
+    assert_eq!(texts.len(), MESSAGES_OUT_MAX);
+    assert!(texts.iter().all(|text| matches!(text, OutboundText::Message(_))));
+    assert_eq!(lock(&transport_side.0.outbound).text_bytes, 0);
 }
 
 /// 500 ms at 16 kHz are 8000 samples; the sample after them waits until the transport has taken

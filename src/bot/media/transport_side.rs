@@ -8,7 +8,7 @@ use std::sync::Arc;
 use edge_runner_http::common::lock;
 use serde_json::Value;
 
-use super::queues::{MediaQueues, RoomCallData};
+use super::queues::{MediaQueues, OutboundText, RoomCallData};
 use super::{Audio, AudioFrame, Event, Events, Media, Output, PLAYED_MARK};
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX};
 use crate::proto::audio::queue::take_samples;
@@ -213,12 +213,18 @@ impl TransportSide {
         lock(&self.0.outbound).transferred
     }
 
-    /// Takes the next message to the caller.
+    /// Takes the next text of the bot.
+    pub fn take_text(&self) -> Option<OutboundText> {
+        lock(&self.0.outbound).pop_text()
+    }
+
+    /// Takes the next message to the caller, and drops reports before it.
     pub fn take_message(&self) -> Option<String> {
-        let mut outbound = lock(&self.0.outbound);
-        let text = outbound.messages.pop_front()?;
-        outbound.message_bytes -= text.len();
-        Some(text)
+        loop {
+            if let OutboundText::Message(text) = self.take_text()? {
+                return Some(text);
+            }
+        }
     }
 
     /// Returns how much audio the queues hold.

@@ -161,7 +161,7 @@ impl EventPoster {
         match result {
             PostResult::Accepted { failures: 0 } => {}
             PostResult::Accepted { failures } => {
-                let attempts = if failures == 1 { "attempt" } else { "attempts" };
+                let attempts = if *failures == 1 { "attempt" } else { "attempts" };
                 log::info!("{host} accepts events of calls again, after {failures} {attempts} that failed");
             }
             PostResult::Again { failures: 1, .. } => {

@@ -23,7 +23,7 @@ use crate::transport::Transport;
 const TEXTS_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of one text; the rest is left out.
 const TEXT_BYTES_MAX: usize = 2048;
-/// Names that are kept of one call: functions, and processors of one answer.
+/// Names that are kept of one call: functions, errors, and processors of one answer.
 const NAMES_MAX: usize = 16;
 /// Bytes of such a name, of a caller and of an error.
 const NAME_BYTES_MAX: usize = 128;
@@ -78,6 +78,8 @@ pub struct CallRecorder {
     keys: u32,
     interruptions: u32,
     functions: Vec<String>,
+    /// What the bot reports of failures.
+    errors: Vec<String>,
     /// When the caller stopped speaking, until the bot answers.
     speech_ended: Option<Instant>,
     latencies: AnswerTimes,
@@ -166,6 +168,7 @@ impl CallRecorder {
             keys: 0,
             interruptions: 0,
             functions: Vec::new(),
+            errors: Vec::new(),
             speech_ended: None,
             latencies: AnswerTimes::default(),
             answer: None,
@@ -230,6 +233,9 @@ impl CallRecorder {
             BotMessage::FunctionCall(name) if self.functions.len() < NAMES_MAX => {
                 self.functions.extend(name_of(&json!(name)));
             }
+            BotMessage::Error(error) if self.has_texts && self.errors.len() < NAMES_MAX => {
+                self.errors.extend(name_of(&json!(error)));
+            }
             BotMessage::Metrics(times) => {
                 let answer = self.current_answer();
                 for (processor, seconds) in times {
@@ -264,7 +270,8 @@ impl CallRecorder {
 
     /// Returns the bytes of memory that the record holds, beside those of the structure.
     pub(super) fn bytes(&self) -> usize {
-        let names = self.functions.iter().map(String::capacity).sum::<usize>();
+        let names = self.functions.iter().chain(&self.errors);
+        let names = names.map(String::capacity).sum::<usize>();
         let stages = |answer: &AnswerTiming| {
             answer
                 .stages
@@ -347,6 +354,7 @@ impl CallRecorder {
         call["texts_cut"] = self.texts_cut.into();
         call["keys"] = self.keys.into();
         call["functions"] = json!(self.functions);
+        call["errors"] = json!(self.errors);
         if let Some(end) = &self.end {
             call["bot_error"] = json!(end.bot_error);
             let count = |count| end.counts.get(count);

@@ -183,6 +183,11 @@ impl ToClient<'_> {
         }
     }
 
+    /// Returns whether the record of a call has what the message says, though it may be a detail.
+    pub fn is_recorded(&self) -> bool {
+        matches!(self, ToClient::Metrics(_) | ToClient::BotOutput(_)) || !self.is_detail()
+    }
+
     /// Returns the text of a message that is not a response.
     pub fn text(&self) -> String {
         self.envelope(None)

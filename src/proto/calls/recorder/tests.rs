@@ -266,6 +266,24 @@ fn functions_are_named() {
     assert_eq!(rig.describe()["functions"], json!(vec!["light_on"; NAMES_MAX]));
 }
 
+#[test]
+fn errors_of_the_bot_are_kept() {
+    let mut rig = rig();
+    rig.bot("error", json!({"error": "no model", "fatal": false}));
+    for _ in 0..NAMES_MAX + 3 {
+        rig.bot(
+            "error",
+            json!({"error": "x".repeat(2 * NAME_BYTES_MAX), "fatal": false}),
+        );
+    }
+    let errors = rig.describe()["errors"].clone();
+    assert_eq!(
+        (errors.as_array().map(Vec::len), &errors[0]),
+        (Some(NAMES_MAX), &json!("no model"))
+    );
+    assert_eq!(errors[1], "x".repeat(NAME_BYTES_MAX));
+}
+
 /// Neither a talkative bot nor one long text exceeds the limits.
 #[test]
 fn texts_are_bounded() {
@@ -291,11 +309,13 @@ fn without_texts_only_figures_are_kept() {
     rig.bot("bot-tts-text", json!({"text": "is safe"}));
     rig.bot("bot-transcription", json!({"text": "is safe"}));
     rig.bot("bot-output", json!({"text": "is safe"}));
+    rig.bot("error", json!({"error": "is safe"}));
     rig.bot("user-stopped-speaking", Value::Null);
     rig.pass(300);
     rig.event(&SessionEvent::SpeechStarted);
     let call = rig.describe();
     assert_eq!((&call["texts"], &call["latency_ms"]), (&json!([]), &json!(300)));
+    assert_eq!(call["errors"], json!([]));
 }
 
 #[test]

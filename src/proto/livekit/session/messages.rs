@@ -106,6 +106,7 @@ impl RoomSession {
             BotMessage::UserStoppedSpeaking
             | BotMessage::VoiceText(_)
             | BotMessage::FunctionCall(_)
+            | BotMessage::Error(_)
             | BotMessage::Metrics(_)
             | BotMessage::Other => {}
         }
