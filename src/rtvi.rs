@@ -35,8 +35,8 @@ use crate::bot::media::{Audio, AudioFrame, Event, Events, LeaveReason, MediaErro
 use crate::bot::{AnsweredBy, MissingField, RunnerArguments, SessionId, Shutdown};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, DEVICE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX};
 pub use crate::proto::rtvi::{
-    About, BotOutput, ClientFile, ClientMessage, FileSource, FunctionResult, Measure, Metrics, RawAudio, Request,
-    TextOptions, ToClient, Tokens,
+    About, AnswerStage, AnswerTime, BotOutput, ClientFile, ClientMessage, FileSource, FunctionResult, Measure, Metrics,
+    RawAudio, Request, TextOptions, ToClient, Tokens,
 };
 use crate::proto::rtvi::{Handshake, Segment, parse, pieces, timestamp};
 use crate::proto::silent_bot::BotReadiness;

@@ -20,7 +20,7 @@ use crate::bot::{Audio, BotError, RunnerArguments};
 use crate::config::Transport;
 use crate::kit::SpeechDetector;
 use crate::proto::audio::vad::Vad;
-use crate::rtvi::{ClientMessage, Measure, Metrics, Rtvi, RtviEvent};
+use crate::rtvi::{AnswerTime, ClientMessage, Measure, Metrics, Rtvi, RtviEvent};
 use utterance_detector::{Utterance, UtteranceDetector, UtteranceEvent};
 
 /// Shortest speech that is repeated; a cough is shorter.
@@ -287,13 +287,15 @@ impl<E: SpeechDetector> Parrot<E> {
         };
         playback.began = Some(now);
         if let Some(answers) = playback.answers {
+            let latency = now.saturating_duration_since(answers).as_secs_f64();
             let waited = Measure {
                 processor: "parrot",
                 model: None,
-                value: now.saturating_duration_since(answers).as_secs_f64(),
+                value: latency,
             };
             self.rtvi.metrics(&Metrics {
                 ttfb: &[waited],
+                answer: Some(AnswerTime { latency, stages: &[] }),
                 ..Metrics::default()
             });
         }

@@ -42,7 +42,9 @@ use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver, Sou
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
 use crate::io::written_folder::{self, unusable};
-use crate::proto::calls::{CallBeginning, CallEnding, CallLog, CallQuery, CallRecorder, CallUpdate, EventKind};
+use crate::proto::calls::{
+    CallBeginning, CallEnding, CallLog, CallQuery, CallRecorder, CallUpdate, CallerVoice, EventKind,
+};
 use crate::proto::counts::Counts;
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::http::route::{Route, RouteError};
@@ -251,6 +253,7 @@ impl ObserveSessions for Calls {
             calls: self,
             id: session.id,
             tap,
+            voice: Mutex::default(),
         })
     }
 }
@@ -293,6 +296,8 @@ struct CallObserver {
     calls: Arc<Calls>,
     id: SessionId,
     tap: CallTap,
+    /// The session's task alone takes this lock.
+    voice: Mutex<CallerVoice>,
 }
 
 impl CallObserver {
@@ -311,6 +316,15 @@ impl SessionObserver for CallObserver {
             SessionEvent::Dtmf(_) => self.tap.press_key(),
             // The bot may take a while to end.
             SessionEvent::Left(_) => self.tap.end(),
+            SessionEvent::SpeechStarted => {
+                let spoken_until = {
+                    let mut voice = lock(&self.voice);
+                    voice.set_bot_audible(true);
+                    voice.spoken_until()
+                };
+                return self.record(|call| call.handle_bot_speech(spoken_until, tasks::now()));
+            }
+            SessionEvent::SpeechStopped => return lock(&self.voice).set_bot_audible(false),
             _ => {}
         }
         self.record(|call| call.handle_event(event, tasks::now()));
@@ -321,6 +335,7 @@ impl SessionObserver for CallObserver {
     }
 
     fn caller_sound(&self, frame: &CallerFrame<'_>) {
+        lock(&self.voice).handle_audio(frame, tasks::now());
         self.tap.caller_sound(frame);
     }
 

@@ -5,6 +5,7 @@
 //! [`BotMessage::Other`]. Source: `docs/spec/rtvi.md` 4, `docs/spec/livekit.md` 5.4 to 5.6.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,8 +37,7 @@ pub enum BotMessage {
     ModelStopped,
     /// The model calls a function of this name.
     FunctionCall(String),
-    /// Seconds until the first result, by the processor that measured them.
-    Metrics(Vec<(String, f64)>),
+    Metrics(ReportedTimes),
     /// The answer to a message of the application.
     Response {
         id: String,
@@ -49,6 +49,23 @@ pub enum BotMessage {
         error: String,
     },
     Other,
+}
+
+/// The times that a bot reports, in seconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReportedTimes {
+    /// Until the first result, by the processor that measured them.
+    pub first_results: Vec<(String, f64)>,
+    pub answer: Option<ReportedAnswer>,
+}
+
+/// How long a caller waited for an answer, as the bot measured it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportedAnswer {
+    /// From the end of the caller's speech to the first sound.
+    pub latency: Duration,
+    /// Its parts in seconds, in order.
+    pub stages: Vec<(String, f64)>,
 }
 
 /// A segment of the bot's speech or text.
@@ -128,7 +145,10 @@ fn rtvi_message(message: SentMessage<'_>) -> BotMessage {
         "bot-llm-started" => BotMessage::ModelStarted,
         "bot-llm-stopped" => BotMessage::ModelStopped,
         "llm-function-call-in-progress" | "llm-function-call" => BotMessage::FunctionCall(text(&data, "function_name")),
-        "metrics" => BotMessage::Metrics(times(&data["ttfb"])),
+        "metrics" => BotMessage::Metrics(ReportedTimes {
+            first_results: times(&data["ttfb"], "processor"),
+            answer: answer(&data["answer"]),
+        }),
         "server-response" => BotMessage::Response {
             id,
             data: data.get_mut("d").map(Value::take).unwrap_or_default(),
@@ -141,14 +161,22 @@ fn rtvi_message(message: SentMessage<'_>) -> BotMessage {
     }
 }
 
-/// Returns the processors and seconds of a list of `metrics`. Pipecat reports zero for processors
-/// that measured nothing.
-fn times(list: &Value) -> Vec<(String, f64)> {
+/// Returns the time of an answer; `None` without one that can be read.
+fn answer(value: &Value) -> Option<ReportedAnswer> {
+    Some(ReportedAnswer {
+        latency: Duration::try_from_secs_f64(value["latency"].as_f64()?).ok()?,
+        stages: times(&value["stages"], "name"),
+    })
+}
+
+/// Returns the names and seconds of a list of `metrics`. Pipecat reports zero for processors that
+/// measured nothing.
+fn times(list: &Value, name: &str) -> Vec<(String, f64)> {
     let entries = list.as_array().into_iter().flatten();
     entries
         .filter_map(|entry| {
             let seconds = entry["value"].as_f64().filter(|seconds| *seconds > 0.0)?;
-            Some((entry["processor"].as_str()?.to_owned(), seconds))
+            Some((entry[name].as_str()?.to_owned(), seconds))
         })
         .collect()
 }
@@ -170,7 +198,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::rtvi::{Segment, ToClient};
+    use crate::rtvi::{AnswerStage, AnswerTime, Measure, Metrics, Segment, ToClient};
 
     #[test]
     fn reads_what_rtvi_bots_send() {
@@ -225,6 +253,40 @@ mod tests {
                 error: "no".into()
             }
         );
+    }
+
+    #[test]
+    fn reads_the_time_of_an_answer() {
+        let metrics = Metrics {
+            ttfb: &[Measure {
+                processor: "llm",
+                model: None,
+                value: 0.25,
+            }],
+            answer: Some(AnswerTime {
+                latency: 1.5,
+                stages: &[AnswerStage {
+                    name: "first_sound",
+                    value: 1.5,
+                }],
+            }),
+            ..Metrics::default()
+        };
+        let answer = ReportedAnswer {
+            latency: Duration::from_millis(1_500),
+            stages: vec![("first_sound".to_owned(), 1.5)],
+        };
+        assert_eq!(
+            read(&ToClient::Metrics(&metrics).text()),
+            BotMessage::Metrics(ReportedTimes {
+                first_results: vec![("llm".to_owned(), 0.25)],
+                answer: Some(answer),
+            })
+        );
+        for latency in ["-1", "1e300", "null", r#""1""#] {
+            let text = format!(r#"{{"label":"rtvi-ai","type":"metrics","data":{{"answer":{{"latency":{latency}}}}}}}"#);
+            assert_eq!(read(&text), BotMessage::Metrics(ReportedTimes::default()), "{latency}");
+        }
     }
 
     /// Words count once they are spoken, and a text that is only shown counts at once.

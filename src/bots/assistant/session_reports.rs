@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::proto::assistant::report::{ClientReport, TokenUsage};
-use crate::rtvi::{Measure, Metrics, Rtvi, Sentence, ToClient, Tokens};
+use crate::rtvi::{AnswerTime, Measure, Metrics, Rtvi, Sentence, ToClient, Tokens};
 
 /// Sentences whose progress is told.
 const SENTENCES_MAX: usize = 64;
@@ -84,13 +84,15 @@ impl SessionReports {
     }
 
     fn tell_first_sound(&self, rtvi: &Rtvi, waited: Duration) {
+        let latency = waited.as_secs_f64();
         let measure = Measure {
             processor: self.processor,
             model: Some(&self.model),
-            value: waited.as_secs_f64(),
+            value: latency,
         };
         rtvi.metrics(&Metrics {
             ttfb: &[measure],
+            answer: Some(AnswerTime { latency, stages: &[] }),
             ..Metrics::default()
         });
     }

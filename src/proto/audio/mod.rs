@@ -9,6 +9,7 @@
 
 pub mod elapsed;
 pub mod g711;
+pub mod last_speech;
 pub mod note;
 pub mod pacer;
 pub mod playout_pacer;

@@ -6,10 +6,11 @@
 //! are posted to the receiver of `--events`. `CallLog` keeps the records of live calls and of the
 //! last ones, within a limit of bytes, and makes the JSON of `GET /calls` and `GET /calls/ID`.
 //! `CallBacklog` has what waits for the disk of `--calls-dir`, whose files `files` names.
-//! `sound` mixes both sides: for the files of `--record`, which `recordings` names, and by
-//! [`ListenerSound`] for those that listen in.
+//! [`CallerVoice`] tells when the caller last spoke. `sound` mixes both sides: for the files of
+//! `--record`, which `recordings` names, and by [`ListenerSound`] for those that listen in.
 
 mod backlog;
+mod caller_voice;
 pub mod config;
 pub mod files;
 mod listener_sound;
@@ -22,6 +23,7 @@ pub mod sound;
 mod update;
 
 pub use backlog::{CallBacklog, RecordBatch, WaitingRecord, WaitingWrites};
+pub use caller_voice::CallerVoice;
 pub use listener_sound::ListenerSound;
 pub use log::{CallLog, CallQuery, CallQueryError};
 pub use post::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};

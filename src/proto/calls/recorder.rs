@@ -1,9 +1,9 @@
 //! The record of one call.
 //!
-//! In: the events of the session, the messages of its bot, and its end. Out: JSON. Texts are those
-//! that the bot reports by RTVI: final transcripts of the caller, and what the bot said. Several
-//! messages repeat the same words of the bot; the record takes those of the best source, as the
-//! page does. Keys are counted and not kept: they may be a PIN.
+//! In: the events of the session, the messages of its bot, when the caller last spoke, and the end.
+//! Out: JSON. Texts are those that the bot reports by RTVI: final transcripts of the caller, and
+//! what the bot said. Several messages repeat the same words of the bot; the record takes those of
+//! the best source, as the page does. Keys are counted and not kept: they may be a PIN.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::bot_message::{self, BotMessage, BotText};
+use crate::bot_message::{self, BotMessage, BotText, ReportedTimes};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::rtvi::LABEL;
@@ -27,6 +27,10 @@ const TEXT_BYTES_MAX: usize = 2048;
 const NAMES_MAX: usize = 16;
 /// Bytes of such a name, of a caller and of an error.
 const NAME_BYTES_MAX: usize = 128;
+/// Time since the caller's last sound within which the caller still speaks.
+const STILL_SPEAKING: Duration = Duration::from_millis(100);
+/// Time after which the bot does not answer what the caller said.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The start of a call.
 pub struct CallBeginning<'a> {
@@ -80,8 +84,14 @@ pub struct CallRecorder {
     functions: Vec<String>,
     /// What the bot reports of failures.
     errors: Vec<String>,
-    /// When the caller stopped speaking, until the bot answers.
-    speech_ended: Option<Instant>,
+    /// Whether the bot reports the turns of the caller, and whether one has ended that it has not
+    /// answered yet.
+    reports_turns: bool,
+    is_answer_due: bool,
+    /// Whether the bot reports how long its answers took.
+    measures_answers: bool,
+    /// The end of the speech that the bot answered last.
+    answered: Option<Instant>,
     latencies: AnswerTimes,
     /// The time of an answer whose text has not come yet.
     answer: Option<AnswerTiming>,
@@ -120,12 +130,25 @@ struct AnswerTiming {
     stages: Vec<(String, f64)>,
 }
 
+impl AnswerTiming {
+    /// Adds parts with their seconds, within the limits.
+    fn add_stages(&mut self, stages: Vec<(String, f64)>) {
+        for (name, seconds) in stages {
+            if self.stages.len() < NAMES_MAX {
+                self.stages.extend(name_of(&json!(name)).map(|name| (name, seconds)));
+            }
+        }
+    }
+}
+
 /// The times of all answers of a call, for its summary.
 #[derive(Debug, Default)]
 struct AnswerTimes {
+    /// How many there are beside the last.
     count: u32,
     total: Duration,
     longest: Duration,
+    last: Option<Duration>,
 }
 
 /// Which messages carry the words of the bot, the best last.
@@ -169,7 +192,10 @@ impl CallRecorder {
             interruptions: 0,
             functions: Vec::new(),
             errors: Vec::new(),
-            speech_ended: None,
+            reports_turns: false,
+            is_answer_due: false,
+            measures_answers: false,
+            answered: None,
             latencies: AnswerTimes::default(),
             answer: None,
             has_news: false,
@@ -204,7 +230,6 @@ impl CallRecorder {
             }
             SessionEvent::Dtmf(_) => self.keys = self.keys.saturating_add(1),
             SessionEvent::Message(text) => self.handle_caller_message(text, now),
-            SessionEvent::SpeechStarted => self.handle_bot_sound(now),
             SessionEvent::ParticipantJoined(who) if self.caller.is_none() => {
                 self.caller = match who.call_data() {
                     Some(data) => name_of(&data["from"]),
@@ -216,6 +241,22 @@ impl CallRecorder {
         }
     }
 
+    /// Handles the first sound of the bot after a pause. `spoken_until` is when the last sound of
+    /// the caller's speech arrived.
+    pub fn handle_bot_speech(&mut self, spoken_until: Option<Instant>, now: Instant) {
+        let is_due = std::mem::take(&mut self.is_answer_due) || !self.reports_turns;
+        let Some(until) = spoken_until.filter(|until| self.answered.is_none_or(|answered| *until > answered)) else {
+            return;
+        };
+        let latency = now.saturating_duration_since(until);
+        if self.measures_answers || !is_due || !(STILL_SPEAKING..=ANSWERED_WITHIN).contains(&latency) {
+            return;
+        }
+        self.answered = Some(until);
+        self.latencies.add(latency);
+        self.current_answer().latency = Some(latency);
+    }
+
     /// Handles a message of the bot.
     pub fn handle_bot_message(&mut self, text: &str, now: Instant) {
         match bot_message::read(text) {
@@ -224,9 +265,9 @@ impl CallRecorder {
             } => self.add(CallSide::Caller, &text, now),
             BotMessage::UserStartedSpeaking => {
                 self.bot_turn = None;
-                self.speech_ended = None;
+                (self.reports_turns, self.is_answer_due) = (true, false);
             }
-            BotMessage::UserStoppedSpeaking => self.speech_ended = Some(now),
+            BotMessage::UserStoppedSpeaking => (self.reports_turns, self.is_answer_due) = (true, true),
             BotMessage::BotOutput(output) => self.handle_output(&output, now),
             BotMessage::BotTranscription(text) => self.handle_words(TextSource::Sentence, &text, now),
             BotMessage::VoiceText(text) => self.handle_words(TextSource::Voice, &text, now),
@@ -236,16 +277,7 @@ impl CallRecorder {
             BotMessage::Error(error) if self.has_texts && self.errors.len() < NAMES_MAX => {
                 self.errors.extend(name_of(&json!(error)));
             }
-            BotMessage::Metrics(times) => {
-                let answer = self.current_answer();
-                for (processor, seconds) in times {
-                    if answer.stages.len() < NAMES_MAX {
-                        answer
-                            .stages
-                            .extend(name_of(&json!(processor)).map(|name| (name, seconds)));
-                    }
-                }
-            }
+            BotMessage::Metrics(times) => self.handle_times(times),
             _ => {}
         }
     }
@@ -336,9 +368,9 @@ impl CallRecorder {
             "listen_in": self.allows_listening,
             "listeners": self.listeners,
             "interruptions": self.interruptions,
-            "answers": self.latencies.count,
+            "answers": self.latencies.count(),
             "latency_ms": self.latencies.mean().map(millis),
-            "latency_max_ms": (self.latencies.count > 0).then(|| millis(self.latencies.longest)),
+            "latency_max_ms": self.latencies.longest().map(millis),
         });
         if let Some(bot) = &self.bot {
             call["bot"] = json!(**bot);
@@ -402,19 +434,28 @@ impl CallRecorder {
             && kind == "send-text"
         {
             self.bot_turn = None;
-            self.speech_ended = Some(now);
             self.add(CallSide::Caller, &data.content, now);
         }
     }
 
-    /// Handles the first sound of the bot after a pause.
-    fn handle_bot_sound(&mut self, now: Instant) {
-        let Some(ended) = self.speech_ended.take() else {
+    /// Handles the times that the bot reports. An answer that it measured itself counts as it says,
+    /// in place of what its first sound gave.
+    fn handle_times(&mut self, times: ReportedTimes) {
+        let Some(answer) = times.answer else {
+            if !times.first_results.is_empty() {
+                self.current_answer().add_stages(times.first_results);
+            }
             return;
         };
-        let latency = now.saturating_duration_since(ended);
-        self.latencies.add(latency);
-        self.current_answer().latency = Some(latency);
+        self.measures_answers = true;
+        let current = self.current_answer();
+        let before = current.latency.replace(answer.latency);
+        current.stages.clear();
+        current.add_stages(answer.stages);
+        match before {
+            Some(_) => self.latencies.replace(answer.latency),
+            None => self.latencies.add(answer.latency),
+        }
     }
 
     /// Returns the times of the current answer: that of the open text, or of the text to come.
@@ -546,13 +587,29 @@ impl CallText {
 
 impl AnswerTimes {
     fn add(&mut self, latency: Duration) {
-        self.count = self.count.saturating_add(1);
-        self.total += latency;
-        self.longest = self.longest.max(latency);
+        if let Some(last) = self.last.replace(latency) {
+            self.count = self.count.saturating_add(1);
+            self.total = self.total.saturating_add(last);
+            self.longest = self.longest.max(last);
+        }
+    }
+
+    /// Corrects the last time.
+    fn replace(&mut self, latency: Duration) {
+        self.last = Some(latency);
+    }
+
+    fn count(&self) -> u32 {
+        self.count.saturating_add(u32::from(self.last.is_some()))
     }
 
     fn mean(&self) -> Option<Duration> {
-        self.total.checked_div(self.count)
+        let total = self.total.saturating_add(self.last.unwrap_or_default());
+        total.checked_div(self.count())
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.last.map(|last| last.max(self.longest))
     }
 }
 

@@ -140,6 +140,11 @@ impl<D: SpeechDetector> TurnDetector<D> {
         self.turn.is_some()
     }
 
+    /// Returns when the last sound of speech of the turn arrived; `None` between turns.
+    pub fn spoken_until(&self) -> Option<Instant> {
+        self.turn.as_ref().map(|open| open.spoken_until)
+    }
+
     /// Handles audio. Appends what belongs to a turn to `turn`, from its lead on.
     pub fn handle_audio(
         &mut self,

@@ -19,7 +19,10 @@ pub use from_client::{
     ClientFile, ClientMessage, FileSource, FunctionResult, Message, RawAudio, Request, RtviError, TextOptions, parse,
 };
 pub use timestamp::timestamp;
-pub use to_client::{About, BotOutput, Measure, Metrics, Progress, Segment, SpokenStatus, ToClient, Tokens, pieces};
+pub use to_client::{
+    About, AnswerStage, AnswerTime, BotOutput, Measure, Metrics, Progress, Segment, SpokenStatus, ToClient, Tokens,
+    pieces,
+};
 pub use version::Handshake;
 
 /// The `label` of every RTVI message.

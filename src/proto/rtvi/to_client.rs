@@ -249,6 +249,29 @@ pub struct Metrics<'a> {
     /// Tokens of models.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub tokens: &'a [Tokens],
+    /// How long the caller waited for an answer. It is an extension of this runner: the record of
+    /// the call has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerTime<'a>>,
+}
+
+/// How long a caller waited for an answer.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AnswerTime<'a> {
+    /// Seconds from the end of the caller's speech, not from the end of the pause behind it, to the
+    /// first sound of the answer that left.
+    pub latency: f64,
+    /// Its parts, in order.
+    pub stages: &'a [AnswerStage<'a>],
+}
+
+/// A part of the time of an answer.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AnswerStage<'a> {
+    /// What ended it.
+    pub name: &'a str,
+    /// Seconds from the end of the part before.
+    pub value: f64,
 }
 
 /// One measurement of one part of a bot.

@@ -37,8 +37,8 @@ impl Cascade {
             // The recogniser has found the end of the utterance first.
             self.hearing = None;
             self.caller_audio.clear();
+            self.spoken_until = self.turns.spoken_until().or(Some(now));
             self.turns.reset();
-            self.spoken_until = Some(now);
             self.report(ClientReport::UserStoppedSpeaking);
         }
         self.recognitions.complete(id, text);

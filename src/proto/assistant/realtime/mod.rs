@@ -36,6 +36,7 @@ use super::report::{
 };
 use super::service_url::Dialect;
 use super::sound::{self, ThinkingTicks};
+use crate::audio::last_speech::LastSpeech;
 use crate::kit::{self, Speaker, Transcript};
 use crate::rtvi::TextOptions;
 use crate::secret::Secret;
@@ -115,6 +116,8 @@ pub struct Realtime {
     is_on_hold: bool,
     greeting_due: bool,
     caller: CallerAudio,
+    /// When the caller last spoke: the service tells the end of the pause behind it.
+    speech: LastSpeech,
     playback: SpeechPlayback,
     speech_text: SpeechText,
     transcript: Transcript,
@@ -159,6 +162,7 @@ impl Realtime {
             is_on_hold: false,
             greeting_due: body.greeting && config.greeting != Greeting::Off,
             caller: CallerAudio::new(profile.line),
+            speech: LastSpeech::new(profile.line.rate_hz()),
             playback: SpeechPlayback::new(profile.line.rate_hz()),
             speech_text: SpeechText::default(),
             transcript: Transcript::new(TEXTS_MAX),
@@ -233,6 +237,7 @@ impl Realtime {
         if self.is_on_hold {
             return;
         }
+        self.speech.handle_audio(pcm, self.playback.is_speaking(), now);
         self.caller.push(pcm, now);
         self.send_audio();
     }

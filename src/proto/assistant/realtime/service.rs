@@ -87,7 +87,7 @@ impl Realtime {
             ServerEvent::SpeechStopped => {
                 self.is_caller_speaking = false;
                 self.lifetime.keep(now);
-                self.spoken_until = Some(now);
+                self.spoken_until = self.speech.take().or(Some(now));
                 self.report(ClientReport::UserStoppedSpeaking);
             }
             ServerEvent::Transcript {

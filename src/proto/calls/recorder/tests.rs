@@ -12,7 +12,8 @@ struct Rig {
 }
 
 fn rig_with(call_data: Option<&Value>, has_texts: bool) -> Rig {
-    let start = Instant::now();
+    // Callers may have spoken before, also on a machine that has just started.
+    let start = Instant::now() + Duration::from_secs(60);
     let beginning = CallBeginning {
         id: "c".into(),
         transport: Some(Transport::Telephony(TWILIO)),
@@ -39,6 +40,12 @@ impl Rig {
 
     fn event(&mut self, event: &SessionEvent) {
         self.call.handle_event(event, self.now);
+    }
+
+    /// The bot begins to speak, so long after the caller's last sound of speech.
+    fn answer(&mut self, after_ms: u64) {
+        let spoken_until = self.now.checked_sub(Duration::from_millis(after_ms));
+        self.call.handle_bot_speech(spoken_until, self.now);
     }
 
     fn bot(&mut self, kind: &str, data: Value) {
@@ -131,7 +138,8 @@ fn every_reason_has_someone_who_ended_the_call() {
     }
 }
 
-/// The time from the end of the caller's speech to the first sound, and what the bot reports of it.
+/// The time from the end of the caller's speech, before the pause by which the bot knows of it, to
+/// the first sound, and what the bot reports of it.
 #[test]
 fn answers_have_their_latency_and_its_stages() {
     let mut rig = rig();
@@ -145,25 +153,94 @@ fn answers_have_their_latency_and_its_stages() {
         json!({"ttfb": [{"processor": "LLM#0", "value": 0.3}, {"processor": "TTS#0", "value": 0.0}]}),
     );
     rig.pass(500);
-    rig.event(&SessionEvent::SpeechStarted);
+    rig.answer(1_300);
     rig.bot("bot-tts-text", json!({"text": "Noon."}));
     rig.bot("metrics", json!({"ttfb": [{"processor": "TTS#0", "value": 0.1254}]}));
     // A second sound of the same answer.
     rig.pass(900);
-    rig.event(&SessionEvent::SpeechStarted);
+    rig.answer(2_200);
     let call = rig.describe();
     assert_eq!(rig.texts(), said(&[("caller", "What time is it?"), ("bot", "Noon.")]));
     assert_eq!(
         call["texts"][1],
         json!({
-            "at_ms": 1700, "by": "bot", "text": "Noon.", "latency_ms": 700,
+            "at_ms": 1700, "by": "bot", "text": "Noon.", "latency_ms": 1300,
             "stages": [{"name": "LLM#0", "ms": 300}, {"name": "TTS#0", "ms": 125}],
         })
     );
     assert_eq!(
         (&call["answers"], &call["latency_ms"], &call["latency_max_ms"]),
-        (&json!(1), &json!(700), &json!(700))
+        (&json!(1), &json!(1300), &json!(1300))
     );
+}
+
+/// An answer counts as the bot measured it, also where its first sound gave another time before.
+#[test]
+fn an_answer_counts_as_the_bot_measured_it() {
+    let mut rig = rig();
+    let report = |rig: &mut Rig, seconds: f64| {
+        let stages = json!([{"name": "first_sound", "value": seconds}]);
+        rig.bot(
+            "metrics",
+            json!({
+                "ttfb": [{"processor": "cascade", "value": seconds}],
+                "answer": {"latency": seconds, "stages": stages},
+            }),
+        );
+    };
+    rig.pass(5_000);
+    rig.bot("user-stopped-speaking", Value::Null);
+    // A sound by which the caller knows that the bot thinks.
+    rig.answer(900);
+    rig.pass(600);
+    rig.bot("bot-transcription", json!({"text": "Noon."}));
+    report(&mut rig, 1.5);
+    let call = rig.describe();
+    assert_eq!(
+        (&call["answers"], &call["latency_ms"], &call["latency_max_ms"]),
+        (&json!(1), &json!(1500), &json!(1500))
+    );
+    assert_eq!(call["texts"][0]["latency_ms"], 1500);
+    assert_eq!(call["texts"][0]["stages"], json!([{"name": "first_sound", "ms": 1500}]));
+    rig.bot("user-started-speaking", Value::Null);
+    rig.transcribe("And then?");
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.answer(700);
+    assert_eq!(rig.describe()["answers"], 1, "the bot will say");
+    report(&mut rig, 0.5);
+    let call = rig.describe();
+    assert_eq!(
+        (&call["answers"], &call["latency_ms"], &call["latency_max_ms"]),
+        (&json!(2), &json!(1000), &json!(1500))
+    );
+}
+
+/// A bot that reports nothing has its answers by the caller's voice alone.
+#[test]
+fn answers_without_reports_count_by_the_voice_of_the_caller() {
+    let mut rig = rig();
+    rig.pass(60_000);
+    rig.call.handle_bot_speech(None, rig.now);
+    rig.answer(50);
+    rig.answer(31_000);
+    assert_eq!(
+        rig.describe()["answers"],
+        0,
+        "a greeting, a caller who still speaks, a reminder"
+    );
+    rig.answer(800);
+    rig.pass(700);
+    rig.answer(1_500);
+    let call = rig.describe();
+    assert_eq!((&call["answers"], &call["latency_ms"]), (&json!(1), &json!(800)));
+    // From its first report on, a sound answers a turn that was reported.
+    rig.bot("user-started-speaking", Value::Null);
+    rig.pass(5_000);
+    rig.answer(600);
+    assert_eq!(rig.describe()["answers"], 1);
+    rig.bot("user-stopped-speaking", Value::Null);
+    rig.answer(400);
+    assert_eq!(rig.describe()["answers"], 2);
 }
 
 /// A text is news when it begins, when it grows, and when its answer's time comes; once each.
@@ -183,7 +260,7 @@ fn news_are_the_last_text_whenever_it_changes() {
     rig.bot("bot-tts-text", json!({"text": "Good"}));
     assert_eq!(rig.call.take_news().expect("a text")["nth"], 1);
     rig.bot("bot-tts-text", json!({"text": "day."}));
-    rig.event(&SessionEvent::SpeechStarted);
+    rig.answer(400);
     let news = rig.call.take_news().expect("a text");
     assert_eq!((&news["text"], &news["latency_ms"]), (&json!("Good day."), &json!(400)));
     rig.bot("user-started-speaking", Value::Null);
@@ -194,11 +271,11 @@ fn news_are_the_last_text_whenever_it_changes() {
 #[test]
 fn a_greeting_has_no_latency() {
     let mut rig = rig();
-    rig.event(&SessionEvent::SpeechStarted);
+    rig.call.handle_bot_speech(None, rig.now);
     rig.bot("bot-tts-text", json!({"text": "Hello."}));
     rig.bot("user-stopped-speaking", Value::Null);
     rig.bot("user-started-speaking", Value::Null);
-    rig.event(&SessionEvent::SpeechStarted);
+    rig.answer(300);
     let call = rig.describe();
     assert_eq!((&call["answers"], &call["latency_ms"]), (&json!(0), &Value::Null));
     assert_eq!(call["texts"][0], json!({"at_ms": 0, "by": "bot", "text": "Hello."}));
@@ -312,7 +389,7 @@ fn without_texts_only_figures_are_kept() {
     rig.bot("error", json!({"error": "is safe"}));
     rig.bot("user-stopped-speaking", Value::Null);
     rig.pass(300);
-    rig.event(&SessionEvent::SpeechStarted);
+    rig.answer(300);
     let call = rig.describe();
     assert_eq!((&call["texts"], &call["latency_ms"]), (&json!([]), &json!(300)));
     assert_eq!(call["errors"], json!([]));
