@@ -279,6 +279,38 @@ fn a_telephone_call_is_answered_and_ended_by_the_model() {
     caller.hear_until("the end", |caller| caller.gone);
     assert!(power(&caller.received) > 0.0, "the goodbye is heard");
     assert!(services.model.waiting().is_none(), "the model is not asked again");
+    runner.wait_for_sessions(0);
+    let list = http::request(runner.addr, "GET", "/calls", &[], b"")
+        .expect("an answer")
+        .json();
+    let id = list["calls"][0]["id"].as_str().expect("a call");
+    let path = format!("/calls/{id}");
+    let call = http::request(runner.addr, "GET", &path, &[], b"")
+        .expect("an answer")
+        .json();
+    let texts: Vec<_> = call["texts"].as_array().expect("texts").iter().collect();
+    let said: Vec<_> = texts.iter().map(|text| (&text["by"], &text["text"])).collect();
+    assert_eq!(
+        said,
+        [
+            (&json!("caller"), &json!("Goodbye.")),
+            (&json!("bot"), &json!("Goodbye then."))
+        ]
+    );
+    // The record, the text and its stages have one time.
+    assert_eq!(
+        (&call["answers"], &call["latency_ms"]),
+        (&json!(1), &texts[1]["latency_ms"])
+    );
+    let stages = texts[1]["stages"].as_array().expect("stages");
+    let names: Vec<_> = stages.iter().map(|stage| &stage["name"]).collect();
+    assert_eq!(names, ["recognized", "first_token", "first_sound"]);
+    let total: u64 = stages
+        .iter()
+        .map(|stage| stage["ms"].as_u64().expect("milliseconds"))
+        .sum();
+    let latency = call["latency_ms"].as_u64().expect("milliseconds");
+    assert!(total.abs_diff(latency) <= 3, "{call}");
 }
 
 /// A configured greeting needs no model, and is part of the conversation.

@@ -32,7 +32,7 @@ function words({ bot, duration_ms: lasted, state, reason, answers, latency_ms: l
 
 /** A text of the conversation, with the time of an answer. */
 function said({ by, text, at_ms: at, latency_ms: latency, stages = [] }) {
-	const parts = stages.filter(({ ms: took }) => isMs(took)).map(({ name, ms: took }) => `${name} ${ms(took)}`);
+	const parts = stages.filter(({ ms: took }) => isMs(took)).map(({ name, ms: took }) => `${String(name).replaceAll('_', ' ')} ${ms(took)}`);
 	const timing = [isMs(latency) ? `after ${ms(latency)}` : '', ...parts].filter(Boolean).join(' · ');
 	const who = make('p', 'who', `${by === 'bot' ? 'Bot' : 'Caller'} · ${duration(at / 1000)}`);
 	return make('li', by === 'bot' ? 'bot' : 'user', who, make('p', 'words', text), ...timing ? [make('p', 'small', timing)] : []);

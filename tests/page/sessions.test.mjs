@@ -237,7 +237,7 @@ const CALL = {
 };
 const TEXTS = [
 	{ at_ms: 1200, by: 'caller', text: 'What time is it?' },
-	{ at_ms: 2400, by: 'bot', text: 'Noon.', latency_ms: 812, stages: [{ name: 'LLM', ms: 300 }, { name: 'TTS', ms: 1204 }] },
+	{ at_ms: 2400, by: 'bot', text: 'Noon.', latency_ms: 812, stages: [{ name: 'first_token', ms: 300 }, { name: 'TTS', ms: 1204 }] },
 ];
 
 /** Opens a call, as a click on its summary does. */
@@ -262,7 +262,7 @@ test('calls are listed with who called and why they ended, and a call opens with
 	const details = await open(own);
 	assert.deepEqual(own.asked.at(-1), '/calls/c1');
 	assert.deepEqual(details.querySelector('ol').children.map((item) => item.children.map(({ textContent }) => textContent)), [
-		['Caller · 1 s', 'What time is it?'], ['Bot · 2 s', 'Noon.', 'after 812 ms · LLM 300 ms · TTS 1.2 s'],
+		['Caller · 1 s', 'What time is it?'], ['Bot · 2 s', 'Noon.', 'after 812 ms · first token 300 ms · TTS 1.2 s'],
 	]);
 	assert.match(details.textContent, /3 keys pressed\. Functions: light_on\./);
 	assert.equal((await open(own, 1)).querySelector('.soft').textContent, 'Its record is gone.');

@@ -1,12 +1,12 @@
 //! What the client of an assistant is told, as RTVI messages.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::proto::assistant::answer_stopwatch::MeasuredAnswer;
 use crate::proto::assistant::report::{ClientReport, TokenUsage};
-use crate::rtvi::{AnswerTime, Measure, Metrics, Rtvi, Sentence, ToClient, Tokens};
+use crate::rtvi::{AnswerStage, AnswerTime, Measure, Metrics, Rtvi, Sentence, ToClient, Tokens};
 
 /// Sentences whose progress is told.
 const SENTENCES_MAX: usize = 64;
@@ -57,7 +57,7 @@ impl SessionReports {
                 }
             }
             ClientReport::Shown(text) => rtvi.show(&text),
-            ClientReport::FirstSound(waited) => self.tell_first_sound(rtvi, waited),
+            ClientReport::FirstSound(answer) => self.tell_first_sound(rtvi, &answer),
             ClientReport::Tokens(usage) => tell_tokens(rtvi, usage),
             ClientReport::FunctionStarted(call) => {
                 rtvi.send(&ToClient::LlmFunctionCallStarted {
@@ -83,8 +83,13 @@ impl SessionReports {
         }
     }
 
-    fn tell_first_sound(&self, rtvi: &Rtvi, waited: Duration) {
-        let latency = waited.as_secs_f64();
+    fn tell_first_sound(&self, rtvi: &Rtvi, answer: &MeasuredAnswer) {
+        let latency = answer.latency.as_secs_f64();
+        let stages = answer.stages.iter().map(|(name, time)| AnswerStage {
+            name,
+            value: time.as_secs_f64(),
+        });
+        let stages: Vec<AnswerStage<'_>> = stages.collect();
         let measure = Measure {
             processor: self.processor,
             model: Some(&self.model),
@@ -92,7 +97,10 @@ impl SessionReports {
         };
         rtvi.metrics(&Metrics {
             ttfb: &[measure],
-            answer: Some(AnswerTime { latency, stages: &[] }),
+            answer: Some(AnswerTime {
+                latency,
+                stages: &stages,
+            }),
             ..Metrics::default()
         });
     }

@@ -8,8 +8,10 @@
 //! - [`prompts`]: texts that other bots let the voice say
 //! - [`reasoning_marks`]: how a chat model marks what it thinks
 //! - [`functions`]: what models call; [`tools`]: functions of a program or of an HTTP endpoint
+//! - [`answer_stopwatch`]: how long an answer took
 //! - `keypad`, `lifetime`, `outage`, `playback`, `press_keys`, `sound`: what engines share
 
+pub mod answer_stopwatch;
 pub mod body;
 pub mod cascade;
 pub mod config;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::answer_stopwatch::MeasuredAnswer;
 #[cfg(test)]
 use crate::audio::g711::Law;
 use crate::audio::g711::LineLaws;
@@ -159,8 +160,8 @@ pub enum ClientReport {
     },
     /// Text that is not spoken.
     Shown(String),
-    /// Time from the end of the caller's speech to the first sound.
-    FirstSound(Duration),
+    /// The answer begins to play.
+    FirstSound(MeasuredAnswer),
     Tokens(TokenUsage),
     FunctionStarted(FunctionCall),
     FunctionStopped {

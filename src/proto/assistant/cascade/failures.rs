@@ -166,7 +166,7 @@ impl Cascade {
         if self.answer.is_none() && !self.body.text_only {
             self.play(&sound::notes(self.profile.line.rate_hz()));
         }
-        self.spoken_until = None;
+        self.stopwatch.clear();
         self.recognitions.complete(id, "");
         self.settle(now);
     }

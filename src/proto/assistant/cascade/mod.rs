@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::answer_stopwatch::AnswerStopwatch;
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Greeting};
 use super::functions::{self, FunctionAnswer, FunctionHost, FunctionReplies, Functions, KeyPresses};
@@ -174,8 +175,7 @@ pub struct Cascade {
     presses: Vec<KeyPresses>,
     keypad: Keypad,
     lifetime: Lifetime,
-    /// When the caller stopped speaking, until the answer is heard.
-    spoken_until: Option<Instant>,
+    stopwatch: AnswerStopwatch,
     /// When the first speech of the session began to leave.
     first_speech_at: Option<Instant>,
     ticks: ThinkingTicks,
@@ -221,7 +221,7 @@ impl Cascade {
             playback: SpeechPlayback::new(profile.line.rate_hz()),
             keypad: Keypad::default(),
             lifetime: Lifetime::new(&config, profile.is_telephone, body.minutes_max, now),
-            spoken_until: None,
+            stopwatch: AnswerStopwatch::default(),
             first_speech_at: None,
             ticks: ThinkingTicks::default(),
             logged: 0,
@@ -469,7 +469,7 @@ impl Cascade {
 
     fn handle_turn_started(&mut self, now: Instant) {
         self.lifetime.keep(now);
-        self.spoken_until = None;
+        self.stopwatch.clear();
         self.report(ClientReport::UserStartedSpeaking);
         if self.is_sounding() && self.answer.as_ref().is_some_and(|answer| answer.is_audible) {
             self.count(AssistantCount::BargeIn);
@@ -498,7 +498,7 @@ impl Cascade {
     fn handle_turn_ended(&mut self, spoken_until: Instant, now: Instant) {
         self.send_caller_audio();
         self.lifetime.keep(now);
-        self.spoken_until = Some(spoken_until);
+        self.stopwatch.begin(spoken_until);
         self.report(ClientReport::UserStoppedSpeaking);
         if let Some(id) = self.hearing.take() {
             self.outputs.push_back(CascadeOutput::FinishRecognition { id });
@@ -783,10 +783,9 @@ impl Cascade {
     }
 
     fn count_first_sound(&mut self, now: Instant) {
-        if let Some(spoken_until) = self.spoken_until.take() {
-            let waited = now.saturating_duration_since(spoken_until);
-            self.count(AssistantCount::FirstSound(waited));
-            self.report(ClientReport::FirstSound(waited));
+        if let Some(answer) = self.stopwatch.handle_sound(now) {
+            self.count(AssistantCount::FirstSound(answer.latency));
+            self.report(ClientReport::FirstSound(answer));
         }
     }
 

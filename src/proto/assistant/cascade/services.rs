@@ -37,7 +37,7 @@ impl Cascade {
             // The recogniser has found the end of the utterance first.
             self.hearing = None;
             self.caller_audio.clear();
-            self.spoken_until = self.turns.spoken_until().or(Some(now));
+            self.stopwatch.begin(self.turns.spoken_until().unwrap_or(now));
             self.turns.reset();
             self.report(ClientReport::UserStoppedSpeaking);
         }
@@ -53,6 +53,7 @@ impl Cascade {
         if self.history.push_bot(answer.message, text) {
             answer.push_text(text, &mut self.sentences);
             if !text.trim().is_empty() {
+                self.stopwatch.handle_token(now);
                 self.handle_chat_answered();
             }
             self.tell(ClientReport::LlmText(text.to_owned()));
@@ -184,6 +185,7 @@ impl Cascade {
             if text.is_empty() {
                 continue;
             }
+            self.stopwatch.handle_recognized(now);
             self.history.add_caller(&text);
             self.due = Some(self.body.text_only);
             self.tell(ClientReport::Transcript {

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::answer_stopwatch::AnswerStopwatch;
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Greeting, RealtimeConfig};
 use super::functions::{self, FunctionHost, FunctionReplies, Functions, KeyPresses};
@@ -129,8 +130,7 @@ pub struct Realtime {
     cancelled: VecDeque<String>,
     functions: Functions,
     drafts: CallDrafts,
-    /// When the caller stopped speaking, until the answer is heard.
-    spoken_until: Option<Instant>,
+    stopwatch: AnswerStopwatch,
     is_caller_speaking: bool,
     keypad: Keypad,
     ticks: ThinkingTicks,
@@ -170,7 +170,7 @@ impl Realtime {
             wanted: None,
             request_id: String::new(),
             cancelled: VecDeque::new(),
-            spoken_until: None,
+            stopwatch: AnswerStopwatch::default(),
             is_caller_speaking: false,
             keypad: Keypad::default(),
             ticks: ThinkingTicks::default(),
@@ -308,10 +308,9 @@ impl Realtime {
         if self.playback.newest_item() == Some(TICK_ITEM) {
             return;
         }
-        if let Some(spoken_until) = self.spoken_until.take() {
-            let waited = now.saturating_duration_since(spoken_until);
-            self.count(AssistantCount::FirstSound(waited));
-            self.report(ClientReport::FirstSound(waited));
+        if let Some(answer) = self.stopwatch.handle_sound(now) {
+            self.count(AssistantCount::FirstSound(answer.latency));
+            self.report(ClientReport::FirstSound(answer));
         }
     }
 

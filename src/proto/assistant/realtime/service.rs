@@ -87,14 +87,14 @@ impl Realtime {
             ServerEvent::SpeechStopped => {
                 self.is_caller_speaking = false;
                 self.lifetime.keep(now);
-                self.spoken_until = self.speech.take().or(Some(now));
+                self.stopwatch.begin(self.speech.take().unwrap_or(now));
                 self.report(ClientReport::UserStoppedSpeaking);
             }
             ServerEvent::Transcript {
                 item_id,
                 text,
                 is_final,
-            } => self.handle_transcript(&item_id, &text, is_final),
+            } => self.handle_transcript(&item_id, &text, is_final, now),
             ServerEvent::ResponseCreated { id } => {
                 self.active = Some(ActiveResponse {
                     id: Some(id),
@@ -116,9 +116,10 @@ impl Realtime {
                 response_id,
                 item_id,
                 text,
-            } => self.handle_spoken_text(&response_id, &item_id, &text),
+            } => self.handle_spoken_text(&response_id, &item_id, &text, now),
             ServerEvent::WrittenText { response_id, text } => {
                 if !self.is_cancelled(&response_id) {
+                    self.stopwatch.handle_token(now);
                     self.speech_text.write(&text);
                     self.tell_text(text);
                 }
@@ -210,7 +211,10 @@ impl Realtime {
         }
     }
 
-    fn handle_transcript(&mut self, item_id: &str, text: &str, is_final: bool) {
+    fn handle_transcript(&mut self, item_id: &str, text: &str, is_final: bool, now: Instant) {
+        if is_final {
+            self.stopwatch.handle_recognized(now);
+        }
         let text = match is_final {
             true => self.transcript.complete(item_id, text).to_owned(),
             false => match self.transcript.push_piece(item_id, text) {
@@ -234,6 +238,7 @@ impl Realtime {
         if self.is_cancelled(response_id) {
             return;
         }
+        self.stopwatch.handle_token(now);
         self.lifetime.keep(now);
         let pcm: Vec<i16> = match self.profile.line {
             Line::Pcm24k => {
@@ -252,10 +257,11 @@ impl Realtime {
         }
     }
 
-    fn handle_spoken_text(&mut self, response_id: &str, item_id: &str, text: &str) {
+    fn handle_spoken_text(&mut self, response_id: &str, item_id: &str, text: &str, now: Instant) {
         if self.is_cancelled(response_id) {
             return;
         }
+        self.stopwatch.handle_token(now);
         self.speech_text.begin(item_id);
         self.tell_text(text.to_owned());
         for report in self.speech_text.push(item_id, text) {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::assistant::answer_stopwatch::MeasuredAnswer;
 use crate::assistant::config::ToolsConfig;
 use crate::assistant::report::ConnectFailure;
 use crate::assistant::service_url::ServiceUrl;
@@ -438,6 +439,51 @@ fn a_long_function_ticks() {
         .handle_function_result(FunctionHost::Tools, "c", &json!("out"), rig.now);
     rig.pass(Duration::from_secs(10));
     assert_eq!(rig.session.next_speech(&mut pcm), None);
+}
+
+/// The service tells of the end of speech after a pause; an answer counts from the last sound.
+#[test]
+fn an_answer_counts_from_the_last_sound_of_the_caller() {
+    let mut rig = Rig::ready();
+    for (ms, loud) in [(1_000, 30.0), (600, 8_000.0), (500, 30.0)] {
+        let pcm: Vec<i16> = (0..480).map(|at| (loud * (f64::from(at) * 0.4).sin()) as i16).collect();
+        for _ in 0..ms / 20 {
+            rig.pass(Duration::from_millis(20));
+            rig.session.handle_audio(&pcm, rig.now);
+            rig.drain();
+        }
+    }
+    rig.hear(json!({"type": "input_audio_buffer.speech_stopped", "item_id": "v"}));
+    rig.pass(Duration::from_millis(100));
+    rig.hear(
+        json!({"type": "conversation.item.input_audio_transcription.completed", "item_id": "v", "transcript": "Hi."}),
+    );
+    rig.pass(Duration::from_millis(200));
+    rig.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+    rig.speak("a", "i", 2_400);
+    rig.pass(Duration::from_millis(50));
+    assert!(rig.session.next_speech(&mut Vec::new()).is_some());
+    rig.session.handle_speech_started(rig.now);
+    rig.drain();
+    let measured = rig.outputs.iter().find_map(|output| match output {
+        RealtimeOutput::Report(ClientReport::FirstSound(answer)) => Some(answer.clone()),
+        _ => None,
+    });
+    let ms = Duration::from_millis;
+    assert_eq!(
+        measured.expect("a time"),
+        MeasuredAnswer {
+            // The edge of the tone is in the frame behind it.
+            latency: ms(830),
+            stages: vec![
+                ("recognized", ms(580)),
+                ("first_token", ms(200)),
+                ("first_sound", ms(50))
+            ],
+        }
+    );
+    let counted = |output: &RealtimeOutput| matches!(output, RealtimeOutput::Count(AssistantCount::FirstSound(waited)) if *waited == ms(830));
+    assert!(rig.outputs.iter().any(counted), "the metric is the same");
 }
 
 #[test]

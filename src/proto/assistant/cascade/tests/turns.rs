@@ -1,6 +1,7 @@
 //! Turns: what is heard, answered and interrupted.
 
 use super::*;
+use crate::assistant::answer_stopwatch::MeasuredAnswer;
 
 #[test]
 fn a_turn_is_recognised_while_it_is_spoken() {
@@ -55,13 +56,17 @@ fn an_answer_is_spoken_while_the_model_writes() {
     rig.voice();
     assert_eq!(rig.play(100), 10);
     let waited = rig.reports().filter_map(|report| match report {
-        ClientReport::FirstSound(waited) => Some(*waited),
+        ClientReport::FirstSound(answer) => Some(answer.clone()),
         _ => None,
     });
-    let waited: Vec<Duration> = waited.collect();
+    let waited: Vec<MeasuredAnswer> = waited.collect();
     assert_eq!(waited.len(), 1);
     // 700 ms of silence end the turn; all services answer at once.
-    assert!((780..=840).contains(&waited[0].as_millis()), "{waited:?}");
+    assert!((780..=840).contains(&waited[0].latency.as_millis()), "{waited:?}");
+    let names: Vec<&str> = waited[0].stages.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["recognized", "first_token", "first_sound"]);
+    let total: Duration = waited[0].stages.iter().map(|(_, time)| *time).sum();
+    assert_eq!(total, waited[0].latency);
     assert!(
         rig.reports()
             .any(|report| matches!(report, ClientReport::SentenceBegins { id: 4, text } if text == "And more."))
