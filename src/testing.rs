@@ -612,7 +612,7 @@ impl Call {
 
     /// Returns whether the bot has transferred the call.
     pub fn is_transferred(&self) -> bool {
-        self.transport_side.is_transferred()
+        self.transport_side.transferred_to().is_some()
     }
 
     /// Hangs up.

@@ -91,6 +91,15 @@ fn a_trace_reaches_the_services_and_the_log() {
         assert_eq!(asked.last().and_then(|asked| asked.header("traceparent")), passed);
     }
     let ended = runner.wait_for_logs("session ended", 2);
+    let list = http::get(runner.addr, "/calls").json();
+    let traces: Vec<&Value> = list["calls"]
+        .as_array()
+        .expect("calls")
+        .iter()
+        .map(|call| &call["trace"])
+        .collect();
+    // The latest call is first.
+    assert_eq!(traces, [&Value::Null, &json!("4bf92f3577b34da6a3ce929d0e0e4736")]);
     let of_trace = |line: &&String| line.ends_with("; trace 4bf92f3577b34da6a3ce929d0e0e4736");
     assert_eq!(ended.iter().filter(of_trace).count(), 1, "{ended:#?}");
     assert_eq!(ended.iter().filter(|line| line.contains("trace")).count(), 1);

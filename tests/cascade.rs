@@ -280,14 +280,8 @@ fn a_telephone_call_is_answered_and_ended_by_the_model() {
     assert!(power(&caller.received) > 0.0, "the goodbye is heard");
     assert!(services.model.waiting().is_none(), "the model is not asked again");
     runner.wait_for_sessions(0);
-    let list = http::request(runner.addr, "GET", "/calls", &[], b"")
-        .expect("an answer")
-        .json();
-    let id = list["calls"][0]["id"].as_str().expect("a call");
-    let path = format!("/calls/{id}");
-    let call = http::request(runner.addr, "GET", &path, &[], b"")
-        .expect("an answer")
-        .json();
+    let call = http::last_call(runner.addr, &[]);
+    assert_eq!(call["hang_up_reason"], "the model ended the call");
     let texts: Vec<_> = call["texts"].as_array().expect("texts").iter().collect();
     let said: Vec<_> = texts.iter().map(|text| (&text["by"], &text["text"])).collect();
     assert_eq!(

@@ -151,6 +151,11 @@ fn a_dialled_call_reaches_its_bot() {
         caller.stop();
         caller.end();
         runner.wait_for_sessions(0);
+        let call = http::last_call(runner.addr, &[&format!("Authorization: Bearer {API_KEY}")]);
+        assert_eq!(
+            (&call["id"], &call["to"], &call["direction"], &call["answered_by"]),
+            (&reply["id"], &json!(TO), &json!("outbound"), &json!("machine"))
+        );
         let log = runner.log();
         for secret in [TO, FROM, "5550001111", TOKEN, API_KEY] {
             assert!(!log.contains(secret), "{log}");

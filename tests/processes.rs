@@ -199,6 +199,11 @@ fn a_program_asks_the_provider_of_its_call() {
     let targets: Vec<String> = api.asked().into_iter().map(|request| request.target).collect();
     let action = |name: &str| format!("/v2/calls/v3:abcDEF123-_/actions/{name}");
     assert_eq!(targets, [action("send_dtmf"), action("transfer"), action("transfer")]);
+    let call = http::last_call(runner.addr, &[]);
+    assert_eq!(
+        (&call["transferred_to"], &call["outcome"]),
+        (&json!("sip:desk@example.net"), &json!("bot_ended"))
+    );
     let log = runner.log();
     for secret in ["b-secret", "15550001111", "desk@"] {
         assert!(!log.contains(secret), "{log}");
@@ -270,6 +275,12 @@ fn a_program_hangs_up_with_a_reason() {
     assert!(client.received.iter().filter(|sample| **sample == 1_000).count() >= 24_000);
     assert!(client.messages.is_empty(), "requests are not for the client");
     runner.wait_for_log("the caller is done");
+    runner.wait_for_sessions(0);
+    let call = http::last_call(runner.addr, &[]);
+    assert_eq!(
+        (&call["hang_up_reason"], &call["transferred_to"]),
+        (&json!("the caller is done"), &Value::Null)
+    );
 }
 
 /// A telephone caller hears a text that the program lets the runner speak, in its place among the
@@ -306,6 +317,11 @@ fn a_program_lets_the_runner_speak() {
         caller.stop();
         caller.end();
         runner.wait_for_sessions(0);
+        let texts = &http::last_call(runner.addr, &[])["texts"];
+        assert_eq!(
+            (&texts[0]["by"], &texts[0]["text"], &texts[1]),
+            (&json!("bot"), &json!("Press 1."), &Value::Null)
+        );
     }
     assert!(voice.waiting().is_none(), "the second prompt was kept");
     assert!(!runner.log().contains("Press 1"));

@@ -4,7 +4,7 @@ use edge_runner_proto::limits::{OFFER_SDP_BYTES_MAX, PENDING_OFFERS_MAX};
 use serde_json::{Value, json};
 use str0m::media::Direction;
 
-use crate::support::http::{Reply, get, request};
+use crate::support::http::{Reply, get, last_call, request};
 use crate::support::program::{BotProcess, SLEEPING_COMMAND};
 use crate::support::runner::TestRunner;
 use crate::support::whip::{Offers, Poster};
@@ -298,6 +298,7 @@ fn the_bot_gets_the_endpoint_of_its_caller() {
         .and_then(|path| path.strip_prefix("/whip/s/"))
         .expect("an id");
     assert_eq!(arguments["webrtc_connection"]["pc_id"], id);
+    assert_eq!(last_call(runner.addr, &[])["from"], "front-door");
 
     let offer = Poster::new(BOTH).bare_offer();
     let form = format!(

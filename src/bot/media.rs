@@ -291,12 +291,21 @@ impl Output {
     /// Passes a message of RTVI to the record of the call alone: the caller gets none, or not this
     /// one.
     pub(crate) fn report(&self, text: String) {
+        self.record(OutboundText::Report(text));
+    }
+
+    /// Passes the words of speech that is queued next to the record of the call.
+    pub(crate) fn report_words(&self, text: String) {
+        self.record(OutboundText::Spoken(text));
+    }
+
+    fn record(&self, text: OutboundText) {
         {
             let mut outbound = lock(&self.0.outbound);
             if outbound.ended {
                 return;
             }
-            outbound.push_report(text);
+            outbound.push_for_record(text);
         }
         self.0.outbound_changed.notify_one();
     }
@@ -449,9 +458,9 @@ impl Output {
         }
     }
 
-    /// Leaves the call to its provider when the session ends.
-    pub(crate) fn leave_to_provider(&self) {
-        lock(&self.0.outbound).transferred = true;
+    /// Leaves the call to its provider when the session ends, which has transferred it.
+    pub(crate) fn leave_to_provider(&self, transferred_to: String) {
+        lock(&self.0.outbound).transferred = Some(transferred_to);
         self.0.outbound_changed.notify_one();
     }
 

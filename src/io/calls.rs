@@ -48,6 +48,7 @@ use crate::proto::calls::{
 use crate::proto::counts::Counts;
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::http::route::{Route, RouteError};
+use crate::proto::http::traceparent::Traceparent;
 use crate::proto::session::CallerFrame;
 
 /// Time for the last records on a slow disk.
@@ -240,6 +241,7 @@ impl ObserveSessions for Calls {
             transport: session.transport,
             bot: session.bot.clone(),
             call_data: session.call_data,
+            trace: Traceparent::of_body(session.body),
             now,
             unix_ms,
         });
@@ -332,6 +334,18 @@ impl SessionObserver for CallObserver {
 
     fn bot_message(&self, text: &str) {
         self.record(|call| call.handle_bot_message(text, tasks::now()));
+    }
+
+    fn bot_words(&self, text: &str) {
+        self.record(|call| call.handle_bot_words(text, tasks::now()));
+    }
+
+    fn transfer(&self, target: &str) {
+        self.record(|call| call.handle_transfer(target));
+    }
+
+    fn hang_up(&self, reason: &str) {
+        self.record(|call| call.handle_hang_up(reason));
     }
 
     fn caller_sound(&self, frame: &CallerFrame<'_>) {

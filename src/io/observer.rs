@@ -45,6 +45,15 @@ pub trait SessionObserver: Send + Sync {
     /// A message of the bot, also one that its caller does not get.
     fn bot_message(&self, text: &str);
 
+    /// The words of speech of the bot that follows.
+    fn bot_words(&self, text: &str);
+
+    /// The bot has transferred the call; it may come more than once.
+    fn transfer(&self, target: &str);
+
+    /// The bot hangs up, for this reason.
+    fn hang_up(&self, reason: &str);
+
     /// Sound of a caller on its way to the bot.
     fn caller_sound(&self, frame: &CallerFrame<'_>);
 

@@ -522,7 +522,10 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     }
     while let Some(text) = transport_side.take_text() {
         if let Some(observer) = task.observer() {
-            observer.bot_message(text.as_str());
+            match &text {
+                OutboundText::Message(text) | OutboundText::Report(text) => observer.bot_message(text),
+                OutboundText::Spoken(text) => observer.bot_words(text),
+            }
         }
         if let OutboundText::Message(text) = text {
             task.counts.add(Count::MessagesOut, 1);
@@ -533,13 +536,19 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     if let Some(keys) = transport_side.take_keys() {
         session.handle_keys(&keys);
     }
-    if transport_side.is_transferred() {
+    if let Some(target) = transport_side.transferred_to() {
+        if let Some(observer) = task.observer() {
+            observer.transfer(&target);
+        }
         session.handle_transferred();
     }
     let hang_up = transport_side.take_hang_up();
     feed_speech(session, task);
     if let Some(reason) = hang_up {
         log::info!("the bot hangs up: {reason}");
+        if let Some(observer) = task.observer() {
+            observer.hang_up(&reason);
+        }
         session.handle_bot_end(LeaveReason::BotEnded, now);
     }
 }

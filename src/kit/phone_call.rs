@@ -203,7 +203,7 @@ impl PhoneCall {
             Some(request) => self.perform(request).await?,
             None => self.simulate(&json!({"event": "edge_runner", "transfer": address}))?,
         }
-        self.output.leave_to_provider();
+        self.output.leave_to_provider(target.shown());
         log::info!("the call was transferred");
         Ok(())
     }

@@ -45,6 +45,22 @@ impl TransferTarget {
     }
 }
 
+impl TransferTarget {
+    /// Returns the target for the record of the call: of a URL the scheme and the host alone, since
+    /// the rest may hold a key.
+    pub fn shown(&self) -> String {
+        match self {
+            TransferTarget::Number(text) | TransferTarget::Sip(text) => text.clone(),
+            TransferTarget::Markup(url) => {
+                let (scheme, rest) = url.split_once("://").unwrap_or_default();
+                let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+                format!("{scheme}://{host}")
+            }
+        }
+    }
+}
+
 impl fmt::Debug for TransferTarget {
     /// Omits the address, which can be a telephone number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,6 +139,21 @@ pub enum HangUpOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_record_has_no_key_of_a_url() {
+        for (target, shown) in [
+            ("+15550003333", "+15550003333"),
+            ("sip:desk@pbx.example.net", "sip:desk@pbx.example.net"),
+            (
+                "https://user:key@bot.example.net:8443/next?key=1",
+                "https://bot.example.net:8443",
+            ),
+            ("http://bot.example.net?key=a@b", "http://bot.example.net"),
+        ] {
+            assert_eq!(TransferTarget::parse(target).expect(target).shown(), shown);
+        }
+    }
 
     #[test]
     fn targets_are_numbers_sip_addresses_and_urls() {

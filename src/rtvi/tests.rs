@@ -79,7 +79,7 @@ impl Caller {
                 let report: Value = serde_json::from_str(&text).expect("JSON");
                 report["type"].as_str().expect("a type").to_owned()
             }
-            OutboundText::Message(text) => panic!("a message: {text}"),
+            other => panic!("no report: {other:?}"),
         };
         texts.map(kind).collect()
     }

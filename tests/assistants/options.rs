@@ -331,7 +331,7 @@ fn silence_of_both_sides_ends_a_call() {
     service.open();
     caller.hear_until("the end", |caller| caller.gone);
     assert_eq!(service.end(), "1000");
-    runner.wait_for_log("the assistant ends the session: no one spoke");
+    runner.wait_for_log("the bot hangs up: no one spoke");
 }
 
 /// A service that fails is heard as two notes and the operator's own sound.

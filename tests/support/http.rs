@@ -55,6 +55,18 @@ pub fn get(addr: SocketAddr, target: &str) -> Reply {
     request(addr, "GET", target, &[], b"").expect("the runner answers")
 }
 
+/// Returns the record of the latest call of a runner.
+pub fn last_call(addr: SocketAddr, headers: &[&str]) -> Value {
+    let ask = |target: &str| {
+        request(addr, "GET", target, headers, b"")
+            .expect("the runner answers")
+            .json()
+    };
+    let list = ask("/calls?limit=1");
+    let id = list["calls"][0]["id"].as_str().expect("a call");
+    ask(&format!("/calls/{id}"))
+}
+
 /// Writes raw bytes and reads until the peer closes.
 pub fn exchange(addr: SocketAddr, bytes: &[u8]) -> io::Result<Reply> {
     let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;

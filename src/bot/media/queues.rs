@@ -79,14 +79,17 @@ impl Inbound {
 pub enum OutboundText {
     /// For the caller.
     Message(String),
-    /// For the record of the call alone.
+    /// A message of RTVI for the record of the call alone.
     Report(String),
+    /// The words of speech that follows, for the record of the call alone.
+    Spoken(String),
 }
 
 impl OutboundText {
     pub fn as_str(&self) -> &str {
-        let (OutboundText::Message(text) | OutboundText::Report(text)) = self;
-        text
+        match self {
+            OutboundText::Message(text) | OutboundText::Report(text) | OutboundText::Spoken(text) => text,
+        }
     }
 }
 
@@ -114,8 +117,8 @@ pub(super) struct Outbound {
     pub(super) hang_up: Option<String>,
     /// Keys for the telephones in a room that the transport has not taken yet.
     pub(super) keys: String,
-    /// Whether the bot has transferred the call.
-    pub(super) transferred: bool,
+    /// Where the bot has transferred the call.
+    pub(super) transferred: Option<String>,
     /// Whether the bot has spoken since its last interruption.
     pub(super) has_spoken: bool,
     pub(super) readiness: BotReadiness,
@@ -138,11 +141,12 @@ impl Outbound {
         }
     }
 
-    /// Queues a report, unless the queue is full: reports displace no messages.
-    pub(super) fn push_report(&mut self, text: String) {
-        if self.texts.len() < MESSAGES_OUT_MAX && self.text_bytes + text.len() <= MESSAGES_OUT_BYTES_MAX {
-            self.text_bytes += text.len();
-            self.texts.push_back(OutboundText::Report(text));
+    /// Queues what is for the record, unless the queue is full: it displaces no messages.
+    pub(super) fn push_for_record(&mut self, text: OutboundText) {
+        let bytes = self.text_bytes + text.as_str().len();
+        if self.texts.len() < MESSAGES_OUT_MAX && bytes <= MESSAGES_OUT_BYTES_MAX {
+            self.text_bytes = bytes;
+            self.texts.push_back(text);
         }
     }
 

@@ -208,9 +208,9 @@ impl TransportSide {
         (!keys.is_empty()).then_some(keys)
     }
 
-    /// Returns whether the bot has transferred the call.
-    pub fn is_transferred(&self) -> bool {
-        lock(&self.0.outbound).transferred
+    /// Returns where the bot has transferred the call.
+    pub fn transferred_to(&self) -> Option<String> {
+        lock(&self.0.outbound).transferred.clone()
     }
 
     /// Takes the next text of the bot.

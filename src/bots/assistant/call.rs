@@ -43,7 +43,7 @@ pub fn outcome(end: Option<(EndReason, Instant)>, rtvi: &Rtvi) -> Result<(), Bot
             Err(why.into())
         }
         Some((EndReason::Done(why), _)) => {
-            log::info!("the assistant ends the session: {why}");
+            rtvi.output().hang_up(why);
             Ok(())
         }
         None => Ok(()),

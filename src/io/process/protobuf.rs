@@ -11,7 +11,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -26,10 +26,9 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::MediaEnd;
 use super::listener::{MediaListener, MediaSocket};
-use super::services::{CallControl, Prompts};
+use super::services::{CallControl, Prompts, SpokenPrompt};
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
 use crate::bot::{Kind, RunnerArguments};
-use crate::kit::Wav;
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST};
 use crate::proto::audio::resample::Resampler;
 use crate::proto::process::inbound_queue::InboundQueue;
@@ -301,7 +300,7 @@ pub async fn run(
                 requests.running = None;
                 queue_message(&mut backlog, &answer);
             }
-            spoken = requests.prompts.spoken() => queue_message(&mut backlog, &speech.add_prompt(spoken)),
+            spoken = requests.prompts.spoken() => queue_message(&mut backlog, &speech.add_prompt(spoken, &output)),
             () = speech.progressed.notified() => {}
             () = signals.group_ended.notified() => {
                 is_abandoned = true;
@@ -618,11 +617,14 @@ impl SpeechQueue {
         lock(&self.ahead)
     }
 
-    /// Queues the speech of a prompt, and returns the answer to the program.
-    fn add_prompt(&self, spoken: Result<Arc<Wav>, String>) -> String {
-        let added = spoken.and_then(|wav| {
+    /// Queues the speech of a prompt, with its text for the record, and returns the answer to the
+    /// program.
+    fn add_prompt(&self, spoken: Result<SpokenPrompt, String>, output: &Output) -> String {
+        let added = spoken.and_then(|SpokenPrompt { text, wav }| {
             let added = self.ahead().push_speech(wav.pcm.clone(), wav.rate_hz);
-            added.map_err(|rate| rate.to_string())
+            added.map_err(|rate| rate.to_string())?;
+            output.report_words(text);
+            Ok(())
         });
         self.queued.notify_one();
         process::speak_answer(&added)

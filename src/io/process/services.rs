@@ -51,8 +51,14 @@ impl CallControl {
 pub struct Prompts {
     /// The voice, or why there is none.
     voice: Result<SpeakPrompt, String>,
-    /// The prompt that is being spoken.
-    running: Option<PromptFuture>,
+    /// The prompt that is being spoken, with its text.
+    running: Option<(String, PromptFuture)>,
+}
+
+/// A prompt as it was spoken.
+pub struct SpokenPrompt {
+    pub text: String,
+    pub wav: Arc<Wav>,
 }
 
 impl Prompts {
@@ -68,10 +74,11 @@ impl Prompts {
 
     /// Begins a prompt. Until it is spoken, the program is not read, so there is one at a time.
     pub fn start(&mut self, text: String) {
-        self.running = Some(match &self.voice {
-            Ok(speak) => speak(text),
+        let speech = match &self.voice {
+            Ok(speak) => speak(text.clone()),
             Err(why) => Box::pin(std::future::ready(Err(why.clone()))),
-        });
+        };
+        self.running = Some((text, speech));
     }
 
     /// Returns whether a prompt is being spoken.
@@ -80,12 +87,13 @@ impl Prompts {
     }
 
     /// Waits for the prompt; for ever without one.
-    pub async fn spoken(&mut self) -> Result<Arc<Wav>, String> {
-        let Some(running) = &mut self.running else {
+    pub async fn spoken(&mut self) -> Result<SpokenPrompt, String> {
+        let Some((text, speech)) = &mut self.running else {
             return pending().await;
         };
-        let spoken = running.await;
+        let spoken = speech.await;
+        let text = std::mem::take(text);
         self.running = None;
-        spoken
+        spoken.map(|wav| SpokenPrompt { text, wav })
     }
 }

@@ -240,6 +240,7 @@ mod tests {
                 transport: Some(transport),
                 bot: (transport == Transport::WebRtc).then(|| "sales".into()),
                 call_data: Some(&json!({"from": from, "to": "+431"})),
+                trace: None,
                 now: self.start + Duration::from_secs(at_s),
                 unix_ms: 1_795_904_000_000 + at_s * 1000,
             });

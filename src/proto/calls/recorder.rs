@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::bot_message::{self, BotMessage, BotText, ReportedTimes};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
+use crate::http::traceparent::Traceparent;
 use crate::rtvi::LABEL;
 use crate::text::beginning;
 use crate::time::iso_ms;
@@ -32,6 +33,9 @@ const STILL_SPEAKING: Duration = Duration::from_millis(100);
 /// Time after which the bot does not answer what the caller said.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
+/// The direction of a call that the runner dialled.
+const OUTBOUND: &str = "outbound";
+
 /// The start of a call.
 pub struct CallBeginning<'a> {
     pub id: Arc<str>,
@@ -41,6 +45,8 @@ pub struct CallBeginning<'a> {
     pub bot: Option<Arc<str>>,
     /// What the transport tells about the call.
     pub call_data: Option<&'a Value>,
+    /// The trace that its start belongs to.
+    pub trace: Option<Traceparent>,
     pub now: Instant,
     /// Milliseconds since 1970.
     pub unix_ms: u64,
@@ -66,6 +72,10 @@ pub struct CallRecorder {
     unix_ms: u64,
     caller: Option<String>,
     callee: Option<String>,
+    /// Whether the runner dialled the call, and who answered then.
+    is_dialled: bool,
+    answered_by: Option<String>,
+    trace: Option<Traceparent>,
     connected_after: Option<Duration>,
     end: Option<EndedCall>,
     texts: Vec<CallText>,
@@ -75,6 +85,9 @@ pub struct CallRecorder {
     bot_turn: Option<BotTurn>,
     /// The file with the sound.
     recording: Option<String>,
+    transferred_to: Option<String>,
+    /// Why the bot hung up, in its words.
+    hang_up_reason: Option<String>,
     /// Whether operators may listen to the call.
     allows_listening: bool,
     /// Listeners that have joined so far.
@@ -169,10 +182,14 @@ struct BotTurn {
 
 impl CallRecorder {
     pub fn new(beginning: CallBeginning<'_>, has_texts: bool) -> Self {
-        let number = |name: &str| beginning.call_data.and_then(|data| name_of(&data[name]));
+        let of_call = |name: &str| beginning.call_data.and_then(|data| name_of(&data[name]));
         CallRecorder {
-            caller: number("from"),
-            callee: number("to"),
+            // A device has no number, and the name in its path.
+            caller: of_call("from").or_else(|| of_call("name")),
+            callee: of_call("to"),
+            is_dialled: of_call("direction").is_some_and(|direction| direction == OUTBOUND),
+            answered_by: of_call("answered_by"),
+            trace: beginning.trace,
             id: beginning.id,
             transport: beginning.transport,
             bot: beginning.bot,
@@ -186,6 +203,8 @@ impl CallRecorder {
             texts_cut: 0,
             bot_turn: None,
             recording: None,
+            transferred_to: None,
+            hang_up_reason: None,
             allows_listening: false,
             listeners: 0,
             keys: 0,
@@ -230,6 +249,7 @@ impl CallRecorder {
             }
             SessionEvent::Dtmf(_) => self.keys = self.keys.saturating_add(1),
             SessionEvent::Message(text) => self.handle_caller_message(text, now),
+            SessionEvent::AnsweredBy(by) => self.answered_by = Some(by.label().to_owned()),
             SessionEvent::ParticipantJoined(who) if self.caller.is_none() => {
                 self.caller = match who.call_data() {
                     Some(data) => name_of(&data["from"]),
@@ -239,6 +259,28 @@ impl CallRecorder {
             }
             _ => {}
         }
+    }
+
+    /// Handles words of the bot whose speech follows: a text of their own.
+    pub fn handle_bot_words(&mut self, text: &str, now: Instant) {
+        self.add(CallSide::Bot, text, now);
+        // Reports of the same words are known.
+        self.bot_turn = Some(BotTurn {
+            source: TextSource::Output,
+            segment: None,
+        });
+    }
+
+    /// Handles a transfer of the call. The first one counts.
+    pub fn handle_transfer(&mut self, target: &str) {
+        if self.transferred_to.is_none() {
+            self.transferred_to = name_of(&json!(target));
+        }
+    }
+
+    /// Handles the bot's reason to hang up.
+    pub fn handle_hang_up(&mut self, reason: &str) {
+        self.hang_up_reason = name_of(&json!(reason));
     }
 
     /// Handles the first sound of the bot after a pause. `spoken_until` is when the last sound of
@@ -302,7 +344,16 @@ impl CallRecorder {
 
     /// Returns the bytes of memory that the record holds, beside those of the structure.
     pub(super) fn bytes(&self) -> usize {
+        let facts = [
+            &self.caller,
+            &self.callee,
+            &self.answered_by,
+            &self.recording,
+            &self.transferred_to,
+            &self.hang_up_reason,
+        ];
         let names = self.functions.iter().chain(&self.errors);
+        let names = names.chain(facts.into_iter().flatten());
         let names = names.map(String::capacity).sum::<usize>();
         let stages = |answer: &AnswerTiming| {
             answer
@@ -357,6 +408,9 @@ impl CallRecorder {
             "transport": self.transport.map(Transport::name),
             "from": self.caller,
             "to": self.callee,
+            "direction": if self.is_dialled { OUTBOUND } else { "inbound" },
+            "answered_by": self.answered_by,
+            "trace": self.trace.as_ref().map(Traceparent::trace_id),
             "started": iso_ms(self.unix_ms),
             "connected_after_ms": self.connected_after.map(millis),
             "duration_ms": millis(duration),
@@ -364,6 +418,8 @@ impl CallRecorder {
             "outcome": reason.map(LeaveReason::label),
             "reason": reason.map(|reason| reason.to_string()),
             "ended_by": reason.map(ended_by),
+            "hang_up_reason": self.hang_up_reason,
+            "transferred_to": self.transferred_to,
             "recording": self.recording,
             "listen_in": self.allows_listening,
             "listeners": self.listeners,

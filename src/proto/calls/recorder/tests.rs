@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::*;
+use crate::telephony::dial::AnsweredBy;
 use crate::telephony::named::TWILIO;
+
+const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 struct Rig {
     call: CallRecorder,
@@ -19,6 +22,7 @@ fn rig_with(call_data: Option<&Value>, has_texts: bool) -> Rig {
         transport: Some(Transport::Telephony(TWILIO)),
         bot: None,
         call_data,
+        trace: Traceparent::of_body(&json!({"traceparent": TRACEPARENT})),
         now: start,
         unix_ms: 1_795_904_000_000,
     };
@@ -124,6 +128,59 @@ fn a_call_says_who_called_how_long_and_why_it_ended() {
     assert_eq!((&call["bot_error"], &call["keys"]), (&json!("no model"), &json!(1)));
     assert_eq!(call["counts"]["packets_in"], 7);
     assert!(!call.to_string().contains(r#""1""#), "a key may be a part of a PIN");
+}
+
+#[test]
+fn a_dialled_call_says_who_answered_and_where_it_went() {
+    let mut rig = rig();
+    let call = rig.describe();
+    assert_eq!(
+        (&call["direction"], &call["answered_by"], &call["trace"]),
+        (
+            &json!("inbound"),
+            &Value::Null,
+            &json!("4bf92f3577b34da6a3ce929d0e0e4736")
+        )
+    );
+    assert_eq!(
+        (&call["transferred_to"], &call["hang_up_reason"]),
+        (&Value::Null, &Value::Null)
+    );
+    let data = json!({"from": "+431", "to": "+4366012345", "direction": "outbound"});
+    rig = rig_with(Some(&data), true);
+    rig.event(&SessionEvent::AnsweredBy(AnsweredBy::Machine));
+    rig.call.handle_transfer("+4369911111");
+    rig.call.handle_transfer("+4369922222");
+    rig.call.handle_hang_up("the caller pressed #");
+    rig.end(LeaveReason::BotEnded, None);
+    let call = rig.describe();
+    assert_eq!(
+        (&call["direction"], &call["answered_by"]),
+        (&json!("outbound"), &json!("machine"))
+    );
+    assert_eq!(
+        (&call["transferred_to"], &call["hang_up_reason"], &call["ended_by"]),
+        (&json!("+4369911111"), &json!("the caller pressed #"), &json!("bot"))
+    );
+    let named = rig_with(Some(&json!({"via": "whip", "name": "kitchen"})), true);
+    assert_eq!(named.describe()["from"], "kitchen");
+}
+
+/// Each prompt is a text of its own, with the time of the answer that it is.
+#[test]
+fn prompts_are_texts_of_the_bot() {
+    let mut rig = rig();
+    rig.call.handle_bot_words("Press 1.", rig.now);
+    rig.pass(4_000);
+    rig.call.handle_bot_words("Press 2.", rig.now);
+    rig.answer(700);
+    rig.bot("bot-transcription", json!({"text": "Press 2."}));
+    let call = rig.describe();
+    assert_eq!(rig.texts(), said(&[("bot", "Press 1."), ("bot", "Press 2.")]));
+    assert_eq!(
+        (&call["texts"][1]["at_ms"], &call["texts"][1]["latency_ms"]),
+        (&json!(4000), &json!(700))
+    );
 }
 
 #[test]
