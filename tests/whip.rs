@@ -76,6 +76,12 @@ fn one_post_opens_a_session_with_a_resource() {
     assert_eq!(poster.delete(&runner).status, 200);
     poster.until("the runner's goodbye", |poster| poster.gone);
     runner.wait_for_sessions(0);
+    let call = last_call(runner.addr, &[]);
+    assert!(call["network"]["jitter_ms"].is_u64(), "{call}");
+    assert_eq!(
+        (&call["counts"]["packets_late"], &call["network"]["round_trip_ms"]),
+        (&json!(0), &Value::Null)
+    );
     assert!(
         runner.wait_for_log("session ended").contains("left"),
         "{}",

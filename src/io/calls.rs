@@ -45,7 +45,7 @@ use crate::io::written_folder::{self, unusable};
 use crate::proto::calls::{
     CallBeginning, CallEnding, CallLog, CallQuery, CallRecorder, CallUpdate, CallerVoice, EventKind,
 };
-use crate::proto::counts::Counts;
+use crate::proto::counts::{Counts, NetworkTimes};
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::http::route::{Route, RouteError};
 use crate::proto::http::traceparent::Traceparent;
@@ -366,13 +366,14 @@ impl SessionObserver for CallObserver {
         self.record(CallRecorder::handle_interruption);
     }
 
-    fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts) {
+    fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts, network: NetworkTimes) {
         self.tap.end();
         self.calls.listening.end(&self.id);
         let end = CallEnding {
             reason,
             bot_error,
             counts: *counts,
+            network,
             now: tasks::now(),
         };
         let record = lock(&self.calls.log).end(&self.id, end);
@@ -391,6 +392,6 @@ impl SessionObserver for CallObserver {
 impl Drop for CallObserver {
     /// Ends the record of a session whose task panicked.
     fn drop(&mut self) {
-        self.end(LeaveReason::Failed, None, &Counts::default());
+        self.end(LeaveReason::Failed, None, &Counts::default(), NetworkTimes::default());
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::bot::SessionId;
 use crate::config::Transport;
-use crate::proto::counts::Counts;
+use crate::proto::counts::{Counts, NetworkTimes};
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::session::CallerFrame;
 
@@ -67,5 +67,5 @@ pub trait SessionObserver: Send + Sync {
     fn interruption(&self);
 
     /// The end of the session, with the error of a bot that failed.
-    fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts);
+    fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts, network: NetworkTimes);
 }

@@ -11,7 +11,7 @@ use crate::io::sessions::{BotOutcome, SessionStart, Sessions};
 use crate::io::tasks;
 use crate::io::trace;
 use crate::logging;
-use crate::proto::counts::Counts;
+use crate::proto::counts::{Counts, NetworkTimes};
 use crate::proto::event::LeaveReason;
 use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::SessionMetrics;
@@ -72,7 +72,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     }
     listed.note_end(reason);
     if let Some(observer) = listed.observer() {
-        observer.end(reason, outcome.error(), &Counts::default());
+        observer.end(reason, outcome.error(), &Counts::default(), NetworkTimes::default());
     }
     let seconds = (tasks::now() - began).as_secs_f64();
     outcome.log(reason, &format!("{seconds:.1} s{}", trace::log_suffix(trace.as_ref())));

@@ -23,7 +23,7 @@ use crate::io::sessions::{BotOutcome, BotTask, LiveEntry, Sessions};
 use crate::io::tasks;
 use crate::io::trace;
 use crate::logging::{self, LogClient};
-use crate::proto::counts::{Count, Counts};
+use crate::proto::counts::{Count, Counts, NetworkTimes};
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::SessionMetrics;
@@ -97,6 +97,8 @@ pub struct SessionTask {
     listed: Option<LiveEntry>,
     /// The trace that the session belongs to.
     trace: Option<Traceparent>,
+    /// What was last known of the network.
+    network: NetworkTimes,
     /// Starts the bot once more, where a session may need that.
     restart: Option<BotRestart>,
     /// What was dropped before the bot was started once more.
@@ -126,6 +128,7 @@ impl SessionTask {
             metrics: None,
             listed: None,
             trace: None,
+            network: NetworkTimes::default(),
             restart: None,
             dropped_before: MediaDrops::default(),
             speech: Vec::new(),
@@ -204,6 +207,7 @@ impl SessionTask {
     /// Updates the counters that the session and the bot's link keep.
     fn count(&mut self, session: &impl Session) {
         session.update_counts(&mut self.counts);
+        self.network.update(session.network());
         let dropped = self
             .transport_side
             .as_ref()
@@ -327,6 +331,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
         metrics,
         mut listed,
         trace,
+        network,
         cleanup_guard,
         permit,
         ..
@@ -345,7 +350,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
             listed.note_end(reason);
         }
         if let Some(observer) = listed.as_ref().and_then(LiveEntry::observer) {
-            observer.end(reason, outcome.as_ref().and_then(BotOutcome::error), &counts);
+            observer.end(reason, outcome.as_ref().and_then(BotOutcome::error), &counts, network);
         }
         if let Some(outcome) = outcome {
             session.log_diagnosis(reason);

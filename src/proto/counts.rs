@@ -173,6 +173,23 @@ impl Counts {
     }
 }
 
+/// What a session knows of its network beside the counters. Each is the latest value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkTimes {
+    /// Interarrival jitter of the caller's audio (RFC 3550 section 6.4.1).
+    pub jitter: Option<Duration>,
+    /// To the caller and back; in a room, to its server.
+    pub round_trip: Option<Duration>,
+}
+
+impl NetworkTimes {
+    /// Takes newer values. What is not known any more stays as it was.
+    pub fn update(&mut self, newer: NetworkTimes) {
+        self.jitter = newer.jitter.or(self.jitter);
+        self.round_trip = newer.round_trip.or(self.round_trip);
+    }
+}
+
 /// The current levels of the queues between a session and its bot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueLevels {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::counts::Counts;
+use crate::counts::{Counts, NetworkTimes};
 use crate::event::{LeaveReason, SessionEvent};
 
 /// One call between a bot and its callers.
@@ -84,6 +84,11 @@ pub trait Session {
 
     /// Writes the totals that the session keeps itself.
     fn update_counts(&self, counts: &mut Counts);
+
+    /// Returns what the session knows of its network beside the counts.
+    fn network(&self) -> NetworkTimes {
+        NetworkTimes::default()
+    }
 
     /// Returns the media summary for the last log line.
     fn summary(&self, counts: &Counts) -> String;

@@ -284,6 +284,11 @@ impl InboundStats {
         counts.set(Count::FramesConcealed, counters.concealed);
     }
 
+    /// Returns the jitter, once packets have come.
+    pub fn jitter(&self) -> Option<Duration> {
+        (self.counters.received > 0).then_some(self.counters.jitter)
+    }
+
     /// Returns the packet counts for the last log line of a session.
     pub fn summary(&self, counts: &Counts) -> String {
         let (came, left) = (counts.get(Count::PacketsIn), counts.get(Count::PacketsOut));

@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
     use crate::bot_message;
-    use crate::counts::Counts;
+    use crate::counts::{Counts, NetworkTimes};
     use crate::event::SessionEvent;
     use crate::telephony::named::TWILIO;
 
@@ -251,6 +251,7 @@ mod tests {
                 reason,
                 bot_error: None,
                 counts: Counts::default(),
+                network: NetworkTimes::default(),
                 now: self.start + Duration::from_secs(at_s),
             };
             self.log.end(id, end);

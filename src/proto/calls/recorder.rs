@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::bot_message::{self, BotMessage, BotText, ReportedTimes};
-use crate::counts::{Count, Counts};
+use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::http::traceparent::Traceparent;
 use crate::rtvi::LABEL;
@@ -58,6 +58,7 @@ pub struct CallEnding<'a> {
     /// Why the bot failed.
     pub bot_error: Option<&'a str>,
     pub counts: Counts,
+    pub network: NetworkTimes,
     pub now: Instant,
 }
 
@@ -117,6 +118,7 @@ struct EndedCall {
     reason: LeaveReason,
     bot_error: Option<String>,
     counts: Counts,
+    network: NetworkTimes,
     duration: Duration,
 }
 
@@ -336,6 +338,7 @@ impl CallRecorder {
             reason: end.reason,
             bot_error: end.bot_error.map(|error| beginning(error, NAME_BYTES_MAX).to_owned()),
             counts: end.counts,
+            network: end.network,
             duration: end.now.saturating_duration_since(self.began),
         });
         self.bot_turn = None;
@@ -450,10 +453,17 @@ impl CallRecorder {
                 "packets_in": count(Count::PacketsIn),
                 "packets_out": count(Count::PacketsOut),
                 "packets_lost": count(Count::PacketsLost),
+                "packets_late": count(Count::PacketsLate),
+                "frames_recovered": count(Count::FramesRecovered),
+                "frames_concealed": count(Count::FramesConcealed),
                 "frames_in": count(Count::FramesIn),
                 "frames_dropped": count(Count::FramesDropped),
                 "messages_in": count(Count::MessagesIn),
                 "messages_out": count(Count::MessagesOut),
+            });
+            call["network"] = json!({
+                "jitter_ms": end.network.jitter.map(millis),
+                "round_trip_ms": end.network.round_trip.map(millis),
             });
         }
         call

@@ -34,7 +34,7 @@ use bytes::Bytes;
 
 use crate::audio::codec::Codec;
 use crate::audio::sender::AudioSender;
-use crate::counts::{Count, Counts};
+use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CALL_DEAF_AFTER, ROOM_FIRST_CALLER_WITHIN};
 use crate::livekit::TRANSCRIPTION_TOPIC;
@@ -682,6 +682,16 @@ impl Session for RoomSession {
         self.receiver.stats().write_to(counts);
         self.audio_sender.counters().write_to(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped() + self.oversized_messages);
+    }
+
+    fn network(&self) -> NetworkTimes {
+        NetworkTimes {
+            jitter: self.receiver.stats().jitter(),
+            round_trip: match &self.signal {
+                SignalState::Open(connection) => connection.round_trip(),
+                _ => None,
+            },
+        }
     }
 
     fn summary(&self, counts: &Counts) -> String {

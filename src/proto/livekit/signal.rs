@@ -649,6 +649,12 @@ impl SignalClient {
         }
     }
 
+    /// Returns the last round trip to the server.
+    pub fn round_trip(&self) -> Option<Duration> {
+        let ms = u64::try_from(self.rtt).ok().filter(|ms| *ms > 0)?;
+        Some(Duration::from_millis(ms))
+    }
+
     fn handle_pong(&mut self, pong: &Pong, now: Instant) {
         if let Some((timestamp, left)) = self.pending_ping
             && timestamp == pong.last_ping_timestamp

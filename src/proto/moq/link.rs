@@ -185,6 +185,11 @@ impl MoqLink {
         self.advance(now);
     }
 
+    /// Returns the round trip, as QUIC estimates it.
+    pub fn round_trip(&self) -> Duration {
+        self.connection.rtt()
+    }
+
     /// Handles an event of the endpoint: a datagram, or new connection ids.
     pub fn handle_connection_event(&mut self, event: ConnectionEvent, now: Instant) {
         self.connection.handle_event(event);

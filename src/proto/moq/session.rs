@@ -35,7 +35,7 @@ use super::peer::MoqPeer;
 use crate::audio::codec::Codec;
 use crate::audio::receiver::AudioReceiver;
 use crate::audio::sender::AudioSender;
-use crate::counts::{Count, Counts};
+use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CONNECT_WITHIN, FINISH_WITHIN, PEER_LOST_AFTER};
 use crate::session::{Deadline, Session, SessionOutput};
@@ -475,6 +475,13 @@ impl Session for MoqSession {
         self.audio_receiver.stats().write_to(counts);
         self.audio_sender.counters().write_to(counts);
         counts.set(Count::MessagesDropped, self.bot.messages_dropped());
+    }
+
+    fn network(&self) -> NetworkTimes {
+        NetworkTimes {
+            jitter: self.audio_receiver.stats().jitter(),
+            round_trip: self.uplink.round_trip(),
+        }
     }
 
     fn summary(&self, counts: &Counts) -> String {

@@ -26,7 +26,7 @@ use self::rtvi_gate::RtviGate;
 use crate::audio::codec::Codec;
 use crate::audio::receiver::AudioReceiver;
 use crate::audio::sender::AudioSender;
-use crate::counts::{Count, Counts};
+use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{FINISH_WITHIN, OUTAGE_AFTER, PEER_LOST_AFTER, PROBE_CHECKS};
 use crate::session::{Deadline, Session, SessionOutput};
@@ -611,6 +611,13 @@ impl Session for WebRtcSession {
         self.audio_receiver.stats().write_to(counts);
         self.audio_sender.counters().write_to(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped());
+    }
+
+    fn network(&self) -> NetworkTimes {
+        NetworkTimes {
+            jitter: self.audio_receiver.stats().jitter(),
+            round_trip: None,
+        }
     }
 
     fn summary(&self, counts: &Counts) -> String {

@@ -67,10 +67,22 @@ impl Rig {
     fn end(&mut self, reason: LeaveReason, bot_error: Option<&str>) {
         let mut counts = Counts::default();
         counts.add(Count::PacketsIn, 7);
+        counts.add(Count::FramesConcealed, 2);
+        let mut network = NetworkTimes::default();
+        network.update(NetworkTimes {
+            jitter: Some(Duration::from_millis(9)),
+            round_trip: Some(Duration::from_millis(40)),
+        });
+        // A room that is left knows its server no more.
+        network.update(NetworkTimes {
+            jitter: Some(Duration::from_millis(3)),
+            round_trip: None,
+        });
         let end = CallEnding {
             reason,
             bot_error,
             counts,
+            network,
             now: self.now,
         };
         self.call.handle_end(end);
@@ -126,7 +138,12 @@ fn a_call_says_who_called_how_long_and_why_it_ended() {
         )
     );
     assert_eq!((&call["bot_error"], &call["keys"]), (&json!("no model"), &json!(1)));
-    assert_eq!(call["counts"]["packets_in"], 7);
+    let counts = &call["counts"];
+    assert_eq!(
+        (&counts["packets_in"], &counts["frames_concealed"]),
+        (&json!(7), &json!(2))
+    );
+    assert_eq!(call["network"], json!({"jitter_ms": 3, "round_trip_ms": 40}));
     assert!(!call.to_string().contains(r#""1""#), "a key may be a part of a PIN");
 }
 

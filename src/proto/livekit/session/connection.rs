@@ -259,6 +259,11 @@ impl RoomConnection {
         self.signal.has_earlier_agent(key, value)
     }
 
+    /// Returns the last round trip to the server.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.signal.round_trip()
+    }
+
     /// Tells whether our track is published, its peer connection up, and media arrives.
     pub fn is_up(&self) -> bool {
         self.is_up && !self.is_over && !self.is_silent()

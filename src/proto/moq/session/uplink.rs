@@ -3,7 +3,7 @@
 //! It is also the streams of the current connection. Without one, streams cannot be opened and what
 //! is written is dropped.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quinn_proto::ConnectionEvent;
 
@@ -60,6 +60,11 @@ impl Uplink {
     /// Returns whether every connection is drained and dropped.
     pub fn is_empty(&self) -> bool {
         self.current.is_none() && self.former.is_empty()
+    }
+
+    /// Returns the round trip of the current connection, as QUIC estimates it.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.current.as_ref().map(|current| current.link.round_trip())
     }
 
     /// Returns when the current connection last received a datagram.
