@@ -58,6 +58,9 @@ fn a_call_is_recorded_from_its_start_to_its_end() {
     let wrong = ask(&runner, "/calls?since=noon", &[]);
     assert_eq!(wrong.status, 400);
     assert!(wrong.text().contains("`since` takes a time"), "{}", wrong.text());
+    let unknown = ask(&runner, "/calls?reason=left", &[]);
+    assert_eq!(unknown.status, 400);
+    assert!(unknown.text().contains("`reason` is no field"), "{}", unknown.text());
 }
 
 /// What a bot reports is in the record although its caller gets no messages.

@@ -17,6 +17,7 @@ use crate::event::LeaveReason;
 use crate::http::route::Query;
 use crate::limits::CALLS_BYTES_MAX;
 use crate::sorting;
+use crate::text::beginning;
 use crate::time::parse_iso;
 use crate::transport::Transport;
 
@@ -43,7 +44,7 @@ pub struct CallQuery {
     /// The name of one of several bots.
     bot: Option<String>,
     outcome: Option<LeaveReason>,
-    /// A part of the caller's or the dialled number.
+    /// A part of the caller's or the dialled number, or of the caller's name.
     number: Option<String>,
     /// Milliseconds since 1970.
     since: Option<u64>,
@@ -53,28 +54,66 @@ pub struct CallQuery {
     after: Option<String>,
 }
 
+/// The fields of a query.
+const FIELDS: [&str; 8] = [
+    "transport",
+    "bot",
+    "outcome",
+    "number",
+    "since",
+    "until",
+    "limit",
+    "after",
+];
+/// Bytes of an unknown field that its error repeats.
+const FIELD_BYTES_MAX: usize = 64;
+
 /// A query that cannot be answered.
 #[derive(Debug, PartialEq, Eq)]
-pub struct CallQueryError {
-    field: &'static str,
-    expected: &'static str,
+pub enum CallQueryError {
+    /// The value of a field is invalid.
+    Value {
+        field: &'static str,
+        expected: &'static str,
+    },
+    /// There is no such field.
+    Unknown(String),
 }
 
 impl fmt::Display for CallQueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` takes {}", self.field, self.expected)
+        match self {
+            CallQueryError::Value { field, expected } => write!(f, "`{field}` takes {expected}"),
+            CallQueryError::Unknown(field) => {
+                write!(
+                    f,
+                    "`{field}` is no field of this query; there are: {}",
+                    FIELDS.join(", ")
+                )
+            }
+        }
     }
 }
 
 impl std::error::Error for CallQueryError {}
 
 impl CallQuery {
-    /// Reads the percent-encoded text after the `?`. Unknown fields are ignored.
+    /// Reads the percent-encoded text after the `?`. An empty field selects nothing.
     ///
     /// # Errors
-    /// Returns a [`CallQueryError`] for a field whose value is invalid.
+    /// Returns a [`CallQueryError`] for an unknown field, and for one whose value is invalid.
     pub fn parse(query: &str) -> Result<Self, CallQueryError> {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let query = Query::new(query);
+        for (name, value) in pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
+            let Some(field) = FIELDS.into_iter().find(|field| *field == name) else {
+                return Err(CallQueryError::Unknown(beginning(name, FIELD_BYTES_MAX).to_owned()));
+            };
+            if !value.is_empty() && query.value(field).is_none() {
+                let expected = "text of UTF-8, percent-encoded";
+                return Err(CallQueryError::Value { field, expected });
+            }
+        }
         fn read<T>(
             query: Query<'_>,
             field: &'static str,
@@ -82,7 +121,7 @@ impl CallQuery {
             parse: impl FnOnce(&str) -> Option<T>,
         ) -> Result<Option<T>, CallQueryError> {
             match query.value(field) {
-                Some(text) => parse(&text).map(Some).ok_or(CallQueryError { field, expected }),
+                Some(text) => parse(&text).map(Some).ok_or(CallQueryError::Value { field, expected }),
                 None => Ok(None),
             }
         }
@@ -299,6 +338,9 @@ mod tests {
             ("bot=other", &[]),
             ("outcome=vanished", &["web"]),
             ("number=66012", &["phone"]),
+            ("number=%2B43+660+12", &["phone"]),
+            ("number=(660)%20123-45", &["phone"]),
+            ("number=", &["other", "phone", "card", "web"]),
             ("number=%2B431&outcome=bot_failed", &["phone"]),
             ("since=2026-11-28T22:13:30Z", &["other", "phone"]),
             ("until=2026-11-28T22:13:30Z", &["card", "web"]),
@@ -312,7 +354,23 @@ mod tests {
             ("limit=0", "limit"),
             ("limit=201", "limit"),
         ] {
-            assert_eq!(CallQuery::parse(query).expect_err(query).field, field);
+            let wrong = CallQuery::parse(query).expect_err(query);
+            assert!(
+                matches!(wrong, CallQueryError::Value { field: named, .. } if named == field),
+                "{wrong}"
+            );
+        }
+        let badly_encoded = CallQuery::parse("number=%zz").expect_err("no UTF-8");
+        assert_eq!(
+            badly_encoded.to_string(),
+            "`number` takes text of UTF-8, percent-encoded"
+        );
+        for query in ["reason=left", "reason", "limit=3&Outcome=left"] {
+            let wrong = CallQuery::parse(query).expect_err(query).to_string();
+            assert!(
+                wrong.contains("is no field of this query; there are: transport, bot,"),
+                "{wrong}"
+            );
         }
     }
 

@@ -392,11 +392,13 @@ impl CallRecorder {
     }
 
     /// Returns whether the caller's or the dialled number, or the caller's name, contains a text.
+    /// Of a number, the digits are compared.
     pub(super) fn is_of(&self, text: &str) -> bool {
-        [&self.caller, &self.callee]
-            .into_iter()
-            .flatten()
-            .any(|name| name.contains(text))
+        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+        let wanted = digits(text);
+        let is_number = !wanted.is_empty() && !text.chars().any(char::is_alphabetic);
+        let mut names = [&self.caller, &self.callee].into_iter().flatten();
+        names.any(|name| name.contains(text) || is_number && digits(name).contains(&wanted))
     }
 
     /// Returns the row of `GET /calls`.
