@@ -262,6 +262,11 @@ fn records_wait_for_a_folder_that_is_gone() {
     std::fs::rename(&elsewhere, &folder).expect("renamed");
     call(&runner);
     runner.wait_for_log("again, with those that waited");
+    let metrics = http::get(runner.addr, "/metrics").text();
+    assert!(
+        metrics.contains("edge_runner_call_records_dropped_total 0\n"),
+        "{metrics}"
+    );
     runner.signal("TERM");
     assert!(runner.wait().success());
     let file = std::fs::read_dir(&folder).expect("a folder").next().expect("a file");
@@ -335,6 +340,16 @@ fn events_are_posted_until_they_are_accepted() {
     assert!(warning.contains("127.0.0.1 answers with status 500"), "{warning}");
     caller.stop();
     runner.wait_for_log("accepts events of calls again");
+    let metrics = http::get(runner.addr, "/metrics").text();
+    for (outcome, counts) in [("accepted", &["1", "2"][..]), ("dropped", &["0"])] {
+        let line = format!("edge_runner_call_events_total{{outcome=\"{outcome}\"}} ");
+        let count = metrics.lines().find_map(|text| text.strip_prefix(&line));
+        assert!(
+            count.is_some_and(|count| counts.contains(&count)),
+            "{outcome}: {metrics}"
+        );
+    }
+    assert!(!metrics.contains("edge_runner_call_records"), "there is no --calls-dir");
     stop(runner);
     let asked = receiver.asked();
     let events: Vec<_> = asked.iter().map(event).collect();

@@ -42,6 +42,7 @@ use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver, Sou
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
 use crate::io::written_folder::{self, unusable};
+use crate::proto::calls::metrics;
 use crate::proto::calls::{
     CallBeginning, CallEnding, CallLog, CallQuery, CallRecorder, CallUpdate, CallerVoice, EventKind,
 };
@@ -49,6 +50,7 @@ use crate::proto::counts::{Counts, NetworkTimes};
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::http::route::{Route, RouteError};
 use crate::proto::http::traceparent::Traceparent;
+use crate::proto::metrics::text::MetricsText;
 use crate::proto::session::CallerFrame;
 
 /// Time for the last records on a slow disk.
@@ -84,6 +86,15 @@ impl RunningModule for Calls {
         self.readers.close();
         let poster = self.poster.as_ref()?;
         Some(("the receiver of events", Box::pin(poster.finish())))
+    }
+
+    fn render_metrics(&self, text: &mut MetricsText) {
+        if let Some(writer) = &self.writer {
+            metrics::render_records(text, writer.dropped());
+        }
+        if let Some(poster) = &self.poster {
+            metrics::render_events(text, poster.counts());
+        }
     }
 
     fn end(&self) -> ModuleFuture<'_, ()> {

@@ -16,6 +16,7 @@ use super::writer::CallWriter;
 use crate::io::rest::{self, RestError, RestResponse};
 use crate::io::tasks;
 use crate::proto::calls::config::EventsConfig;
+use crate::proto::calls::metrics::CallEventCounts;
 use crate::proto::calls::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};
 use crate::proto::server::rest::{RestBody, RestMethod, RestRequest};
 use crate::proto::time::ClockDifference;
@@ -70,6 +71,11 @@ impl EventPoster {
         }
         self.push(event);
         self.changed.notify_waiters();
+    }
+
+    /// Returns the counts for the metrics.
+    pub fn counts(&self) -> CallEventCounts {
+        lock(&self.queue).counts()
     }
 
     /// Waits for a moment until all events are accepted, and ends the task. Not for those whose

@@ -94,6 +94,11 @@ impl CallWriter {
         }
     }
 
+    /// Returns how many records were dropped since the start.
+    pub fn dropped(&self) -> u64 {
+        lock(&self.backlog).dropped()
+    }
+
     /// Keeps an event until it is over, without waiting for the disk.
     pub fn keep(&self, event: PostedEvent) {
         self.add(|backlog| backlog.keep(event));

@@ -109,6 +109,11 @@ impl CallBacklog {
         Ok(())
     }
 
+    /// Returns how many records were dropped since the start.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// Adds an event, which is kept until it is over.
     pub fn keep(&mut self, event: PostedEvent) {
         self.events.insert(event.id, event.body);
@@ -243,6 +248,7 @@ mod tests {
         rest.records.pop_front();
         backlog.settle(rest);
         assert_eq!((backlog.add(record(3)), backlog.records()), (Ok(()), 4));
+        assert_eq!(backlog.dropped(), 2);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod config;
 pub mod files;
 mod listener_sound;
 mod log;
+pub mod metrics;
 pub mod options;
 mod post;
 mod recorder;

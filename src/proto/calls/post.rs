@@ -16,6 +16,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
+use super::metrics::CallEventCounts;
 use crate::event::LeaveReason;
 use crate::limits::{CALL_EVENT_AGE_MAX, CALL_EVENT_PAUSE, CALL_EVENT_PAUSE_MAX, CALL_EVENTS_BYTES_MAX};
 use crate::secret::SecretBytes;
@@ -141,7 +142,8 @@ pub struct EventQueue {
     failures: u32,
     /// Nothing is posted before.
     paused_until: Option<Instant>,
-    /// Events that were dropped.
+    /// Events that were accepted, and dropped.
+    accepted: u64,
     dropped: u64,
     is_gone: bool,
 }
@@ -219,6 +221,14 @@ impl EventQueue {
         self.dropped
     }
 
+    /// Returns the counts for the metrics.
+    pub fn counts(&self) -> CallEventCounts {
+        CallEventCounts {
+            accepted: self.accepted,
+            dropped: self.dropped,
+        }
+    }
+
     /// Returns whether nothing is to be posted now.
     pub fn is_settled(&self, now: Instant) -> bool {
         self.waiting.is_empty() || self.is_gone || self.paused_until.is_some_and(|until| now < until)
@@ -239,6 +249,7 @@ impl EventQueue {
         let retry_after = match outcome {
             PostOutcome::Answered { status: 200..=299, .. } => {
                 self.remove(id);
+                self.accepted += 1;
                 self.paused_until = None;
                 return PostResult::Accepted {
                     failures: std::mem::take(&mut self.failures),
@@ -369,6 +380,11 @@ mod tests {
         }
         assert!(queue.next(now) == PostStep::Idle && queue.is_settled(now));
         assert_eq!(queue.bytes, 0);
+        let counts = CallEventCounts {
+            accepted: 2,
+            dropped: 0,
+        };
+        assert_eq!(queue.counts(), counts);
     }
 
     /// Pauses double up to a limit, less up to a half by chance, and another event has its turn.
