@@ -15,11 +15,15 @@ mod heap;
 #[path = "memory/other.rs"]
 mod heap;
 
-use crate::tasks::SlotPool;
+use std::pin::pin;
 use std::time::Duration;
 
-/// Time from the start, or from the end of the last session, until unused memory is returned to the
-/// system: longer than a client takes to reconnect.
+use tokio::time::timeout;
+
+use crate::tasks::SlotPool;
+
+/// Time from the start, or from the release of the last slot, until unused memory is returned to
+/// the system: longer than a client takes to reconnect.
 const MEMORY_TRIM_AFTER: Duration = Duration::from_secs(2);
 
 /// Makes all threads share one arena. Call it before the second thread starts, because existing
@@ -28,8 +32,8 @@ pub fn use_one_heap() {
     heap::use_one_arena();
 }
 
-/// Trims the heap and unmaps code after the start, and after the last session has ended, unless
-/// another begins; never returns.
+/// Trims the heap and unmaps code after the start, and after the last slot was released, unless
+/// another is taken; never returns. Sessions hold the slots, or requests and builds.
 pub async fn trim_when_idle(live: SlotPool) {
     run_when_idle(&live, trim).await;
 }
@@ -41,12 +45,17 @@ fn trim() {
 }
 
 async fn run_when_idle(live: &SlotPool, mut act: impl FnMut()) {
+    // Made before each wait, so that no release is missed.
+    let mut released = pin!(live.released());
     loop {
-        tokio::time::sleep(MEMORY_TRIM_AFTER).await;
-        if live.count() == 0 {
-            act();
+        // What begins and ends within the period begins it anew.
+        if timeout(MEMORY_TRIM_AFTER, released.as_mut()).await.is_err() {
+            if live.count() == 0 {
+                act();
+            }
+            released.as_mut().await;
         }
-        live.wait_next_empty().await;
+        released.set(live.released());
     }
 }
 
@@ -83,6 +92,11 @@ mod tests {
             sleep(MEMORY_TRIM_AFTER * 2).await;
             assert_eq!(times.get(), 1);
             drop(third);
+            for _ in 0..3 {
+                sleep(MEMORY_TRIM_AFTER - moment).await;
+                drop(live.try_acquire());
+                assert_eq!(times.get(), 1, "requests come one after the other");
+            }
             sleep(MEMORY_TRIM_AFTER + moment).await;
             assert_eq!(times.get(), 2);
             use_one_heap();

@@ -109,16 +109,6 @@ impl SlotPool {
             left.await;
         }
     }
-
-    /// Waits until the next moment at which a slot is released and none is held.
-    pub async fn wait_next_empty(&self) {
-        loop {
-            self.released().await;
-            if self.count() == 0 {
-                return;
-            }
-        }
-    }
 }
 
 /// A slot of a [`SlotPool`]. Dropping it releases it.

@@ -200,6 +200,18 @@ fn attempts_are_limited() {
     );
 }
 
+/// A replica of either role unmaps code that it does not run.
+#[test]
+fn an_idle_replica_unmaps_its_code() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new()];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let worker = start(&place, &data[1], &[&["--role", "worker"], &QUICK[..]].concat());
+    for replica in [&api, &worker] {
+        replica.wait_for_unmapping(replica.runner.peak_kib() / 2);
+    }
+}
+
 /// I-22: no key, secret, policy or signature is logged at any level.
 #[test]
 fn secrets_are_not_logged() {

@@ -5,13 +5,16 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixDatagram;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::builds::{GATED, shell};
 use crate::support::cloud::{DataDir, KEY, TestCloud, archive, form};
 use crate::support::http;
-use crate::support::runner::{PATIENCE, TestRunner};
+use crate::support::runner::{PATIENCE, TestRunner, folder};
 
 /// Runs `cloud serve` until it exits by itself.
 fn refused(args: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -310,4 +313,34 @@ fn https_generates_a_ca_in_the_data_directory() {
     cloud.runner.wait();
     let (stdout, _) = cloud.runner.last_words();
     assert!(stdout.contains(authority.to_str().expect("UTF-8")), "{stdout}");
+}
+
+/// An idle service unmaps code that it does not run, after its start and after builds. Checks of
+/// its health do not put that off.
+#[test]
+fn an_idle_service_unmaps_its_code() {
+    let data = DataDir::new();
+    let gate = folder();
+    let cloud = TestCloud::start(&data, &shell(&[], GATED, &gate));
+    let is_over = AtomicBool::new(false);
+    let check_health = || {
+        let began = Instant::now();
+        while !is_over.load(Ordering::Relaxed) && began.elapsed() < PATIENCE {
+            assert_eq!(http::get(cloud.runner.addr, "/livez").status, 200);
+            thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let idle = thread::scope(|scope| {
+        scope.spawn(check_health);
+        let idle = cloud.wait_for_unmapping(cloud.runner.peak_kib() / 2);
+        is_over.store(true, Ordering::Relaxed);
+        idle
+    });
+    let id = cloud.build(&archive(&[("Dockerfile", "")]));
+    cloud.wait_for(&id, "building");
+    let busy = cloud.runner.file_kib();
+    assert!(busy > idle, "{busy} KiB while it builds, {idle} before");
+    fs::write(gate.join("go"), "").expect("the folder is writable");
+    cloud.wait_for(&id, "success");
+    cloud.wait_for_unmapping((idle + busy) / 2);
 }

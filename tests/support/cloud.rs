@@ -88,6 +88,11 @@ impl TestCloud {
 
     /// Starts the service with further variables.
     pub fn start_with(data: &DataDir, args: &[&str], variables: &[(&str, &str)]) -> TestCloud {
+        TestCloud::start_through(&[], data, args, variables)
+    }
+
+    /// Starts it by way of a wrapper command that executes it.
+    pub fn start_through(wrapper: &[&str], data: &DataDir, args: &[&str], variables: &[(&str, &str)]) -> TestCloud {
         let path = data.path().to_str().expect("folders of tests are UTF-8");
         let mut all = vec!["cloud", "serve", "--port", "0", "--data-dir", path, "--min-free", "0"];
         all.extend(args);
@@ -96,7 +101,20 @@ impl TestCloud {
         env.extend(data.variables());
         env.extend(variables);
         TestCloud {
-            runner: TestRunner::start_bare(&all, &env),
+            runner: TestRunner::start_bare_through(wrapper, &all, &env),
+        }
+    }
+
+    /// Waits until the service has at most so many KiB of files in its memory; returns how many it
+    /// has then.
+    pub fn wait_for_unmapping(&self, kib_max: u64) -> u64 {
+        let began = Instant::now();
+        loop {
+            match self.runner.file_kib() {
+                kib if kib <= kib_max => return kib,
+                kib => assert!(began.elapsed() < PATIENCE, "{kib} KiB stay mapped, not {kib_max}"),
+            }
+            thread::sleep(Duration::from_millis(20));
         }
     }
 

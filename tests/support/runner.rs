@@ -150,10 +150,7 @@ impl TestRunner {
 
     /// Starts the binary with only these arguments, and waits until it listens.
     pub fn start_bare(args: &[&str], variables: &[(&str, &str)]) -> Self {
-        let folder = folder();
-        let mut command = command(&folder);
-        command.args(args);
-        Self::watch(command, folder, variables)
+        Self::start_bare_through(&[], args, variables)
     }
 
     /// Limits files to this many blocks of 512 bytes; a write beyond that fails like one on a full
@@ -174,12 +171,21 @@ impl TestRunner {
 
     /// Starts the binary by way of a wrapper command that executes it.
     pub fn start_through(wrapper: &[&str], args: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_bare_through(
+            wrapper,
+            &[&["--port", "0", "--rtc-port", "0"], args].concat(),
+            variables,
+        )
+    }
+
+    /// The same with only these arguments.
+    pub fn start_bare_through(wrapper: &[&str], args: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = folder();
         let inner = command(&folder);
         let words = wrapper.iter().map(|word| OsStr::new(*word));
         let mut words = words.chain([inner.get_program()]).chain(inner.get_args());
         let mut command = clean(words.next().expect("the binary at least"), &folder);
-        command.args(words).args(["--port", "0", "--rtc-port", "0"]).args(args);
+        command.args(words).args(args);
         Self::watch(command, folder, variables)
     }
 
@@ -389,12 +395,21 @@ impl TestRunner {
 
     /// Its peak memory in KiB.
     pub fn peak_kib(&self) -> u64 {
+        self.status_kib("VmHWM:")
+    }
+
+    /// The pages of files in its memory, in KiB.
+    pub fn file_kib(&self) -> u64 {
+        self.status_kib("RssFile:")
+    }
+
+    fn status_kib(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let line = status.lines().find(|line| line.starts_with(name));
         let number = line.and_then(|line| line.split_whitespace().nth(1));
         number
             .and_then(|kib| kib.parse().ok())
-            .unwrap_or_else(|| panic!("no VmHWM in {status}"))
+            .unwrap_or_else(|| panic!("no {name} in {status}"))
     }
 
     pub fn pid(&self) -> u32 {

@@ -43,7 +43,7 @@ use edge_runner_http::common::{
 };
 use edge_runner_http::metrics;
 use edge_runner_http::server::{ConnPhase, ConnState, HttpService};
-use edge_runner_http::tasks;
+use edge_runner_http::tasks::{self, SlotPool};
 use edge_runner_http::tls::ServerTls;
 use edge_runner_proto::metrics::{MetricsAccess, MetricsDenied};
 use edge_runner_proto::server::range::{self, ByteRange};
@@ -71,6 +71,8 @@ pub struct CloudApp {
     pub config: Arc<CloudConfig>,
     pub backend: Box<dyn Backend>,
     pub metrics: Arc<CloudMetrics>,
+    /// A slot of each request, up to its answer, and one of all builds that run here.
+    pub active: SlotPool,
     pub tls: Option<Arc<ServerTls>>,
 }
 
@@ -131,6 +133,9 @@ async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, conn
         line.class = RouteClass::of(route);
     }
     let is_upload = line.class == RouteClass::Upload;
+    // Checks of health and scrapes come all the time.
+    let is_check = matches!(line.class, RouteClass::Health | RouteClass::Metrics);
+    let _active = (!is_check).then(|| app.active.try_acquire());
     let answered = match request {
         Ok((holder, route)) => {
             let head = &head;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use super::build_log::LogPage;
 use super::build_service::CreateResult;
@@ -46,8 +47,8 @@ pub trait Backend: Send + Sync {
     /// [`RecordError`] when the records cannot be read.
     fn recover(&self) -> BackendFuture<'_, Result<(), RecordError>>;
 
-    /// Waits until no command runs and every result is recorded.
-    fn idle(&self) -> BackendFuture<'_, ()>;
+    /// Returns the number of builds that run here or whose results are being recorded.
+    fn busy(&self) -> watch::Receiver<usize>;
 
     /// Returns the keys as far as a request needs them, and whether they could be read.
     fn keys<'a>(&'a self, head: &'a Parts) -> BackendFuture<'a, (KeySnapshot<'a>, Result<(), ApiError>)>;

@@ -258,14 +258,8 @@ impl BuildService {
     }
 
     /// Returns the number of builds that run or whose result is being recorded.
-    pub fn running(&self) -> usize {
-        *self.busy.borrow()
-    }
-
-    /// Waits until no command runs and every result is recorded.
-    pub async fn idle(&self) {
-        let mut busy = self.busy.subscribe();
-        let _ = busy.wait_for(|busy| *busy == 0).await;
+    pub fn busy(&self) -> watch::Receiver<usize> {
+        self.busy.subscribe()
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
+use tokio::sync::watch;
 
 use super::backend::{ApiFuture, Backend, BackendFuture, ImageSource, grant_json};
 use super::build_log::{BuildLog, LogPage};
@@ -54,8 +55,8 @@ impl Backend for EmbeddedBackend {
         Box::pin(self.builds.recover())
     }
 
-    fn idle(&self) -> BackendFuture<'_, ()> {
-        Box::pin(self.builds.idle())
+    fn busy(&self) -> watch::Receiver<usize> {
+        self.builds.busy()
     }
 
     fn keys<'a>(&'a self, _: &'a Parts) -> BackendFuture<'a, (KeySnapshot<'a>, Result<(), ApiError>)> {
@@ -90,7 +91,7 @@ impl Backend for EmbeddedBackend {
             CloudSnapshot {
                 role: Role::All.name(),
                 queue: queue.await.ok().and_then(Result::ok),
-                running: self.builds.running(),
+                running: *self.builds.busy().borrow(),
                 database: self.records.metrics(),
                 store: None,
                 process: procfs::process(),

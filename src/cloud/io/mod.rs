@@ -43,6 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use log::{error, info, warn};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::app::CloudApp;
@@ -62,12 +63,13 @@ use crate::limits::UPLOADS_GRACE;
 use crate::proto::metrics::CloudMetrics;
 use crate::proto::regions::Regions;
 use crate::proto::sign::{GrantSigner, SigningKey};
+use edge_runner_http::memory;
 use edge_runner_http::server;
 use edge_runner_http::services::{LostService, Services};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::signal::Signals;
 use edge_runner_http::store::{Store, StoreLock};
-use edge_runner_http::tasks::boxed;
+use edge_runner_http::tasks::{SlotPool, boxed};
 use edge_runner_http::tls::{CertificateWatcher, ServerTls};
 use edge_runner_http::watch::Watchdog;
 use edge_runner_proto::config::{AcmeConfig, TlsSettings};
@@ -110,10 +112,17 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     backend.recover().await?;
     let (watch, services) = (Watchdog::default(), Services::default());
     watch.start(None, &services).map_err(ServeError::Watch)?;
+    let active = SlotPool::new(usize::MAX);
+    services.spawn("the tidying of memory", memory::trim_when_idle(active.clone()));
+    services.spawn(
+        "the count of builds",
+        hold_while_building(active.clone(), backend.busy()),
+    );
     let app = Arc::new(CloudApp {
         config: config.clone(),
         backend,
         metrics,
+        active,
         tls: tls.clone(),
     });
     let mut server = services.spawn(
@@ -138,7 +147,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let ended = async {
         // An error here is a panic that the server has logged.
         let _ = (&mut server).await;
-        app.backend.idle().await;
+        let _ = app.backend.busy().wait_for(|busy| *busy == 0).await;
         supervisor_notified.await;
     };
     wait(ended, within, &mut signals).await?;
@@ -222,6 +231,21 @@ async fn wait(ended: impl Future<Output = ()>, within: Duration, signals: &mut S
         _ = signals.next() => return Err(ServeError::Forced),
     }
     Ok(())
+}
+
+/// Holds a slot while builds run, and for a moment for those that have ended meanwhile; never
+/// returns.
+async fn hold_while_building(active: SlotPool, mut busy: watch::Receiver<usize>) {
+    let mut slot = None;
+    while busy.changed().await.is_ok() {
+        slot = slot.or_else(|| active.try_acquire());
+        if *busy.borrow_and_update() == 0 {
+            slot = None;
+        }
+    }
+    // This replica has no worker, or its worker has ended.
+    drop(slot);
+    std::future::pending().await
 }
 
 fn data_dir_error(path: &Path) -> impl FnOnce(io::Error) -> ServeError {
@@ -343,4 +367,34 @@ fn banner(config: &CloudConfig, port: u16, first: Option<&Path>, authority: Opti
         None => row("Builder", "none, so no region has builds; name one behind `--`".into()),
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// Builds hold one slot, and each end of the last releases it, also of one that was too short
+    /// to be seen.
+    #[tokio::test]
+    async fn builds_hold_a_slot() {
+        let (active, busy) = (SlotPool::new(usize::MAX), watch::Sender::new(0));
+        let steps = async {
+            for (running, held) in [(1, 1), (2, 1), (1, 1), (0, 0)] {
+                busy.send_replace(running);
+                yield_now().await;
+                yield_now().await;
+                assert_eq!(active.count(), held, "{running} builds");
+            }
+            let released = active.released();
+            busy.send_replace(1);
+            busy.send_replace(0);
+            released.await;
+        };
+        tokio::select! {
+            () = hold_while_building(active.clone(), busy.subscribe()) => {}
+            () = steps => {}
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::http::{self, Connection};
-use crate::rows::{Lines, at, mib, row};
+use crate::rows::{Lines, UNMAPPED_AFTER, at, mib, row};
 use crate::runner::Runner;
 use crate::{Bench, Result};
 
@@ -56,7 +56,7 @@ fn service(bench: &Bench, variables: &[(&str, &str)]) -> Result<Lines> {
     let mut asks = Connection::open(runner.addr)?;
     asks.headers = headers();
     asks.request("GET", "/v1/regions", b"")?;
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(UNMAPPED_AFTER);
     let idle = format!(
         "RSS {} MiB (its own {}), PSS {} MiB",
         mib(runner.status_kib("VmRSS")?),

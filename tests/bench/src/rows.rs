@@ -58,8 +58,8 @@ pub fn size(bench: &Bench) -> Result<Lines> {
     )])
 }
 
-/// Time after which an idle runner has unmapped what only its start needed.
-const UNMAPPED_AFTER: Duration = Duration::from_secs(3);
+/// Time after which an idle runner or cloud service has unmapped what only its start needed.
+pub const UNMAPPED_AFTER: Duration = Duration::from_secs(3);
 
 /// Memory without sessions, and after a request.
 pub fn idle(bench: &Bench) -> Result<Lines> {

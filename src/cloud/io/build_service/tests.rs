@@ -154,6 +154,13 @@ async fn start_with(folder: &TempFolder, command: Option<Vec<OsString>>) -> Fixt
     }
 }
 
+impl BuildService {
+    /// Waits until no command runs and every result is recorded.
+    async fn idle(&self) {
+        let _ = self.busy().wait_for(|busy| *busy == 0).await;
+    }
+}
+
 impl Fixture {
     /// Ends the service like a kill; the records stay as they are.
     async fn kill(self) {

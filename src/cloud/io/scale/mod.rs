@@ -22,6 +22,8 @@ pub mod worker;
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use self::database::{Database, DatabaseError};
 use self::migrate::SchemaError;
 use self::records::SharedRecords;
@@ -94,12 +96,13 @@ async fn start(
         log::warn!("{error}; builds begin when it is there");
     }
     let mut tasks: Vec<(&'static str, BoxedTask)> = Vec::new();
-    let mut busy = None;
+    // A replica without a worker never has a build.
+    let mut busy = watch::Sender::new(0).subscribe();
     if let (Role::Worker | Role::All, Some(command)) = (shared.role, &config.command) {
         let parts = (records.clone(), store.clone(), metrics.clone());
         let worker = Worker::new(config, shared, command, parts, stop.clone());
         let worker = worker.map_err(ScaleError::WorkDir)?;
-        busy = Some(worker.busy());
+        busy = worker.busy();
         tasks.push(("the worker", boxed(worker.clone().run())));
         tasks.push(("the renewal of leases", boxed(worker.clone().renew())));
         tasks.push(("the listener of the database", boxed(worker.listen())));

@@ -76,7 +76,7 @@ pub struct SharedService {
     /// The last state, and when it was found.
     state: Mutex<Option<(Instant, Option<&'static str>)>>,
     /// Running builds of this replica's worker.
-    busy: Option<watch::Receiver<usize>>,
+    busy: watch::Receiver<usize>,
 }
 
 impl SharedService {
@@ -84,7 +84,7 @@ impl SharedService {
         config: &CloudConfig,
         role: Role,
         (records, store, metrics): SharedParts,
-        busy: Option<watch::Receiver<usize>>,
+        busy: watch::Receiver<usize>,
     ) -> SharedService {
         SharedService {
             records,
@@ -100,13 +100,6 @@ impl SharedService {
             reads: Semaphore::new(config.uploads_max),
             state: Mutex::default(),
             busy,
-        }
-    }
-
-    /// Waits until no build of this replica runs.
-    async fn idle(&self) {
-        if let Some(mut busy) = self.busy.clone() {
-            let _ = busy.wait_for(|busy| *busy == 0).await;
         }
     }
 
@@ -181,7 +174,7 @@ impl SharedService {
         CloudSnapshot {
             role: self.role.name(),
             queue: self.records.queue().await.ok(),
-            running: self.busy.as_ref().map_or(0, |busy| *busy.borrow()),
+            running: *self.busy.borrow(),
             database: self.records.database.metrics(),
             store: Some(self.store.metrics()),
             process: procfs::process(),
@@ -351,8 +344,8 @@ impl Backend for SharedService {
         Box::pin(ready(Ok(())))
     }
 
-    fn idle(&self) -> BackendFuture<'_, ()> {
-        Box::pin(SharedService::idle(self))
+    fn busy(&self) -> watch::Receiver<usize> {
+        self.busy.clone()
     }
 
     fn keys<'a>(&'a self, head: &'a Parts) -> BackendFuture<'a, (KeySnapshot<'a>, Result<(), ApiError>)> {
