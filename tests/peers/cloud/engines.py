@@ -35,6 +35,8 @@ OTHER = "sk_peer_other_0123456789"
 PATIENCE_S = 120
 BUSYBOX = pathlib.Path(shutil.which("busybox") or "/bin/busybox")
 SHELL = 'SHELL ["/bin/busybox", "sh", "-c"]\n'
+# Runs a daemon in namespaces for processes and mounts, as in a container: what it runs and mounts ends with it.
+CONTAINED = ("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
 # On nothing but a program.
 FROM_SCRATCH = "FROM scratch\nCOPY busybox /bin/busybox\n" + SHELL
 
@@ -101,7 +103,7 @@ class Podman(Buildah):
 
 
 class Docker(Engine):
-    """Docker's daemon without a network for its containers."""
+    """Docker's daemon, without a network for its containers."""
 
     def __init__(self, buildkit):
         super().__init__(buildkit)
@@ -114,7 +116,7 @@ class Docker(Engine):
             (self.folder / file).unlink(missing_ok=True)
         self.log = open(self.folder / "log", "a+")
         self.process = subprocess.Popen(
-            ["dockerd", "--host", self.host, "--data-root", self.folder / "root", "--exec-root", self.folder / "run", "--pidfile",
+            [*CONTAINED, "dockerd", "--host", self.host, "--data-root", self.folder / "root", "--exec-root", self.folder / "run", "--pidfile",
              self.folder / "pid", "--bridge=none", "--iptables=false", "--ip6tables=false"],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd="/")
         wait_until(lambda: self.ask("info").returncode == 0, "Docker answers", 60, self.log_text)
@@ -132,15 +134,15 @@ class Docker(Engine):
         return {"IMAGE_ENGINE": "docker", "DOCKER_HOST": self.host}
 
     def left(self):
-        return [*self.ask("ps", "--all", "--quiet").stdout.split(), *(line for line in mounts() if f"{self.folder}/root/" in line)]
+        return [*self.ask("ps", "--all", "--quiet").stdout.split(), *(line for line in mounts(child(self.process)) if f"{self.folder}/root/" in line)]
 
     def kill(self, service):
         self.process.kill()
         self.process.wait()
 
     def stop(self):
-        self.process.terminate()
-        self.process.wait(60)
+        self.process.kill()
+        self.process.wait()
         super().stop()
 
     def log_text(self):
@@ -148,8 +150,6 @@ class Docker(Engine):
 
 
 class BuildKit(Engine):
-    """BuildKit's daemon in namespaces for processes and mounts, as in a container: what it runs and mounts ends with it."""
-
     command = "builder-buildkit"
 
     def __init__(self, buildkit):
@@ -162,8 +162,7 @@ class BuildKit(Engine):
     def start(self):
         self.log = open(self.folder / "log", "a+")
         self.process = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", self.programs / "buildkitd",
-             "--root", self.folder / "root", "--addr", self.address, "--addr", f"tcp://127.0.0.1:{self.port}", "--config", os.devnull,
+            [*CONTAINED, self.programs / "buildkitd", "--root", self.folder / "root", "--addr", self.address, "--addr", f"tcp://127.0.0.1:{self.port}", "--config", os.devnull,
              "--tlscacert", self.tls / "ca.pem", "--tlscert", self.tls / "cert.pem", "--tlskey", self.tls / "key.pem",
              "--containerd-worker=false", "--oci-worker-binary=runc"],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd="/")
@@ -178,8 +177,7 @@ class BuildKit(Engine):
         return {"PATH": f"{self.programs}:{os.environ['PATH']}", "BUILDKIT_HOST": self.address}
 
     def left(self):
-        daemon = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0]
-        return [line for line in mounts(daemon) if str(self.folder) in line]
+        return [line for line in mounts(child(self.process)) if str(self.folder) in line]
 
     def kill(self, service):
         self.process.kill()
@@ -238,6 +236,10 @@ class Registry:
 
 def mounts(process="self"):
     return pathlib.Path(f"/proc/{process}/mounts").read_text().splitlines()
+
+
+def child(process):
+    return pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
 
 
 def certificates(folder):
