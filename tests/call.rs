@@ -46,8 +46,8 @@ fn event<'e>(events: &'e [Value], name: &str) -> &'e Value {
     found.unwrap_or_else(|| panic!("no event {name} in {events:?}"))
 }
 
-/// Makes a call with texts and sound in both directions, and with all that a call keeps and expects;
-/// then the caller hangs up. Returns its output.
+/// Makes a call with texts and sound in both directions, and with all that a call keeps and
+/// expects; then the caller hangs up. Returns its output.
 fn make_full_call(runner: &TestRunner, transport: &str) -> RunOutput {
     let (said, record) = (runner.path("said.wav"), runner.path("record.wav"));
     fs::write(&said, write_wav(&Sweep { ms: 800 }.pcm(24_000), 24_000)).expect("a file");

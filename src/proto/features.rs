@@ -4,8 +4,8 @@
 //! Where a module is declared, `absent.rs` takes its place in a build without it: that of `src/io`
 //! and `src/cli` has no row in any table; one in the folder of a module has what others use. A
 //! module that needs no crate is compiled in every build, and its row asks
-//! [`Feature::in_this_build`]. Options, routes and `/start` report a missing feature with the text of
-//! [`MissingFeature`]. Tests are compiled with the default features, so they have no conditions.
+//! [`Feature::in_this_build`]. Options, routes and `/start` report a missing feature with the text
+//! of [`MissingFeature`]. Tests are compiled with the default features, so they have no conditions.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Drives a call over WebRTC.
 //!
-//! In: the target. Out: the conversation at its end, with the connection closed. The socket is bound
-//! to the address from which this machine reaches the runner, which is the only candidate; there is
-//! no STUN and no TURN.
+//! In: the target. Out: the conversation at its end, with the connection closed. The socket is
+//! bound to the address from which this machine reaches the runner, which is the only candidate;
+//! there is no STUN and no TURN.
 
 use std::future::pending;
 use std::net::SocketAddr;
