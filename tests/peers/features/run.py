@@ -145,12 +145,13 @@ def refused_options(build):
     _, text, _ = build.run("--help")
     lacks, marks = lacked(text), 0
     for name, placeholder, help in options(text):
-        # What turns a feature off needs none. The last option is refused by itself where the one before it is not.
-        if name in ("--no-dialin", "--help", "--version"):
+        # What turns a feature off needs none, and transports have a list. The last option is refused where the one before it is not.
+        if name in ("--no-dialin", "--transport", "--help", "--version"):
             continue
         host = {"RUNNER_HOST": "127.0.0.1"} if name == "--embedded" else {}
         code, _, error = build.run(*sample(name, placeholder), "--tools", "true", HOME="/tmp", **host)
-        refused = re.search(f"`{name}` is not in this build: it needs the cargo feature `(.*)`", error)
+        # An option may stand for a transport.
+        refused = re.search(f"`(?:{name}|-t [a-z]+)` is not in this build: it needs the cargo feature `(.*)`", error)
         assert code == (2 if refused else code or 2) and bool(refused) == help.startswith(MARK), (name, help, code, error)
         if refused:
             family = next((feature for start, feature in FAMILIES.items() if name.startswith(start)), refused[1])
