@@ -3,7 +3,8 @@
 //! In: records, folders and retention times. A record is deleted before its files, so that a kill
 //! leaves files without a record but never the reverse; the first sweep after a start looks for
 //! such files. [`crate::proto::sweep`] decides what is due. A clock that was just set, or that the
-//! machine has just started with, deletes nothing that is kept for long. Source: decision I-23.
+//! machine has just started with, deletes no record of what is kept for long. Source: decision
+//! I-23.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -69,7 +70,7 @@ impl Sweeper {
     pub async fn run(self, mut stop: Shutdown) {
         let sweep = Arc::new(self);
         let mut clock = SteadyClock::new(Instant::now(), unix_time_ms());
-        let mut looks_for_orphans = true;
+        let mut is_first = true;
         loop {
             let now_ms = unix_time_ms();
             let is_steady = clock.handle_look(Instant::now(), now_ms);
@@ -80,7 +81,7 @@ impl Sweeper {
             let due = Due { retention, now_ms };
             let stats = spawn_blocking({
                 let sweep = sweep.clone();
-                move || sweep.once(looks_for_orphans, due)
+                move || sweep.once(is_first, due)
             });
             let stats = stats.await;
             sweep
@@ -98,7 +99,7 @@ impl Sweeper {
                 Ok(Err(error)) => log::warn!("sweeping: {error}; retrying"),
                 Err(error) => log::error!("sweeping: {error}"),
             }
-            looks_for_orphans &= retention != sweep.retention;
+            is_first = false;
             tokio::select! {
                 () = sleep(sweep.retention.interval()) => {}
                 () = stop.wait() => return,
@@ -106,12 +107,12 @@ impl Sweeper {
         }
     }
 
-    fn once(&self, looks_for_orphans: bool, due: Due) -> Result<SweepStats, RecordError> {
+    fn once(&self, is_first: bool, due: Due) -> Result<SweepStats, RecordError> {
         let mut stats = SweepStats::default();
         self.builds(due, &mut stats)?;
         self.uploads(due, &mut stats)?;
-        if looks_for_orphans {
-            self.orphans(due, &mut stats)?;
+        if is_first {
+            self.orphans(due.now_ms, &mut stats)?;
         }
         Ok(stats)
     }
@@ -194,8 +195,8 @@ impl Sweeper {
     }
 
     /// Deletes files without a record, by the age of the file.
-    fn orphans(&self, due: Due, stats: &mut SweepStats) -> Result<(), RecordError> {
-        let old_build = |entry: &DirEntry| due.retention.is_orphan_build_due(written_ms(entry), due.now_ms);
+    fn orphans(&self, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
+        let old_build = |entry: &DirEntry| self.retention.is_orphan_build_due(written_ms(entry), now_ms);
         for entry in entries(&self.data_dir.join("logs")) {
             let id = named(&entry, ".log");
             if let Some(id) = id.filter(|_| old_build(&entry))
@@ -219,15 +220,21 @@ impl Sweeper {
                 continue;
             };
             for entry in entries(&folder.path()) {
-                self.orphan_archive(&org, &entry, due, stats)?;
+                self.orphan_archive(&org, &entry, now_ms, stats)?;
             }
         }
         Ok(())
     }
 
-    fn orphan_archive(&self, org: &Org, entry: &DirEntry, due: Due, stats: &mut SweepStats) -> Result<(), RecordError> {
+    fn orphan_archive(
+        &self,
+        org: &Org,
+        entry: &DirEntry,
+        now_ms: u64,
+        stats: &mut SweepStats,
+    ) -> Result<(), RecordError> {
         if let Some(id) = named(entry, ".tar.gz")
-            && due.retention.is_orphan_archive_due(written_ms(entry), due.now_ms)
+            && self.retention.is_orphan_archive_due(written_ms(entry), now_ms)
             && self.records.upload(id)?.is_none()
         {
             stats.orphans += 1;
