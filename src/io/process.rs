@@ -20,6 +20,7 @@ mod prompts;
 pub mod protobuf;
 pub mod python;
 pub mod sandbox;
+mod service_rows;
 mod services;
 pub mod warm;
 

@@ -5,11 +5,15 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::io::tasks;
+use crate::io::tasks::{self, BoxedTask};
 use crate::io::udp::{Datagram, OutgoingPacket};
 use crate::proto::livekit::session::{PathEvent, PathId};
 use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::IceProtocol;
+use crate::proto::webrtc::gather::server::GatherServer;
+
+/// Runs a path through a relay; the module `relay` has it in a build with the feature `turn`.
+pub(super) type RunRelay = fn(GatherServer, PathLink) -> BoxedTask;
 
 /// An input of the session.
 pub enum PathInput {

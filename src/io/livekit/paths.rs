@@ -15,15 +15,14 @@ use tokio::time::timeout;
 
 use crate::features::{Feature, MissingFeature};
 pub use crate::io::livekit::path_link::PathInput;
-use crate::io::livekit::path_link::PathLink;
+use crate::io::livekit::path_link::{PathLink, RunRelay};
 use crate::io::livekit::relay;
-use crate::io::tasks::{self, BoxedTask};
+use crate::io::tasks;
 use crate::io::udp::OutgoingPacket;
 use crate::limits::{ICE_TCP_SEND_BUFFER_BYTES, RELAY_STREAM_BYTES_MAX};
 use crate::proto::livekit::session::{PathEvent, PathId, PathRequest};
 use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::{IceProtocol, Transmit};
-use crate::proto::webrtc::gather::server::GatherServer;
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
 use std::time::Duration;
 
@@ -59,9 +58,6 @@ impl Default for RoomPaths {
         }
     }
 }
-
-/// Runs a path through a relay; the module `relay` has it in a build with the feature `turn`.
-pub(super) type RunRelay = fn(GatherServer, PathLink) -> BoxedTask;
 
 async fn report_no_relay(link: PathLink) {
     let why = format!("asking a TURN server {}", MissingFeature(Feature::Turn));

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::services::CallOf;
+use super::service_rows::CallOf;
 use crate::bot::media::Output;
 use crate::kit::{CallAccess, CallControlError};
 use crate::proto::process::CallRequest;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::services::{SpeakPrompt, VoiceOf};
+use super::service_rows::{SpeakPrompt, VoiceOf};
 use crate::kit::PromptVoice;
 
 /// Returns the voice of a session, if the runner has one.
