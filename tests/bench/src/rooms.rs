@@ -48,7 +48,9 @@ pub fn rooms(bench: &Bench) -> Result<Lines> {
                 from_ms: 0,
                 to_ms: u32::MAX,
             }));
-            participant.wait_for("voice of the bot", |seen| seen.received.iter().any(|sample| *sample != 0));
+            participant.wait_for("voice of the bot", |seen| {
+                seen.received.iter().any(|sample| *sample != 0)
+            });
             entered.push(asked.elapsed());
             callers.push(participant);
         }

@@ -97,7 +97,9 @@ async fn ask(
     for round in 0..count {
         let begin = first + period * round;
         end = begin + PTIME * question.packets.len() as u32;
-        let sent = call.talk(&question.packets, begin, end, |one| received.push(one)).await?;
+        let sent = call
+            .talk(&question.packets, begin, end, |one| received.push(one))
+            .await?;
         asked.push((sent[question.spoken.0], sent[question.spoken.1]));
         marks.extend(question.marks.iter().map(|mark| sent[*mark]));
     }
