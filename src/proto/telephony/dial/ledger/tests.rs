@@ -1,0 +1,169 @@
+//! Tests of idempotency keys, on a clock of their own.
+
+use super::*;
+use crate::telephony::named::TWILIO;
+
+struct Rig {
+    ledger: DialLedger,
+    now: Instant,
+    number: u32,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Rig {
+            ledger: DialLedger::new("twilio"),
+            now: Instant::now(),
+            number: 0,
+        }
+    }
+
+    /// Asks for a call; the session is named by the number of the request.
+    fn ask(&mut self, key: Option<&str>, to: &str) -> Result<DialAdmission, DialRefusal> {
+        self.number += 1;
+        let id = SessionId::from(self.number.to_string());
+        let json = json!({"to": to, "body": {"customer": 42}}).to_string();
+        let request = OutboundRequest::parse(json.as_bytes(), "+15550002222").expect("a request");
+        let key = key.map(str::as_bytes);
+        self.ledger.admit(key, json.as_bytes(), request, id, self.now)
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+}
+
+const TO: &str = "+15550001111";
+const OTHER: &str = "+15550003333";
+
+fn placed() -> DialOutcome {
+    DialOutcome::Placed("CA01".to_owned())
+}
+
+/// A retry never dials: neither while the first request runs, nor after it, nor when its
+/// outcome is unknown.
+#[test]
+fn a_retry_does_not_dial() {
+    for outcome in [placed(), DialOutcome::Unknown("status 503".to_owned())] {
+        let mut rig = Rig::new();
+        assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
+        assert_eq!(rig.ask(Some("a"), TO), Err(DialRefusal::Running));
+        let reply = rig.ledger.finish("1", &outcome);
+        for _ in 0..3 {
+            assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Repeated(reply.clone())));
+        }
+        assert_eq!(rig.ask(Some("a"), OTHER), Err(DialRefusal::OtherRequest));
+        assert_eq!(rig.ask(Some("b"), TO), Ok(DialAdmission::Dial));
+        assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+        assert_eq!(rig.ledger.counts().repeated, 3);
+        rig.pass(DIAL_KEY_KEPT - Duration::from_nanos(1));
+        assert!(matches!(rig.ask(Some("a"), TO), Ok(DialAdmission::Repeated(_))));
+        rig.pass(Duration::from_nanos(1));
+        assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
+    }
+}
+
+#[test]
+fn what_a_provider_refused_can_be_asked_again() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
+    let reply = rig.ledger.finish("1", &DialOutcome::Refused("status 400".to_owned()));
+    assert_eq!(reply.status, 502);
+    assert_eq!(reply.body, r#"{"detail":"twilio does not dial: status 400"}"#);
+    assert!(!rig.ledger.handle_webhook("1", CallKey::of(TWILIO, "CA01"), rig.now));
+    assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
+    let reply = rig.ledger.finish("2", &placed());
+    assert_eq!((reply.status, reply.warning), (201, None));
+    assert_eq!(reply.body, r#"{"call_id":"CA01","id":"2","provider":"twilio"}"#);
+    assert_eq!((rig.ledger.counts().placed, rig.ledger.counts().refused), (1, 1));
+}
+
+#[test]
+fn calls_per_minute_have_a_limit() {
+    let mut rig = Rig::new();
+    for _ in 0..DIALS_PER_MINUTE_MAX {
+        assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+        rig.pass(Duration::from_secs(1));
+    }
+    let wait = MINUTE - Duration::from_secs(DIALS_PER_MINUTE_MAX as u64);
+    assert_eq!(rig.ask(Some("a"), TO), Err(DialRefusal::TooMany(wait)));
+    rig.pass(wait);
+    assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
+    assert!(matches!(rig.ask(None, TO), Err(DialRefusal::TooMany(_))));
+    assert_eq!(rig.ledger.counts().limited, 2);
+    // A retry is no call.
+    rig.ledger.finish(&rig.number.to_string(), &placed());
+}
+
+#[test]
+fn keys_are_printable() {
+    let mut rig = Rig::new();
+    let longest = "k".repeat(KEY_BYTES_MAX);
+    assert_eq!(rig.ask(Some(&longest), TO), Ok(DialAdmission::Dial));
+    for wrong in ["", &format!("{longest}k"), "a\tb", "\u{e4}"] {
+        assert_eq!(rig.ask(Some(wrong), TO), Err(DialRefusal::Key), "{wrong}");
+    }
+}
+
+/// From the request over the webhook to the media socket and the report.
+#[test]
+fn the_bot_of_a_dialled_call_gets_its_data() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+    let call = CallKey::of(TWILIO, "CA01");
+    assert_eq!(rig.ledger.claim(&call.to_string()), None, "not answered yet");
+    assert!(!rig.ledger.handle_webhook("2", call, rig.now), "another id");
+    for _ in 0..2 {
+        assert!(rig.ledger.handle_webhook("1", call, rig.now));
+    }
+    assert_eq!(rig.ledger.counts().answered, 1);
+    assert_eq!(rig.ledger.claim(&CallKey::of(TWILIO, "CA02").to_string()), None);
+    assert_eq!(rig.ledger.claim(&call.to_string()).as_deref(), Some("1"));
+    assert_eq!(rig.ledger.claim(&call.to_string()), None, "once");
+    let mut data = json!({"call_id": "CA01", "from": null, "to": null, "body": {}});
+    rig.ledger.begin("1").expect("its data").complete(&mut data);
+    assert_eq!(
+        data,
+        json!({
+            "call_id": "CA01", "from": "+15550002222", "to": TO, "body": {"customer": 42}, "direction": "outbound",
+        })
+    );
+    assert_eq!(rig.ledger.take_answered_by("1"), None);
+    assert!(rig.ledger.handle_report("1", AnsweredBy::Machine, rig.now));
+    assert_eq!(rig.ledger.take_answered_by("1"), Some(AnsweredBy::Machine));
+    assert_eq!(rig.ledger.take_answered_by("1"), None, "once");
+    rig.pass(ANSWERED_WITHIN);
+    assert!(!rig.ledger.handle_report("1", AnsweredBy::Human, rig.now));
+}
+
+/// A report that comes before the bot is part of its data.
+#[test]
+fn an_early_report_is_delivered_once() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+    assert!(rig.ledger.handle_report("1", AnsweredBy::Human, rig.now));
+    assert_eq!(rig.ledger.take_answered_by("1"), None, "there is no bot yet");
+    let mut data = json!({});
+    rig.ledger.begin("1").expect("its data").complete(&mut data);
+    assert_eq!(data["answered_by"], "human");
+    assert_eq!(rig.ledger.take_answered_by("1"), None);
+}
+
+/// Calls without an answer are forgotten, so memory is bounded by the calls of a minute.
+#[test]
+fn calls_without_an_answer_are_forgotten() {
+    let mut rig = Rig::new();
+    for minute in 0..10 {
+        for call in 0..DIALS_PER_MINUTE_MAX {
+            let key = format!("{minute} {call}");
+            assert_eq!(rig.ask(Some(&key), TO), Ok(DialAdmission::Dial));
+        }
+        rig.pass(MINUTE);
+    }
+    let minutes = ANSWERED_WITHIN.as_secs() as usize / 60;
+    assert!(rig.ledger.open.len() <= minutes * DIALS_PER_MINUTE_MAX);
+    assert_eq!(rig.ledger.keyed.len(), 10 * DIALS_PER_MINUTE_MAX);
+    rig.pass(DIAL_KEY_KEPT);
+    rig.ledger.expire(rig.now);
+    assert!(rig.ledger.keyed.is_empty() && rig.ledger.open.is_empty() && rig.ledger.dialled.is_empty());
+}
