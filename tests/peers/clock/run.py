@@ -512,13 +512,13 @@ def records(cell):
     def record(offset_s):
         """The file of a call under this clock."""
         cell.clock.write(offset_s)
-        before = {path: path.read_text() for path in folder.glob("calls-*.jsonl")}
+        before = records_of(folder)
         days = {day(offset_s)}
         call(runner)
-        wait_until(lambda: {path: path.read_text() for path in folder.glob("calls-*.jsonl")} != before, "a record")
+        wait_until(lambda: records_of(folder) != before, "a record")
         # Midnight may pass meanwhile.
         days.add(day(offset_s))
-        after = {path: path.read_text() for path in folder.glob("calls-*.jsonl")}
+        after = records_of(folder)
         changed = [path for path in after if after[path] != before.get(path)]
         assert all(after.get(path, "").startswith(text) for path, text in before.items()), "a record is lost"
         assert len(changed) == 1 and changed[0].name in {f"calls-{each}.jsonl" for each in days}, changed
@@ -526,6 +526,12 @@ def records(cell):
     for offset_s in (cell.clock.offset_s, 0, 365 * DAY_S, 365 * DAY_S, 0):
         record(offset_s)
     assert kept.exists()
+
+
+def records_of(folder):
+    """The texts of the files of records. One that was just made is empty until its first record is written."""
+    texts = {path: path.read_text() for path in folder.glob("calls-*.jsonl")}
+    return {path: text for path, text in texts.items() if text}
 
 
 def day(offset_s):
