@@ -152,18 +152,23 @@ fn lock(data_dir: &Path) -> Option<fs::File> {
 }
 
 /// Kills all processes started by commands of a data directory, and their groups. Searches until
-/// none is found, since a process may start others until it is killed; one that hangs in a disk or
-/// a driver is given up. Returns their number.
+/// none is found twice in a row, since a process may start others until it is killed. One search
+/// may miss a child whose id is lower than that of its parent, because ids have wrapped round, if
+/// the parent then ends by itself. A process that hangs in a disk or a driver is given up. Returns
+/// their number.
 pub fn kill_leftovers(data_dir: &Path) -> usize {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(scratch_dir(data_dir).as_os_str().as_bytes());
     wanted.push(b'/');
     let mut killed = BTreeSet::new();
+    let mut was_empty = false;
     for _ in 0..PASSES_MAX {
         let found = kill_matching(|variable| variable.starts_with(&wanted));
-        if found.is_empty() {
+        let is_empty = found.is_empty();
+        if is_empty && was_empty {
             break;
         }
+        was_empty = is_empty;
         killed.extend(found.into_iter().map(Pid::as_raw_pid));
         std::thread::sleep(POLL);
     }
