@@ -106,7 +106,7 @@ fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Takes all queued events; the session must not have ended.
-fn heard(rtvi: &mut Rtvi) -> Vec<RtviEvent> {
+fn take_events(rtvi: &mut Rtvi) -> Vec<RtviEvent> {
     let mut events = Vec::new();
     while let Some(event) = ready(rtvi.recv()) {
         events.push(event.expect("the rtvi goes on"));
@@ -118,7 +118,7 @@ fn heard(rtvi: &mut Rtvi) -> Vec<RtviEvent> {
 fn client_ready_is_answered_by_bot_ready_with_its_id() {
     let (caller, mut rtvi) = rtvi(false);
     caller.transport_side.push(Event::Joined);
-    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Joined]));
+    assert!(matches!(take_events(&mut rtvi)[..], [RtviEvent::Joined]));
     assert_eq!(rtvi.client(), None);
 
     caller.send(
@@ -126,7 +126,7 @@ fn client_ready_is_answered_by_bot_ready_with_its_id() {
         "d2d923ea",
         json!({"version": "2.1.0", "about": {"library": "x"}}),
     );
-    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Ready]));
+    assert!(matches!(take_events(&mut rtvi)[..], [RtviEvent::Ready]));
     let received = caller.received();
     assert_eq!(received.len(), 1);
     assert_eq!(
@@ -143,7 +143,7 @@ fn client_ready_is_answered_by_bot_ready_with_its_id() {
 
     // A repeated `client-ready` is answered again, without a second `Ready` event.
     caller.send("client-ready", "2", json!({"version": "2.1.0"}));
-    assert!(heard(&mut rtvi).is_empty());
+    assert!(take_events(&mut rtvi).is_empty());
     assert_eq!(caller.types(), ["bot-ready"]);
 }
 
@@ -177,7 +177,7 @@ fn a_telephone_in_a_room_makes_the_bot_ready() {
     caller.transport_side.push(Event::ParticipantJoined(telephone()));
     caller.transport_side.push(Event::Joined);
     assert!(matches!(
-        heard(&mut rtvi)[..],
+        take_events(&mut rtvi)[..],
         [RtviEvent::ParticipantJoined(_), RtviEvent::Joined, RtviEvent::Ready]
     ));
     rtvi.show("hello");
@@ -189,7 +189,7 @@ fn a_telephone_in_a_room_makes_the_bot_ready() {
         .push(Event::ParticipantJoined(Participant::default()));
     caller.transport_side.push(Event::Joined);
     assert!(matches!(
-        heard(&mut rtvi)[..],
+        take_events(&mut rtvi)[..],
         [RtviEvent::ParticipantJoined(_), RtviEvent::Joined]
     ));
     for event in [
@@ -200,7 +200,7 @@ fn a_telephone_in_a_room_makes_the_bot_ready() {
         caller.transport_side.push(event);
     }
     assert!(matches!(
-        heard(&mut rtvi)[..],
+        take_events(&mut rtvi)[..],
         [
             RtviEvent::ParticipantJoined(_),
             RtviEvent::Ready,
@@ -221,7 +221,7 @@ fn an_unsupported_version_is_reported_and_served() {
     ] {
         let (caller, mut rtvi) = rtvi(false);
         caller.send("client-ready", "9", json!({"version": version}));
-        assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Ready]));
+        assert!(matches!(take_events(&mut rtvi)[..], [RtviEvent::Ready]));
         let mut received = caller.received().into_iter();
         if let Some(complaint) = complaint {
             let error = received.next().expect("a complaint");
@@ -244,13 +244,16 @@ fn an_unsupported_version_is_reported_and_served() {
 fn a_microcontroller_is_ready_when_it_joins() {
     let (caller, mut rtvi) = rtvi(true);
     caller.transport_side.push(Event::Joined);
-    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Joined, RtviEvent::Ready]));
+    assert!(matches!(
+        take_events(&mut rtvi)[..],
+        [RtviEvent::Joined, RtviEvent::Ready]
+    ));
     assert!(caller.received().is_empty());
 
     caller.transport_side.push(Event::Message(
         r#"{"label":"rtvi-ai","type":"client-ready","id":"0"}"#.to_owned(),
     ));
-    assert!(heard(&mut rtvi).is_empty(), "it was ready before");
+    assert!(take_events(&mut rtvi).is_empty(), "it was ready before");
     assert_eq!(caller.types(), ["error-response", "bot-ready"]);
 }
 
@@ -264,7 +267,7 @@ fn sentences_are_announced_when_speech_starts() {
     assert!(caller.received().is_empty());
 
     caller.transport_side.push(Event::SpeechStarted);
-    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::SpeechStarted]));
+    assert!(matches!(take_events(&mut rtvi)[..], [RtviEvent::SpeechStarted]));
     let received = caller.received();
     let types: Vec<_> = received
         .iter()
@@ -303,7 +306,7 @@ fn sentences_are_announced_when_speech_starts() {
         "the voice is heard, so there is nothing to wait for"
     );
     caller.transport_side.push(Event::SpeechStopped);
-    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::SpeechStopped]));
+    assert!(matches!(take_events(&mut rtvi)[..], [RtviEvent::SpeechStopped]));
     assert_eq!(caller.types(), ["bot-stopped-speaking"]);
     rtvi.say("Later.");
     assert!(caller.received().is_empty());
@@ -316,7 +319,7 @@ fn pending_sentences_are_bounded() {
         rtvi.begin_sentence(&format!("{count}."));
     }
     caller.transport_side.push(Event::SpeechStarted);
-    heard(&mut rtvi);
+    take_events(&mut rtvi);
     let received = caller.received();
     assert_eq!(received.len(), 1 + RTVI_SEGMENTS_MAX);
     assert_eq!(received[1]["data"]["text"], "1.", "the oldest was dropped");
@@ -336,7 +339,7 @@ fn an_interruption_drops_speech_and_sentences_and_is_reported() {
 
     caller.transport_side.push(Event::SpeechStarted);
     caller.transport_side.push(Event::SpeechStopped);
-    heard(&mut rtvi);
+    take_events(&mut rtvi);
     assert_eq!(caller.types(), ["bot-started-speaking", "bot-stopped-speaking"]);
 }
 
@@ -345,7 +348,7 @@ fn a_client_of_protocol_1_gets_whole_sentences() {
     let (caller, mut rtvi) = rtvi(false);
     caller.send("client-ready", "1", json!({"version": "1.2.0"}));
     caller.transport_side.push(Event::SpeechStarted);
-    heard(&mut rtvi);
+    take_events(&mut rtvi);
     caller.received();
     rtvi.say("Hello.");
     rtvi.show("(waves)");
@@ -409,7 +412,7 @@ fn unsupported_messages_are_answered_without_the_bot() {
         .transport_side
         .push(Event::Message(r#"{"label":"rtvi-ai","type":"dtmf"}"#.to_owned()));
     caller.transport_side.push(Event::Message("\u{7}ping".to_owned()));
-    assert!(heard(&mut rtvi).is_empty());
+    assert!(take_events(&mut rtvi).is_empty());
     let received = caller.received();
     assert_eq!(received[0]["id"], "7");
     assert_eq!(
@@ -427,7 +430,7 @@ fn the_application_gets_its_answers_by_id() {
     let (caller, mut rtvi) = rtvi(false);
     caller.send("client-message", "3ea807f7", json!({"t": "echo", "d": {"n": 7}}));
     caller.send("client-message", "1a1d0dbc", json!({"t": "fail"}));
-    let events = heard(&mut rtvi);
+    let events = take_events(&mut rtvi);
     let [RtviEvent::Message(echo), RtviEvent::Message(fail)] = &events[..] else {
         panic!("{events:?}");
     };
@@ -461,7 +464,7 @@ fn events_arrive_in_order() {
     caller.send("ui-event", "3", json!({"event": "click"}));
     caller.transport_side.push(Event::Lost);
     caller.transport_side.push(Event::Resumed);
-    let events = heard(&mut rtvi);
+    let events = take_events(&mut rtvi);
     let [
         RtviEvent::Joined,
         RtviEvent::Audio(frame),
@@ -553,7 +556,7 @@ fn details(rtvi: &mut Rtvi) {
 fn a_microcontroller_gets_details_only_on_request() {
     let (caller, mut rtvi) = rtvi(true);
     caller.transport_side.push(Event::SpeechStarted);
-    heard(&mut rtvi);
+    take_events(&mut rtvi);
     caller.received();
 
     details(&mut rtvi);
@@ -592,7 +595,7 @@ fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
     let (caller, mut rtvi) = rtvi(true);
     caller.transport_side.push(Event::SpeechStarted);
     caller.send("client-message", &"\"".repeat(128), json!({"t": "a"}));
-    let events = heard(&mut rtvi);
+    let events = take_events(&mut rtvi);
     let [RtviEvent::SpeechStarted, RtviEvent::Message(asked)] = &events[..] else {
         panic!("{events:?}");
     };
@@ -647,7 +650,7 @@ fn the_client_is_answered_while_speech_is_queued() {
         assert_eq!(sent, Poll::Ready(Ok(())));
         assert_eq!(taken, pcm);
     }
-    let events = heard(&mut rtvi);
+    let events = take_events(&mut rtvi);
     assert!(
         matches!(events[..2], [RtviEvent::SpeechStarted, RtviEvent::Ready]),
         "{events:?}"
@@ -716,7 +719,7 @@ fn a_kind_without_media_cannot_be_opened() {
 fn the_record_has_what_a_microcontroller_does_not_get() {
     let (caller, mut rtvi) = rtvi(true);
     caller.transport_side.push(Event::SpeechStarted);
-    heard(&mut rtvi);
+    take_events(&mut rtvi);
     caller.received();
     details(&mut rtvi);
     let texts: Vec<OutboundText> = std::iter::from_fn(|| caller.transport_side.take_text()).collect();

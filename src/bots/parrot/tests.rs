@@ -209,14 +209,14 @@ fn stops_when_the_caller_interrupts() {
     call.hears(SILENCE, 1_500);
     assert!(call.audible);
     call.types();
-    let heard = call.received.len();
+    let received = call.received.len();
     call.hears(200, 220);
     assert!(call.audible, "less than a quarter of a second is no interruption");
     call.hears(200, 40);
     assert!(!call.audible);
     assert_eq!(
         call.received.len(),
-        heard + 11 * FRAME,
+        received + 11 * FRAME,
         "nothing is heard from the frame on that decided it"
     );
     assert_eq!(

@@ -142,7 +142,7 @@ async fn a_process_that_holds_stdout_does_not_hold_the_session() {
 /// The queue to a program keeps the newest speech, and the input ends with the last sample.
 #[tokio::test]
 async fn a_program_that_does_not_read_loses_the_oldest_speech() {
-    let mut rig = rig("while [ ! -e $0/go ]; do sleep 0.01; done; cat > $0/heard");
+    let mut rig = rig("while [ ! -e $0/go ]; do sleep 0.01; done; cat > $0/received");
     let frames = 2 * PROCESS_IN_SAMPLES_MAX / FRAME;
     for frame in 0..frames {
         rig.transport_side.push_audio(&[frame as i16; FRAME], RATE_HZ);
@@ -159,7 +159,7 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     fs::write(rig.working_dir.path("go"), "").expect("a file");
     rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
-    let received = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
+    let received = samples_of(&fs::read(rig.working_dir.path("received")).expect("a file"));
     let held = PROCESS_IN_SAMPLES_MAX + PROCESS_PIPE_BYTES / 2 + FRAME;
     assert!(
         received.len() <= held && received.len() >= PROCESS_IN_SAMPLES_MAX,
@@ -172,14 +172,14 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
 /// A program that records gets the last sample and has time to close its file.
 #[tokio::test]
 async fn the_input_ends_when_the_caller_leaves() {
-    let mut rig = rig("cat > $0/heard; sleep 0.2; echo closed > $0/closed");
+    let mut rig = rig("cat > $0/received; sleep 0.2; echo closed > $0/closed");
     for frame in 0..50_i16 {
         rig.transport_side.push_audio(&[frame; FRAME], RATE_HZ);
     }
     rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     assert_eq!(rig.working_dir.line("closed").await, "closed");
-    let received = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
+    let received = samples_of(&fs::read(rig.working_dir.path("received")).expect("a file"));
     let said: Vec<i16> = (0..50).flat_map(|frame| [frame; FRAME]).collect();
     assert_eq!(received, said);
 }
@@ -187,7 +187,7 @@ async fn the_input_ends_when_the_caller_leaves() {
 /// Output after the end of the session is discarded, so the program can exit.
 #[tokio::test]
 async fn output_after_the_end_of_the_session_does_not_block_the_program() {
-    let mut rig = rig("cat > $0/heard; yes | head -c 1000000; echo done > $0/done");
+    let mut rig = rig("cat > $0/received; yes | head -c 1000000; echo done > $0/done");
     rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     assert_eq!(rig.working_dir.line("done").await, "done");

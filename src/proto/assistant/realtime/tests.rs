@@ -629,7 +629,7 @@ fn functions_of_the_operator_are_declared_and_run() {
         RealtimeOutput::Report(ClientReport::FunctionStarted(call)) => Some(call.clone()),
         _ => None,
     });
-    assert_eq!(reported.expect("the client is told").arguments, Value::Null);
+    assert_eq!(reported.expect("the client gets a message").arguments, Value::Null);
     rig.hear(json!({"type": "response.done", "response": {"id": "r", "status": "completed"}}));
     rig.session
         .handle_function_result(FunctionHost::Page, "c", &json!("forged"), rig.now);

@@ -61,10 +61,10 @@ fn frames_of_a_caller_follow_each_other() {
     assert_eq!(loud(&caller), (80..180).chain(680..700).collect::<Vec<_>>());
 }
 
-/// The session takes speech ahead of its time; an interruption removes what was not heard, and
+/// The session takes speech ahead of its time; an interruption removes what was not played, and
 /// what follows begins at once.
 #[test]
-fn an_interruption_removes_what_was_not_heard() {
+fn an_interruption_removes_what_was_not_played() {
     let mut sound = CallSound::new(RATE);
     for _ in 0..5 {
         sound.add_bot(&frame(9, 20), RATE, 100 * MS);
@@ -76,7 +76,7 @@ fn an_interruption_removes_what_was_not_heard() {
     assert_eq!(bot[165 * PER_MS], 5);
 }
 
-/// What the bot would have said after the end was not heard.
+/// What the bot would have said after the end was not played.
 #[test]
 fn the_sound_ends_with_the_call() {
     let mut sound = CallSound::new(RATE);
@@ -90,7 +90,7 @@ fn the_sound_ends_with_the_call() {
     assert_eq!(loud(&bot), (100..300).collect::<Vec<_>>());
 }
 
-/// Keys are not to be told by their sound, and the bot goes on.
+/// Keys cannot be recognized by their sound, and the bot goes on.
 #[test]
 fn a_caller_is_silent_around_a_key() {
     let mut sound = CallSound::new(RATE);

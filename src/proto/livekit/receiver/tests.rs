@@ -151,15 +151,15 @@ impl Playout {
     }
 
     fn pcm(&self) -> Vec<i16> {
-        self.received.iter().flat_map(|heard| heard.pcm.clone()).collect()
+        self.received.iter().flat_map(|frame| frame.pcm.clone()).collect()
     }
 
     fn of(&self, whose: &str) -> Vec<i16> {
         let theirs = self
             .received
             .iter()
-            .filter(|heard| heard.whose.as_deref() == Some(whose));
-        theirs.flat_map(|heard| heard.pcm.clone()).collect()
+            .filter(|frame| frame.whose.as_deref() == Some(whose));
+        theirs.flat_map(|frame| frame.pcm.clone()).collect()
     }
 }
 
@@ -212,14 +212,14 @@ fn passes_a_single_speaker_through_unchanged() {
                 ..*arrival
             });
             playout.play(vec![again.collect()]);
-            let heard: Vec<(Duration, Vec<i16>)> = playout
+            let frames: Vec<(Duration, Vec<i16>)> = playout
                 .received
                 .iter()
-                .map(|heard| (heard.at, heard.pcm.clone()))
+                .map(|frame| (frame.at, frame.pcm.clone()))
                 .collect();
-            assert!(heard == expected, "mixed: {mixed}");
+            assert!(frames == expected, "mixed: {mixed}");
             let whose = (!mixed).then(|| "ann".to_owned());
-            assert!(playout.received.iter().all(|heard| heard.whose == whose));
+            assert!(playout.received.iter().all(|frame| frame.whose == whose));
             assert_eq!(playout.receiver.mix_stats(), MixStats::default());
             assert_eq!(playout.receiver.stats().counters.received, arrivals.len() as u64);
         }
@@ -273,8 +273,8 @@ fn is_continuous_while_others_join_and_leave() {
         let within = playout
             .received
             .iter()
-            .filter(|heard| (ms(from)..ms(to)).contains(&heard.at));
-        within.flat_map(|heard| heard.pcm.clone()).collect()
+            .filter(|frame| (ms(from)..ms(to)).contains(&frame.at));
+        within.flat_map(|frame| frame.pcm.clone()).collect()
     };
     assert!(share(&between(200, 1_000), 440.0, RATE_HZ) > 0.99);
     let both = between(1_200, 2_900);
@@ -313,7 +313,7 @@ fn does_not_wait_for_isolated_packets() {
         arrival.sequence = 100 + nth as u64;
     }
     playout.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 200)), rare]);
-    let latest = playout.received.iter().map(|heard| heard.at.as_millis() % 20).max();
+    let latest = playout.received.iter().map(|frame| frame.at.as_millis() % 20).max();
     assert!(latest.is_some_and(|late| late <= 10), "ann is heard when she speaks");
     assert_eq!(playout.receiver.mix_stats(), MixStats::default());
     assert_eq!(playout.received.len(), 200);
@@ -471,7 +471,7 @@ fn changes_rate_and_mixing_at_run_time() {
         later(steady("ann", ms(0), &ann)),
         later(steady("bob", ms(3), &bob)),
     ]);
-    assert!(playout.received.iter().all(|heard| heard.whose.is_none()));
+    assert!(playout.received.iter().all(|frame| frame.whose.is_none()));
     assert!((50..=52).contains(&playout.received.len()));
     assert_eq!(playout.receiver.stats().counters.received, 200, "the counts go on");
 

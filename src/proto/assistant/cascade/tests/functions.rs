@@ -67,7 +67,7 @@ fn functions_of_the_operator_are_declared_and_run() {
         ClientReport::FunctionStarted(call) => Some(call.clone()),
         _ => None,
     });
-    assert_eq!(reported.expect("the client is told").arguments, Value::Null);
+    assert_eq!(reported.expect("the client gets a message").arguments, Value::Null);
     rig.session
         .handle_function_result(FunctionHost::Page, "a", &json!("forged"), rig.now);
     rig.drain();

@@ -368,7 +368,7 @@ fn an_interruption_clears_the_provider() {
     assert_eq!(events[events.len() - 2..], ["mark", "clear"]);
     assert!(rig.events.contains(&reported("said", false)));
     rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
-    assert!(!rig.events.contains(&reported("said", true)), "it was told before");
+    assert!(!rig.events.contains(&reported("said", true)), "it was reported before");
     // The name can be used again.
     rig.with(|session, _| assert_eq!(session.handle_mark("said".into()), None));
     rig.json(json!({"event": "mark", "mark": {"name": "said"}}));

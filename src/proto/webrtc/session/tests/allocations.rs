@@ -50,6 +50,6 @@ fn packets_of_a_call_cost_only_the_libraries_allocations() {
     }
     assert!(
         received > 980 && said > 980 && checks < 60,
-        "{received} heard, {said} said, {checks} others"
+        "{received} received, {said} said, {checks} others"
     );
 }

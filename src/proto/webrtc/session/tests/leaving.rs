@@ -207,7 +207,7 @@ fn a_bots_remaining_audio_is_sent_before_the_goodbye() {
     assert_eq!(pair.client.texts(), ["last message", PEER_LEFT_TEXT]);
     let reported = pair.client.read.last().expect("a text").0;
     let closed = pair.client.closed.expect("a closed connection");
-    assert!(reported <= closed, "told at {reported:?}, closed at {closed:?}");
+    assert!(reported <= closed, "reported at {reported:?}, closed at {closed:?}");
     // The client's SCTP may delay its acknowledgement by 200 ms; nothing else is waited for.
     assert!(pair.gone.expect("gone") - at <= ms(250));
     let pcm = pair.client.pcm_since(began);
