@@ -323,7 +323,7 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
             return Ok(audio);
         }
         _ if args.command.is_none() => "`--bot-audio pcm` needs a program: -- COMMAND [ARGS...]",
-        _ if args.daily.direct || args.transport == Some(Transport::Videoroom) => {
+        _ if args.daily.direct || args.transport.is_some_and(|transport| !transport.has_media()) => {
             "`--bot-audio pcm` cannot be used with Daily: the bot joins the room itself"
         }
         (BotAudio::Pcm { .. }, None) => return Ok(audio),

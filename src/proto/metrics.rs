@@ -244,7 +244,7 @@ impl RunnerMetrics {
         for (what, name, help, of) in COUNTERS {
             text.family(name, MetricKind::Counter, help);
             for (transport, row) in self.rows() {
-                if of == CounterScope::All || matches!(transport, Transport::WebRtc | Transport::Mediaroom) {
+                if of == CounterScope::All || transport.has_rtp() {
                     let count = row.counts[what as usize].load(Relaxed);
                     text.sample(&[("transport", transport.name())], count);
                 }

@@ -123,6 +123,21 @@ impl Transport {
         }
     }
 
+    /// Returns whether its media passes the runner. The bot joins a Daily room by itself.
+    pub fn has_media(self) -> bool {
+        self != Transport::Videoroom
+    }
+
+    /// Returns whether its audio is RTP, which shows what was lost.
+    pub fn has_rtp(self) -> bool {
+        matches!(self, Transport::WebRtc | Transport::Mediaroom)
+    }
+
+    /// Returns whether only a runner started with its option serves it.
+    pub fn needs_option(self) -> bool {
+        matches!(self, Transport::Moq | Transport::Local)
+    }
+
     /// Returns whether a browser on a page of the runner can use it.
     pub fn is_for_pages(self) -> bool {
         !self.is_telephony()

@@ -12,7 +12,7 @@ use edge_runner_http::common::unix_time_s;
 use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
-use crate::config::{Config, Transport};
+use crate::config::Config;
 use crate::io::addresses::local_addresses;
 use crate::io::process::{self, python};
 use crate::proto::doctor::{machine, network};
@@ -86,14 +86,16 @@ pub fn programs(config: &Config) -> Vec<Finding> {
 fn program(config: &Config) -> Finding {
     const WHAT: &str = "bot";
     match &config.command {
-        None if !config.bot_enters_rooms && config.transport == Some(Transport::Videoroom) => Finding::error(
-            WHAT,
-            format!(
-                "the built-in `{}` cannot enter a video room, whose media is for its provider's own library; give a bot that can, \
+        None if !config.bot_enters_rooms && config.transport.is_some_and(|transport| !transport.has_media()) => {
+            Finding::error(
+                WHAT,
+                format!(
+                    "the built-in `{}` cannot enter a video room, whose media is for its provider's own library; give a bot that can, \
                  after `--`",
-                config.bot.name()
-            ),
-        ),
+                    config.bot.name()
+                ),
+            )
+        }
         None => match &config.bot_name {
             Some(name) => Finding::ok(WHAT, format!("that of this program, `{name}`")),
             None => Finding::ok(WHAT, format!("the built-in `{}`", config.bot.name())),

@@ -73,7 +73,7 @@ fn may_tap(transport: Option<Transport>, body: &Value) -> bool {
         }
         _ => false,
     };
-    let has_sound = transport.is_some_and(|transport| transport != Transport::Videoroom);
+    let has_sound = transport.is_some_and(Transport::has_media);
     has_sound && !is_declined
 }
 

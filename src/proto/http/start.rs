@@ -245,7 +245,7 @@ fn with_record(config: &Config, transport: Transport, wish: bool, mut body: Valu
         // No sound is tapped, as it is wished.
         _ if !config.calls.taps_sound() && !wish => return Ok(body),
         _ if config.calls.record.is_none() && wish => "this runner records no calls; it does with `--record DIR`",
-        _ if transport == Transport::Videoroom && wish => "no sound of a Daily room passes this runner",
+        _ if !transport.has_media() && wish => "no sound of a Daily room passes this runner",
         _ if transport.is_telephony() => {
             "the body does not reach the call of a telephony provider; a parameter `record` of the call does"
         }
@@ -342,10 +342,8 @@ fn transport(
     match config.transport {
         Some(only) if only != transport => Err(StartRequestError::Excluded { asked: transport, only }),
         _ if !transport.in_this_build() => Err(StartRequestError::NotInThisBuild(transport)),
-        None if transport == Transport::Moq => Err(StartRequestError::ByOptionOnly(transport)),
-        _ if transport == Transport::Videoroom && !of_bot.bot_enters_rooms => {
-            Err(StartRequestError::BotCannotJoin(transport))
-        }
+        None if transport.needs_option() => Err(StartRequestError::ByOptionOnly(transport)),
+        _ if !transport.has_media() && !of_bot.bot_enters_rooms => Err(StartRequestError::BotCannotJoin(transport)),
         _ => Ok(transport),
     }
 }
@@ -367,7 +365,7 @@ pub(super) fn served_transports(config: &Config) -> impl Iterator<Item = Transpo
     let only = config.transport;
     Transport::ALL.into_iter().filter(move |transport| match only {
         Some(only) => *transport == only,
-        None => *transport != Transport::Moq,
+        None => !transport.needs_option(),
     })
 }
 

@@ -91,7 +91,7 @@ impl StatusReplies {
         // Transports whose sessions start without the bot joining.
         let without_bot: Vec<&str> = startable_transports(config)
             .into_iter()
-            .filter(|transport| *transport == Transport::Videoroom && !config.of_bots().any(|bot| bot.bot_enters_rooms))
+            .filter(|transport| !transport.has_media() && !config.of_bots().any(|bot| bot.bot_enters_rooms))
             .map(Transport::name)
             .collect();
         // Transports that can only fail until their variables are set.

@@ -142,7 +142,7 @@ impl<H> LiveSession<H> {
     /// Returns what the bot does. A bot with a connection of its own reports nothing.
     fn state(&self) -> &'static str {
         match self.progress {
-            _ if matches!(self.transport, None | Some(Transport::Videoroom)) => "running",
+            _ if !self.transport.is_some_and(Transport::has_media) => "running",
             SessionProgress { has_caller: false, .. } => "connecting",
             SessionProgress { waiting, .. } if waiting.speech > Duration::ZERO => "speaking",
             _ => "listening",
@@ -153,7 +153,7 @@ impl<H> LiveSession<H> {
     fn loss_percent(&self) -> Option<f64> {
         let counts = self.progress.counts;
         let (lost, frames) = (counts.get(Count::PacketsLost), counts.get(Count::FramesIn));
-        let has_rtp = matches!(self.transport, Some(Transport::WebRtc | Transport::Mediaroom));
+        let has_rtp = self.transport.is_some_and(Transport::has_rtp);
         let tenths = (lost * 1000).checked_div(frames.max(lost))?;
         has_rtp.then_some(tenths as f64 / 10.0)
     }
