@@ -14,12 +14,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::{Config, Secret, Transport};
 use crate::proto::job::Job;
 use crate::proto::livekit::room_service::RoomService;
 use crate::proto::metrics::RunnerMetrics;
+use crate::proto::process::KindArguments;
 pub use media::{Audio, AudioFrame, AudioMix, Event, Events, LeaveReason, Media, MediaError, Output, Participant};
 
 /// The error of a bot. It ends the bot's own session, with one WARN line.
@@ -82,14 +83,7 @@ impl RunnerArguments {
     /// [`MissingField`] on a kind without media, and after the first call.
     pub fn media(&mut self, audio: Audio) -> Result<Media, MissingField> {
         let kind = self.kind.name();
-        let slot = match &mut self.kind {
-            Kind::WebRtc(webrtc) => webrtc.media.take(),
-            Kind::WebSocket(socket) => socket.media.take(),
-            Kind::Mediaroom(room) => room.media.take(),
-            Kind::Moq(moq) => moq.media.take(),
-            Kind::Local(local) => local.media.take(),
-            Kind::Videoroom(_) | Kind::Base => None,
-        };
+        let slot = self.kind.take_media();
         slot.map(|media| media.open(audio))
             .ok_or(MissingField { kind, field: "media" })
     }
@@ -286,6 +280,85 @@ impl Kind {
             Kind::WebSocket(socket) => socket.call_data.as_ref(),
             Kind::Mediaroom(room) => room.call_data.get(),
             _ => None,
+        }
+    }
+
+    /// Returns the transport of the session; `None` without one of the runner.
+    pub(crate) fn transport(&self) -> Option<Transport> {
+        match self {
+            Kind::Base => None,
+            Kind::WebRtc(_) => Some(Transport::WebRtc),
+            Kind::WebSocket(socket) => Some(socket.transport_type),
+            Kind::Videoroom(_) => Some(Transport::Videoroom),
+            Kind::Mediaroom(_) => Some(Transport::Mediaroom),
+            Kind::Moq(_) => Some(Transport::Moq),
+            Kind::Local(_) => Some(Transport::Local),
+        }
+    }
+
+    /// Takes the media without opening it yet; `None` for a kind without media.
+    pub(crate) fn take_media(&mut self) -> Option<media::MediaSlot> {
+        match self {
+            Kind::WebRtc(webrtc) => webrtc.media.take(),
+            Kind::WebSocket(socket) => socket.media.take(),
+            Kind::Mediaroom(room) => room.media.take(),
+            Kind::Moq(moq) => moq.media.take(),
+            Kind::Local(local) => local.media.take(),
+            Kind::Videoroom(_) | Kind::Base => None,
+        }
+    }
+
+    /// Returns whether the runner joins the room under the bot's name when the media is opened.
+    pub(crate) fn joins_with_media(&self) -> bool {
+        matches!(self, Kind::Mediaroom(_))
+    }
+
+    /// Returns what the kind adds to the arguments of a program.
+    pub(crate) fn for_program(&self) -> KindArguments {
+        let text = |text: &str| Some(Value::from(text));
+        let fields = match self {
+            Kind::Base | Kind::Local(_) => Vec::new(),
+            Kind::WebRtc(webrtc) => vec![
+                (
+                    "webrtc_connection",
+                    Some(json!({"pc_id": webrtc.webrtc_connection.pc_id})),
+                ),
+                ("call_data", webrtc.call_data.clone()),
+            ],
+            Kind::WebSocket(socket) => {
+                let eval = socket.eval.as_ref();
+                let of_eval = eval.map(|flags| json!({"body": flags}));
+                vec![
+                    ("websocket", Some(json!({"path": socket.websocket.path}))),
+                    (
+                        "transport_type",
+                        text(eval.map_or(socket.transport_type.name(), |_| "eval")),
+                    ),
+                    ("call_data", of_eval.or_else(|| socket.call_data.clone())),
+                ]
+            }
+            Kind::Videoroom(room) => vec![
+                ("room_url", text(&room.room_url)),
+                ("token", room.token.as_ref().and_then(|token| text(token.expose()))),
+                ("sip_uri", room.sip_uri.as_deref().and_then(text)),
+            ],
+            Kind::Mediaroom(room) => vec![
+                ("room_name", text(&room.room_name)),
+                ("url", text(&room.url)),
+                ("token", text(room.token.expose())),
+                ("job", room.job.as_ref().map(|job| job.to_json())),
+            ],
+            Kind::Moq(moq) => vec![
+                ("relay_url", text(&moq.relay_url)),
+                ("namespace", text(&moq.namespace)),
+                ("bot_id", text(&moq.bot_id)),
+                ("client_id", text(&moq.client_id)),
+                ("serve", Some(moq.serve.into())),
+            ],
+        };
+        KindArguments {
+            name: self.name(),
+            fields,
         }
     }
 
@@ -525,11 +598,6 @@ impl MediaroomArguments {
         }
         MediaroomArguments { job, ..self }
     }
-
-    /// Takes the media without opening it yet.
-    pub(crate) fn slot(&mut self) -> Option<media::MediaSlot> {
-        self.media.take()
-    }
 }
 
 /// What a session of Media over QUIC has.
@@ -655,3 +723,6 @@ where
 {
     Arc::new(move |args| Box::pin(bot(args)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::time::{sleep, timeout};
 
-use crate::bot::{self, Audio, Bot, BotError, Kind, RunnerArguments, Shutdown};
+use crate::bot::{self, Audio, Bot, BotError, RunnerArguments, Shutdown};
 use crate::config::BotAudio;
 use crate::io::running::RunningModule;
 use crate::limits::{
@@ -342,39 +342,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
         media_url: media_url.as_deref(),
         uploads: uploads.as_deref().map(|folder| (folder, args.cli_args.uploads_max)),
     };
-    let kind = match &args.kind {
-        Kind::Base => process::KindArguments::Base,
-        Kind::WebRtc(webrtc) => process::KindArguments::WebRtc {
-            pc_id: &webrtc.webrtc_connection.pc_id,
-            call_data: webrtc.call_data.as_ref(),
-        },
-        Kind::WebSocket(socket) => process::KindArguments::WebSocket {
-            path: socket.websocket.path,
-            transport_type: socket.transport_type.name(),
-            call_data: socket.call_data.as_ref(),
-            eval: socket.eval.as_ref(),
-        },
-        Kind::Videoroom(room) => process::KindArguments::Videoroom {
-            room_url: &room.room_url,
-            token: room.token.as_ref(),
-            sip_uri: room.sip_uri.as_deref(),
-        },
-        Kind::Mediaroom(room) => process::KindArguments::Mediaroom {
-            room_name: &room.room_name,
-            url: &room.url,
-            token: &room.token,
-            job: room.job.as_deref(),
-        },
-        Kind::Local(_) => process::KindArguments::Local,
-        Kind::Moq(moq) => process::KindArguments::Moq {
-            relay_url: &moq.relay_url,
-            namespace: &moq.namespace,
-            bot_id: &moq.bot_id,
-            client_id: &moq.client_id,
-            serve: moq.serve,
-        },
-    };
-    process::arguments(&common, &kind)
+    process::arguments(&common, args.kind.for_program())
 }
 
 /// Runs the media of a program, and ends the program as soon as one of the two has ended.

@@ -35,24 +35,13 @@ pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kin
 /// Runs a bot from its start to its end, logs its end, and returns its result.
 pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> BotOutcome {
     let began = tasks::now();
-    let name = match kind {
-        Kind::Videoroom(_) => Transport::Videoroom.common_name(),
-        Kind::Mediaroom(_) => Transport::Mediaroom.common_name(),
-        _ => kind.name(),
-    };
+    let transport = kind.transport();
+    let name = transport.map_or(kind.name(), Transport::common_name);
     start.bot.mark_log();
     log::info!("session started: {name}");
     let trace = Traceparent::of_body(&start.body);
-    let share = match kind {
-        Kind::Videoroom(_) => Some(SessionMetrics::begin(
-            sessions.metrics().clone(),
-            Transport::Videoroom,
-            began,
-        )),
-        _ => None,
-    };
+    let share = transport.map(|transport| SessionMetrics::begin(sessions.metrics().clone(), transport, began));
     let mut shutdown = sessions.shutdown().clone();
-    let transport = matches!(kind, Kind::Videoroom(_)).then_some(Transport::Videoroom);
     let mut listed = sessions.list(&start.bot, start.session_id.clone(), transport, None, &start.body);
     let mut bot = sessions.begin(&start.bot, start.session_id, start.body, kind, listed.sound_notice());
     let (outcome, reason) = tokio::select! {

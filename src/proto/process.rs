@@ -28,10 +28,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use crate::call_control::TransferTarget;
-use crate::job::Job;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 use crate::participant::Participant;
-use crate::secret::Secret;
 use crate::telephony::dial::AnsweredBy;
 
 /// How a bot that is a program exchanges audio with the runner.
@@ -72,39 +70,20 @@ pub struct CommonArguments<'a> {
     pub uploads: Option<(&'a Path, usize)>,
 }
 
-/// Additional arguments of one kind.
-pub enum KindArguments<'a> {
-    Base,
-    WebRtc {
-        pc_id: &'a str,
-        call_data: Option<&'a Value>,
-    },
-    WebSocket {
-        path: &'a str,
-        transport_type: &'a str,
-        call_data: Option<&'a Value>,
-        /// The flags of an evaluation.
-        eval: Option<&'a Value>,
-    },
-    Videoroom {
-        room_url: &'a str,
-        token: Option<&'a Secret>,
-        sip_uri: Option<&'a str>,
-    },
-    Mediaroom {
-        room_name: &'a str,
-        url: &'a str,
-        token: &'a Secret,
-        job: Option<&'a Job>,
-    },
-    Moq {
-        relay_url: &'a str,
-        namespace: &'a str,
-        bot_id: &'a str,
-        client_id: &'a str,
-        serve: bool,
-    },
-    Local,
+/// What one kind of session adds to the arguments.
+pub struct KindArguments {
+    /// The name of the kind.
+    pub name: &'static str,
+    /// Its members; one without a value is absent.
+    pub fields: Vec<(&'static str, Option<Value>)>,
+}
+
+impl KindArguments {
+    /// A session without a transport.
+    pub const BASE: KindArguments = KindArguments {
+        name: "base",
+        fields: Vec::new(),
+    };
 }
 
 /// The arguments do not fit into an environment variable.
@@ -129,19 +108,10 @@ impl std::error::Error for ArgumentsTooLong {}
 ///
 /// # Errors
 /// Returns [`ArgumentsTooLong`], caused by a large request body.
-pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Result<String, ArgumentsTooLong> {
+pub fn arguments(common: &CommonArguments<'_>, kind: KindArguments) -> Result<String, ArgumentsTooLong> {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    let name = match kind {
-        KindArguments::Base => "base",
-        KindArguments::WebRtc { .. } => "webrtc",
-        KindArguments::WebSocket { .. } => "websocket",
-        KindArguments::Videoroom { .. } => "videoroom",
-        KindArguments::Mediaroom { .. } => "mediaroom",
-        KindArguments::Moq { .. } => "moq",
-        KindArguments::Local => "local",
-    };
-    put("kind", name.into());
+    put("kind", kind.name.into());
     put("session_id", common.session_id.into());
     put("body", common.body.clone());
     put("handle_sigint", common.handle_sigint.into());
@@ -153,65 +123,9 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
     if common.allows_listening {
         put("listen_in", true.into());
     }
-    match kind {
-        KindArguments::Base | KindArguments::Local => {}
-        KindArguments::WebRtc { pc_id, call_data } => {
-            put("webrtc_connection", json!({"pc_id": pc_id}));
-            if let Some(call_data) = call_data {
-                put("call_data", (*call_data).clone());
-            }
-        }
-        KindArguments::Videoroom {
-            room_url,
-            token,
-            sip_uri,
-        } => {
-            put("room_url", (*room_url).into());
-            if let Some(token) = token {
-                put("token", token.expose().into());
-            }
-            if let Some(uri) = sip_uri {
-                put("sip_uri", (*uri).into());
-            }
-        }
-        KindArguments::Mediaroom {
-            room_name,
-            url,
-            token,
-            job,
-        } => {
-            put("room_name", (*room_name).into());
-            put("url", (*url).into());
-            put("token", token.expose().into());
-            if let Some(job) = job {
-                put("job", job.to_json());
-            }
-        }
-        KindArguments::Moq {
-            relay_url,
-            namespace,
-            bot_id,
-            client_id,
-            serve,
-        } => {
-            put("relay_url", (*relay_url).into());
-            put("namespace", (*namespace).into());
-            put("bot_id", (*bot_id).into());
-            put("client_id", (*client_id).into());
-            put("serve", (*serve).into());
-        }
-        KindArguments::WebSocket {
-            path,
-            transport_type,
-            call_data,
-            eval,
-        } => {
-            put("websocket", json!({"path": path}));
-            put("transport_type", eval.map_or(*transport_type, |_| "eval").into());
-            let of_eval = eval.map(|flags| json!({"body": flags}));
-            if let Some(call_data) = of_eval.or_else(|| call_data.cloned()) {
-                put("call_data", call_data);
-            }
+    for (name, value) in kind.fields {
+        if let Some(value) = value {
+            put(name, value);
         }
     }
     if let Some(url) = common.media_url {

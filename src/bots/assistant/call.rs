@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Instant;
 
-use crate::bot::{BotError, Kind, Output, RunnerArguments};
+use crate::bot::{BotError, Output, RunnerArguments};
 use crate::config::Transport;
 use crate::proto::assistant::report::{CallProfile, EndReason, Line};
 use crate::rtvi::Rtvi;
@@ -29,7 +29,7 @@ pub fn profile(args: &RunnerArguments, line_codec: bool) -> CallProfile {
         },
         has_page,
         is_telephone,
-        can_hang_up: is_telephone || !has_page || matches!(args.kind, Kind::Mediaroom(_)),
+        can_hang_up: is_telephone || !has_page || args.room_name().is_ok(),
         // Plain clients connect before they can play audio.
         greet_on_ready: args.transport_type() == Ok(Transport::WebSocket.name()),
     }

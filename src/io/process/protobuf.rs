@@ -28,7 +28,7 @@ use super::MediaEnd;
 use super::listener::{MediaListener, MediaSocket};
 use super::services::{CallControl, Prompts, SpokenPrompt};
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output, PLAYED_MARK};
-use crate::bot::{Kind, RunnerArguments};
+use crate::bot::RunnerArguments;
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MEDIA_EXPECTED, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST};
 use crate::proto::audio::resample::Resampler;
 use crate::proto::process::inbound_queue::InboundQueue;
@@ -148,13 +148,13 @@ pub enum PendingMedia {
 impl PendingMedia {
     /// Takes the media from the arguments of a bot. Returns `None` for a kind without media.
     pub fn of(args: &mut RunnerArguments) -> Option<Self> {
-        match &mut args.kind {
-            Kind::Mediaroom(room) => room.slot().map(PendingMedia::Slot),
-            _ => args.media(Audio::default()).ok().map(|media| {
-                media.output().set_readiness(BotReadiness::Starting);
-                PendingMedia::Open(media)
-            }),
+        if args.kind.joins_with_media() {
+            return args.kind.take_media().map(PendingMedia::Slot);
         }
+        args.media(Audio::default()).ok().map(|media| {
+            media.output().set_readiness(BotReadiness::Starting);
+            PendingMedia::Open(media)
+        })
     }
 
     async fn event(&mut self) -> Option<Event> {

@@ -18,7 +18,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::*;
 use crate::bot::media::{Event, LeaveReason, TransportSide, pair};
-use crate::bot::{ShutdownTrigger, WebRtcArguments, WebRtcConnection};
+use crate::bot::{Kind, ShutdownTrigger, WebRtcArguments, WebRtcConnection};
 use crate::config::{Config, PythonBot};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_ARGUMENTS_BYTES_MAX};
 use crate::proto::sockets::frames;

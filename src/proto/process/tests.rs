@@ -16,93 +16,41 @@ fn common(body: &Value) -> CommonArguments<'_> {
     }
 }
 
-fn parsed(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Value {
+fn parsed(common: &CommonArguments<'_>, kind: KindArguments) -> Value {
     let text = arguments(common, kind).expect("the arguments fit");
     serde_json::from_str(&text).expect("the arguments are JSON")
 }
 
-/// every kind has the common members and its own, and none of other kinds.
+/// every kind has the common members and its own.
 #[test]
-fn each_kind_has_its_own_members_only() {
+fn a_kind_adds_its_members_to_the_common_ones() {
     let body = json!({"user": "ann", "none": null});
-    let mut expected = json!({
-        "kind": "webrtc", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
-        "handle_sigterm": true, "idle_timeout": 300, "webrtc_connection": {"pc_id": "p1"},
-        "media_url": "ws://127.0.0.1:9/t",
+    let expected = json!({
+        "kind": "x", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
+        "handle_sigterm": true, "idle_timeout": 300, "token": "t", "media_url": "ws://127.0.0.1:9/t",
     });
-    let webrtc = |call_data| KindArguments::WebRtc { pc_id: "p1", call_data };
-    assert_eq!(parsed(&common(&body), &webrtc(None)), expected);
-    let via = json!({"via": "messaging"});
-    assert_eq!(parsed(&common(&body), &webrtc(Some(&via)))["call_data"], via);
-
-    let call_data = json!({"call_id": "c", "from": null});
-    let call = KindArguments::WebSocket {
-        path: "/ws",
-        transport_type: "telephony_a",
-        call_data: Some(&call_data),
-        eval: None,
+    let kind = KindArguments {
+        name: "x",
+        fields: vec![("token", Some("t".into())), ("job", None)],
     };
-    let fields = expected.as_object_mut().expect("an object");
-    fields.remove("webrtc_connection");
-    fields.insert("kind".into(), "websocket".into());
-    fields.insert("websocket".into(), json!({"path": "/ws"}));
-    fields.insert("transport_type".into(), "telephony_a".into());
-    fields.insert("call_data".into(), call_data.clone());
-    assert_eq!(parsed(&common(&body), &call), expected);
-
-    let plain = KindArguments::WebSocket {
-        path: "/ws-client",
-        transport_type: "websocket",
-        call_data: None,
-        eval: None,
-    };
-    assert!(parsed(&common(&body), &plain).get("call_data").is_none());
-    let flags = json!({"skip_tts": true});
-    let eval = KindArguments::WebSocket {
-        path: "/ws",
-        transport_type: "websocket",
-        call_data: None,
-        eval: Some(&flags),
-    };
-    let eval = parsed(&common(&body), &eval);
-    assert_eq!(
-        (&eval["transport_type"], &eval["call_data"]["body"]),
-        (&json!("eval"), &flags)
-    );
-
-    let moq = KindArguments::Moq {
-        relay_url: "https://localhost:4080/moq",
-        namespace: "pipecat-0123456789abcdef",
-        bot_id: "response",
-        client_id: "request",
-        serve: true,
-    };
-    assert_eq!(
-        parsed(&common(&body), &moq),
-        json!({
-            "kind": "moq", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
-            "handle_sigterm": true, "idle_timeout": 300, "relay_url": "https://localhost:4080/moq",
-            "namespace": "pipecat-0123456789abcdef", "bot_id": "response", "client_id": "request", "serve": true,
-            "media_url": "ws://127.0.0.1:9/t",
-        })
-    );
+    assert_eq!(parsed(&common(&body), kind), expected);
 
     let recorded = CommonArguments {
         is_recorded: true,
         ..common(&body)
     };
-    assert_eq!(parsed(&recorded, &KindArguments::Base)["recorded"], true);
+    assert_eq!(parsed(&recorded, KindArguments::BASE)["recorded"], true);
     let tapped = CommonArguments {
         allows_listening: true,
         ..common(&body)
     };
-    assert_eq!(parsed(&tapped, &KindArguments::Base)["listen_in"], true);
+    assert_eq!(parsed(&tapped, KindArguments::BASE)["listen_in"], true);
     let with_uploads = CommonArguments {
         uploads: Some((Path::new("/srv/in"), 10)),
         ..common(&body)
     };
     assert_eq!(
-        parsed(&with_uploads, &KindArguments::Base)["uploads"],
+        parsed(&with_uploads, KindArguments::BASE)["uploads"],
         json!({"folder": "/srv/in", "max_files": 10})
     );
     let alone = CommonArguments {
@@ -110,7 +58,7 @@ fn each_kind_has_its_own_members_only() {
         ..common(&body)
     };
     assert_eq!(
-        parsed(&alone, &KindArguments::Base),
+        parsed(&alone, KindArguments::BASE),
         json!({
             "kind": "base", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
             "handle_sigterm": true, "idle_timeout": 300,
@@ -141,17 +89,17 @@ fn only_a_first_argument_that_names_a_script_is_one() {
 /// NUL.
 #[test]
 fn arguments_fit_into_an_environment_variable() {
-    let empty = arguments(&common(&"".into()), &KindArguments::Base)
+    let empty = arguments(&common(&"".into()), KindArguments::BASE)
         .expect("short")
         .len();
     let fits: Value = "x".repeat(PROCESS_ARGUMENTS_BYTES_MAX - empty).into();
-    let text = arguments(&common(&fits), &KindArguments::Base).expect("at the limit");
+    let text = arguments(&common(&fits), KindArguments::BASE).expect("at the limit");
     assert_eq!(text.len(), PROCESS_ARGUMENTS_BYTES_MAX);
     let long: Value = "x".repeat(PROCESS_ARGUMENTS_BYTES_MAX - empty + 1).into();
-    let refused = arguments(&common(&long), &KindArguments::Base).expect_err("past the limit");
+    let refused = arguments(&common(&long), KindArguments::BASE).expect_err("past the limit");
     assert_eq!(refused.bytes, PROCESS_ARGUMENTS_BYTES_MAX + 1);
 
-    let nul = arguments(&common(&"a\0b".into()), &KindArguments::Base).expect("short");
+    let nul = arguments(&common(&"a\0b".into()), KindArguments::BASE).expect("short");
     assert!(!nul.contains('\0') && nul.contains("a\\u0000b"));
 }
 

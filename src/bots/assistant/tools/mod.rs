@@ -214,7 +214,7 @@ pub async fn examine(config: &Config, tools: &ToolsConfig) -> Result<Vec<String>
         media_url: None,
         uploads: None,
     };
-    let arguments = arguments(&common, &KindArguments::Base)?;
+    let arguments = arguments(&common, KindArguments::BASE)?;
     let mut session = SessionTools::with(config, tools, CHECK.into(), Ok(arguments));
     loop {
         match session.try_recv().await? {
