@@ -122,11 +122,11 @@ fn check_names(bots: &[NamedBot<Config>]) -> Result<(), UsageError> {
             let device = bot.devices.iter().find(is_device);
             let is_bot = |device: &&String| **device == *bot.name;
             let device = device.or_else(|| other.devices.iter().find(is_bot));
-            let agent_name = agent_name(bot).filter(|name| {
+            let agent_name = bot.config.agent_name().filter(|name| {
                 let is_own = bot.agent_name.is_some() || other.agent_name.is_some();
-                is_own && self::agent_name(other) == Some(name)
+                is_own && other.config.agent_name() == Some(name)
             });
-            if let Some(shared) = number.or(device).or(agent_name) {
+            if let Some(shared) = number.or(device).map(String::as_str).or(agent_name) {
                 return Err(UsageError::Combination(format!(
                     "`{shared}` leads to the bot `{}` and to `{}`: it can be one of them",
                     other.name, bot.name
@@ -135,10 +135,4 @@ fn check_names(bots: &[NamedBot<Config>]) -> Result<(), UsageError> {
         }
     }
     Ok(())
-}
-
-/// Returns the name by which LiveKit's rooms ask for a bot: its own, or that of the runner.
-fn agent_name(bot: &NamedBot<Config>) -> Option<&String> {
-    let worker = bot.config.mediaroom.worker.as_ref();
-    worker.map(|worker| &worker.agent_name)
 }

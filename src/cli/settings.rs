@@ -191,8 +191,8 @@ pub(super) fn named_bot(bot: &BotSection, mut config: Config, env: &Env<'_>) -> 
         let sentence = "`env` is the environment of a `command`, or of one in `tools`, and this bot has none";
         return Err(bot.settings.error(entry.line, sentence));
     }
-    let agent_name = bot.settings.get(AGENT_NAME).and(config.mediaroom.worker.as_ref());
-    let agent_name = agent_name.map(|worker| worker.agent_name.clone());
+    let agent_name = bot.settings.get(AGENT_NAME).and(config.agent_name());
+    let agent_name = agent_name.map(str::to_owned);
     let mut named = NamedBot::new(&*bot.name, Arc::new(config));
     named.agent_name = agent_name;
     named.numbers = bot.texts(NUMBERS).to_vec();

@@ -25,6 +25,7 @@ pub use crate::http::cluster::{ClusterConfig, ClusterKey};
 use crate::http::uploads::UPLOADS_DEFAULT;
 pub use crate::job::JobType;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
+use crate::livekit::config::missing_variables;
 pub use crate::livekit::config::{Mediaroom, MediaroomWorker};
 pub use crate::local::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart, WakeConfig};
 pub use crate::metrics::MetricsAccess;
@@ -275,6 +276,28 @@ impl Config {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
+    }
+
+    /// Returns whether sessions of a transport can only fail until its variables are set.
+    #[doc(hidden)]
+    pub fn lacks_credentials(&self, transport: Transport) -> bool {
+        match transport {
+            Transport::Mediaroom => !missing_variables(&self.mediaroom).is_empty(),
+            Transport::Videoroom => self.videoroom.key.is_none() && self.videoroom.room_url.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Returns the name by which a server asks for the bot of `--register`; `None` without it.
+    #[doc(hidden)]
+    pub fn agent_name(&self) -> Option<&str> {
+        self.mediaroom.worker.as_ref().map(|worker| &*worker.agent_name)
+    }
+
+    /// Returns whether the runner itself can join rooms, with the sockets that each needs.
+    #[doc(hidden)]
+    pub fn joins_rooms(&self) -> bool {
+        self.mediaroom.url.is_some()
     }
 
     /// Returns whether [`Config::bot`] talks to callers: no program and no bot of your own does.

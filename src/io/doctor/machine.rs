@@ -40,7 +40,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
             getrlimit(Resource::Nofile).current,
             config.sessions_max,
             config.command.is_some(),
-            config.mediaroom.url.is_some(),
+            config.joins_rooms(),
         ),
         machine::memory(
             &fs::read_to_string("/proc/meminfo").unwrap_or_default(),

@@ -9,7 +9,6 @@ use super::start::{served_transports, startable_transports};
 use crate::config::{Config, ListenAddresses};
 use crate::http::cluster::Replica;
 use crate::http::page_address::phone_url;
-use crate::livekit::missing_variables;
 use crate::transport::Transport;
 
 /// The response of `/status`, prepared once: only the number of sessions changes.
@@ -97,11 +96,7 @@ impl StatusReplies {
         // Transports that can only fail until their variables are set.
         let without_credentials: Vec<&str> = startable_transports(config)
             .into_iter()
-            .filter(|transport| match transport {
-                Transport::Mediaroom => !missing_variables(&config.mediaroom).is_empty(),
-                Transport::Videoroom => config.videoroom.key.is_none() && config.videoroom.room_url.is_none(),
-                _ => false,
-            })
+            .filter(|transport| config.lacks_credentials(*transport))
             .map(Transport::name)
             .collect();
         let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);

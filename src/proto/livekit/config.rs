@@ -28,6 +28,20 @@ impl Mediaroom {
     }
 }
 
+/// Returns the names of the required variables that are not set.
+pub fn missing_variables(config: &Mediaroom) -> Vec<&'static str> {
+    let needed = [
+        ("MEDIAROOM_URL", config.url.is_some()),
+        ("MEDIAROOM_API_KEY", config.key.is_some()),
+        ("MEDIAROOM_API_SECRET", config.secret.is_some()),
+    ];
+    needed
+        .into_iter()
+        .filter(|(_, is_set)| !is_set)
+        .map(|(name, _)| name)
+        .collect()
+}
+
 /// Registration at a LiveKit server, which then assigns rooms to the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "LiveKit")]

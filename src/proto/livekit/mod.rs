@@ -33,6 +33,7 @@ cfg_if::cfg_if! {
 }
 
 use crate::config::Config;
+pub use crate::livekit::config::missing_variables;
 use crate::livekit::config::{Mediaroom, MediaroomWorker};
 
 /// The topic of transcripts: of the text streams in a room, and the label of the messages in which
@@ -42,20 +43,6 @@ pub const TRANSCRIPTION_TOPIC: &str = "lk.transcription";
 const NAME_ATTRIBUTE: &str = "lk.agent.name";
 /// The attribute with the state of an agent.
 const STATE_ATTRIBUTE: &str = "lk.agent.state";
-
-/// Returns the names of the required variables that are not set.
-pub fn missing_variables(config: &Mediaroom) -> Vec<&'static str> {
-    let needed = [
-        ("MEDIAROOM_URL", config.url.is_some()),
-        ("MEDIAROOM_API_KEY", config.key.is_some()),
-        ("MEDIAROOM_API_SECRET", config.secret.is_some()),
-    ];
-    needed
-        .into_iter()
-        .filter(|(_, is_set)| !is_set)
-        .map(|(name, _)| name)
-        .collect()
-}
 
 /// Returns the name by which others know the bots of this runner. It is empty for a runner that is
 /// registered without a name.
