@@ -11,6 +11,7 @@ use std::{env, fs};
 use edge_runner_proto::aliases::{Area, TABLE};
 use edge_runner_proto::config::Transport;
 use edge_runner_proto::http::route::{Route, route};
+use edge_runner_proto::modules::ENDPOINTS;
 
 use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::http;
@@ -262,8 +263,6 @@ fn endpoint(route: &Route<'_>) -> Option<&'static str> {
         Route::Status => "/status",
         Route::Live => "/livez",
         Route::Ready => "/readyz",
-        Route::Worker => "/worker",
-        Route::RoomEvents => "the webhook of LiveKit",
         Route::Metrics => "/metrics",
         Route::Sessions => "/sessions",
         Route::EndSession(_) => "/sessions/ID",
@@ -285,9 +284,7 @@ fn endpoint(route: &Route<'_>) -> Option<&'static str> {
         Route::Whip(_) => "WHIP",
         Route::Socket(..) => "a socket",
         Route::Webhook => "the telephony webhook",
-        Route::Videoroom => "/videoroom",
-        Route::DialIn => "the dial-in webhook",
-        Route::Messaging => "/messaging",
+        Route::Module(endpoint) => endpoint.path,
         Route::Methods(_) => return None,
     })
 }
@@ -364,8 +361,6 @@ fn every_route_of_the_page_exists_and_every_endpoint_is_on_the_page() {
         Route::Status,
         Route::Live,
         Route::Ready,
-        Route::Worker,
-        Route::RoomEvents,
         Route::Metrics,
         Route::Sessions,
         Route::EndSession(String::new()),
@@ -385,12 +380,10 @@ fn every_route_of_the_page_exists_and_every_endpoint_is_on_the_page() {
         Route::Candidates(None),
         Route::Candidates(Some(String::new())),
         Route::Webhook,
-        Route::Videoroom,
-        Route::DialIn,
-        Route::Messaging,
     ];
-    for route in &all {
-        let name = endpoint(route).expect("an endpoint");
+    let of_modules = ENDPOINTS.iter().map(Route::Module);
+    for route in all.into_iter().chain(of_modules) {
+        let name = endpoint(&route).expect("an endpoint");
         assert!(found.contains(name), "docs/reference.md has no route for {name}");
     }
     for path in [

@@ -1,5 +1,6 @@
-//! The modules of the runner that read variables, one row each.
+//! The modules of the runner: one row for the variables of each, and one for each of its endpoints.
 
+use crate::http::endpoint::ModuleEndpoint;
 use crate::options::variables::ModuleVariables;
 use crate::{assistant, calls, daily, livekit, whatsapp};
 
@@ -11,4 +12,13 @@ pub const VARIABLES: [&ModuleVariables; 5] = [
     &whatsapp::options::VARIABLES,
     &assistant::options::VARIABLES,
     &calls::options::VARIABLES,
+];
+
+/// The endpoints of modules, beside those of [`crate::http::route`].
+pub static ENDPOINTS: [ModuleEndpoint; 5] = [
+    daily::endpoints::ROOM,
+    daily::endpoints::DIALIN,
+    livekit::endpoints::WORKER,
+    livekit::endpoints::ROOM_EVENTS,
+    whatsapp::endpoints::WEBHOOK,
 ];

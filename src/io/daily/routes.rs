@@ -31,7 +31,7 @@ use crate::limits::DIALIN_HEADERS_BYTES_MAX;
 use crate::logging;
 use crate::proto::bots::{BotChoice, QUERY as BOT};
 use crate::proto::daily::recent_calls::RecentCalls;
-use crate::proto::daily::{DailyError, RoomPurpose, RoomRequest, dialin, reply};
+use crate::proto::daily::{DailyError, RoomPurpose, RoomRequest, dialin, endpoints, reply};
 use crate::proto::http::route::{Query, Route, RouteError};
 use crate::proto::http::start::StartPlan;
 use crate::proto::http::{route, start};
@@ -65,8 +65,8 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
         app, head, body, peer, ..
     } = request;
     match request.route {
-        Route::Videoroom => redirect(app, head, peer).await,
-        Route::DialIn => handle_dialin(app, head, body, peer).await,
+        Route::Module(&endpoints::ROOM) => redirect(app, head, peer).await,
+        Route::Module(&endpoints::DIALIN) => handle_dialin(app, head, body, peer).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
 }

@@ -38,12 +38,12 @@ use crate::proto::http::route::{POST_METHODS, RouteError};
 use crate::proto::http::start::StartPlan;
 use crate::proto::http::status::WorkerMember;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
-use crate::proto::livekit::registrations;
 use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchError, DispatchStep};
 use crate::proto::livekit::worker::metrics;
 use crate::proto::livekit::worker::report::WorkerReport;
 use crate::proto::livekit::worker::watcher::{Watch, WatchStep};
 use crate::proto::livekit::worker::webhook::{self, WebhookDenied};
+use crate::proto::livekit::{endpoints, registrations};
 use crate::proto::metrics::text::MetricsText;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, random, unix_time_s};
@@ -139,8 +139,8 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
         app, head, body, peer, ..
     } = request;
     match request.route {
-        Route::Worker => worker_state(app),
-        Route::RoomEvents => handle_webhook(app, head, body, peer).await,
+        Route::Module(&endpoints::WORKER) => worker_state(app),
+        Route::Module(&endpoints::ROOM_EVENTS) => handle_webhook(app, head, body, peer).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
 }

@@ -30,7 +30,7 @@ use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::http::route::{self, Query, Route, RouteError};
 use crate::proto::webrtc::offer::OfferError;
 use crate::proto::whatsapp::signature::{self, WebhookSignatureError};
-use crate::proto::whatsapp::webhook;
+use crate::proto::whatsapp::{endpoints, webhook};
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 
 pub const MODULE: Option<&Module> = Some(
@@ -58,7 +58,9 @@ fn banner_rows(config: &Config) -> Vec<BannerRow> {
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     match request.route {
-        Route::Messaging => handle_webhook(request.app, request.head, request.body, request.peer).await,
+        Route::Module(&endpoints::WEBHOOK) => {
+            handle_webhook(request.app, request.head, request.body, request.peer).await
+        }
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
 }

@@ -11,6 +11,7 @@
 pub mod config;
 pub mod dialin;
 pub mod doctor;
+pub mod endpoints;
 pub mod error;
 pub mod options;
 pub mod properties;

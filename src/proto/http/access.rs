@@ -12,6 +12,7 @@
 use std::fmt;
 
 use crate::config::Config;
+use crate::http::endpoint::EndpointKind;
 use crate::http::fetch_metadata::FetchMetadata;
 use crate::http::host::AllowedHosts;
 use crate::http::origin::{self, AllowedOrigins, CorsDecision, PostHeaders, Preflight};
@@ -175,8 +176,8 @@ impl AccessPolicy {
         if self.is_csrf(head) {
             return Err(AccessError::Csrf);
         }
-        let is_webhook = matches!(head.route, Ok(Route::DialIn | Route::Messaging | Route::RoomEvents));
-        if is_webhook && head.method == "POST" && head.has("origin") {
+        let endpoint_kind = head.endpoint_kind();
+        if endpoint_kind.is_some_and(EndpointKind::is_webhook) && head.method == "POST" && head.has("origin") {
             return Err(AccessError::WebhookFromPage);
         }
         if head.route.as_ref().is_ok_and(Route::is_for_operator) && self.is_of_another_page(head) {
@@ -186,7 +187,7 @@ impl AccessPolicy {
         if head.route.as_ref().is_ok_and(Route::is_of_settings) && !head.value("origin").is_none_or(is_own) {
             return Err(AccessError::SettingsPage);
         }
-        if *head.route == Ok(Route::Videoroom) && self.is_not_user_initiated(head) {
+        if endpoint_kind == Some(EndpointKind::Visit) && self.is_not_user_initiated(head) {
             return Err(AccessError::NotUserInitiated);
         }
         Ok(AllowedRequest::Request)
@@ -224,7 +225,8 @@ impl AccessPolicy {
     ) -> Result<(), KeyError> {
         let session = match route {
             Route::Metrics if self.metrics_need_key => None,
-            Route::Start | Route::Videoroom | Route::Download(_) | Route::Upload(None) => None,
+            route if route.endpoint_kind() == Some(EndpointKind::Visit) => None,
+            Route::Start | Route::Download(_) | Route::Upload(None) => None,
             route if route.is_for_operator() || route.is_of_settings() => None,
             Route::Offer(session) | Route::Candidates(session) | Route::Upload(session) => session.as_deref(),
             _ => return Ok(()),
@@ -318,15 +320,19 @@ impl<'r> RequestHead<'r> {
         self.method == "OPTIONS" && self.has("origin") && self.has("access-control-request-method")
     }
 
+    fn endpoint_kind(&self) -> Option<EndpointKind> {
+        self.route.as_ref().ok().and_then(Route::endpoint_kind)
+    }
+
     /// Returns whether a request without `Origin` is exempt from the list of allowed origins: a
     /// webhook of a provider, which browsers do not send that way, or a room that a person
     /// requested by typing its address.
     fn is_exempt_from_origin_list(&self) -> bool {
-        let meant = match self.route {
-            Ok(Route::DialIn | Route::RoomEvents) => self.method == "POST",
-            Ok(Route::Messaging) => true,
-            Ok(Route::Videoroom) => self.visit().is_user_initiated(),
-            _ => false,
+        let meant = match self.endpoint_kind() {
+            Some(EndpointKind::Webhook) => self.method == "POST",
+            Some(EndpointKind::VerifiedWebhook) => true,
+            Some(EndpointKind::Visit) => self.visit().is_user_initiated(),
+            Some(EndpointKind::State) | None => false,
         };
         meant && !self.has("origin")
     }

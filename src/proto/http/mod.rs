@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod cluster;
+pub mod endpoint;
 pub mod fetch_metadata;
 pub mod folder;
 pub mod host;

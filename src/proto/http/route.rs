@@ -11,8 +11,10 @@ use std::fmt;
 
 use crate::aliases::{self, Area};
 use crate::features::Feature;
+use crate::http::endpoint::{EndpointKind, ModuleEndpoint};
 use crate::http::token::SocketKind;
 use crate::http::uploads;
+use crate::modules;
 use crate::webrtc::whip::path as whip;
 
 /// An endpoint with the parameters of its path.
@@ -36,8 +38,6 @@ pub enum Route<'p> {
     Live,
     /// Whether the runner takes new sessions.
     Ready,
-    /// The state of the LiveKit worker.
-    Worker,
     Metrics,
     /// The list of live sessions (GET).
     Sessions,
@@ -75,16 +75,8 @@ pub enum Route<'p> {
     Socket(SocketKind, Option<String>),
     /// The call webhook of a telephony provider (POST `/`).
     Webhook,
-    /// A new Daily room with a bot (GET).
-    Videoroom,
-    /// The dial-in webhook of Daily (POST). All methods lead here, since the configuration decides
-    /// whether it exists.
-    DialIn,
-    /// The WhatsApp webhook: verification of its URL (GET), or calls (POST). All methods lead here,
-    /// for the same reason.
-    Messaging,
-    /// The webhook of a LiveKit server (POST). All methods lead here, for the same reason.
-    RoomEvents,
+    /// An endpoint of a module.
+    Module(&'static ModuleEndpoint),
     /// OPTIONS without the headers of a preflight; the methods of the path.
     Methods(&'static str),
 }
@@ -101,9 +93,7 @@ impl Route<'_> {
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(family, _) => Some(family.feature()),
             Route::Webhook | Route::Dial => Some(Feature::Telephony),
-            Route::Videoroom | Route::DialIn => Some(Feature::Videoroom),
-            Route::Messaging => Some(Feature::Messaging),
-            Route::Worker | Route::RoomEvents => Some(Feature::Mediaroom),
+            Route::Module(endpoint) => Some(endpoint.feature),
             Route::Metrics
             | Route::Sessions
             | Route::EndSession(_)
@@ -113,6 +103,14 @@ impl Route<'_> {
             | Route::Live
             | Route::Ready
             | Route::Methods(_) => None,
+        }
+    }
+
+    /// Returns what a request of a module's endpoint is; `None` for another route.
+    pub fn endpoint_kind(&self) -> Option<EndpointKind> {
+        match self {
+            Route::Module(endpoint) => Some(endpoint.kind),
+            _ => None,
         }
     }
 
@@ -213,7 +211,6 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
         "/status" => read_only(method, Route::Status),
         "/livez" => read_only(method, Route::Live),
         "/readyz" => read_only(method, Route::Ready),
-        "/worker" => read_only(method, Route::Worker),
         "/metrics" => read_only(method, Route::Metrics),
         "/sessions" => read_only(method, Route::Sessions),
         "/calls" => match method {
@@ -267,15 +264,19 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
             }
             match session(path, |rest| rest.ends_with("api/offer")) {
                 Some(id) => offer(method, Some(id.to_owned())),
-                None => match aliases::canonical(Area::Path, path) {
-                    "/videoroom" => read_only(method, Route::Videoroom),
-                    "/videoroom-dialin-webhook" => Ok(Route::DialIn),
-                    "/messaging" => Ok(Route::Messaging),
-                    "/mediaroom-webhook" => Ok(Route::RoomEvents),
-                    _ => Err(RouteError::NotFound),
-                },
+                None => of_module(method, path),
             }
         }
+    }
+}
+
+/// Returns the endpoint of a module at a path.
+fn of_module<'p>(method: &str, path: &str) -> Result<Route<'p>, RouteError> {
+    let path = aliases::canonical(Area::Path, path);
+    match modules::ENDPOINTS.iter().find(|row| row.path == path) {
+        Some(row) if row.kind.is_webhook() => Ok(Route::Module(row)),
+        Some(row) => read_only(method, Route::Module(row)),
+        None => Err(RouteError::NotFound),
     }
 }
 

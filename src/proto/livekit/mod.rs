@@ -12,6 +12,7 @@
 pub mod config;
 pub mod connection_details;
 pub mod doctor;
+pub mod endpoints;
 pub mod options;
 pub mod room_service;
 pub mod token;

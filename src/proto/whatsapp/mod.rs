@@ -10,6 +10,7 @@ pub mod call;
 pub mod call_table;
 pub mod config;
 pub mod doctor;
+pub mod endpoints;
 pub mod graph;
 pub mod options;
 pub mod signature;

@@ -1,6 +1,7 @@
 //! Tests of routes.
 
 use super::*;
+use crate::{daily, livekit};
 
 fn get(path: &str) -> Result<Route<'_>, RouteError> {
     route("GET", path)
@@ -29,7 +30,7 @@ fn routes_by_method_and_path() {
     assert_eq!(route("POST", "/start/"), Ok(Route::Start));
     assert_eq!(route("POST", "/st%61rt"), Ok(Route::Start));
     assert_eq!(get("/status"), Ok(Route::Status));
-    assert_eq!(get("/worker"), Ok(Route::Worker));
+    assert_eq!(get("/worker"), Ok(Route::Module(&livekit::endpoints::WORKER)));
     assert_eq!(get("/robots.txt"), Ok(Route::Robots));
     assert_eq!(get("/sessions"), Ok(Route::Sessions));
     assert_eq!(get("/sessions/"), Ok(Route::Sessions));
@@ -115,7 +116,7 @@ fn routes_websockets_and_the_call_webhook() {
 #[test]
 fn routes_daily_rooms() {
     for path in ["/videoroom", "/daily", "/daily/", "/d%61ily"] {
-        assert_eq!(get(path), Ok(Route::Videoroom), "{path}");
+        assert_eq!(get(path), Ok(Route::Module(&daily::endpoints::ROOM)), "{path}");
         assert_eq!(
             route("POST", path),
             Err(RouteError::Method("GET, HEAD, OPTIONS")),
@@ -124,7 +125,11 @@ fn routes_daily_rooms() {
     }
     for path in ["/videoroom-dialin-webhook", "/daily-dialin-webhook"] {
         for method in ["POST", "GET", "OPTIONS"] {
-            assert_eq!(route(method, path), Ok(Route::DialIn), "{method} {path}");
+            assert_eq!(
+                route(method, path),
+                Ok(Route::Module(&daily::endpoints::DIALIN)),
+                "{method} {path}"
+            );
         }
     }
 }
