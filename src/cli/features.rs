@@ -40,20 +40,6 @@ pub(super) fn of_variable(name: &str) -> Option<Feature> {
         .map(|module| module.feature)
 }
 
-/// Calls `read` if this build has the feature. Otherwise the variables are not validated.
-///
-/// # Errors
-/// Those of `read`.
-pub(super) fn where_built<T: Default>(
-    feature: Feature,
-    read: impl FnOnce() -> Result<T, UsageError>,
-) -> Result<T, UsageError> {
-    match feature.in_this_build() {
-        true => read(),
-        false => Ok(T::default()),
-    }
-}
-
 /// Returns the paths of this build that the key guards, for a sentence.
 pub(super) fn guarded() -> String {
     let is_built = |feature: Option<Feature>| feature.is_none_or(Feature::in_this_build);

@@ -15,24 +15,15 @@ use crate::limits::{
     BOT_MEMORY_MIB, DRAIN_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST,
     UPLOAD_BYTES_MAX, WARM_MAX, WORKERS_MAX,
 };
-use crate::proto::assistant::options::AssistantOptions;
-use crate::proto::calls::options::CallsOptions;
-use crate::proto::daily::options::DailyOptions;
 use crate::proto::http::uploads::{UPLOADS_DEFAULT, UPLOADS_MAX};
-use crate::proto::livekit::options::LiveKitOptions;
-use crate::proto::local::options::LocalOptions;
-use crate::proto::moq::options::MoqOptions;
+use crate::proto::modules::ModuleOptions;
 use crate::proto::options::env_options::with_prefix;
 use crate::proto::options::values::parse_url;
 use crate::proto::options::{
     BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_TELEPHONY, SERVER, ValueSource, flag,
     number, push, put, tls,
 };
-use crate::proto::server::acme_options::AcmeOptions;
 use crate::proto::server::forwarded::{Network, NetworkParseError};
-use crate::proto::telephony::options::TelephonyOptions;
-use crate::proto::webrtc::options::WebRtcOptions;
-use crate::proto::whatsapp::options::WhatsAppOptions;
 
 /// The typed values, before their combination is validated.
 #[derive(Debug, Default)]
@@ -61,7 +52,6 @@ pub(super) struct LowArgs {
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
     pub tls: Option<Tls>,
-    pub acme: AcmeOptions,
     pub state_dir: Option<String>,
     pub page: Option<String>,
     pub downloads_folder: Option<String>,
@@ -74,16 +64,8 @@ pub(super) struct LowArgs {
     pub cluster_key_file: Option<String>,
     pub replica_name: Option<String>,
     pub metrics: Option<MetricsAccess>,
-    pub calls: CallsOptions,
     pub drain: Option<Duration>,
-    pub local: LocalOptions,
-    pub moq: MoqOptions,
-    pub webrtc: WebRtcOptions,
-    pub telephony: TelephonyOptions,
-    pub daily: DailyOptions,
-    pub livekit: LiveKitOptions,
-    pub whatsapp: WhatsAppOptions,
-    pub assistant: AssistantOptions,
+    pub modules: ModuleOptions,
     pub verbosity: u8,
     pub log: Option<LogFormat>,
     /// The positional argument, if the table takes one.
@@ -124,29 +106,14 @@ pub(super) struct NeededFeature {
     pub is_optional: bool,
 }
 
-/// Gives the options of a module to its setters.
-macro_rules! module_options {
-    ($($field:ident: $options:ty),*) => {
-        $(impl AsMut<$options> for LowArgs {
-            fn as_mut(&mut self) -> &mut $options {
-                &mut self.$field
-            }
-        })*
-    };
+impl<T> AsMut<T> for LowArgs
+where
+    ModuleOptions: AsMut<T>,
+{
+    fn as_mut(&mut self) -> &mut T {
+        self.modules.as_mut()
+    }
 }
-
-module_options!(
-    acme: AcmeOptions,
-    calls: CallsOptions,
-    local: LocalOptions,
-    webrtc: WebRtcOptions,
-    moq: MoqOptions,
-    assistant: AssistantOptions,
-    telephony: TelephonyOptions,
-    daily: DailyOptions,
-    whatsapp: WhatsAppOptions,
-    livekit: LiveKitOptions
-);
 
 /// Whether WebSockets require a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,8 +181,8 @@ impl OptionStore for LowArgs {
             _ => false,
         };
         // `-t videoroom` does not conflict with `--direct`, which implies it.
-        let is_overridden =
-            CONFLICTS.iter().any(conflicts) && (option != "--direct" || self.transport != Some(Transport::Videoroom));
+        let is_overridden = CONFLICTS.iter().any(conflicts)
+            && (option != "--direct" || self.transport.is_none_or(Transport::has_media));
         is_overridden || (option == "--bot" && (self.command.is_some() || self.has_own_bot))
     }
 }
@@ -225,25 +192,7 @@ const GENERAL: &str = "General";
 
 /// The options of the runner.
 pub(super) static RUNNER: OptionTable<LowArgs> = OptionTable {
-    modules: &[
-        ADDRESSES,
-        RunnerFlag::ACME,
-        SERVING,
-        RunnerFlag::CALLS,
-        RunnerFlag::LOCAL,
-        RunnerFlag::WEBRTC,
-        RunnerFlag::MOQ,
-        BOT,
-        RunnerFlag::ASSISTANTS,
-        PROGRAMS,
-        ACCESSES,
-        PUBLIC_NAME,
-        RunnerFlag::TELEPHONY,
-        RunnerFlag::DAILY,
-        RunnerFlag::WHATSAPP,
-        RunnerFlag::LIVEKIT,
-        GENERALS,
-    ],
+    modules: &RunnerFlag::in_order([ADDRESSES, SERVING, BOT, PROGRAMS, ACCESSES, PUBLIC_NAME, GENERALS]),
     prefix: "RUNNER_",
     argument: None,
     own_variable_first: true,

@@ -9,16 +9,15 @@ use std::path::{Path, PathBuf};
 
 use super::flags::{LowArgs, SettingsArgs, WsAuth};
 use super::{Env, UsageError, cluster, env_trust, features};
-use crate::config::{
-    BotAudio, BuiltInBot, Config, MetricsAccess, MoqConfig, MoqMode, PythonBot, Secret, Tls, ToolsConfig, Transport,
-};
+use crate::config::{BotAudio, BuiltInBot, Config, MetricsAccess, PythonBot, Secret, Tls, ToolsConfig, Transport};
 use crate::features::Feature;
 use crate::limits::{API_KEY_BYTES, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX};
 use crate::proto::assistant::options::ChosenBot;
+use crate::proto::modules::{self, RunnerOptions, where_built};
 use crate::proto::options::hosts;
 use crate::proto::sorting;
 use crate::proto::telephony::PROVIDERS;
-use crate::proto::{assistant, calls, daily, livekit, telephony, webrtc, whatsapp};
+use crate::proto::{assistant, calls, webrtc};
 
 /// The default of `--port`.
 const PORT_DEFAULT: u16 = 7860;
@@ -36,7 +35,7 @@ pub(super) const MADE_KEY_FILE: &str = "api-key";
     reason = "`Config` is non-exhaustive, so a literal cannot build it here"
 )]
 pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Config, UsageError> {
-    let transport = transport(&args)?;
+    let transport = args.modules.transport(args.transport)?;
     let ws_auth = args.ws_auth.unwrap_or(WsAuth::None);
     let mut host_names = hosts::host_names(&args.allowed_hosts, env)?;
     let state_dir = state_dir(&args, env);
@@ -47,7 +46,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     }
     let cluster = cluster::cluster(&args, env)?;
     let tls = tls(&args, state_dir.is_some())?;
-    let acme = args.acme.resolve(&tls, warnings)?;
+    let acme = args.modules.acme.resolve(&tls, warnings)?;
     let proxy = proxy(&args, transport, &acme.names, warnings)?;
     // Requests for the names of the certificate are for this server.
     host_names.extend(acme.names.iter().cloned());
@@ -60,44 +59,35 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let withheld = env_trust::withheld(&PROVIDERS, &args.pass_env, warnings)?;
     check_list_lengths(&args)?;
     let host = hosts::host(args.host.as_deref(), env)?;
-    let embedded = webrtc::options::embedded(&args.webrtc, args.host.as_deref(), env, warnings)?;
+    let embedded = webrtc::options::embedded(&args.modules.webrtc, args.host.as_deref(), env, warnings)?;
     let allowed_origins = origins(&args, warnings)?;
-    let ice_servers = webrtc::options::ice_servers(&args.webrtc)?;
-    let variables = &env.variables;
-    let telephony = features::where_built(Feature::Telephony, || {
-        telephony::options::telephony(&args.telephony, &PROVIDERS, variables, warnings)
-    })?;
-    let provider = transport.and_then(Transport::provider);
-    telephony::options::check_dial_out(&telephony, provider, proxy.as_deref(), api_key.is_some())?;
-    let videoroom = features::where_built(Feature::Videoroom, || {
-        daily::options::videoroom(&args.daily, variables, warnings)
-    })?;
-    let mediaroom = features::where_built(Feature::Mediaroom, || {
-        let is_direct = args.daily.direct;
-        livekit::options::mediaroom(&args.livekit, &args.given, is_direct, transport, variables, warnings)
-    })?;
-    let messaging = features::where_built(Feature::Messaging, || {
-        whatsapp::options::messaging(&args.whatsapp, transport, variables, warnings)
-    })?;
-    let start_names = features::where_built(Feature::Videoroom, || daily::options::start_names(variables))?;
-    let moq = features::where_built(Feature::Moq, || {
-        args.moq
-            .resolve(transport, &tls, ws_auth == WsAuth::Token, env, warnings)
-    })?;
-    let assistant = features::where_built(Feature::Assistants, || {
+    let ice_servers = webrtc::options::ice_servers(&args.modules.webrtc)?;
+    let mut config = Config::default();
+    let runner = RunnerOptions {
+        transport,
+        proxy: proxy.as_deref(),
+        tls: &tls,
+        has_api_key: api_key.is_some(),
+        ws_tokens: ws_auth == WsAuth::Token,
+        typed: &args.given,
+    };
+    args.modules.resolve(&runner, env, warnings, &mut config)?;
+    let assistant = where_built(Feature::Assistants, || {
         let chosen = ChosenBot {
             built_in: args.bot,
             is_replaced: args.command.is_some() || args.has_own_bot,
             has_own_bot: args.has_own_bot,
             typed: &args.given,
         };
-        assistant::options::assistants(&args.assistant, &chosen, env, warnings)
+        assistant::options::assistants(&args.modules.assistant, &chosen, env, warnings)
     })?;
-    let calls = features::where_built(Feature::Calls, || args.calls.resolve(env, warnings))?;
+    let calls = where_built(Feature::Calls, || args.modules.calls.resolve(env, warnings))?;
     calls::options::check_listen_in(&calls, api_key.is_some())?;
-    check_udp_ports(&args, transport, &moq)?;
+    config.transport = transport;
+    let rtc_port = args.modules.webrtc.rtc_port.or(args.port).unwrap_or(PORT_DEFAULT);
+    modules::check_udp_ports(&config, rtc_port)?;
     features::check(&args, transport)?;
-    features::warn_unused_credentials(variables, warnings);
+    features::warn_unused_credentials(&env.variables, warnings);
     if args.asks_for_eval {
         warnings.push("`-t eval` has no effect: `pipecat eval` connects to /ws, whatever the transport".to_owned());
     }
@@ -107,11 +97,9 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     let bot_audio = bot_audio(&args, warnings)?;
     let warm = warm(&args, bot_audio, warnings);
     let sandbox = sandbox(&args, assistant.tools.as_ref(), env, warnings);
-    let mut config = Config::default();
     config.host = host;
     config.port = args.port.unwrap_or(PORT_DEFAULT);
-    config.rtc_port = args.webrtc.rtc_port;
-    config.transport = transport;
+    config.rtc_port = args.modules.webrtc.rtc_port;
     config.proxy = proxy;
     config.trusted_proxies = args.trusted_proxies;
     config.allowed_origins = allowed_origins;
@@ -136,7 +124,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.calls = calls;
     config.drain = args.drain.unwrap_or_default();
     config.ice_servers = ice_servers;
-    config.ice_addresses = args.webrtc.ice_addresses;
+    config.ice_addresses = args.modules.webrtc.ice_addresses;
     config.embedded = embedded;
     config.bot = args.bot.unwrap_or(BuiltInBot::Parrot);
     config.bot_audio = bot_audio;
@@ -150,19 +138,12 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.bot_folder = bot_folder(env);
     config.sandbox = sandbox;
     config.ws_tokens = ws_auth == WsAuth::Token;
-    config.telephony = telephony;
-    config.videoroom = videoroom;
-    config.mediaroom = mediaroom;
-    config.messaging = messaging;
-    config.moq = moq;
-    config.local = args.local.resolve(args.daily.direct, warnings)?;
+    config.local = args.modules.local.resolve(config.direct, warnings)?;
     let sessions_default = match config.bot {
         BuiltInBot::Realtime | BuiltInBot::Cascade => assistant.sessions_max,
         BuiltInBot::Parrot | BuiltInBot::Echo => SESSIONS_MAX_DEFAULT,
     };
     config.assistant = assistant;
-    config.start_names = start_names;
-    config.direct = args.daily.direct;
     config.bot_enters_rooms = true;
     let costs_money = config.bot.feature() == Some(Feature::Assistants);
     config.sessions_max = match args.sessions_max {
@@ -172,21 +153,10 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         None => sessions_default,
     };
     config.workers = args.workers;
-    config.opus_complexity = args.webrtc.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
+    config.opus_complexity = args.modules.webrtc.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
     config.verbosity = args.verbosity;
     config.log = args.log.unwrap_or_default();
     Ok(config)
-}
-
-fn transport(args: &LowArgs) -> Result<Option<Transport>, UsageError> {
-    match (args.daily.direct, args.transport) {
-        (true, None | Some(Transport::Videoroom)) => Ok(Some(Transport::Videoroom)),
-        (true, Some(other)) => Err(UsageError::Combination(format!(
-            "`--direct` needs `-t daily` and cannot be used with `-t {}`",
-            other.common_name()
-        ))),
-        (false, given) => Ok(given),
-    }
 }
 
 /// Resolves `--proxy`. A runner that has a certificate of a public name is reached by it.
@@ -255,22 +225,6 @@ fn settings_page(
     }
 }
 
-/// Rejects one UDP port for WebRTC and QUIC. Each has a socket of its own.
-fn check_udp_ports(args: &LowArgs, transport: Option<Transport>, moq: &MoqConfig) -> Result<(), UsageError> {
-    let rtc_port = args.webrtc.rtc_port.or(args.port).unwrap_or(PORT_DEFAULT);
-    match moq.mode {
-        MoqMode::Serve { bind, .. }
-            if transport == Some(Transport::Moq) && bind.port() == rtc_port && rtc_port != 0 =>
-        {
-            Err(UsageError::Combination(format!(
-                "`--moq-bind` and `--rtc-port` name the same UDP port, {rtc_port}, and WebRTC and QUIC need one each; the \
-                 default of `--rtc-port` is the number of the HTTP port"
-            )))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Rejects lists above their caps.
 fn check_list_lengths(args: &LowArgs) -> Result<(), UsageError> {
     if args.trusted_proxies.len() > TRUSTED_PROXIES_MAX {
@@ -323,7 +277,7 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
             return Ok(audio);
         }
         _ if args.command.is_none() => "`--bot-audio pcm` needs a program: -- COMMAND [ARGS...]",
-        _ if args.daily.direct || args.transport.is_some_and(|transport| !transport.has_media()) => {
+        _ if args.modules.is_direct() || args.transport.is_some_and(|transport| !transport.has_media()) => {
             "`--bot-audio pcm` cannot be used with Daily: the bot joins the room itself"
         }
         (BotAudio::Pcm { .. }, None) => return Ok(audio),
@@ -334,7 +288,7 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
 
 /// Returns the number of processes that load the bot before a call.
 fn warm(args: &LowArgs, audio: BotAudio, warnings: &mut Vec<String>) -> usize {
-    let may_be = args.command.is_some() && audio == BotAudio::Protobuf && !args.daily.direct;
+    let may_be = args.command.is_some() && audio == BotAudio::Protobuf && !args.modules.is_direct();
     for (option, has_effect) in [("--warm", may_be), ("--bot-memory", args.command.is_some())] {
         if args.given.contains(&option) && !has_effect {
             let needed = "the file of a bot or a command after `--`";
@@ -372,12 +326,12 @@ fn sandbox(
         &args.settings.file,
         &args.api_key_file,
         &args.cluster_key_file,
-        &args.moq.tls_key,
     ];
     let is_of_service = |name: &&str| name.ends_with("_API_KEY_FILE") || *name == "RUNNER_EVENTS_SECRET_FILE";
     let of_services = env.variables.names().filter(is_of_service);
     let files = std::iter::once(".env")
         .chain(options.into_iter().filter_map(Option::as_deref))
+        .chain(args.modules.key_files())
         .chain(args.settings.files.iter().map(String::as_str))
         .chain(of_services.filter_map(|name| env.variables.literal(name)));
     Some(files.map(PathBuf::from).chain(key_of_tls).collect())

@@ -1,8 +1,187 @@
-//! The modules of the runner: one row for the variables of each, and one for each of its endpoints.
+//! The modules of the runner, each with its rows: options and what they mean, variables, endpoints,
+//! and members of `/status`.
 
+use crate::assistant::options::AssistantOptions;
+use crate::calls::options::CallsOptions;
+use crate::config::Config;
+use crate::daily::options::DailyOptions;
+use crate::features::Feature;
 use crate::http::endpoint::ModuleEndpoint;
+use crate::livekit::options::LiveKitOptions;
+use crate::local::options::LocalOptions;
+use crate::moq::options::MoqOptions;
 use crate::options::variables::ModuleVariables;
-use crate::{assistant, calls, daily, livekit, whatsapp};
+use crate::options::{Env, Flag, UsageError};
+use crate::server::acme_options::AcmeOptions;
+use crate::server::tls_config::Tls;
+use crate::telephony::PROVIDERS;
+use crate::telephony::options::TelephonyOptions;
+use crate::transport::Transport;
+use crate::webrtc::options::WebRtcOptions;
+use crate::whatsapp::options::WhatsAppOptions;
+use crate::{assistant, calls, daily, livekit, moq, telephony, whatsapp};
+
+/// The typed options of the modules.
+#[derive(Debug, Default)]
+pub struct ModuleOptions {
+    pub acme: AcmeOptions,
+    pub calls: CallsOptions,
+    pub local: LocalOptions,
+    pub webrtc: WebRtcOptions,
+    pub moq: MoqOptions,
+    pub assistant: AssistantOptions,
+    pub telephony: TelephonyOptions,
+    pub daily: DailyOptions,
+    pub whatsapp: WhatsAppOptions,
+    pub livekit: LiveKitOptions,
+}
+
+/// Gives the options of a module to its setters, and all lists to the table of a command.
+macro_rules! module_options {
+    ($($field:ident: $options:ty),*) => {
+        $(impl AsMut<$options> for ModuleOptions {
+            fn as_mut(&mut self) -> &mut $options {
+                &mut self.$field
+            }
+        })*
+
+        impl<T: $(AsMut<$options> +)*> Flag<T> {
+            /// Returns the lists of the runner's own options and of the modules, in the order of
+            /// the help.
+            pub const fn in_order(own: [&'static [Flag<T>]; 7]) -> [&'static [Flag<T>]; 17] {
+                let [addresses, serving, bot, programs, access, public_name, general] = own;
+                [
+                    addresses,
+                    Flag::ACME,
+                    serving,
+                    Flag::CALLS,
+                    Flag::LOCAL,
+                    Flag::WEBRTC,
+                    Flag::MOQ,
+                    bot,
+                    Flag::ASSISTANTS,
+                    programs,
+                    access,
+                    public_name,
+                    Flag::TELEPHONY,
+                    Flag::DAILY,
+                    Flag::WHATSAPP,
+                    Flag::LIVEKIT,
+                    general,
+                ]
+            }
+        }
+    };
+}
+
+module_options!(
+    acme: AcmeOptions,
+    calls: CallsOptions,
+    local: LocalOptions,
+    webrtc: WebRtcOptions,
+    moq: MoqOptions,
+    assistant: AssistantOptions,
+    telephony: TelephonyOptions,
+    daily: DailyOptions,
+    whatsapp: WhatsAppOptions,
+    livekit: LiveKitOptions
+);
+
+/// What the options of calls and rooms are checked against.
+pub struct RunnerOptions<'a> {
+    pub transport: Option<Transport>,
+    pub proxy: Option<&'a str>,
+    pub tls: &'a Tls,
+    pub has_api_key: bool,
+    /// Whether WebSockets require a token.
+    pub ws_tokens: bool,
+    /// The long names of all options that were typed.
+    pub typed: &'a [&'static str],
+}
+
+impl ModuleOptions {
+    /// Returns whether one bot runs in one room, without a web server.
+    pub fn is_direct(&self) -> bool {
+        self.daily.direct
+    }
+
+    /// Returns the transport of `-t`, or that of an option that implies one.
+    ///
+    /// # Errors
+    /// [`UsageError`] if both exclude each other.
+    pub fn transport(&self, given: Option<Transport>) -> Result<Option<Transport>, UsageError> {
+        self.daily.transport(given)
+    }
+
+    /// Returns the files of keys that options name.
+    pub fn key_files(&self) -> impl Iterator<Item = &str> {
+        self.moq.tls_key.as_deref().into_iter()
+    }
+
+    /// Reads the settings of calls and rooms into the configuration.
+    ///
+    /// # Errors
+    /// [`UsageError`] that names the option or the variable.
+    pub fn resolve(
+        &self,
+        runner: &RunnerOptions<'_>,
+        env: &Env<'_>,
+        warnings: &mut Vec<String>,
+        config: &mut Config,
+    ) -> Result<(), UsageError> {
+        let variables = &env.variables;
+        let transport = runner.transport;
+        config.telephony = where_built(Feature::Telephony, || {
+            telephony::options::telephony(&self.telephony, &PROVIDERS, variables, warnings)
+        })?;
+        let provider = transport.and_then(Transport::provider);
+        telephony::options::check_dial_out(&config.telephony, provider, runner.proxy, runner.has_api_key)?;
+        config.videoroom = where_built(Feature::Videoroom, || {
+            daily::options::videoroom(&self.daily, variables, warnings)
+        })?;
+        config.direct = self.daily.direct;
+        config.mediaroom = where_built(Feature::Mediaroom, || {
+            livekit::options::mediaroom(
+                &self.livekit,
+                runner.typed,
+                self.daily.direct,
+                transport,
+                variables,
+                warnings,
+            )
+        })?;
+        config.messaging = where_built(Feature::Messaging, || {
+            whatsapp::options::messaging(&self.whatsapp, transport, variables, warnings)
+        })?;
+        config.start_names = where_built(Feature::Videoroom, || daily::options::start_names(variables))?;
+        config.moq = where_built(Feature::Moq, || {
+            self.moq.resolve(transport, runner.tls, runner.ws_tokens, env, warnings)
+        })?;
+        Ok(())
+    }
+}
+
+/// Rejects one UDP port for two transports.
+///
+/// # Errors
+/// [`UsageError`] that names both options.
+pub fn check_udp_ports(config: &Config, rtc_port: u16) -> Result<(), UsageError> {
+    moq::options::check_port(&config.moq, config.transport, rtc_port)
+}
+
+/// Calls `read` if this build has the feature. Otherwise the variables are not validated.
+///
+/// # Errors
+/// Those of `read`.
+pub fn where_built<T: Default>(
+    feature: Feature,
+    read: impl FnOnce() -> Result<T, UsageError>,
+) -> Result<T, UsageError> {
+    match feature.in_this_build() {
+        true => read(),
+        false => Ok(T::default()),
+    }
+}
 
 /// The variables of all modules but those of the telephony providers, which have tables of their
 /// own, in the order of the help.

@@ -99,13 +99,13 @@ fn reads_the_values_of_variables() {
         ("PIPECAT_WEBSOCKET_AUTH", "token"),
     ]);
     assert_eq!((all.port, all.host, all.verbosity), (Some(80), None, 2));
-    assert!(all.webrtc.embedded && !all.daily.direct);
-    assert_eq!(all.webrtc.ice_addresses.len(), 2);
+    assert!(all.modules.webrtc.embedded && !all.modules.daily.direct);
+    assert_eq!(all.modules.webrtc.ice_addresses.len(), 2);
     assert_eq!(all.allowed_hosts, ["a,b"]);
     assert_eq!(all.ws_auth, Some(WsAuth::Token));
-    assert!(args(&[("RUNNER_ESP32", "1")]).webrtc.embedded);
+    assert!(args(&[("RUNNER_ESP32", "1")]).modules.webrtc.embedded);
     // A word, or a switch.
-    let local = |value| args(&[("RUNNER_LOCAL", value)]).local;
+    let local = |value| args(&[("RUNNER_LOCAL", value)]).modules.local;
     assert!(local("1").is_on && !local("true").types && local("text").types && !local("off").is_on);
     for name in ["RUNNER_WS_AUTH", "RUNNER_WEBSOCKET_AUTH"] {
         assert_eq!(args(&[(name, "token")]).ws_auth, Some(WsAuth::Token));
@@ -149,6 +149,7 @@ fn a_typed_option_overrides_conflicting_variables() {
         apply_to(room, &[("RUNNER_DIRECT", "true")])
             .expect("no usage error")
             .0
+            .modules
             .daily
             .direct
     );

@@ -60,7 +60,7 @@ fn fields(values: &StartValues<'_>) -> Vec<FieldState> {
     let args = &values.args;
     // An alias is the same key of the file.
     let is_key = |field: &&SettingField| aliases::canonical(Area::Variable, field.name) == field.name;
-    let is_used = |field: &&SettingField| field.group != FieldGroup::Local || args.local.is_on;
+    let is_used = |field: &&SettingField| field.group != FieldGroup::Local || args.modules.local.is_on;
     let shown = FIELDS.iter().filter(is_key).filter(is_used);
     let state = |field: &'static SettingField| {
         let (value, origin) = match field.name {

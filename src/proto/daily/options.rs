@@ -14,12 +14,30 @@ use crate::options::values::{all_names, base, credential, url, wrong};
 use crate::options::variables::{ModuleVariables, secret, setting};
 use crate::options::{Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag};
 use crate::secret::{Secret, SecretBytes};
+use crate::transport::Transport;
 
 /// The typed options.
 #[derive(Debug, Default)]
 pub struct DailyOptions {
     pub direct: bool,
     pub dialin: bool,
+}
+
+impl DailyOptions {
+    /// Returns the transport: that of `-t`, or Daily with `--direct`.
+    ///
+    /// # Errors
+    /// [`UsageError`] for `--direct` with another transport.
+    pub fn transport(&self, given: Option<Transport>) -> Result<Option<Transport>, UsageError> {
+        match (self.direct, given) {
+            (true, None | Some(Transport::Videoroom)) => Ok(Some(Transport::Videoroom)),
+            (true, Some(other)) => Err(UsageError::Combination(format!(
+                "`--direct` needs `-t daily` and cannot be used with `-t {}`",
+                other.common_name()
+            ))),
+            (false, given) => Ok(given),
+        }
+    }
 }
 
 const fn daily<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {

@@ -101,6 +101,24 @@ impl<T: AsMut<MoqOptions>> Flag<T> {
     ];
 }
 
+/// Rejects one UDP port for QUIC and for WebRTC. Each has a socket of its own.
+///
+/// # Errors
+/// [`UsageError`] that names both options.
+pub fn check_port(config: &MoqConfig, transport: Option<Transport>, rtc_port: u16) -> Result<(), UsageError> {
+    match config.mode {
+        MoqMode::Serve { bind, .. }
+            if transport == Some(Transport::Moq) && bind.port() == rtc_port && rtc_port != 0 =>
+        {
+            Err(UsageError::Combination(format!(
+                "`--moq-bind` and `--rtc-port` name the same UDP port, {rtc_port}, and WebRTC and QUIC need one each; the \
+                 default of `--rtc-port` is the number of the HTTP port"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl MoqOptions {
     /// Validates the options, and adds ignored and risky ones to `warnings`.
     ///
