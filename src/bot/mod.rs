@@ -28,8 +28,8 @@ pub type BotError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
 pub use edge_runner_proto::SessionId;
+pub use edge_runner_proto::answered_by::AnsweredBy;
 pub use edge_runner_proto::audio::g711::{Law, LineLaws};
-pub use edge_runner_proto::telephony::dial::AnsweredBy;
 
 /// The arguments of a bot: one session.
 #[non_exhaustive]

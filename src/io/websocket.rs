@@ -43,13 +43,13 @@ use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::stream::MaybeTlsStream;
 use crate::io::tasks;
 use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
+use crate::proto::answered_by::AnsweredBy;
 use crate::proto::bots::UnknownBot;
 use crate::proto::counts::Count;
 use crate::proto::server::admission::PendingKind;
 use crate::proto::sockets::socket::{
     SocketBotStart, SocketCommand, SocketMessage, SocketReadError, SocketRefusal, SocketSession,
 };
-use crate::proto::telephony::dial::AnsweredBy;
 use crate::proto::telephony::proof::Proof;
 use dialled::DialledSession;
 use edge_runner_http::common::Upgrade;

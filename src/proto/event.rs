@@ -4,8 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::answered_by::AnsweredBy;
 use crate::participant::Participant;
-use crate::telephony::dial::AnsweredBy;
 
 /// The reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,11 +11,11 @@
 //! - [`livekit`] and [`daily`]: media rooms; [`whatsapp`]: calls of a messaging app
 //! - [`moq`]: Media over QUIC
 //! - [`assistant`]: bots that talk by the services of others
-//! - [`session`]: the contract of every session with its driver; [`event`]: what a session tells a
-//!   bot
+//! - [`session`]: the contract of every session with its driver; [`event`], [`answered_by`]: what a
+//!   session tells a bot
 //! - [`audio`], [`rtvi`], [`process`] (bots that are programs)
 //! - [`http`]: routes, access control, `/start`; [`server`]: what any HTTP server needs
-//! - [`options`]: arguments and variables; [`modules`]: the variables of each module; [`config`],
+//! - [`options`]: arguments and variables; [`modules`]: the rows of each module; [`config`],
 //!   [`transport`], [`built_in_bot`], [`limits`], [`aliases`], [`features`]
 //! - [`job`] and [`participant`]: what bots learn about a room
 //! - [`calls`]: records of calls; `caller`: a caller for tests, in a build with the feature `call`
@@ -40,6 +40,7 @@ pub mod aliases;
 #[cfg(test)]
 #[path = "../../tests/support/allocations.rs"]
 mod allocations;
+pub mod answered_by;
 pub mod assistant;
 pub mod audio;
 pub(crate) mod base64;

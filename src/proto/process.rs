@@ -27,10 +27,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
+use crate::answered_by::AnsweredBy;
 use crate::call_control::TransferTarget;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 use crate::participant::Participant;
-use crate::telephony::dial::AnsweredBy;
 
 /// How a bot that is a program exchanges audio with the runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

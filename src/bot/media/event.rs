@@ -9,8 +9,8 @@ use edge_runner_http::common::lock;
 use super::queues::MediaQueues;
 use super::{LeaveReason, Participant};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
+use crate::proto::answered_by::AnsweredBy;
 use crate::proto::event;
-use crate::proto::telephony::dial::AnsweredBy;
 
 /// Something that happened in a session. Events arrive in the order in which they happened.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::bot::SessionId;
-use crate::proto::telephony::dial::AnsweredBy;
+use crate::proto::answered_by::AnsweredBy;
 use crate::proto::telephony::dial::ledger::DialLedger;
 
 /// The dialled calls of a runner.

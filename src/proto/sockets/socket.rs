@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::answered_by::AnsweredBy;
 use crate::audio::g711::LineLaws;
 use crate::audio::playout_pacer::{self, ChunkFormat};
 use crate::bots::BotChoice;
@@ -33,7 +34,6 @@ use crate::limits::{
 use crate::server::rest::RestRequest;
 use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
-use crate::telephony::dial::AnsweredBy;
 use crate::telephony::proof::Proof;
 use crate::telephony::provider::Provider;
 use crate::telephony::{TelephonyCall, hangup};

@@ -16,9 +16,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::hangup;
-pub use super::outgoing::{AnsweredBy, OutgoingCall};
+pub use super::outgoing::OutgoingCall;
 use super::provider::Provider;
 use super::settings::Settings;
+use crate::answered_by::AnsweredBy;
 use crate::bots;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
 use crate::server::rest::RestRequest;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::call::StreamStart;
 use super::message;
 use super::number_webhook::{self, NumberWebhook, SetUpStep};
-use super::outgoing::{AnsweredBy, OutgoingCall};
+use super::outgoing::OutgoingCall;
 use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::settings::Setting;
 use super::settings::Settings;
@@ -22,6 +22,7 @@ use super::signature::{
 };
 use super::webhook::{WebhookReply, escaped, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec, hangup};
+use crate::answered_by::AnsweredBy;
 use crate::call_control::TransferTarget;
 use crate::limits::SIGNATURES_MAX;
 use crate::secret::Secret;

@@ -10,12 +10,13 @@ use std::hash::{Hash, Hasher};
 use serde_json::{Map, Value};
 
 use super::number_webhook::{NumberWebhook, SetUpStep};
-use super::outgoing::{AnsweredBy, OutgoingCall};
+use super::outgoing::OutgoingCall;
 use super::settings::{Holds, Setting, Settings};
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use super::webhook::WebhookReply;
 use super::{ChunkLimits, MediaFormat, StreamError, TelephonyCall};
 use crate::aliases::{self, Area};
+use crate::answered_by::AnsweredBy;
 use crate::call_control::TransferTarget;
 use crate::features::Feature;
 use crate::server::form;

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::call::StreamStart;
 use super::message;
 use super::number_webhook::{self, NumberWebhook, SetUpStep};
-use super::outgoing::{AnsweredBy, OutgoingCall};
+use super::outgoing::OutgoingCall;
 use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::settings::Setting;
 use super::settings::Settings;
@@ -23,6 +23,7 @@ use super::signature::{
 };
 use super::webhook::{WebhookReply, escaped, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, hangup};
+use crate::answered_by::AnsweredBy;
 use crate::call_control::TransferTarget;
 use crate::limits::CALLER_BYTES_MAX;
 use crate::secret::Secret;

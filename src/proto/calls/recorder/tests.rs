@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::telephony::dial::AnsweredBy;
+use crate::answered_by::AnsweredBy;
 use crate::telephony::named::TWILIO;
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -14,8 +14,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::metrics::DialCounts;
-use super::{AnsweredBy, DialOutcome, OutboundRequest};
+use super::{DialOutcome, OutboundRequest};
 use crate::SessionId;
+use crate::answered_by::AnsweredBy;
 use crate::limits::{DIAL_KEY_KEPT, DIALS_PER_MINUTE_MAX};
 use crate::telephony::proof::CallKey;
 
