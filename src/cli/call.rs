@@ -384,7 +384,7 @@ struct CallerRun {
 impl CommandTask for CallerRun {
     fn run(self: Box<Self>, start: &CommandStart<'_>) -> Result<(), StartupError> {
         begin(self.verbosity, start);
-        let called = complete(None, crate::io::call::run(self.config))?;
+        let called = complete(None, crate::io::call::run(self.config, crate::io::modules::call_row))?;
         called.map_err(|error| match error {
             CallsError::Unusable(message) => StartupError {
                 code: EXIT_USAGE,
@@ -406,7 +406,11 @@ fn webhook(args: &CallArgs, target: &CallTarget, env: &Env<'_>) -> Result<Option
             false => Ok(None),
         };
     };
-    let CallTarget::StartedTelephone { provider, .. } = target else {
+    let CallTarget::Started {
+        transport: Transport::Telephony(provider),
+        ..
+    } = target
+    else {
         return Err(combination(&format!(
             "`--proxy` needs a telephony provider that calls the webhook: `http://HOST:PORT` and `-t {}`",
             PROVIDERS[0].vendor()

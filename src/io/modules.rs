@@ -6,9 +6,13 @@ use std::sync::Arc;
 use hyper::http::request::Parts;
 
 use crate::bot::Bot;
+#[cfg(feature = "call")]
+use crate::config::Transport;
 use crate::config::{Config, ListenAddresses};
 use crate::features::{Feature, MissingFeature};
 use crate::io::RunError;
+#[cfg(feature = "call")]
+use crate::io::call::CallRow;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::error::HttpError;
 use crate::io::module::{BannerRow, Module, ModuleStartup, RouteRequest, StartRequest};
@@ -34,6 +38,23 @@ static MODULES: [Option<&Module>; 14] = [
     crate::io::local::MODULE,
     crate::bots::assistant::MODULE,
 ];
+
+/// Returns how `edge-runner call` calls by a transport.
+#[cfg(feature = "call")]
+pub fn call_row(transport: Transport) -> CallRow {
+    let (what, feature, run) = match transport.feature() {
+        Feature::WebRtc => ("over WebRTC", Feature::WebRtc, crate::io::webrtc::call::row()),
+        Feature::Mediaroom => (
+            "into a LiveKit room",
+            Feature::Mediaroom,
+            crate::io::livekit::call::row(),
+        ),
+        Feature::Moq => ("over QUIC", Feature::Moq, crate::io::moq::call::row()),
+        // Plain clients and telephones.
+        _ => ("over a WebSocket", Feature::WebSocket, crate::io::call::socket::row()),
+    };
+    CallRow { what, feature, run }
+}
 
 /// Returns the modules of this build. A module finds those of earlier rows running.
 pub fn built() -> impl Iterator<Item = &'static Module> {

@@ -44,6 +44,14 @@ impl Transport {
         all
     };
 
+    /// The transports by which `edge-runner call` calls, beside those of telephones.
+    pub const CALLABLE: [Transport; 4] = [
+        Transport::WebRtc,
+        Transport::WebSocket,
+        Transport::Mediaroom,
+        Transport::Moq,
+    ];
+
     /// Returns all transports, with those of these telephony providers.
     pub const fn all<const P: usize, const N: usize>(providers: [&'static Provider; P]) -> [Transport; N] {
         assert!(N == OTHERS + P);
@@ -131,6 +139,16 @@ impl Transport {
     /// Returns whether its audio is RTP, which shows what was lost.
     pub fn has_rtp(self) -> bool {
         matches!(self, Transport::WebRtc | Transport::Mediaroom)
+    }
+
+    /// Returns whether `edge-runner call` calls by it.
+    pub fn is_callable(self) -> bool {
+        self.is_telephony() || Transport::CALLABLE.contains(&self)
+    }
+
+    /// Returns whether callers join rooms of a server that is not the runner.
+    pub fn has_rooms(self) -> bool {
+        matches!(self, Transport::Videoroom | Transport::Mediaroom)
     }
 
     /// Returns whether only a runner started with its option serves it.

@@ -43,11 +43,17 @@ pub async fn open(config: &CallConfig, protocol: &mut SocketProtocol) -> Result<
     let mut signature = Vec::new();
     let url = match &config.target {
         CallTarget::Socket { url } | CallTarget::Telephone { url, .. } | CallTarget::Eval { url } => url.clone(),
-        CallTarget::StartedSocket { base } => match start(base, Transport::WebSocket, config.api_key.as_ref()).await? {
+        CallTarget::Started {
+            base,
+            transport: Transport::WebSocket,
+        } => match start(base, Transport::WebSocket, config.api_key.as_ref()).await? {
             Some(response) => target::started_socket(base, &response).map_err(|why| format!("{base}: {why}"))?,
             None => target::default_socket(base),
         },
-        CallTarget::StartedTelephone { base, provider } => {
+        CallTarget::Started {
+            base,
+            transport: Transport::Telephony(provider),
+        } => {
             if let Some(call) = &config.webhook {
                 let stream = protocol.telephone().ok_or("this target is no telephone")?;
                 let url = call_webhook(base, provider, call, stream).await?;
@@ -68,7 +74,8 @@ pub async fn open(config: &CallConfig, protocol: &mut SocketProtocol) -> Result<
         _ => return Err("this target is no WebSocket".into()),
     };
     // A runner takes the header for a token, of which the URL may have one.
-    let has_token = url.contains("token=") || matches!(config.target, CallTarget::StartedTelephone { .. });
+    let has_token = url.contains("token=")
+        || matches!(config.target, CallTarget::Started { transport, .. } if transport.is_telephony());
     let authorization = config.api_key.as_ref().filter(|_| !has_token).map(bearer);
     let signature = signature.into_iter().map(|(name, value)| (name, Secret::new(value)));
     let headers = authorization.map(|value| ("authorization", value)).into_iter();
@@ -80,7 +87,7 @@ pub async fn open(config: &CallConfig, protocol: &mut SocketProtocol) -> Result<
     };
     // The path of a telephone's socket has a token.
     let place = match &config.target {
-        CallTarget::StartedTelephone { base, .. } => base,
+        CallTarget::Started { base, transport } if transport.is_telephony() => base,
         _ => shown(&url),
     };
     connect(request).await.map_err(|error| match error {
@@ -155,7 +162,10 @@ pub async fn offer(config: &CallConfig, sdp: &str) -> Result<AnsweredOffer, Stri
     let key = config.api_key.as_ref();
     let url = match &config.target {
         CallTarget::Whip { url } => return offer_whip(url, sdp, key).await,
-        CallTarget::StartedOffer { base } => match start(base, Transport::WebRtc, key).await? {
+        CallTarget::Started {
+            base,
+            transport: Transport::WebRtc,
+        } => match start(base, Transport::WebRtc, key).await? {
             Some(response) => target::started_offer(base, &response).map_err(|why| format!("{base}: {why}"))?,
             None => target::default_offer(base),
         },
@@ -203,16 +213,12 @@ pub async fn delete(resource: String, key: Option<&Secret>) {
 /// Returns the host and the port of an HTTP target.
 pub fn authority(target: &CallTarget) -> Result<(String, u16), String> {
     let (CallTarget::Offer { url }
-    | CallTarget::StartedOffer { base: url }
+    | CallTarget::Started { base: url, .. }
     | CallTarget::Whip { url }
     | CallTarget::Socket { url }
     | CallTarget::Eval { url }
-    | CallTarget::StartedSocket { base: url }
     | CallTarget::Telephone { url, .. }
-    | CallTarget::StartedTelephone { base: url, .. }
-    | CallTarget::Room { url }
-    | CallTarget::StartedRoom { base: url }
-    | CallTarget::StartedMoq { base: url }) = target;
+    | CallTarget::Room { url, .. }) = target;
     let parsed = RequestUrl::of(url).map_err(|error| format!("{}: {error}", shown(url)))?;
     let uri: Option<hyper::Uri> = url.parse().ok();
     let port = uri.and_then(|uri| uri.port_u16());

@@ -7,7 +7,7 @@
 pub mod dial;
 pub mod media;
 mod report;
-mod socket;
+pub mod socket;
 mod sounds;
 
 use std::future::Future;
@@ -23,10 +23,9 @@ use edge_runner_http::signal::Signals;
 use edge_runner_http::tasks;
 
 use self::report::CallReport;
-use crate::config::{Secret, Settings};
+use crate::config::{Secret, Settings, Transport};
 use crate::features::{Feature, MissingFeature};
 use crate::io::running::ModuleFuture;
-use crate::io::{livekit, moq, webrtc};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::{
     CallConversation, CallExpectations, CallObservation, CallPlan, CallVerdict, Scenario, StepSource, figures, junit,
@@ -99,6 +98,16 @@ pub enum CallsError {
 /// `call::row` returns none in a build without its feature.
 pub type RunCall = for<'a, 'r> fn(&'a mut CallRun<'r>, CallPlan) -> ModuleFuture<'a, Result<CallConversation, String>>;
 
+/// How calls are made by a transport.
+pub struct CallRow {
+    /// What a call is, behind "a call".
+    pub what: &'static str,
+    /// The feature that makes it.
+    pub feature: Feature,
+    /// `None` in a build without the feature.
+    pub run: Option<RunCall>,
+}
+
 /// One call of a run.
 pub struct CallRun<'r> {
     number: u64,
@@ -140,11 +149,11 @@ impl CallRun<'_> {
 /// The end of a call: its result, or why there was none.
 type OneCallEnd = Result<CallVerdict, String>;
 
-/// Makes the calls. A signal ends them in good order.
+/// Makes the calls, each by the row of its transport. A signal ends them in good order.
 ///
 /// # Errors
 /// [`CallsError`] says what failed, one sentence per line.
-pub async fn run(config: CallConfig) -> Result<(), CallsError> {
+pub async fn run(config: CallConfig, row: fn(Transport) -> CallRow) -> Result<(), CallsError> {
     let mut signals =
         Signals::listen().map_err(|error| CallsError::Unusable(format!("listening for signals: {error}")))?;
     let loading = async {
@@ -186,7 +195,7 @@ pub async fn run(config: CallConfig) -> Result<(), CallsError> {
                 stop,
                 dialled: tasks::now(),
             };
-            let end = one_call(&mut task, plan).await;
+            let end = one_call(&mut task, plan, row).await;
             // The receiver waits for every call.
             let _ = ended.send((number, end)).await;
         });
@@ -228,7 +237,7 @@ fn junit_suites(
     suites.collect()
 }
 
-async fn one_call(task: &mut CallRun<'_>, plan: CallPlan) -> OneCallEnd {
+async fn one_call(task: &mut CallRun<'_>, plan: CallPlan, row: fn(Transport) -> CallRow) -> OneCallEnd {
     let config = task.config;
     // The first call begins at once, and the last one at the end of the ramp.
     let share = config.ramp.as_secs_f64() / (config.calls.max(2) - 1) as f64;
@@ -238,21 +247,10 @@ async fn one_call(task: &mut CallRun<'_>, plan: CallPlan) -> OneCallEnd {
         () = task.stopped() => return Err("stopped before the call".into()),
     }
     task.dialled = tasks::now();
-    let (what, feature, run) = match &config.target {
-        CallTarget::Socket { .. }
-        | CallTarget::StartedSocket { .. }
-        | CallTarget::Eval { .. }
-        | CallTarget::Telephone { .. }
-        | CallTarget::StartedTelephone { .. } => ("over a WebSocket", Feature::WebSocket, socket::row()),
-        CallTarget::Offer { .. } | CallTarget::StartedOffer { .. } | CallTarget::Whip { .. } => {
-            ("over WebRTC", Feature::WebRtc, webrtc::call::row())
-        }
-        CallTarget::Room { .. } | CallTarget::StartedRoom { .. } => {
-            ("into a LiveKit room", Feature::Mediaroom, livekit::call::row())
-        }
-        CallTarget::StartedMoq { .. } => ("over QUIC", Feature::Moq, moq::call::row()),
-    };
-    let run = run.ok_or_else(|| format!("a call {what} {}", MissingFeature(feature)))?;
+    let row = row(config.target.transport());
+    let run = row
+        .run
+        .ok_or_else(|| format!("a call {} {}", row.what, MissingFeature(row.feature)))?;
     let conversation = run(task, plan).await?;
     let mut verdict = conversation.verdict();
     if let Some(file) = &config.record {

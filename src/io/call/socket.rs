@@ -16,6 +16,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use edge_runner_http::common::random;
 
 use super::{CallRun, RunCall, dial};
+use crate::config::Transport;
 use crate::proto::caller::socket_protocol::{CallerSocketMessage, SocketProtocol};
 use crate::proto::caller::target::CallTarget;
 use crate::proto::caller::telephone::TelephoneStream;
@@ -43,7 +44,11 @@ async fn run(task: &mut CallRun<'_>, plan: CallPlan) -> Result<CallConversation,
 /// Returns the protocol of a WebSocket.
 fn protocol(target: &CallTarget) -> SocketProtocol {
     match target {
-        CallTarget::Telephone { provider, .. } | CallTarget::StartedTelephone { provider, .. } => {
+        CallTarget::Telephone { provider, .. }
+        | CallTarget::Started {
+            transport: Transport::Telephony(provider),
+            ..
+        } => {
             let id = HEXLOWER.encode(&random::<16>());
             SocketProtocol::Telephone(Box::new(TelephoneStream::new(provider, &id)))
         }

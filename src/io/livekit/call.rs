@@ -11,7 +11,6 @@ use edge_runner_http::common::{random, unix_time_s};
 
 use super::{RoomTransport, unix_time};
 use crate::bot::media::MediaSlot;
-use crate::config::Transport;
 use crate::io::admission::SessionPermit;
 use crate::io::call::media::{self, CallPlace, CallerSession};
 use crate::io::call::{CallConfig, RoomAccess, RunCall, dial};
@@ -48,7 +47,7 @@ async fn open(config: &CallConfig) -> Result<CallerSession, String> {
         explain: Box::new(move |why| {
             let why = why.describe("no bot has joined the room");
             match &target {
-                CallTarget::Room { url } => format!("{}: {}", dial::shown(url), by_options(&why)),
+                CallTarget::Room { url, .. } => format!("{}: {}", dial::shown(url), by_options(&why)),
                 _ => format!("the room at {}: {why}", dial::shown(&invite.url)),
             }
         }),
@@ -85,13 +84,13 @@ fn by_options(why: &str) -> String {
 /// Returns the room and the token.
 async fn invite(config: &CallConfig) -> Result<RoomInvite, String> {
     match (&config.target, &config.room) {
-        (CallTarget::StartedRoom { base }, _) => {
-            let started = dial::start(base, Transport::Mediaroom, config.api_key.as_ref()).await?;
+        (CallTarget::Started { base, transport }, _) => {
+            let started = dial::start(base, *transport, config.api_key.as_ref()).await?;
             let response =
                 started.ok_or_else(|| format!("{base} has no /start, which names a room: is it a runner?"))?;
             target::started_room(&response).map_err(|why| format!("{base}: {why}"))
         }
-        (CallTarget::Room { url }, Some(access)) => Ok(RoomInvite {
+        (CallTarget::Room { url, .. }, Some(access)) => Ok(RoomInvite {
             url: url.clone(),
             token: match access {
                 RoomAccess::Token(token) => token.clone(),

@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 use super::dial::{Dialer, RelayTrust};
 use super::session_io::{ConnectionSource, MoqIo};
 use crate::bot::media::MediaSlot;
-use crate::config::Transport;
 use crate::io::admission::SessionPermit;
 use crate::io::call::media::{self, CallPlace, CallerSession};
 use crate::io::call::{self, CallConfig, RunCall};
@@ -56,10 +55,10 @@ async fn open(config: &CallConfig) -> Result<CallerSession, String> {
 
 /// Returns where the bot is reached.
 async fn invite(config: &CallConfig) -> Result<MoqInvite, String> {
-    let CallTarget::StartedMoq { base } = &config.target else {
+    let CallTarget::Started { base, transport } = &config.target else {
         return Err("this target has no Media over QUIC".into());
     };
-    let started = call::dial::start(base, Transport::Moq, config.api_key.as_ref()).await?;
+    let started = call::dial::start(base, *transport, config.api_key.as_ref()).await?;
     let response = started.ok_or_else(|| format!("{base} has no /start, which names a namespace: is it a runner?"))?;
     target::started_moq(&response).map_err(|why| format!("{base}: {why}"))
 }

@@ -20,17 +20,6 @@ const OFFER_PATH: &str = "/api/offer";
 /// The path of telephony providers.
 const TELEPHONE_PATH: &str = "/ws";
 
-/// Returns whether a caller calls by a transport.
-fn is_spoken(transport: Transport) -> bool {
-    let others = [
-        Transport::WebRtc,
-        Transport::WebSocket,
-        Transport::Mediaroom,
-        Transport::Moq,
-    ];
-    transport.is_telephony() || others.contains(&transport)
-}
-
 /// Returns whether a path is one of WHIP, perhaps with the name of a bot.
 fn is_whip(path: &str) -> bool {
     path.split('/').any(|segment| segment == "whip")
@@ -39,28 +28,20 @@ fn is_whip(path: &str) -> bool {
 /// Where to call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallTarget {
+    /// What a runner returns from `/start` for this transport.
+    Started { base: String, transport: Transport },
     /// The WebSocket of plain clients, at this URL.
     Socket { url: String },
-    /// The same, at the URL that a runner returns from `/start`.
-    StartedSocket { base: String },
     /// The media WebSocket of a telephony provider, at this URL.
     Telephone { url: String, provider: &'static Provider },
-    /// The same, at the URL that a runner returns from `/start`.
-    StartedTelephone { base: String, provider: &'static Provider },
     /// The handshake of `pipecat eval`, on the WebSocket of telephony providers.
     Eval { url: String },
     /// WebRTC by a JSON offer to this URL.
     Offer { url: String },
-    /// The same, at the session that a runner returns from `/start`.
-    StartedOffer { base: String },
     /// WHIP at this URL.
     Whip { url: String },
-    /// A room of the LiveKit server at this URL.
-    Room { url: String },
-    /// The room that a runner returns from `/start`.
-    StartedRoom { base: String },
-    /// Media over QUIC, at the address that a runner returns from `/start`.
-    StartedMoq { base: String },
+    /// A room of the server at this URL.
+    Room { url: String, transport: Transport },
 }
 
 impl CallTarget {
@@ -81,50 +62,47 @@ impl CallTarget {
             return Err(format!("`{url}` has no host, or a space: `call` takes {takes}"));
         }
         let path_alone = path.split('?').next().unwrap_or_default();
+        let callable = Transport::CALLABLE.map(|transport| format!("`{}`", transport.common_name()));
         match (scheme, path_alone, transport) {
             ("ws" | "wss", CLIENT_PATH, None | Some(Transport::WebSocket)) => {
                 Ok(CallTarget::Socket { url: url.to_owned() })
             }
-            ("http" | "https", "" | "/", Some(Transport::WebSocket)) => Ok(CallTarget::StartedSocket {
-                base: format!("{scheme}://{authority}"),
-            }),
             ("ws" | "wss", _, Some(Transport::WebSocket)) => Ok(CallTarget::Socket { url: url.to_owned() }),
             ("ws" | "wss", _, Some(Transport::Telephony(provider))) => Ok(CallTarget::Telephone {
                 url: url.to_owned(),
                 provider,
             }),
-            ("http" | "https", "" | "/", Some(Transport::Telephony(provider))) => Ok(CallTarget::StartedTelephone {
-                base: format!("{scheme}://{authority}"),
-                provider,
-            }),
-            ("ws" | "wss", _, Some(Transport::Mediaroom)) => Ok(CallTarget::Room { url: url.to_owned() }),
-            ("http" | "https", "" | "/", Some(Transport::Mediaroom)) => Ok(CallTarget::StartedRoom {
-                base: format!("{scheme}://{authority}"),
-            }),
-            ("http" | "https", "" | "/", Some(Transport::Moq)) => Ok(CallTarget::StartedMoq {
-                base: format!("{scheme}://{authority}"),
-            }),
-            (_, _, Some(Transport::Moq)) => Err(format!(
-                "`-t moq` takes the address of a runner, such as http://localhost:7860, and not `{url}`: the runner names \
-                 the relay, the namespace and the certificate"
+            ("ws" | "wss", _, Some(transport)) if transport.has_rooms() && transport.is_callable() => {
+                Ok(CallTarget::Room {
+                    url: url.to_owned(),
+                    transport,
+                })
+            }
+            ("http" | "https", "" | "/", given) if given.is_none_or(Transport::is_callable) => {
+                Ok(CallTarget::Started {
+                    base: format!("{scheme}://{authority}"),
+                    transport: given.unwrap_or(Transport::WebRtc),
+                })
+            }
+            (_, _, Some(transport)) if transport.needs_option() => Err(format!(
+                "`-t {}` takes the address of a runner, such as http://localhost:7860, and not `{url}`: the runner names \
+                 the relay, the namespace and the certificate",
+                transport.name()
             )),
             ("ws" | "wss", TELEPHONE_PATH, None) => Err(format!(
                 "`{TELEPHONE_PATH}` is the path of telephony providers: say which one calls, such as `-t {}`",
                 PROVIDERS[0].vendor()
             )),
-            ("http" | "https", "" | "/", None | Some(Transport::WebRtc)) => Ok(CallTarget::StartedOffer {
-                base: format!("{scheme}://{authority}"),
-            }),
             ("http" | "https", path, None | Some(Transport::WebRtc)) if path.ends_with(OFFER_PATH) => {
                 Ok(CallTarget::Offer { url: url.to_owned() })
             }
             ("http" | "https", path, None | Some(Transport::WebRtc)) if is_whip(path) => {
                 Ok(CallTarget::Whip { url: url.to_owned() })
             }
-            ("ws" | "wss" | "http" | "https", _, Some(other)) if !is_spoken(other) => Err(format!(
-                "`call` cannot call by `{}`: it speaks `webrtc`, `websocket`, `livekit`, `moq` and the telephones' \
-                 protocols, at {takes}",
-                other.common_name()
+            ("ws" | "wss" | "http" | "https", _, Some(other)) if !other.is_callable() => Err(format!(
+                "`call` cannot call by `{}`: it speaks {} and the telephones' protocols, at {takes}",
+                other.common_name(),
+                callable.join(", ")
             )),
             ("ws" | "wss" | "http" | "https", ..) => Err(format!(
                 "`{url}` does not say how to call: use a URL without a path, or with one that `call` knows: `{CLIENT_PATH}`, \
@@ -136,6 +114,16 @@ impl CallTarget {
 }
 
 impl CallTarget {
+    /// Returns the transport of the call.
+    pub fn transport(&self) -> Transport {
+        match self {
+            CallTarget::Started { transport, .. } | CallTarget::Room { transport, .. } => *transport,
+            CallTarget::Socket { .. } | CallTarget::Eval { .. } => Transport::WebSocket,
+            CallTarget::Telephone { provider, .. } => Transport::Telephony(provider),
+            CallTarget::Offer { .. } | CallTarget::Whip { .. } => Transport::WebRtc,
+        }
+    }
+
     /// Finds the WebSocket of an evaluation.
     ///
     /// # Errors
@@ -144,7 +132,7 @@ impl CallTarget {
         // The rules for telephones are those of their endpoint.
         match CallTarget::parse(url, Some(Transport::Telephony(PROVIDERS[0]))) {
             Ok(CallTarget::Telephone { url, .. }) => Ok(CallTarget::Eval { url }),
-            Ok(CallTarget::StartedTelephone { base, .. }) => Ok(CallTarget::Eval {
+            Ok(CallTarget::Started { base, .. }) => Ok(CallTarget::Eval {
                 url: default_telephone(&base),
             }),
             Err(why) => Err(why),
@@ -180,7 +168,11 @@ impl CallTarget {
 
     /// Returns whether the target carries sound and keys alone.
     fn is_telephone(&self) -> bool {
-        matches!(self, CallTarget::Telephone { .. } | CallTarget::StartedTelephone { .. })
+        match self {
+            CallTarget::Telephone { .. } => true,
+            CallTarget::Started { transport, .. } => transport.provider().is_some(),
+            _ => false,
+        }
     }
 
     /// Checks whether a scenario can be played there.
@@ -199,10 +191,10 @@ impl CallTarget {
 
 /// Returns the body of `POST /start` for a transport.
 pub fn start_body(transport: Transport) -> Value {
-    let name = match transport {
-        // Pipecat's runner has this name alone.
-        Transport::Mediaroom => transport.common_name(),
-        other => other.name(),
+    // Pipecat's runner has no other name of rooms.
+    let name = match transport.has_rooms() {
+        true => transport.common_name(),
+        false => transport.name(),
     };
     json!({"transport": name, "createDailyRoom": false, "enableDefaultIceServers": false})
 }

@@ -7,6 +7,10 @@ fn target(url: &str, transport: Option<&str>) -> Result<CallTarget, String> {
     CallTarget::parse(url, transport)
 }
 
+fn started_at(base: String, transport: Transport) -> Result<CallTarget, String> {
+    Ok(CallTarget::Started { base, transport })
+}
+
 #[test]
 fn the_path_or_the_option_selects_the_socket() {
     for (url, transport) in [
@@ -18,8 +22,8 @@ fn the_path_or_the_option_selects_the_socket() {
         assert_eq!(target(url, transport), Ok(CallTarget::Socket { url: url.into() }));
     }
     for url in ["http://localhost:7860", "http://localhost:7860/"] {
-        let base = "http://localhost:7860".into();
-        assert_eq!(target(url, Some("websocket")), Ok(CallTarget::StartedSocket { base }));
+        let base = "http://localhost:7860".to_owned();
+        assert_eq!(target(url, Some("websocket")), started_at(base, Transport::WebSocket));
     }
 }
 
@@ -29,7 +33,7 @@ fn an_address_without_a_path_is_called_by_webrtc() {
         let base = "https://a.example".to_owned();
         assert_eq!(
             target("https://a.example/", transport),
-            Ok(CallTarget::StartedOffer { base })
+            started_at(base, Transport::WebRtc)
         );
         let url = "http://a/sessions/1/api/offer".to_owned();
         assert_eq!(target(&url, transport), Ok(CallTarget::Offer { url: url.clone() }));
@@ -49,8 +53,8 @@ fn a_telephone_calls_as_the_named_provider() {
     };
     assert_eq!(target(&url, Some("plivo")), Ok(expected));
     let base = "http://a".to_owned();
-    let expected = CallTarget::StartedTelephone { base, provider };
-    assert_eq!(target("http://a/", Some("plivo")), Ok(expected));
+    let expected = started_at(base, Transport::Telephony(provider));
+    assert_eq!(target("http://a/", Some("plivo")), expected);
     assert!(target("ws://a/ws", None).is_err_and(|error| error.contains("`-t twilio`")));
     let started = started_telephone("http://a", br#"{"wsUrl":"ws://a/ws","token":"t"}"#);
     assert_eq!(started.as_deref(), Ok("ws://a/ws/t"));
@@ -158,10 +162,14 @@ fn the_socket_of_start_has_its_token() {
 fn a_room_is_that_of_a_server_or_of_a_runner() {
     let room = |url: &str| target(url, Some("livekit"));
     for url in ["ws://localhost:7880", "wss://a.example/sfu"] {
-        assert_eq!(room(url), Ok(CallTarget::Room { url: url.into() }));
+        let expected = CallTarget::Room {
+            url: url.into(),
+            transport: Transport::Mediaroom,
+        };
+        assert_eq!(room(url), Ok(expected));
     }
     let base = "https://a.example".to_owned();
-    assert_eq!(room("https://a.example/"), Ok(CallTarget::StartedRoom { base }));
+    assert_eq!(room("https://a.example/"), started_at(base, Transport::Mediaroom));
     assert!(room("http://a/whip").is_err_and(|error| error.contains("does not say how to call")));
     assert_eq!(start_body(Transport::Mediaroom)["transport"], "livekit");
 }
@@ -191,7 +199,7 @@ fn media_over_quic_is_where_the_runner_says() {
     let base = "http://localhost:7860".to_owned();
     assert_eq!(
         target("http://localhost:7860", Some("moq")),
-        Ok(CallTarget::StartedMoq { base })
+        started_at(base, Transport::Moq)
     );
     for url in ["https://a:4080/moq", "moq://a", "ws://a"] {
         assert!(
