@@ -281,9 +281,9 @@ async fn start(
         }
         StartPlan::Socket { family, body } => {
             // A call's data comes from its provider, so nothing is registered.
-            let id = match family {
-                SocketKind::Client => Some(register(app, bot, &body, peer)?),
-                SocketKind::Call | SocketKind::Moq => None,
+            let id = match family == SocketKind::Client {
+                true => Some(register(app, bot, &body, peer)?),
+                false => None,
             };
             let url = start::socket_url(&app.config, base, family, bot);
             let token = mint_token(app, family, id.as_deref(), peer.is_authorised);

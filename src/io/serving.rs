@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::{RunError, check_sandbox};
 use crate::bot::{Bot, Shutdown, ShutdownTrigger};
-use crate::config::{Config, ListenAddresses, MoqUdpPort};
+use crate::config::{Config, ListenAddresses};
 use crate::io::bots::Bots;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::custom_routes::CustomRoutes;
@@ -98,9 +98,8 @@ impl RunnerInstance {
         processes.for_each(|processes| app.modules.push(processes));
         let mut listening = ListenAddresses {
             port: listeners.port(),
-            rtc_port: 0,
-            moq_port: MoqUdpPort::default(),
             addresses: addresses::local_addresses(&config),
+            ..ListenAddresses::default()
         };
         for module in app.modules.iter() {
             module.add_addresses(&mut listening);

@@ -379,7 +379,7 @@ pub enum UpdateCheck {
 
 /// Addresses of the bound sockets.
 #[doc(hidden)]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenAddresses {
     /// HTTP port, never 0.
     pub port: u16,

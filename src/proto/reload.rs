@@ -61,8 +61,7 @@ impl Reload {
                     reload.running.api_key.clone_from(&next.api_key);
                     true
                 }
-                // Media over QUIC has a list of its own.
-                "allowed-origins" if running.transport != Some(Transport::Moq) => {
+                "allowed-origins" if !running.transport.is_some_and(Transport::keeps_origins) => {
                     reload.running.allowed_origins.clone_from(&next.allowed_origins);
                     true
                 }

@@ -151,6 +151,11 @@ impl Transport {
         matches!(self, Transport::Videoroom | Transport::Mediaroom)
     }
 
+    /// Returns whether it has a list of allowed origins of its own, that of the start.
+    pub fn keeps_origins(self) -> bool {
+        self == Transport::Moq
+    }
+
     /// Returns whether only a runner started with its option serves it.
     pub fn needs_option(self) -> bool {
         matches!(self, Transport::Moq | Transport::Local)

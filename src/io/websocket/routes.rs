@@ -86,14 +86,14 @@ pub fn socket(request: RouteRequest<'_>, hooks: Option<&CallHooks>) -> Result<Re
     let verified = token.map(|token| tokens.verify(&token, family, request_time()));
     let token = good_token(verified, app.config.ws_tokens)?;
     let named = match (family, &token) {
-        // A call's data comes from its provider, and QUIC has no WebSocket.
-        (SocketKind::Call | SocketKind::Moq, _) => None,
         (SocketKind::Client, None) => query.value("sessionId"),
         // The id in a token names a session only if `/start` registered one.
         (SocketKind::Client, Some(token)) => {
             let id = &token.claims().id;
             lock(&app.table).contains(id, request_time()).then(|| id.clone())
         }
+        // A call's data comes from its provider.
+        _ => None,
     };
     let lease = match named {
         Some(id) => Some(RegistrationLease::claim(&app.table, &id, IdUse::Connect, peer).map_err(HttpError::Unknown)?),

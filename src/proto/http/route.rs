@@ -280,15 +280,6 @@ fn of_module<'p>(method: &str, path: &str) -> Result<Route<'p>, RouteError> {
     }
 }
 
-/// Returns the path of a WebSocket, or of Media over QUIC, without a token.
-pub fn socket_path(family: SocketKind) -> &'static str {
-    match family {
-        SocketKind::Call => "/ws",
-        SocketKind::Client => "/ws-client",
-        SocketKind::Moq => crate::moq::relay_url::PATH,
-    }
-}
-
 /// Returns a path for the log, without tokens and session ids.
 pub fn path_for_log(path: &str) -> &str {
     let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);

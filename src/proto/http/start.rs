@@ -19,7 +19,6 @@ use crate::config::Config;
 use crate::daily::RoomRequest;
 use crate::features::Feature;
 use crate::features::MissingFeature;
-use crate::http::route;
 use crate::http::token::SocketKind;
 use crate::http::traceparent::Traceparent;
 use crate::http::uploads::UploadScope;
@@ -270,7 +269,7 @@ pub struct RequestBase<'r> {
 /// Returns the URL of a WebSocket: that of `--proxy`, else the one at which the client reached the
 /// server. That of a call names its bot; a plain client has a session id, which does.
 pub fn socket_url(config: &Config, asked: RequestBase<'_>, family: SocketKind, bot: Option<&str>) -> String {
-    let path = route::socket_path(family);
+    let path = family.path();
     let query = match bot {
         Some(bot) if family == SocketKind::Call => format!("?bot={bot}"),
         _ => String::new(),

@@ -35,6 +35,7 @@ use crate::features::Feature;
 use crate::http::cluster::spent::{SpentKey, SpentRecord};
 use crate::http::cluster::{ClusterKey, ProcessId};
 use crate::limits::{CLUSTER_CLOCK_SKEW, SEALED_ID_BYTES_MAX, TOKEN_LIFE};
+use crate::moq::relay_url;
 use crate::telephony::proof::CallKey;
 use crate::time::RequestTime;
 
@@ -65,6 +66,15 @@ impl SocketKind {
             SocketKind::Call => Feature::Telephony,
             SocketKind::Client => Feature::WebSocket,
             SocketKind::Moq => Feature::Moq,
+        }
+    }
+
+    /// Returns its path, without a token.
+    pub fn path(self) -> &'static str {
+        match self {
+            SocketKind::Call => "/ws",
+            SocketKind::Client => "/ws-client",
+            SocketKind::Moq => relay_url::PATH,
         }
     }
 }
@@ -115,9 +125,7 @@ impl fmt::Display for TokenError {
             TokenError::Unrecognized => f.write_str(
                 "unknown token: this runner did not issue it, it was restarted since, or the cluster key is another",
             ),
-            TokenError::WrongEndpoint(SocketKind::Call) => f.write_str("the token was made for /ws"),
-            TokenError::WrongEndpoint(SocketKind::Client) => f.write_str("the token was made for /ws-client"),
-            TokenError::WrongEndpoint(SocketKind::Moq) => f.write_str("the token was made for /moq"),
+            TokenError::WrongEndpoint(socket) => write!(f, "the token was made for {}", socket.path()),
             TokenError::Expired => write!(f, "the token has expired; it is good for {life_s} s at most"),
             TokenError::ExpiredByClock => write!(
                 f,
