@@ -308,6 +308,11 @@ impl Kind {
         }
     }
 
+    /// Returns the rooms that a bot joins by itself, for a sentence, if this is one.
+    pub(crate) fn rooms_of_bot(&self) -> Option<&'static str> {
+        matches!(self, Kind::Videoroom(_)).then_some("Daily rooms")
+    }
+
     /// Returns whether the runner joins the room under the bot's name when the media is opened.
     pub(crate) fn joins_with_media(&self) -> bool {
         matches!(self, Kind::Mediaroom(_))

@@ -1,7 +1,7 @@
 //! Selects the built-in bot.
 
 use super::{NO_VIDEO_ROOMS, echo, parrot};
-use crate::bot::{BotError, Kind, RunnerArguments};
+use crate::bot::{BotError, RunnerArguments};
 use crate::config::BuiltInBot;
 
 cfg_if::cfg_if! {
@@ -24,9 +24,9 @@ cfg_if::cfg_if! {
 /// # Errors
 /// An error in a video room, and [`crate::bot::MissingField`] in another session without media.
 pub async fn built_in_bot(args: RunnerArguments) -> Result<(), BotError> {
-    if let Kind::Videoroom(_) = args.kind {
+    if let Some(rooms) = args.kind.rooms_of_bot() {
         return Err(format!(
-            "the built-in bot `{}` cannot join Daily rooms: {NO_VIDEO_ROOMS}",
+            "the built-in bot `{}` cannot join {rooms}: {NO_VIDEO_ROOMS}",
             args.cli_args.bot.name()
         )
         .into());

@@ -278,7 +278,7 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
         }
         _ if args.command.is_none() => "`--bot-audio pcm` needs a program: -- COMMAND [ARGS...]",
         _ if args.modules.is_direct() || args.transport.is_some_and(|transport| !transport.has_media()) => {
-            "`--bot-audio pcm` cannot be used with Daily: the bot joins the room itself"
+            modules::NO_PCM
         }
         (BotAudio::Pcm { .. }, None) => return Ok(audio),
         (BotAudio::Pcm { .. }, Some(rate_hz)) => return Ok(BotAudio::Pcm { rate_hz }),

@@ -5,6 +5,7 @@ use crate::assistant::options::AssistantOptions;
 use crate::calls::options::CallsOptions;
 use crate::config::Config;
 use crate::daily::options::DailyOptions;
+pub use crate::daily::options::NO_PCM;
 use crate::features::Feature;
 use crate::http::endpoint::ModuleEndpoint;
 use crate::livekit::options::LiveKitOptions;
@@ -200,4 +201,16 @@ pub static ENDPOINTS: [ModuleEndpoint; 5] = [
     livekit::endpoints::WORKER,
     livekit::endpoints::ROOM_EVENTS,
     whatsapp::endpoints::WEBHOOK,
+];
+
+/// A member of `/status`, and whether a configuration turns it on.
+type StatusMember = (&'static str, fn(&Config) -> bool);
+
+/// What a configuration turns on, as `/status` names it.
+pub static STATUS_MEMBERS: [StatusMember; 5] = [
+    ("messaging", |config| config.messaging.is_some()),
+    ("local", |config| config.local.is_some()),
+    ("recording", |config| config.calls.record.is_some()),
+    ("listen_in", |config| config.calls.listen_in),
+    ("settings", |config| config.settings_page.is_some()),
 ];

@@ -23,6 +23,9 @@ pub struct DailyOptions {
     pub dialin: bool,
 }
 
+/// Why a bot has no audio as PCM in a room.
+pub const NO_PCM: &str = "`--bot-audio pcm` cannot be used with Daily: the bot joins the room itself";
+
 impl DailyOptions {
     /// Returns the transport: that of `-t`, or Daily with `--direct`.
     ///

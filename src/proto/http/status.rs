@@ -9,6 +9,7 @@ use super::start::{served_transports, startable_transports};
 use crate::config::{Config, ListenAddresses};
 use crate::http::cluster::Replica;
 use crate::http::page_address::phone_url;
+use crate::modules;
 use crate::transport::Transport;
 
 /// The response of `/status`, prepared once: only the number of sessions changes.
@@ -99,14 +100,8 @@ impl StatusReplies {
             .filter(|transport| config.lacks_credentials(*transport))
             .map(Transport::name)
             .collect();
-        let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
-        let local = config.local.as_ref().map_or("", |_| r#""local":true,"#);
-        let recording = config.calls.record.as_ref().map_or("", |_| r#""recording":true,"#);
-        let listen_in = match config.calls.listen_in {
-            true => r#""listen_in":true,"#,
-            false => "",
-        };
-        let settings = config.settings_page.as_ref().map_or("", |_| r#""settings":true,"#);
+        let members = modules::STATUS_MEMBERS.iter().filter(|(_, is_on)| is_on(config));
+        let members: String = members.map(|(name, _)| format!(r#""{name}":true,"#)).collect();
         let bot = match config.command {
             None => {
                 let name = config.bot_name.as_deref().unwrap_or(config.bot.name());
@@ -129,7 +124,7 @@ impl StatusReplies {
             None => String::new(),
         };
         let text = format!(
-            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{messaging}{local}{recording}{listen_in}{settings}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
+            r#"","transports":{},"unavailable":{},"without_bot":{},"without_credentials":{},{members}{bot}{speech_to}{replica_name}"version":"{}","sessions":"#,
             json!(names(true)),
             json!(names(false)),
             json!(without_bot),
