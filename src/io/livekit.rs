@@ -46,10 +46,9 @@ use crate::io::websocket_client::ClientSocket;
 use crate::io::{rest, tasks};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::counts::Count;
-use crate::proto::hang_up::HangUpApi;
 use crate::proto::job::Job;
 use crate::proto::livekit::connection_details::ConnectionDetails;
-use crate::proto::livekit::room_service::RoomService;
+use crate::proto::livekit::room_service::{RoomHangUp, RoomService};
 use crate::proto::livekit::roster::RoomRole;
 use crate::proto::livekit::session::{DialRequest, JobRules, LocalAddresses, RoomCommand, RoomSession, RoomSetup};
 use crate::proto::livekit::socket_base;
@@ -304,7 +303,7 @@ impl SessionIo for RoomTransport {
         let unrouted = self.ports.iter().flatten().map(MediaPort::dropped).sum::<u64>();
         let request = session.hang_up_request(tasks::now());
         CloseOutcome {
-            hang_up: request.map(|request| Box::pin(rest::hang_up(HangUpApi::Room, request)) as _),
+            hang_up: request.map(|request| Box::pin(rest::hang_up(&RoomHangUp, request)) as _),
             log_suffix: format!(", {unrouted} datagrams of no connection"),
         }
     }

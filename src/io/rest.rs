@@ -13,8 +13,7 @@ use crate::proto::server::rest::RestRequest;
 /// Hangs up a call: up to three attempts and one log line. Takes little more than half a minute.
 ///
 /// Called once per session, when it ended on this side; a second call would be harmless.
-pub async fn hang_up(api: impl Into<HangUpApi>, request: RestRequest) {
-    let api = api.into();
+pub async fn hang_up(api: &'static dyn HangUpApi, request: RestRequest) {
     let name = api.name();
     match try_to_hang_up(api, &request, &HANG_UP_PAUSES).await {
         Ok(how) => log::info!("{name}: {how}"),
@@ -29,7 +28,7 @@ pub fn host(request: &RestRequest) -> Option<String> {
 }
 
 async fn try_to_hang_up(
-    api: HangUpApi,
+    api: &'static dyn HangUpApi,
     request: &RestRequest,
     pauses: &'static [Duration],
 ) -> Result<&'static str, String> {

@@ -13,7 +13,7 @@ use crate::io::rest::{self, ResponseLimits};
 use crate::limits::REST_BODY_BYTES_MAX;
 use crate::proto::call_control::{HangUpOutcome, TransferTarget};
 use crate::proto::hang_up::HangUpApi;
-use crate::proto::livekit::room_service::RoomService;
+use crate::proto::livekit::room_service::{RoomHangUp, RoomService};
 use crate::proto::server::rest::RestRequest;
 use crate::proto::telephony::control;
 use crate::proto::telephony::provider::Provider;
@@ -102,10 +102,10 @@ impl CallAccess {
         PhoneCall { access: self, output }
     }
 
-    fn api(&self) -> HangUpApi {
+    fn api(&self) -> &'static dyn HangUpApi {
         match self {
-            CallAccess::Provider { provider, .. } => HangUpApi::Provider(provider),
-            CallAccess::Room { .. } => HangUpApi::Room,
+            CallAccess::Provider { provider, .. } => *provider,
+            CallAccess::Room { .. } => &RoomHangUp,
         }
     }
 }

@@ -3,51 +3,24 @@
 //! In: the API, then the response of each request or the reason why there is none. Out: whether the
 //! call is over, and when to retry.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::call_control::HangUpOutcome;
-use crate::livekit::room_service;
-use crate::telephony::hangup;
-use crate::telephony::provider::Provider;
-use crate::transport::Transport;
 
-/// The API that hangs up a call.
-#[derive(Clone, Copy, Debug)]
-pub enum HangUpApi {
-    /// That of a telephony provider.
-    Provider(&'static Provider),
-    /// That of a LiveKit server, for a telephone in a room.
-    Room,
-}
-
-impl HangUpApi {
+/// An API that hangs up a call.
+pub trait HangUpApi: fmt::Debug + Send + Sync {
     /// Returns the name for the log.
-    pub fn name(self) -> &'static str {
-        match self {
-            HangUpApi::Provider(provider) => Transport::Telephony(provider).common_name(),
-            HangUpApi::Room => Transport::Mediaroom.common_name(),
-        }
-    }
+    fn name(&self) -> &'static str;
 
     /// Returns the meaning of the status and body of a response.
-    pub fn outcome(self, status: u16, body: &[u8]) -> HangUpOutcome {
-        match self {
-            HangUpApi::Provider(provider) => hangup::outcome(provider, status, body),
-            HangUpApi::Room => room_service::outcome(status, body),
-        }
-    }
-}
-
-impl From<&'static Provider> for HangUpApi {
-    fn from(provider: &'static Provider) -> Self {
-        HangUpApi::Provider(provider)
-    }
+    fn outcome(&self, status: u16, body: &[u8]) -> HangUpOutcome;
 }
 
 /// The attempts to hang up a call.
 #[derive(Debug)]
 pub struct HangUpAttempts {
-    api: HangUpApi,
+    api: &'static dyn HangUpApi,
     pauses: &'static [Duration],
     tries: usize,
 }
@@ -65,7 +38,7 @@ pub enum HangUpStep {
 
 impl HangUpAttempts {
     /// Creates the series of attempts, with these pauses between them.
-    pub fn new(api: HangUpApi, pauses: &'static [Duration]) -> Self {
+    pub fn new(api: &'static dyn HangUpApi, pauses: &'static [Duration]) -> Self {
         HangUpAttempts { api, pauses, tries: 0 }
     }
 
@@ -99,21 +72,22 @@ impl HangUpAttempts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::livekit::room_service::RoomHangUp;
     use crate::telephony::PROVIDERS;
     use crate::telephony::named::TWILIO;
 
     /// The log names the API as options and statuses do.
     #[test]
     fn an_api_has_the_name_of_its_transport() {
-        assert_eq!(HangUpApi::from(TWILIO).name(), "twilio");
-        assert_eq!(HangUpApi::Room.name(), "livekit");
+        assert_eq!(HangUpApi::name(TWILIO), "twilio");
+        assert_eq!(RoomHangUp.name(), "livekit");
     }
 
     /// Temporary failures are retried after each pause; others are reported at once.
     #[test]
     fn retries_temporary_failures() {
         const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
-        let mut hang_up = HangUpAttempts::new(PROVIDERS[0].into(), &PAUSES);
+        let mut hang_up = HangUpAttempts::new(PROVIDERS[0], &PAUSES);
         for pause in PAUSES {
             let why = "connecting".to_owned();
             let next = hang_up.handle_failure(why.clone(), true);
@@ -121,7 +95,7 @@ mod tests {
         }
         let last = hang_up.handle_answer(503, b"");
         assert_eq!(last, HangUpStep::Failed("status 503, 3 times".into()));
-        let mut hang_up = HangUpAttempts::new(PROVIDERS[0].into(), &PAUSES);
+        let mut hang_up = HangUpAttempts::new(PROVIDERS[0], &PAUSES);
         let failed = hang_up.handle_failure("no certificates".into(), false);
         assert_eq!(failed, HangUpStep::Failed("no certificates".into()));
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Replaces `io::rest` in a build without `telephony`: no session has a call to hang up.
 
+use crate::proto::hang_up::HangUpApi;
 use crate::proto::server::rest::RestRequest;
-use crate::proto::telephony::Provider;
 
 /// Does nothing.
-pub async fn hang_up(_provider: &'static Provider, _request: RestRequest) {}
+pub async fn hang_up(_api: &'static dyn HangUpApi, _request: RestRequest) {}

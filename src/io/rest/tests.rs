@@ -29,7 +29,7 @@ fn settings(fake: &FakeServer) -> Settings {
 
 async fn hang_up(fake: &FakeServer, provider: &'static Provider) -> Result<&'static str, String> {
     let request = hangup::request(provider, "v3:id-1", &settings(fake)).expect("credentials");
-    try_to_hang_up(provider.into(), &request, &NO_PAUSES).await
+    try_to_hang_up(provider, &request, &NO_PAUSES).await
 }
 
 /// the exact request to every provider.
@@ -150,7 +150,7 @@ async fn silence_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
     let start = tokio::time::Instant::now();
-    let why = try_to_hang_up(PROVIDERS[0].into(), &get(url), &HANG_UP_PAUSES).await;
+    let why = try_to_hang_up(PROVIDERS[0], &get(url), &HANG_UP_PAUSES).await;
     assert_eq!(why, Err("127.0.0.1 did not answer within 10 s, 3 times".into()));
     let pauses: Duration = HANG_UP_PAUSES.iter().sum();
     let spent = start.elapsed();
@@ -166,7 +166,7 @@ async fn silence_times_out() {
 async fn a_request_that_cannot_be_sent_is_final() {
     let mut request = get("http://127.0.0.1:1/".into());
     request.authorization = Some(Secret::new("Bearer two\nlines"));
-    let why = try_to_hang_up(PROVIDERS[1].into(), &request, &NO_PAUSES)
+    let why = try_to_hang_up(PROVIDERS[1], &request, &NO_PAUSES)
         .await
         .expect_err("a line break");
     assert!(why.contains("credential") && !why.contains("two"), "{why}");

@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 
 use super::{http_base, token};
 use crate::call_control::{CallControlError, HangUpOutcome, TransferTarget};
+use crate::hang_up::HangUpApi;
 use crate::secret::Secret;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, redact_reason};
+use crate::transport::Transport;
 
 /// The API of the server of one room.
 #[derive(Clone, PartialEq, Eq)]
@@ -87,9 +89,23 @@ impl RoomService {
     }
 }
 
+/// The API that hangs up a telephone in a room.
+#[derive(Debug)]
+pub struct RoomHangUp;
+
+impl HangUpApi for RoomHangUp {
+    fn name(&self) -> &'static str {
+        Transport::Mediaroom.common_name()
+    }
+
+    fn outcome(&self, status: u16, body: &[u8]) -> HangUpOutcome {
+        outcome(status, body)
+    }
+}
+
 /// Returns the meaning of the status and body of an answer. An error of Twirp is
 /// `{"code": "not_found", "msg": "..."}`.
-pub fn outcome(status: u16, body: &[u8]) -> HangUpOutcome {
+fn outcome(status: u16, body: &[u8]) -> HangUpOutcome {
     let problem: Value = serde_json::from_slice(body).unwrap_or_default();
     let code = problem["code"].as_str().unwrap_or_default();
     let is_word = code.len() <= 32 && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

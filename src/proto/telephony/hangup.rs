@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::provider::Provider;
 use super::settings::Settings;
 use crate::call_control::HangUpOutcome;
+use crate::hang_up::HangUpApi;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
 use crate::server::rest::{RestRequest, encode_path_segment, redact_reason};
 
@@ -31,6 +32,16 @@ pub fn segment_of(text: &str) -> Option<String> {
 fn is_segment(text: &str) -> bool {
     text.split(['/', '\\'])
         .all(|piece| !matches!(piece.trim(), "" | "." | ".."))
+}
+
+impl HangUpApi for Provider {
+    fn name(&self) -> &'static str {
+        self.vendor()
+    }
+
+    fn outcome(&self, status: u16, body: &[u8]) -> HangUpOutcome {
+        outcome(self, status, body)
+    }
 }
 
 /// Returns the meaning of the status and body of a response.
