@@ -19,7 +19,8 @@ use crate::io::sessions::Sessions;
 use crate::io::tasks::{self, BoxedTask};
 use crate::io::webrtc::seeding;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
-use crate::proto::caller::target::{self, CallTarget, RoomInvite};
+use crate::proto::caller::target::CallTarget;
+use crate::proto::livekit::invite::{self, RoomInvite};
 use crate::proto::livekit::roster::RoomRole;
 use crate::proto::livekit::session::{RoomSession, RoomSetup};
 use crate::proto::livekit::socket_base;
@@ -88,7 +89,7 @@ async fn invite(config: &CallConfig) -> Result<RoomInvite, String> {
             let started = dial::start(base, *transport, config.api_key.as_ref()).await?;
             let response =
                 started.ok_or_else(|| format!("{base} has no /start, which names a room: is it a runner?"))?;
-            target::started_room(&response).map_err(|why| format!("{base}: {why}"))
+            invite::started_room(&response).map_err(|why| format!("{base}: {why}"))
         }
         (CallTarget::Room { url, .. }, Some(access)) => Ok(RoomInvite {
             url: url.clone(),

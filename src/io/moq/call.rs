@@ -19,7 +19,8 @@ use crate::io::tasks::{self, BoxedTask};
 use crate::io::webrtc::seeding;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::audio::opus::EncoderSettings;
-use crate::proto::caller::target::{self, CallTarget, MoqInvite};
+use crate::proto::caller::target::CallTarget;
+use crate::proto::moq::invite::{self, MoqInvite};
 use crate::proto::moq::relay_url::RelayUrl;
 use crate::proto::moq::session::{MoqSession, MoqSessionMode, MoqSessionSetup};
 
@@ -60,7 +61,7 @@ async fn invite(config: &CallConfig) -> Result<MoqInvite, String> {
     };
     let started = call::dial::start(base, *transport, config.api_key.as_ref()).await?;
     let response = started.ok_or_else(|| format!("{base} has no /start, which names a namespace: is it a runner?"))?;
-    target::started_moq(&response).map_err(|why| format!("{base}: {why}"))
+    invite::started_moq(&response).map_err(|why| format!("{base}: {why}"))
 }
 
 /// A call of this program to a bot.

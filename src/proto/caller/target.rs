@@ -4,12 +4,10 @@
 //! place of the URL. The path of the URL selects the endpoint; a URL without a path is a runner,
 //! which is asked by `POST /start`.
 
-use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::plan::{CallExpectations, StepSource};
 use super::scenario::Scenario;
-use crate::secret::Secret;
 use crate::telephony::{PROVIDERS, Provider};
 use crate::transport::Transport;
 
@@ -263,77 +261,11 @@ pub fn answer(response: &[u8]) -> Result<String, String> {
         .ok_or_else(|| "its answer to the offer has no `sdp`: is this the address of a runner?".into())
 }
 
-/// A room for a caller, with the token to join it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoomInvite {
-    /// The URL of the LiveKit server.
-    pub url: String,
-    pub token: Secret,
-}
-
-/// Returns the room from the response of `/start`.
+/// Returns the response of `/start` as JSON.
 ///
 /// # Errors
-/// A sentence about what is missing.
-pub fn started_room(response: &[u8]) -> Result<RoomInvite, String> {
-    let value = started(response)?;
-    let text = |names: [&str; 2]| {
-        let mut texts = names.into_iter().filter_map(|name| value[name].as_str());
-        texts.find(|text| !text.is_empty()).map(str::to_owned)
-    };
-    match (text(["url", "server_url"]), text(["token", "participant_token"])) {
-        (Some(url), Some(token)) => Ok(RoomInvite {
-            url,
-            token: Secret::new(token),
-        }),
-        _ => Err("its answer to /start has no `url` and `token` of a room: does it serve `livekit`?".into()),
-    }
-}
-
-/// A session of Media over QUIC for a caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MoqInvite {
-    /// The URL of the runner or the relay, `https`.
-    pub url: String,
-    /// SHA-256 of its certificate; `None` if an authority vouches for it.
-    pub certificate_hash: Option<[u8; 32]>,
-    /// The first segments of both paths.
-    pub namespace: String,
-    /// The last segments of the paths of the bot and of the caller.
-    pub bot_id: String,
-    pub client_id: String,
-}
-
-/// Returns the session of Media over QUIC from the response of `/start`.
-///
-/// # Errors
-/// A sentence about what is missing.
-pub fn started_moq(response: &[u8]) -> Result<MoqInvite, String> {
-    let value = started(response)?;
-    let moq = &value["moq"];
-    let text = |name: &str| {
-        let text = moq[name].as_str().filter(|text| !text.is_empty());
-        text.map(str::to_owned)
-            .ok_or_else(|| format!("its answer to /start has no `moq.{name}`: does it serve `moq`?"))
-    };
-    let certificate_hash = match moq["certHash"].as_str() {
-        None => None,
-        Some(hash) => {
-            let bytes = BASE64.decode(hash.as_bytes()).ok();
-            let hash = bytes.and_then(|bytes| bytes.try_into().ok());
-            Some(hash.ok_or("its answer to /start has no SHA-256 in Base64 as `moq.certHash`")?)
-        }
-    };
-    Ok(MoqInvite {
-        url: text("relayUrl")?,
-        certificate_hash,
-        namespace: text("namespace")?,
-        bot_id: text("botId")?,
-        client_id: text("clientId")?,
-    })
-}
-
-fn started(response: &[u8]) -> Result<Value, String> {
+/// A sentence, if it is none.
+pub fn started(response: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(response)
         .map_err(|_| "its answer to /start is not JSON: is this the address of a runner?".to_owned())
 }

@@ -13,6 +13,8 @@ pub mod config;
 pub mod connection_details;
 pub mod doctor;
 pub mod endpoints;
+#[cfg(feature = "call")]
+pub mod invite;
 pub mod options;
 pub mod room_service;
 pub mod token;

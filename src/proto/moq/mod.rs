@@ -9,6 +9,9 @@ pub mod config;
 pub mod options;
 pub mod relay_url;
 
+#[cfg(feature = "call")]
+pub mod invite;
+
 cfg_if::cfg_if! {
     if #[cfg(feature = "moq")] {
         pub mod accepted;

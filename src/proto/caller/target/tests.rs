@@ -175,26 +175,6 @@ fn a_room_is_that_of_a_server_or_of_a_runner() {
 }
 
 #[test]
-fn a_room_is_read_by_either_name() {
-    let invite = |url: &str| {
-        Ok(RoomInvite {
-            url: url.into(),
-            token: Secret::new("t"),
-        })
-    };
-    assert_eq!(
-        started_room(br#"{"url": "ws://a", "token": "t", "roomName": "r"}"#),
-        invite("ws://a")
-    );
-    let front_end = br#"{"url": "", "server_url": "wss://b", "participant_token": "t"}"#;
-    assert_eq!(started_room(front_end), invite("wss://b"));
-    for answer in [&b"{}"[..], br#"{"url": "ws://a"}"#, br#"{"url": 1, "token": "t"}"#] {
-        assert!(started_room(answer).is_err_and(|error| error.contains("does it serve `livekit`?")));
-    }
-    assert!(started_room(b"<html>").is_err_and(|error| error.contains("is not JSON")));
-}
-
-#[test]
 fn media_over_quic_is_where_the_runner_says() {
     let base = "http://localhost:7860".to_owned();
     assert_eq!(
@@ -207,27 +187,4 @@ fn media_over_quic_is_where_the_runner_says() {
             "{url}"
         );
     }
-    let answer = |hash: Value| {
-        let moq = json!({"relayUrl": "https://a:4080/moq", "certHash": hash, "serve": true, "namespace": "n",
-            "clientId": "request", "botId": "response"});
-        started_moq(json!({"sessionId": "s", "moq": moq}).to_string().as_bytes())
-    };
-    let invite = MoqInvite {
-        url: "https://a:4080/moq".into(),
-        certificate_hash: Some([7; 32]),
-        namespace: "n".into(),
-        bot_id: "response".into(),
-        client_id: "request".into(),
-    };
-    assert_eq!(answer(BASE64.encode(&[7; 32]).into()), Ok(invite.clone()));
-    let certificate_hash = None;
-    assert_eq!(
-        answer(Value::Null),
-        Ok(MoqInvite {
-            certificate_hash,
-            ..invite
-        })
-    );
-    assert!(answer("AA==".into()).is_err_and(|error| error.contains("SHA-256")));
-    assert!(started_moq(b"{}").is_err_and(|error| error.contains("`moq.relayUrl`")));
 }
