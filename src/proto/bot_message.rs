@@ -12,6 +12,10 @@ use serde_json::Value;
 
 use crate::rtvi::LABEL;
 
+/// The topic of transcripts: of the text streams in a room, and the label of the messages in which
+/// a caller gets those of the bot.
+pub const TRANSCRIPTION_TOPIC: &str = "lk.transcription";
+
 /// A message of the bot, as far as the runner reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BotMessage {

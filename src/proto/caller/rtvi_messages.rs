@@ -6,8 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bot_message::{self, BotMessage, BotText};
-use crate::livekit::TRANSCRIPTION_TOPIC;
+use crate::bot_message::{self, BotMessage, BotText, TRANSCRIPTION_TOPIC};
 use crate::rtvi::{LABEL, VERSION};
 use crate::sockets::eval::CONNECT as EVAL_CONNECT;
 

@@ -35,13 +35,11 @@ cfg_if::cfg_if! {
     }
 }
 
+pub use crate::bot_message::TRANSCRIPTION_TOPIC;
 use crate::config::Config;
 pub use crate::livekit::config::missing_variables;
 use crate::livekit::config::{Mediaroom, MediaroomWorker};
 
-/// The topic of transcripts: of the text streams in a room, and the label of the messages in which
-/// a caller gets those of the bot.
-pub const TRANSCRIPTION_TOPIC: &str = "lk.transcription";
 /// The attribute with the name of an agent.
 const NAME_ATTRIBUTE: &str = "lk.agent.name";
 /// The attribute with the state of an agent.
