@@ -25,7 +25,7 @@
 //! - `settings`: the file of settings, in a build with the feature `config`
 //! - `setup`: the setup page of a board and the settings page of a runner, in a build with that
 //!   feature
-//! - [`time`], [`uuid`], [`secret`], [`address_scope`]
+//! - [`time`], [`uuid`], [`secret`], [`address_scope`], [`xml`]
 
 #![cfg_attr(
     test,
@@ -96,6 +96,7 @@ pub mod update;
 pub mod uuid;
 pub mod webrtc;
 pub mod whatsapp;
+pub mod xml;
 
 /// The name of a session: a UUID, or what a test calls it.
 pub type SessionId = std::sync::Arc<str>;

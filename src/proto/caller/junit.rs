@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::checked_step::{StepOutcome, StepResult};
 use super::conversation::CallVerdict;
 use super::scenario::Scenario;
-use crate::telephony::webhook::escaped;
+use crate::xml::escaped;
 
 /// The name of the report, and of the only case of a call without a scenario.
 const REPORT: &str = "edge-runner call";

@@ -12,9 +12,10 @@ use super::provider::{Object, Protocol, Provider, StreamDialect, built};
 use super::settings::Settings;
 use super::settings::{Holds, Setting};
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest, base64, is_hmac_sha256, verified};
-use super::webhook::{WebhookReply, escaped, markup};
+use super::webhook::{WebhookReply, markup};
 use super::{ChunkLimits, MediaFormat, PROVIDERS, StreamError, TelephonyCall, TelephonyCodec};
 use crate::server::rest::{RestMethod, RestRequest, bearer};
+use crate::xml::escaped;
 
 /// The providers of a build that includes it.
 pub const WITH_EXAMPLE: [&Provider; 5] = [PROVIDERS[0], PROVIDERS[1], PROVIDERS[2], PROVIDERS[3], &INVENTED];

@@ -20,7 +20,7 @@ use super::signature::{
     SignatureError, SignatureStatus, WebhookRequest, base64, concatenated, hmac_sha256, is_hmac_sha256, split_query,
     verified,
 };
-use super::webhook::{WebhookReply, escaped, markup};
+use super::webhook::{WebhookReply, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec, hangup};
 use crate::answered_by::AnsweredBy;
 use crate::call_control::TransferTarget;
@@ -29,6 +29,7 @@ use crate::secret::Secret;
 use crate::server::form;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, basic};
 use crate::sorting;
+use crate::xml::escaped;
 
 const ACCOUNT: &str = "TELCO_C_AUTH_ID";
 const TOKEN: &str = "TELCO_C_AUTH_TOKEN";

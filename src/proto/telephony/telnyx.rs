@@ -21,13 +21,14 @@ use super::settings::Settings;
 use super::settings::{Holds, Setting};
 use super::signature::keyed::is_ed25519;
 use super::signature::{SignatureError, SignatureStatus, WebhookRequest, base64, verified};
-use super::webhook::{WebhookReply, escaped, markup};
+use super::webhook::{WebhookReply, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec};
 use crate::answered_by::AnsweredBy;
 use crate::call_control::TransferTarget;
 use crate::limits::{RATES_HZ, SIGNATURE_AGE_MAX_S, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_WORD_CHARS_MAX};
 use crate::server::form;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
+use crate::xml::escaped;
 
 const KEY: &str = "TELCO_B_API_KEY";
 const PUBLIC_KEY: &str = "TELCO_B_PUBLIC_KEY";

@@ -21,7 +21,7 @@ use super::signature::keyed::{hmac_sha1, is_hmac_sha1};
 use super::signature::{
     SignatureError, SignatureStatus, WebhookRequest, base64, concatenated, is_form, split_query, verified,
 };
-use super::webhook::{WebhookReply, escaped, markup};
+use super::webhook::{WebhookReply, markup};
 use super::{MediaFormat, StreamError, TelephonyCall, hangup};
 use crate::answered_by::AnsweredBy;
 use crate::call_control::TransferTarget;
@@ -30,6 +30,7 @@ use crate::secret::Secret;
 use crate::server::form;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, basic, encode_path_segment};
 use crate::sorting;
+use crate::xml::escaped;
 
 const ACCOUNT: &str = "TELCO_A_ACCOUNT_SID";
 const TOKEN: &str = "TELCO_A_AUTH_TOKEN";

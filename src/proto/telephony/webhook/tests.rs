@@ -101,13 +101,6 @@ fn twilio_markup_passes_caller_and_callee() {
     }
 }
 
-/// XML has no code for these characters, escaped or not.
-#[test]
-fn characters_that_xml_lacks_are_dropped() {
-    assert_eq!(escaped("a\u{fffe}b\u{ffff}c\0d\u{7f}e\nf"), "abcdef");
-    assert_eq!(escaped("<&>\"'\u{fffd}"), "&lt;&amp;&gt;&quot;&apos;\u{fffd}");
-}
-
 /// A form without numbers, with long ones, or an invalid form yields the plain markup.
 #[test]
 fn other_forms_yield_plain_markup() {
