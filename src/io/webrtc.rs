@@ -10,12 +10,11 @@ pub mod call;
 pub mod doctor;
 pub mod listener;
 pub mod offer;
-mod progress;
+pub(super) mod progress;
 pub mod routes;
-mod session_io;
-mod shared;
+pub(super) mod session_io;
+pub(super) mod shared;
 mod startup;
-mod whatsapp_call;
 pub mod whip;
 
 use std::io;
@@ -47,13 +46,11 @@ use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::WhipResource;
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, WhipOffer};
 
-pub use progress::CallEvent;
 use session_io::WebRtcIo;
 pub use shared::Sockets;
 use shared::{SessionRequest, WebRtcShared, refusal};
 pub use startup::{seed_thread, seeding};
 use std::time::Duration;
-pub use whatsapp_call::{AnsweredCall, RunningCall};
 
 /// Time that an offer waits for the result of probes: all their checks, and the scheduling delay
 /// of a busy machine. Devices wait 10 s for an answer.
@@ -62,7 +59,7 @@ const PROBE_WITHIN: Duration = Duration::from_millis(2_500);
 /// The WebRTC connections of one runner. Clones share them.
 #[derive(Clone)]
 pub struct WebRtc {
-    shared: Arc<WebRtcShared>,
+    pub(super) shared: Arc<WebRtcShared>,
     /// The slots of ICE-TCP connections.
     tcp_slots: TcpSlots,
 }

@@ -7,6 +7,7 @@
 
 pub mod doctor;
 pub mod routes;
+mod webrtc_call;
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -21,12 +22,14 @@ use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
 pub use self::routes::MODULE;
+use self::webrtc_call::{AnsweredCall, RunningCall};
 use crate::config::Messaging;
 use crate::io::admission::SessionPermit;
 use crate::io::rest;
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::{self, Slot};
-use crate::io::webrtc::{AnsweredCall, CallEvent, RunningCall, WebRtc};
+use crate::io::webrtc::WebRtc;
+use crate::io::webrtc::progress::CallEvent;
 use crate::logging;
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::webrtc::offer::OfferError;

@@ -14,10 +14,6 @@ use tokio::task::JoinHandle;
 
 use edge_runner_http::common::random;
 
-use super::progress::{CallEvent, ProgressSender};
-use super::session_io::WebRtcIo;
-use super::shared::{Registration, RequestSender, SessionRequest, secret};
-use super::{WebRtc, seed_thread, seeding};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::{Host, Transport};
 use crate::io::addresses::local_address_towards;
@@ -26,6 +22,10 @@ use crate::io::session::{self, SessionTask};
 use crate::io::sessions::SessionStart;
 use crate::io::tasks;
 use crate::io::udp::{SessionInbox, UdpPort};
+use crate::io::webrtc::progress::{CallEvent, ProgressSender};
+use crate::io::webrtc::session_io::WebRtcIo;
+use crate::io::webrtc::shared::{Registration, RequestSender, SessionRequest, secret};
+use crate::io::webrtc::{WebRtc, seed_thread, seeding};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::event::LeaveReason;
 use crate::proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
