@@ -4,7 +4,6 @@ use super::flags::RUNNER;
 use super::help;
 use crate::proto::options::env::Variables;
 use crate::proto::options::env_options;
-use crate::proto::telephony::PROVIDERS;
 
 /// Variables with the prefix of the runner that are not its options: the systemd unit reads the
 /// first, and programs that are bots the second.
@@ -12,7 +11,7 @@ const FOREIGN_VARIABLES: &[&str] = &["RUNNER_ARGS", "RUNNER_ARGUMENTS"];
 
 /// Warns of unknown `RUNNER_` variables whose name is close to a known one.
 pub(super) fn warn_typos(variables: &Variables, warnings: &mut Vec<String>) {
-    let documented = help::environment(&PROVIDERS);
+    let documented = help::variables();
     let documented = documented.iter().map(|(name, _)| *name);
     env_options::warn_typos(
         &[&RUNNER],

@@ -11,34 +11,9 @@ use crate::features::Feature;
 use crate::proto::modules;
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::found;
-use crate::proto::telephony::PROVIDERS;
-use crate::proto::telephony::settings::Holds;
 
 /// Paths that the key of `--api-key` guards, whatever `-t` says.
 const GUARDED: &[(Option<Feature>, &str)] = &[(None, "/start"), (Some(Feature::WebRtc), "/api/offer")];
-
-/// Returns every variable with a credential, after the feature that reads it.
-fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
-    let settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
-    let keys = settings.filter(|setting| matches!(setting.holds, Holds::Secret | Holds::PublicKey));
-    let of_modules = modules::VARIABLES.iter().flat_map(|module| {
-        let credentials = module.variables.iter().filter(|variable| variable.is_credential());
-        credentials.map(|variable| (module.feature, variable.name))
-    });
-    keys.map(|setting| (Feature::Telephony, setting.name)).chain(of_modules)
-}
-
-/// Returns the feature that a variable needs, by its canonical name.
-pub(super) fn of_variable(name: &str) -> Option<Feature> {
-    let mut settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
-    if settings.any(|setting| setting.name == name) {
-        return Some(Feature::Telephony);
-    }
-    let mut modules = modules::VARIABLES.iter();
-    modules
-        .find(|module| module.contains(name))
-        .map(|module| module.feature)
-}
 
 /// Returns the paths of this build that the key guards, for a sentence.
 pub(super) fn guarded() -> String {
@@ -86,7 +61,8 @@ pub(super) fn warn_unused_variables(args: &LowArgs, warnings: &mut Vec<String>) 
 
 /// Warns once of credentials that this build does not use.
 pub(super) fn warn_unused_credentials(variables: &Variables, warnings: &mut Vec<String>) {
-    let unused = credentials().filter(|(feature, name)| !feature.in_this_build() && variables.named(name).is_some());
+    let unused =
+        modules::credentials().filter(|(feature, name)| !feature.in_this_build() && variables.named(name).is_some());
     let (mut names, mut features) = (Vec::new(), Vec::new());
     for (feature, name) in unused {
         names.push(found(variables, name));
@@ -123,18 +99,19 @@ mod tests {
     use crate::cli::flags::RUNNER;
     use crate::proto::options::help::mark_missing;
     use crate::proto::options::{env_options, need, parse};
+    use crate::proto::telephony::PROVIDERS;
 
     #[test]
     fn variables_belong_to_their_modules() {
-        for (feature, name) in credentials() {
-            assert_eq!(of_variable(name), Some(feature), "{name}");
+        for (feature, name) in modules::credentials() {
+            assert_eq!(modules::feature_of(name), Some(feature), "{name}");
         }
         for module in modules::VARIABLES {
             for variable in module.variables {
                 assert!(module.contains(variable.name), "{}", variable.name);
             }
         }
-        assert_eq!(of_variable("RUST_LOG"), None);
+        assert_eq!(modules::feature_of("RUST_LOG"), None);
     }
 
     fn needed(arguments: &[&str], variables: &[(&str, &str)]) -> Vec<(&'static str, bool)> {
@@ -191,7 +168,7 @@ mod tests {
         assert_eq!(mark_missing(Some(Feature::Tls), "text"), "text");
         assert_eq!(missing_features(), None);
         let mut warnings = Vec::new();
-        let own = credentials().map(|(_, name)| (name.to_owned(), "x".to_owned()));
+        let own = modules::credentials().map(|(_, name)| (name.to_owned(), "x".to_owned()));
         warn_unused_credentials(&Variables::new(own, []), &mut warnings);
         warn_unused_variables(&args, &mut warnings);
         assert_eq!(warnings, [""; 0]);

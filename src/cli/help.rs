@@ -4,12 +4,12 @@
 
 use std::borrow::Cow;
 
-use super::features::{missing_features, of_variable};
+use super::features::missing_features;
 use super::flags::{RUNNER, RunnerFlag};
 use super::{ProgramIdentity, flags};
 use crate::aliases::{self, Area};
 use crate::features::Feature;
-use crate::proto::modules;
+use crate::proto::modules::{self, feature_of};
 use crate::proto::options::help::{ABSENT, entries, entry, mark_missing, paragraph};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
@@ -136,6 +136,11 @@ const EXIT: &[(&str, &str)] = &[
     ("1", "Run-time error, such as a port that is already in use."),
     ("2", "Usage error: the message on stderr says what is expected."),
 ];
+
+/// Returns all variables and their help, except those of options.
+pub(super) fn variables() -> Vec<(&'static str, String)> {
+    environment(&PROVIDERS)
+}
 
 /// Returns variables and their help, except those of options: telephony providers first.
 pub(super) fn environment(providers: &[&Provider]) -> Vec<(&'static str, String)> {
@@ -318,12 +323,12 @@ pub(super) fn text(program: &ProgramIdentity) -> String {
             );
         }
     }
-    for (name, help) in environment(&PROVIDERS) {
-        if program.has_own_bot && of_variable(name) == Some(Feature::Assistants) {
+    for (name, help) in variables() {
+        if program.has_own_bot && feature_of(name) == Some(Feature::Assistants) {
             continue;
         }
         let others = aliases::aliases(Area::Variable, name);
-        let mut help = mark_missing(of_variable(name), &help);
+        let mut help = mark_missing(feature_of(name), &help);
         if !others.is_empty() {
             help.push_str(&format!(" Also: {}.", others.join(", ")));
         }

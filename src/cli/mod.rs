@@ -47,7 +47,6 @@ use crate::proto::options::env_options::EnvOption;
 use crate::proto::options::suggest::nearest;
 pub use crate::proto::options::{Env, UsageError};
 use crate::proto::options::{Expected, SpecialMode, need, parse as parse_options, split_command};
-use crate::proto::telephony::PROVIDERS;
 use command::{CommandRow, CommandTask};
 use flags::{LowArgs, RUNNER};
 use settings::BotSection;
@@ -266,7 +265,7 @@ fn set_values(of_start: &StartValues<'_>) -> Vec<(String, Secret)> {
     for word in args.command.iter().flatten() {
         set("command", &word.to_string_lossy());
     }
-    for (name, _) in help::environment(&PROVIDERS) {
+    for (name, _) in help::variables() {
         if let Some(text) = variables.get(name) {
             set(name, text);
         }

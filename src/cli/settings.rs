@@ -12,12 +12,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::features::of_variable;
 use super::flags::{LowArgs, RUNNER, RunnerFlag};
 use super::{Env, ProgramIdentity, StartValues, UsageError, env_trust, flags, help};
 use crate::config::{Config, NamedBot, ToolsConfig};
 use crate::limits::BOT_SECONDS;
 use crate::proto::bots::is_caller;
+use crate::proto::modules::feature_of;
 use crate::proto::options::env::Variables;
 use crate::proto::options::env_options::EnvOption;
 use crate::proto::options::help::{entry, paragraph};
@@ -28,7 +28,6 @@ use crate::proto::settings::{
     self, BY_BODY, CALLERS, COMMAND, DEVICES, ENVIRONMENT, MAX_SECONDS, NUMBERS, READ_BEFORE, Reference, SettingValue,
     SettingsFile, bot_keys, key_of, keys, may_contain_secret, parse,
 };
-use crate::proto::telephony::PROVIDERS;
 
 /// The commands of `edge-runner config`.
 pub(super) const COMMANDS: [&str; 2] = ["check", "show"];
@@ -247,7 +246,7 @@ fn read(file: &str, env: &Env<'_>) -> Result<SettingsFile, UsageError> {
     };
     let bytes = (env.read)(file).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text in UTF-8".to_owned()))?;
-    let variables = || variables().map(|name| (name, of_variable(name)));
+    let variables = || variables().map(|name| (name, feature_of(name)));
     let of_bots = variables().filter(|(name, _)| BOT_VARIABLES.iter().any(|prefix| name.starts_with(prefix)));
     let bot_keys = bot_keys(&RUNNER, &BOT_OPTIONS, of_bots);
     parse(file, &text, &keys(&RUNNER, variables()), &bot_keys, RUNNER.prefix)
@@ -256,7 +255,7 @@ fn read(file: &str, env: &Env<'_>) -> Result<SettingsFile, UsageError> {
 /// Returns the variables that are of no option and that the runner itself reads.
 fn variables() -> impl Iterator<Item = &'static str> {
     let others = help::ENVIRONMENT.map(|(name, _)| name);
-    let all = help::environment(&PROVIDERS).into_iter().map(|(name, _)| name);
+    let all = help::variables().into_iter().map(|(name, _)| name);
     all.filter(move |name| !others.contains(name))
 }
 

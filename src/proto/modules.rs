@@ -17,6 +17,7 @@ use crate::server::acme_options::AcmeOptions;
 use crate::server::tls_config::Tls;
 use crate::telephony::PROVIDERS;
 use crate::telephony::options::TelephonyOptions;
+use crate::telephony::settings::Holds;
 use crate::transport::Transport;
 use crate::webrtc::options::WebRtcOptions;
 use crate::whatsapp::options::WhatsAppOptions;
@@ -193,6 +194,29 @@ pub const VARIABLES: [&ModuleVariables; 5] = [
     &assistant::options::VARIABLES,
     &calls::options::VARIABLES,
 ];
+
+/// Returns every variable with a credential, after the feature that reads it.
+pub fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
+    let settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
+    let keys = settings.filter(|setting| matches!(setting.holds, Holds::Secret | Holds::PublicKey));
+    let of_modules = VARIABLES.iter().flat_map(|module| {
+        let credentials = module.variables.iter().filter(|variable| variable.is_credential());
+        credentials.map(|variable| (module.feature, variable.name))
+    });
+    keys.map(|setting| (Feature::Telephony, setting.name)).chain(of_modules)
+}
+
+/// Returns the feature that a variable needs, by its canonical name.
+pub fn feature_of(name: &str) -> Option<Feature> {
+    let mut settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
+    if settings.any(|setting| setting.name == name) {
+        return Some(Feature::Telephony);
+    }
+    let mut modules = VARIABLES.iter();
+    modules
+        .find(|module| module.contains(name))
+        .map(|module| module.feature)
+}
 
 /// The endpoints of modules, beside those of [`crate::http::route`].
 pub static ENDPOINTS: [ModuleEndpoint; 5] = [

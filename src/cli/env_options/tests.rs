@@ -240,7 +240,7 @@ fn the_file_lists_exactly_the_known_variables() {
         .filter(|flag| has_variable(flag))
         .map(|flag| variable(flag.long));
     // The runner sets ENV; the systemd unit reads RUNNER_ARGS.
-    let others = help::environment(&PROVIDERS)
+    let others = help::variables()
         .into_iter()
         .map(|(name, _)| name)
         .filter(|name| *name != "ENV");
@@ -290,7 +290,7 @@ fn the_file_states_the_defaults() {
     for (name, commented, value) in settings() {
         let name = aliases::canonical(Area::Variable, name);
         let flag = RUNNER.flags().find(|flag| variable(flag.long) == name);
-        let environment = help::environment(&PROVIDERS);
+        let environment = help::variables();
         let help = environment
             .iter()
             .find(|(known, _)| *known == name)

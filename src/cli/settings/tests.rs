@@ -42,7 +42,7 @@ fn refused(arguments: &[&str], file: &str) -> String {
 /// Every option and every variable of the runner can be in the file.
 #[test]
 fn every_option_and_variable_is_a_key() {
-    let keys = keys(&RUNNER, variables().map(|name| (name, of_variable(name))));
+    let keys = keys(&RUNNER, variables().map(|name| (name, feature_of(name))));
     for flag in RUNNER.flags() {
         let has_key = keys.iter().any(|key| key.name == flag.long);
         let prints = ["--help", "--version", "--local-list"].contains(&flag.long);
@@ -162,7 +162,7 @@ fn what_is_set_is_shown_with_its_source_and_without_secrets() {
 }
 
 fn variables_with_features() -> impl Iterator<Item = (&'static str, Option<crate::features::Feature>)> {
-    variables().map(|name| (name, of_variable(name)))
+    variables().map(|name| (name, feature_of(name)))
 }
 
 #[test]
