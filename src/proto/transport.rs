@@ -45,6 +45,7 @@ impl Transport {
     };
 
     /// The transports by which `edge-runner call` calls, beside those of telephones.
+    #[doc(hidden)]
     pub const CALLABLE: [Transport; 4] = [
         Transport::WebRtc,
         Transport::WebSocket,
@@ -132,31 +133,37 @@ impl Transport {
     }
 
     /// Returns whether its media passes the runner. The bot joins a Daily room by itself.
+    #[doc(hidden)]
     pub fn has_media(self) -> bool {
         self != Transport::Videoroom
     }
 
     /// Returns whether its audio is RTP, which shows what was lost.
+    #[doc(hidden)]
     pub fn has_rtp(self) -> bool {
         matches!(self, Transport::WebRtc | Transport::Mediaroom)
     }
 
     /// Returns whether `edge-runner call` calls by it.
+    #[doc(hidden)]
     pub fn is_callable(self) -> bool {
         self.is_telephony() || Transport::CALLABLE.contains(&self)
     }
 
     /// Returns whether callers join rooms of a server that is not the runner.
+    #[doc(hidden)]
     pub fn has_rooms(self) -> bool {
         matches!(self, Transport::Videoroom | Transport::Mediaroom)
     }
 
     /// Returns whether it has a list of allowed origins of its own, that of the start.
+    #[doc(hidden)]
     pub fn keeps_origins(self) -> bool {
         self == Transport::Moq
     }
 
     /// Returns whether only a runner started with its option serves it.
+    #[doc(hidden)]
     pub fn needs_option(self) -> bool {
         matches!(self, Transport::Moq | Transport::Local)
     }
