@@ -49,6 +49,7 @@ const sound = levels({
 		if (name === 'bot') call.heard();
 		else if (muted) hintMuted();
 	},
+	onDraw: draw,
 	onLatency(latency) {
 		log('call', `answer after ${Math.round(latency)} ms`);
 		$('waited').textContent = `answer after ${(latency / 1000).toFixed(2)} s`;
@@ -71,18 +72,18 @@ function stateOf(name) {
 	return thinks === null ? 'Quiet' : 'Listening';
 }
 
-let drawing;
 function draw() {
+	// The speakers are in this view.
+	if ($('talk-view').hidden) return;
 	for (const [name, { box, level }] of Object.entries(sides)) {
 		const state = stateOf(name);
-		box.style.setProperty('--level', name === 'user' && state === 'Muted' ? 0 : level.toFixed(3));
+		box.style.setProperty('--level', name === 'user' && state === 'Muted' ? 0 : level.toFixed(2));
 		if (box.dataset.state === state) continue;
 		box.dataset.state = box.querySelector('.state').textContent = state;
 		box.dataset.speaking = state === 'Speaking' || state === 'Heard';
 		if (name === 'user') showMicrophone(state);
 		else $('thinking').hidden = state !== 'Thinking';
 	}
-	drawing = call.phase !== 'idle' || tested ? requestAnimationFrame(draw) : null;
 }
 
 function showMicrophone(state) {
@@ -147,7 +148,6 @@ function phase(next, say) {
 	showLabel();
 	showMute();
 	if (was === 'idle' && next !== 'idle') {
-		drawing ??= requestAnimationFrame(draw);
 		if (isLine) keys.show(true);
 		stayAwake(true);
 		poll(STATUS_IN_CALL_MS);
@@ -168,6 +168,7 @@ function end() {
 	sound.stop();
 	forget();
 	sides.user.track = null;
+	draw();
 	$('bot-audio').srcObject = null;
 	$('elapsed').textContent = $('waited').textContent = $('hint').textContent = '';
 	counter = clearInterval(counter);
@@ -340,6 +341,7 @@ function stopTest() {
 	tested = null;
 	sound.stop();
 	forget();
+	draw();
 	$('mic-test').setAttribute('aria-pressed', false);
 	$('mic-test').textContent = 'Test';
 	$('mic-said').textContent = '';
@@ -358,7 +360,6 @@ async function test() {
 		$('mic-test').setAttribute('aria-pressed', true);
 		$('mic-test').textContent = 'Stop';
 		$('mic-said').textContent = 'Speak, and watch the level above “You”. Nothing is sent.';
-		drawing ??= requestAnimationFrame(draw);
 		listMicrophones();
 	} catch (error) {
 		context.close();
@@ -542,6 +543,7 @@ async function view() {
 	if (name === 'settings') settings ??= (await import('./settings.js')).settingsView($('settings-view'));
 	sessions?.show(location.hash === '#sessions');
 	settings?.show(location.hash === '#settings');
+	draw();
 }
 addEventListener('hashchange', view);
 view();

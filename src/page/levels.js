@@ -1,8 +1,11 @@
 // Measures the levels of user and bot. In: two audio streams, and whether the user is muted, who then gives no latency. Out, 50 times a second: a level from 0 to 1 and a speaking
 // flag per side; once per turn the response latency in ms, from the end of the user's speech to the bot's first sound as it
-// leaves the browser's jitter buffer. The delay of the output device is not included.
+// leaves the browser's jitter buffer. The delay of the output device is not included. `onDraw` is called when meters are to be drawn:
+// 12.5 times a second while the page is visible.
 
 const TICK_MS = 20;
+/** Ticks from one drawing to the next. */
+const DRAWN_EVERY = 4;
 const WINDOW = 1024;
 const SILENCE_DB = -100;
 const ATTACK_MS = 50;
@@ -51,15 +54,18 @@ function turnClock() {
 	return { tick, noAnswer };
 }
 
-export function levels({ onLevels, onLatency }) {
+export function levels({ onLevels, onLatency, onDraw }) {
 	const buffer = new Float32Array(WINDOW);
 	let context, timer, turns, muted;
+	let ticks = 0;
 	let sides = {};
 
 	function measure({ analyser }) {
 		if (!analyser) return SILENCE_DB;
 		analyser.getFloatTimeDomainData(buffer);
-		return Math.max(SILENCE_DB, 10 * Math.log10(buffer.reduce((sum, sample) => sum + sample * sample, 0) / WINDOW));
+		let sum = 0;
+		for (const sample of buffer) sum += sample * sample;
+		return Math.max(SILENCE_DB, 10 * Math.log10(sum / WINDOW));
 	}
 
 	function tick() {
@@ -72,6 +78,8 @@ export function levels({ onLevels, onLatency }) {
 		const latency = turns.tick(muted ? SILENT : sides.user.heard, sides.bot.heard);
 		if (latency !== null) onLatency(latency);
 		for (const [name, { level, heard }] of Object.entries(sides)) onLevels(name, level, heard.speaking);
+		ticks += 1;
+		if (ticks % DRAWN_EVERY === 0 && !document.hidden) onDraw();
 	}
 
 	function stop() {

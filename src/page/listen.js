@@ -15,13 +15,14 @@ export function listenBox(id) {
 	const audio = Object.assign(make('audio'), { controls: true, autoplay: true });
 	const box = make('div', 'listen', button, said);
 	const meter = levels({
-		onLevels(name, level) {
-			if (name !== 'bot') return;
-			bar.style.setProperty('--level', level);
+		onLevels(name, now) { if (name === 'bot') level = now; },
+		onDraw() {
+			bar.style.setProperty('--level', level.toFixed(2));
 			bar.setAttribute('aria-valuenow', Math.round(level * 100));
 		},
 		onLatency() {},
 	});
+	let level = 0;
 	let pc = null;
 	let made = '';
 	said.setAttribute('role', 'status');

@@ -13,6 +13,7 @@ let loudness, context, analysers;
 
 beforeEach(() => {
 	loudness = { user: -Infinity, bot: -Infinity };
+	setGlobal('document', { hidden: false });
 	analysers = [];
 	setGlobal('AudioContext', class {
 		constructor() { context = this; }
@@ -31,12 +32,13 @@ beforeEach(() => {
 
 /** A running meter, and what it told last. */
 function meter() {
-	const seen = { user: [0, false], bot: [0, false], latencies: [], ticks: 0 };
+	const seen = { user: [0, false], bot: [0, false], latencies: [], ticks: 0, drawn: 0 };
 	const own = levels({
 		onLevels(name, level, speaking) {
 			seen[name] = [Math.round(level * 1000) / 1000, speaking];
 			seen.ticks += 1;
 		},
+		onDraw() { seen.drawn += 1; },
 		onLatency: (ms) => seen.latencies.push(ms),
 	});
 	own.start();
@@ -64,6 +66,20 @@ test('levels are told fifty times a second, between -60 and -6 dB', () => {
 	const before = seen.ticks;
 	pass(1000);
 	assert.equal(seen.ticks - before, 100, 'for each of two sides');
+	own.stop();
+});
+
+test('meters are drawn at most 15 times a second, and not while no one sees the page', () => {
+	const { own, seen, pass } = meter();
+	pass(10_000, { user: SPEECH });
+	assert.ok(seen.drawn >= 100 && seen.drawn <= 150, `${seen.drawn} drawings in 10 s`);
+	const before = seen.drawn;
+	document.hidden = true;
+	pass(1000);
+	assert.equal(seen.drawn, before);
+	document.hidden = false;
+	pass(100);
+	assert.ok(seen.drawn > before);
 	own.stop();
 });
 
