@@ -1,5 +1,5 @@
-// The calls of a runner, live and past: who called, why the call ended, and on request what was said with the time of each answer, and
-// its recording. In: what `GET /calls` and `GET /calls/ID` tell. They are asked again when `GET /calls/events` says that
+// The calls of a runner, live and past, all or those that are chosen: who called, why the call ended, and on request what was said with
+// the time of each answer, how its network was, and its recording. In: what `GET /calls` and `GET /calls/ID` tell. They are asked again when `GET /calls/events` says that
 // something happened, and now and then where that stream is not to be had. A runner without records has no such list.
 
 import { file, follow, ownCall, request } from './api.js';
@@ -38,6 +38,16 @@ function said({ by, text, at_ms: at, latency_ms: latency, stages = [] }) {
 	return make('li', by === 'bot' ? 'bot' : 'user', who, make('p', 'words', text), ...timing ? [make('p', 'small', timing)] : []);
 }
 
+/** How the network of a past call was, as far as it was measured. What comes in a stream is neither lost nor late, and has no jitter. */
+function network({ counts = {}, network: { jitter_ms: jitter, round_trip_ms: trip } = {} }) {
+	const { packets_in: received, packets_lost: lost, packets_late: late, frames_concealed: concealed } = counts;
+	const parts = [
+		isMs(trip) ? `round trip ${ms(trip)}` : '', isMs(jitter) ? `jitter ${ms(jitter)}` : '',
+		...isMs(jitter) ? [`${lost} of ${received + lost} packets lost`, `${late} late`, `${concealed} frames concealed`] : [],
+	].filter(Boolean);
+	return parts.length ? `Network: ${parts.join(', ')}.` : '';
+}
+
 let played = '';
 
 /** Plays the sound of a call that is over, the caller on the left. The last one that was loaded is kept. */
@@ -69,17 +79,68 @@ function conversation(call) {
 		call.functions?.length ? `Functions: ${call.functions.join(', ')}.` : '',
 		call.recording ? `Its sound is in ${call.recording}.` : '',
 		call.ended_by ? `Ended by the ${call.ended_by}.` : '',
+		network(call),
 		call.bot_error ? `The bot failed: ${call.bot_error}` : '',
 	].filter(Boolean);
 	const sound = call.recording && call.state === 'ended' ? [player(call)] : [];
 	return [...sound, make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : []];
 }
 
+/** What calls are chosen by: the field, its words, and its value of a call. Two are typed; of the others one known value is chosen. */
+const FILTERS = [
+	['number', 'Number or name', ({ from, to }) => from ?? to],
+	['day', 'Day', ({ started }) => new Date(started).toDateString()],
+	['bot', 'All bots', ({ bot }) => bot],
+	['transport', 'All transports', ({ transport }) => transport, ({ transport }) => labelOf(transport)],
+	['outcome', 'All ends', ({ outcome }) => outcome, ({ reason }) => reason],
+];
+
+/** Chooses among calls by what they differ in. `changed` is called after each choice. */
+function filters(changed) {
+	const box = make('form', 'row filters');
+	const offers = FILTERS.map(([name, label, read, words = read]) => {
+		const type = { number: 'search', day: 'date' }[name];
+		const field = make(type ? 'input' : 'select');
+		const known = new Set();
+		Object.assign(field, { name, hidden: true }, type && { type, placeholder: label });
+		field.setAttribute('aria-label', label);
+		if (!type) field.append(new Option(label, ''));
+		box.append(field);
+		return (call) => {
+			const value = read(call);
+			if (!value || known.has(value) || (type && known.size > 1)) return;
+			known.add(value);
+			if (!type) field.append(new Option(words(call), value));
+			field.hidden = known.size < 2;
+		};
+	});
+	box.addEventListener('input', changed);
+	box.addEventListener('submit', (event) => event.preventDefault());
+	return {
+		box,
+		offer: (calls) => calls.forEach((call) => offers.forEach((offer) => offer(call))),
+		/** The choice as a query; empty for all calls. */
+		query() {
+			const query = new URLSearchParams();
+			for (const { name, value } of box.children) {
+				if (name !== 'day') value && query.append(name, value);
+				else if (value) [0, 24].forEach((hour) => query.append(hour ? 'until' : 'since', new Date(new Date(`${value}T00:00`).setHours(hour)).toISOString()));
+			}
+			return String(query);
+		},
+	};
+}
+
 /** The list. `shown` is called after each change of it. */
 export function callList(shown) {
 	const list = Object.assign(make('ul'), { id: 'calls-list' });
 	const more = make('button', 'quiet', 'Earlier calls');
-	const box = make('section', '', list, more);
+	const none = make('p', 'soft', 'No call is of this kind.');
+	const choice = filters(() => {
+		clearTimeout(timer);
+		timer = setTimeout(load, SETTLED_MS);
+	});
+	const box = make('section', '', choice.box, none, list, more);
 	const items = new Map();
 	let wanted = PAGE;
 	let isKept = true;
@@ -125,7 +186,7 @@ export function callList(shown) {
 			if (!items.has(call.id)) items.set(call.id, item(call.id));
 			const entry = items.get(call.id);
 			const numbers = [call.from, call.to && `→ ${call.to}`].filter(Boolean).join(' ');
-			const who = [labelOf(call.transport) || call.transport || 'no transport', numbers, call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
+			const who = [labelOf(call.transport) || 'no transport', numbers, call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
 			entry.summary.replaceChildren(when(call.started), make('b', '', who), make('span', '', words(call)));
 			// A live conversation goes on, and ends once.
 			if (call.state === 'live' || entry.state === 'live') entry.load();
@@ -138,11 +199,11 @@ export function callList(shown) {
 		shown();
 	}
 
-	/** Puts what a live call is like into its entry. Returns whether there is one. */
+	/** Puts what a live call is like into its entry. Returns whether the list is about that call. */
 	function place(id, live) {
 		const entry = !box.hidden && items.get(id);
 		if (entry && live.parentElement !== entry.box) entry.box.append(live);
-		return Boolean(entry);
+		return Boolean(entry || choice.query());
 	}
 
 	/** Loads the list when something happened, until the stream ends or `stop` is called. */
@@ -177,9 +238,14 @@ export function callList(shown) {
 
 	async function load() {
 		if (!isKept) return false;
+		const chosen = choice.query();
 		try {
-			const { calls, next } = await request('GET', `calls?limit=${wanted}`, null, null, 5000);
-			box.hidden = !calls.length;
+			const { calls, next } = await request('GET', `calls?limit=${wanted}&${chosen}`, null, null, 5000);
+			// Another choice was made meanwhile.
+			if (chosen !== choice.query()) return true;
+			choice.offer(calls);
+			none.hidden = Boolean(calls.length);
+			box.hidden = !calls.length && !chosen;
 			more.hidden = !next || wanted === LOADED_MAX;
 			show(calls);
 			return true;

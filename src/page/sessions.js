@@ -118,7 +118,7 @@ export function sessionsView(view) {
 			if (!items.has(session.id)) items.set(session.id, item(session.id));
 			const { bot, loss_percent: loss, transport, age_s: age, state, messages_in: received, messages_out: sent, speech_queued_ms: waiting } = session;
 			const rows = [
-				...bot ? [['Bot', bot]] : [], ['Transport', labelOf(transport) || transport], ['Age', duration(age)], ['State', state],
+				...bot ? [['Bot', bot]] : [], ['Transport', labelOf(transport)], ['Age', duration(age)], ['State', state],
 				['Loss', typeof loss === 'number' ? `${loss.toFixed(1)} %` : '–'], ['Messages', `${received} in, ${sent} out`],
 				['Speech queued', `${Math.round(waiting)} ms`],
 			];

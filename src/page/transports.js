@@ -35,7 +35,7 @@ const TABLE = [
 const row = (name) => TABLE.find(([own]) => own === name);
 
 export const connectorOf = (name) => row(name)?.[2];
-export const labelOf = (name) => row(name)?.[1] ?? '';
+export const labelOf = (name) => row(name)?.[1] ?? name ?? '';
 
 /** Each transport with a short note on whether this page can connect it. `status` is null without an answer of the runner. */
 export const rows = (status) => TABLE.map(([name, label, connect]) => {

@@ -258,7 +258,7 @@ test('calls are listed with who called and why they ended, and a call opens with
 		[`${label} · +4366012345 → +431`, '1 min 15 s · caller left · answers after 812 ms · 1 interruption'],
 		[`${label} · → +431`, '1 min 15 s · caller left'],
 	]);
-	assert.deepEqual(own.asked, ['/calls?limit=25'], 'what was said is asked for when the call is opened');
+	assert.deepEqual(own.asked, ['/calls?limit=25&'], 'what was said is asked for when the call is opened');
 	const details = await open(own);
 	assert.deepEqual(own.asked.at(-1), '/calls/c1');
 	assert.deepEqual(details.querySelector('ol').children.map((item) => item.children.map(({ textContent }) => textContent)), [
@@ -266,6 +266,90 @@ test('calls are listed with who called and why they ended, and a call opens with
 	]);
 	assert.match(details.textContent, /3 keys pressed\. Functions: light_on\./);
 	assert.equal((await open(own, 1)).querySelector('.soft').textContent, 'Its record is gone.');
+	own.shown.show(false);
+});
+
+/** A field of the choice among calls, by its name. */
+const field = (own, name) => own.view.querySelector('form').children.find((element) => element.name === name);
+/** Chooses, as a user does, and waits until that is asked for. */
+async function choose(own, name, value) {
+	field(own, name).value = value;
+	field(own, name).fire('input');
+	clock.pass(250);
+	await settle();
+}
+
+test('calls are chosen by what they differ in', async () => {
+	const own = list({ calls: [200, { calls: [CALL, CALL], next: null }] });
+	await own.show();
+	const shown = () => own.view.querySelector('form').children.filter(({ hidden }) => !hidden).map(({ name }) => name);
+	assert.deepEqual(shown(), [], 'nothing to choose');
+	const other = { ...CALL, id: 'c2', transport: 'webrtc', from: null, to: null, bot: 'sales', started: '2026-01-04T09:14:00.000Z', outcome: 'bot_failed', reason: 'the bot failed' };
+	own.answers.calls = [200, { calls: [{ ...CALL, bot: 'menu' }, other, { ...CALL, from: '+499999' }], next: null }];
+	await own.later();
+	assert.deepEqual(shown(), ['number', 'day', 'bot', 'transport', 'outcome']);
+	const words = (name) => field(own, name).children.map(({ textContent }) => textContent);
+	assert.deepEqual(words('bot'), ['All bots', 'menu', 'sales']);
+	assert.deepEqual(words('transport'), ['All transports', labelOf('telephony_a'), 'WebRTC']);
+	assert.deepEqual(words('outcome'), ['All ends', 'caller left', 'the bot failed']);
+	await choose(own, 'outcome', 'bot_failed');
+	assert.equal(own.asked.at(-1), '/calls?limit=25&outcome=bot_failed');
+	own.answers.calls = [200, { calls: [other], next: null }];
+	await choose(own, 'number', '+43 6');
+	assert.equal(own.asked.at(-1), '/calls?limit=25&number=%2B43+6&outcome=bot_failed');
+	assert.deepEqual(shown(), ['number', 'day', 'bot', 'transport', 'outcome'], 'what was offered stays');
+	await choose(own, 'number', '');
+	await choose(own, 'outcome', '');
+	await choose(own, 'day', '2026-01-04');
+	const asked = new URLSearchParams(own.asked.at(-1).split('?')[1]);
+	assert.deepEqual(['since', 'until'].map((name) => asked.get(name)), [4, 5].map((day) => new Date(2026, 0, day).toISOString()));
+	own.shown.show(false);
+});
+
+test('a choice without calls says so, and hides live calls of another kind', async () => {
+	const live = { ...CALL, id: 'a1', state: 'live', outcome: null, reason: null, transport: 'webrtc' };
+	const own = list({ calls: [200, { calls: [live, CALL], next: null }] });
+	await own.show();
+	own.answers.calls = [200, { calls: [], next: null }];
+	await choose(own, 'transport', 'telephony_a');
+	const none = own.view.all().find(({ textContent }) => textContent === 'No call is of this kind.');
+	assert.deepEqual([none.hidden, own.find('calls-list').children.length, own.items().length], [false, 0, 0]);
+	assert.equal(own.view.querySelector('section').hidden, true, 'no problem');
+	own.answers.calls = [200, { calls: [live], next: null }];
+	await choose(own, 'transport', '');
+	assert.deepEqual([none.hidden, own.find('calls-list').children.length], [true, 1]);
+	own.shown.show(false);
+});
+
+test('an answer to an earlier choice is not shown', async () => {
+	const own = list({ calls: [200, { calls: [CALL, { ...CALL, id: 'c2', transport: 'webrtc' }], next: null }] });
+	await own.show();
+	let answer;
+	const early = new Promise((done) => { answer = done; });
+	const { fetch } = globalThis;
+	setGlobal('fetch', async (url, options) => {
+		if (url.search.includes('transport=webrtc')) await early;
+		return fetch(url, options);
+	});
+	await choose(own, 'transport', 'webrtc');
+	own.answers.calls = [200, { calls: [CALL], next: null }];
+	await choose(own, 'transport', 'telephony_a');
+	own.answers.calls = [200, { calls: [], next: null }];
+	answer();
+	await settle();
+	assert.equal(own.find('calls-list').children.length, 1);
+	own.shown.show(false);
+});
+
+test('an opened call tells how its network was', async () => {
+	const counts = { packets_in: 900, packets_lost: 100, packets_late: 3, frames_recovered: 1, frames_concealed: 40 };
+	const measured = { ...CALL, counts, network: { jitter_ms: 4, round_trip_ms: 1250 } };
+	const phone = { ...CALL, id: 'c2', counts: { packets_in: 900, packets_lost: 0 }, network: { jitter_ms: null, round_trip_ms: null } };
+	const own = list({ calls: [200, { calls: [measured, phone, { ...CALL, id: 'c3' }], next: null }], call: { c1: measured, c2: phone, c3: CALL } });
+	await own.show();
+	assert.match((await open(own)).textContent, /Network: round trip 1\.3 s, jitter 4 ms, 100 of 1000 packets lost, 3 late, 40 frames concealed\./);
+	assert.doesNotMatch((await open(own, 1)).textContent, /Network/);
+	assert.doesNotMatch((await open(own, 2)).textContent, /Network/);
 	own.shown.show(false);
 });
 
@@ -326,7 +410,7 @@ test('a live call that is open goes on, and one that is closed is not asked for'
 	assert.match(own.find('calls-list').textContent, /caller left/);
 	const asked = own.asked.length;
 	await own.later();
-	assert.deepEqual(own.asked.slice(asked), ['/calls?limit=25'], 'what is over stays');
+	assert.deepEqual(own.asked.slice(asked), ['/calls?limit=25&'], 'what is over stays');
 	own.shown.show(false);
 });
 
@@ -338,7 +422,7 @@ test('earlier calls are asked for, and a runner without records has no list', as
 	assert.deepEqual([box.hidden, more.hidden], [false, false]);
 	more.click();
 	await settle();
-	assert.equal(own.asked.at(-1), '/calls?limit=50');
+	assert.equal(own.asked.at(-1), '/calls?limit=50&');
 	own.answers.calls = [404, { detail: 'x' }];
 	await own.later();
 	assert.equal(box.hidden, true);

@@ -459,6 +459,20 @@ export const sessionsChecks = {
 		await says(page, 'sessions-view', 'Bot ·');
 		await shoot(page, out, 'sessions-calls');
 		await assertFitsWidth(page, 'a call');
+		await says(page, 'sessions-view', 'packets lost');
+		// Calls that differ can be chosen from.
+		await connect(caller, `${runner.url}/client/?transport=websocket`);
+		await caller.locator('#connect').click();
+		await isPhase(caller, 'idle');
+		await page.bringToFront();
+		const past = page.locator('#calls-list > li');
+		await until(async () => (await past.count()) === 2, 'two calls', 10000);
+		await page.locator('.filters [name=transport]').selectOption('websocket');
+		await until(async () => (await past.count()) === 1 && (await past.innerText()).includes('WebSocket'), 'the chosen call', 10000);
+		await shoot(page, out, 'sessions-chosen');
+		await assertFitsWidth(page, 'a choice');
+		await page.locator('.filters [name=transport]').selectOption('');
+		await until(async () => (await past.count()) === 2, 'all calls', 10000);
 		// The way back.
 		await page.locator('#to-sessions').click();
 		await page.locator('#talk-view').waitFor({ state: 'visible' });
@@ -486,7 +500,7 @@ export const sessionsKeyChecks = {
 		await says(page, 'sessions-view', 'needs the key');
 		await shoot(page, out, 'sessions-key');
 		await assertFitsWidth(page, 'the key of the sessions');
-		await page.locator('#sessions-view input').fill(KEY);
+		await page.locator('#sessions-view [type=password]').fill(KEY);
 		await page.keyboard.press('Enter');
 		await says(page, 'sessions-view', 'No one is in a call');
 		assertEqual((await asked(runner, 'GET', '/sessions')).status, 401, 'without the key');
