@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use str0m::media::Direction;
 
 use crate::support::http::{self, Reply};
-use crate::support::provider::{Caller, Provider, TO};
+use crate::support::provider::{Caller, FROM, Provider, TO};
 use crate::support::runner::TestRunner;
 use crate::support::socket::{ConnectOptions, Socket};
 use crate::support::whip::{Offers, Poster};
@@ -132,12 +132,19 @@ fn a_call_reaches_the_bot_of_its_number() {
         stranger.end(),
         Some((1008, "this number may not call the bot".to_owned()))
     );
+    let call = http::last_call(runner.addr, &[]);
+    assert_eq!(
+        (&call["outcome"], &call["ended_by"], &call["bot"]),
+        (&json!("refused"), &json!("runner"), &json!("vip"))
+    );
+    assert_eq!(call["from"], FROM);
 }
 
 /// The stream of Plivo has no numbers, so the markup of its webhook names the bot.
 #[test]
 fn a_webhook_names_the_bot_where_the_stream_does_not() {
-    let runner = start(&["-t", "plivo", "-x", "bots.example.net"]);
+    let key = "0123456789abcdef0123456789abcdef";
+    let runner = start(&["-t", "plivo", "-x", "bots.example.net", "--api-key", key]);
     let called = |form: &str| {
         let headers = ["Content-Type: application/x-www-form-urlencoded"];
         http::request(runner.addr, "POST", "/", &headers, form.as_bytes()).expect("the runner answers")
@@ -151,6 +158,16 @@ fn a_webhook_names_the_bot_where_the_stream_does_not() {
     );
     let reply = called("CallUUID=1&From=15550001111&To=4312345");
     assert_eq!(reply.status, 403, "{}", reply.text());
+    // A provider that asks again means the same call.
+    assert_eq!(called("CallUUID=1&From=15550001111&To=4312345").status, 403);
+    let authorization = format!("Authorization: Bearer {key}");
+    let listed = http::request(runner.addr, "GET", "/calls", &[&authorization], b"").expect("the runner answers");
+    let calls = listed.json()["calls"].clone();
+    assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
+    assert_eq!(
+        (&calls[0]["outcome"], &calls[0]["from"], &calls[0]["to"]),
+        (&json!("refused"), &json!("15550001111"), &json!("4312345"))
+    );
     let reply = called("CallUUID=1&From=43660123&To=4312345");
     assert!(reply.text().contains("?bot=vip<"), "{}", reply.text());
 }

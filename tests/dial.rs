@@ -78,11 +78,12 @@ fn api(answers: &[(u16, String)]) -> Rest {
     Rest::start(&answers)
 }
 
-/// Returns what the provider was asked about the call: its URLs.
-fn urls(provider: Provider, body: &str) -> (String, String) {
-    let (answer, report) = match provider {
-        Provider::Plivo => ("answer_url", "machine_detection_url"),
-        _ => ("Url", "AsyncAmdStatusCallback"),
+/// Returns the paths of the URLs that the provider was given: of the markup, of the report of who
+/// answered, and of that of the end.
+fn urls(provider: Provider, body: &str) -> [String; 3] {
+    let names = match provider {
+        Provider::Plivo => ["answer_url", "machine_detection_url", "hangup_url"],
+        _ => ["Url", "AsyncAmdStatusCallback", "StatusCallback"],
     };
     let value = |name: &str| match provider {
         Provider::Twilio => {
@@ -99,7 +100,7 @@ fn urls(provider: Provider, body: &str) -> (String, String) {
     };
     let base = format!("https://{HOST}");
     let target = |url: String| url.strip_prefix(&base).expect("the public host").to_owned();
-    (target(value(answer)), target(value(report)))
+    names.map(value).map(target)
 }
 
 /// From the request to the bot: the call has the id of the reply, the body of the request, its
@@ -121,7 +122,7 @@ fn a_dialled_call_reaches_its_bot() {
         );
         let asked = api.asked();
         assert_eq!(asked.len(), requests);
-        let (answer, report) = urls(provider, &asked[requests - 1].body);
+        let [answer, report, end] = urls(provider, &asked[requests - 1].body);
         // The telephone is answered: the provider fetches the markup, and connects.
         let form = signed::form(provider, call_id);
         let markup = signed::webhook_at(&answer, provider, &form, "1").send(&runner);
@@ -156,6 +157,10 @@ fn a_dialled_call_reaches_its_bot() {
             (&call["id"], &call["to"], &call["direction"], &call["answered_by"]),
             (&reply["id"], &json!(TO), &json!("outbound"), &json!("machine"))
         );
+        // The end of a call that had a session is that of the session.
+        let form = end_form(provider, call_id, "completed");
+        assert_eq!(signed::webhook_at(&end, provider, &form, "3").send(&runner).status, 200);
+        assert_eq!(record(&runner, &reply["id"]).json()["outcome"], call["outcome"]);
         let log = runner.log();
         for secret in [TO, FROM, "5550001111", TOKEN, API_KEY] {
             assert!(!log.contains(secret), "{log}");
@@ -169,6 +174,74 @@ fn a_dialled_call_reaches_its_bot() {
     }
 }
 
+/// What is recorded of the call with this id.
+fn record(runner: &TestRunner, id: &Value) -> Reply {
+    let path = format!("/calls/{}", id.as_str().expect("an id"));
+    let authorization = format!("Authorization: Bearer {API_KEY}");
+    http::request(runner.addr, "GET", &path, &[&authorization], b"").expect("an answer")
+}
+
+/// The form in which a provider reports the end of a call.
+fn end_form(provider: Provider, call_id: &str, status: &str) -> Vec<(&'static str, String)> {
+    let mut form = signed::form(provider, call_id);
+    form.push(("CallStatus", status.to_owned()));
+    form.sort_unstable();
+    form
+}
+
+/// A call that no telephone takes has a record, which says how it ended and who ended it; a report
+/// that comes twice adds none, and one that is not signed counts for nothing.
+#[test]
+fn a_call_without_an_answer_is_recorded() {
+    for (provider, canceled) in DIALS.into_iter().zip(["canceled", "canceled", "cancel"]) {
+        let answers = answers(provider, "CAdialled");
+        let all: Vec<(u16, String)> = (0..5).flat_map(|_| answers.clone()).collect();
+        let api = api(&all);
+        let runner = runner_with(provider, &api, true);
+        for (nth, (status, outcome, by)) in [
+            ("busy", "busy", "caller"),
+            ("no-answer", "no_answer", "caller"),
+            ("failed", "unreachable", "transport"),
+            (canceled, "canceled", "operator"),
+            ("completed", "never_connected", "caller"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let id = dial(&runner, &[], &json!({"to": TO, "machine_detection": true})).json()["id"].clone();
+            let asked = api.asked();
+            assert_eq!(asked.len(), (nth + 1) * answers.len());
+            let [_, _, end] = urls(provider, &asked.last().expect("a request").body);
+            let form = end_form(provider, "CAdialled", status);
+            let unsigned = ["Content-Type: application/x-www-form-urlencoded"];
+            let forged = http::request(runner.addr, "POST", &end, &unsigned, b"CallStatus=busy").expect("an answer");
+            assert_eq!(forged.status, 403, "{}", forged.text());
+            let signed = signed::webhook_at(&end, provider, &form, "1");
+            let ringing = end_form(provider, "CAdialled", "ringing");
+            assert_eq!(
+                signed::webhook_at(&end, provider, &ringing, "0").send(&runner).status,
+                200
+            );
+            assert_eq!(record(&runner, &id).status, 404, "the call goes on");
+            for _ in 0..2 {
+                assert_eq!(signed.send(&runner).status, 200);
+            }
+            let call = record(&runner, &id).json();
+            assert_eq!(
+                (&call["outcome"], &call["ended_by"], &call["state"]),
+                (&json!(outcome), &json!(by), &json!("ended")),
+                "{provider:?}"
+            );
+            assert_eq!(
+                (&call["from"], &call["to"], &call["direction"]),
+                (&json!(FROM), &json!(TO), &json!("outbound"))
+            );
+            assert_eq!(call["transport"], provider.transport());
+        }
+        assert!(!runner.log().contains(TO), "{}", runner.log());
+    }
+}
+
 /// Without a credential that verifies webhooks, the id in the URL connects request and call.
 #[test]
 fn a_dialled_call_needs_no_signature() {
@@ -176,7 +249,7 @@ fn a_dialled_call_needs_no_signature() {
     let api = api(&answers);
     let runner = runner_with(Provider::Telnyx, &api, false);
     let reply = dial(&runner, &[], &json!({"to": TO, "machine_detection": true})).json();
-    let (answer, report) = urls(Provider::Telnyx, &api.asked()[1].body);
+    let [answer, report, _] = urls(Provider::Telnyx, &api.asked()[1].body);
     let send = |target: &str, form: &str| {
         let kind = ["Content-Type: application/x-www-form-urlencoded"];
         http::request(runner.addr, "POST", target, &kind, form.as_bytes()).expect("an answer")

@@ -24,6 +24,7 @@ use edge_runner_http::common::{Reply, ResponseBody, json_reply, lock, unix_time_
 use edge_runner_http::server::ConnState;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
+use serde_json::Value;
 
 use self::listening::Listening;
 use self::poster::EventPoster;
@@ -38,13 +39,13 @@ use crate::io::RunError;
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::operator;
 use crate::io::module::{Module, ModuleStartup, RouteRequest};
-use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver, SoundNotice};
+use crate::io::observer::{MissedCall, ObserveSessions, ObservedSession, SessionObserver, SoundNotice};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
 use crate::io::written_folder::{self, unusable};
 use crate::proto::calls::metrics;
 use crate::proto::calls::{
-    CallBeginning, CallEnding, CallLog, CallQuery, CallRecorder, CallUpdate, CallerVoice, EventKind,
+    CallBeginning, CallEnding, CallLog, CallOutcome, CallQuery, CallRecorder, CallUpdate, CallerVoice, EventKind,
 };
 use crate::proto::counts::{Counts, NetworkTimes};
 use crate::proto::event::{LeaveReason, SessionEvent};
@@ -269,9 +270,45 @@ impl ObserveSessions for Calls {
             voice: Mutex::default(),
         })
     }
+
+    fn missed(&self, call: MissedCall<'_>) {
+        let now = tasks::now();
+        let lasted_ms = u64::try_from(call.lasted.as_millis()).unwrap_or(u64::MAX);
+        let beginning = CallBeginning {
+            id: call.id,
+            transport: Some(call.transport),
+            bot: call.bot,
+            call_data: Some(call.call_data),
+            trace: None,
+            now: now.checked_sub(call.lasted).unwrap_or(now),
+            unix_ms: unix_time_ms().saturating_sub(lasted_ms),
+        };
+        let end = CallEnding {
+            outcome: call.outcome,
+            bot_error: None,
+            counts: Counts::default(),
+            network: NetworkTimes::default(),
+            now,
+        };
+        let record = lock(&self.log).miss(beginning, end);
+        self.publish(call.outcome, record);
+    }
 }
 
 impl Calls {
+    /// Posts, writes and streams the record of a call that ended.
+    fn publish(&self, outcome: CallOutcome, record: Option<Value>) {
+        let Some(record) = record else { return };
+        // The event is kept first, so that a record on the disk has its event there.
+        if let Some(poster) = &self.poster {
+            poster.post(EventKind::of_end(outcome), &record);
+        }
+        if let Some(writer) = &self.writer {
+            writer.write(record.to_string());
+        }
+        self.readers.send(|| Some(CallUpdate::Ended(record)));
+    }
+
     /// Begins to tap the sound of a session, if it is to be recorded or may be listened to.
     fn tap(self: &Arc<Self>, session: &ObservedSession<'_>, unix_ms: u64) -> CallTap {
         let rate_hz = match session.transport {
@@ -381,22 +418,14 @@ impl SessionObserver for CallObserver {
         self.tap.end();
         self.calls.listening.end(&self.id);
         let end = CallEnding {
-            reason,
+            outcome: reason.into(),
             bot_error,
             counts: *counts,
             network,
             now: tasks::now(),
         };
         let record = lock(&self.calls.log).end(&self.id, end);
-        let Some(record) = record else { return };
-        // The event is kept first, so that a record on the disk has its event there.
-        if let Some(poster) = &self.calls.poster {
-            poster.post(EventKind::of_end(reason), &record);
-        }
-        if let Some(writer) = &self.calls.writer {
-            writer.write(record.to_string());
-        }
-        self.calls.readers.send(|| Some(CallUpdate::Ended(record)));
+        self.calls.publish(reason.into(), record);
     }
 }
 

@@ -1,11 +1,13 @@
 //! What a module learns of every session without taking part in it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::bot::SessionId;
 use crate::config::Transport;
+use crate::proto::calls::CallOutcome;
 use crate::proto::counts::{Counts, NetworkTimes};
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::session::CallerFrame;
@@ -14,6 +16,22 @@ use crate::proto::session::CallerFrame;
 pub trait ObserveSessions: Send + Sync {
     /// Observes a session from its start. Dropping the result ends that.
     fn begin(self: Arc<Self>, session: ObservedSession<'_>) -> Box<dyn SessionObserver>;
+
+    /// A call became no session.
+    fn missed(&self, call: MissedCall<'_>);
+}
+
+/// A call that became no session.
+pub struct MissedCall<'a> {
+    /// The same, if its provider reports it again.
+    pub id: SessionId,
+    pub transport: Transport,
+    /// The name of one of several bots.
+    pub bot: Option<Arc<str>>,
+    /// Its numbers and direction, as for a bot.
+    pub call_data: &'a Value,
+    pub outcome: CallOutcome,
+    pub lasted: Duration,
 }
 
 /// A session that begins.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use edge_runner_http::common::{lock, random};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
@@ -16,13 +16,14 @@ use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::{Config, Transport};
 use crate::io::admission::Admission;
 use crate::io::bots::{Bots, SessionBot};
-use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver, SoundNotice};
+use crate::io::observer::{MissedCall, ObserveSessions, ObservedSession, SessionObserver, SoundNotice};
 use crate::io::process;
 use crate::io::tasks::{self, SlotPool};
 use crate::io::trace;
 use crate::io::watch::Watchdog;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN};
 use crate::logging::{self, LogClient};
+use crate::proto::calls::CallOutcome;
 use crate::proto::event::LeaveReason;
 use crate::proto::http::cluster::Replica;
 use crate::proto::http::traceparent::Traceparent;
@@ -30,6 +31,7 @@ use crate::proto::metrics::RunnerMetrics;
 use crate::proto::metrics::bots::BotSessionMetrics;
 use crate::proto::server::live_sessions::{LiveSessions, SessionProgress};
 use crate::proto::stall::TaskRole;
+use crate::proto::webrtc::offer::OfferError;
 
 /// Hang-up requests in progress beside the live sessions; further ones keep the permit of their
 /// session.
@@ -44,6 +46,16 @@ pub struct SessionStart {
     pub log_client: LogClient,
     /// Dropped when the session has ended.
     pub lease: Option<Box<dyn Send>>,
+}
+
+/// A telephone call that came in, before it is a session.
+pub struct CallAttempt<'a> {
+    /// The session that it becomes; the same for each request of its provider, where those name
+    /// the call.
+    pub id: SessionId,
+    pub transport: Transport,
+    pub from: Option<&'a str>,
+    pub to: Option<&'a str>,
 }
 
 /// The sessions of a runner. Clones share them.
@@ -158,6 +170,36 @@ impl Sessions {
     /// Lets a module observe all sessions from here on. Only the first one does.
     pub fn observe(&self, observer: Arc<dyn ObserveSessions>) {
         let _ = self.0.observer.set(observer);
+    }
+
+    /// Reports a call that became no session to the observer.
+    pub fn note_missed(&self, call: MissedCall<'_>) {
+        if let Some(observer) = self.0.observer.get() {
+            observer.missed(call);
+        }
+    }
+
+    /// Rejects a telephone that may not call a bot, and reports its call to the observer.
+    ///
+    /// # Errors
+    /// [`OfferError::CallerNotAllowed`].
+    pub fn check_caller(&self, bot: &SessionBot, call: CallAttempt<'_>) -> Result<(), OfferError> {
+        let CallAttempt {
+            id,
+            transport,
+            from,
+            to,
+        } = call;
+        bot.check_caller(from).inspect_err(|_| {
+            self.note_missed(MissedCall {
+                id,
+                transport,
+                bot: bot.row().name().cloned(),
+                call_data: &json!({"from": from, "to": to}),
+                outcome: CallOutcome::Refused,
+                lasted: Duration::ZERO,
+            });
+        })
     }
 
     /// Lists a session until the entry is dropped. `call_data` is what the transport tells about

@@ -39,7 +39,7 @@ use crate::bot::{self, Shutdown, WebSocketArguments, WebSocketConnection};
 use crate::io::admission::SessionPermit;
 use crate::io::rest;
 use crate::io::session::{self, CloseOutcome, SessionIo, SessionTask};
-use crate::io::sessions::{SessionStart, Sessions};
+use crate::io::sessions::{CallAttempt, SessionStart, Sessions};
 use crate::io::stream::MaybeTlsStream;
 use crate::io::tasks;
 use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
@@ -410,8 +410,15 @@ impl WebSocketIo {
             start.bot = chosen.unwrap_or_else(|UnknownBot| bots.default());
         }
         start.bot.mark_log();
-        if let Some(caller) = session.caller().filter(|_| came_in) {
-            start.bot.check_caller(caller).map_err(|_| SocketRefusal::Caller)?;
+        if let Some(from) = session.caller().filter(|_| came_in) {
+            let call = CallAttempt {
+                id: start.session_id.clone(),
+                transport: session.transport(),
+                from,
+                to: session.bot_choice().dialled[0],
+            };
+            let allowed = task.sessions.check_caller(&start.bot, call);
+            allowed.map_err(|_| SocketRefusal::Caller)?;
         }
         start.bot.take_place().map_err(|_| SocketRefusal::BotFull)
     }

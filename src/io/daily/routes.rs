@@ -26,7 +26,7 @@ use crate::io::http::refusal_log::log_client;
 use crate::io::module::{DoctorCheck, Module, RouteRequest, StartRequest};
 use crate::io::room;
 use crate::io::running::RunningModule;
-use crate::io::sessions::SessionStart;
+use crate::io::sessions::{CallAttempt, SessionStart};
 use crate::limits::DIALIN_HEADERS_BYTES_MAX;
 use crate::logging;
 use crate::proto::bots::{BotChoice, QUERY as BOT};
@@ -168,7 +168,13 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
         ..BotChoice::default()
     };
     let bot = app.choose(choice, peer)?;
-    bot.check_caller(Some(&call.from)).map_err(HttpError::Offer)?;
+    let incoming = CallAttempt {
+        id: new_session_id(),
+        transport: Transport::Videoroom,
+        from: Some(&call.from),
+        to: Some(&call.to),
+    };
+    app.sessions.check_caller(&bot, incoming).map_err(HttpError::Offer)?;
     let calls = &app.module::<DialInCalls>(Feature::Videoroom)?.0;
     if !lock(calls).insert(&call.call_id, Instant::now()) {
         return Err(ModuleRefusal::new(StatusCode::CONFLICT, "this call has a bot already").into());

@@ -30,10 +30,10 @@ use super::dial::open;
 use super::job::{JobOrder, SessionJobEvent, link};
 use super::{RoomEntry, begin_in};
 use crate::bot::SessionId;
-use crate::config::{Config, MediaroomWorker};
+use crate::config::{Config, MediaroomWorker, Transport};
 use crate::io::admission::SessionPermit;
 use crate::io::services::Services;
-use crate::io::sessions::{SessionStart, Sessions};
+use crate::io::sessions::{CallAttempt, SessionStart, Sessions};
 use crate::io::tasks;
 use crate::io::websocket_client::{ClientSocket, SocketError, SocketLimits};
 use crate::limits::{
@@ -446,7 +446,18 @@ impl WorkerDriver {
         let bots = self.sessions.bots();
         let mut bot = bots.choose(choice).unwrap_or_else(|UnknownBot| bots.default());
         let telephone = caller.as_ref().filter(|caller| caller.is_telephone);
-        let allowed = telephone.map_or(Ok(()), |caller| bot.check_caller(caller.number()));
+        let session_id = session_id
+            .filter(|id| !self.sessions.is_live(id))
+            .map_or_else(|| registry::session_id(random()), SessionId::from);
+        let allowed = telephone.map_or(Ok(()), |caller| {
+            let call = CallAttempt {
+                id: session_id.clone(),
+                transport: Transport::Mediaroom,
+                from: caller.number(),
+                to: caller.dialled()[0],
+            };
+            self.sessions.check_caller(&bot, call)
+        });
         if let Err(refused) = allowed.and_then(|()| bot.take_place()) {
             log::warn!("job {} gets no session: {refused}", job.id);
             let outcome = JobOutcome::Failed(refused.to_string());
@@ -455,9 +466,7 @@ impl WorkerDriver {
         let (link, orders) = link(job.id.clone(), self.news.clone());
         self.jobs.insert(job.id.clone(), orders);
         let start = SessionStart {
-            session_id: session_id
-                .filter(|id| !self.sessions.is_live(id))
-                .map_or_else(|| registry::session_id(random()), SessionId::from),
+            session_id,
             body,
             bot,
             log_client: self.log_client.clone(),

@@ -11,7 +11,7 @@ use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::bot::SessionId;
@@ -21,12 +21,13 @@ use crate::io::http::app::{RunnerApp, check_program_body, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::module::ModuleStartup;
+use crate::io::observer::MissedCall;
 use crate::io::rest::{self, RestError, RestResponse};
 use crate::io::running::RunningModule;
 use crate::io::tasks;
 use crate::io::websocket::dialled::DialledCalls;
 use crate::io::{RunError, tasks::request_time};
-use crate::proto::bots::{self, BotChoice};
+use crate::proto::bots::{self, BotChoice, UnknownBot};
 use crate::proto::http::access::KeyError;
 use crate::proto::metrics::text::MetricsText;
 use crate::proto::telephony::Provider;
@@ -219,6 +220,35 @@ pub fn handle_report(app: &RunnerApp, query: &str, form: &[u8]) -> bool {
     if lock(&dial_out.calls.ledger).handle_report(&id, by, request_time().now) {
         dial_out.calls.reported.notify_waiters();
     }
+    true
+}
+
+/// Records a dialled call that became no session. Returns whether the request was the report of an
+/// end.
+pub fn handle_end(app: &RunnerApp, query: &str, form: &[u8]) -> bool {
+    let (Some(dial_out), Some(id)) = (app.modules.get::<DialOut>(), value(query, dial::ENDED)) else {
+        return false;
+    };
+    let Some(outcome) = dial::outcome_of(form) else {
+        return true;
+    };
+    let Some(unanswered) = lock(&dial_out.calls.ledger).handle_end(&id, request_time().now) else {
+        return true;
+    };
+    log::info!("the dialled call {id} became no session: {outcome}");
+    let bots = app.sessions.bots();
+    let choice = BotChoice::named(unanswered.bot.as_deref());
+    let bot = bots.choose(choice).unwrap_or_else(|UnknownBot| bots.default());
+    let mut call_data = Value::Object(Map::new());
+    unanswered.call.complete(&mut call_data);
+    app.sessions.note_missed(MissedCall {
+        id: unanswered.id,
+        transport: Transport::Telephony(dial_out.provider),
+        bot: bot.row().name().cloned(),
+        call_data: &call_data,
+        outcome,
+        lasted: unanswered.after,
+    });
     true
 }
 

@@ -13,11 +13,12 @@ use crate::io::bots::SessionBot;
 use crate::io::http::app::{RunnerApp, mint_token};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
+use crate::io::sessions::CallAttempt;
 use crate::io::tasks::request_time;
 use crate::io::websocket::dial;
 use crate::proto::bots::BotChoice;
-use crate::proto::http::route;
 use crate::proto::http::token::SocketKind;
+use crate::proto::http::{registry, route};
 use crate::proto::telephony::proof::{self, CallKey};
 use crate::proto::telephony::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use crate::proto::telephony::verify;
@@ -76,7 +77,7 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
     let telephony = &app.config.telephony;
     let signature = verify::verify(provider, telephony, &called, unix_time_s()).map_err(unsigned)?;
     let query = head.uri.query().unwrap_or_default();
-    if dial::handle_report(app, query, &body) {
+    if dial::handle_report(app, query, &body) || dial::handle_end(app, query, &body) {
         return Ok(Reply::default());
     }
     let call = CallKey::of(provider, &provider.call_id(&body));
@@ -84,7 +85,7 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
     let mint = |fingerprint| lock(&app.tokens).mint_for_call(call, fingerprint, request_time());
     let bot = match provider.url_names_bot {
         _ if is_dialled => dial::named_bot(app, query, peer)?,
-        true => Some(called_bot(app, provider, &body, peer)?),
+        true => Some(called_bot(app, provider, &body, call, peer)?),
         false => None,
     };
     let token = match signature {
@@ -106,14 +107,26 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
 }
 
 /// Returns the bot of the number that was dialled, if the telephone may call it.
-fn called_bot(app: &RunnerApp, provider: &Provider, form: &[u8], peer: PeerInfo) -> Result<SessionBot, HttpError> {
+fn called_bot(
+    app: &RunnerApp,
+    provider: &'static Provider,
+    form: &[u8],
+    call: CallKey,
+    peer: PeerInfo,
+) -> Result<SessionBot, HttpError> {
     let [from, to] = provider.numbers(form);
     let choice = BotChoice {
         dialled: [to.as_deref(), None],
         ..BotChoice::default()
     };
     let bot = app.choose(choice, peer)?;
-    bot.check_caller(from.as_deref()).map_err(HttpError::Offer)?;
+    let call = CallAttempt {
+        id: registry::session_id(call.bytes()),
+        transport: Transport::Telephony(provider),
+        from: from.as_deref(),
+        to: to.as_deref(),
+    };
+    app.sessions.check_caller(&bot, call).map_err(HttpError::Offer)?;
     Ok(bot)
 }
 

@@ -12,8 +12,8 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::config::CallsConfig;
+use super::outcome::CallOutcome;
 use super::recorder::{CallBeginning, CallEnding, CallRecorder};
-use crate::event::LeaveReason;
 use crate::http::route::Query;
 use crate::limits::CALLS_BYTES_MAX;
 use crate::sorting;
@@ -43,7 +43,7 @@ pub struct CallQuery {
     transport: Option<Transport>,
     /// The name of one of several bots.
     bot: Option<String>,
-    outcome: Option<LeaveReason>,
+    outcome: Option<CallOutcome>,
     /// A part of the caller's or the dialled number, or of the caller's name.
     number: Option<String>,
     /// Milliseconds since 1970.
@@ -129,9 +129,12 @@ impl CallQuery {
         Ok(CallQuery {
             transport: read(query, "transport", "the name of a transport", Transport::of_session)?,
             bot: query.value("bot"),
-            outcome: read(query, "outcome", "an outcome such as `left` or `bot_failed`", |text| {
-                LeaveReason::ALL.into_iter().find(|reason| reason.label() == text)
-            })?,
+            outcome: read(
+                query,
+                "outcome",
+                "an outcome such as `left` or `bot_failed`",
+                CallOutcome::of_label,
+            )?,
             number: query.value("number"),
             since: read(query, "since", TIME, parse_iso)?,
             until: read(query, "until", TIME, parse_iso)?,
@@ -146,7 +149,7 @@ impl CallQuery {
         self.transport
             .is_none_or(|transport| call.transport() == Some(transport))
             && self.bot.as_ref().is_none_or(|bot| call.bot() == Some(bot))
-            && self.outcome.is_none_or(|outcome| call.reason() == Some(outcome))
+            && self.outcome.is_none_or(|outcome| call.outcome() == Some(outcome))
             && self.number.as_ref().is_none_or(|number| call.is_of(number))
             && self.since.is_none_or(|since| call.unix_ms() >= since)
             && self.until.is_none_or(|until| call.unix_ms() < until)
@@ -168,6 +171,17 @@ impl CallLog {
     pub fn begin(&mut self, beginning: CallBeginning<'_>) {
         let id = beginning.id.clone();
         self.live.insert(id, CallRecorder::new(beginning, self.has_texts));
+    }
+
+    /// Records a call that became no session. Returns the JSON of its record; `None` if the call
+    /// has one, as one that its provider reports again.
+    pub fn miss(&mut self, beginning: CallBeginning<'_>, end: CallEnding<'_>) -> Option<Value> {
+        if self.find(&beginning.id).is_some() {
+            return None;
+        }
+        let id = beginning.id.clone();
+        self.begin(beginning);
+        self.end(&id, end)
     }
 
     /// Returns the row of a live call.
@@ -252,7 +266,7 @@ mod tests {
     use super::*;
     use crate::bot_message;
     use crate::counts::{Counts, NetworkTimes};
-    use crate::event::SessionEvent;
+    use crate::event::{LeaveReason, SessionEvent};
     use crate::telephony::named::TWILIO;
 
     struct Rig {
@@ -285,14 +299,18 @@ mod tests {
             });
         }
 
-        fn end(&mut self, id: &str, reason: LeaveReason, at_s: u64) {
-            let end = CallEnding {
-                reason,
+        fn ending(&self, outcome: CallOutcome, at_s: u64) -> CallEnding<'static> {
+            CallEnding {
+                outcome,
                 bot_error: None,
                 counts: Counts::default(),
                 network: NetworkTimes::default(),
                 now: self.start + Duration::from_secs(at_s),
-            };
+            }
+        }
+
+        fn end(&mut self, id: &str, reason: LeaveReason, at_s: u64) {
+            let end = self.ending(reason.into(), at_s);
             self.log.end(id, end);
         }
 
@@ -372,6 +390,40 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    /// A call that became no session has one record, within the same limit.
+    #[test]
+    fn a_missed_call_is_recorded_once() {
+        let mut rig = rig(2);
+        for (nth, (id, is_new)) in [("a", true), ("a", false), ("b", true), ("c", true)]
+            .into_iter()
+            .enumerate()
+        {
+            let beginning = CallBeginning {
+                id: id.into(),
+                transport: Some(Transport::Telephony(TWILIO)),
+                bot: None,
+                call_data: Some(&json!({"from": "+431", "to": "+4366", "direction": "outbound"})),
+                trace: None,
+                now: rig.start + Duration::from_secs(nth as u64),
+                unix_ms: 1_795_904_000_000,
+            };
+            let end = rig.ending(CallOutcome::Busy, nth as u64 + 20);
+            let record = rig.log.miss(beginning, end);
+            assert_eq!(record.is_some(), is_new, "{id}");
+            if let Some(record) = record {
+                assert_eq!(
+                    (&record["state"], &record["outcome"]),
+                    (&json!("ended"), &json!("busy"))
+                );
+                assert_eq!(
+                    (&record["ended_by"], &record["duration_ms"]),
+                    (&json!("caller"), &json!(20_000))
+                );
+            }
+        }
+        assert_eq!(rig.list("outcome=busy&number=66").0, ["c", "b"]);
     }
 
     #[test]

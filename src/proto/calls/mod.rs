@@ -6,8 +6,9 @@
 //! are posted to the receiver of `--events`. `CallLog` keeps the records of live calls and of the
 //! last ones, within a limit of bytes, and makes the JSON of `GET /calls` and `GET /calls/ID`.
 //! `CallBacklog` has what waits for the disk of `--calls-dir`, whose files `files` names.
-//! [`CallerVoice`] tells when the caller last spoke. `sound` mixes both sides: for the files of
-//! `--record`, which `recordings` names, and by [`ListenerSound`] for those that listen in.
+//! [`CallOutcome`] says how a call ended, and [`CallerVoice`] when the caller last spoke. `sound`
+//! mixes both sides: for the files of `--record`, which `recordings` names, and by
+//! [`ListenerSound`] for those that listen in.
 
 mod backlog;
 mod caller_voice;
@@ -17,6 +18,7 @@ mod listener_sound;
 mod log;
 pub mod metrics;
 pub mod options;
+mod outcome;
 mod post;
 mod recorder;
 pub mod recordings;
@@ -27,6 +29,7 @@ pub use backlog::{CallBacklog, RecordBatch, WaitingRecord, WaitingWrites};
 pub use caller_voice::CallerVoice;
 pub use listener_sound::ListenerSound;
 pub use log::{CallLog, CallQuery, CallQueryError};
+pub use outcome::CallOutcome;
 pub use post::{EventKind, EventQueue, PostOutcome, PostResult, PostStep, PostedEvent};
 pub use recorder::{CallBeginning, CallEnding, CallRecorder};
 pub use update::CallUpdate;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::metrics::CallEventCounts;
-use crate::event::LeaveReason;
+use super::outcome::CallOutcome;
 use crate::limits::{CALL_EVENT_AGE_MAX, CALL_EVENT_PAUSE, CALL_EVENT_PAUSE_MAX, CALL_EVENTS_BYTES_MAX};
 use crate::secret::SecretBytes;
 use crate::time::iso_ms;
@@ -40,10 +40,10 @@ pub enum EventKind {
 
 impl EventKind {
     /// Returns the event of the end of a call.
-    pub fn of_end(reason: LeaveReason) -> Self {
-        match reason {
-            LeaveReason::BotFailed | LeaveReason::Failed => EventKind::Failed,
-            _ => EventKind::Ended,
+    pub fn of_end(outcome: CallOutcome) -> Self {
+        match outcome.is_failure() {
+            true => EventKind::Failed,
+            false => EventKind::Ended,
         }
     }
 

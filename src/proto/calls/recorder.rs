@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::outcome::CallOutcome;
 use crate::bot_message::{self, BotMessage, BotText, ReportedTimes};
 use crate::counts::{Count, Counts, NetworkTimes};
-use crate::event::{LeaveReason, SessionEvent};
+use crate::event::SessionEvent;
 use crate::http::traceparent::Traceparent;
 use crate::rtvi::LABEL;
 use crate::text::beginning;
@@ -54,7 +55,7 @@ pub struct CallBeginning<'a> {
 
 /// The end of a call.
 pub struct CallEnding<'a> {
-    pub reason: LeaveReason,
+    pub outcome: CallOutcome,
     /// Why the bot failed.
     pub bot_error: Option<&'a str>,
     pub counts: Counts,
@@ -115,7 +116,7 @@ pub struct CallRecorder {
 
 #[derive(Debug)]
 struct EndedCall {
-    reason: LeaveReason,
+    outcome: CallOutcome,
     bot_error: Option<String>,
     counts: Counts,
     network: NetworkTimes,
@@ -335,7 +336,7 @@ impl CallRecorder {
     /// Handles the end of the call.
     pub fn handle_end(&mut self, end: CallEnding<'_>) {
         self.end = Some(EndedCall {
-            reason: end.reason,
+            outcome: end.outcome,
             bot_error: end.bot_error.map(|error| beginning(error, NAME_BYTES_MAX).to_owned()),
             counts: end.counts,
             network: end.network,
@@ -387,8 +388,8 @@ impl CallRecorder {
         self.bot.as_deref()
     }
 
-    pub(super) fn reason(&self) -> Option<LeaveReason> {
-        self.end.as_ref().map(|end| end.reason)
+    pub(super) fn outcome(&self) -> Option<CallOutcome> {
+        self.end.as_ref().map(|end| end.outcome)
     }
 
     /// Returns whether the caller's or the dialled number, or the caller's name, contains a text.
@@ -407,7 +408,7 @@ impl CallRecorder {
             Some(end) => end.duration,
             None => now.saturating_duration_since(self.began),
         };
-        let reason = self.reason();
+        let outcome = self.outcome();
         let mut call = json!({
             "id": &*self.id,
             "transport": self.transport.map(Transport::name),
@@ -419,10 +420,10 @@ impl CallRecorder {
             "started": iso_ms(self.unix_ms),
             "connected_after_ms": self.connected_after.map(millis),
             "duration_ms": millis(duration),
-            "state": if reason.is_some() { "ended" } else { "live" },
-            "outcome": reason.map(LeaveReason::label),
-            "reason": reason.map(|reason| reason.to_string()),
-            "ended_by": reason.map(ended_by),
+            "state": if outcome.is_some() { "ended" } else { "live" },
+            "outcome": outcome.map(CallOutcome::label),
+            "reason": outcome.map(|outcome| outcome.to_string()),
+            "ended_by": outcome.map(CallOutcome::ended_by),
             "hang_up_reason": self.hang_up_reason,
             "transferred_to": self.transferred_to,
             "recording": self.recording,
@@ -678,18 +679,6 @@ impl AnswerTimes {
 
     fn longest(&self) -> Option<Duration> {
         self.last.map(|last| last.max(self.longest))
-    }
-}
-
-/// Returns who ended a call.
-fn ended_by(reason: LeaveReason) -> &'static str {
-    match reason {
-        LeaveReason::Left | LeaveReason::Vanished | LeaveReason::NeverConnected | LeaveReason::Replaced => "caller",
-        LeaveReason::Stalled | LeaveReason::Protocol => "caller",
-        LeaveReason::BotEnded | LeaveReason::BotFailed => "bot",
-        LeaveReason::Shutdown | LeaveReason::Limit => "runner",
-        LeaveReason::Operator => "operator",
-        LeaveReason::Failed => "transport",
     }
 }
 

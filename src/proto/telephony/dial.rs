@@ -21,7 +21,9 @@ use super::provider::Provider;
 use super::settings::Settings;
 use crate::answered_by::AnsweredBy;
 use crate::bots;
+use crate::calls::CallOutcome;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
+use crate::server::form;
 use crate::server::rest::RestRequest;
 
 /// Bytes of the `body` of a call, which waits until the call is answered.
@@ -31,6 +33,9 @@ const NUMBER_DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
 /// The parameters of the webhook's URL.
 pub const DIALLED: &str = "dialled";
 pub const ANSWERED: &str = "answered";
+pub const ENDED: &str = "ended";
+/// The member of all providers' reports that says how a call ended.
+const STATUS: &str = "CallStatus";
 
 /// Returns whether a text is a telephone number as ITU-T E.164 writes it.
 pub fn is_number(text: &str) -> bool {
@@ -193,6 +198,7 @@ impl Dialling<'_> {
             application,
             answer_url: &(url(DIALLED) + &bot),
             report_url: report_url.as_deref(),
+            end_url: &url(ENDED),
         };
         self.provider.protocol.dial(&call, self.settings)
     }
@@ -214,7 +220,14 @@ impl Dialling<'_> {
 
 /// Returns who answered, from the form of a report.
 pub fn answered_by(provider: &Provider, form: &[u8]) -> AnsweredBy {
-    provider.protocol.answered_by(&crate::server::form::parse(form))
+    provider.protocol.answered_by(&form::parse(form))
+}
+
+/// Returns how a call ended that became no session, from the form of a report; `None` if it goes
+/// on.
+pub fn outcome_of(form: &[u8]) -> Option<CallOutcome> {
+    let form = form::parse(form);
+    CallOutcome::of_dialled(form::find(&form, STATUS).unwrap_or_default())
 }
 
 #[cfg(test)]

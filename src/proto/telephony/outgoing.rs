@@ -12,4 +12,6 @@ pub struct OutgoingCall<'c> {
     pub answer_url: &'c str,
     /// Where it reports who answered; `None` if it need not detect that.
     pub report_url: Option<&'c str>,
+    /// Where it reports that the call has ended.
+    pub end_url: &'c str,
 }

@@ -148,6 +148,8 @@ impl Protocol for Plivo {
             "from": call.from,
             "answer_url": call.answer_url,
             "answer_method": "POST",
+            "hangup_url": call.end_url,
+            "hangup_method": "POST",
         });
         if let Some(url) = call.report_url {
             parameters["machine_detection"] = "true".into();

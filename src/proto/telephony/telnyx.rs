@@ -182,7 +182,14 @@ impl Protocol for Telnyx {
     }
 
     fn dial(&self, call: &OutgoingCall<'_>, settings: &Settings) -> Option<RestRequest> {
-        let mut parameters = json!({"To": call.to, "From": call.from, "Url": call.answer_url, "Method": "POST"});
+        let mut parameters = json!({
+            "To": call.to,
+            "From": call.from,
+            "Url": call.answer_url,
+            "Method": "POST",
+            "StatusCallback": call.end_url,
+            "StatusCallbackMethod": "POST",
+        });
         if let Some(url) = call.report_url {
             parameters["MachineDetection"] = "Enable".into();
             parameters["AsyncAmd"] = true.into();

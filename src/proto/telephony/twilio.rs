@@ -150,6 +150,8 @@ impl Protocol for Twilio {
             ("From", call.from),
             ("Url", call.answer_url),
             ("Method", "POST"),
+            ("StatusCallback", call.end_url),
+            ("StatusCallbackMethod", "POST"),
         ];
         if let Some(url) = call.report_url {
             members.extend([

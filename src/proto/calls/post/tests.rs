@@ -1,6 +1,7 @@
 //! Tests of the queue of events, on a clock of their own.
 
 use super::*;
+use crate::event::LeaveReason;
 
 const NOW_MS: u64 = 1_795_904_000_000;
 
@@ -33,7 +34,7 @@ fn posted(queue: &EventQueue, now: Instant) -> String {
 #[test]
 fn an_event_is_json_with_an_id_that_sorts_by_time() {
     let event = PostedEvent::new(
-        EventKind::of_end(LeaveReason::BotFailed),
+        EventKind::of_end(LeaveReason::BotFailed.into()),
         &json!({"id": "c"}),
         NOW_MS,
         7,
@@ -44,7 +45,9 @@ fn an_event_is_json_with_an_id_that_sorts_by_time() {
         body,
         json!({"type": "call.failed", "timestamp": "2026-11-28T22:13:20.000Z", "data": {"id": "c"}})
     );
-    assert_eq!(EventKind::of_end(LeaveReason::Left), EventKind::Ended);
+    assert_eq!(EventKind::of_end(LeaveReason::Left.into()), EventKind::Ended);
+    assert_eq!(EventKind::of_end(CallOutcome::Busy), EventKind::Ended);
+    assert_eq!(EventKind::of_end(CallOutcome::Unreachable), EventKind::Failed);
     let name = PostedEvent::file_name(&event.id);
     assert_eq!(PostedEvent::from_file(&name, event.body.clone()), Some(event));
     for name in [

@@ -136,10 +136,21 @@ struct KeyedRequest {
     reply: Option<DialReply>,
 }
 
+/// A call that was dialled and became no session.
+pub struct UnansweredCall {
+    pub id: SessionId,
+    pub call: DialledCall,
+    /// The bot that the request named.
+    pub bot: Option<String>,
+    /// The time from the request to the end.
+    pub after: Duration,
+}
+
 /// A call that was dialled.
 struct OpenCall {
     id: SessionId,
     call: DialledCall,
+    bot: Option<String>,
     at: Instant,
     /// Once its webhook came.
     key: Option<CallKey>,
@@ -220,6 +231,7 @@ impl DialLedger {
         }
         self.open.push_back(OpenCall {
             id,
+            bot: request.bot,
             call: DialledCall {
                 to: request.to,
                 from: request.from,
@@ -265,6 +277,19 @@ impl DialLedger {
     pub fn handle_report(&mut self, id: &str, by: AnsweredBy, now: Instant) -> bool {
         self.expire(now);
         self.find(id).map(|open| open.call.answered_by = Some(by)).is_some()
+    }
+
+    /// Notes the end of a call. Returns the call if it became no session, once.
+    pub fn handle_end(&mut self, id: &str, now: Instant) -> Option<UnansweredCall> {
+        self.expire(now);
+        let at = self.open.iter().position(|open| *open.id == *id && !open.is_claimed)?;
+        let open = self.open.remove(at)?;
+        Some(UnansweredCall {
+            id: open.id,
+            call: open.call,
+            bot: open.bot,
+            after: now.saturating_duration_since(open.at),
+        })
     }
 
     /// Returns the session of a media socket, once: `key` is the provider's call.

@@ -131,7 +131,8 @@ fn calls_are_dialled_by_the_api_of_each_provider() {
             "POST",
             "https://api.twilio.com/2010-04-01/Accounts/AC01/Calls.json".into(),
             FORM,
-            "To=%2B15550001111&From=%2B15550002222&Url=https:%2F%2Fbots.example.net%2F%3Fdialled%3D1b9d&Method=POST"
+            "To=%2B15550001111&From=%2B15550002222&Url=https:%2F%2Fbots.example.net%2F%3Fdialled%3D1b9d&Method=POST\
+             &StatusCallback=https:%2F%2Fbots.example.net%2F%3Fended%3D1b9d&StatusCallbackMethod=POST"
                 .into(),
         )
     );
@@ -145,7 +146,14 @@ fn calls_are_dialled_by_the_api_of_each_provider() {
         ("POST", "https://api.telnyx.com/v2/texml/calls/177", JSON)
     );
     let body: Value = serde_json::from_str(&body).expect("JSON");
-    let least = json!({"To": TO, "From": FROM, "Url": "https://bots.example.net/?dialled=1b9d", "Method": "POST"});
+    let least = json!({
+        "To": TO,
+        "From": FROM,
+        "Url": "https://bots.example.net/?dialled=1b9d",
+        "Method": "POST",
+        "StatusCallback": "https://bots.example.net/?ended=1b9d",
+        "StatusCallbackMethod": "POST",
+    });
     assert_eq!(body, least);
     let body: Value = serde_json::from_str(&asked(TELNYX, true).3).expect("JSON");
     assert_eq!(body["MachineDetection"], "Enable");
@@ -165,7 +173,14 @@ fn calls_are_dialled_by_the_api_of_each_provider() {
     let body: Value = serde_json::from_str(&body).expect("JSON");
     let answer_url = "https://bots.example.net/?dialled=1b9d";
     // Its library sends numbers as they are given; the API takes them with or without `+`.
-    let least = json!({"to": TO, "from": FROM, "answer_url": answer_url, "answer_method": "POST"});
+    let least = json!({
+        "to": TO,
+        "from": FROM,
+        "answer_url": answer_url,
+        "answer_method": "POST",
+        "hangup_url": "https://bots.example.net/?ended=1b9d",
+        "hangup_method": "POST",
+    });
     assert_eq!(body, least);
     let body: Value = serde_json::from_str(&asked(PLIVO, true).3).expect("JSON");
     assert_eq!(
@@ -293,4 +308,12 @@ fn reports_say_who_answered() {
     );
     assert_eq!(answered_by(PLIVO, b"Machine="), AnsweredBy::Unknown);
     assert_eq!(answered_by(EXOTEL, b"AnsweredBy=human"), AnsweredBy::Unknown);
+}
+
+#[test]
+fn reports_say_how_a_call_ended() {
+    let outcome = |form: &str| outcome_of(form.as_bytes()).map(CallOutcome::label);
+    assert_eq!(outcome("CallSid=1&CallStatus=no-answer&From=%2B1"), Some("no_answer"));
+    assert_eq!(outcome("CallUUID=1&CallStatus=ringing"), None);
+    assert_eq!(outcome("CallUUID=1"), Some("unreachable"));
 }

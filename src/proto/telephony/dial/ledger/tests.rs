@@ -167,3 +167,24 @@ fn calls_without_an_answer_are_forgotten() {
     rig.ledger.expire(rig.now);
     assert!(rig.ledger.keyed.is_empty() && rig.ledger.open.is_empty() && rig.ledger.dialled.is_empty());
 }
+
+/// The end of a call that has a session is that of the session; another call is missed once.
+#[test]
+fn a_call_without_an_answer_is_missed_once() {
+    let mut rig = Rig::new();
+    for _ in 0..3 {
+        assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+    }
+    let key = CallKey::of(TWILIO, "CA01");
+    rig.pass(Duration::from_secs(20));
+    assert!(rig.ledger.handle_webhook("2", key, rig.now));
+    assert!(rig.ledger.claim(&key.to_string()).is_some());
+    assert!(rig.ledger.handle_end("2", rig.now).is_none(), "it has a session");
+    let unanswered = rig.ledger.handle_end("1", rig.now).expect("the call");
+    assert_eq!((&*unanswered.id, unanswered.call.to.as_str()), ("1", TO));
+    assert_eq!(unanswered.after, Duration::from_secs(20));
+    assert!(rig.ledger.handle_end("1", rig.now).is_none(), "it was returned");
+    assert!(rig.ledger.handle_end("7", rig.now).is_none(), "it was not dialled");
+    rig.pass(ANSWERED_WITHIN);
+    assert!(rig.ledger.handle_end("3", rig.now).is_none(), "too late");
+}

@@ -1,0 +1,157 @@
+//! How calls end: those whose session ended, and those that became no session.
+//!
+//! In: the reason of a session, or the word of a provider about a call that the runner dialled.
+//! Out: the label in JSON and in queries, a sentence, and who ended the call.
+
+use std::fmt;
+
+use crate::event::LeaveReason;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallOutcome {
+    /// Its session ended, for this reason.
+    Ended(LeaveReason),
+    /// Its bot takes no calls of this telephone.
+    Refused,
+    /// The dialled number was busy.
+    Busy,
+    /// The dialled call was not answered in the time of the provider.
+    NoAnswer,
+    /// The provider did not reach the dialled number.
+    Unreachable,
+    /// The dialled call was ended at the provider before it was answered.
+    Canceled,
+}
+
+/// Outcomes of calls that became no session.
+const MISSED: [CallOutcome; 5] = [
+    CallOutcome::Refused,
+    CallOutcome::Busy,
+    CallOutcome::NoAnswer,
+    CallOutcome::Unreachable,
+    CallOutcome::Canceled,
+];
+
+impl CallOutcome {
+    /// Finds an outcome by its label.
+    pub fn of_label(label: &str) -> Option<Self> {
+        let mut all = LeaveReason::ALL.into_iter().map(CallOutcome::Ended).chain(MISSED);
+        all.find(|outcome| outcome.label() == label)
+    }
+
+    /// Reads the status by which a provider reports the end of a dialled call; `None` for one that
+    /// is no end. A call that was answered has a session, or never became one.
+    pub fn of_dialled(status: &str) -> Option<Self> {
+        match status {
+            "queued" | "initiated" | "ringing" | "in-progress" | "answered" => None,
+            "completed" => Some(CallOutcome::Ended(LeaveReason::NeverConnected)),
+            "busy" => Some(CallOutcome::Busy),
+            "no-answer" => Some(CallOutcome::NoAnswer),
+            "canceled" | "cancel" => Some(CallOutcome::Canceled),
+            // `failed`, and what else a provider says, such as `timeout`.
+            _ => Some(CallOutcome::Unreachable),
+        }
+    }
+
+    /// Returns the name in JSON and in queries.
+    pub const fn label(self) -> &'static str {
+        match self {
+            CallOutcome::Ended(reason) => reason.label(),
+            CallOutcome::Refused => "refused",
+            CallOutcome::Busy => "busy",
+            CallOutcome::NoAnswer => "no_answer",
+            CallOutcome::Unreachable => "unreachable",
+            CallOutcome::Canceled => "canceled",
+        }
+    }
+
+    /// Returns who ended the call.
+    pub const fn ended_by(self) -> &'static str {
+        match self {
+            CallOutcome::Ended(reason) => match reason {
+                LeaveReason::Left | LeaveReason::Vanished | LeaveReason::NeverConnected => "caller",
+                LeaveReason::Replaced | LeaveReason::Stalled | LeaveReason::Protocol => "caller",
+                LeaveReason::BotEnded | LeaveReason::BotFailed => "bot",
+                LeaveReason::Shutdown | LeaveReason::Limit => "runner",
+                LeaveReason::Operator => "operator",
+                LeaveReason::Failed => "transport",
+            },
+            CallOutcome::Refused => "runner",
+            CallOutcome::Busy | CallOutcome::NoAnswer => "caller",
+            CallOutcome::Unreachable => "transport",
+            CallOutcome::Canceled => "operator",
+        }
+    }
+
+    /// Returns whether the bot or the transport failed.
+    pub const fn is_failure(self) -> bool {
+        matches!(
+            self,
+            CallOutcome::Unreachable | CallOutcome::Ended(LeaveReason::BotFailed | LeaveReason::Failed)
+        )
+    }
+}
+
+impl From<LeaveReason> for CallOutcome {
+    fn from(reason: LeaveReason) -> Self {
+        CallOutcome::Ended(reason)
+    }
+}
+
+impl fmt::Display for CallOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CallOutcome::Ended(reason) => return reason.fmt(f),
+            CallOutcome::Refused => "this number may not call the bot",
+            CallOutcome::Busy => "the number was busy",
+            CallOutcome::NoAnswer => "not answered",
+            CallOutcome::Unreachable => "the number was not reached",
+            CallOutcome::Canceled => "canceled before it was answered",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_outcome_has_a_label_of_its_own() {
+        for outcome in LeaveReason::ALL.into_iter().map(CallOutcome::Ended).chain(MISSED) {
+            assert_eq!(CallOutcome::of_label(outcome.label()), Some(outcome));
+        }
+        assert_eq!(CallOutcome::of_label("good"), None);
+    }
+
+    #[test]
+    fn every_reason_has_someone_who_ended_the_call() {
+        for reason in LeaveReason::ALL {
+            let by = CallOutcome::Ended(reason).ended_by();
+            assert_eq!(
+                reason.is_by_runner(),
+                ["bot", "runner", "operator"].contains(&by),
+                "{reason}: {by}"
+            );
+        }
+    }
+
+    /// The final words of providers, those of calls that go on, and none.
+    #[test]
+    fn words_of_providers_have_a_meaning() {
+        for (word, outcome) in [
+            ("completed", Some(CallOutcome::Ended(LeaveReason::NeverConnected))),
+            ("busy", Some(CallOutcome::Busy)),
+            ("no-answer", Some(CallOutcome::NoAnswer)),
+            ("failed", Some(CallOutcome::Unreachable)),
+            ("timeout", Some(CallOutcome::Unreachable)),
+            ("canceled", Some(CallOutcome::Canceled)),
+            ("cancel", Some(CallOutcome::Canceled)),
+            ("ringing", None),
+            ("in-progress", None),
+            ("", Some(CallOutcome::Unreachable)),
+        ] {
+            assert_eq!(CallOutcome::of_dialled(word), outcome, "{word}");
+        }
+    }
+}
