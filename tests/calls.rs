@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::support::http::{self, Reply};
+use crate::support::program::wait_until;
 use crate::support::provider::{Caller, Provider};
 use crate::support::rest::{RecordedRequest, Rest};
 use crate::support::runner::{PATIENCE, TestRunner, folder};
@@ -61,6 +62,21 @@ fn a_call_is_recorded_from_its_start_to_its_end() {
     let unknown = ask(&runner, "/calls?reason=left", &[]);
     assert_eq!(unknown.status, 400);
     assert!(unknown.text().contains("`reason` is no field"), "{}", unknown.text());
+}
+
+/// A program that ends with other words than its error is recorded with both, uncut, and without
+/// advice about other programs.
+#[test]
+fn a_bot_that_fails_at_its_start_is_recorded_with_its_error() {
+    let error = format!("Error: no model{}", ", nor another".repeat(12));
+    let script = format!("printf '%s\n    at load (a.js:1:2)\n\nNode.js v20.20.2\n' '{error}' >&2; exit 1");
+    let runner = TestRunner::start(&["--", "/bin/sh", "-c", &script]);
+    let _caller = Caller::dial(runner.addr, Provider::Twilio);
+    wait_until(|| !calls(&runner, "?outcome=bot_failed").is_empty(), || runner.log());
+    let call = http::last_call(runner.addr, &[]);
+    let expected = format!("(its last lines: {error} / Node.js v20.20.2)");
+    let said = call["bot_error"].as_str().expect("an error");
+    assert!(said.ends_with(&expected), "{said}");
 }
 
 /// What a bot reports is in the record although its caller gets no messages.

@@ -50,7 +50,7 @@ use listener::MediaListener;
 use pcm::{ClosingPipes, Pipes};
 use program::Program;
 pub use program::ProgramSpec;
-use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia, ProgramSignals};
+use protobuf::{ClosingMedia, MediaProtocolError, OWN_RUNNER, PendingMedia, ProgramSignals};
 use sandbox::Sandbox;
 use services::{CallControl, Prompts};
 use warm::WarmBot;
@@ -176,15 +176,14 @@ enum ProgramError {
     Exit(ExitStatus),
     #[error(
         "{status}, before it opened media_url{}{}",
-        said.as_ref().map_or_else(String::new, |said| format!(" (its last line: {said})")),
-        if *is_python_bot { "" } else {
-            "; a bot for Pipecat's own runner is started by `edge-runner bot.py`, without `--` and `python`"
-        }
+        said.as_ref().map_or_else(String::new, |said| format!(" (its last lines: {said})")),
+        if *may_have_runner { OWN_RUNNER } else { "" }
     )]
     ExitWithoutMedia {
         status: ExitStatus,
-        is_python_bot: bool,
-        /// The last line of its stderr, without what may be a secret.
+        /// Whether it may be a bot for Pipecat's own runner.
+        may_have_runner: bool,
+        /// The last lines of its stderr, without what may be a secret.
         said: Option<String>,
     },
     /// The exit status is not available.
@@ -198,8 +197,8 @@ enum ProgramError {
 }
 
 impl ProgramError {
-    /// Adds the last line of the program's stderr, if it failed before it had its media: such a
-    /// line cannot quote what was said.
+    /// Adds the last lines of the program's stderr, if it failed before it had its media: such
+    /// lines cannot quote what was said.
     fn with_last_line(mut self, line: Option<String>) -> Self {
         if let ProgramError::ExitWithoutMedia { said, .. } = &mut self {
             *said = line.as_deref().and_then(last_line::shown);
@@ -208,7 +207,7 @@ impl ProgramError {
     }
 }
 
-/// Returns the last line of a program that failed its session before it had its media.
+/// Returns the last lines of a program that failed its session before it had its media.
 pub fn last_line_of(error: &BotError) -> Option<&str> {
     match error.downcast_ref()? {
         ProgramError::ExitWithoutMedia { said, .. } => said.as_deref(),
@@ -226,6 +225,11 @@ pub enum MediaEnd {
     HungUp,
     /// The program broke the protocol.
     ProtocolError(MediaProtocolError, ClosingMedia),
+}
+
+/// Returns whether a command has a file in Python.
+fn names_python(command: &[OsString]) -> bool {
+    command.iter().any(|word| word.as_bytes().ends_with(b".py"))
 }
 
 async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: RunnerArguments) -> Result<(), BotError> {
@@ -250,6 +254,7 @@ async fn run(spec: Arc<ProgramSpec>, warm: Option<Arc<WarmBot>>, mut args: Runne
         .map(|(media, listener)| |signals| protobuf::run(media, listener, services, signals));
     let signals = ProgramSignals {
         is_python_bot: spec.input.is_some(),
+        may_have_runner: spec.input.is_none() && names_python(&spec.command),
         ..ProgramSignals::default()
     };
     let result = supervise(&mut program, media, args.shutdown, &signals).await;
@@ -380,7 +385,7 @@ where
             check_status(status).map_err(|error| match error {
                 ProgramError::Exit(status) if !is_connected => ProgramError::ExitWithoutMedia {
                     status,
-                    is_python_bot: signals.is_python_bot,
+                    may_have_runner: signals.may_have_runner,
                     said: None,
                 },
                 error => error,

@@ -104,11 +104,11 @@ export const noSocket = () => ({
 	retry: true,
 });
 
-/** `line`: the last one that the bot’s program wrote, if the runner tells it. */
+/** `line`: what the bot’s program wrote last, if the runner says it. */
 export const botFailed = (line) => ({
 	title: 'The bot failed',
 	text: `The call is over. The log of the runner says ${line ? 'more' : 'why'}.`,
-	steps: line ? [['The bot did not start; its last line:', line]] : [],
+	steps: line ? [['The bot did not start; its last lines:', line]] : [],
 	retry: true,
 });
 

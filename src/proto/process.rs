@@ -5,14 +5,15 @@
 //! `RUNNER_ARGUMENTS`, and the JSON of messages beside those of the caller. Arguments that do not
 //! fit into an environment variable are rejected. The queues in both directions are
 //! [`inbound_queue`] and [`playout_queue`]; [`output_lines`] splits the program's output into log
-//! lines, and [`last_line`] makes one fit to be shown; [`first_line`] finds the interpreter of a
-//! script; [`media_query`] is what a program asks of its media; [`warm`] is what one says that is
-//! started before its call. Source: Pipecat's runner arguments for the names; the other messages
-//! are our own.
+//! lines, [`last_lines`] keeps those that say why it failed, and [`last_line`] makes them fit to be
+//! shown; [`first_line`] finds the interpreter of a script; [`media_query`] is what a program asks
+//! of its media; [`warm`] is what one says that is started before its call. Source: Pipecat's
+//! runner arguments for the names; the other messages are our own.
 
 pub mod first_line;
 pub mod inbound_queue;
 pub mod last_line;
+pub mod last_lines;
 pub mod media_query;
 pub mod output_lines;
 pub mod playout_queue;

@@ -174,7 +174,7 @@ test('why a bot failed to start is asked of the runner, by a page that may know 
 		const asked = requests.filter(([, path]) => path === '/sessions').length;
 		return [asked, of('problem').map(([{ title, steps }]) => [title, ...steps.flat()])];
 	};
-	assert.deepEqual(await texts('127.0.0.1', failed), [1, [['The bot failed'], ['The bot failed', 'The bot did not start; its last line:', 'ImportError: no pipecatt']]]);
+	assert.deepEqual(await texts('127.0.0.1', failed), [1, [['The bot failed'], ['The bot failed', 'The bot did not start; its last lines:', 'ImportError: no pipecatt']]]);
 	assert.deepEqual(await texts('localhost', []), [1, [['The bot failed']]], 'it failed in the call');
 	assert.deepEqual(await texts('board.local', failed), [0, [['The bot failed']]], 'the log shows no refusal');
 	delete location.hostname;

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::io::tasks;
 use crate::limits::PROCESS_LOG_BYTES_PER_S;
+use crate::proto::process::last_lines::LastLines;
 use crate::proto::process::output_lines::{LineDecision, LineSplitter, LogAllowance};
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ const STDERR: &str = "edge_runner::bot::stderr";
 /// That of programs of functions.
 const TOOLS: &str = "edge_runner::tools::stderr";
 
-/// Logs both streams until both have ended. Returns the last line of stderr that is not blank.
+/// Logs both streams until both have ended. Returns the last lines of stderr that say why the
+/// program failed, if it did.
 pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) -> String {
     run_at(Level::Info, stdout, stderr).await
 }
@@ -86,7 +88,7 @@ async fn read_streams(
     if allowance.dropped() > 0 {
         sink(OutputEntry::Dropped(allowance.dropped()));
     }
-    stderr.last
+    stderr.last.into_text()
 }
 
 struct OutputStream<R> {
@@ -94,8 +96,7 @@ struct OutputStream<R> {
     target: &'static str,
     lines: LineSplitter,
     buffer: Box<[u8; 4096]>,
-    /// The last line that is not blank.
-    last: String,
+    last: LastLines,
     is_open: bool,
 }
 
@@ -106,7 +107,7 @@ impl<R: AsyncRead + Unpin> OutputStream<R> {
             target,
             lines: LineSplitter::default(),
             buffer: Box::new([0; 4096]),
-            last: String::new(),
+            last: LastLines::default(),
             is_open: true,
         }
     }
@@ -119,9 +120,7 @@ impl<R: AsyncRead + Unpin> OutputStream<R> {
         let target = self.target;
         let last = &mut self.last;
         let line = |text: &str| {
-            if !text.trim().is_empty() {
-                text.clone_into(last);
-            }
+            last.push(text);
             match allowance.take(text.len(), tasks::now()) {
                 LineDecision::Log => {}
                 LineDecision::LogAfter(dropped) => sink(OutputEntry::Dropped(dropped)),

@@ -166,11 +166,11 @@ impl PendingMedia {
 
     /// Tells the log and the client that the program does not connect. A program that joins its
     /// LiveKit room by itself needs no media.
-    fn report_late(&self, is_python_bot: bool) {
+    fn report_late(&self, signals: &ProgramSignals) {
         let PendingMedia::Open(media) = self else { return };
         let seconds = PROCESS_MEDIA_EXPECTED.as_secs();
         let fatal = false;
-        if is_python_bot {
+        if signals.is_python_bot {
             log::info!(
                 "the bot is starting: after {seconds} s its file has not called for a caller yet; it still imports its modules, \
                  or waits for a service; `edge-runner doctor` with the file measures the imports"
@@ -181,13 +181,13 @@ impl PendingMedia {
         }
         log::warn!(
             "the bot has not opened media_url after {seconds} s, so it gets no audio: it may still be starting; a program \
-             connects to the media_url of RUNNER_ARGUMENTS (docs/bots.md); a bot for Pipecat's own runner is started by \
-             `edge-runner bot.py`, without `--` and `python`; one that reads stdin needs `--bot-audio pcm`"
+             connects to the media_url of RUNNER_ARGUMENTS (docs/bots.md){}; one that reads stdin needs `--bot-audio pcm`",
+            if signals.may_have_runner { OWN_RUNNER } else { "" }
         );
         media.output().set_readiness(BotReadiness::StartReported);
         let error = format!(
-            "The program of the bot runs, but has not opened its media after {seconds} s. It may still be starting, or it \
-             may wait for callers at a web server of its own; a bot for Pipecat's runner is started by `edge-runner bot.py`."
+            "The program of the bot runs, but has not opened its media after {seconds} s. It may still be starting{}.",
+            if signals.may_have_runner { WAITS_ELSEWHERE } else { "" }
         );
         // A client that takes no messages is told nothing.
         let _ = media.send_message(ToClient::Error { error: &error, fatal }.text());
@@ -213,7 +213,16 @@ pub struct ProgramSignals {
     pub is_connected: AtomicBool,
     /// Whether the program runs the file of a bot in Python, which connects after its imports.
     pub is_python_bot: bool,
+    /// Whether it may be a bot for Pipecat's own runner, which waits for callers by itself.
+    pub may_have_runner: bool,
 }
+
+/// How the log says what a file in Python is started by that has a runner of its own.
+pub const OWN_RUNNER: &str =
+    "; a bot for Pipecat's own runner is started by `edge-runner bot.py`, without `--` and `python`";
+/// The same for a client.
+const WAITS_ELSEWHERE: &str = ", or it may wait for callers at a web server of its own; a bot for Pipecat's runner is \
+                               started by `edge-runner bot.py`";
 
 /// Carries the media of one session until it ends.
 pub async fn run(
@@ -237,7 +246,7 @@ pub async fn run(
             accepted = &mut accepted_media => break accepted,
             () = &mut late, if !is_late => {
                 is_late = true;
-                media.report_late(signals.is_python_bot);
+                media.report_late(signals);
             }
             () = exited.notified() => match timeout(PROCESS_REST, &mut accepted_media).await {
                 // The program may have connected, spoken and exited before this task ran.

@@ -293,15 +293,18 @@ async fn a_bot_in_python_is_run_by_its_file() {
 async fn a_failure_before_the_media_says_so() {
     let reported = Rig::new("exit 3").end().await.expect_err("it failed");
     assert!(
-        reported.contains("before it opened media_url") && reported.contains("`edge-runner bot.py`"),
+        reported.contains("before it opened media_url") && !reported.contains("Pipecat"),
         "{reported}"
     );
+    for (command, may_have_runner) in [(["python3", "bot.py"], true), (["node", "bot.js"], false)] {
+        assert_eq!(names_python(&command.map(OsString::from)), may_have_runner);
+    }
     let reported = Rig::new("echo first >&2; echo 'ImportError: no pipecatt; key sk-aB3dE6gH9jK2mN5pQ' >&2; exit 1")
         .end()
         .await
         .expect_err("it failed");
     assert!(
-        reported.contains("media_url (its last line: ImportError: no pipecatt; key (left out)); "),
+        reported.contains("media_url (its last lines: ImportError: no pipecatt; key (left out))"),
         "{reported}"
     );
 }
@@ -317,12 +320,13 @@ fn only_a_failure_before_the_media_shows_a_line() {
     let (line, reported) = shown(ProgramError::Exit(status()));
     assert!(line.is_none() && !reported.contains("caller"), "{reported}");
     let (line, reported) = shown(ProgramError::ExitWithoutMedia {
-        is_python_bot: false,
+        may_have_runner: true,
         status: status(),
         said: None,
     });
     assert_eq!(line.as_deref(), Some("the caller said: yes"));
     assert!(reported.contains("the caller said: yes"), "{reported}");
+    assert!(reported.contains("`edge-runner bot.py`"), "{reported}");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::SessionEvent;
 use crate::http::traceparent::Traceparent;
 use crate::rtvi::LABEL;
-use crate::text::beginning;
+use crate::text::{beginning, cut};
 use crate::time::iso_ms;
 use crate::transport::Transport;
 
@@ -27,8 +27,10 @@ const TEXTS_BYTES_MAX: usize = 16 * 1024;
 const TEXT_BYTES_MAX: usize = 2048;
 /// Names that are kept of one call: functions, errors, and processors of one answer.
 const NAMES_MAX: usize = 16;
-/// Bytes of such a name, of a caller and of an error.
+/// Bytes of such a name, and of a caller.
 const NAME_BYTES_MAX: usize = 128;
+/// Bytes of what says why the bot failed.
+const BOT_ERROR_BYTES_MAX: usize = 1024;
 /// Time since the caller's last sound within which the caller still speaks.
 const STILL_SPEAKING: Duration = Duration::from_millis(100);
 /// Time after which the bot does not answer what the caller said.
@@ -337,7 +339,7 @@ impl CallRecorder {
     pub fn handle_end(&mut self, end: CallEnding<'_>) {
         self.end = Some(EndedCall {
             outcome: end.outcome,
-            bot_error: end.bot_error.map(|error| beginning(error, NAME_BYTES_MAX).to_owned()),
+            bot_error: end.bot_error.map(|error| cut(error, BOT_ERROR_BYTES_MAX).into_owned()),
             counts: end.counts,
             network: end.network,
             duration: end.now.saturating_duration_since(self.began),
@@ -358,6 +360,7 @@ impl CallRecorder {
         ];
         let names = self.functions.iter().chain(&self.errors);
         let names = names.chain(facts.into_iter().flatten());
+        let names = names.chain(self.end.as_ref().and_then(|end| end.bot_error.as_ref()));
         let names = names.map(String::capacity).sum::<usize>();
         let stages = |answer: &AnswerTiming| {
             answer

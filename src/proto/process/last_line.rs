@@ -1,11 +1,17 @@
-//! The last line of a program that failed, made fit for a page and the log.
+//! The last lines of a program that failed, made fit for a page and the log.
 //!
-//! In: a line of its stderr. Out: one short line without control characters, in which whatever may
+//! In: lines of its stderr. Out: one short line without control characters, in which whatever may
 //! be a key or a telephone number is left out. The line of a program that failed before it had its
 //! media cannot quote what was said; that is why only such lines are shown.
 
-/// Characters of a line that are shown.
-const SHOWN_CHARS_MAX: usize = 200;
+use std::borrow::Cow;
+
+use crate::text::cut;
+
+/// Bytes of a line that are shown.
+const SHOWN_BYTES_MAX: usize = 240;
+/// What is between two lines.
+const SEPARATOR: &str = " / ";
 /// Characters of a word that may be a key, if it has a digit.
 const KEY_CHARS_MIN: usize = 20;
 /// Digits of a word that may be a telephone number.
@@ -13,8 +19,13 @@ const NUMBER_DIGITS_MIN: usize = 6;
 /// What replaces a word.
 const LEFT_OUT: &str = "(left out)";
 
-/// Returns what is shown of a line; `None` for one without words.
-pub fn shown(line: &str) -> Option<String> {
+/// Returns what is shown of lines, as one; `None` without words.
+pub fn shown(lines: &str) -> Option<String> {
+    let lines: Vec<String> = lines.lines().filter_map(shown_line).collect();
+    (!lines.is_empty()).then(|| lines.join(SEPARATOR))
+}
+
+fn shown_line(line: &str) -> Option<String> {
     let mut text = String::new();
     let mut word = String::new();
     for letter in line.trim().chars() {
@@ -27,8 +38,8 @@ pub fn shown(line: &str) -> Option<String> {
         text.push(if letter.is_control() { ' ' } else { letter });
     }
     text.push_str(harmless(&word));
-    if text.chars().count() > SHOWN_CHARS_MAX {
-        text = text.chars().take(SHOWN_CHARS_MAX).chain(['…']).collect();
+    if let Cow::Owned(shorter) = cut(&text, SHOWN_BYTES_MAX) {
+        text = shorter;
     }
     (!text.trim().is_empty()).then_some(text)
 }
@@ -64,6 +75,14 @@ mod tests {
     }
 
     #[test]
+    fn several_lines_become_one() {
+        assert_eq!(
+            shown("Error: no model\n \nNode.js v20.20.2\n").as_deref(),
+            Some("Error: no model / Node.js v20.20.2")
+        );
+    }
+
+    #[test]
     fn keys_and_numbers_are_left_out() {
         for (line, expected) in [
             (
@@ -84,7 +103,6 @@ mod tests {
     #[test]
     fn a_long_line_is_cut() {
         let cut = shown(&"ä ".repeat(5000)).expect("words");
-        assert_eq!(cut.chars().count(), SHOWN_CHARS_MAX + 1);
-        assert!(cut.ends_with('…'));
+        assert!(cut.len() <= SHOWN_BYTES_MAX && cut.ends_with("ä…"), "{cut}");
     }
 }
