@@ -122,13 +122,20 @@ fn the_provider_of_a_simulated_call_is_asked_for_nothing() {
     for (call_id, is_asked) in [("simulated-1", false), ("CA1", true)] {
         let mut caller = Caller::connect(runner.addr, "/ws", Provider::Twilio, Provider::Twilio.lines()[0]);
         caller.call_id = call_id.into();
+        caller.others = Some(Vec::new());
         caller.greet();
         caller.start();
         caller.say(&[0; 160]);
         runner.wait_for_sessions(1);
         runner.wait_for_log("session started: twilio");
-        assert_eq!(ask(&runner, "DELETE", &only_path(&runner), &[]).status, 202);
+        let path = only_path(&runner);
+        assert_eq!(ask(&runner, "DELETE", &path, &[]).status, 202);
         assert!(caller.end().is_some());
+        // Its page learns which session it is.
+        let id = path.rsplit('/').next();
+        let learned = json!({"event": "edge_runner", "session": id});
+        let learned = if is_asked { vec![] } else { vec![learned] };
+        assert_eq!(caller.others, Some(learned), "{call_id}");
         runner.wait_for_sessions(0);
         assert_eq!(!rest.asked().is_empty(), is_asked, "{call_id}");
     }

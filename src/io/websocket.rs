@@ -26,6 +26,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::{Sink as _, Stream as _};
+use serde_json::json;
 use tokio::io::AsyncRead as _;
 use tokio::io::ReadBuf;
 use tokio::time::sleep;
@@ -250,7 +251,16 @@ impl SessionIo for WebSocketIo {
                     session.handle_refused(refused, tasks::now());
                 }
             }
-            SocketCommand::StartBot(begun) => self.start_bot(*begun, task),
+            SocketCommand::StartBot(begun) => {
+                let id = self.start.as_ref().map(|start| start.session_id.clone());
+                let id = id.filter(|_| begun.is_simulated);
+                self.start_bot(*begun, task);
+                // The page of a simulated call asks for its session by this.
+                if let Some(id) = id {
+                    let message = json!({"event": "edge_runner", "session": *id}).to_string();
+                    self.send(SocketMessage::Text(message), session, task, cx);
+                }
+            }
             SocketCommand::HangUp(provider, request) => {
                 self.hang_up = Some(Box::pin(rest::hang_up(provider, *request)));
             }

@@ -115,7 +115,7 @@ export const phone = (transport) => ({ started, context, track, line, parameters
 		received += data.length ?? 0;
 		let message;
 		try { message = JSON.parse(data) ?? {}; } catch { return on.log('error', 'a message that is not JSON', String(data)); }
-		const { payload, mark, clear, transfer, keys } = meaning(message);
+		const { payload, mark, clear, transfer, keys, session } = meaning(message);
 		if (payload === undefined) on.log('received', String(message.event), message);
 		if (payload !== undefined) play(payload);
 		else if (mark !== undefined) returnMark(String(mark));
@@ -125,6 +125,7 @@ export const phone = (transport) => ({ started, context, track, line, parameters
 			on.note('The bot transfers the call', `to ${transfer}. A real call would go on there; this one ends here.`);
 		}
 		else if (keys) on.note('The bot presses keys', keys);
+		else if (session) on.ids({ call: call.call, stream: call.stream, session });
 	}
 
 	function play(payload) {

@@ -94,11 +94,11 @@ const exotel = {
 export const PROVIDERS = { telephony_a: twilio, telephony_b: telnyx, telephony_c: plivo, telephony_d: exotel };
 
 /** A message of the runner: `{ payload }` of audio, `{ mark }` with its name, `{ clear: true }`, or what the bot does with a
-	simulated call, `{ transfer }` or `{ keys }`. */
-export function meaning({ event, media, mark, name, transfer, keys }) {
+	simulated call, `{ transfer }` or `{ keys }`, and which `{ session }` that call is. */
+export function meaning({ event, media, mark, name, transfer, keys, session }) {
 	if (event === 'media' || event === 'playAudio') return { payload: media?.payload };
 	if (event === 'mark' || event === 'checkpoint') return { mark: mark?.name ?? name };
 	if (event === 'clear' || event === 'clearAudio') return { clear: true };
-	if (event === 'edge_runner') return { transfer, keys };
+	if (event === 'edge_runner') return { transfer, keys, session };
 	return {};
 }

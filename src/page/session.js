@@ -122,7 +122,11 @@ export function session({ to, log }) {
 			on: {
 				log,
 				note: mine(to.note),
-				ids: mine((more) => to.ids({ session: started.sessionId, ...more })),
+				// A simulated call learns its session when it begins.
+				ids: mine((more) => {
+					session = ownCall.session = more.session ?? session;
+					to.ids({ session, ...more });
+				}),
 				doubt: mine(doubt),
 				audio: mine(to.sound),
 				message: mine((message) => bot.receive(message)),

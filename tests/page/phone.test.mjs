@@ -181,6 +181,13 @@ test('what the bot does with the call is told', async () => {
 	assert.deepEqual(of('note'), [['The bot transfers the call', 'to +1555. A real call would go on there; this one ends here.'], ['The bot presses keys', '12#']]);
 });
 
+test('a call learns which session it is', async () => {
+	const { tell, of } = await call(TWILIO);
+	const [before] = of('ids').at(-1);
+	tell({ event: 'edge_runner', session: '17' });
+	assert.deepEqual(of('ids').at(-1), [{ ...before, session: '17' }]);
+});
+
 test('messages that are broken or unknown are logged, and end nothing', async () => {
 	const { tell, socket, of, sound } = await call(TWILIO);
 	socket.tell('{');

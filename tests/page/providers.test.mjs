@@ -125,8 +125,9 @@ test('the runner’s messages are understood in the words of each provider', () 
 	assert.deepEqual(meaning({ event: 'checkpoint', name: 'u-2' }), { mark: 'u-2' });
 	assert.deepEqual(meaning({ event: 'clear' }), { clear: true });
 	assert.deepEqual(meaning({ event: 'clearAudio' }), { clear: true });
-	assert.deepEqual(meaning({ event: 'edge_runner', transfer: '+1' }), { transfer: '+1', keys: undefined });
-	assert.deepEqual(meaning({ event: 'edge_runner', keys: '12' }), { transfer: undefined, keys: '12' });
+	assert.deepEqual(meaning({ event: 'edge_runner', transfer: '+1' }), { transfer: '+1', keys: undefined, session: undefined });
+	assert.deepEqual(meaning({ event: 'edge_runner', keys: '12' }), { transfer: undefined, keys: '12', session: undefined });
+	assert.deepEqual(meaning({ event: 'edge_runner', session: '17' }), { transfer: undefined, keys: undefined, session: '17' });
 });
 
 test('other messages mean nothing, and broken ones stop nothing', () => {

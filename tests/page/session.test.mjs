@@ -177,6 +177,16 @@ test('why a bot failed to start is asked of the runner, by a page that may know 
 	assert.deepEqual(await texts('127.0.0.1', failed), [1, [['The bot failed'], ['The bot failed', 'The bot did not start; its last lines:', 'ImportError: no pipecatt']]]);
 	assert.deepEqual(await texts('localhost', []), [1, [['The bot failed']]], 'it failed in the call');
 	assert.deepEqual(await texts('board.local', failed), [0, [['The bot failed']]], 'the log shows no refusal');
+	// A simulated call learns its session from the runner.
+	location.hostname = '127.0.0.1';
+	setGlobal('crypto', { getRandomValues: (words) => words });
+	const line = { from: '+1', to: '+2', format: { codec: 'mulaw', rate: 8000 } };
+	const call = open({ reply: [200, { wsUrl: 'ws://h/ws' }], failed });
+	await call.begin({ transport: 'telephony_a', line });
+	call.sockets[0].tell(JSON.stringify({ event: 'edge_runner', session: '17' }));
+	call.sockets[0].end(1011, 'the bot failed');
+	await settle();
+	assert.deepEqual(call.of('problem').at(-1)[0].steps, [['The bot did not start; its last lines:', 'ImportError: no pipecatt']]);
 	delete location.hostname;
 });
 

@@ -396,7 +396,7 @@ export const failingArgs = ['--', ...HUM, '4'];
 /** With a bot that fails as one whose imports fail: within a second, before it opens its media. */
 export const brokenChecks = {
 	'page: why a bot does not start is shown to who may know it': async (context, runner, out) => {
-		for (const transport of ['webrtc', 'websocket']) {
+		for (const transport of ['webrtc', 'websocket', 'telephony_a']) {
 			const page = await context.newPage();
 			await page.goto(`${runner.url}/client/?transport=${transport}`);
 			await page.locator('#server[data-ok=true]').waitFor();
