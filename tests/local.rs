@@ -21,7 +21,7 @@ fn sound(name: &str, seconds: f64, sample: impl Fn(usize) -> i16) -> PathBuf {
 }
 
 fn tone(name: &str) -> PathBuf {
-    let frame = |at: usize| Speech::Tone { hz: 440.0 }.frame(at)[0];
+    let frame = |at: usize| Speech::Tone { hz: 440.0 }.sample(at);
     sound(name, 1.0, frame)
 }
 
@@ -123,7 +123,7 @@ fn speech_begins_a_session_and_silence_ends_it() {
         from_ms: 0,
         to_ms: 60_000,
     };
-    let voice = sound("voice.raw", 1.5, |at| voice.frame(at)[0]);
+    let voice = sound("voice.raw", 1.5, |at| voice.sample(at));
     let mic = microphone("", &[&quiet, &voice, &quiet]);
     let bot = r#"echo "kind $RUNNER_ARGUMENTS" >&2; cat > heard.raw"#;
     let runner = start(
@@ -193,7 +193,7 @@ fn a_wake_word_begins_a_session() {
         from_ms: 0,
         to_ms: 60_000,
     };
-    let voice = sound("voice.raw", 1.5, |at| voice.frame(at)[0]);
+    let voice = sound("voice.raw", 1.5, |at| voice.sample(at));
     let (speak, states, toned) = (
         folder().join("speak"),
         folder().join("states"),

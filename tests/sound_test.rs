@@ -31,13 +31,13 @@ impl Card {
             let bytes: Vec<u8> = (0..RATE_HZ as usize).flat_map(|at| sample(at).to_le_bytes()).collect();
             std::fs::write(card.path(name), bytes).expect("the folder is the test's");
         };
-        write("tone.raw", &|at| Speech::Tone { hz: 440.0 }.frame(at)[0]);
+        write("tone.raw", &|at| Speech::Tone { hz: 440.0 }.sample(at));
         write("noise.raw", &|at| (at * 7_919 % 61) as i16 - 30);
         let voice = Speech::Voice {
             from_ms: 0,
             to_ms: 60_000,
         };
-        write("voice.raw", &|at| voice.frame(at)[0]);
+        write("voice.raw", &|at| voice.sample(at));
         card
     }
 

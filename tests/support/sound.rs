@@ -30,19 +30,21 @@ pub enum Speech {
 impl Speech {
     /// Returns the 20 ms from sample `at`.
     pub fn frame(self, at: usize) -> [i16; FRAME] {
-        std::array::from_fn(|i| {
-            let sample = at + i;
-            let t = sample as f64 / f64::from(RATE_HZ);
-            let value = match self {
-                Self::Silence => 0.0,
-                Self::Tone { hz } => 8_000.0 * (TAU * hz * t).sin(),
-                Self::Voice { from_ms, to_ms } => {
-                    let ms = (t * 1_000.0) as u32;
-                    if (from_ms..to_ms).contains(&ms) { voice(t) } else { 0.0 }
-                }
-            };
-            value as i16
-        })
+        std::array::from_fn(|i| self.sample(at + i))
+    }
+
+    /// Returns the sample `at`.
+    pub fn sample(self, at: usize) -> i16 {
+        let t = at as f64 / f64::from(RATE_HZ);
+        let value = match self {
+            Self::Silence => 0.0,
+            Self::Tone { hz } => 8_000.0 * (TAU * hz * t).sin(),
+            Self::Voice { from_ms, to_ms } => {
+                let ms = (t * 1_000.0) as u32;
+                if (from_ms..to_ms).contains(&ms) { voice(t) } else { 0.0 }
+            }
+        };
+        value as i16
     }
 }
 
