@@ -5,12 +5,11 @@
 #   tests/check.sh all        what fits a night: the gate, ARM under an emulator, images, power cuts, floods, a release
 #   tests/check.sh STAGE...   these stages, one after the other, with their output on the terminal:
 #       fmt lint unit blackbox documents page scripts   the code itself, by tests that own their clock
-#       doc features fuzz macos cross size deny workflows    other builds; licences, sources, hashes; .github
+#       doc features macos cross size deny workflows         other builds; licences, sources, hashes; .github
 #       monitoring                                      alert rules and dashboard, by promtool
 #       smallest telephone                              reduced builds: what they report as absent, and a call
 #       calls                                           the black-box tests that talk in real time
 #       aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox    real peers
-#       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       cloud                                           the cloud service and packer against the published client
 #       cloud-scale                                     the cloud service on several machines, with PostgreSQL and an object store; kills
 #       cloud-chaos (BUILDS=500 FAULTS=50)              kills of its replicas, workers, database and store, and freezes; a minute
@@ -20,6 +19,8 @@
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
 #       calls-chaos (KILLS=200)                         the runner killed while records of calls and events are written: none is lost
 #       each-feature                                    every cargo feature alone; features: each without each other, in a few builds
+#       macos-all                                       the program by type for macOS: each selection for each processor
+#       cluster                                         replicas behind HAProxy: a rolling restart under 60 calls, a kill
 #       msrv                                            the lowest version of Rust that Cargo.toml declares compiles the program and the library
 #       advisories                                      RustSec's database (tests/check/advisories.sh --fetch) against the lock files
 #       arm armv7                                       ARM programs under an emulator
@@ -36,6 +37,7 @@
 #       soak (MINUTES=2) churn                          long runs with limits on memory, descriptors and latency
 #       floods footprint                                calls during floods; idle memory
 #       reboots (MINUTES=2)                             devices that lose power again and again beside calls
+#       fuzz                                            the fuzz targets by type; their entries are compiled with the tests
 #       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for that long, and 100,000 generated offers
 #       mutants                                         changes the protocol core in 1,555 places: its tests notice each
 #       miri asan                                       undefined behaviour: pure modules, and code that calls the system
@@ -88,12 +90,12 @@ gate_lanes() {
     restore_all
     say 'builds, and tests that own their clock'
     # Cargo holds a lock while it compiles test builds, for which `features` and `doc` wait.
-    together 'environments fmt page scripts deny workflows monitoring features doc fuzz' 'lint unit documents blackbox' 'size reduced cross macos cloud cloud-scale openapi chaos clock'
+    together 'environments fmt page scripts deny workflows monitoring features doc' 'lint unit documents blackbox' 'size reduced cross macos cloud cloud-scale openapi chaos clock'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
     # second wait for the most part, though two processes share the checks of most. The pages of `assistants` come beside `rooms`.
-    together 'browser firefox cluster moq rooms gstreamer pipecat-bots local' 'net calls livekit jobs pipecat acme aiortc assistants smallest telephone'
+    together 'browser firefox moq rooms aiortc gstreamer pipecat-bots local' 'net calls livekit jobs pipecat acme assistants smallest telephone'
     judge_alone
 }
 
@@ -102,7 +104,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'msrv each-feature advisories arm armv7 deb cloud-chaos engines room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos engines room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -112,7 +114,6 @@ each_crates() {
     "$1" development target/debug Cargo.lock
     "$1" release target/release Cargo.lock
     "$1" reduced target/features Cargo.lock
-    "$1" fuzz target/fuzz tests/fuzz/Cargo.lock
     "$1" cross target/cross-check Cargo.lock
     "$1" macos target/macos Cargo.lock
 }
@@ -138,6 +139,7 @@ stage() {
     advisories) tests/check/advisories.sh ;;
     msrv) msrv ;;
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary; cross/sizes --compare native full opus-pure $binary ;;
+    macos-all) tests/check/macos.sh all ;;
     macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run | engines) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
     aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | livekit-sip | nodes | worker-figures | moq | acme | local | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
@@ -245,23 +247,26 @@ dependencies() {
     python3 tests/check/test_supply_chain.py
 }
 
-# No feature, and selections that have each feature without each other one. Clippy checks the root package only. `reduced` builds
-# `webrtc` and `telephony`, with which `libopus` belongs.
+# No feature, and selections that have each feature without each other one. `reduced` builds `webrtc` and `telephony`, with which
+# `libopus` belongs. Clippy would take half as long again, to say of less code what it says of all.
 feature_sets() {
-    tests/check/feature_sets.py | selections
-}
-
-# Every name of the table of features alone.
-each_feature() {
-    sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full | selections
-}
-
-# Lints the program and the library with each selection of features that it reads.
-selections() {
-    local chosen
+    local sets chosen said
+    sets=$(tests/check/feature_sets.py)
     while read -r chosen; do
         printf '%s\n' "--features '$chosen'"
-        cargo clippy --quiet --lib --bins --no-default-features --features "$chosen" -- -D warnings </dev/null
+        said=$(cargo check --quiet --lib --bins --no-default-features --features "$chosen" </dev/null 2>&1) || { printf '%s\n' "$said"; return 1; }
+        # Flags that make a warning an error would compile the third-party crates again.
+        [ -z "$said" ] || { printf '%s\n' "$said"; return 1; }
+    done <<<"$sets"
+}
+
+# Lints the program and the library with each name of the table of features alone. Clippy checks the root package only.
+each_feature() {
+    local names chosen
+    names=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full)
+    for chosen in $names; do
+        printf '%s\n' "--features '$chosen'"
+        cargo clippy --quiet --lib --bins --no-default-features --features "$chosen" -- -D warnings
     done
 }
 

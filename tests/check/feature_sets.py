@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Prints selections of cargo features, one per line, such that for every two features one selection has the first without the second.
+"""Prints selections of cargo features, one per line, such that for every two features one selection has the first without the second,
+unless the first implies the second.
 
 Code of a feature that uses what another one brings fails to compile in one of them. Each feature alone would show that too, with a
 build for each: of n features, these are about 2 log2(n). `tests/check.sh each-feature` compiles each alone.
 """
 
 import itertools
-import math
+import random
 import re
 import sys
 from pathlib import Path
@@ -14,30 +15,74 @@ from pathlib import Path
 # Names of other selections; and what every check of a reduced build compiles by itself.
 NAMES = {"default", "full", "runner", "browser", "telephone", "smallest", "bot", "livekit", "daily", "whatsapp"}
 ELSEWHERE = {"webrtc", "telephony", "libopus"}
+TRIES = 1000
 
 
 def features(manifest):
-    """The features of a manifest that stand for code of their own."""
+    """The features of a manifest that stand for code of their own, each with those of them that it implies."""
     table = re.search(r"^\[features\]$(.*?)^\[", manifest, re.MULTILINE | re.DOTALL)[1]
-    return [name for name in re.findall(r"^([a-z]\w*) = ", table, re.MULTILINE) if name not in NAMES | ELSEWHERE]
+    lists = {name: re.findall(r'"(\w+)"', rest) for name, rest in re.findall(r"^([a-z]\w*) = \[([^]]*)\]", table, re.MULTILINE)}
+    found = [name for name in lists if name not in NAMES | ELSEWHERE]
+
+    def implied(name):
+        return {name}.union(*(implied(other) for other in lists.get(name, ())))
+
+    return {name: implied(name) & set(found) - {name} for name in found}
 
 
-def selections(names):
-    """Each name is in half of the selections, and no two names are in the same ones, so that neither contains the other's."""
-    count = next(count for count in itertools.count(1) if math.comb(count, count // 2) >= len(names))
-    places = itertools.combinations(range(count), count // 2)
-    chosen = [[] for _ in range(count)]
-    for name, among in zip(names, places):
-        for place in among:
-            chosen[place].append(name)
-    return chosen
+def has(selection, name, implies):
+    """Whether a feature is on with this selection."""
+    return name in selection or any(name in implies[each] for each in selection)
+
+
+def apart(chosen, implies):
+    """The first two features that no selection separates, or nothing."""
+    for one, other in itertools.permutations(implies, 2):
+        if other not in implies[one] and not any(has(each, one, implies) and not has(each, other, implies) for each in chosen):
+            return one, other
+    return None
+
+
+def selections(implies):
+    """As few as a search finds. A feature is the set of selections that have it, as bits. Those of an implied feature contain those of
+    the features that imply it, and no other set contains another one."""
+    # Those that imply others come before these.
+    order = sorted(implies, key=lambda name: (-len(implies[name]), name))
+    for count in itertools.count(1):
+        rng = random.Random(count)
+        for _ in range(TRIES):
+            sets = assign(order, implies, count, rng)
+            if sets:
+                return [[name for name in implies if sets[name] >> place & 1] for place in range(count)]
+
+
+def assign(order, implies, count, rng):
+    """One try: a set for each feature, or nothing."""
+    sets = {}
+    for name in order:
+        least = 0
+        for other in sets:
+            if name in implies[other]:
+                least |= sets[other]
+        free = [
+            bits
+            for bits in range(1, 1 << count)
+            if bits & least == least
+            and all((bits & ~sets[other]) and (name in implies[other] or sets[other] & ~bits) for other in sets)
+        ]
+        if not free:
+            return None
+        # Small selections compile faster, and sets of a middle size leave most room for others.
+        size = min(abs(bits.bit_count() - count // 2) for bits in free)
+        sets[name] = rng.choice([bits for bits in free if abs(bits.bit_count() - count // 2) == size])
+    return sets
 
 
 if __name__ == "__main__":
     found = features((Path(__file__).resolve().parents[2] / "Cargo.toml").read_text())
-    for one, other in itertools.permutations(found, 2):
-        if not any(one in each and other not in each for each in selections(found)):
-            sys.exit(f"no selection has {one} without {other}")
+    chosen = selections(found)
+    if pair := apart(chosen, found):
+        sys.exit(f"no selection has {pair[0]} without {pair[1]}")
     print()
-    for each in selections(found):
+    for each in chosen:
         print(",".join(each))
