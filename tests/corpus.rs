@@ -303,3 +303,30 @@ fn answers_of_object_stores() {
 fn ignore_files() {
     replay("corpus/ignore_file", entries::cloud::ignore_file);
 }
+
+/// The gate compiles no target: each calls an entry that is compiled here, and is a program of its
+/// package.
+#[test]
+fn each_fuzz_target_has_an_entry() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz");
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("the manifest");
+    let mut targets = 0;
+    for file in fs::read_dir(&folder).expect("the folder") {
+        let path = file.expect("an entry").path();
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let Some((_, call)) = text.split_once("fuzz_target!(|bytes: &[u8]| ") else {
+            continue;
+        };
+        targets += 1;
+        let entry = call
+            .strip_prefix("oracle::run(")
+            .and_then(|call| call.strip_suffix(", bytes));\n"));
+        let entry = entry.unwrap_or_else(|| panic!("{}: more than a call of its entry", path.display()));
+        let replayed = include_str!("corpus.rs").contains(&format!("\", {entry}"));
+        assert!(replayed, "{}: {entry} is not replayed", path.display());
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        let declared = manifest.contains(&format!("path = \"{name}\""));
+        assert!(declared, "{name} is no program of the package");
+    }
+    assert_eq!(targets, manifest.matches("[[bin]]").count());
+}

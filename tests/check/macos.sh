@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Type-checks the selections `runner` and `full` for macOS, on Apple's processors and on Intel's; warnings are errors. Nothing is compiled
-# to machine code of a Mac, linked or run.
+# Type-checks the program and the library for macOS; warnings are errors. Nothing is compiled to machine code of a Mac, linked or run.
+#   macos.sh        `full` for Apple's processors, `runner` for Intel's: no code of ours is for one of them alone
+#   macos.sh all    both selections for both
 #
 # The standard library for both targets is that of the compiler, if it has them (rustup target add aarch64-apple-darwin
 # x86_64-apple-darwin). Otherwise, on Debian or Ubuntu on x86-64, Debian's compiler is taken (cross/tools.sh), and the metadata of the
@@ -84,7 +85,12 @@ mkdir -p "${CARGO_TARGET_DIR:-target/macos}"
 CARGO_TARGET_DIR=$(cd "${CARGO_TARGET_DIR:-target/macos}" && pwd)
 export CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 RUSTFLAGS='-D warnings'
 [ "$(uname)" = Darwin ] || no_object_code
-for selection in runner full; do
-    cargo check --quiet --locked --lib --bins --no-default-features --features $selection "${options[@]}"
-    printf '%s: the types are right for %s and %s\n' "$selection" "${targets[@]}"
+for selection in full runner; do
+    case ${1:-}$selection in
+    all*) chosen=("${targets[@]}") ;;
+    full) chosen=("${targets[0]}") ;;
+    runner) chosen=("${targets[1]}") ;;
+    esac
+    cargo check --quiet --locked --lib --bins --no-default-features --features $selection "${chosen[@]/#/--target=}"
+    printf '%s: the types are right for %s\n' "$selection" "${chosen[*]}"
 done
