@@ -42,6 +42,7 @@ mod metrics;
 mod moq;
 mod new;
 mod offers;
+mod packaged_unit;
 mod pcm;
 mod phone;
 mod processes;

@@ -136,23 +136,34 @@ trap 'echo bye > bye.new; mv bye.new bye; exit 0' TERM
     ls -d /proc/[0-9]* | wc -l
     touch /usr/written && echo written in /usr
     touch /tmp/written && echo written in /tmp
+    unshare --user true && echo made a namespace
     id -u
 } > seen.new 2> /dev/null
 mv seen.new seen
 while :; do sleep 0.1; done"#;
 
-/// A program in a sandbox sees neither the files with keys nor other processes, and writes to its
-/// own folders alone. It gets the signal at the end of its session as without.
+/// A program in a sandbox sees neither the files with keys nor other processes, makes no namespace
+/// and writes to its own folders alone. It gets the signal at the end of its session as without.
 #[test]
 fn a_program_in_a_sandbox_sees_and_writes_less() {
     if !skip::has_program("bwrap", "the sandbox of programs", "bubblewrap") {
         return;
     }
     let probe = Command::new("bwrap")
-        .args(["--ro-bind", "/", "/", "--unshare-pid", "true"])
+        .args([
+            "--unshare-user",
+            "--disable-userns",
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "true",
+        ])
         .status();
     if !probe.is_ok_and(|status| status.success()) {
-        return skip::lacks_ability("the sandbox of programs", "this machine forbids user namespaces");
+        let why = "this machine forbids user namespaces, or bubblewrap is older than 0.8";
+        return skip::lacks_ability("the sandbox of programs", why);
     }
     let arguments = [&["--sandbox"], SECRET_FILES, &["--", "/bin/sh", "-c", LOOKS]].concat();
     let runner = with_secret_files(&arguments);

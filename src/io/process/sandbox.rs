@@ -3,18 +3,22 @@
 //! In: the configuration. Out: the words to put before the command of a program. The program sees
 //! the files of the machine, but may only write to its working folder, to that of uploads, whose
 //! files it deletes, and to a temporary folder of its own. It sees no other process, has no
-//! capability, and sees neither the state folder, which has the keys of `--tls auto` and
-//! `--tls acme`, nor what is kept of calls, nor the files from which the runner read its settings
-//! and keys. Devices and the network stay. Source: bwrap(1).
+//! capability, makes no namespaces, and sees neither the state folder, which has the keys of
+//! `--tls auto` and `--tls acme`, nor what is kept of calls, nor the files from which the runner
+//! read its settings and keys. Devices and the network stay. Source: bwrap(1).
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use crate::config::Config;
 
 const LAUNCHER: &str = "bwrap";
+/// Keeps programs from namespaces of their own, in which they would have capabilities. Since
+/// bubblewrap 0.8.
+const NO_MORE_NAMESPACES: [&str; 2] = ["--unshare-user", "--disable-userns"];
 /// The folder of programs whose working folder would be the state folder.
 const PROGRAMS_FOLDER: &str = "programs";
 
@@ -35,7 +39,7 @@ pub enum SandboxError {
     Missing(#[source] io::Error),
     #[error(
         "`--sandbox`: `{LAUNCHER}` fails here: {0}; containers, and units with RestrictNamespaces=, forbid the user namespaces \
-         that it needs (\"Sandbox\" in docs/operations.md)"
+         that it needs; for the packaged unit there is sandbox.conf (\"Sandbox\" in docs/operations.md)"
     )]
     Refused(String),
     #[error("`--sandbox`: the working folder {}: {source}", .folder.display())]
@@ -91,6 +95,7 @@ impl Sandbox {
     pub fn launcher(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = [LAUNCHER, "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]
             .into_iter()
+            .chain(NO_MORE_NAMESPACES.into_iter().filter(|_| forbids_namespaces()))
             .chain(["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"])
             .map(OsString::from)
             .collect();
@@ -152,6 +157,19 @@ impl Sandbox {
             }
         }
     }
+}
+
+/// Returns whether bubblewrap can forbid namespaces here. Runs it once, and blocks for that long.
+fn forbids_namespaces() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let probe = Command::new(LAUNCHER)
+            .args(NO_MORE_NAMESPACES)
+            .args(["--ro-bind", "/", "/", "--proc", "/proc", "true"])
+            .stdin(Stdio::null())
+            .output();
+        probe.is_ok_and(|output| output.status.success())
+    })
 }
 
 #[cfg(test)]
