@@ -2,9 +2,10 @@
 
     run.py [--binary PATH] [--pebble FOLDER] [--store PATH --shared PATH] [CELL...]      exits with 1 when a check failed
 
-A row of the table is a signer or a verifier, a function of this file; a column is a fault of the clock (CLOCKS). Each cell starts
-programs whose clock has that fault, asks, sets the clock right in mid-life, and asks again; what it expects is in the row. The
-clock of everybody else, this process included, is right. `row_column` is the name of a cell.
+A row of the table is a signer or a verifier, a function of this file; a column is a fault of the clock (CLOCKS, and BACK for the rows
+of STEPPED). Each cell starts programs whose clock has that fault, or in the column BACK gets it once they listen, asks, sets the clock
+right in mid-life, and asks again; what it expects is in the row. The clock of everybody else, this process included, is right.
+`row_column` is the name of a cell.
 
 The clock is that of libfaketime (Debian's package `faketime`), which reads the offset from a file at each look. It leaves
 CLOCK_MONOTONIC alone, or a timer that runs while the clock is set back by a day would fire a day later (the row `worker`). A machine
@@ -51,6 +52,8 @@ from runner import ROOT, Runner
 DAY_S = 86_400
 # How far the clock of the program is from the right one until it is set.
 CLOCKS = {"a_year_behind": -365 * DAY_S, "a_week_behind": -7 * DAY_S, "a_day_ahead": DAY_S}
+# The clock is right until a program listens, and is then set back by this.
+BACK = {"right_then_a_week_back": -7 * DAY_S}
 # The same in src/proto/limits.
 RELEASED_S = int(re.search(r"RELEASED_S: u64 = ([\d_]+)", (ROOT / "src/proto/limits/mod.rs").read_text())[1].replace("_", ""))
 # Servers of LiveKit allow this much between the clocks.
@@ -83,6 +86,8 @@ class Clock:
         part = self.file.with_suffix(".part")
         part.write_text(f"{offset_s:+d}\n")
         part.rename(self.file)
+        # The offset of now.
+        self.now_s = offset_s
 
     def correct(self):
         self.write(0)
@@ -98,15 +103,34 @@ class Clock:
 class Cell:
     """What one cell has: a folder, a clock, and programs that end with it."""
 
-    def __init__(self, result, given, folder, offset_s):
-        self.result, self.given, self.folder = result, given, folder
+    def __init__(self, result, given, folder, offset_s, is_stepped=False):
+        self.result, self.given, self.folder, self.is_stepped = result, given, folder, is_stepped
         self.clock = Clock(folder, offset_s)
+
+    def started(self, start):
+        """What `start` returns: a program that listens, whose clock has the fault of the cell."""
+        if not self.is_stepped:
+            return self.result.keep(start())
+        self.clock.write(0)
+        program = self.result.keep(start())
+        self.clock.write(self.clock.offset_s)
+        return program
+
+    def before(self, make):
+        """What `make` returns before the clock is set back, in a list; an empty one in other columns."""
+        if not self.is_stepped:
+            return []
+        self.clock.write(0)
+        made = make()
+        self.clock.write(self.clock.offset_s)
+        return [made]
 
     def runner(self, *args, variables=None, is_right=False):
         """A runner with the clock of the cell, or with the right one."""
-        clock = {} if is_right else self.clock.variables()
-        variables = {**clock, **(variables or {})}
-        return self.result.keep(Runner(self.given.binary, "--bot", "echo", *args, variables=variables))
+        if is_right:
+            return self.result.keep(Runner(self.given.binary, "--bot", "echo", *args, variables=variables))
+        variables = {**self.clock.variables(), **(variables or {})}
+        return self.started(lambda: Runner(self.given.binary, "--bot", "echo", *args, variables=variables))
 
     def server(self, answer, context=None):
         return self.result.keep(Server(answer, context))
@@ -380,8 +404,8 @@ def daily(cell):
     server = cell.server(answer)
     key = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
     variables = {"VIDEOROOM_API_KEY": "key", "VIDEOROOM_API_URL": f"http://127.0.0.1:{server.port}/v1", "PINLESS_HMAC_SECRET": key}
-    runner = cell.result.keep(Runner(cell.given.binary, "--dialin", "--", "/bin/sleep", "600",
-                                     variables={**cell.clock.variables(), **variables}))
+    variables = {**cell.clock.variables(), **variables}
+    runner = cell.started(lambda: Runner(cell.given.binary, "--dialin", "--", "/bin/sleep", "600", variables=variables))
     body = json.dumps({"From": "+15550001111", "To": "+15550002222", "callId": "0b1c2d3e-0000-4000-8000-000000000001",
                        "callDomain": "0b1c2d3e-0000-4000-8000-000000000002"}).encode()
 
@@ -544,13 +568,38 @@ def day(offset_s):
 def token(cell):
     """Own tokens of WebSockets and ids of sessions: good under any clock, also where it is set between `/start` and the call"""
     runner = cell.runner("--ws-auth", "token")
+    early = cell.before(lambda: start(runner, {"transport": "websocket"}))
     made = [start(runner, {"transport": "websocket"}) for _ in range(2)]
-    opened = [upgrade(port_of(runner), f"/ws-client?token={made[0]['token']}")]
+    opened = [upgrade(port_of(runner), f"/ws-client?token={each['token']}") for each in [*early, made[0]]]
     cell.clock.correct()
     opened.append(upgrade(port_of(runner), f"/ws-client?token={made[1]['token']}"))
     opened.append(upgrade(port_of(runner), f"/ws-client?token={start(runner, {'transport': 'websocket'})['token']}"))
-    assert [status for status, _ in opened] == [101, 101, 101], opened
+    assert all(status == 101 for status, _ in opened), opened
     assert upgrade(port_of(runner), f"/ws-client?token={made[0]['token']}")[0] == 403, "a token was good twice"
+
+
+def client_secret(cell):
+    """Keys of one realtime call (`ek_`): good once under any clock, also where it is set between key and call"""
+    runner = cell.runner()
+    offer = (ROOT / "tests" / "data" / "sdp" / "chrome.offer.sdp").read_text().replace("\r", "").replace("\n", "\r\n").encode()
+
+    def key():
+        status, text = ask(runner, "/v1/realtime/client_secrets", {})
+        assert status == 200, (status, text)
+        made = json.loads(text)
+        # By the clock of the runner, for a minute at least and a day at most.
+        assert 60 <= made["expires_at"] - time.time() - cell.clock.now_s <= DAY_S, made["expires_at"]
+        return made["value"]
+
+    def call_with(value):
+        return ask(runner, "/v1/realtime/calls", offer, {"Content-Type": "application/sdp", "Authorization": f"Bearer {value}"})[0]
+
+    early = cell.before(key)
+    keys = [key(), key()]
+    assert all(call_with(each) == 201 for each in [*early, keys[0]])
+    cell.clock.correct()
+    assert call_with(keys[1]) == 201 and call_with(key()) == 201
+    assert call_with(keys[0]) == 401, "a key was good twice"
 
 
 def replicas(cell, *options):
@@ -773,18 +822,23 @@ def tar_of(name, content):
 
 
 def cloud(cell, data, *args):
-    return cell.result.keep(Cloud(cell.given.binary, data, *args, variables=cell.clock.variables()))
+    return cell.started(lambda: Cloud(cell.given.binary, data, *args, variables=cell.clock.variables()))
 
 
 def grant(cell):
-    """Upload grants: good under any clock; one of before the correction is refused with advice, and the next one is good"""
+    """Upload grants: good under any clock; one of before the clock was set is refused with advice, and the next one is good"""
     service = cloud(cell, cell.folder / "data")
+
+    def is_refused(made):
+        status, text = service.upload(made)
+        return status == 403 and ("another grant" in text or "clock" in text)
+
+    assert all(map(is_refused, cell.before(service.grant)))
     status, text = service.upload(service.grant())
     assert status == 204, (status, text)
     old = service.grant()
     cell.clock.correct()
-    status, text = service.upload(old)
-    assert status == 403 and ("another grant" in text or "clock" in text), (status, text)
+    assert is_refused(old)
     service.build()
     service.stop()
 
@@ -859,21 +913,27 @@ class Unfollowed(urllib.request.HTTPRedirectHandler):
 
 ROWS = (
     worker, room, room_of_worker, room_over_tls, room_webhook, call_webhook, daily, whatsapp, events, kept_events, records, token,
-    replica_token, sealed_id, certificate, moq_certificate, acme, acme_pause, grant, retention, store,
+    client_secret, replica_token, sealed_id, certificate, moq_certificate, acme, acme_pause, grant, retention, store,
 )
-CELLS = {f"{row.__name__}_{column}": (row, offset_s) for row in ROWS for column, offset_s in CLOCKS.items()}
+# Rows that ask while the program runs. The others are of what it does at its start, or set the clock more than once themselves.
+STEPPED = (
+    room, room_over_tls, room_webhook, call_webhook, daily, whatsapp, events, kept_events, token, client_secret, replica_token, sealed_id,
+    certificate, moq_certificate, grant,
+)
+CELLS = {f"{row.__name__}_{column}": (row, offset_s, clocks is BACK)
+         for rows, clocks in ((ROWS, CLOCKS), (STEPPED, BACK)) for row in rows for column, offset_s in clocks.items()}
 
 
 def main(given):
     def run(name):
-        row, offset_s = cells[name]
+        row, offset_s, is_stepped = cells[name]
         # The programs end before their folder does.
         with tempfile.TemporaryDirectory() as folder, report.check(row, name) as result:
-            result.said = row(Cell(result, given, pathlib.Path(folder), offset_s))
+            result.said = row(Cell(result, given, pathlib.Path(folder), offset_s, is_stepped))
 
     cells = chosen(CELLS, given.checks)
     given.servers = None
-    if given.store and given.shared and any(row is store for row, _ in cells.values()):
+    if given.store and given.shared and any(row is store for row, *_ in cells.values()):
         sys.path.append(str(HERE.parent / "cloud"))
         from shared import Servers
         given.servers, given.shared = Servers(given.store.resolve()), given.shared.resolve()
