@@ -48,6 +48,7 @@ mod phone;
 mod processes;
 mod reference;
 mod requests;
+mod reverse_proxies;
 mod secrets;
 mod settings;
 mod settings_page;

@@ -4,6 +4,8 @@
 //! In: the secret that provider and runner share, and the data to sign. Out: header lines. Calls
 //! are in `provider`; the public host is [`HOST`].
 
+use std::net::SocketAddr;
+
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use ring::signature::{Ed25519KeyPair, KeyPair};
@@ -61,8 +63,13 @@ pub fn form(provider: Provider, call_id: &str) -> Vec<(&'static str, String)> {
 impl Webhook {
     /// Requests markup, like the provider.
     pub fn send(&self, runner: &TestRunner) -> Reply {
+        self.send_to(runner.addr)
+    }
+
+    /// The same at another address, such as that of a proxy.
+    pub fn send_to(&self, addr: SocketAddr) -> Reply {
         let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
-        http::request(runner.addr, "POST", &self.target, &headers, self.body.as_bytes()).expect("an answer")
+        http::request(addr, "POST", &self.target, &headers, self.body.as_bytes()).expect("an answer")
     }
 }
 
