@@ -304,6 +304,27 @@ fn ignore_files() {
     replay("corpus/ignore_file", entries::cloud::ignore_file);
 }
 
+#[test]
+fn requests_of_the_cloud_service() {
+    replay("corpus/cloud_requests", entries::cloud::requests);
+}
+
+#[test]
+fn files_of_a_release() {
+    replay("corpus/update", entries::update::update);
+}
+
+#[test]
+fn messages_of_a_program() {
+    replay("corpus/process_messages", entries::process::messages);
+}
+
+/// Strangers keep no client from Media over QUIC.
+#[test]
+fn datagrams_of_media_over_quic() {
+    replay_at("corpus/moq_datagrams", entries::quic::datagrams, 5);
+}
+
 /// The gate compiles no target: each calls an entry that is compiled here, and is a program of its
 /// package.
 #[test]

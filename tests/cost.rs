@@ -43,7 +43,7 @@ const fn entry(corpus: &'static str, run: fn(&[u8]), bytes: usize) -> Entry {
 }
 
 /// Every entry but those of a connected call, whose cost is that of their handshake.
-const ENTRIES: [Entry; 40] = [
+const ENTRIES: [Entry; 44] = [
     entry("whatsapp_webhook", entries::whatsapp::webhook, TEXT),
     entry("sdp_offer", entries::sdp_offer, TEXT),
     entry("sdp_answer", entries::sdp_answer, TEXT),
@@ -84,7 +84,11 @@ const ENTRIES: [Entry; 40] = [
     entry("local", entries::local::local, EVENTS),
     entry("provider_answers", entries::providers::answers, TEXT),
     entry("store_answers", entries::cloud::store, TEXT),
+    entry("cloud_requests", entries::cloud::requests, TEXT),
     entry("ignore_file", entries::cloud::ignore_file, TEXT),
+    entry("update", entries::update::update, TEXT),
+    entry("process_messages", entries::process::messages, TEXT),
+    entry("moq_datagrams", entries::quic::datagrams, EVENTS),
 ];
 
 /// Words whose repetition is expensive for some parsers: nesting, empty elements, escapes, marks

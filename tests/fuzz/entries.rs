@@ -28,8 +28,12 @@ pub mod media;
 pub mod moq;
 #[path = "entries/offers.rs"]
 pub mod offers;
+#[path = "entries/process.rs"]
+pub mod process;
 #[path = "entries/providers.rs"]
 pub mod providers;
+#[path = "entries/quic.rs"]
+pub mod quic;
 #[path = "entries/records.rs"]
 pub mod records;
 #[path = "entries/rtvi.rs"]
@@ -48,6 +52,8 @@ pub mod start;
 pub mod tools;
 #[path = "entries/turn.rs"]
 pub mod turn;
+#[path = "entries/update.rs"]
+pub mod update;
 #[path = "entries/whatsapp.rs"]
 pub mod whatsapp;
 #[path = "entries/whip.rs"]

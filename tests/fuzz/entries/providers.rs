@@ -1,4 +1,5 @@
-//! Properties of what the services of telephone numbers and rooms answer, and of requests to dial.
+//! Properties of what the services of telephone numbers, of WhatsApp calls and of rooms answer, and
+//! of requests to dial.
 //!
 //! In: the body of a response of any status, of a report, or of a request. Whatever it is, requests
 //! that follow stay below the provider's address, and words for people are bounded and have no
@@ -12,6 +13,8 @@ use edge_runner_proto::telephony::dial::{DialOutcome, Dialling, OutboundRequest,
 use edge_runner_proto::telephony::set_up::{NumberWebhook, SetUpStep, next_step};
 use edge_runner_proto::telephony::settings::Settings;
 use edge_runner_proto::telephony::{PROVIDERS, Provider, hangup};
+use edge_runner_proto::whatsapp::doctor;
+use edge_runner_proto::whatsapp::graph::{self, GraphOutcome};
 
 const NUMBER: &str = "+15550001111";
 const URL: &str = "https://bot.example.net/";
@@ -41,6 +44,7 @@ pub fn answers(bytes: &[u8]) {
         }
     }
     rooms(bytes);
+    graph(bytes);
     if let Ok(request) = OutboundRequest::parse(bytes, NUMBER) {
         let again = OutboundRequest::parse(bytes, NUMBER).expect("it was read before");
         assert_eq!(format!("{request:?}"), format!("{again:?}"));
@@ -92,6 +96,22 @@ fn dial(provider: &Provider, bytes: &[u8], settings: &Settings) {
         }
     }
     let _ = answered_by(provider, bytes);
+}
+
+/// The Graph API's answers. Only a success that it says is one, and only an outcome that is unclear
+/// may be tried again.
+fn graph(bytes: &[u8]) {
+    for status in [200, 400, 401, 429, 503] {
+        match graph::parse_answer(status, bytes) {
+            GraphOutcome::Done => assert_eq!(status, 200),
+            GraphOutcome::Refused(error) => shown(&error.to_string()),
+            GraphOutcome::Unclear(error) => {
+                assert!(!error.is_duplicate(), "the call is answered");
+                shown(&error.to_string());
+            }
+        }
+        shown(&doctor::answer(status, bytes).text);
+    }
 }
 
 /// Daily's answers and its webhook.
