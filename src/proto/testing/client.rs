@@ -125,6 +125,9 @@ pub struct TestClient {
     wake: Instant,
 }
 
+/// 20 ms of silence in Opus, in CELT at the full bandwidth (RFC 6716).
+const OPUS_SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
+
 /// Returns the settings of a browser that offers only the preferred codec.
 pub fn config() -> RtcConfig {
     bare().enable_opus(true, false)
@@ -307,6 +310,14 @@ impl TestClient {
         if let Some(microphone) = &mut self.microphone {
             microphone.muted = true;
         }
+    }
+
+    /// Sends a packet of silence while it is muted, as discontinuous transmission does each 400 ms.
+    pub fn send_silence(&mut self, now: Instant) {
+        let microphone = self.microphone.as_mut().expect("a microphone");
+        let (sequence, ticks) = (microphone.sequence, microphone.ticks);
+        microphone.sequence += 1;
+        self.write_audio(sequence, ticks, &OPUS_SILENCE, now);
     }
 
     /// Sets the numbers of the next packet.

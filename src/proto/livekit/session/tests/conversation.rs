@@ -332,6 +332,46 @@ fn delivers_callers_mixed_or_separately() {
     }
 }
 
+/// A second participant that sends nothing, or has muted its track, takes nothing from the sound of
+/// the first: none is missing, late or quieter.
+#[test]
+fn a_silent_participant_changes_nothing_for_another() {
+    for mixed in [true, false] {
+        for muted in [true, false] {
+            let mut sim = Simulation::new();
+            sim.participants.push(FakeParticipant::caller("PA_ann1", "ann"));
+            sim.start_audio_as(mixed);
+            sim.run(secs(1));
+            let mut bob = FakeParticipant::caller("PA_bob1", "bob");
+            bob.muted = muted;
+            sim.participant_joins(bob);
+            sim.run(secs(1));
+            let mut ann = [("TR_ann1", Talker::new(440.0))];
+            sim.play_speech(&mut ann, 50);
+            let whose = (!mixed).then(|| "ann".into());
+            let before = sim.received[&whose].len();
+            sim.play_speech(&mut ann, 500);
+            let pcm = &sim.received[&whose][before..];
+            let seconds = pcm.len() as f64 / f64::from(RATE_HZ);
+            assert!((seconds - 10.0).abs() <= 0.06, "{seconds} s of 10 s, {mixed}, {muted}");
+            assert!(share(pcm, 440.0, RATE_HZ) > 0.95, "{mixed}, {muted}");
+            let peak = pcm.iter().map(|sample| sample.unsigned_abs()).max();
+            sim.participant_leaves("bob");
+            sim.run(secs(1));
+            let before = sim.received[&whose].len();
+            sim.play_speech(&mut ann, 100);
+            let alone = &sim.received[&whose][before..];
+            let difference = peak.zip(alone.iter().map(|sample| sample.unsigned_abs()).max());
+            assert!(
+                difference.is_some_and(|(a, b)| a.abs_diff(b) < b / 10),
+                "{difference:?}"
+            );
+            assert_eq!(sim.received.get(&Some("bob".into())).map_or(0, Vec::len), 0);
+            assert_eq!(sim.end_reason(), None);
+        }
+    }
+}
+
 /// Messages go to everybody once a caller is present, and are taken from callers only. DTMF arrives
 /// as keys.
 #[test]

@@ -165,3 +165,42 @@ fn a_muted_caller_stays_connected() {
     pair.run(secs(1));
     assert!(pair.bot.frames - frames >= 45, "{} frames", pair.bot.frames - frames);
 }
+
+/// A caller with discontinuous transmission sends a packet per 400 ms while it is silent. What it
+/// says then is as much later for the bot as it was for the caller, but for the part of the silence
+/// that no packet ends, which would delay the speech.
+#[test]
+fn time_goes_on_in_a_silence_that_speech_ends() {
+    let part = ms(400);
+    for parts in [1, 8, 50] {
+        let mut pair = Pair::connected();
+        pair.open_audio(16_000, 16_000);
+        pair.client.speak(A4, pair.now);
+        pair.run(secs(1));
+        let (from, began) = (pair.bot.pcm.len(), pair.time());
+        pair.client.mute();
+        for _ in 0..parts {
+            pair.run(part);
+            let now = pair.now;
+            pair.client.send_silence(now);
+        }
+        pair.run(part / 2);
+        pair.client.speak(A4, pair.now);
+        pair.run(secs(1));
+        let took = (pair.time() - began).as_secs_f64();
+        let received = (pair.bot.pcm.len() - from) as f64 / 16_000.0;
+        assert!(
+            (took - 0.4..=took + 0.1).contains(&received),
+            "{received} s of sound in {took} s"
+        );
+        // The speech is at its end and whole, and there is silence before it.
+        let pcm = &pair.bot.pcm[from..];
+        let (before, speech) = pcm.split_at(pcm.len() - 15_000);
+        assert!(share(speech, A4, 16_000) > 0.9, "the speech after {parts} parts");
+        let is_silent = |sample: &i16| sample.unsigned_abs() < 500;
+        assert!(
+            before[3_200..before.len() - 2_000].iter().all(is_silent),
+            "{parts} parts"
+        );
+    }
+}

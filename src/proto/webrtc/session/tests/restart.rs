@@ -61,6 +61,38 @@ pub fn assert_talks(pair: &mut Pair) {
     assert_eq!((pair.times(&SessionEvent::Joined).len(), pair.left()), (1, None));
 }
 
+/// A channel that only a later offer brings carries what waited for it and all that follows, and
+/// the call goes on as it was.
+#[test]
+fn a_channel_of_a_later_offer_carries_messages() {
+    let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| {
+        assert!(!offer.contains("m=application"));
+        offer
+    });
+    assert!(pair.run_until(secs(5), |pair| pair.client.connected));
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(440.0, pair.now);
+    pair.send("from before the channel");
+    pair.run(secs(20));
+    let (received, frames) = (pair.client.received.len(), pair.bot.frames);
+    let offer = pair.client.change(|api| {
+        api.add_channel("chat".to_owned());
+    });
+    let answer = pair.act(|session, _| session.renegotiate(&offer)).expect("an answer");
+    assert!(answer.contains("m=application"));
+    pair.client.accept(&answer);
+    assert!(pair.run_until(secs(5), |pair| pair.client.open_channel().is_some()));
+    pair.run(secs(1));
+    assert_eq!(pair.client.texts(), ["from before the channel"]);
+    assert!(pair.bot.frames - frames >= 45 && pair.client.received.len() - received >= 45);
+    assert_talks(&mut pair);
+    // Like one that was there from the start, it stands for the client.
+    let chat = pair.client.channel("chat");
+    pair.client.rtc.direct_api().close_data_channel(chat);
+    pair.run(ms(500));
+    assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Left));
+}
+
 /// A renegotiation keeps credentials, mids, roles, channel and bot, and audio has no gap.
 #[test]
 fn a_renegotiation_keeps_everything() {
