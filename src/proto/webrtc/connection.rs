@@ -384,6 +384,12 @@ impl PeerConnection {
         self.sources.kept()
     }
 
+    /// Counts sources as if the client may send from one more alone.
+    #[cfg(test)]
+    pub fn skip_sources(&mut self) {
+        self.sources.skip();
+    }
+
     /// Advances the RTP sequence number as if `packets` had been sent.
     #[cfg(test)]
     pub fn skip_packets(&mut self, packets: u64) {

@@ -250,6 +250,12 @@ impl WebRtcSession {
         self.connection.kept_sources()
     }
 
+    /// Counts sources as if the caller may send from one more alone.
+    #[cfg(test)]
+    pub fn skip_sources(&mut self) {
+        self.connection.skip_sources();
+    }
+
     /// Advances the RTP sequence number as if `packets` had been sent.
     #[cfg(test)]
     pub fn skip_packets(&mut self, packets: u64) {

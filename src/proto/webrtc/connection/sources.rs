@@ -3,7 +3,7 @@
 //! In: the SSRC that a packet claims, before and after its authentication. Out: whether str0m may
 //! process the packet, and its section. str0m assigns a section to any SSRC that claims it, forged
 //! or not. So a section is restored to its authenticated source, and discovered sources are
-//! counted. A client may have any number of sources one after the other; the oldest are forgotten.
+//! counted. A client may have many sources one after the other; the oldest are forgotten.
 //! Sources: RFC 8829 section 5.2.1 (`a=ssrc` is optional), RFC 9143 section 9.2 (sections
 //! and payload types).
 
@@ -15,6 +15,10 @@ use str0m::media::Mid;
 use str0m::rtp::Ssrc;
 
 use crate::limits::{AUDIO_SOURCES_MAX, ROOM_SOURCES_MAX};
+
+/// Sources of one client in a session, of which str0m keeps the sequence numbers, 50 bytes each.
+/// A client that changes its source with each press of a button has as many in half a day at least.
+const CLIENT_SOURCES_MAX: usize = 16_384;
 
 /// How the peer's audio is divided into sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +45,7 @@ pub struct AudioSection {
 pub struct AudioSources {
     layout: AudioLayout,
     pub sections: Vec<AudioSection>,
-    /// The number of a room's sources discovered without announcement.
+    /// How many authenticated sources were not announced.
     pub discovered: usize,
     /// A client's former sources, the newest last.
     former: VecDeque<Ssrc>,
@@ -83,6 +87,12 @@ impl AudioSources {
         self.former.len() + self.sections.iter().map(|section| section.sources.len()).sum::<usize>()
     }
 
+    /// Counts all sources but one that a client may have.
+    #[cfg(test)]
+    pub fn skip(&mut self) {
+        self.discovered = CLIENT_SOURCES_MAX - 1;
+    }
+
     /// Prepares str0m for a packet of this source. Returns whether str0m may process the packet.
     /// `is_negotiated` describes its payload type.
     pub fn admit(&mut self, rtc: &mut Rtc, source: Ssrc, is_negotiated: bool) -> bool {
@@ -91,13 +101,29 @@ impl AudioSources {
             section.restore_source(rtc, source);
             return true;
         }
-        if self.layout == AudioLayout::Tracks && self.discovered >= ROOM_SOURCES_MAX {
+        let sources_max = match self.layout {
+            AudioLayout::SingleClient => CLIENT_SOURCES_MAX,
+            AudioLayout::Tracks => ROOM_SOURCES_MAX,
+        };
+        if self.discovered >= sources_max {
+            self.report_too_many();
             return false;
         }
         if self.accepts_any && is_negotiated {
             self.expect_source(rtc, source);
         }
         true
+    }
+
+    /// Says once that a client is not heard any more.
+    fn report_too_many(&mut self) {
+        if self.layout == AudioLayout::SingleClient && self.discovered == CLIENT_SOURCES_MAX {
+            self.discovered += 1;
+            log::warn!(
+                "the bot is deaf: the client has sent from {CLIENT_SOURCES_MAX} sources (SSRC) in this session, and no more are \
+                 admitted; a client changes its source with each press of a button at most, so call again"
+            );
+        }
     }
 
     /// Lets str0m authenticate a packet that no signalling assigns to a section. With a single

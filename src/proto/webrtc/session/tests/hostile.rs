@@ -187,6 +187,24 @@ fn sources_of_one_client_are_bounded() {
     assert_eq!(pair.left(), None);
 }
 
+/// str0m remembers each source, so a client has a limited number of them in all. The last one is
+/// received until the end.
+#[test]
+fn all_sources_of_one_client_are_bounded() {
+    let (mut pair, _) = call();
+    pair.session.skip_sources();
+    pair.client.change_source();
+    pair.run(ms(500));
+    assert_talks(&mut pair);
+    let frames = pair.bot.frames;
+    for _ in 0..3 {
+        pair.client.change_source();
+        pair.run(ms(500));
+    }
+    assert!(pair.bot.frames - frames < 10, "{} frames", pair.bot.frames - frames);
+    assert_eq!(pair.left(), None);
+}
+
 /// Only the client keeps its session alive: packets of others do not.
 #[test]
 fn foreign_packets_keep_no_session_alive() {
