@@ -40,7 +40,7 @@ impl Proxy {
             .map(|folder| folder.join(program))
             .find(|file| file.is_file());
         let Some(found) = found else {
-            skip::lacks_ability("a reverse proxy", &format!("{program} is not installed"));
+            skip::lacks_package("a reverse proxy", &format!("apt-get install {program}"));
             return None;
         };
         let (folder, addr) = (folder(), SocketAddr::from(([127, 0, 0, 1], free_port())));
