@@ -157,6 +157,7 @@ function phase(next, say) {
 	if (/waiting|ready/.test(next) && !counter) count();
 	if (next === 'idle') end();
 	if (next === 'idle' && isLine) keys.show(false);
+	draw();
 	// The number of calls has changed.
 	if (/ready|idle/.test(next)) lookForRunner();
 }
@@ -168,7 +169,6 @@ function end() {
 	sound.stop();
 	forget();
 	sides.user.track = null;
-	draw();
 	$('bot-audio').srcObject = null;
 	$('elapsed').textContent = $('waited').textContent = $('hint').textContent = '';
 	counter = clearInterval(counter);
