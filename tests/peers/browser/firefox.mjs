@@ -177,6 +177,7 @@ class Locator {
 	selectOption(value) {
 		return this.#on((found, wanted) => {
 			found.value = wanted;
+			found.dispatchEvent(new Event('input', { bubbles: true }));
 			found.dispatchEvent(new Event('change', { bubbles: true }));
 		}, value);
 	}
