@@ -179,8 +179,9 @@ fn time_goes_on_in_a_silence_that_speech_ends() {
         pair.run(secs(1));
         let (from, began) = (pair.bot.pcm.len(), pair.time());
         pair.client.mute();
-        for _ in 0..parts {
-            pair.run(part);
+        // An encoder sends some frames of silence before it stops.
+        for length in std::iter::repeat_n(ms(20), 10).chain(std::iter::repeat_n(part, parts)) {
+            pair.run(length);
             let now = pair.now;
             pair.client.send_silence(now);
         }
