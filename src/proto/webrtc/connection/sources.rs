@@ -115,7 +115,7 @@ impl AudioSources {
         true
     }
 
-    /// Says once that a client is not heard any more.
+    /// Warns once that the bot receives nothing more of a client.
     fn report_too_many(&mut self) {
         if self.layout == AudioLayout::SingleClient && self.discovered == CLIENT_SOURCES_MAX {
             self.discovered += 1;
