@@ -74,6 +74,7 @@ async function measure(tabs) {
 			const { left, top, width, height } = button.getBoundingClientRect();
 			if (!button.contains(document.elementFromPoint(left + width / 2, top + height / 2))) throw new Error(`the tab ${tab} is covered`);
 			button.click();
+			if (button.getAttribute('aria-current') !== 'true') throw new Error(`the tab ${tab} cannot be chosen`);
 			await new Promise(requestAnimationFrame);
 		}
 		found.push({

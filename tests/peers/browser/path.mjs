@@ -73,6 +73,9 @@ function assertSays(said, ...wanted) {
 	for (const words of wanted) if (!said.includes(words)) throw new Error(`“${words}” is not in: ${said}`);
 }
 
+/** A browser whose profile forbids UDP but through a proxy. */
+const NO_UDP = { fullBrowser: true, args: ['--webrtc-ip-handling-policy=disable_non_proxied_udp'] };
+
 export const checks = {
 	async 'path: a blocked one is explained while connecting, and forgotten when it opens'(runner) {
 		await withProfile(async (context) => {
@@ -126,7 +129,7 @@ export const checks = {
 			await page.locator('#connect').click();
 			await isPhase(page, 'ready');
 			await page.close();
-		}, { args: ['--webrtc-ip-handling-policy=disable_non_proxied_udp'] });
+		}, NO_UDP);
 	},
 
 	async 'path: a browser that hides every address is told so'(runner) {
@@ -137,6 +140,6 @@ export const checks = {
 			await page.locator('#connect').click();
 			await isPhase(page, 'idle');
 			await page.close();
-		}, { args: ['--webrtc-ip-handling-policy=disable_non_proxied_udp'] });
+		}, NO_UDP);
 	},
 };

@@ -50,6 +50,8 @@ let control;
  * `page` has `talk` with `control`, its microphone hums, and it has not connected yet. Made once in a process.
  */
 export async function withoutRunner(page, hz) {
+	// The connections of the control then name addresses, in place of names that need a resolver of multicast DNS.
+	await page.context().grantPermissions(['microphone']);
 	control ??= await page.evaluate((each) => globalThis.talk.control(2, each), hz);
 	if (control.share < 0.9) throw new Error(`the control itself is no tone: ${JSON.stringify(control)}`);
 	return control;

@@ -68,6 +68,11 @@ const WAITING = new Set([
 	'moq: a killed tab is gone from /status in time',
 	'moq: a page that only listens stays connected, and takes a microphone later',
 ]);
+// These need more than Chromium's headless shell.
+const FULL_BROWSER = new Set([
+	'page: it can be installed, keeps the screen on in a call, and plays where it is told',
+	'untrusted: a cross-site page may send JSON, and nothing that browsers send unasked',
+]);
 const waiting = [];
 // One name per line: of all checks of a stage.
 const onlyThese = process.env.CHECKS_ONLY?.split('\n');
@@ -84,7 +89,7 @@ const exit = async () => {
 
 /** `check` gets a profile of its own; `alone`, one that opens what browsers it needs. */
 const run = (name, check, runnerArgs, extra, binary) => alone(
-	name, (runner) => withProfile((context) => check(context, runner, extra)), runnerArgs, binary,
+	name, (runner) => withProfile((context) => check(context, runner, extra), { fullBrowser: FULL_BROWSER.has(name) }), runnerArgs, binary,
 );
 
 async function alone(name, check, runnerArgs, binary = values.binary) {

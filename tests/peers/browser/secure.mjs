@@ -143,7 +143,7 @@ export const plainChecks = {
 
 	async 'secure: a microphone that does not open is said in plain words'(runner, out) {
 		const url = `http://localhost:${portOf(runner)}/client/`;
-		const fails = (microphone, prepare, name, ...wanted) => withProfile(async (context) => {
+		const fails = (options, prepare, name, ...wanted) => withProfile(async (context) => {
 			const page = await context.newPage();
 			await prepare(page);
 			await page.goto(url);
@@ -158,18 +158,18 @@ export const plainChecks = {
 			await page.locator('#problem-listen').click();
 			await isPhase(page, 'ready');
 			await hangUp(page, runner);
-		}, { microphone });
-		await fails('asks', async (page) => {
+		}, options);
+		await fails({ microphone: 'asks', fullBrowser: true }, async (page) => {
 			const devtools = await page.context().newCDPSession(page);
 			await devtools.send('Browser.setPermission', { permission: { name: 'microphone' }, setting: 'denied' });
 		}, 'denied', 'was not allowed', 'symbol beside the address');
-		await fails('none', async () => {}, 'none', 'No microphone found', 'Plug one in');
+		await fails({ microphone: 'none' }, async () => {}, 'none', 'No microphone found', 'Plug one in');
 		// The system cannot produce these; the errors are Chromium's.
 		const throws = (name, message) => (page) => page.addInitScript((error) => {
 			navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException(...error));
 		}, [message, name]);
-		await fails('speaks', throws('NotReadableError', 'Could not start audio source'), 'busy', 'is busy', 'Another program');
-		await fails('speaks', throws('NotAllowedError', 'Permission denied by system'), 'system', 'The system blocks', 'privacy settings');
+		await fails({}, throws('NotReadableError', 'Could not start audio source'), 'busy', 'is busy', 'Another program');
+		await fails({}, throws('NotAllowedError', 'Permission denied by system'), 'system', 'The system blocks', 'privacy settings');
 		// As in an in-app browser.
 		await withProfile(async (context) => {
 			const page = await context.newPage();
@@ -256,7 +256,7 @@ export const tlsChecks = {
 			await isPhase(page, 'ready');
 			await talks(page, 'websocket');
 			await hangUp(page, runner);
-		});
+		}, { fullBrowser: true });
 	},
 
 	async 'secure: on the machine of the runner, the page shows the code of an address that phones reach'(runner) {
