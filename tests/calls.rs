@@ -1,8 +1,6 @@
 //! `/calls` of the real binary: what is recorded of calls, who may read it, and how it is turned
 //! off.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
@@ -10,6 +8,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
+use crate::support::follower::Follower;
 use crate::support::http::{self, Reply};
 use crate::support::program::wait_until;
 use crate::support::provider::{Caller, Provider};
@@ -124,47 +123,12 @@ fn a_telephone_call_has_the_texts_of_its_bot() {
     );
 }
 
-/// A client that follows the calls.
-struct Follower(BufReader<TcpStream>);
-
-impl Follower {
-    fn connect(runner: &TestRunner) -> Self {
-        let mut stream = TcpStream::connect(runner.addr).expect("the runner listens");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("a timeout");
-        // A response of HTTP/1.0 ends with its connection and is not chunked.
-        write!(stream, "GET /calls/events HTTP/1.0\r\nHost: {}\r\n\r\n", runner.addr).expect("writable");
-        Follower(BufReader::new(stream))
-    }
-
-    /// Returns the next line that begins like this; `None` at the end.
-    fn line(&mut self, beginning: &str) -> Option<String> {
-        loop {
-            let mut line = String::new();
-            if self.0.read_line(&mut line).expect("a line in time") == 0 {
-                return None;
-            }
-            if let Some(rest) = line.strip_prefix(beginning) {
-                return Some(rest.trim_end().to_owned());
-            }
-        }
-    }
-
-    /// Returns the next event and its data.
-    fn event(&mut self) -> (String, Value) {
-        let name = self.line("event: ").expect("an event");
-        let data = self.line("data: ").expect("its data");
-        (name, serde_json::from_str(&data).expect("JSON"))
-    }
-}
-
 /// A client is sent the start of a call, its texts and its end, and the stream ends with the
 /// runner.
 #[test]
 fn calls_are_followed() {
     let mut runner = TestRunner::start(&["--bot", "echo"]);
-    let mut follower = Follower::connect(&runner);
+    let mut follower = Follower::connect(runner.addr, &[]);
     assert_eq!(follower.line("HTTP/1.").as_deref(), Some("0 200 OK"));
     assert_eq!(follower.line("content-type: ").as_deref(), Some("text/event-stream"));
     assert_eq!(follower.line("retry: ").as_deref(), Some("3000"));

@@ -5,12 +5,14 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
+use crate::support::follower::Follower;
 use crate::support::http::{self, KeepAlive, Reply};
 use crate::support::program::{BotProcess, SLEEPING_COMMAND, wait_until};
 use crate::support::provider::{Caller, Provider};
 use crate::support::rest::{Rest, SILENCE, ScriptedAnswer};
 use crate::support::runner::TestRunner;
 use crate::support::signed::{self, API_KEY, HOST, TOKEN};
+use crate::support::socket::Socket;
 
 const DIALS: [Provider; 3] = [Provider::Twilio, Provider::Telnyx, Provider::Plivo];
 const FROM: &str = "+15550002222";
@@ -19,11 +21,17 @@ const ACCOUNT: &str = "AC0000000000000000000000000000cafe";
 
 /// A runner that dials by this API.
 fn runner_with(provider: Provider, api: &Rest, verifies: bool) -> TestRunner {
-    let (url, key) = (api.url(), signed::public_key());
+    runner_by(provider, &api.url(), verifies, &[])
+}
+
+/// A runner that dials by the API at this URL, with more options.
+fn runner_by(provider: Provider, url: &str, verifies: bool, more: &[&str]) -> TestRunner {
+    let key = signed::public_key();
     let mut variables = vec![
-        ("TELCO_A_API_URL", url.as_str()),
-        ("TELCO_B_API_URL", &url),
-        ("TELCO_C_API_URL", &url),
+        ("TELCO_A_API_URL", url),
+        ("TELCO_B_API_URL", url),
+        ("TELCO_C_API_URL", url),
+        ("RUNNER_EVENTS_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
         ("TELCO_A_ACCOUNT_SID", ACCOUNT),
         ("TELCO_A_AUTH_TOKEN", TOKEN),
         ("TELCO_B_API_KEY", TOKEN),
@@ -45,7 +53,7 @@ fn runner_with(provider: Provider, api: &Rest, verifies: bool) -> TestRunner {
         "any",
     ];
     let command = ["--", "/bin/sh", "-c", SLEEPING_COMMAND];
-    TestRunner::start_with(&[&options[..], &command[..]].concat(), &variables)
+    TestRunner::start_with(&[&options[..], more, &command[..]].concat(), &variables)
 }
 
 fn dial(runner: &TestRunner, headers: &[&str], body: &Value) -> Reply {
@@ -242,6 +250,131 @@ fn a_call_without_an_answer_is_recorded() {
     }
 }
 
+/// What a provider refuses at once has a record, which says so and why, an event for the receiver
+/// and one for those that follow. A retry with the same key neither asks again nor adds a record.
+#[test]
+fn a_call_that_is_not_dialled_is_recorded() {
+    let refusal = || {
+        vec![(
+            400,
+            r#"{"code":21211,"message":"Invalid 'To' +15550001111"}"#.to_owned(),
+        )]
+    };
+    let gone = api(&refusal()).url();
+    for provider in DIALS {
+        let looked_up = answers(provider, "").len() - 1;
+        let refused = |after: usize| [&answers(provider, "")[..after], &refusal()].concat();
+        // At the last request; at the first, where a number is looked up before; by the network.
+        for answers in [Some(refused(looked_up)), Some(refused(0)), None] {
+            let api = answers.as_deref().map(api);
+            let url = api.as_ref().map_or_else(|| gone.clone(), Rest::url);
+            let receiver = Rest::start(&[(200, "{}")]);
+            let runner = runner_by(provider, &url, true, &["--events", &receiver.url()]);
+            let authorization = format!("Authorization: Bearer {API_KEY}");
+            let mut follower = Follower::connect(runner.addr, &[&authorization]);
+            assert_eq!(follower.line("HTTP/1.").as_deref(), Some("0 200 OK"));
+            let key = ["Idempotency-Key: order-42"];
+            let [first, again] = [(); 2].map(|()| dial(&runner, &key, &json!({"to": TO})));
+            assert_eq!((first.status, again.status), (502, 502), "{}", first.text());
+            assert_eq!(first.body, again.body);
+            assert_eq!(again.header("idempotency-replayed"), Some("true"));
+            assert_eq!(
+                api.map_or(0, |api| api.asked().len()),
+                answers.map_or(0, |all| all.len())
+            );
+            let call = record(&runner, &first.json()["id"]).json();
+            assert_eq!(
+                (&call["outcome"], &call["ended_by"], &call["state"]),
+                (&json!("not_dialled"), &json!("transport"), &json!("ended"))
+            );
+            assert_eq!(call["reason"], "the provider did not dial");
+            assert_eq!(
+                (&call["from"], &call["to"], &call["direction"]),
+                (&json!(FROM), &json!(TO), &json!("outbound"))
+            );
+            let why = call["provider_error"].as_str().expect("why");
+            assert!(first.text().contains(why) && !why.contains("1555"), "{why}");
+            let (name, ended) = follower.event();
+            assert_eq!((&*name, &ended), ("ended", &call));
+            wait_until(|| !receiver.asked().is_empty(), || "no event was posted".to_owned());
+            let listed = http::request(runner.addr, "GET", "/calls", &[&authorization], b"").expect("an answer");
+            assert_eq!(listed.json()["calls"].as_array().map(Vec::len), Some(1));
+            let events: Vec<Value> = receiver
+                .asked()
+                .iter()
+                .map(|event| serde_json::from_str(&event.body).expect("JSON"))
+                .collect();
+            assert_eq!(events.len(), 1, "{events:?}");
+            assert_eq!((&events[0]["type"], &events[0]["data"]), (&json!("call.failed"), &call));
+        }
+    }
+}
+
+/// A call that rings when the runner stops is recorded, with the runner as the side that ended it.
+/// While live sessions go on, ends are still reported.
+#[test]
+fn a_call_that_rings_ends_with_the_runner() {
+    let api = Rest::start(&[(201, r#"{"sid":"CA01"}"#)]);
+    let runner = runner_by(Provider::Twilio, &api.url(), true, &["--drain", "60"]);
+    let mut caller = Caller::connect(
+        runner.addr,
+        &socket_of_a_call(&runner, &api),
+        Provider::Twilio,
+        Provider::Twilio.lines()[0],
+    );
+    caller.call_id = "CA01".to_owned();
+    caller.greet();
+    caller.start();
+    runner.wait_for_sessions(1);
+    let id = dial(&runner, &[], &json!({"to": TO, "machine_detection": true})).json()["id"].clone();
+    let [_, _, end] = urls(Provider::Twilio, &api.asked()[1].body);
+    runner.signal("TERM");
+    wait_until(|| record(&runner, &id).status == 200, || "no record".to_owned());
+    let call = record(&runner, &id).json();
+    assert_eq!(
+        (&call["outcome"], &call["ended_by"]),
+        (&json!("shutdown"), &json!("runner"))
+    );
+    let form = end_form(Provider::Twilio, "CA02", "no-answer");
+    assert_eq!(
+        signed::webhook_at(&end, Provider::Twilio, &form, "1")
+            .send(&runner)
+            .status,
+        200
+    );
+    assert_eq!(record(&runner, &id).json(), call);
+}
+
+/// A media socket that ends before its call began leaves a record of the call.
+#[test]
+fn a_call_without_audio_is_recorded() {
+    let api = Rest::start(&[(201, r#"{"sid":"CA01"}"#)]);
+    let runner = runner_with(Provider::Twilio, &api, true);
+    drop(Socket::connect(runner.addr, &socket_of_a_call(&runner, &api)));
+    let authorization = format!("Authorization: Bearer {API_KEY}");
+    let list = || http::request(runner.addr, "GET", "/calls", &[&authorization], b"").expect("an answer");
+    wait_until(
+        || list().json()["calls"] != json!([]),
+        || format!("no record: {}", runner.log()),
+    );
+    let call = http::last_call(runner.addr, &[&authorization]);
+    assert_eq!(
+        (&call["outcome"], &call["ended_by"], &call["to"]),
+        (&json!("never_connected"), &json!("caller"), &json!(TO))
+    );
+}
+
+/// Dials by Twilio, and answers. Returns the path of the media socket.
+fn socket_of_a_call(runner: &TestRunner, api: &Rest) -> String {
+    assert_eq!(
+        dial(runner, &[], &json!({"to": TO, "machine_detection": true})).status,
+        201
+    );
+    let [answer, ..] = urls(Provider::Twilio, &api.asked()[0].body);
+    let form = signed::form(Provider::Twilio, "CA01");
+    signed::target(&signed::webhook_at(&answer, Provider::Twilio, &form, "1").send(runner))
+}
+
 /// Without a credential that verifies webhooks, the id in the URL connects request and call.
 #[test]
 fn a_dialled_call_needs_no_signature() {
@@ -310,8 +443,8 @@ fn a_retry_never_dials_twice() {
     assert_eq!(api.asked().len(), 1);
 }
 
-/// What a provider refuses is one sentence without numbers, and may be asked again with the same
-/// key. What may have been dialled may not.
+/// What a provider refuses, and what may have been dialled, is one sentence without numbers.
+/// Neither is asked again with the same key.
 #[test]
 fn failures_of_providers_are_one_sentence() {
     let api = Rest::playing(|nth, _| match nth {
@@ -323,13 +456,15 @@ fn failures_of_providers_are_one_sentence() {
         _ => ScriptedAnswer::Json(201, r#"{"sid":"CA01"}"#.to_owned()),
     });
     let runner = runner_with(Provider::Twilio, &api, true);
-    let key = ["Idempotency-Key: a"];
     let request = json!({"to": TO});
-    let refused = dial(&runner, &key, &request);
-    let detail = "twilio does not dial: status 400, code 21211: Invalid 'To' +###########";
-    assert_eq!((refused.status, refused.json()), (502, json!({"detail": detail})));
     for _ in 0..2 {
-        let unknown = dial(&runner, &key, &request);
+        let refused = dial(&runner, &["Idempotency-Key: a"], &request);
+        let detail = "twilio does not dial: status 400, code 21211: Invalid 'To' +###########; use another \
+                      Idempotency-Key to dial again";
+        assert_eq!((refused.status, &refused.json()["detail"]), (502, &json!(detail)));
+    }
+    for _ in 0..2 {
+        let unknown = dial(&runner, &["Idempotency-Key: b"], &request);
         assert_eq!(unknown.status, 504);
         let detail = unknown.json()["detail"].as_str().expect("a text").to_owned();
         assert!(
@@ -338,7 +473,7 @@ fn failures_of_providers_are_one_sentence() {
         );
     }
     assert_eq!(api.asked().len(), 2);
-    assert_eq!(dial(&runner, &["Idempotency-Key: b"], &request).status, 201);
+    assert_eq!(dial(&runner, &["Idempotency-Key: c"], &request).status, 201);
     let warnings = runner.wait_for_logs("POST /calls: ", 2);
     assert!(
         warnings

@@ -286,6 +286,7 @@ impl ObserveSessions for Calls {
         let end = CallEnding {
             outcome: call.outcome,
             bot_error: None,
+            provider_error: call.provider_error,
             counts: Counts::default(),
             network: NetworkTimes::default(),
             now,
@@ -420,6 +421,7 @@ impl SessionObserver for CallObserver {
         let end = CallEnding {
             outcome: reason.into(),
             bot_error,
+            provider_error: None,
             counts: *counts,
             network,
             now: tasks::now(),

@@ -31,6 +31,8 @@ pub struct MissedCall<'a> {
     /// Its numbers and direction, as for a bot.
     pub call_data: &'a Value,
     pub outcome: CallOutcome,
+    /// Why its provider did not dial.
+    pub provider_error: Option<&'a str>,
     pub lasted: Duration,
 }
 

@@ -197,6 +197,7 @@ impl Sessions {
                 bot: bot.row().name().cloned(),
                 call_data: &json!({"from": from, "to": to}),
                 outcome: CallOutcome::Refused,
+                provider_error: None,
                 lasted: Duration::ZERO,
             });
         })

@@ -81,6 +81,7 @@ function conversation(call) {
 		call.ended_by ? `Ended by the ${call.ended_by}.` : '',
 		network(call),
 		call.bot_error ? `The bot failed: ${call.bot_error}` : '',
+		call.provider_error ? `The provider says: ${call.provider_error}` : '',
 	].filter(Boolean);
 	const sound = call.recording && call.state === 'ended' ? [player(call)] : [];
 	return [...sound, make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : []];

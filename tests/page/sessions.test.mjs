@@ -464,10 +464,11 @@ test('the list follows the stream of events, and is asked for now and then witho
 
 test('what callers said is text', async () => {
 	const hostile = '<img src=x onerror=alert(1)>';
-	const own = list({ calls: [200, { calls: [{ ...CALL, from: hostile, reason: hostile }], next: null }], call: { c1: { ...CALL, texts: [{ ...TEXTS[1], text: hostile, stages: [{ name: hostile, ms: 1 }] }], functions: [hostile], bot_error: hostile } } });
+	const own = list({ calls: [200, { calls: [{ ...CALL, from: hostile, reason: hostile }], next: null }], call: { c1: { ...CALL, texts: [{ ...TEXTS[1], text: hostile, stages: [{ name: hostile, ms: 1 }] }], functions: [hostile], bot_error: hostile, provider_error: hostile } } });
 	await own.show();
 	await open(own);
 	assert.ok(!own.view.all().some(({ tagName }) => tagName === 'IMG'));
+	assert.ok(own.view.all().some(({ textContent }) => textContent.includes(`The provider says: ${hostile}`)));
 	own.shown.show(false);
 });
 

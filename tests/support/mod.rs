@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod client;
 pub mod cloud;
 pub mod device;
+pub mod follower;
 pub mod http;
 #[allow(dead_code, reason = "it is also a program")]
 pub mod livekit;

@@ -5,13 +5,14 @@
 //! provider: its retry gets the outcome. What is dialled, and what of it is remembered, is decided
 //! in `proto::telephony::dial`.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::bot::SessionId;
@@ -21,13 +22,12 @@ use crate::io::http::app::{RunnerApp, check_program_body, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::module::ModuleStartup;
-use crate::io::observer::MissedCall;
 use crate::io::rest::{self, RestError, RestResponse};
-use crate::io::running::RunningModule;
+use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
 use crate::io::websocket::dialled::DialledCalls;
 use crate::io::{RunError, tasks::request_time};
-use crate::proto::bots::{self, BotChoice, UnknownBot};
+use crate::proto::bots::{self, BotChoice};
 use crate::proto::http::access::KeyError;
 use crate::proto::metrics::text::MetricsText;
 use crate::proto::telephony::Provider;
@@ -53,6 +53,12 @@ impl RunningModule for DialOut {
     fn render_metrics(&self, text: &mut MetricsText) {
         metrics::render(text, &lock(&self.calls.ledger).counts());
     }
+
+    fn drain(&self) -> ModuleFuture<'_, ()> {
+        let unanswered = lock(&self.calls.ledger).handle_stop(tasks::now());
+        self.calls.note_unanswered(unanswered);
+        Box::pin(ready(()))
+    }
 }
 
 /// Starts to dial, if that is wanted.
@@ -65,6 +71,8 @@ pub fn run(startup: &ModuleStartup<'_>) -> Result<Option<Arc<dyn RunningModule>>
     let calls = DialledCalls {
         ledger: Mutex::new(DialLedger::new(provider.name)),
         reported: Notify::new(),
+        sessions: startup.app.sessions.clone(),
+        transport: Transport::Telephony(provider),
     };
     Ok(Some(Arc::new(DialOut {
         calls: Arc::new(calls),
@@ -107,6 +115,9 @@ pub async fn answer(app: &RunnerApp, head: &Parts, peer: PeerInfo, body: Incomin
     let (provider, host) = (dial_out.provider, dial_out.host.clone());
     let placing = tokio::spawn(async move {
         let outcome = place(provider, &config, &request, &host, &id).await;
+        if !matches!(outcome, DialOutcome::Refused(_)) {
+            tokio::spawn(calls.clone().wait_for_answer());
+        }
         finish(&calls, provider, &id, &outcome)
     });
     // The task ends early only with the runtime.
@@ -164,11 +175,12 @@ fn was_not_sent(error: &RestError) -> bool {
 }
 
 fn finish(calls: &DialledCalls, provider: &Provider, id: &SessionId, outcome: &DialOutcome) -> DialReply {
-    let reply = lock(&calls.ledger).finish(id, outcome);
+    let (reply, refused) = lock(&calls.ledger).finish(id, outcome, tasks::now());
     match &reply.warning {
         Some(why) => log::warn!("POST /calls: {why}"),
         None => log::info!("{} dials; the call will be session {id}", provider.name),
     }
+    calls.note_unanswered(refused);
     reply
 }
 
@@ -232,23 +244,8 @@ pub fn handle_end(app: &RunnerApp, query: &str, form: &[u8]) -> bool {
     let Some(outcome) = dial::outcome_of(form) else {
         return true;
     };
-    let Some(unanswered) = lock(&dial_out.calls.ledger).handle_end(&id, request_time().now) else {
-        return true;
-    };
-    log::info!("the dialled call {id} became no session: {outcome}");
-    let bots = app.sessions.bots();
-    let choice = BotChoice::named(unanswered.bot.as_deref());
-    let bot = bots.choose(choice).unwrap_or_else(|UnknownBot| bots.default());
-    let mut call_data = Value::Object(Map::new());
-    unanswered.call.complete(&mut call_data);
-    app.sessions.note_missed(MissedCall {
-        id: unanswered.id,
-        transport: Transport::Telephony(dial_out.provider),
-        bot: bot.row().name().cloned(),
-        call_data: &call_data,
-        outcome,
-        lasted: unanswered.after,
-    });
+    let unanswered = lock(&dial_out.calls.ledger).handle_end(&id, outcome, tasks::now());
+    dial_out.calls.note_unanswered(unanswered);
     true
 }
 

@@ -1,23 +1,69 @@
-//! The media sockets of calls that the runner dialled.
+//! The media sockets of calls that the runner dialled, and the calls that get none.
 //!
 //! In: the provider's call of a socket. Out: the session that `POST /calls` named, the data of the
-//! call for its bot, and who answered, once that is reported.
+//! call for its bot, and who answered, once that is reported. A call that becomes no session is
+//! reported to the observer of sessions.
 
 use std::sync::{Arc, Mutex};
 
 use edge_runner_http::common::lock;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::bot::SessionId;
+use crate::config::Transport;
+use crate::io::observer::MissedCall;
+use crate::io::sessions::Sessions;
+use crate::io::tasks;
 use crate::proto::answered_by::AnsweredBy;
-use crate::proto::telephony::dial::ledger::DialLedger;
+use crate::proto::bots::{BotChoice, UnknownBot};
+use crate::proto::telephony::dial::ledger::{ANSWERED_WITHIN, DialLedger, UnansweredCall};
 
 /// The dialled calls of a runner.
 pub struct DialledCalls {
     pub ledger: Mutex<DialLedger>,
     /// Signals a report.
     pub reported: Notify,
+    pub sessions: Sessions,
+    pub transport: Transport,
+}
+
+impl DialledCalls {
+    /// Reports calls that became no session.
+    pub fn note_unanswered(&self, unanswered: impl IntoIterator<Item = UnansweredCall>) {
+        for unanswered in unanswered {
+            let UnansweredCall {
+                id,
+                call,
+                bot,
+                outcome,
+                provider_error,
+                after,
+            } = unanswered;
+            log::info!("the dialled call {id} became no session: {outcome}");
+            let bots = self.sessions.bots();
+            let bot = bots.choose(BotChoice::named(bot.as_deref()));
+            let bot = bot.unwrap_or_else(|UnknownBot| bots.default());
+            let mut call_data = Value::Object(Map::new());
+            call.complete(&mut call_data);
+            self.sessions.note_missed(MissedCall {
+                id,
+                transport: self.transport,
+                bot: bot.row().name().cloned(),
+                call_data: &call_data,
+                outcome,
+                provider_error: provider_error.as_deref(),
+                lasted: after,
+            });
+        }
+    }
+
+    /// Waits until a call that was just dialled is reported or not at all.
+    pub async fn wait_for_answer(self: Arc<Self>) {
+        tokio::time::sleep(ANSWERED_WITHIN).await;
+        let silent = lock(&self.ledger).handle_timeout(tasks::now());
+        self.note_unanswered(silent);
+    }
 }
 
 /// A session that is a dialled call.
@@ -59,5 +105,73 @@ impl DialledSession {
             }
             reported.await;
         }
+    }
+}
+
+impl Drop for DialledSession {
+    /// Reports the call of a socket that ended before its bot began.
+    fn drop(&mut self) {
+        let unanswered = lock(&self.calls.ledger).handle_media_end(&self.id, tasks::now());
+        self.calls.note_unanswered(unanswered);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::bot::{self, Shutdown};
+    use crate::io::observer::{ObserveSessions, ObservedSession, SessionObserver};
+    use crate::io::tasks::SlotPool;
+    use crate::proto::telephony::PROVIDERS;
+    use crate::proto::telephony::dial::{DialOutcome, OutboundRequest};
+
+    /// Keeps the calls that became no session.
+    #[derive(Default)]
+    struct Missed(Mutex<Vec<Value>>);
+
+    impl ObserveSessions for Missed {
+        fn begin(self: Arc<Self>, _: ObservedSession<'_>) -> Box<dyn SessionObserver> {
+            unreachable!("there is no session")
+        }
+
+        fn missed(&self, call: MissedCall<'_>) {
+            let seconds = call.lasted.as_secs();
+            lock(&self.0).push(json!([&*call.id, call.outcome.label(), call.call_data["to"], seconds]));
+        }
+    }
+
+    /// The provider takes a call, and reports nothing of it.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_never_reported_is_missed_in_time() {
+        let idle_bot = bot::erase(|_| async { Ok(()) });
+        let (_stop, shutdown) = Shutdown::channel();
+        let sessions = Sessions::new(Arc::default(), idle_bot, SlotPool::new(1), shutdown);
+        let missed = Arc::new(Missed::default());
+        sessions.observe(missed.clone());
+        let calls = Arc::new(DialledCalls {
+            ledger: Mutex::new(DialLedger::new("twilio")),
+            reported: Notify::new(),
+            sessions,
+            transport: Transport::Telephony(PROVIDERS[0]),
+        });
+        let json = br#"{"to": "+15550001111"}"#;
+        let request = OutboundRequest::parse(json, "+15550002222").expect("a request");
+        {
+            let mut ledger = lock(&calls.ledger);
+            ledger
+                .admit(None, json, request, "1".into(), tasks::now())
+                .expect("it is dialled");
+            ledger.finish("1", &DialOutcome::Placed("CA01".into()), tasks::now());
+        }
+        let waiting = tokio::spawn(calls.clone().wait_for_answer());
+        tokio::time::sleep(ANSWERED_WITHIN - Duration::from_millis(10)).await;
+        assert!(lock(&missed.0).is_empty());
+        waiting.await.expect("no panic");
+        let seconds = ANSWERED_WITHIN.as_secs();
+        assert_eq!(*lock(&missed.0), [json!(["1", "unreported", "+15550001111", seconds])]);
     }
 }

@@ -63,8 +63,6 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
         return Err(HttpError::Route(route::RouteError::Method(route::ROOT_METHODS)));
     };
     let body = read(app.conn_limits, headers, AcceptedBody::Anything, body).await?;
-    // A provider can redirect a call that is rejected here; at the WebSocket it would only hang up.
-    app.check_open()?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // Providers that work without `--proxy` take no markup and sign nothing.
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
@@ -80,6 +78,8 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
     if dial::handle_report(app, query, &body) || dial::handle_end(app, query, &body) {
         return Ok(Reply::default());
     }
+    // A provider can redirect a call that is rejected here; at the WebSocket it would only hang up.
+    app.check_open()?;
     let call = CallKey::of(provider, &provider.call_id(&body));
     let is_dialled = dial::handle_webhook(app, query, call);
     let mint = |fingerprint| lock(&app.tokens).mint_for_call(call, fingerprint, request_time());

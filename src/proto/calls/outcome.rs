@@ -22,15 +22,21 @@ pub enum CallOutcome {
     Unreachable,
     /// The dialled call was ended at the provider before it was answered.
     Canceled,
+    /// The provider did not dial.
+    NotDialled,
+    /// The provider reported neither an answer nor an end of the dialled call.
+    Unreported,
 }
 
 /// Outcomes of calls that became no session.
-const MISSED: [CallOutcome; 5] = [
+const MISSED: [CallOutcome; 7] = [
     CallOutcome::Refused,
     CallOutcome::Busy,
     CallOutcome::NoAnswer,
     CallOutcome::Unreachable,
     CallOutcome::Canceled,
+    CallOutcome::NotDialled,
+    CallOutcome::Unreported,
 ];
 
 impl CallOutcome {
@@ -63,6 +69,8 @@ impl CallOutcome {
             CallOutcome::NoAnswer => "no_answer",
             CallOutcome::Unreachable => "unreachable",
             CallOutcome::Canceled => "canceled",
+            CallOutcome::NotDialled => "not_dialled",
+            CallOutcome::Unreported => "unreported",
         }
     }
 
@@ -79,7 +87,7 @@ impl CallOutcome {
             },
             CallOutcome::Refused => "runner",
             CallOutcome::Busy | CallOutcome::NoAnswer => "caller",
-            CallOutcome::Unreachable => "transport",
+            CallOutcome::Unreachable | CallOutcome::NotDialled | CallOutcome::Unreported => "transport",
             CallOutcome::Canceled => "operator",
         }
     }
@@ -88,7 +96,10 @@ impl CallOutcome {
     pub const fn is_failure(self) -> bool {
         matches!(
             self,
-            CallOutcome::Unreachable | CallOutcome::Ended(LeaveReason::BotFailed | LeaveReason::Failed)
+            CallOutcome::Unreachable
+                | CallOutcome::NotDialled
+                | CallOutcome::Unreported
+                | CallOutcome::Ended(LeaveReason::BotFailed | LeaveReason::Failed)
         )
     }
 }
@@ -108,6 +119,8 @@ impl fmt::Display for CallOutcome {
             CallOutcome::NoAnswer => "not answered",
             CallOutcome::Unreachable => "the number was not reached",
             CallOutcome::Canceled => "canceled before it was answered",
+            CallOutcome::NotDialled => "the provider did not dial",
+            CallOutcome::Unreported => "the provider reported neither an answer nor an end",
         })
     }
 }

@@ -29,8 +29,8 @@ const TEXT_BYTES_MAX: usize = 2048;
 const NAMES_MAX: usize = 16;
 /// Bytes of such a name, and of a caller.
 const NAME_BYTES_MAX: usize = 128;
-/// Bytes of what says why the bot failed.
-const BOT_ERROR_BYTES_MAX: usize = 1024;
+/// Bytes of what says why the bot failed, or the provider did not dial.
+const ERROR_BYTES_MAX: usize = 1024;
 /// Time since the caller's last sound within which the caller still speaks.
 const STILL_SPEAKING: Duration = Duration::from_millis(100);
 /// Time after which the bot does not answer what the caller said.
@@ -60,6 +60,8 @@ pub struct CallEnding<'a> {
     pub outcome: CallOutcome,
     /// Why the bot failed.
     pub bot_error: Option<&'a str>,
+    /// Why the provider did not dial, or what it answered instead.
+    pub provider_error: Option<&'a str>,
     pub counts: Counts,
     pub network: NetworkTimes,
     pub now: Instant,
@@ -120,6 +122,7 @@ pub struct CallRecorder {
 struct EndedCall {
     outcome: CallOutcome,
     bot_error: Option<String>,
+    provider_error: Option<String>,
     counts: Counts,
     network: NetworkTimes,
     duration: Duration,
@@ -337,9 +340,11 @@ impl CallRecorder {
 
     /// Handles the end of the call.
     pub fn handle_end(&mut self, end: CallEnding<'_>) {
+        let text = |error: &str| cut(error, ERROR_BYTES_MAX).into_owned();
         self.end = Some(EndedCall {
             outcome: end.outcome,
-            bot_error: end.bot_error.map(|error| cut(error, BOT_ERROR_BYTES_MAX).into_owned()),
+            bot_error: end.bot_error.map(text),
+            provider_error: end.provider_error.map(text),
             counts: end.counts,
             network: end.network,
             duration: end.now.saturating_duration_since(self.began),
@@ -360,7 +365,8 @@ impl CallRecorder {
         ];
         let names = self.functions.iter().chain(&self.errors);
         let names = names.chain(facts.into_iter().flatten());
-        let names = names.chain(self.end.as_ref().and_then(|end| end.bot_error.as_ref()));
+        let errors = self.end.iter().flat_map(|end| [&end.bot_error, &end.provider_error]);
+        let names = names.chain(errors.flatten());
         let names = names.map(String::capacity).sum::<usize>();
         let stages = |answer: &AnswerTiming| {
             answer
@@ -454,6 +460,7 @@ impl CallRecorder {
         call["errors"] = json!(self.errors);
         if let Some(end) = &self.end {
             call["bot_error"] = json!(end.bot_error);
+            call["provider_error"] = json!(end.provider_error);
             let count = |count| end.counts.get(count);
             call["counts"] = json!({
                 "packets_in": count(Count::PacketsIn),

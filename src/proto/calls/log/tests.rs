@@ -42,6 +42,7 @@ impl Rig {
         CallEnding {
             outcome,
             bot_error: None,
+            provider_error: None,
             counts: Counts::default(),
             network: NetworkTimes::default(),
             now: self.start + Duration::from_secs(at_s),

@@ -82,6 +82,7 @@ impl Rig {
         let end = CallEnding {
             outcome: reason.into(),
             bot_error,
+            provider_error: None,
             counts,
             network,
             now: self.now,

@@ -2,9 +2,9 @@
 //! have yet to be answered.
 //!
 //! In: requests with their `Idempotency-Key`, outcomes, webhooks, and `now`. Out: whether to dial,
-//! and the call that a webhook or a media socket belongs to. A request with a key that was used is
-//! never dialled again within an hour: it gets the same reply, unless the provider refused the
-//! first one, so that nothing was dialled. The number of calls per minute bounds all that is kept.
+//! the call that a webhook or a media socket belongs to, and each call that became no session,
+//! once. A request with a key that was used is never dialled again within an hour: it gets the same
+//! reply. The number of calls per minute bounds all that is kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,6 +17,8 @@ use super::metrics::DialCounts;
 use super::{DialOutcome, OutboundRequest};
 use crate::SessionId;
 use crate::answered_by::AnsweredBy;
+use crate::calls::CallOutcome;
+use crate::event::LeaveReason;
 use crate::limits::{DIAL_KEY_KEPT, DIALS_PER_MINUTE_MAX};
 use crate::telephony::proof::CallKey;
 
@@ -25,7 +27,7 @@ const KEY_BYTES_MAX: usize = 255;
 const MINUTE: Duration = Duration::from_secs(60);
 /// Time from the request until the call is answered: the longest time that a provider lets a
 /// telephone ring by itself is two minutes. Who answered is reported within half a minute.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(180);
+pub const ANSWERED_WITHIN: Duration = Duration::from_secs(180);
 
 /// The reply to a request, which its retries get as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +40,14 @@ pub struct DialReply {
 }
 
 impl DialReply {
-    fn of(provider: &str, id: &str, outcome: &DialOutcome) -> Self {
+    fn of(provider: &str, id: &str, outcome: &DialOutcome, has_key: bool) -> Self {
+        let again = match has_key {
+            true => "; use another Idempotency-Key to dial again",
+            false => "",
+        };
         let failed = |status, why: String| DialReply {
             status,
-            body: json!({ "detail": why }).to_string(),
+            body: json!({"detail": why, "id": id}).to_string(),
             warning: Some(why),
         };
         match outcome {
@@ -50,13 +56,10 @@ impl DialReply {
                 body: json!({"id": id, "provider": provider, "call_id": call_id}).to_string(),
                 warning: None,
             },
-            DialOutcome::Refused(why) => failed(502, format!("{provider} does not dial: {why}")),
+            DialOutcome::Refused(why) => failed(502, format!("{provider} does not dial: {why}{again}")),
             DialOutcome::Unknown(why) => failed(
                 504,
-                format!(
-                    "it is not known whether {provider} dials: {why}; look there, and use another Idempotency-Key to \
-                     dial again"
-                ),
+                format!("it is not known whether {provider} dials: {why}; look there{again}"),
             ),
         }
     }
@@ -136,12 +139,15 @@ struct KeyedRequest {
     reply: Option<DialReply>,
 }
 
-/// A call that was dialled and became no session.
+/// A call that was to be dialled and became no session.
 pub struct UnansweredCall {
     pub id: SessionId,
     pub call: DialledCall,
     /// The bot that the request named.
     pub bot: Option<String>,
+    pub outcome: CallOutcome,
+    /// What the provider answered in place of dialling.
+    pub provider_error: Option<String>,
     /// The time from the request to the end.
     pub after: Duration,
 }
@@ -152,12 +158,38 @@ struct OpenCall {
     call: DialledCall,
     bot: Option<String>,
     at: Instant,
+    /// Why it is not known whether the provider dials.
+    error: Option<String>,
     /// Once its webhook came.
     key: Option<CallKey>,
-    /// Whether a media socket belongs to it.
-    is_claimed: bool,
-    /// Whether the bot has its data.
-    is_begun: bool,
+    media: MediaState,
+}
+
+/// What became of the audio of a dialled call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MediaState {
+    Awaited,
+    /// It has a media socket.
+    Claimed,
+    /// The bot has its data.
+    Begun,
+}
+
+impl OpenCall {
+    fn is_recent(&self, now: Instant) -> bool {
+        now < self.at + ANSWERED_WITHIN
+    }
+
+    fn unanswered(self, outcome: CallOutcome, provider_error: Option<String>, now: Instant) -> UnansweredCall {
+        UnansweredCall {
+            id: self.id,
+            call: self.call,
+            bot: self.bot,
+            outcome,
+            provider_error,
+            after: now.saturating_duration_since(self.at),
+        }
+    }
 }
 
 /// The calls of one runner.
@@ -239,35 +271,46 @@ impl DialLedger {
                 answered_by: None,
             },
             at: now,
+            error: None,
             key: None,
-            is_claimed: false,
-            is_begun: false,
+            media: MediaState::Awaited,
         });
         Ok(DialAdmission::Dial)
     }
 
-    /// Takes the outcome of a request, and returns the reply.
-    pub fn finish(&mut self, id: &str, outcome: &DialOutcome) -> DialReply {
-        let reply = DialReply::of(self.provider, id, outcome);
-        match outcome {
-            DialOutcome::Placed(_) => self.counts.placed += 1,
-            DialOutcome::Refused(_) => {
-                self.counts.refused += 1;
-                self.open.retain(|open| *open.id != *id);
-                self.keyed.retain(|known| *known.id != *id);
-            }
-            DialOutcome::Unknown(_) => self.counts.unknown += 1,
-        }
-        if let Some(known) = self.keyed.iter_mut().find(|known| *known.id == *id) {
+    /// Takes the outcome of a request. Returns the reply, and the call if the provider refuses it.
+    pub fn finish(&mut self, id: &str, outcome: &DialOutcome, now: Instant) -> (DialReply, Option<UnansweredCall>) {
+        let known = self.keyed.iter_mut().find(|known| *known.id == *id);
+        let reply = DialReply::of(self.provider, id, outcome, known.is_some());
+        if let Some(known) = known {
             known.reply = Some(reply.clone());
         }
-        reply
+        let mut refused = None;
+        match outcome {
+            DialOutcome::Placed(_) => self.counts.placed += 1,
+            DialOutcome::Refused(why) => {
+                self.counts.refused += 1;
+                refused = self.remove(id, |_| true).map(|open| {
+                    let why = Some(why.clone());
+                    open.unanswered(CallOutcome::NotDialled, why, now)
+                });
+            }
+            DialOutcome::Unknown(why) => {
+                self.counts.unknown += 1;
+                if let Some(open) = self.find(id) {
+                    open.error = Some(why.clone());
+                }
+            }
+        }
+        (reply, refused)
     }
 
     /// Notes the provider's call of a webhook. Returns whether the call was dialled here.
     pub fn handle_webhook(&mut self, id: &str, call: CallKey, now: Instant) -> bool {
-        self.expire(now);
-        let Some(open) = self.find(id) else { return false };
+        let Some(open) = self.find(id).filter(|open| open.is_recent(now)) else {
+            return false;
+        };
+        open.error = None;
         let is_new = open.key.replace(call).is_none();
         self.counts.answered += u64::from(is_new);
         true
@@ -275,34 +318,55 @@ impl DialLedger {
 
     /// Notes who answered. Returns whether the call is known.
     pub fn handle_report(&mut self, id: &str, by: AnsweredBy, now: Instant) -> bool {
-        self.expire(now);
-        self.find(id).map(|open| open.call.answered_by = Some(by)).is_some()
+        let open = self.find(id).filter(|open| open.is_recent(now));
+        open.map(|open| open.call.answered_by = Some(by)).is_some()
     }
 
-    /// Notes the end of a call. Returns the call if it became no session, once.
-    pub fn handle_end(&mut self, id: &str, now: Instant) -> Option<UnansweredCall> {
-        self.expire(now);
-        let at = self.open.iter().position(|open| *open.id == *id && !open.is_claimed)?;
-        let open = self.open.remove(at)?;
-        Some(UnansweredCall {
-            id: open.id,
-            call: open.call,
-            bot: open.bot,
-            after: now.saturating_duration_since(open.at),
+    /// Takes the provider's report of the end of a call. Returns the call if it became no session.
+    pub fn handle_end(&mut self, id: &str, outcome: CallOutcome, now: Instant) -> Option<UnansweredCall> {
+        let open = self.remove(id, |open| open.media == MediaState::Awaited)?;
+        Some(open.unanswered(outcome, None, now))
+    }
+
+    /// Takes the end of a media socket. Returns its call if that became no session.
+    pub fn handle_media_end(&mut self, id: &str, now: Instant) -> Option<UnansweredCall> {
+        let open = self.remove(id, |open| open.media == MediaState::Claimed)?;
+        Some(open.unanswered(LeaveReason::NeverConnected.into(), None, now))
+    }
+
+    /// Forgets the calls whose time is over: to be called [`ANSWERED_WITHIN`] after each request.
+    /// Returns those that became no session.
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<UnansweredCall> {
+        self.open
+            .retain(|open| open.media != MediaState::Begun || open.is_recent(now));
+        let is_over = |open: &OpenCall| open.media == MediaState::Awaited && !open.is_recent(now);
+        self.take_unanswered(is_over, now, |open| match open.key {
+            Some(_) => LeaveReason::NeverConnected.into(),
+            None => CallOutcome::Unreported,
         })
+    }
+
+    /// Takes the end of the runner, which answers no webhook any more. Returns the calls that have
+    /// no media socket.
+    pub fn handle_stop(&mut self, now: Instant) -> Vec<UnansweredCall> {
+        let is_awaited = |open: &OpenCall| open.media == MediaState::Awaited;
+        self.take_unanswered(is_awaited, now, |_| LeaveReason::Shutdown.into())
     }
 
     /// Returns the session of a media socket, once: `key` is the provider's call.
     pub fn claim(&mut self, key: &str) -> Option<SessionId> {
         let is_it = |open: &&mut OpenCall| open.key.is_some_and(|own| own.to_string() == key);
         let open = self.open.iter_mut().find(is_it)?;
-        (!std::mem::replace(&mut open.is_claimed, true)).then(|| open.id.clone())
+        (open.media == MediaState::Awaited).then(|| {
+            open.media = MediaState::Claimed;
+            open.id.clone()
+        })
     }
 
     /// Returns what the bot is told at its start.
     pub fn begin(&mut self, id: &str) -> Option<DialledCall> {
         let open = self.find(id)?;
-        open.is_begun = true;
+        open.media = MediaState::Begun;
         let call = open.call.clone();
         open.call.body = None;
         open.call.answered_by = None;
@@ -311,7 +375,8 @@ impl DialLedger {
 
     /// Takes what was reported since the start of the bot.
     pub fn take_answered_by(&mut self, id: &str) -> Option<AnsweredBy> {
-        self.find(id).filter(|open| open.is_begun)?.call.answered_by.take()
+        let open = self.find(id).filter(|open| open.media == MediaState::Begun)?;
+        open.call.answered_by.take()
     }
 
     pub fn counts(&self) -> DialCounts {
@@ -322,11 +387,31 @@ impl DialLedger {
         self.open.iter_mut().find(|open| *open.id == *id)
     }
 
+    fn remove(&mut self, id: &str, is_it: impl Fn(&OpenCall) -> bool) -> Option<OpenCall> {
+        let at = self.open.iter().position(|open| *open.id == *id && is_it(open))?;
+        self.open.remove(at)
+    }
+
+    fn take_unanswered(
+        &mut self,
+        is_it: impl Fn(&OpenCall) -> bool,
+        now: Instant,
+        outcome: impl Fn(&OpenCall) -> CallOutcome,
+    ) -> Vec<UnansweredCall> {
+        let (taken, kept) = std::mem::take(&mut self.open).into_iter().partition(is_it);
+        self.open = kept;
+        let taken: VecDeque<OpenCall> = taken;
+        let unanswered = taken.into_iter().map(|mut open| {
+            let (outcome, error) = (outcome(&open), open.error.take());
+            open.unanswered(outcome, error, now)
+        });
+        unanswered.collect()
+    }
+
     fn expire(&mut self, now: Instant) {
         let is_over = |at: Instant, after: Duration| now >= at + after;
         self.dialled.retain(|at| !is_over(*at, MINUTE));
         self.keyed.retain(|known| !is_over(known.at, DIAL_KEY_KEPT));
-        self.open.retain(|open| !is_over(open.at, ANSWERED_WITHIN));
     }
 }
 

@@ -36,19 +36,30 @@ impl Rig {
 const TO: &str = "+15550001111";
 const OTHER: &str = "+15550003333";
 
+/// What a call was recorded as, and what its provider said.
+fn facts(unanswered: &UnansweredCall) -> (&str, &str, Option<&str>, Duration) {
+    let error = unanswered.provider_error.as_deref();
+    (&unanswered.id, unanswered.outcome.label(), error, unanswered.after)
+}
+
 fn placed() -> DialOutcome {
     DialOutcome::Placed("CA01".to_owned())
 }
 
 /// A retry never dials: neither while the first request runs, nor after it, nor when its
-/// outcome is unknown.
+/// outcome is unknown, nor when the provider refused it.
 #[test]
 fn a_retry_does_not_dial() {
-    for outcome in [placed(), DialOutcome::Unknown("status 503".to_owned())] {
+    let why = "status 503".to_owned();
+    for outcome in [
+        placed(),
+        DialOutcome::Unknown(why.clone()),
+        DialOutcome::Refused(why.clone()),
+    ] {
         let mut rig = Rig::new();
         assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
         assert_eq!(rig.ask(Some("a"), TO), Err(DialRefusal::Running));
-        let reply = rig.ledger.finish("1", &outcome);
+        let (reply, _) = rig.ledger.finish("1", &outcome, rig.now);
         for _ in 0..3 {
             assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Repeated(reply.clone())));
         }
@@ -63,19 +74,38 @@ fn a_retry_does_not_dial() {
     }
 }
 
+/// What a provider refuses is missed at once, and once.
 #[test]
-fn what_a_provider_refused_can_be_asked_again() {
+fn a_refused_call_is_missed() {
     let mut rig = Rig::new();
-    assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
-    let reply = rig.ledger.finish("1", &DialOutcome::Refused("status 400".to_owned()));
+    assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+    rig.pass(Duration::from_secs(2));
+    let why = "status 400".to_owned();
+    let (reply, refused) = rig.ledger.finish("1", &DialOutcome::Refused(why.clone()), rig.now);
     assert_eq!(reply.status, 502);
-    assert_eq!(reply.body, r#"{"detail":"twilio does not dial: status 400"}"#);
+    assert_eq!(reply.body, r#"{"detail":"twilio does not dial: status 400","id":"1"}"#);
+    let refused = refused.expect("the call");
+    assert_eq!(
+        facts(&refused),
+        ("1", "not_dialled", Some("status 400"), Duration::from_secs(2))
+    );
     assert!(!rig.ledger.handle_webhook("1", CallKey::of(TWILIO, "CA01"), rig.now));
+    assert!(rig.ledger.handle_end("1", CallOutcome::Busy, rig.now).is_none());
     assert_eq!(rig.ask(Some("a"), TO), Ok(DialAdmission::Dial));
-    let reply = rig.ledger.finish("2", &placed());
+    let (reply, missed) = rig.ledger.finish("2", &placed(), rig.now);
+    assert!(missed.is_none());
     assert_eq!((reply.status, reply.warning), (201, None));
     assert_eq!(reply.body, r#"{"call_id":"CA01","id":"2","provider":"twilio"}"#);
     assert_eq!((rig.ledger.counts().placed, rig.ledger.counts().refused), (1, 1));
+    // A retry with the key gets the refusal again, which says what to do.
+    assert_eq!(rig.ask(Some("b"), TO), Ok(DialAdmission::Dial));
+    let (reply, refused) = rig.ledger.finish("3", &DialOutcome::Refused(why), rig.now);
+    assert!(refused.is_some());
+    assert!(reply.body.contains("use another Idempotency-Key"), "{}", reply.body);
+    assert_eq!(rig.ask(Some("b"), TO), Ok(DialAdmission::Repeated(reply)));
+    rig.pass(ANSWERED_WITHIN);
+    let late = rig.ledger.handle_timeout(rig.now);
+    assert_eq!(late.iter().map(|call| &*call.id).collect::<Vec<_>>(), ["2"]);
 }
 
 #[test]
@@ -92,7 +122,7 @@ fn calls_per_minute_have_a_limit() {
     assert!(matches!(rig.ask(None, TO), Err(DialRefusal::TooMany(_))));
     assert_eq!(rig.ledger.counts().limited, 2);
     // A retry is no call.
-    rig.ledger.finish(&rig.number.to_string(), &placed());
+    rig.ledger.finish(&rig.number.to_string(), &placed(), rig.now);
 }
 
 #[test]
@@ -149,7 +179,8 @@ fn an_early_report_is_delivered_once() {
     assert_eq!(rig.ledger.take_answered_by("1"), None);
 }
 
-/// Calls without an answer are forgotten, so memory is bounded by the calls of a minute.
+/// Calls without an answer are forgotten at the timeout of each, so memory is bounded by the calls
+/// of a minute.
 #[test]
 fn calls_without_an_answer_are_forgotten() {
     let mut rig = Rig::new();
@@ -159,12 +190,14 @@ fn calls_without_an_answer_are_forgotten() {
             assert_eq!(rig.ask(Some(&key), TO), Ok(DialAdmission::Dial));
         }
         rig.pass(MINUTE);
+        rig.ledger.handle_timeout(rig.now);
     }
     let minutes = ANSWERED_WITHIN.as_secs() as usize / 60;
     assert!(rig.ledger.open.len() <= minutes * DIALS_PER_MINUTE_MAX);
     assert_eq!(rig.ledger.keyed.len(), 10 * DIALS_PER_MINUTE_MAX);
     rig.pass(DIAL_KEY_KEPT);
     rig.ledger.expire(rig.now);
+    rig.ledger.handle_timeout(rig.now);
     assert!(rig.ledger.keyed.is_empty() && rig.ledger.open.is_empty() && rig.ledger.dialled.is_empty());
 }
 
@@ -179,12 +212,90 @@ fn a_call_without_an_answer_is_missed_once() {
     rig.pass(Duration::from_secs(20));
     assert!(rig.ledger.handle_webhook("2", key, rig.now));
     assert!(rig.ledger.claim(&key.to_string()).is_some());
-    assert!(rig.ledger.handle_end("2", rig.now).is_none(), "it has a session");
-    let unanswered = rig.ledger.handle_end("1", rig.now).expect("the call");
-    assert_eq!((&*unanswered.id, unanswered.call.to.as_str()), ("1", TO));
-    assert_eq!(unanswered.after, Duration::from_secs(20));
-    assert!(rig.ledger.handle_end("1", rig.now).is_none(), "it was returned");
-    assert!(rig.ledger.handle_end("7", rig.now).is_none(), "it was not dialled");
+    let mut end = |id: &str| rig.ledger.handle_end(id, CallOutcome::Busy, rig.now);
+    assert!(end("2").is_none(), "it has a session");
+    let unanswered = end("1").expect("the call");
+    assert_eq!(facts(&unanswered), ("1", "busy", None, Duration::from_secs(20)));
+    assert_eq!(unanswered.call.to.as_str(), TO);
+    assert!(end("1").is_none(), "it was returned");
+    assert!(end("7").is_none(), "it was not dialled");
+}
+
+/// What no provider reports is missed when the time of an answer is over: without a webhook, with
+/// one and no socket, and where it was not known whether the provider dials.
+#[test]
+fn a_call_that_is_never_reported_is_missed_once() {
+    let mut rig = Rig::new();
+    for id in ["1", "2", "3", "4", "5"] {
+        assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+        let outcome = match id {
+            "3" | "4" => DialOutcome::Unknown("status 503".to_owned()),
+            _ => placed(),
+        };
+        assert!(rig.ledger.finish(id, &outcome, rig.now).1.is_none());
+    }
+    for id in ["2", "4", "5"] {
+        assert!(rig.ledger.handle_webhook(id, CallKey::of(TWILIO, id), rig.now));
+    }
+    assert!(rig.ledger.claim(&CallKey::of(TWILIO, "5").to_string()).is_some());
+    rig.ledger.begin("5").expect("a session");
+    rig.pass(ANSWERED_WITHIN - Duration::from_nanos(1));
+    assert!(rig.ledger.handle_timeout(rig.now).is_empty());
+    rig.pass(Duration::from_nanos(1));
+    let missed = rig.ledger.handle_timeout(rig.now);
+    let after = ANSWERED_WITHIN;
+    let missed: Vec<_> = missed.iter().map(facts).collect();
+    assert_eq!(
+        missed,
+        [
+            ("1", "unreported", None, after),
+            ("2", "never_connected", None, after),
+            ("3", "unreported", Some("status 503"), after),
+            ("4", "never_connected", None, after),
+        ]
+    );
+    assert!(rig.ledger.handle_timeout(rig.now).is_empty());
+    assert!(rig.ledger.handle_end("1", CallOutcome::Busy, rig.now).is_none());
+    assert!(rig.ledger.open.is_empty());
+}
+
+/// A socket that ends before its bot began leaves a call without a session; one whose bot began
+/// does not, whenever its end comes.
+#[test]
+fn a_socket_without_a_session_is_a_missed_call() {
+    let mut rig = Rig::new();
+    for id in ["1", "2"] {
+        assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+        let key = CallKey::of(TWILIO, id);
+        assert!(rig.ledger.handle_webhook(id, key, rig.now));
+        assert!(rig.ledger.claim(&key.to_string()).is_some());
+    }
+    rig.ledger.begin("2").expect("a session");
     rig.pass(ANSWERED_WITHIN);
-    assert!(rig.ledger.handle_end("3", rig.now).is_none(), "too late");
+    // The socket is still open, so its end is waited for.
+    assert!(rig.ledger.handle_timeout(rig.now).is_empty());
+    let missed = rig.ledger.handle_media_end("1", rig.now).expect("the call");
+    assert_eq!(facts(&missed), ("1", "never_connected", None, ANSWERED_WITHIN));
+    assert!(rig.ledger.handle_media_end("1", rig.now).is_none());
+    assert!(rig.ledger.handle_media_end("2", rig.now).is_none());
+}
+
+/// A runner that stops answers no webhook, so the calls that still ring become no sessions.
+#[test]
+fn calls_that_ring_end_with_the_runner() {
+    let mut rig = Rig::new();
+    for _ in 0..2 {
+        assert_eq!(rig.ask(None, TO), Ok(DialAdmission::Dial));
+    }
+    let key = CallKey::of(TWILIO, "CA01");
+    assert!(rig.ledger.handle_webhook("2", key, rig.now));
+    assert!(rig.ledger.claim(&key.to_string()).is_some());
+    rig.pass(Duration::from_secs(9));
+    let missed = rig.ledger.handle_stop(rig.now);
+    let missed: Vec<_> = missed.iter().map(facts).collect();
+    assert_eq!(missed, [("1", "shutdown", None, Duration::from_secs(9))]);
+    // The provider answers while the runner stops.
+    let refused = DialOutcome::Refused("status 400".to_owned());
+    assert!(rig.ledger.finish("1", &refused, rig.now).1.is_none());
+    assert!(rig.ledger.handle_stop(rig.now).is_empty());
 }
