@@ -304,6 +304,10 @@ fn a_call_that_is_not_dialled_is_recorded() {
                 .iter()
                 .map(|event| serde_json::from_str(&event.body).expect("JSON"))
                 .collect();
+            let metrics = http::get(runner.addr, "/metrics").text();
+            let name = provider.name();
+            let line = format!("edge_runner_dials_unanswered_total{{provider=\"{name}\",outcome=\"not_dialled\"}} 1\n");
+            assert!(metrics.contains(&line), "{metrics}");
             assert_eq!(events.len(), 1, "{events:?}");
             assert_eq!((&events[0]["type"], &events[0]["data"]), (&json!("call.failed"), &call));
         }

@@ -15,7 +15,7 @@ use edge_runner_proto::modules::ENDPOINTS;
 
 use crate::support::cloud::{DataDir, TestCloud};
 use crate::support::http;
-use crate::support::runner::TestRunner;
+use crate::support::runner::{TestRunner, folder};
 
 /// The section of each file of `src/proto/limits` that is left out: what operators never meet.
 const INTERNAL: &str = "internal";
@@ -206,6 +206,7 @@ fn metrics_table(text: &str) -> String {
         .map(|line| line.split_once(' ').expect("a family has help"))
         .collect();
     rows.sort_unstable();
+    rows.dedup();
     for (name, meaning) in rows {
         table.push_str(&format!("| `{name}` | {} | {} |\n", kind(name), cell(meaning)));
     }
@@ -229,7 +230,27 @@ fn metrics_are_those_that_a_runner_serves() {
     let files = [("bots.toml", "[bots.a]\nbot = 'echo'\n[bots.b]\nbot = 'parrot'\n")];
     let runner = TestRunner::start_among(&files, &arguments, &[]);
     let text = http::get(runner.addr, "/metrics").text();
-    hold("metrics", &metrics_table(&text));
+    // What dials, and writes and posts records.
+    let records = folder();
+    let dials = [
+        "-t",
+        "twilio",
+        "--proxy",
+        "bots.example.net",
+        "--dial-out",
+        "+15550002222",
+    ];
+    let dir = records.to_str().expect("UTF-8");
+    let more = ["--metrics", "any", "--calls-dir", dir, "--events", "http://127.0.0.1:9"];
+    let variables = [
+        ("TELCO_A_ACCOUNT_SID", "AC0000000000000000000000000000cafe"),
+        ("TELCO_A_AUTH_TOKEN", "0123456789abcdef"),
+        ("RUNNER_API_KEY", "0123456789abcdef0123456789abcdef"),
+        ("RUNNER_EVENTS_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+    ];
+    let dialler = TestRunner::start_with(&[&dials[..], &more].concat(), &variables);
+    let more = http::get(dialler.addr, "/metrics").text();
+    hold("metrics", &metrics_table(&(text + &more)));
 }
 
 /// Returns the part of the page below a heading, up to the next one of the same level.

@@ -51,7 +51,8 @@ pub struct DialOut {
 
 impl RunningModule for DialOut {
     fn render_metrics(&self, text: &mut MetricsText) {
-        metrics::render(text, &lock(&self.calls.ledger).counts());
+        let counts = lock(&self.calls.ledger).counts();
+        metrics::render(text, self.provider.name, &counts);
     }
 
     fn drain(&self) -> ModuleFuture<'_, ()> {

@@ -40,6 +40,18 @@ const MISSED: [CallOutcome; 7] = [
 ];
 
 impl CallOutcome {
+    /// How dialled calls end that become no session.
+    pub const DIALLED: [CallOutcome; 8] = [
+        CallOutcome::NotDialled,
+        CallOutcome::Busy,
+        CallOutcome::NoAnswer,
+        CallOutcome::Unreachable,
+        CallOutcome::Canceled,
+        CallOutcome::Ended(LeaveReason::NeverConnected),
+        CallOutcome::Unreported,
+        CallOutcome::Ended(LeaveReason::Shutdown),
+    ];
+
     /// Finds an outcome by its label.
     pub fn of_label(label: &str) -> Option<Self> {
         let mut all = LeaveReason::ALL.into_iter().map(CallOutcome::Ended).chain(MISSED);
@@ -165,6 +177,7 @@ mod tests {
             ("", Some(CallOutcome::Unreachable)),
         ] {
             assert_eq!(CallOutcome::of_dialled(word), outcome, "{word}");
+            assert!(outcome.is_none_or(|outcome| CallOutcome::DIALLED.contains(&outcome)));
         }
     }
 }

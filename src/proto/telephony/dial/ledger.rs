@@ -179,17 +179,6 @@ impl OpenCall {
     fn is_recent(&self, now: Instant) -> bool {
         now < self.at + ANSWERED_WITHIN
     }
-
-    fn unanswered(self, outcome: CallOutcome, provider_error: Option<String>, now: Instant) -> UnansweredCall {
-        UnansweredCall {
-            id: self.id,
-            call: self.call,
-            bot: self.bot,
-            outcome,
-            provider_error,
-            after: now.saturating_duration_since(self.at),
-        }
-    }
 }
 
 /// The calls of one runner.
@@ -292,7 +281,7 @@ impl DialLedger {
                 self.counts.refused += 1;
                 refused = self.remove(id, |_| true).map(|open| {
                     let why = Some(why.clone());
-                    open.unanswered(CallOutcome::NotDialled, why, now)
+                    self.miss(open, CallOutcome::NotDialled, why, now)
                 });
             }
             DialOutcome::Unknown(why) => {
@@ -325,13 +314,13 @@ impl DialLedger {
     /// Takes the provider's report of the end of a call. Returns the call if it became no session.
     pub fn handle_end(&mut self, id: &str, outcome: CallOutcome, now: Instant) -> Option<UnansweredCall> {
         let open = self.remove(id, |open| open.media == MediaState::Awaited)?;
-        Some(open.unanswered(outcome, None, now))
+        Some(self.miss(open, outcome, None, now))
     }
 
     /// Takes the end of a media socket. Returns its call if that became no session.
     pub fn handle_media_end(&mut self, id: &str, now: Instant) -> Option<UnansweredCall> {
         let open = self.remove(id, |open| open.media == MediaState::Claimed)?;
-        Some(open.unanswered(LeaveReason::NeverConnected.into(), None, now))
+        Some(self.miss(open, LeaveReason::NeverConnected.into(), None, now))
     }
 
     /// Forgets the calls whose time is over: to be called [`ANSWERED_WITHIN`] after each request.
@@ -403,9 +392,28 @@ impl DialLedger {
         let taken: VecDeque<OpenCall> = taken;
         let unanswered = taken.into_iter().map(|mut open| {
             let (outcome, error) = (outcome(&open), open.error.take());
-            open.unanswered(outcome, error, now)
+            self.miss(open, outcome, error, now)
         });
         unanswered.collect()
+    }
+
+    /// Counts a call that became no session.
+    fn miss(
+        &mut self,
+        open: OpenCall,
+        outcome: CallOutcome,
+        provider_error: Option<String>,
+        now: Instant,
+    ) -> UnansweredCall {
+        self.counts.count_unanswered(outcome);
+        UnansweredCall {
+            id: open.id,
+            call: open.call,
+            bot: open.bot,
+            outcome,
+            provider_error,
+            after: now.saturating_duration_since(open.at),
+        }
     }
 
     fn expire(&mut self, now: Instant) {

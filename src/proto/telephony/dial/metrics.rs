@@ -1,5 +1,6 @@
 //! The metrics of calls that the runner dials.
 
+use crate::calls::CallOutcome;
 use crate::metrics::text::{MetricKind, MetricsText};
 
 /// Counters of dialled calls.
@@ -17,10 +18,22 @@ pub struct DialCounts {
     pub limited: u64,
     /// Calls that were answered.
     pub answered: u64,
+    /// Calls that became no session, in the order of [`CallOutcome::DIALLED`].
+    unanswered: [u64; CallOutcome::DIALLED.len()],
+}
+
+impl DialCounts {
+    /// Counts a call that became no session.
+    pub fn count_unanswered(&mut self, outcome: CallOutcome) {
+        let mut counts = CallOutcome::DIALLED.iter().zip(&mut self.unanswered);
+        if let Some((_, count)) = counts.find(|(known, _)| **known == outcome) {
+            *count += 1;
+        }
+    }
 }
 
 /// Writes the families. They are omitted without `--dial-out`.
-pub fn render(text: &mut MetricsText, counts: &DialCounts) {
+pub fn render(text: &mut MetricsText, provider: &str, counts: &DialCounts) {
     text.family(
         "edge_runner_dials_total",
         MetricKind::Counter,
@@ -42,4 +55,36 @@ pub fn render(text: &mut MetricsText, counts: &DialCounts) {
         "Dialled calls that were answered.",
     );
     text.sample(&[], counts.answered);
+    text.family(
+        "edge_runner_dials_unanswered_total",
+        MetricKind::Counter,
+        "Dialled calls that became no session, by provider and by the `outcome` of their records.",
+    );
+    for (outcome, count) in CallOutcome::DIALLED.iter().zip(counts.unanswered) {
+        text.sample(&[("provider", provider), ("outcome", outcome.label())], count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unanswered_calls_are_counted_by_their_outcome() {
+        let mut counts = DialCounts::default();
+        for outcome in CallOutcome::DIALLED {
+            counts.count_unanswered(outcome);
+        }
+        counts.count_unanswered(CallOutcome::Busy);
+        let mut text = MetricsText::default();
+        render(&mut text, "plivo", &counts);
+        let text = text.into_string();
+        for outcome in CallOutcome::DIALLED {
+            let count = if outcome == CallOutcome::Busy { 2 } else { 1 };
+            let label = outcome.label();
+            let line =
+                format!("edge_runner_dials_unanswered_total{{provider=\"plivo\",outcome=\"{label}\"}} {count}\n");
+            assert!(text.contains(&line), "{line} is not in {text}");
+        }
+    }
 }
