@@ -2,18 +2,21 @@
 //!
 //! In: records, events, ids of events that are over, and what a write left undone. Out: all that
 //! waits, so that a slow disk syncs once for many records. Records that wait have a limit of bytes:
-//! while a disk takes nothing, further ones are dropped and counted. Events need none, since each
-//! is over before another one takes its place in the `EventQueue`; one that is over before it was
-//! written is not written.
+//! while a disk takes nothing, further ones are dropped and counted, those of refused calls at half
+//! of it. Events need none, since each is over before another one takes its place in the
+//! `EventQueue`; one that is over before it was written is not written.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::files::{CallFile, file_for};
+use super::outcome::EndedRow;
 use super::post::PostedEvent;
 
 /// Bytes of records that wait; further ones are dropped. Two thousand calls of two minutes, more
 /// than a burst has while a disk takes nothing.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of records that wait, above which those of refused calls are dropped.
+const REFUSED_BYTES_MAX: usize = WAITING_BYTES_MAX / 2;
 /// Bytes of records that are synced together, unless a single one is longer.
 const BATCH_BYTES_MAX: u64 = 256 * 1024;
 
@@ -69,6 +72,11 @@ impl WaitingRecord {
     fn bytes(&self) -> u64 {
         u64::try_from(self.line.len()).unwrap_or(u64::MAX)
     }
+
+    /// Returns whether the runner turned the call away.
+    fn is_refusal(&self) -> bool {
+        serde_json::from_str(&self.line).is_ok_and(|row: EndedRow| row.is_refusal())
+    }
 }
 
 impl RecordBatch {
@@ -100,7 +108,8 @@ impl CallBacklog {
     /// How many records were dropped since the start, this one included: too many bytes wait.
     pub fn add(&mut self, record: WaitingRecord) -> Result<(), u64> {
         let bytes = self.record_bytes + record.line.len();
-        if bytes > WAITING_BYTES_MAX {
+        let is_full = bytes > WAITING_BYTES_MAX;
+        if is_full || bytes > REFUSED_BYTES_MAX && record.is_refusal() {
             self.dropped += 1;
             return Err(self.dropped);
         }
@@ -249,6 +258,23 @@ mod tests {
         backlog.settle(rest);
         assert_eq!((backlog.add(record(3)), backlog.records()), (Ok(()), 4));
         assert_eq!(backlog.dropped(), 2);
+    }
+
+    /// Refused calls leave room for the records of others.
+    #[test]
+    fn records_of_refused_calls_leave_room() {
+        let mut backlog = backlog(0);
+        let of = |outcome: &str| {
+            let texts = "x".repeat(WAITING_BYTES_MAX / 16 - 100);
+            WaitingRecord::new(json!({"outcome": outcome, "texts": texts}).to_string(), NOW)
+        };
+        for outcome in ["refused", "left"] {
+            for _ in 0..8 {
+                assert_eq!(backlog.add(of(outcome)), Ok(()));
+            }
+            assert!(backlog.add(of("refused")).is_err());
+        }
+        assert!(backlog.add(of("left")).is_err());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! In: the start and the end of calls, and queries. Out: the JSON of `GET /calls` and
 //! `GET /calls/ID`. Live calls are as many as sessions may be; the oldest ended ones are
-//! dropped at the limits of their number and bytes.
+//! dropped at the limits of their number and bytes. Refused calls have limits of their own: a
+//! caller who may not call can do so often, and displaces no records of others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -26,15 +27,57 @@ const PAGE_DEFAULT: usize = 50;
 /// Most calls of one reply.
 const PAGE_MAX: usize = 200;
 
+/// One record of a refused call is kept for so many others.
+const OTHERS_PER_REFUSED: usize = 4;
+/// Bytes of the records of refused calls.
+const REFUSED_BYTES_MAX: usize = CALLS_BYTES_MAX / 16;
+
 /// The calls of a runner.
 #[derive(Debug)]
 pub struct CallLog {
-    kept: usize,
     has_texts: bool,
     live: BTreeMap<Arc<str>, CallRecorder>,
+    ended: EndedCalls,
+    refused: EndedCalls,
+}
+
+/// The last calls that ended, within limits.
+#[derive(Debug)]
+struct EndedCalls {
+    calls_max: usize,
+    bytes_max: usize,
     /// The latest last, each with its id and bytes.
-    ended: VecDeque<(Arc<str>, usize, CallRecorder)>,
-    ended_bytes: usize,
+    calls: VecDeque<(Arc<str>, usize, CallRecorder)>,
+    bytes: usize,
+}
+
+impl EndedCalls {
+    fn new(calls_max: usize, bytes_max: usize) -> Self {
+        EndedCalls {
+            calls_max,
+            bytes_max,
+            calls: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds the latest call, and drops the oldest ones above the limits.
+    fn push(&mut self, id: Arc<str>, call: CallRecorder) {
+        let bytes = call.bytes();
+        self.bytes += bytes;
+        self.calls.push_back((id, bytes, call));
+        while self.calls.len() > self.calls_max || self.bytes > self.bytes_max {
+            let Some((_, bytes, _)) = self.calls.pop_front() else {
+                break;
+            };
+            self.bytes -= bytes;
+        }
+    }
+
+    /// Returns the calls, the latest first.
+    fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &CallRecorder)> {
+        self.calls.iter().rev().map(|(id, _, call)| (id, call))
+    }
 }
 
 /// Which calls a request asks for.
@@ -159,11 +202,10 @@ impl CallQuery {
 impl CallLog {
     pub fn new(config: &CallsConfig) -> Self {
         CallLog {
-            kept: config.kept,
             has_texts: config.has_texts,
             live: BTreeMap::new(),
-            ended: VecDeque::new(),
-            ended_bytes: 0,
+            ended: EndedCalls::new(config.kept, CALLS_BYTES_MAX - REFUSED_BYTES_MAX),
+            refused: EndedCalls::new(config.kept.div_ceil(OTHERS_PER_REFUSED), REFUSED_BYTES_MAX),
         }
     }
 
@@ -198,18 +240,14 @@ impl CallLog {
     /// the call is not live.
     pub fn end(&mut self, id: &str, end: CallEnding<'_>) -> Option<Value> {
         let (id, mut call) = self.live.remove_entry(id)?;
-        let now = end.now;
+        let (now, outcome) = (end.now, end.outcome);
         call.handle_end(end);
         let record = call.describe(now);
-        let bytes = call.bytes();
-        self.ended_bytes += bytes;
-        self.ended.push_back((id, bytes, call));
-        while self.ended.len() > self.kept || self.ended_bytes > CALLS_BYTES_MAX {
-            let Some((_, bytes, _)) = self.ended.pop_front() else {
-                break;
-            };
-            self.ended_bytes -= bytes;
-        }
+        let ended = match outcome.is_refusal() {
+            true => &mut self.refused,
+            false => &mut self.ended,
+        };
+        ended.push(id, call);
         Some(record)
     }
 
@@ -217,7 +255,7 @@ impl CallLog {
     /// more.
     pub fn list(&self, query: &CallQuery, now: Instant) -> String {
         let mut calls: Vec<(&Arc<str>, &CallRecorder)> = self.live.iter().collect();
-        calls.extend(self.ended.iter().map(|(id, _, call)| (id, call)));
+        calls.extend(self.ended.iter().chain(self.refused.iter()));
         // Ids make the order total.
         sorting::sort_by_key(&mut calls, |(id, call)| {
             (std::cmp::Reverse(call.began()), (*id).clone())
@@ -249,11 +287,8 @@ impl CallLog {
 
     fn find(&self, id: &str) -> Option<&CallRecorder> {
         let ended = || {
-            self.ended
-                .iter()
-                .rev()
-                .find(|(known, ..)| &**known == id)
-                .map(|(_, _, call)| call)
+            let mut ended = self.ended.iter().chain(self.refused.iter());
+            ended.find(|(known, _)| &***known == id).map(|(_, call)| call)
         };
         self.live.get(id).or_else(ended)
     }

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 use crate::event::LeaveReason;
 
 /// How a call ended.
@@ -104,6 +106,11 @@ impl CallOutcome {
         }
     }
 
+    /// Returns whether the runner turned the call away.
+    pub const fn is_refusal(self) -> bool {
+        matches!(self, CallOutcome::Refused)
+    }
+
     /// Returns whether the bot or the transport failed.
     pub const fn is_failure(self) -> bool {
         matches!(
@@ -113,6 +120,20 @@ impl CallOutcome {
                 | CallOutcome::Unreported
                 | CallOutcome::Ended(LeaveReason::BotFailed | LeaveReason::Failed)
         )
+    }
+}
+
+/// The member of the row of a call that says how it ended.
+#[derive(Debug, Deserialize)]
+pub(super) struct EndedRow {
+    outcome: Option<String>,
+}
+
+impl EndedRow {
+    /// Returns whether the runner turned the call away.
+    pub(super) fn is_refusal(&self) -> bool {
+        let outcome = self.outcome.as_deref().and_then(CallOutcome::of_label);
+        outcome.is_some_and(CallOutcome::is_refusal)
     }
 }
 

@@ -3,21 +3,23 @@
 //!
 //! In: what happens in calls, the outcome of each attempt, the time and random numbers. Out: what
 //! to post and when. An event is posted until it is accepted, has waited for too long, or is the
-//! oldest of too many, so a receiver may get one twice: it has an id. Its age is counted from the
-//! time at which it was queued, by a clock that is never set: an event of a day that the clock was
-//! wrong is not lost once it is right. One that is not accepted lets the others pass, and each
-//! failure makes the next pause longer. Source: <https://www.standardwebhooks.com>, 1.0.0.
+//! oldest of too many, so a receiver may get one twice: it has an id. Of too many, those of refused
+//! calls go first. The age is counted from the time at which an event was queued, by a clock that
+//! is never set: an event of a day that the clock was wrong is not lost once it is right. One that
+//! is not accepted lets the others pass, and each failure makes the next pause longer. Source:
+//! <https://www.standardwebhooks.com>, 1.0.0.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::metrics::CallEventCounts;
-use super::outcome::CallOutcome;
+use super::outcome::{CallOutcome, EndedRow};
 use crate::limits::{CALL_EVENT_AGE_MAX, CALL_EVENT_PAUSE, CALL_EVENT_PAUSE_MAX, CALL_EVENTS_BYTES_MAX};
 use crate::secret::SecretBytes;
 use crate::time::iso_ms;
@@ -104,6 +106,16 @@ impl PostedEvent {
             })
     }
 
+    /// Returns whether it is the end of a call that the runner turned away.
+    fn is_refusal(&self) -> bool {
+        #[derive(Deserialize)]
+        struct EventBody {
+            data: EndedRow,
+        }
+        let body: Option<EventBody> = serde_json::from_str(&self.body).ok();
+        body.is_some_and(|body| body.data.is_refusal())
+    }
+
     fn bytes(&self) -> usize {
         self.id.len() + self.body.len()
     }
@@ -125,6 +137,8 @@ impl PostedEvent {
 #[derive(Debug)]
 struct WaitingEvent {
     event: PostedEvent,
+    /// Whether it is dropped before all others.
+    is_refusal: bool,
     /// Counts the events of the queue; ids sort by a clock that may be set back.
     serial: u64,
     /// When it has waited for too long.
@@ -186,6 +200,7 @@ impl EventQueue {
         self.bytes += event.bytes();
         self.queued += 1;
         self.waiting.push_back(WaitingEvent {
+            is_refusal: event.is_refusal(),
             event,
             serial: self.queued,
             until: now + CALL_EVENT_AGE_MAX,
@@ -193,7 +208,8 @@ impl EventQueue {
         let mut dropped = Vec::new();
         while self.waiting.len() > 1 && (self.waiting.len() > WAITING_MAX || self.bytes > CALL_EVENTS_BYTES_MAX) {
             // A failure moves an event back, so the oldest is not always the first one.
-            let oldest = self.waiting.iter().min_by_key(|waiting| waiting.serial);
+            let oldest = self.waiting.iter();
+            let oldest = oldest.min_by_key(|waiting| (!waiting.is_refusal, waiting.serial));
             let id = oldest.map(|waiting| waiting.event.id.clone());
             dropped.extend(id.and_then(|id| self.drop_event(&id)));
         }

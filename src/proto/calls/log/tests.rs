@@ -166,6 +166,46 @@ fn a_missed_call_is_recorded_once() {
     assert_eq!(rig.list("outcome=busy&number=66").0, ["c", "b"]);
 }
 
+/// Refused calls have limits of their own: a flood of them displaces no record of another call, nor
+/// does it go without a record among many others.
+#[test]
+fn refused_calls_displace_no_others() {
+    for kept in [0, 1, 8, 10_000] {
+        let mut rig = rig(kept);
+        for nth in 0..200 {
+            rig.begin(&format!("talked {nth}"), Transport::WebRtc, "", nth);
+            rig.end(&format!("talked {nth}"), LeaveReason::Left, nth);
+        }
+        let others = rig.list("outcome=left&limit=200").0;
+        assert_eq!(others.len(), kept.min(200));
+        let number = "9".repeat(200);
+        for nth in 0..5000 {
+            let id = format!("refused {nth}");
+            rig.begin(&id, Transport::Telephony(TWILIO), &number, nth);
+            let end = rig.ending(CallOutcome::Refused, nth);
+            assert!(rig.log.end(&id, end).is_some());
+        }
+        assert_eq!(rig.list("outcome=left&limit=200").0, others);
+        let refused = rig.log.refused.calls.len();
+        assert!(refused <= kept.div_ceil(4) && (kept == 0 || refused > 0), "{refused}");
+        assert!(rig.log.refused.bytes <= REFUSED_BYTES_MAX);
+        let sum: usize = rig.log.refused.calls.iter().map(|(_, bytes, _)| bytes).sum();
+        assert_eq!(rig.log.refused.bytes, sum);
+        let latest = rig.list("outcome=refused&limit=1").0;
+        assert_eq!(latest.first().map(String::as_str), (kept > 0).then_some("refused 4999"));
+    }
+    // The share of the default fits into its bytes.
+    let mut rig = rig(200);
+    let number = "9".repeat(200);
+    for nth in 0..200 {
+        let id = format!("refused {nth}");
+        rig.begin(&id, Transport::Telephony(TWILIO), &number, nth);
+        let end = rig.ending(CallOutcome::Refused, nth);
+        rig.log.end(&id, end);
+    }
+    assert_eq!(rig.log.refused.calls.len(), 50);
+}
+
 #[test]
 fn ended_calls_are_dropped_at_their_number() {
     let mut rig = rig(2);
@@ -200,7 +240,7 @@ fn ended_calls_are_dropped_at_their_bytes() {
         }
         rig.end(&id, LeaveReason::Left, nth + 1);
     }
-    assert!(rig.log.ended_bytes <= CALLS_BYTES_MAX);
+    assert!(rig.log.ended.bytes + rig.log.refused.bytes <= CALLS_BYTES_MAX);
     let (ids, _) = rig.list("limit=200");
     assert!((40..200).contains(&ids.len()), "{}", ids.len());
     assert_eq!(ids[0], "0199");

@@ -171,6 +171,29 @@ fn the_oldest_events_are_dropped() {
     );
 }
 
+/// The events of refused calls make room first, so that a flood of them displaces no others.
+#[test]
+fn events_of_refused_calls_are_dropped_first() {
+    let (mut queue, now) = (queue(WAITING_MAX as u64 - 2), Instant::now());
+    let refused = |nth: u64| {
+        let call = json!({"id": nth, "outcome": "refused", "texts": []});
+        PostedEvent::new(EventKind::of_end(CallOutcome::Refused), &call, NOW_MS + nth, nth)
+    };
+    let kept = |event: PostedEvent| PostedEvent::from_file(&PostedEvent::file_name(&event.id), event.body);
+    // One was kept on the disk by the runner before.
+    assert_eq!(
+        queue.push(kept(refused(2000)).expect("an event"), now),
+        Vec::<String>::new()
+    );
+    assert_eq!(queue.push(refused(2001), now), Vec::<String>::new());
+    for nth in 2002..3000 {
+        assert_eq!(queue.push(refused(nth), now), [refused(nth - 2).id]);
+    }
+    assert_eq!(queue.push(event(4000), now), [refused(2998).id]);
+    assert_eq!(queue.push(event(4001), now), [refused(2999).id]);
+    assert_eq!(queue.push(event(4002), now), [event(0).id]);
+}
+
 /// What counts is how long it has waited: the clock may have been a year behind when it was
 /// made, or a day ahead.
 #[test]
