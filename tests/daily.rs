@@ -956,6 +956,42 @@ fn a_dialin_call_starts_a_bot() {
     assert!(!log.contains("5550001111") && !log.contains("5550002222"), "{log}");
 }
 
+/// A call that the bot does not take gets no room, and one record, however often it is reported.
+#[test]
+fn a_refused_dialin_call_is_recorded() {
+    let provider = Rest::playing(working_provider("public"));
+    let url = format!("{}/v1", provider.url());
+    let settings = "[bots.vip]\ncommand = ['/bin/sh', '-c', 'sleep 60']\ncallers = ['+43*']\n";
+    let runner = TestRunner::start_among(
+        &[("a.toml", settings)],
+        &["--config", "a.toml", "--dialin"],
+        &[("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", &url)],
+    );
+    for _ in 0..2 {
+        let reply = post(runner.addr, "/daily-dialin-webhook", &call());
+        assert_eq!(reply.status, 403, "{}", reply.text());
+    }
+    assert!(provider.asked().is_empty() && BotProcess::all(&runner).is_empty());
+    let calls = http::refused_calls(runner.addr);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let facts = ["transport", "bot", "from", "to", "ended_by"].map(|name| &calls[0][name]);
+    assert_eq!(
+        facts,
+        [
+            &json!("videoroom"),
+            &json!("vip"),
+            &json!(FROM),
+            &json!(TO),
+            &json!("runner")
+        ]
+    );
+    // Another call is another record.
+    let mut other = call();
+    other["callId"] = json!("0b1c2d3e-0000-4000-8000-000000000009");
+    assert_eq!(post(runner.addr, "/daily-dialin-webhook", &other).status, 403);
+    assert_eq!(http::refused_calls(runner.addr).len(), 2);
+}
+
 /// A room that cannot be created is reported to the provider of the call.
 #[test]
 fn reports_a_failed_room_to_the_caller_s_provider() {

@@ -501,6 +501,43 @@ fn agent_names_lead_to_their_bots() {
     assert!(runner.wait().success());
 }
 
+/// A telephone that the bot does not take gets no session in its room, and a record.
+#[test]
+fn a_refused_telephone_is_recorded() {
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let settings = "[bots.vip]\nbot = 'echo'\ncallers = ['+43*']\n";
+    let args = ["--register=participant", "--config", "a.toml"];
+    let runner = server.runner_among(&[("a.toml", settings)], &args);
+    let mut worker = server.register();
+    let telephone = |id: &str, from: &str| {
+        let mut job = participant_job(id, "line", id);
+        let participant = job.participant.as_mut().expect("it has one");
+        participant.kind = 3;
+        participant.attributes = [("sip.phoneNumber", from), ("sip.trunkPhoneNumber", "+4312345")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        job
+    };
+    let mut assign = |id: &str, from: &str, status: i32| {
+        assert!(worker.offer(telephone(id, from)).available);
+        worker.assign(
+            telephone(id, from),
+            &rooms.url(),
+            &bot_token(&format!("agent-{id}"), "line"),
+        );
+        worker.job_report(id, status)
+    };
+    let report = assign("AJ_1", "+15550001111", FAILED);
+    assert!(report.error.contains("none of `callers`"), "{report:?}");
+    let calls = http::refused_calls(runner.addr);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let facts = ["transport", "bot", "from", "to", "ended_by"].map(|name| &calls[0][name]);
+    let wanted = ["mediaroom", "vip", "+15550001111", "+4312345", "runner"];
+    assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
+    assign("AJ_2", "+4366012345", RUNNING);
+    assert_eq!(http::refused_calls(runner.addr).len(), 1);
+}
+
 /// A runner is ready once all of its names are registered. A bot that is asked for at `/start`, by
 /// its name or by that of its agent, is dispatched under its agent name.
 #[test]

@@ -321,6 +321,32 @@ fn rejects_calls_it_cannot_answer() {
     assert_no_secrets_logged(&runner);
 }
 
+/// A call that the bot does not take is rejected, and leaves one record, however often it is
+/// reported.
+#[test]
+fn a_refused_call_is_recorded() {
+    let graph = Graph::kind();
+    let variables = variables(&graph);
+    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let settings = "[bots.vip]\nbot = 'echo'\ncallers = ['+43*']\n";
+    let runner = TestRunner::start_among(
+        &[("a.toml", settings)],
+        &["--messaging", "--config", "a.toml"],
+        &variables,
+    );
+    let phone = Phone::new(CALL);
+    for _ in 0..2 {
+        assert_eq!(phone.connect(&runner).status, 200);
+    }
+    graph.wait_for(CALL, &["reject"]);
+    let calls = http::refused_calls(runner.addr);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let facts = ["transport", "bot", "from", "to", "ended_by"].map(|name| &calls[0][name]);
+    let wanted = ["webrtc", "vip", FROM, "15550002222", "runner"];
+    assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
+    assert_eq!(runner.sessions(), 0);
+}
+
 /// 6.3, rule 1: without a pre-accept there is no bot. An early terminate leaves nothing behind.
 #[test]
 fn a_failed_pre_accept_starts_no_bot() {

@@ -67,6 +67,12 @@ pub fn last_call(addr: SocketAddr, headers: &[&str]) -> Value {
     ask(&format!("/calls/{id}"))
 }
 
+/// Returns the rows of the calls that the runner refused.
+pub fn refused_calls(addr: SocketAddr) -> Vec<Value> {
+    let listed = get(addr, "/calls?outcome=refused").json();
+    listed["calls"].as_array().expect("a list").clone()
+}
+
 /// Writes raw bytes and reads until the peer closes.
 pub fn exchange(addr: SocketAddr, bytes: &[u8]) -> io::Result<Reply> {
     let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;

@@ -169,7 +169,7 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
     };
     let bot = app.choose(choice, peer)?;
     let incoming = CallAttempt {
-        id: new_session_id(),
+        id: call.record_id(),
         transport: Transport::Videoroom,
         from: Some(&call.from),
         to: Some(&call.to),

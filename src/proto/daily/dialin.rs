@@ -12,11 +12,13 @@ use std::fmt;
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value, json};
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
 use super::error::{self, ApiStep, DailyError};
+use crate::SessionId;
 use crate::aliases::{self, Area};
 use crate::daily::config::Videoroom;
+use crate::http::registry;
 use crate::limits::{DIALIN_HEADERS_BYTES_MAX, SIGNATURE_AGE_MAX_S};
 use crate::secret::Secret;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
@@ -138,6 +140,14 @@ fn is_truthy(value: &Value) -> bool {
 }
 
 impl DialinWebhook {
+    /// Returns the id of the record of a refused call: the same whenever the call is reported.
+    pub fn record_id(&self) -> SessionId {
+        let hash = Sha256::digest(&self.call_id);
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash[..16]);
+        registry::session_id(id)
+    }
+
     /// Returns the `body` of the bot, with the key under every name that bots use.
     pub fn bot_body(&self, config: &Videoroom) -> Value {
         let mut settings = Map::new();
