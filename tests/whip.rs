@@ -77,11 +77,10 @@ fn one_post_opens_a_session_with_a_resource() {
     poster.until("the runner's goodbye", |poster| poster.gone);
     runner.wait_for_sessions(0);
     let call = last_call(runner.addr, &[]);
-    assert!(call["network"]["jitter_ms"].is_u64(), "{call}");
-    assert_eq!(
-        (&call["counts"]["packets_late"], &call["network"]["round_trip_ms"]),
-        (&json!(0), &Value::Null)
-    );
+    for name in ["jitter_ms", "round_trip_ms"] {
+        assert!(call["network"][name].is_u64(), "{call}");
+    }
+    assert_eq!(call["counts"]["packets_late"], 0);
     assert!(
         runner.wait_for_log("session ended").contains("left"),
         "{}",

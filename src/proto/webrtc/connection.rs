@@ -32,7 +32,7 @@ mod unusable_audio;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use str0m::error::IceError;
 use str0m::media::Pt;
@@ -219,7 +219,7 @@ impl PeerConnection {
         if let Some(path) = self.paths.take_validated_path() {
             return ConnectionOutput::PathValidated(path);
         }
-        if let Some(check) = self.paths.take_check() {
+        if let Some(check) = self.paths.take_check(self.now) {
             return ConnectionOutput::Transmit(check);
         }
         if let Some(record) = self.last_record.take_due(self.now) {
@@ -313,6 +313,12 @@ impl PeerConnection {
     /// Returns when to call [`PeerConnection::check_audio`].
     pub fn audio_check_at(&self) -> Option<Instant> {
         self.awaited_audio.poll_timeout()
+    }
+
+    /// Returns the time from this end to the peer and back, as its answer to the last check of ICE
+    /// shows: at most a few seconds old, since the path of the media is checked all the time.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.paths.round_trip()
     }
 
     /// Returns whether the peer is a microcontroller.

@@ -622,7 +622,7 @@ impl Session for WebRtcSession {
     fn network(&self) -> NetworkTimes {
         NetworkTimes {
             jitter: self.audio_receiver.stats().jitter(),
-            round_trip: None,
+            round_trip: self.connection.round_trip(),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Connectivity checks of this end that await an answer.
 //!
 //! In: sent and received packets. Out: whether a packet answers a check that was sent to its source
-//! address. Only the receiver of a check knows its transaction id, so a matching answer shows that
-//! the sender is at that address (return routability). str0m verifies the signature. Sources: RFC
-//! 8489 section 5, RFC 8445 section 7.2.5.2.1.
+//! address, and how long that took. Only the receiver of a check knows its transaction id, so a
+//! matching answer shows that the sender is at that address (return routability). str0m verifies
+//! the signature. Sources: RFC 8489 section 5, RFC 8445 section 7.2.5.2.1.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use super::packet::PacketPath;
 use super::packet::{ReceivedPacket, Transmit};
@@ -21,6 +21,15 @@ struct PendingCheck {
     id: TransactionId,
     path: PacketPath,
     initiator: CheckInitiator,
+    sent_at: Instant,
+}
+
+/// A check that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnsweredCheck {
+    pub path: PacketPath,
+    /// From the check to its answer.
+    pub round_trip: Duration,
 }
 
 /// Who sent a check, and therefore reads its answer.
@@ -39,7 +48,7 @@ pub struct PendingChecks {
 
 impl PendingChecks {
     /// Records an outgoing check; other packets are ignored.
-    pub fn handle_outgoing(&mut self, maker: CheckInitiator, transmit: &mut Transmit) {
+    pub fn handle_outgoing(&mut self, maker: CheckInitiator, transmit: &mut Transmit, now: Instant) {
         if !transmit.is_check() {
             return;
         }
@@ -54,6 +63,7 @@ impl PendingChecks {
             id,
             path,
             initiator: maker,
+            sent_at: now,
         });
     }
 
@@ -63,11 +73,18 @@ impl PendingChecks {
         self.find(kind, packet).map(|at| self.pending[at].initiator)
     }
 
-    /// Removes the check that a packet answers, and returns the local address from which it was
-    /// sent.
-    pub fn take_answered(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<SocketAddr> {
+    /// Removes the check that a packet answers, and returns it.
+    pub fn take_answered(
+        &mut self,
+        kind: PacketKind,
+        packet: &ReceivedPacket<'_>,
+        now: Instant,
+    ) -> Option<AnsweredCheck> {
         let at = self.find(kind, packet)?;
-        self.pending.remove(at).map(|check| check.path.source)
+        self.pending.remove(at).map(|check| AnsweredCheck {
+            path: check.path,
+            round_trip: now.saturating_duration_since(check.sent_at),
+        })
     }
 
     fn find(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<usize> {
@@ -87,6 +104,8 @@ fn transaction_id(contents: &[u8]) -> Option<TransactionId> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::super::packet::IceProtocol;
     use super::*;
 
@@ -102,6 +121,7 @@ mod tests {
     }
 
     fn sent(checks: &mut PendingChecks, contents: &[u8]) {
+        let now = Instant::now();
         let path = PacketPath {
             over: IceProtocol::Udp,
             source: at(7860),
@@ -110,6 +130,7 @@ mod tests {
         checks.handle_outgoing(
             CheckInitiator::Str0m,
             &mut Transmit::from_parts(path, contents.to_vec()),
+            now,
         );
     }
 
@@ -117,9 +138,9 @@ mod tests {
         let packet = ReceivedPacket::from_datagram(source, at(7860), contents);
         let kind = PacketKind::from_packet(contents);
         let maker = checks.initiator_of(kind, &packet);
-        let from = checks.take_answered(kind, &packet);
-        assert_eq!(maker, from.map(|_| CheckInitiator::Str0m));
-        from.is_some_and(|from| from == at(7860))
+        let check = checks.take_answered(kind, &packet, Instant::now());
+        assert_eq!(maker, check.map(|_| CheckInitiator::Str0m));
+        check.is_some_and(|check| check.path.source == at(7860))
     }
 
     /// An answer counts once, from the checked address, over the same protocol.
@@ -142,7 +163,10 @@ mod tests {
             over: IceProtocol::Tcp,
             ..ReceivedPacket::from_datagram(at(1), at(7860), &answer)
         };
-        assert_eq!(checks.take_answered(PacketKind::CheckAnswer, &over_tcp), None);
+        assert_eq!(
+            checks.take_answered(PacketKind::CheckAnswer, &over_tcp, Instant::now()),
+            None
+        );
         assert!(answers(&mut checks, at(1), &answer));
         assert!(!answers(&mut checks, at(1), &answer), "again");
     }

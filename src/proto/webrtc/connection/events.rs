@@ -19,11 +19,12 @@ impl PeerConnection {
         let mut transmit = Transmit::new(transmit, self.config.strips_extension);
         self.attempt
             .handle_outgoing(transmit.source, transmit.destination, transmit.kind());
-        self.paths.handle_outgoing(&mut transmit);
-        if !transmit.kind().is_stun()
-            && let Some(path) = self.paths.moved.path_instead_of(transmit.path())
-        {
-            transmit.set_path(path);
+        self.paths.handle_outgoing(&mut transmit, self.now);
+        if !transmit.kind().is_stun() {
+            if let Some(path) = self.paths.moved.path_instead_of(transmit.path()) {
+                transmit.set_path(path);
+            }
+            self.paths.handle_used(transmit.path());
         }
         self.last_record.handle_outgoing(&mut transmit, self.now);
         if self.config.is_device && !self.attempt.is_secured() {

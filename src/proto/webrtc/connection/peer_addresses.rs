@@ -6,11 +6,12 @@
 //! 7.2.5 and 7.3.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use str0m::Candidate;
 use str0m::crypto::Sha1HmacProvider;
 
-use super::checks::{CheckInitiator, PendingChecks};
+use super::checks::{AnsweredCheck, CheckInitiator, PendingChecks};
 use super::consent::Consent;
 use super::moved_peer::MovedPeer;
 use super::output::ValidatedPath;
@@ -43,6 +44,10 @@ pub struct PeerAddresses {
     /// A check of this end that is ready to send.
     queued_check: Option<Transmit>,
     validated_path: Option<ValidatedPath>,
+    /// The path of what is no check, once there is something.
+    used_path: Option<PacketPath>,
+    /// From the last check on that path to its answer.
+    round_trip: Option<Duration>,
 }
 
 impl PeerAddresses {
@@ -61,6 +66,8 @@ impl PeerAddresses {
             moved: MovedPeer::default(),
             queued_check: None,
             validated_path: None,
+            used_path: None,
+            round_trip: None,
         }
     }
 
@@ -161,25 +168,24 @@ impl PeerAddresses {
     }
 
     /// Handles such an answer. Returns whether it is signed.
-    pub fn handle_consent_answer(&mut self, packet: &ReceivedPacket<'_>) -> bool {
+    pub fn handle_consent_answer(&mut self, packet: &ReceivedPacket<'_>, now: Instant) -> bool {
         let is_signed = self.consent.is_signed(packet.contents);
         if is_signed {
-            self.handle_signed(PacketKind::CheckAnswer, packet);
+            self.handle_signed(PacketKind::CheckAnswer, packet, now);
         }
         is_signed
     }
 
     /// Handles a signed message, which may validate the path of a check.
-    pub fn handle_signed(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) {
-        let Some(source) = self.checks.take_answered(kind, packet) else {
+    pub fn handle_signed(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>, now: Instant) {
+        let Some(AnsweredCheck { path, round_trip }) = self.checks.take_answered(kind, packet, now) else {
             return;
         };
+        // Other pairs of candidates are checked as well, and may be slower.
+        if self.used_path.is_none_or(|used| used == path) {
+            self.round_trip = Some(round_trip);
+        }
         self.mark_validated(packet.source);
-        let path = PacketPath {
-            over: packet.over,
-            source,
-            peer: packet.source,
-        };
         self.consent.handle_validated(path);
         self.moved.handle_validated(path);
         self.validated_path = Some(ValidatedPath {
@@ -199,11 +205,21 @@ impl PeerAddresses {
     }
 
     /// Records the checks among str0m's packets.
-    pub fn handle_outgoing(&mut self, transmit: &mut Transmit) {
+    pub fn handle_outgoing(&mut self, transmit: &mut Transmit, now: Instant) {
         if transmit.is_check() {
-            self.checks.handle_outgoing(CheckInitiator::Str0m, transmit);
+            self.checks.handle_outgoing(CheckInitiator::Str0m, transmit, now);
             self.consent.handle_check(transmit.contents());
         }
+    }
+
+    /// Records the path of an outgoing packet that is no check.
+    pub fn handle_used(&mut self, path: PacketPath) {
+        self.used_path = Some(path);
+    }
+
+    /// Returns the time from the last answered check on the path of the media to its answer.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
     }
 
     /// Returns the path that was validated since the last call.
@@ -212,9 +228,9 @@ impl PeerAddresses {
     }
 
     /// Returns the queued check.
-    pub fn take_check(&mut self) -> Option<Transmit> {
+    pub fn take_check(&mut self, now: Instant) -> Option<Transmit> {
         let mut check = self.queued_check.take()?;
-        self.checks.handle_outgoing(CheckInitiator::Consent, &mut check);
+        self.checks.handle_outgoing(CheckInitiator::Consent, &mut check, now);
         Some(check)
     }
 
@@ -227,5 +243,56 @@ impl PeerAddresses {
     /// Returns the address and port of the path that was validated last.
     pub fn current(&self) -> Option<SocketAddr> {
         self.consent.path().map(|path| path.peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::IceProtocol;
+    use super::*;
+
+    fn message(kind: [u8; 2], number: u8) -> Vec<u8> {
+        let mut message = [&kind[..], &[0, 0, 0x21, 0x12, 0xa4, 0x42]].concat();
+        message.extend([number; 12]);
+        message
+    }
+
+    fn path(port: u16) -> PacketPath {
+        PacketPath {
+            over: IceProtocol::Udp,
+            source: SocketAddr::from(([192, 0, 2, 1], 7860)),
+            peer: SocketAddr::from(([192, 0, 2, 9], port)),
+        }
+    }
+
+    /// Checks of other paths tell nothing of that which carries the media.
+    #[test]
+    fn the_round_trip_is_that_of_the_used_path() {
+        let policy = RemoteCandidatePolicy {
+            loopback_offered: false,
+            named_by_operator: false,
+        };
+        let hmac = crate::webrtc::crypto::provider().sha1_hmac_provider;
+        let mut paths = PeerAddresses::new(policy, Vec::new(), hmac);
+        let mut now = Instant::now();
+        let mut number = 0;
+        let mut check = |paths: &mut PeerAddresses, port: u16, millis: u64| {
+            number += 1;
+            let mut sent = Transmit::from_parts(path(port), message([0, 1], number));
+            paths.handle_outgoing(&mut sent, now);
+            now += Duration::from_millis(millis);
+            let answer = message([1, 1], number);
+            let packet = ReceivedPacket::from_datagram(path(port).peer, path(port).source, &answer);
+            paths.handle_signed(PacketKind::CheckAnswer, &packet, now);
+            paths.round_trip().map(|time| time.as_millis())
+        };
+        assert_eq!(check(&mut paths, 1, 90), Some(90), "nothing is sent yet");
+        assert_eq!(check(&mut paths, 2, 20), Some(20));
+        paths.handle_used(path(2));
+        assert_eq!(check(&mut paths, 1, 90), Some(20));
+        assert_eq!(check(&mut paths, 2, 30), Some(30));
+        paths.handle_used(path(1));
+        assert_eq!(check(&mut paths, 2, 40), Some(30));
+        assert_eq!(check(&mut paths, 1, 80), Some(80));
     }
 }

@@ -31,7 +31,7 @@ impl PeerConnection {
         self.now = now;
         let kind = PacketKind::from_packet(contents);
         if self.paths.answers_consent_check(kind, packet) {
-            if !self.paths.handle_consent_answer(packet) {
+            if !self.paths.handle_consent_answer(packet, now) {
                 return PacketTrust::Rejected;
             }
             self.handle_accepted(now);
@@ -48,7 +48,7 @@ impl PeerConnection {
         }
         let signed = kind.is_stun() && self.is_signed(packet);
         if signed {
-            self.paths.handle_signed(kind, packet);
+            self.paths.handle_signed(kind, packet, now);
         }
         if !self.paths.admit_check(kind, packet) {
             return PacketTrust::Rejected;

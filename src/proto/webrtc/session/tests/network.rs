@@ -319,3 +319,18 @@ fn long_messages_pass_a_small_mtu() {
         assert!((1_000..=SHORT - RELAYED).contains(&longest), "{longest} bytes");
     }
 }
+
+/// The round trip is that of the link, in both directions together, also after it has changed.
+#[test]
+fn the_round_trip_of_the_link_is_known() {
+    let mut pair = Pair::connected();
+    for (up, down) in [(ms(0), ms(0)), (ms(30), ms(50)), (ms(200), ms(5))] {
+        (pair.up.delay, pair.down.delay) = (up, down);
+        pair.run(secs(10));
+        let known = pair.session.network().round_trip.expect("a round trip");
+        assert!(
+            (up + down..=up + down + ms(5)).contains(&known),
+            "{known:?} of {up:?} and {down:?}"
+        );
+    }
+}
