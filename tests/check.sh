@@ -13,7 +13,7 @@
 #       cloud                                           the cloud service and packer against the published client
 #       cloud-scale                                     the cloud service on several machines, with PostgreSQL and an object store; kills
 #       cloud-chaos (BUILDS=500 FAULTS=50)              kills of its replicas, workers, database and store, and freezes; a minute
-#       engines                                         images built by the cloud service with buildah, podman and BuildKit: limits, stops, kills
+#       engines                                         images built by the cloud service with buildah, podman, BuildKit, Kubernetes Jobs: limits, stops, kills
 #       openapi                                         every route by a client that is generated from docs/openapi.yaml
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
@@ -217,6 +217,7 @@ page() {
 scripts() {
     python3 tests/check/test_common.py
     python3 tests/check/test_sizes.py
+    python3 tests/check/test_builder_kubernetes.py
     python3 tests/peers/test_checks.py
     [ "$(uname)" != Linux ] || python3 tests/check/test_preloaded.py
     python3 tests/bots/test_edge_bot.py

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds images through the cloud service with every container engine that is installed: buildah, podman, Docker, BuildKit.
+# Builds images through the cloud service with every container engine that is installed: buildah, podman, Docker, BuildKit; and with
+# BuildKit in the Jobs of a Kubernetes cluster that has a real client and stand-ins for its server and its node.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/check/common.sh
@@ -16,7 +17,12 @@ engines=() buildkit=()
 if needs 'apt-get install runc openssl, and Go 1.26 of https://go.dev/dl' runc openssl go; then
     buildkit=(--buildkit "$(tests/check/buildkit.sh)")
     engines+=(buildkit)
+    if needs 'apt-get install rootlesskit uidmap procps, and PyYAML' rootlesskit newuidmap pgrep && needs_python yaml; then
+        PATH=$(tests/check/kubectl.sh):$PATH
+        engines+=(kubernetes)
+    fi
 fi
 [ ${#engines[@]} -gt 0 ] || exit 0
 release
-python3 tests/peers/cloud/engines.py --binary $binary ${buildkit[@]+"${buildkit[@]}"} --engines "${engines[*]}"
+find_python
+$python tests/peers/cloud/engines.py --binary $binary ${buildkit[@]+"${buildkit[@]}"} --engines "${engines[*]}"

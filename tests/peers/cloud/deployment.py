@@ -34,8 +34,8 @@ SERVICE = {
     "stop_grace_period", "tmpfs", "volumes",
 }
 CONDITIONS = {"service_healthy", "service_completed_successfully"}
-# Types of the manifests, and their API groups.
-KINDS = {"Job": "batch/v1", "Deployment": "apps/v1", "Service": "v1", "PodDisruptionBudget": "policy/v1"}
+# Stands in for `builder-kubernetes`, since there is no cluster.
+PACK = ["sh", "-c", 'tar -cf "$BUILD_OUT/image.tar" .']
 servers = None
 
 
@@ -168,38 +168,53 @@ def compose(binary, result):
     return f"{len(services)} services"
 
 
+def manifests(name):
+    return list(yaml.safe_load_all((DOCS / name).read_text()))
+
+
 def kubernetes(binary, result):
-    """the manifests: types, selectors, secrets, and their commands"""
-    manifests = list(yaml.safe_load_all((DOCS / "kubernetes.yaml").read_text()))
+    """the manifests of the service: selectors, secrets, rights of the workers, and their commands"""
+    found = manifests("kubernetes.yaml") + manifests("kubernetes-builds.yaml")
     machines = Machines(binary, result)
-    labels = []
-    ports = []
-    for manifest in manifests:
-        kind, spec = manifest["kind"], manifest["spec"]
-        assert KINDS[kind] == manifest["apiVersion"], manifest["metadata"]
+    labels, ports = [], {}
+    for manifest in found:
+        kind, name, spec = manifest["kind"], manifest["metadata"]["name"], manifest.get("spec", {})
         if kind in ("Service", "PodDisruptionBudget"):
             selector = spec["selector"] if kind == "Service" else spec["selector"]["matchLabels"]
             assert any(selector.items() <= pod.items() for pod in labels), (kind, selector)
+        if kind not in ("Job", "Deployment"):
             continue
         pod = spec["template"]["spec"]
         (container,) = pod["containers"]
         assert container["envFrom"] == [{"secretRef": {"name": "edge-runner-cloud"}}]
-        assert pod["automountServiceAccountToken"] is False
         variables = {entry["name"]: entry["value"] for entry in container.get("env", [])}
+        words = container["args"]
+        # Only what starts Jobs has a token.
+        assert ("serviceAccountName" in pod) == ("--" in words), name
+        assert "serviceAccountName" in pod or pod["automountServiceAccountToken"] is False, name
         if kind == "Job":
-            machines.ended(container["args"], variables)
+            machines.ended(words, variables)
             continue
         labels.append(spec["template"]["metadata"]["labels"])
         assert spec["selector"]["matchLabels"].items() <= labels[-1].items()
-        mounted = {mount["name"] for mount in container["volumeMounts"]}
-        assert mounted == {volume["name"] for volume in pod["volumes"]}
-        ports.append(machines.replica(container["args"], variables))
+        assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+        if "--" in words:
+            command = words[words.index("--") + 1:]
+            assert [pathlib.Path(word).name for word in command] == ["builder-kubernetes"] and (ROOT / "cross/builder-kubernetes").is_file()
+            words = words[:words.index("--") + 1] + PACK
+        ports[name] = machines.replica(words, variables)
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             path = container.get(probe, {}).get("httpGet", {}).get("path")
-            assert path is None or get(ports[-1], path)[0] == 200, (probe, path)
-    assert [manifest["kind"] for manifest in manifests] == ["Job", "Deployment", "Service", "PodDisruptionBudget", "Deployment"]
-    machines.build(f"http://127.0.0.1:{ports[0]}")
-    return f"{len(manifests)} manifests"
+            assert path is None or get(ports[name], path)[0] == 200, (probe, path)
+    assert set(ports) == {"edge-runner-cloud-api", "edge-runner-cloud-worker"}
+    machines.build(f"http://127.0.0.1:{ports['edge-runner-cloud-api']}")
+    rights = {manifest["kind"]: manifest for manifest in found if manifest["kind"] in ("ServiceAccount", "Role", "RoleBinding")}
+    binding = rights["RoleBinding"]
+    assert binding["roleRef"]["name"] == rights["Role"]["metadata"]["name"]
+    assert [subject["name"] for subject in binding["subjects"]] == [rights["ServiceAccount"]["metadata"]["name"]] == [pod["serviceAccountName"]]
+    spaces = {manifest["metadata"].get("namespace") for manifest in (rights["Role"], binding)}
+    assert spaces == {manifest["metadata"]["name"] for manifest in found if manifest["kind"] == "Namespace"}
+    return f"{len(found)} manifests"
 
 
 def settings(unit):

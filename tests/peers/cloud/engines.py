@@ -2,9 +2,10 @@
 
     engines.py [--binary PATH] [--buildkit FOLDER] [--engines NAMES] [CHECK...]      exits with 1 when a check failed
 
-Each check runs with each engine that is there: buildah with both of its storage drivers, podman, Docker, and BuildKit, whose programs
-are in FOLDER. Needs root, busybox as one static program, and `docker-registry` for the checks that push; BuildKit also runc. The engines'
-storage and the registry are in folders of the test.
+Each check runs with each engine that is there: buildah with both of its storage drivers, podman, Docker, BuildKit, whose programs
+are in FOLDER, and BuildKit in the Jobs of a Kubernetes cluster, for which `kubernetes_api.py` stands in. Needs root, busybox as one static
+program, and `docker-registry` for the checks that push; BuildKit also runc, and the Jobs `kubectl`. The engines' storage and the registry are
+in folders of the test.
 """
 
 import contextlib
@@ -193,6 +194,41 @@ class BuildKit(Engine):
 
     def log_text(self):
         return (self.folder / "log").read_text()
+
+
+class KubernetesJobs(Engine):
+    """A BuildKit daemon for each build, as the Job of a cluster that is not there: its API server and node are stand-ins, its clients real."""
+
+    command = "builder-kubernetes"
+
+    def __init__(self, buildkit):
+        super().__init__(buildkit)
+        # It reads manifests, for which the standard library has nothing.
+        from kubernetes_api import Cluster
+
+        self.cluster = Cluster(buildkit)
+
+    def variables(self):
+        programs = f"{self.cluster.programs}:{os.environ['PATH']}"
+        return {"PATH": programs, "KUBECONFIG": str(self.cluster.config), "KUBERNETES_START": "60"}
+
+    def left(self):
+        folders = [pod.folder for pod in self.cluster.pods.values()]
+        return [*self.cluster.jobs(), *(line for line in mounts() for folder in folders if str(folder) in line)]
+
+    def kill(self, service):
+        (pod,) = self.cluster.pods.values()
+        pod.kill()
+
+    def stop(self):
+        refused, unused = self.cluster.refused, self.cluster.role - self.cluster.asked
+        self.cluster.stop()
+        super().stop()
+        assert not refused, f"the Role lacks {refused}"
+        assert not unused, f"the Role allows more than was asked for: {unused}"
+
+    def log_text(self):
+        return "\n".join((pod.folder / "log").read_text() for pod in self.cluster.pods.values())
 
 
 class Registry:
@@ -575,7 +611,7 @@ CHECKS = (
     copies_onto_nothing, runs_commands, pushes_and_pulls, two_at_once, failures_say_why, a_time_limit_ends_it, a_stop_ends_it,
     a_kill_of_the_service, a_killed_engine, on_another_machine, caches_are_apart,
 )
-ENGINES = {"buildah": Buildah, "buildah-vfs": BuildahOnVfs, "podman": Podman, "docker": Docker, "buildkit": BuildKit}
+ENGINES = {"buildah": Buildah, "buildah-vfs": BuildahOnVfs, "podman": Podman, "docker": Docker, "buildkit": BuildKit, "kubernetes": KubernetesJobs}
 
 
 def main(given):
