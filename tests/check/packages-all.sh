@@ -7,6 +7,6 @@ tests/check/packages.sh
 boards/release.d/packages.sh
 apt-get install -y -qq --no-install-recommends runc umoci skopeo lintian \
     qemu-system-arm qemu-efi-aarch64 dnsmasq-base systemd \
-    buildah podman docker.io busybox-static docker-registry rootlesskit uidmap procps \
+    buildah podman docker.io busybox-static rootlesskit uidmap procps \
     redis-server baresip libopus-dev libopusfile-dev libsoxr-dev pkg-config gcc g++ \
     libgstreamer-plugins-bad1.0-dev valgrind qemu-user >/dev/null

@@ -6,11 +6,13 @@ Each command of a file runs as it stands, with PostgreSQL and versitygw (`--stor
 through the balancer of the compose file. No container engine and no cluster is needed or tried. Needs PyYAML, `haproxy`, PostgreSQL.
 """
 
+import base64
 import os
 import pathlib
 import re
 import shlex
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import yaml
 
 from checks import Report, chosen, free_ports, options, wait_until
+from engines import Registry
 from shared import Servers, program
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -217,6 +220,59 @@ def kubernetes(binary, result):
     return f"{len(found)} manifests"
 
 
+def registry(binary, result):
+    """the manifest of the registry: its configuration, by TLS and with passwords only; its probe; its files are where they are mounted"""
+    if missing := [name for name in ("docker-registry", "openssl") if not shutil.which(name)]:
+        return f"SKIPPED: apt-get install {' '.join(missing)}"
+    found = {manifest["kind"]: manifest for manifest in manifests("kubernetes-registry.yaml")}
+    config = found["ConfigMap"]["data"]["config.yml"]
+    pod = found["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert container["args"] == ["serve", "/etc/registry/config.yml"] and container["args"][1] in mounted, mounted
+    (port,) = free_ports(1)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-registry-"))
+    for path in re.findall(r"/(?:etc|var)/[^ ,}]+", config):
+        assert any(path.startswith(mount) for mount in mounted), path
+        config = config.replace(path, f"{folder}{path}")
+        (folder / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+    assert container["ports"] == [{"name": "https", "containerPort": 5000}] and config.count(":5000") == 1
+    (folder / "config.yml").write_text(config.replace(":5000", f"127.0.0.1:{port}"))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=registry",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "etc/registry/tls/tls.key", "-out", folder / "etc/registry/tls/tls.crt"],
+        check=True, capture_output=True)
+    (folder / "etc/registry/passwords/htpasswd").write_text(Registry.hashed + "\n")
+    process = result.keep(Process(["docker-registry", "serve", folder / "config.yml"], {}))
+    trust = ssl.create_default_context(cafile=folder / "etc/registry/tls/tls.crt")
+
+    def ask(path, login=None, method="GET"):
+        request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", method=method)
+        if login:
+            request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S, context=trust) as reply:
+                return reply.status, dict(reply.headers)
+        except urllib.error.HTTPError as error:
+            return error.code, dict(error.headers)
+        except OSError:
+            return 0, {}
+
+    probes = [container[name]["httpGet"] for name in ("readinessProbe", "livenessProbe")]
+    assert all(probe == {"path": "/", "port": "https", "scheme": "HTTPS"} for probe in probes)
+    wait_until(lambda: ask("/")[0] == 200, "the registry serves", PATIENCE_S, process.log_text)
+    status, headers = ask("/v2/")
+    assert status == 401 and headers["Www-Authenticate"] == 'Basic realm="edge-runner"', headers
+    assert ask("/v2/", "builds:another")[0] == 401
+    assert ask("/v2/", Registry.login)[0] == 200
+    assert ask("/v2/team/bot/blobs/uploads/", method="POST")[0] == 401
+    assert ask("/v2/team/bot/blobs/uploads/", Registry.login, method="POST")[0] == 202
+    # To HTTP it says only that it speaks another protocol.
+    assert get(port, "/v2/")[0] == 400
+    shutil.rmtree(folder)
+    return "Debian's registry"
+
+
 def settings(unit):
     """The settings of a unit: its lines without comments, in order."""
     lines = (UNITS / unit).read_text().splitlines()
@@ -261,7 +317,7 @@ def units(binary, result):
     return "with systemd-analyze"
 
 
-CHECKS = (compose, kubernetes, units)
+CHECKS = (compose, kubernetes, registry, units)
 
 
 def main(given):

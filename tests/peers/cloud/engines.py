@@ -8,12 +8,14 @@ program, and `docker-registry` for the checks that push; BuildKit also runc, and
 in folders of the test.
 """
 
+import base64
 import contextlib
 import hashlib
 import io
 import json
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import signal
@@ -232,15 +234,23 @@ class KubernetesJobs(Engine):
 
 
 class Registry:
-    """Debian's `docker-registry`."""
+    """Debian's `docker-registry`, for those with a password. `home` has a login."""
 
     all = []
+    login = "builds:password-of-the-tests"
+    # Of that password, by bcrypt.
+    hashed = "builds:$2b$05$bpO76zl.sm9ZIinj3wcnfuD9J.CiJ9hUPkoVeYLog4f6ZjQEU94Xu"
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-registry-"))
         self.host = f"127.0.0.1:{free_ports(1)[0]}"
+        self.authorization = base64.b64encode(self.login.encode()).decode()
+        self.home = self.folder / "home"
+        write(self.home, ".docker/config.json", json.dumps({"auths": {self.host: {"auth": self.authorization}}}).encode())
+        (self.folder / "htpasswd").write_text(self.hashed + "\n")
         (self.folder / "config.yml").write_text(
-            f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {self.folder}/images}}}}\nhttp: {{addr: '{self.host}'}}\n")
+            f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {self.folder}/images}}}}\nhttp: {{addr: '{self.host}'}}\n"
+            f"auth: {{htpasswd: {{realm: tests, path: {self.folder}/htpasswd}}}}\n")
         self.process = subprocess.Popen(
             ["docker-registry", "serve", self.folder / "config.yml"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, cwd="/")
@@ -249,7 +259,7 @@ class Registry:
 
     def get(self, path):
         accepted = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
-        request = urllib.request.Request(f"http://{self.host}/v2/{path}", headers={"Accept": accepted})
+        request = urllib.request.Request(f"http://{self.host}/v2/{path}", headers={"Accept": accepted, "Authorization": f"Basic {self.authorization}"})
         with urllib.request.urlopen(request, timeout=30) as reply:
             return reply.read(), reply.headers
 
@@ -481,10 +491,14 @@ def runs_commands(binary, engine, registry):
 
 
 def pushes_and_pulls(binary, engine, registry):
-    """An image is pushed to a registry and is the base of another build, by its name in `imageUri`."""
+    """An image is pushed to a registry by the login of the builder, and is the base of another build, by its name in `imageUri`."""
     if not registry:
         return "SKIPPED: docker-registry is not installed: apt-get install docker-registry"
     with Service(binary, engine, IMAGE_REGISTRY=f"{registry.host}/team") as service:
+        error = service.ended(service.submit("FROM scratch\nCOPY hello /hello\n", hello="x"), "failed")["errorMessage"]
+        assert re.search("authoriz|authent|credentials", error), error
+        service.nothing_is_left()
+    with Service(binary, engine, IMAGE_REGISTRY=f"{registry.host}/team", TOOLS_HOME=str(registry.home)) as service:
         base = service.built(FROM_SCRATCH + "RUN echo base > /base\n")
         assert base["imageUri"].startswith(f"{registry.host}/team/default"), base
         assert registry.files(base["imageUri"])["base"] == b"base\n"
