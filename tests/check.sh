@@ -6,7 +6,7 @@
 #   tests/check.sh STAGE...   these stages, one after the other, with their output on the terminal:
 #       fmt lint unit blackbox documents page scripts   the code itself, by tests that own their clock
 #       doc features macos cross size deny workflows         other builds; licences, sources, hashes; .github
-#       monitoring                                      alert rules and dashboard, by promtool
+#       monitoring manifests                            alert rules and dashboard, by promtool; manifests, by kubernetes-validate
 #       smallest telephone                              reduced builds: what they report as absent, and a call
 #       calls                                           the black-box tests that talk in real time
 #       aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox    real peers
@@ -90,7 +90,7 @@ gate_lanes() {
     restore_all
     say 'builds, and tests that own their clock'
     # Cargo holds a lock while it compiles test builds, for which `features` and `doc` wait.
-    together 'environments fmt page scripts deny workflows monitoring features doc cross macos' 'lint unit documents blackbox' 'size reduced cloud cloud-scale openapi chaos clock'
+    together 'environments fmt page scripts deny workflows monitoring manifests features doc cross macos' 'lint unit documents blackbox' 'size reduced cloud cloud-scale openapi chaos clock'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
@@ -136,6 +136,7 @@ stage() {
     environments) environments ;;
     reduced) reduced smallest; reduced telephone ;;
     deny) dependencies ;;
+    manifests) ! needs_python kubernetes_validate || $python tests/check/manifests.py ;;
     advisories) tests/check/advisories.sh ;;
     msrv) msrv ;;
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary; cross/sizes --compare native full opus-pure $binary ;;
