@@ -2,6 +2,7 @@
 
 mod chaos;
 mod metrics;
+mod parts;
 
 use std::fs;
 use std::io::Write as _;
