@@ -3,6 +3,7 @@
 mod chaos;
 mod metrics;
 mod parts;
+mod upgrade;
 
 use std::fs;
 use std::io::Write as _;

@@ -108,7 +108,14 @@ impl Place {
         Some(Place::at(servers.postgres, servers.store))
     }
 
-    /// The same with servers of its own, which the test may stop: PostgreSQL and the store.
+    /// The same without the schema.
+    pub fn unmigrated() -> Option<Place> {
+        let servers = servers()?;
+        Some(Place::empty(servers.postgres, servers.store))
+    }
+
+    /// The same as [`Place::new`] with servers of its own, which the test may stop: PostgreSQL and
+    /// the store.
     pub fn with_own_servers() -> Option<(Place, Server, Server)> {
         servers()?;
         let (postgres, store) = (start_postgres()?, start_store()?);
