@@ -1,13 +1,15 @@
-//! The cloud service: its memory, its requests and builds per second, and its upload rate; with
-//! `CLOUD_DATABASE` and `CLOUD_STORE` in the environment also those of a replica with role `all`.
+//! The cloud service: its memory, its requests, builds and claims per second, and its upload rate;
+//! with `CLOUD_DATABASE` and `CLOUD_STORE` in the environment also those of a replica with role
+//! `all`, and the claims of workers.
 //!
 //! Uploads are compared with a program that writes and syncs as many bytes to a file in the same
 //! folder, as the service has to. They alternate, so that other load on the disk affects both.
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -18,6 +20,7 @@ use crate::{Bench, Result};
 
 const KEY: &str = "sk_bench_0123456789abcdef";
 const MIB: usize = 1024 * 1024;
+const DAY_MS: u128 = 24 * 60 * 60 * 1000;
 
 /// What a replica needs of the environment.
 const SHARED: [&str; 4] = [
@@ -29,6 +32,7 @@ const SHARED: [&str; 4] = [
 
 pub fn cloud(bench: &Bench) -> Result<Lines> {
     let mut lines = service(bench, &[])?;
+    lines.push(claims(bench)?);
     let shared: Vec<(&str, String)> = SHARED
         .iter()
         .filter_map(|name| Some((*name, std::env::var(name).ok()?)))
@@ -41,7 +45,8 @@ pub fn cloud(bench: &Bench) -> Result<Lines> {
         return Ok(lines);
     }
     let shared: Vec<(&str, &str)> = shared.iter().map(|(name, value)| (*name, &**value)).collect();
-    let of_replica = service(bench, &shared)?;
+    let mut of_replica = service(bench, &shared)?;
+    of_replica.extend(claims_of_workers(bench, &shared)?);
     lines.extend(
         of_replica
             .into_iter()
@@ -114,6 +119,106 @@ fn builds(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Lines
     ])
 }
 
+/// Commands at once of each process that claims builds, the highest that there is.
+const SLOTS: u32 = 64;
+/// Claims builds for commands that do not end, so that each claim takes a slot.
+const CLAIMING: &str = "--max-builds 64 -- sleep 1000";
+
+/// Claims of the service on one machine, from a queue that an earlier process has left.
+fn claims(bench: &Bench) -> Result<(String, String)> {
+    let folder = std::env::temp_dir().join(format!("edge-runner-bench-queue-{}", std::process::id()));
+    let data = format!("--data-dir {}", folder.display());
+    let measured = || {
+        let filling =
+            Runner::start_cloud_with(&bench.binary, KEY, &format!("{data} --max-builds 1 -- sleep 1000"), &[])?;
+        // The first one runs, and does so again.
+        let queued = queue(&filling, SLOTS)?.split_off(1);
+        drop(filling);
+        let service = Runner::start_cloud_with(&bench.binary, KEY, &format!("{data} {CLAIMING}"), &[])?;
+        claim_rate(&service, &queued)
+    };
+    let rate = measured();
+    // The processes have ended, so that nothing writes to it.
+    let _ = fs::remove_dir_all(&folder);
+    Ok(row("claims per second, 64 slots", format!("{:.0}", rate?)))
+}
+
+/// Claims of one worker, and of two at once, from a queue in PostgreSQL.
+fn claims_of_workers(bench: &Bench, variables: &[(&str, &str)]) -> Result<Lines> {
+    let api = Runner::start_cloud_with(&bench.binary, KEY, "--data-dir data --role api", variables)?;
+    let mut lines = Vec::new();
+    for count in [1, 2] {
+        let queued = queue(&api, SLOTS * count)?;
+        // Their leases outlive the measurement.
+        let args = format!("--data-dir data --role worker --lease 600 {CLAIMING}");
+        let workers = (0..count)
+            .map(|_| Runner::start_cloud_with(&bench.binary, KEY, &args, variables))
+            .collect::<Result<Vec<_>>>()?;
+        lines.push(row(
+            format!("claims per second of workers with 64 slots, {count} at once"),
+            format!("{:.0}", claim_rate(&api, &queued)?),
+        ));
+        drop(workers);
+    }
+    Ok(lines)
+}
+
+/// Requests builds of archives that differ, and returns the paths of the builds.
+fn queue(runner: &Runner, count: u32) -> Result<Vec<String>> {
+    /// Beyond those of [`builds`].
+    static NEXT: AtomicU32 = AtomicU32::new(1_000_000);
+    let mut asks = Connection::open(runner.addr)?;
+    asks.headers = headers();
+    (0..count)
+        .map(|_| {
+            let upload = send(&mut asks, &[&archive(NEXT.fetch_add(1, Ordering::Relaxed))])?;
+            let wanted = format!(r#"{{"uploadId":"{upload}","region":"local"}}"#);
+            let (status, made) = asks.request("POST", "/v1/builds", wanted.as_bytes())?;
+            let made: Value = serde_json::from_slice(&made)?;
+            let id = made["build"]["id"].as_str();
+            Ok(format!(
+                "/v1/builds/{}",
+                id.ok_or(format!("the build was answered with {status}"))?
+            ))
+        })
+        .collect()
+}
+
+/// Waits until all builds of a queue are claimed, and returns how many were claimed per second from
+/// the first claim to the answer that has the last one.
+fn claim_rate(runner: &Runner, builds: &[String]) -> Result<f64> {
+    let mut asks = Connection::open(runner.addr)?;
+    asks.headers = headers();
+    let began = Instant::now();
+    let mut start = |path: &String| -> Result<u32> {
+        loop {
+            let (_, answer) = asks.request("GET", path, b"")?;
+            let answer: Value = serde_json::from_slice(&answer)?;
+            if let Some(start) = answer["build"]["startedAt"].as_str() {
+                return Ok(ms_of_day(start).ok_or(format!("`startedAt` is {start}"))?);
+            }
+            if began.elapsed() > Duration::from_secs(120) {
+                return Err(format!("the build is not claimed: {answer}").into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    // The oldest one is claimed first, so that few answers are asked for meanwhile.
+    let newest_first = builds.iter().rev().map(&mut start).collect::<Result<Vec<_>>>()?;
+    let first = newest_first.iter().min().ok_or("no builds")?;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() % DAY_MS;
+    let took_ms = (now_ms + DAY_MS - u128::from(*first)) % DAY_MS;
+    Ok(builds.len() as f64 / took_ms.max(1) as f64 * 1e3)
+}
+
+/// The time of day of `2026-11-29T12:34:56.789Z`, in milliseconds.
+fn ms_of_day(time: &str) -> Option<u32> {
+    let (_, time) = time.strip_suffix('Z')?.split_once('T')?;
+    let mut parts = time.split([':', '.']).map(|part| part.parse::<u32>().ok());
+    let mut next = || parts.next().flatten();
+    Some(((next()? * 60 + next()?) * 60 + next()?) * 1000 + next()?)
+}
+
 /// [`ARCHIVE`] with a comment of gzip, so that each has a digest of its own.
 fn archive(n: u32) -> Vec<u8> {
     let mut archive = ARCHIVE.to_vec();
@@ -169,7 +274,8 @@ const ARCHIVE: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xed\xcd\x4d\x0
 
 /// Uploads of incompressible data, and the same bytes written to a file for comparison.
 fn uploads(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Lines> {
-    let count = bench.amount(256, 32) as usize;
+    // The largest archive that the service takes by default.
+    let count = bench.amount(500, 32) as usize;
     let mut state = 1u32;
     let mut noise: Vec<u8> = (0..MIB)
         .map(|_| {

@@ -70,10 +70,14 @@ impl Runner {
     /// Starts the cloud service with this private key, a builder that builds nothing, and further
     /// variables.
     pub fn start_cloud(binary: &Path, key: &str, more: &[(&str, &str)]) -> Result<Runner> {
-        let args = "cloud serve --host 127.0.0.1 --port 0 --data-dir data --min-free 0 --max-pending 100000 --max-builds 4 \
-                    -- touch {out}/image";
+        Self::start_cloud_with(binary, key, "--data-dir data --max-builds 4 -- touch {out}/image", more)
+    }
+
+    /// Starts the cloud service with these arguments, separated by spaces, and further variables.
+    pub fn start_cloud_with(binary: &Path, key: &str, args: &str, more: &[(&str, &str)]) -> Result<Runner> {
+        let args = format!("cloud serve --host 127.0.0.1 --port 0 --min-free 0 --max-pending 100000 {args}");
         let environment = [&[("CLOUD_PRIVATE_KEYS", key), ("RUST_LOG", "warn")], more].concat();
-        Self::launch(binary, args, &environment)
+        Self::launch(binary, &args, &environment)
     }
 
     /// `args` are separated by spaces.
