@@ -1,6 +1,6 @@
 //! Listening in, in a build without WebRTC: no call has listeners.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use edge_runner_http::common::Reply;
@@ -18,8 +18,14 @@ pub struct Listening {}
 pub struct CallListeners;
 
 impl Listening {
-    pub fn begin(&self, _id: &SessionId, _rate_hz: u32, _calls: Weak<Calls>) -> std::sync::Arc<CallListeners> {
-        std::sync::Arc::new(CallListeners)
+    pub fn begin(
+        &self,
+        _id: &SessionId,
+        _bot: Option<Arc<str>>,
+        _rate_hz: u32,
+        _calls: Weak<Calls>,
+    ) -> Arc<CallListeners> {
+        Arc::new(CallListeners)
     }
 
     pub fn end(&self, _id: &SessionId) {}
