@@ -10,14 +10,15 @@ if ldd "$(command -v busybox)" >/dev/null 2>&1; then
     lacks 'busybox is not one static program: apt-get install busybox-static'
     exit 0
 fi
-engines=() buildkit=()
-! needs 'apt-get install --no-install-recommends buildah' buildah || engines+=(buildah buildah-vfs)
-! needs 'apt-get install --no-install-recommends podman' podman || engines+=(podman)
+engines=() buildkit=() rootless=
+! needs 'apt-get install rootlesskit uidmap, without which no engine is tried without root' rootlesskit newuidmap || rootless=1
+! needs 'apt-get install --no-install-recommends buildah' buildah || engines+=(buildah buildah-vfs ${rootless:+buildah-rootless buildah-vfs-rootless})
+! needs 'apt-get install --no-install-recommends podman' podman || engines+=(podman ${rootless:+podman-rootless})
 ! needs 'apt-get install --no-install-recommends docker.io' dockerd docker || engines+=(docker)
 if needs 'apt-get install runc openssl, and Go 1.26 of https://go.dev/dl' runc openssl go; then
     buildkit=(--buildkit "$(tests/check/buildkit.sh)")
-    engines+=(buildkit)
-    if needs 'apt-get install rootlesskit uidmap procps, and PyYAML' rootlesskit newuidmap pgrep && needs_python yaml; then
+    engines+=(buildkit ${rootless:+buildkit-rootless})
+    if [ -n "$rootless" ] && needs 'apt-get install procps' pgrep && needs_python yaml; then
         PATH=$(tests/check/kubectl.sh):$PATH
         engines+=(kubernetes)
     fi

@@ -3,9 +3,9 @@
     engines.py [--binary PATH] [--buildkit FOLDER] [--engines NAMES] [CHECK...]      exits with 1 when a check failed
 
 Each check runs with each engine that is there: buildah with both of its storage drivers, podman, Docker, BuildKit, whose programs
-are in FOLDER, and BuildKit in the Jobs of a Kubernetes cluster, for which `kubernetes_api.py` stands in. Needs root, busybox as one static
-program, and `docker-registry` for the checks that push; BuildKit also runc, and the Jobs `kubectl`. The engines' storage and the registry are
-in folders of the test.
+are in FOLDER, and BuildKit in the Jobs of a Kubernetes cluster, for which `kubernetes_api.py` stands in. Those whose names end in
+`rootless` run as an ordinary user, by `rootless.py`. Needs root, busybox as one static program, and `docker-registry` for the checks
+that push; BuildKit also runc, and the Jobs `kubectl`. The engines' storage and the registry are in folders of the test.
 """
 
 import base64
@@ -31,6 +31,7 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from checks import Report, chosen, free_ports, options, wait_until
+from rootless import ID, NAMESPACES, end, known_user, own_folder
 from run import KEY, Cloud, clean, write
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -48,9 +49,19 @@ class Engine:
     """What the engines have in common. Its storage is in `folder`."""
 
     command = "builder-container"
+    # Words before the command of the service.
+    before = ()
 
     def __init__(self, buildkit):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-engine-"))
+
+    def own(self, path):
+        """A file or folder as the service can use it."""
+        return path
+
+    def home(self, registry):
+        """A home with a login."""
+        return registry.home
 
     def variables(self):
         return {}
@@ -91,7 +102,9 @@ class Buildah(Engine):
 
     def kill(self, service):
         """Kills the engine itself."""
-        pids = [pid for pid, command in processes() if f"{self.engine}\0build" in command and str(service.data) in command]
+        # Without root it runs itself again, by another name.
+        name = re.compile(f"{self.engine}[-a-z]*\0build\0")
+        pids = [pid for pid, command in processes() if name.search(command) and str(service.data) in command]
         assert pids, "no engine runs"
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -103,6 +116,48 @@ class BuildahOnVfs(Buildah):
 
 class Podman(Buildah):
     engine = "podman"
+
+
+class WithoutRoot:
+    """The service and its engine as an ordinary user, with copies of their programs that this user may read."""
+
+    def __init__(self, buildkit):
+        super().__init__(buildkit)
+        os.chmod(self.folder, 0o755)
+        self.before = ["unshare", "--mount", *known_user(self.folder)]
+        for name in "storage", "run", "runtime", "home":
+            own_folder(self.folder / name)
+
+    def variables(self):
+        return {**super().variables(), "XDG_RUNTIME_DIR": str(self.folder / "runtime")}
+
+    def own(self, path):
+        copy = self.folder / path.name
+        if path.is_file() and not copy.exists():
+            shutil.copy(path, copy)
+        elif path.is_dir():
+            os.chmod(path, 0o755)
+            os.chown(path, ID, ID)
+            copy = path
+        return copy
+
+    def home(self, registry):
+        # Where these engines also write.
+        home = self.folder / "home"
+        shutil.copytree(registry.home, home, dirs_exist_ok=True)
+        return home
+
+
+class BuildahWithoutRoot(WithoutRoot, Buildah):
+    pass
+
+
+class BuildahWithoutRootOnVfs(WithoutRoot, BuildahOnVfs):
+    pass
+
+
+class PodmanWithoutRoot(WithoutRoot, Podman):
+    pass
 
 
 class Docker(Engine):
@@ -198,6 +253,39 @@ class BuildKit(Engine):
         return (self.folder / "log").read_text()
 
 
+class BuildKitWithoutRoot(BuildKit):
+    """The daemon as an ordinary user, by rootlesskit."""
+
+    def start(self):
+        os.chmod(self.folder, 0o755)
+        for name in "home", "run":
+            if not (self.folder / name).exists():
+                own_folder(self.folder / name)
+        for file in self.tls, *self.tls.iterdir():
+            os.chown(file, ID, ID)
+        home, run = self.folder / "home", self.folder / "run"
+        self.address = f"unix://{run}/socket"
+        self.log = open(self.folder / "log", "a+")
+        self.process = subprocess.Popen(
+            [*NAMESPACES, *known_user(self.folder), "rootlesskit", "buildkitd", "--root", home / "root", "--addr", self.address, "--addr",
+             f"tcp://127.0.0.1:{self.port}", "--config", os.devnull, "--tlscacert", self.tls / "ca.pem", "--tlscert", self.tls / "cert.pem",
+             "--tlskey", self.tls / "key.pem", "--containerd-worker=false", "--oci-worker-binary=runc"],
+            env={"PATH": f"{self.programs}:{os.environ['PATH']}", "HOME": str(home), "USER": "user", "XDG_RUNTIME_DIR": str(run)},
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd="/")
+        wait_until(self.answers, "BuildKit answers", 60, self.log_text)
+
+    def left(self):
+        inside = [pid for pid, command in processes() if command.startswith("buildkitd\0") and str(self.folder) in command]
+        return [line for pid in inside for line in mounts(pid) if str(self.folder) in line]
+
+    def kill(self, service):
+        end(self.process)
+
+    def stop(self):
+        end(self.process)
+        super().stop()
+
+
 class KubernetesJobs(Engine):
     """A BuildKit daemon for each build, as the Job of a cluster that is not there: its API server and node are stand-ins, its clients real."""
 
@@ -243,6 +331,8 @@ class Registry:
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-registry-"))
+        # For builders without root.
+        os.chmod(self.folder, 0o755)
         self.host = f"127.0.0.1:{free_ports(1)[0]}"
         self.authorization = base64.b64encode(self.login.encode()).decode()
         self.home = self.folder / "home"
@@ -377,15 +467,16 @@ class Service:
         self.variables = {**engine.variables(), **variables}
         # Names what this service runs, among all processes of this machine.
         self.mark = str(10_000_000 + secrets.randbelow(10_000_000))
-        self.data = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-engines-"))
+        self.data = engine.own(pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-engines-")))
         self.cloud = None
         self.start()
 
     def start(self):
         names = [word for name in self.variables if name != "PATH" for word in ("--builder-env", name)]
         self.cloud = Cloud(
-            self.binary, "--build-grace", "10", *names, *self.options, command=[ROOT / "cross" / self.engine.command],
-            data=self.data, CLOUD_PRIVATE_KEYS=f"{KEY},other={OTHER}", **self.variables)
+            self.engine.own(self.binary), "--build-grace", "10", *names, *self.options,
+            command=[self.engine.own(ROOT / "cross" / self.engine.command)], data=self.data, before=self.engine.before,
+            CLOUD_PRIVATE_KEYS=f"{KEY},other={OTHER}", **self.variables)
 
     def restart(self):
         """Kills the service, and starts it again."""
@@ -498,7 +589,7 @@ def pushes_and_pulls(binary, engine, registry):
         error = service.ended(service.submit("FROM scratch\nCOPY hello /hello\n", hello="x"), "failed")["errorMessage"]
         assert re.search("authoriz|authent|credentials", error), error
         service.nothing_is_left()
-    with Service(binary, engine, IMAGE_REGISTRY=f"{registry.host}/team", TOOLS_HOME=str(registry.home)) as service:
+    with Service(binary, engine, IMAGE_REGISTRY=f"{registry.host}/team", TOOLS_HOME=str(engine.home(registry))) as service:
         base = service.built(FROM_SCRATCH + "RUN echo base > /base\n")
         assert base["imageUri"].startswith(f"{registry.host}/team/default"), base
         assert registry.files(base["imageUri"])["base"] == b"base\n"
@@ -625,7 +716,11 @@ CHECKS = (
     copies_onto_nothing, runs_commands, pushes_and_pulls, two_at_once, failures_say_why, a_time_limit_ends_it, a_stop_ends_it,
     a_kill_of_the_service, a_killed_engine, on_another_machine, caches_are_apart,
 )
-ENGINES = {"buildah": Buildah, "buildah-vfs": BuildahOnVfs, "podman": Podman, "docker": Docker, "buildkit": BuildKit, "kubernetes": KubernetesJobs}
+ENGINES = {
+    "buildah": Buildah, "buildah-vfs": BuildahOnVfs, "podman": Podman, "docker": Docker, "buildkit": BuildKit, "kubernetes": KubernetesJobs,
+    "buildah-rootless": BuildahWithoutRoot, "buildah-vfs-rootless": BuildahWithoutRootOnVfs, "podman-rootless": PodmanWithoutRoot,
+    "buildkit-rootless": BuildKitWithoutRoot,
+}
 
 
 def main(given):

@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -23,13 +22,12 @@ import urllib.parse
 
 import yaml
 
-from rootless import AS_USER, ID, known_user, own_folder
+from rootless import AS_USER, ID, NAMESPACES, end, first, known_user, own_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILDS = ROOT / "docs/cloud/kubernetes-builds.yaml"
 NAMESPACE = "edge-runner-builds"
 HASTE = 10
-CONTAINED = ("unshare", "--mount", "--pid", "--fork", "--mount-proc")
 PROTOCOL = "v5.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
 
@@ -62,17 +60,13 @@ class Pod:
         }
         self.log = open(self.folder / "log", "a+")
         self.process = subprocess.Popen(
-            [*CONTAINED, *known_user(self.folder), "rootlesskit", "buildkitd", *self.container["args"]],
+            [*NAMESPACES, *known_user(self.folder), "rootlesskit", "buildkitd", *self.container["args"]],
             env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd="/")
         threading.Thread(target=self.watch, daemon=True).start()
 
-    def first(self):
-        """The first process of its namespace, with which all others end."""
-        return pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0]
-
     def inside(self, words):
         """The words of a command in the container."""
-        return ["nsenter", "--target", self.first(), "--mount", "--pid", *AS_USER, *words]
+        return ["nsenter", "--target", first(self.process), "--mount", "--pid", *AS_USER, *words]
 
     def probed(self, probe):
         try:
@@ -101,10 +95,7 @@ class Pod:
         self.phase, self.ready, self.reason = "Failed", False, "Error"
 
     def kill(self):
-        # What changes its user outlives its parent.
-        with contextlib.suppress(OSError, IndexError):
-            os.kill(int(self.first()), signal.SIGKILL)
-        self.process.wait()
+        end(self.process)
 
     def remove(self):
         self.kill()
@@ -231,7 +222,8 @@ class Requests(http.server.BaseHTTPRequestHandler):
                 self.refuse(404, "NotFound", "the server could not find the requested resource")
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        # A `kubectl exec` that was refused is tried once more, by the older protocol, without a body.
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "null")
         url = urllib.parse.urlsplit(self.path)
         if url.path != f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs":
             return self.refuse(404, "NotFound", f"nothing is made at {url.path}")
@@ -255,7 +247,11 @@ class Requests(http.server.BaseHTTPRequestHandler):
 
     def execute(self, pod, query):
         """Runs a command in a pod, with its streams as messages of a WebSocket."""
-        if not pod or pod.phase != "Running" or query["container"] != [pod.container["name"]]:
+        try:
+            words = pod.inside(query["command"]) if pod and query["container"] == [pod.container["name"]] else None
+        except (OSError, IndexError):
+            words = None
+        if not words:
             return self.refuse(400, "BadRequest", "the container does not run")
         if PROTOCOL not in self.headers.get("Sec-WebSocket-Protocol", ""):
             return self.refuse(400, "BadRequest", f"this server speaks {PROTOCOL} alone: kubectl of 1.30 or later")
@@ -270,7 +266,7 @@ class Requests(http.server.BaseHTTPRequestHandler):
         self.wfile.flush()
         self.close_connection = True
         command = subprocess.Popen(
-            pod.inside(query["command"]), env=pod.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            words, env=pod.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         sending = threading.Lock()
         readers = [
             threading.Thread(target=self.forward, args=(pipe, channel, sending), daemon=True)

@@ -6,12 +6,15 @@ The user is known in the mount namespace of these commands alone: the files of t
 
 import os
 import pathlib
+import signal
 
 # The user of BuildKit's image. Its sub-ids begin where no user of this machine has one.
 ID = 1000
 SUB_IDS = 100_000
 FILES = "passwd", "group", "subuid", "subgid"
 AS_USER = ("setpriv", "--reuid", str(ID), "--regid", str(ID), "--clear-groups")
+# Runs a daemon in namespaces for processes and mounts. What changes its user is not ended with its parent: `end` does that.
+NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--mount-proc")
 # Words of a shell that has a mount namespace of its own: the folder with these files, and the command.
 ENTER = 'for name in ' + " ".join(FILES) + '; do mount --bind "$0/$name" "/etc/$name" || exit; done; exec ' + " ".join(AS_USER) + ' "$@"'
 
@@ -26,6 +29,21 @@ def known_user(folder):
     for name in FILES[2:]:
         (folder / name).write_text(f"user:{SUB_IDS}:65536\n")
     return ["sh", "-c", ENTER, str(folder)]
+
+
+def first(process):
+    """The id of the first process in the namespace of a daemon, with which all others of it end."""
+    return pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
+
+
+def end(process):
+    """Kills a daemon and all that it runs."""
+    try:
+        os.kill(int(first(process)), signal.SIGKILL)
+    except (OSError, IndexError):
+        # It has ended, or has not begun.
+        process.kill()
+    process.wait()
 
 
 def own_folder(path):

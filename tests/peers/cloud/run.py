@@ -47,17 +47,20 @@ def clean(**more):
 
 
 class Cloud:
-    """The service on a free port, with a data directory of its own unless there is one."""
+    """The service on a free port, with a data directory of its own unless there is one. `before` are words before its command."""
 
-    def __init__(self, binary, *args, command=BUILDER, data=None, **variables):
+    def __init__(self, binary, *args, command=BUILDER, data=None, before=(), **variables):
         self.binary = binary
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-cloud-"))
+        if before:
+            # Another user has to get there.
+            os.chmod(self.folder, 0o755)
         self.data = data or self.folder / "data"
         place = servers and servers.place(binary)
         self.archives = place.objects if place else self.data / "archives"
         self.log = open(self.folder / "log", "w+")
         self.process = subprocess.Popen(
-            [binary, "cloud", "serve", "--port", "0", "--data-dir", self.data, "--min-free", "0", *args, "--", *command],
+            [*before, binary, "cloud", "serve", "--port", "0", "--data-dir", self.data, "--min-free", "0", *args, "--", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder, text=True,
             env=clean(**{"CLOUD_PRIVATE_KEYS": KEY, "CLOUD_PUBLIC_KEYS": PUBLIC, **(place.variables if place else {}), **variables}))
         for line in self.process.stdout:
