@@ -207,7 +207,10 @@ fn metrics_table(text: &str) -> String {
         .collect();
     rows.sort_unstable();
     rows.dedup();
-    for (name, meaning) in rows {
+    for (name, meaning) in &rows {
+        // In OpenMetrics the family of a counter has the name of its samples without `_total`.
+        let family = name.strip_suffix("_total").unwrap_or("");
+        assert!(rows.iter().all(|(other, _)| *other != family), "{name} and {family}");
         table.push_str(&format!("| `{name}` | {} | {} |\n", kind(name), cell(meaning)));
     }
     table
@@ -249,8 +252,10 @@ fn metrics_are_those_that_a_runner_serves() {
         ("RUNNER_EVENTS_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     ];
     let dialler = TestRunner::start_with(&[&dials[..], &more].concat(), &variables);
-    let more = http::get(dialler.addr, "/metrics").text();
-    hold("metrics", &metrics_table(&(text + &more)));
+    let dialling = http::get(dialler.addr, "/metrics").text();
+    let moq = TestRunner::start(&["-t", "moq", "--moq-bind", "127.0.0.1:0"]);
+    let quic = http::get(moq.addr, "/metrics").text();
+    hold("metrics", &metrics_table(&(text + &dialling + &quic)));
 }
 
 /// Returns the part of the page below a heading, up to the next one of the same level.

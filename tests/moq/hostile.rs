@@ -160,7 +160,7 @@ fn metric(runner: &TestRunner, series: &str) -> usize {
 fn outcome(runner: &TestRunner, name: &str) -> usize {
     metric(
         runner,
-        &format!("edge_runner_moq_connections_total{{outcome=\"{name}\"}}"),
+        &format!("edge_runner_moq_connection_attempts_total{{outcome=\"{name}\"}}"),
     )
 }
 

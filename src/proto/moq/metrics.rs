@@ -57,7 +57,7 @@ impl MoqMetrics {
         );
         text.sample(&[], live);
         text.family(
-            "edge_runner_moq_connections_total",
+            "edge_runner_moq_connection_attempts_total",
             MetricKind::Counter,
             "Connections of callers over Media over QUIC: accepted by a session, retried to prove their address, refused \
              because there were too many, or the reason why they reached no session.",
@@ -105,7 +105,7 @@ mod tests {
             ("left", 1),
             ("unclaimed", 0),
         ] {
-            let line = format!("\nedge_runner_moq_connections_total{{outcome=\"{outcome}\"}} {count}\n");
+            let line = format!("\nedge_runner_moq_connection_attempts_total{{outcome=\"{outcome}\"}} {count}\n");
             assert!(text.contains(&line), "{outcome}");
         }
     }

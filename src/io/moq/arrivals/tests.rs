@@ -142,7 +142,7 @@ impl Rig {
         let mut text = MetricsText::default();
         self.metrics.render(&mut text, 0, 0);
         let text = text.into_string();
-        let name = format!("edge_runner_moq_connections_total{{outcome=\"{outcome}\"}} ");
+        let name = format!("edge_runner_moq_connection_attempts_total{{outcome=\"{outcome}\"}} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&name));
         line.expect("a line per outcome").to_owned()
     }
