@@ -1,6 +1,7 @@
 //! Several replicas on one database and one object store, with real ones.
 
 mod chaos;
+mod links;
 mod metrics;
 mod parts;
 mod upgrade;

@@ -10,6 +10,7 @@ pub mod cloud;
 pub mod device;
 pub mod follower;
 pub mod http;
+pub mod link;
 #[allow(dead_code, reason = "it is also a program")]
 pub mod livekit;
 pub mod moq;

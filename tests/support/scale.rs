@@ -18,6 +18,7 @@ use edge_runner_cloud::proto::scale::sigv4::{StoreCredentials, StoreRequest};
 use edge_runner_proto::config::SecretBytes;
 
 use super::http;
+use super::link::Link;
 use super::ports::free_port;
 use super::runner::{PATIENCE, TestRunner, folder};
 use super::skip;
@@ -35,6 +36,24 @@ pub struct Place {
     postgres: SocketAddr,
     store: SocketAddr,
     variables: HashMap<&'static str, String>,
+}
+
+/// The links of one replica to its database and its store. Clients reach the store without them.
+pub struct Links {
+    pub database: Link,
+    pub store: Link,
+    variables: HashMap<&'static str, String>,
+}
+
+impl Links {
+    /// Returns the variables of the replica.
+    pub fn variables(&self) -> Vec<(&str, &str)> {
+        pairs(&self.variables)
+    }
+}
+
+fn pairs<'v>(variables: &'v HashMap<&'static str, String>) -> Vec<(&'v str, &'v str)> {
+    variables.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
 /// A server of the tests, killed on drop.
@@ -138,12 +157,7 @@ impl Place {
         assert!(made.status.success(), "{made:?}");
         signed(store, "PUT", &format!("/{bucket}"), &[], b"");
         Place {
-            variables: HashMap::from([
-                ("CLOUD_DATABASE", format!("postgres://cloud@{postgres}/{database}")),
-                ("CLOUD_STORE", format!("s3://{bucket}?endpoint=http://{store}")),
-                ("AWS_ACCESS_KEY_ID", KEY_ID.to_owned()),
-                ("AWS_SECRET_ACCESS_KEY", KEY_SECRET.to_owned()),
-            ]),
+            variables: variables(&database, &bucket, (postgres, store), store),
             database,
             bucket,
             postgres,
@@ -180,10 +194,18 @@ impl Place {
 
     /// Returns the variables of a replica.
     pub fn variables(&self) -> Vec<(&str, &str)> {
-        self.variables
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect()
+        pairs(&self.variables)
+    }
+
+    /// Makes links of a replica to the database and the store.
+    pub fn links(&self) -> Links {
+        let (database, store) = (Link::to(self.postgres), Link::to(self.store));
+        let reached = (database.addr, store.addr);
+        Links {
+            variables: variables(&self.database, &self.bucket, reached, self.store),
+            database,
+            store,
+        }
     }
 
     /// Runs a command of `edge-runner cloud` that ends with success, and returns its output.
@@ -211,6 +233,25 @@ impl Place {
         );
         edge_runner_cloud::proto::scale::listing::keys(&reply.text())
     }
+}
+
+/// Returns the variables of a replica that reaches PostgreSQL and the store at these addresses, and
+/// whose clients reach the store at `public`.
+fn variables(
+    database: &str,
+    bucket: &str,
+    (postgres, store): (SocketAddr, SocketAddr),
+    public: SocketAddr,
+) -> HashMap<&'static str, String> {
+    HashMap::from([
+        ("CLOUD_DATABASE", format!("postgres://cloud@{postgres}/{database}")),
+        (
+            "CLOUD_STORE",
+            format!("s3://{bucket}?endpoint=http://{store}&public=http://{public}"),
+        ),
+        ("AWS_ACCESS_KEY_ID", KEY_ID.to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", KEY_SECRET.to_owned()),
+    ])
 }
 
 fn sql(postgres: SocketAddr, database: &str, statement: &str) -> Output {

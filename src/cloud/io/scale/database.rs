@@ -1,27 +1,30 @@
 //! Connections to PostgreSQL.
 //!
 //! In: a [`DatabaseUrl`]. Out: a [`DatabaseSession`] within five seconds, or
-//! [`DatabaseError::Unavailable`]. A session keeps its connection for the next one. TLS verifies
-//! the certificate; there is no fall-back to plain text. A cut connection is noticed after three
-//! seconds. Source: the documentation of PostgreSQL, "Frontend/Backend Protocol", "Error Codes";
-//! `tcp(7)`.
+//! [`DatabaseError::Unavailable`]. A session keeps its connection for the next one, unless an
+//! answer is outstanding. TLS verifies the certificate; there is no fall-back to plain text. A cut
+//! connection is noticed after three seconds, by the server after eleven, and one that is
+//! acknowledged but not answered after [`ANSWER`]. Source: the documentation of PostgreSQL,
+//! "Frontend/Backend Protocol", "Error Codes", "Connections and Authentication"; `tcp(7)`.
 
 use std::error::Error;
 use std::future::poll_fn;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-use tokio::time::{Instant, timeout};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, GenericClient, Row, Socket, Transaction};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -34,10 +37,21 @@ use edge_runner_http::tasks;
 /// Connections of one process, without the one that listens.
 const CONNECTIONS_MAX: usize = 8;
 
-/// Time to wait for a connection, for a new one, and for a statement.
+/// Time to wait for a connection, and for a new one.
 const WAIT: Duration = Duration::from_secs(5);
 const CONNECT: Duration = Duration::from_secs(3);
-const SESSION: &str = "SET statement_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'";
+
+/// Limits of the server: time for a statement, time for what happens between those of a
+/// transaction, and when a client that is gone without a word loses its locks.
+const SESSION: &str = "SET statement_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; \
+                       SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
+
+/// Time for the answer to a statement. The server ends it sooner, unless it stands still or is
+/// behind a proxy that lost it: then the system acknowledges what nothing answers.
+const ANSWER: Duration = Duration::from_secs(7);
+
+/// Time between two checks whether the connection that listens is still answered.
+const LISTEN_CHECK: Duration = Duration::from_secs(30);
 
 /// Time after which a peer that acknowledges nothing counts as gone, and that of an idle
 /// connection.
@@ -97,7 +111,7 @@ fn is_passing(error: &tokio_postgres::Error) -> bool {
 pub struct Database {
     config: Config,
     connector: Connector,
-    idle: Mutex<Vec<Client>>,
+    idle: Mutex<Vec<PooledClient>>,
     permits: Semaphore,
     metrics: BackendMetrics,
 }
@@ -158,7 +172,7 @@ impl Database {
         };
         let idle = || {
             let mut idle = lock(&self.idle);
-            std::iter::from_fn(|| idle.pop()).find(|client| !client.is_closed())
+            std::iter::from_fn(|| idle.pop()).find(|pooled| !pooled.client.is_closed())
         };
         let client = match idle() {
             Some(client) => client,
@@ -170,21 +184,27 @@ impl Database {
         Ok(DatabaseSession {
             database: self,
             client: Some(client),
+            answers: AnswerWait::new(),
             began,
             _permit: permit,
         })
     }
 
     /// Makes a connection for statements.
-    async fn begin(&self) -> Result<Client, DatabaseError> {
+    async fn begin(&self) -> Result<PooledClient, DatabaseError> {
         let (client, connection) = self.connect().await?;
-        tasks::spawn(async move {
+        let task = tasks::spawn(async move {
             if let Err(error) = connection.await {
                 log::debug!("a connection to the database ended: {}", DatabaseError::from(error));
             }
         });
-        client.batch_execute(SESSION).await?;
-        Ok(client)
+        let pooled = PooledClient {
+            client,
+            task: task.abort_handle(),
+        };
+        let set = AnswerWait::new().of(pooled.client.batch_execute(SESSION)).await;
+        set.inspect_err(|_| pooled.task.abort())?;
+        Ok(pooled)
     }
 
     async fn connect(&self) -> Result<(Client, Connection<Socket, DatabaseStream>), DatabaseError> {
@@ -212,10 +232,14 @@ impl Database {
                 }
             }
         });
+        let answers = AnswerWait::new();
         let begin = async {
-            client.batch_execute(&format!("LISTEN {channel}")).await?;
+            answers.of(client.batch_execute(&format!("LISTEN {channel}"))).await?;
             woken.notify_one();
-            std::future::pending().await
+            loop {
+                sleep(LISTEN_CHECK).await;
+                answers.of(client.batch_execute("SELECT 1")).await?;
+            }
         };
         tokio::select! {
             ended = messages => Ok(ended?),
@@ -224,43 +248,183 @@ impl Database {
     }
 }
 
+/// A connection, and the task that drives it.
+struct PooledClient {
+    client: Client,
+    task: AbortHandle,
+}
+
+/// The answers of a connection: how long they may take, and whether one is outstanding.
+pub struct AnswerWait {
+    limit: Duration,
+    is_outstanding: AtomicBool,
+}
+
+impl AnswerWait {
+    fn new() -> AnswerWait {
+        AnswerWait {
+            limit: ANSWER,
+            is_outstanding: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits for the answer to a statement.
+    async fn of<T>(
+        &self,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, DatabaseError> {
+        // It stays so if the caller is dropped meanwhile.
+        self.is_outstanding.store(true, Ordering::Relaxed);
+        let answer = timeout(self.limit, statement).await;
+        let answer = answer.map_err(|_| DatabaseError::Unavailable("it does not answer".into()))?;
+        self.is_outstanding.store(false, Ordering::Relaxed);
+        Ok(answer?)
+    }
+}
+
+/// What takes statements: a session, or a transaction of it.
+pub trait Statements: Sync {
+    type Client: GenericClient + Sync;
+
+    fn client(&self) -> &Self::Client;
+
+    fn answers(&self) -> &AnswerWait;
+
+    /// Runs a statement, and returns the number of its rows.
+    fn execute(
+        &self,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<u64, DatabaseError>> + Send {
+        async move { self.answers().of(self.client().execute(sql, values)).await }
+    }
+
+    /// Returns the rows of a statement.
+    fn query(
+        &self,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Vec<Row>, DatabaseError>> + Send {
+        async move { self.answers().of(self.client().query(sql, values)).await }
+    }
+
+    /// Returns the only row of a statement.
+    fn query_one(
+        &self,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Row, DatabaseError>> + Send {
+        async move { self.answers().of(self.client().query_one(sql, values)).await }
+    }
+
+    /// Returns the row of a statement, if there is one.
+    fn query_opt(
+        &self,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Option<Row>, DatabaseError>> + Send {
+        async move { self.answers().of(self.client().query_opt(sql, values)).await }
+    }
+
+    /// Runs statements without values.
+    fn batch_execute(&self, sql: &str) -> impl Future<Output = Result<(), DatabaseError>> + Send {
+        async move { self.answers().of(self.client().batch_execute(sql)).await }
+    }
+}
+
 /// A connection; back in the pool on drop.
 pub struct DatabaseSession<'d> {
     database: &'d Database,
-    client: Option<Client>,
+    client: Option<PooledClient>,
+    answers: AnswerWait,
     began: Instant,
     _permit: SemaphorePermit<'d>,
 }
 
 impl DatabaseSession<'_> {
+    /// Begins a transaction, which is rolled back on drop.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn transaction(&mut self) -> Result<DatabaseTransaction<'_>, DatabaseError> {
+        let pooled = self.client.as_mut().expect(IS_OPEN);
+        let tx = self.answers.of(pooled.client.transaction()).await?;
+        Ok(DatabaseTransaction {
+            tx,
+            answers: &self.answers,
+        })
+    }
+
+    /// Lets statements take any time.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn without_limit(&mut self) -> Result<(), DatabaseError> {
+        self.answers.limit = Duration::MAX;
+        self.batch_execute("SET statement_timeout = 0").await
+    }
+
     /// Closes the connection, which frees its locks. Its time is not that of an operation.
     pub fn close(mut self) {
         self.client = None;
     }
 }
 
-impl Deref for DatabaseSession<'_> {
-    type Target = Client;
+const IS_OPEN: &str = "it is there until the session is closed";
 
-    fn deref(&self) -> &Client {
-        self.client.as_ref().expect("it is there until the session is closed")
+impl Statements for DatabaseSession<'_> {
+    type Client = Client;
+
+    fn client(&self) -> &Client {
+        &self.client.as_ref().expect(IS_OPEN).client
     }
-}
 
-impl DerefMut for DatabaseSession<'_> {
-    fn deref_mut(&mut self) -> &mut Client {
-        self.client.as_mut().expect("it is there until the session is closed")
+    fn answers(&self) -> &AnswerWait {
+        &self.answers
     }
 }
 
 impl Drop for DatabaseSession<'_> {
     fn drop(&mut self) {
-        let Some(client) = self.client.take() else { return };
+        let Some(pooled) = self.client.take() else { return };
         self.database.metrics.took(self.began.elapsed());
-        match client.is_closed() {
-            true => self.database.metrics.failed(BackendFailure::Lost),
-            false => lock(&self.database.idle).push(client),
+        // The next session would wait for the outstanding answer too.
+        if *self.answers.is_outstanding.get_mut() {
+            pooled.task.abort();
+            self.database.metrics.failed(BackendFailure::Lost);
+        } else if pooled.client.is_closed() {
+            self.database.metrics.failed(BackendFailure::Lost);
+        } else {
+            lock(&self.database.idle).push(pooled);
         }
+    }
+}
+
+/// A transaction; rolled back on drop.
+pub struct DatabaseTransaction<'s> {
+    tx: Transaction<'s>,
+    answers: &'s AnswerWait,
+}
+
+impl DatabaseTransaction<'_> {
+    /// Commits it.
+    ///
+    /// # Errors
+    /// [`DatabaseError`]; it may be committed.
+    pub async fn commit(self) -> Result<(), DatabaseError> {
+        self.answers.of(self.tx.commit()).await
+    }
+}
+
+impl<'s> Statements for DatabaseTransaction<'s> {
+    type Client = Transaction<'s>;
+
+    fn client(&self) -> &Transaction<'s> {
+        &self.tx
+    }
+
+    fn answers(&self) -> &AnswerWait {
+        self.answers
     }
 }
 

@@ -5,7 +5,7 @@
 //! add to the schema, so that replicas of the release before go on meanwhile; a replica serves with
 //! its own version and with the next one.
 
-use super::database::{Database, DatabaseError};
+use super::database::{Database, DatabaseError, Statements};
 
 /// The steps; the first one makes version 1.
 const STEPS: [&str; 1] = [include_str!("migrations/1.sql")];
@@ -33,7 +33,7 @@ pub enum SchemaError {
 ///
 /// # Errors
 /// [`DatabaseError`].
-async fn version(client: &impl tokio_postgres::GenericClient) -> Result<i32, DatabaseError> {
+async fn version(client: &impl Statements) -> Result<i32, DatabaseError> {
     let exists = client.query_one("SELECT to_regclass('schema_version') IS NOT NULL", &[]);
     if !exists.await?.try_get::<_, bool>(0)? {
         return Ok(0);
@@ -48,7 +48,7 @@ async fn version(client: &impl tokio_postgres::GenericClient) -> Result<i32, Dat
 /// [`SchemaError`].
 pub async fn check(database: &Database) -> Result<(), SchemaError> {
     let session = database.session().await?;
-    match version(&*session).await? {
+    match version(&session).await? {
         found if found < VERSION => Err(SchemaError::Old),
         found if found > VERSION + 1 => Err(SchemaError::Later { found }),
         _ => Ok(()),
@@ -62,18 +62,16 @@ pub async fn check(database: &Database) -> Result<(), SchemaError> {
 pub async fn migrate(database: &Database) -> Result<i32, SchemaError> {
     let mut session = database.session().await?;
     // Another caller may hold the lock for as long as its steps take.
-    let reset = session.batch_execute("SET statement_timeout = 0").await;
-    reset.map_err(DatabaseError::from)?;
+    session.without_limit().await?;
     let mut before = None;
     loop {
-        let tx = session.transaction().await.map_err(DatabaseError::from)?;
-        let locked = tx.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await;
-        locked.map_err(DatabaseError::from)?;
+        let tx = session.transaction().await?;
+        tx.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
         let found = version(&tx).await?;
         let before = *before.get_or_insert(found);
         let step = usize::try_from(found).ok().and_then(|found| STEPS.get(found));
         let Some(step) = step else {
-            tx.commit().await.map_err(DatabaseError::from)?;
+            tx.commit().await?;
             session.close();
             return if found > VERSION {
                 Err(SchemaError::Later { found })
@@ -86,7 +84,7 @@ pub async fn migrate(database: &Database) -> Result<i32, SchemaError> {
             "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL); DELETE FROM schema_version; \
              INSERT INTO schema_version VALUES ({next}); {step}"
         );
-        tx.batch_execute(&sql).await.map_err(DatabaseError::from)?;
-        tx.commit().await.map_err(DatabaseError::from)?;
+        tx.batch_execute(&sql).await?;
+        tx.commit().await?;
     }
 }

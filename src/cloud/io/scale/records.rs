@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{GenericClient, Row};
 
-use super::database::{Database, DatabaseError};
+use super::database::{Database, DatabaseError, Statements};
 use crate::io::build_log::OWN;
 use crate::proto::build::{
     ArchiveInfo, Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Image, ImageLocation, Org, Slug,
@@ -103,7 +103,7 @@ fn attempt_of(attempt: u32) -> i32 {
     i32::try_from(attempt).unwrap_or(i32::MAX)
 }
 
-async fn now_ms(client: &impl GenericClient) -> Result<u64, DatabaseError> {
+async fn now_ms(client: &impl Statements) -> Result<u64, DatabaseError> {
     let now: i64 = client.query_one("SELECT now_ms()", &[]).await?.try_get(0)?;
     Ok(now.cast_unsigned())
 }
@@ -408,7 +408,7 @@ impl SharedRecords {
     /// [`DatabaseError`].
     pub async fn now_ms(&self) -> Result<u64, DatabaseError> {
         let session = self.database.session().await?;
-        now_ms(&*session).await
+        now_ms(&session).await
     }
 
     /// Returns a key by its digest.
@@ -545,7 +545,7 @@ impl SharedRecords {
     /// [`DatabaseError`].
     pub async fn import_build(&self, build: &Build) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
-        insert_build(&*session, build).await
+        insert_build(&session, build).await
     }
 
     /// Inserts a piece of such a build's log, unless it is there.
@@ -652,7 +652,7 @@ impl SharedRecords {
 }
 
 /// Inserts a build that is not there.
-async fn insert_build(client: &impl GenericClient, build: &Build) -> Result<(), DatabaseError> {
+async fn insert_build(client: &impl Statements, build: &Build) -> Result<(), DatabaseError> {
     let sql = concat!(
         "INSERT INTO build (",
         build_columns!(),
@@ -702,7 +702,7 @@ fn image_columns(build: &Build) -> (Option<&String>, Option<&String>, Option<i64
 }
 
 /// Writes the end of a build, which the caller has locked.
-async fn update_end(tx: &tokio_postgres::Transaction<'_>, ended: &Build) -> Result<(), DatabaseError> {
+async fn update_end(tx: &impl Statements, ended: &Build) -> Result<(), DatabaseError> {
     let sql = "UPDATE build SET status = $2, updated_ms = $3, completed_ms = $4, image_uri = $5, image_name = $6, \
                image_size = $7, error = $8, lease = NULL WHERE id = $1";
     let (uri, name, size) = image_columns(ended);
