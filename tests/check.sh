@@ -12,7 +12,7 @@
 #       aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox    real peers
 #       cloud                                           the cloud service and packer against the published client
 #       cloud-scale                                     the cloud service on several machines, with PostgreSQL and an object store; kills
-#       cloud-chaos (BUILDS=500 FAULTS=50)              kills of its replicas, workers, database and store, and freezes; a minute
+#       cloud-chaos (BUILDS=500 FAULTS=50)              kills of its replicas, workers, database and store, freezes, cut links; 77 s
 #       engines                                         images built by the cloud service with buildah, podman, BuildKit, Kubernetes Jobs: limits, stops, kills
 #       openapi                                         every route by a client that is generated from docs/openapi.yaml
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
@@ -300,9 +300,9 @@ cloud_scale() {
     $python tests/peers/cloud/deployment.py --binary target/debug/edge-runner --store "$store"
 }
 
-needs_replicas() { needs 'apt-get install postgresql curl haproxy, and Go 1.25 of https://go.dev/dl' psql setpriv curl haproxy go; }
+needs_replicas() { needs 'apt-get install postgresql curl haproxy faketime, and Go 1.25 of https://go.dev/dl' psql setpriv curl haproxy faketime go; }
 
-# The kills of `cloud-scale`, and more of them: tests/cloud/scale/chaos.rs.
+# The faults of `cloud-scale`, and more of them: tests/cloud/scale/chaos.rs.
 cloud_chaos() {
     needs_replicas || return 0
     local store

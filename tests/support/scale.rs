@@ -222,16 +222,19 @@ impl Place {
         String::from_utf8_lossy(&ran.stdout).trim().to_owned()
     }
 
-    /// Returns the keys of objects that begin with a prefix, a thousand at most.
+    /// Returns the keys of objects that begin with a prefix.
     pub fn objects(&self, prefix: &str) -> Vec<String> {
-        let reply = signed(
-            self.store,
-            "GET",
-            &format!("/{}", self.bucket),
-            &[("prefix", prefix)],
-            b"",
-        );
-        edge_runner_cloud::proto::scale::listing::keys(&reply.text())
+        let mut found: Vec<String> = Vec::new();
+        loop {
+            let after = found.last().cloned().unwrap_or_default();
+            let query = [("marker", &*after), ("prefix", prefix)];
+            let reply = signed(self.store, "GET", &format!("/{}", self.bucket), &query, b"");
+            let keys = edge_runner_cloud::proto::scale::listing::keys(&reply.text());
+            if keys.is_empty() {
+                return found;
+            }
+            found.extend(keys);
+        }
     }
 }
 

@@ -15,27 +15,46 @@ use crate::support::scale::{Place, Server, free_address, start_balancer};
 const BUILDS: (&str, usize) = ("EDGE_RUNNER_CHAOS_BUILDS", 40);
 const FAULTS: (&str, usize) = ("EDGE_RUNNER_CHAOS_FAULTS", 8);
 
-/// What happens to a part.
+/// What happens to a part. Replicas of the API are 0 and 1 where workers are 2 and 3.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     KillApi(usize),
     KillWorker(usize),
-    /// The worker stands still until its lease has passed and the next fault has happened.
-    Freeze(usize),
     CrashDatabase,
     CrashStore,
+    /// One that lasts until its lease has passed and the next fault has happened.
+    Lasting(LastingFault),
 }
 
-/// The faults, again from the first one after the last.
-const CYCLE: [Fault; 8] = [
-    Fault::KillWorker(0),
-    Fault::KillApi(0),
-    Fault::Freeze(1),
-    Fault::CrashDatabase,
-    Fault::CrashStore,
-    Fault::KillApi(1),
-    Fault::KillWorker(1),
-    Fault::KillWorker(0),
+#[derive(Clone, Copy, Debug)]
+enum LastingFault {
+    /// The worker stands still.
+    Freeze(usize),
+    /// The links of a part are cut.
+    Cut(usize),
+    /// What a part sends to the database is acknowledged, and not answered.
+    StallDatabase(usize),
+    StallStore(usize),
+}
+
+use Fault::{CrashDatabase, CrashStore, KillApi, KillWorker, Lasting};
+use LastingFault::{Cut, Freeze, StallDatabase, StallStore};
+
+/// The faults, again from the first one after the last. A part whose links have failed is not the
+/// next to be started, since it would find no database.
+const CYCLE: [Fault; 12] = [
+    KillWorker(0),
+    Lasting(Cut(3)),
+    KillApi(0),
+    Lasting(Freeze(1)),
+    CrashDatabase,
+    Lasting(StallDatabase(0)),
+    CrashStore,
+    KillApi(1),
+    Lasting(StallDatabase(2)),
+    KillWorker(1),
+    Lasting(StallStore(3)),
+    Lasting(Cut(1)),
 ];
 
 fn number((variable, standard): (&str, usize)) -> usize {
@@ -47,58 +66,74 @@ fn number((variable, standard): (&str, usize)) -> usize {
 
 /// The parts, and the servers that they share.
 struct Service<'p> {
-    parts: Parts<'p>,
+    parts: Parts,
     place: &'p Place,
     postgres: &'p mut Server,
     store: &'p mut Server,
-    /// The worker that stands still, and since when.
-    frozen: Option<(usize, Instant)>,
+    /// What lasts, and since when.
+    lasting: Option<(LastingFault, Instant)>,
 }
 
 impl Service<'_> {
     fn inject(&mut self, fault: Fault) {
         match fault {
-            Fault::KillApi(at) => {
+            KillApi(at) => {
                 kill(&mut self.parts.apis[at]);
                 self.parts.start_api_again(at);
             }
-            Fault::KillWorker(at) => {
+            KillWorker(at) => {
                 kill(&mut self.parts.workers[at]);
                 self.parts.start_worker_again(at);
             }
-            Fault::Freeze(at) => {
-                self.parts.workers[at].runner.signal("STOP");
-                self.frozen = Some((at, Instant::now()));
-                return;
-            }
-            Fault::CrashDatabase => {
+            CrashDatabase => {
                 self.postgres.crash();
                 self.postgres.start_again();
             }
-            Fault::CrashStore => {
+            CrashStore => {
                 self.store.crash();
                 self.store.start_again();
             }
+            Lasting(fault) => match fault {
+                Freeze(at) => self.parts.workers[at].runner.signal("STOP"),
+                Cut(at) => {
+                    self.parts.links(at).database.cut();
+                    self.parts.links(at).store.cut();
+                }
+                StallDatabase(at) => self.parts.links(at).database.stall(),
+                StallStore(at) => self.parts.links(at).store.stall(),
+            },
         }
-        self.thaw();
+        self.end_lasting();
+        if let Lasting(fault) = fault {
+            self.lasting = Some((fault, Instant::now()));
+        }
     }
 
-    /// Lets a worker go on that stands still, after others have taken its builds.
-    fn thaw(&mut self) {
-        let Some((at, since)) = self.frozen.take() else { return };
+    /// Ends what lasts, after others have taken the builds of the worker.
+    fn end_lasting(&mut self) {
+        let Some((fault, since)) = self.lasting.take() else {
+            return;
+        };
         until("the lease was to pass", || since.elapsed() > LEASE);
         let left = "SELECT COUNT(*) FROM build WHERE lease < clock_timestamp()";
-        until("the builds of the stopped worker were to be taken", || {
+        until("the builds of the worker were to be taken", || {
             self.place.sql(left) == "0"
         });
-        self.parts.workers[at].runner.signal("CONT");
+        match fault {
+            Freeze(at) => self.parts.workers[at].runner.signal("CONT"),
+            Cut(at) | StallDatabase(at) | StallStore(at) => {
+                self.parts.links(at).database.mend();
+                self.parts.links(at).store.mend();
+            }
+        }
     }
 }
 
-/// I-33: builds of two clients through a balancer, two replicas of the API and two workers, and
-/// faults while they work: kills of each, a worker that is stopped past its lease, a crash of the
-/// database and of the store. Each build ends once, and keeps its end; the clients see no errors
-/// but those that ask them to try again.
+/// I-33: builds of two clients through a balancer, two replicas of the API and two workers, whose
+/// clocks are an hour ahead and an hour behind, and faults while they work: kills of each, a worker
+/// that is stopped past its lease, a crash of the database and of the store, links that are cut or
+/// stand still. Each build ends once, and keeps its end; the clients see no errors but those that
+/// ask them to try again.
 #[test]
 fn faults_lose_no_build_and_end_none_twice() {
     let Some((place, mut postgres, mut store)) = Place::with_own_servers() else {
@@ -115,7 +150,7 @@ fn faults_lose_no_build_and_end_none_twice() {
         place: &place,
         postgres: &mut postgres,
         store: &mut store,
-        frozen: None,
+        lasting: None,
     };
     let (client, created) = (Client::new(balancer.addr), AtomicUsize::new(0));
     let make = |first: usize| {
@@ -136,7 +171,7 @@ fn faults_lose_no_build_and_end_none_twice() {
             });
             service.inject(fault);
         }
-        service.thaw();
+        service.end_lasting();
         clients
             .into_iter()
             .flat_map(|client| client.join().expect("no failure"))
