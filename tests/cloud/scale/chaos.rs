@@ -2,13 +2,15 @@
 //!
 //! 40 builds and 8 faults; more by the environment, as in `tests/check.sh cloud-chaos`.
 
+use std::collections::HashSet;
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use super::parts::{Client, LEASE, Parts, assert_history, note_changes};
-use super::{kill, until};
+use super::{kill, start, until};
+use crate::support::cloud::DataDir;
 use crate::support::scale::{Place, Server, free_address, start_balancer};
 
 /// Variables with the numbers of builds and faults, and their defaults.
@@ -133,7 +135,8 @@ impl Service<'_> {
 /// clocks are an hour ahead and an hour behind, and faults while they work: kills of each, a worker
 /// that is stopped past its lease, a crash of the database and of the store, links that are cut or
 /// stand still. Each build ends once, and keeps its end; the clients see no errors but those that
-/// ask them to try again.
+/// ask them to try again. A grant is good after all of that, each object has a record, and a sweep
+/// leaves nothing.
 #[test]
 fn faults_lose_no_build_and_end_none_twice() {
     let Some((place, mut postgres, mut store)) = Place::with_own_servers() else {
@@ -153,6 +156,7 @@ fn faults_lose_no_build_and_end_none_twice() {
         lasting: None,
     };
     let (client, created) = (Client::new(balancer.addr), AtomicUsize::new(0));
+    let early = client.grant();
     let make = |first: usize| {
         let numbers = (first..builds).step_by(2);
         let made = numbers.map(|n| {
@@ -162,7 +166,7 @@ fn faults_lose_no_build_and_end_none_twice() {
         });
         made.collect::<Vec<String>>()
     };
-    let ids: Vec<String> = thread::scope(|scope| {
+    let mut ids: Vec<String> = thread::scope(|scope| {
         let clients = [scope.spawn(|| make(0)), scope.spawn(|| make(1))];
         for (n, fault) in CYCLE.into_iter().cycle().take(faults).enumerate() {
             let due = builds * (n + 1) / (faults + 1);
@@ -177,9 +181,32 @@ fn faults_lose_no_build_and_end_none_twice() {
             .flat_map(|client| client.join().expect("no failure"))
             .collect()
     });
+    ids.push(client.build(&early, builds));
     for (n, id) in ids.iter().enumerate() {
         let done = service.parts.apis[n % 2].wait_for(id, "success");
         assert_eq!(done, service.parts.apis[(n + 1) % 2].status(id));
     }
-    assert_history(&place, builds);
+    assert_history(&place, builds + 1);
+    drop(service.parts);
+    assert_swept(&place);
+}
+
+/// Asserts that each object has a record, that a sweep leaves neither, and that no session is left.
+fn assert_swept(place: &Place) {
+    let named = place.sql(
+        "SELECT org || '/' || id || '.tar.gz' FROM upload UNION ALL \
+         SELECT 'images/' || id || '/' || run || '/image' FROM build, generate_series(1, attempt) AS run",
+    );
+    let named: HashSet<&str> = named.lines().collect();
+    let mut orphans = place.objects("");
+    orphans.retain(|key| !named.contains(&**key));
+    assert!(orphans.is_empty(), "{orphans:?}");
+    let (data, keep) = (DataDir::new(), ["--keep-builds", "0.1", "--keep-archives", "0.1"]);
+    let sweeper = start(place, &data, &[&["--role", "api"], &keep[..]].concat());
+    until("the objects were to be swept", || place.objects("").is_empty());
+    let left = "SELECT (SELECT COUNT(*) FROM build) + (SELECT COUNT(*) FROM build_log)";
+    until("the records were to be swept", || place.sql(left) == "0");
+    drop(sweeper);
+    let sessions = "SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'edge-runner'";
+    until("the sessions were to end", || place.sql(sessions) == "0");
 }
