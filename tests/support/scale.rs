@@ -215,6 +215,11 @@ impl Place {
         ran.stdout
     }
 
+    /// Runs SQL, and returns whether it succeeds.
+    pub fn succeeds(&self, statement: &str) -> bool {
+        sql(self.postgres, &self.database, statement).status.success()
+    }
+
     /// Runs SQL and returns its rows, with `|` between columns.
     pub fn sql(&self, statement: &str) -> String {
         let ran = sql(self.postgres, &self.database, statement);

@@ -13,8 +13,8 @@ use crate::support::scale::{Place, free_address, start_balancer};
 /// Clients that each have one build at a time.
 const CLIENTS: usize = 4;
 
-/// What a later release may do to the schema: it only adds.
-const NEXT_SCHEMA: &str = "BEGIN; ALTER TABLE build ADD COLUMN later TEXT; ALTER TABLE upload ADD COLUMN later TEXT NOT NULL DEFAULT 'x'; \
+/// What a later release may do to the schema: it only adds, and gives way as a migration does.
+const NEXT_SCHEMA: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'; ALTER TABLE build ADD COLUMN later TEXT; ALTER TABLE upload ADD COLUMN later TEXT NOT NULL DEFAULT 'x'; \
      CREATE INDEX build_later ON build (later); CREATE TABLE later (id TEXT); UPDATE schema_version SET version = version + 1; COMMIT";
 
 /// Ends the clients, also where the test fails.
@@ -71,7 +71,7 @@ fn a_rolling_upgrade_under_load_loses_nothing() {
         more();
         let migrated = place.run(&["migrate"]);
         assert!(migrated.contains("version 1 already"), "{migrated}");
-        place.sql(NEXT_SCHEMA);
+        until("the schema was to be the next one", || place.succeeds(NEXT_SCHEMA));
         for at in [0, 1] {
             more();
             parts.hold_a_build(at);
@@ -113,6 +113,22 @@ fn migrations_follow_each_other() {
     assert_eq!((with("version 1 now"), with("version 1 already")), (1, 3), "{said:?}");
     assert_eq!(place.sql("SELECT version FROM schema_version"), "1");
     drop(start(&place, &DataDir::new(), &["--role", "api"]));
+}
+
+/// A migration gives way to what holds a table for longer than it waits, and is tried again.
+#[test]
+fn a_migration_waits_for_its_tables() {
+    let Some(place) = Place::unmigrated() else { return };
+    place.sql("CREATE TABLE schema_version (version INTEGER NOT NULL)");
+    let hold = "BEGIN; LOCK TABLE schema_version IN SHARE MODE; SELECT pg_sleep(2); COMMIT";
+    let held =
+        "SELECT COUNT(*) FROM pg_locks WHERE relation = 'schema_version'::REGCLASS AND mode = 'ShareLock' AND granted";
+    thread::scope(|scope| {
+        scope.spawn(|| place.sql(hold));
+        until("the table was to be held", || place.sql(held) == "1");
+        let migrated = place.run(&["migrate"]);
+        assert!(migrated.contains("version 1 now"), "{migrated}");
+    });
 }
 
 /// A replica serves with the schema of the next release, and says by `/readyz` when it has to be

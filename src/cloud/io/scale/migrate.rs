@@ -3,7 +3,11 @@
 //! In: a database. Out: one with the present schema, or an error that says what to do. Each step is
 //! a file and one transaction, under a lock, so that several callers follow each other. Steps only
 //! add to the schema, so that replicas of the release before go on meanwhile; a replica serves with
-//! its own version and with the next one.
+//! its own version and with the next one. A step gives way to what replicas do with its tables.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use super::database::{Database, DatabaseError, Statements};
 
@@ -15,6 +19,15 @@ pub const VERSION: i32 = STEPS.len() as i32;
 
 /// The advisory lock of a migration.
 const LOCK: i64 = 0x4552_4343_0000;
+
+/// How long a step waits for a table. Requests wait behind it, and those that have another table of
+/// the step form a deadlock with it, for which PostgreSQL looks after a second: until then the step
+/// has ended, so that no request fails.
+const TABLE_WAIT: &str = "SET LOCAL lock_timeout = '500ms'";
+
+/// How often a step is tried, and the time between two tries.
+const TRIES: u32 = 60;
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +76,7 @@ pub async fn migrate(database: &Database) -> Result<i32, SchemaError> {
     let mut session = database.session().await?;
     // Another caller may hold the lock for as long as its steps take.
     session.without_limit().await?;
-    let mut before = None;
+    let (mut before, mut tries) = (None, 0);
     loop {
         let tx = session.transaction().await?;
         tx.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
@@ -81,10 +94,20 @@ pub async fn migrate(database: &Database) -> Result<i32, SchemaError> {
         };
         let next = found + 1;
         let sql = format!(
-            "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL); DELETE FROM schema_version; \
+            "{TABLE_WAIT}; CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL); DELETE FROM schema_version; \
              INSERT INTO schema_version VALUES ({next}); {step}"
         );
-        tx.batch_execute(&sql).await?;
-        tx.commit().await?;
+        let done = match tx.batch_execute(&sql).await {
+            Ok(()) => tx.commit().await,
+            failed => failed,
+        };
+        tries += 1;
+        match done {
+            Err(DatabaseError::Unavailable(reason)) if tries < TRIES => {
+                log::warn!("the step to version {next}: {reason}; retrying");
+                sleep(AGAIN).await;
+            }
+            done => done?,
+        }
     }
 }
