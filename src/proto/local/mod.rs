@@ -10,7 +10,7 @@
 //! the tones of a session, [`keys`] reads the keys of devices, [`controls`] has what the user has
 //! set, [`stop_words`] end a session, [`command`] splits the text of a command into words,
 //! [`listing`] lists microphones and loudspeakers, and [`sound_test`] tests them for a page.
-//! [`meter`] shows the levels of both sides.
+//! [`meter`] shows the levels of both sides. [`kernel`] is for cards that no command opens.
 
 pub mod attempts;
 pub mod capture;
@@ -19,6 +19,7 @@ pub mod config;
 pub mod console;
 pub mod controls;
 pub mod echo;
+pub mod kernel;
 pub mod keys;
 pub mod listing;
 pub mod meter;
