@@ -114,6 +114,24 @@ fn a_call_of_the_sound_card_hears_its_bot() {
     );
 }
 
+/// A card that is opened without a command is tried again until it is there; other callers do not
+/// notice.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_card_without_a_command_that_is_missing_is_tried_again() {
+    let missing = "kernel:CARD=NoSuchCard";
+    let (noise, received) = (noise("noise.raw", 1.0), folder().join("never.raw"));
+    let (mic, out) = (microphone("", &[&noise]), loudspeaker(&received));
+    for (name, input, output) in [("microphone", missing, &*out), ("loudspeaker", &*mic, missing)] {
+        let runner = start(input, output, &["--local-start", "always"], &ECHO);
+        runner.wait_for_log(&format!(
+            "no {name}: `{missing},DEV=0`: No such file or directory (there is no such card: `--local-list` lists them); \
+             next attempt in 1 s"
+        ));
+        assert_eq!(http::get(runner.addr, "/status").json()["local"], json!(true));
+    }
+}
+
 /// Nothing happens in a quiet room. Speech begins a session, the bot learns its kind, and silence
 /// ends it.
 #[test]

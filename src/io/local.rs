@@ -4,10 +4,13 @@
 //! time, whose bot is that of the runner. `commands` runs the two commands, `session_io` joins them
 //! with a session, `hook` runs the command of `--local-hook`, `wake` asks a service for wake words
 //! between sessions, `terminal` and `keys` are at the user's hand, `listing` looks for cards, and
-//! `sound_test` tests one for a page, which borrows it between sessions.
+//! `sound_test` tests one for a page, which borrows it between sessions. `card` opens a card
+//! without a command.
 //! Whatever the commands do, only this caller is affected.
 
+mod card;
 mod commands;
+mod device_events;
 mod hook;
 mod keys;
 mod listing;
@@ -27,7 +30,8 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
-use self::commands::{CommandSlots, MicrophoneCommand, MicrophoneEvent};
+use self::commands::{CommandSlots, MicrophoneCommand};
+use self::device_events::MicrophoneEvent;
 use self::hook::{LocalHook, LocalState};
 use self::keys::LocalKeys;
 pub use self::listing::list;
@@ -51,6 +55,7 @@ use crate::proto::doctor::Finding;
 use crate::proto::local::capture::Capture;
 use crate::proto::local::console::UserWish;
 use crate::proto::local::controls::LocalControls;
+use crate::proto::local::doctor;
 use crate::proto::local::session::{LocalSession, LocalSetup};
 use crate::proto::local::starting::StartGate;
 use crate::proto::metrics::text::{MetricKind, MetricsText};
@@ -79,10 +84,16 @@ const LOCAL: Module = Module {
     banner: Some(banner),
     ..Module::new(Feature::Local)
 }
-.with_checks(&[DoctorCheck {
-    what: "wake word",
-    examine: |config| Box::pin(examine_wake(config)),
-}]);
+.with_checks(&[
+    DoctorCheck {
+        what: "sound card",
+        examine: |config| Box::pin(std::future::ready(examine_card(config))),
+    },
+    DoctorCheck {
+        what: "wake word",
+        examine: |config| Box::pin(examine_wake(config)),
+    },
+]);
 
 /// A client of services for wake words; its `row` returns none in a build without the feature
 /// `assistants`, which has no client of Wyoming.
@@ -104,6 +115,13 @@ trait WakeListener: Send + Sync {
     /// Waits for the next wake word, and returns where in the microphone's audio it ended. Cancel
     /// safe.
     fn next_word(&mut self) -> ModuleFuture<'_, Duration>;
+}
+
+fn examine_card(config: &Config) -> Vec<Finding> {
+    match &config.local {
+        Some(local) => doctor::examine(local, &card::cards(), sound_test::is_installed),
+        None => Vec::new(),
+    }
 }
 
 async fn examine_wake(config: &Config) -> Vec<Finding> {
@@ -206,8 +224,7 @@ fn banner(config: &Config, _: &ListenAddresses) -> Vec<BannerRow> {
         (LocalStart::Wake, true) => "a session begins with the wake word or Enter; `q` ends it",
         (LocalStart::Wake, false) => "a session begins with the wake word",
     };
-    let program = |words: &[String]| words.first().cloned().unwrap_or_default();
-    let (input, output) = (program(&local.input.words), program(&local.output.words));
+    let (input, output) = (local.input.back_end.name(), local.output.back_end.name());
     vec![("Local", format!("{how}; through `{input}` and `{output}`"))]
 }
 

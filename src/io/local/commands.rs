@@ -3,7 +3,7 @@
 //! In: the words of a command. Out: bytes of the microphone, and what happens to each command; it
 //! is started again as [`Supervision`] says. Each runs in a process group of its own in a task of
 //! its own, which ends the group when its user is gone. Pipes are small, since what waits in them
-//! is latency.
+//! is latency. In place of a command there may be a card that `card` opens.
 
 pub mod once;
 
@@ -17,8 +17,9 @@ use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::until;
-use crate::config::AudioCommand;
+use super::device_events::{LoudspeakerEvent, MicrophoneEvent, note_traffic};
+use super::{card, until};
+use crate::config::{AudioBackEnd, AudioDevice};
 use crate::io::children::{self, ChildOwner};
 use crate::io::group::ProcessGroup;
 use crate::io::tasks::{self, SlotPool};
@@ -53,22 +54,14 @@ pub fn slots() -> CommandSlots {
     SlotPool::new(COMMANDS_MAX)
 }
 
-/// What happens to the command of a microphone.
-pub enum MicrophoneEvent {
-    /// It has started, for the first time or again.
-    Started,
-    Bytes(Vec<u8>),
-    Failed,
-}
-
 /// The command of the microphone. Dropping it ends the command.
 pub struct MicrophoneCommand(mpsc::Receiver<MicrophoneEvent>);
 
 impl MicrophoneCommand {
     /// Starts the command, without the variables that are `withheld`.
-    pub fn start(command: &AudioCommand, withheld: &[String], slots: &CommandSlots) -> MicrophoneCommand {
+    pub fn start(device: &AudioDevice, withheld: &[String], slots: &CommandSlots) -> MicrophoneCommand {
         let (events, received) = mpsc::channel(PIECES_MAX);
-        let spec = CommandSpec::new(command, withheld, AudioDirection::In);
+        let spec = CommandSpec::new(device, withheld, AudioDirection::In);
         let slot = slots.try_acquire();
         tasks::spawn(async move {
             let _slot = slot;
@@ -81,10 +74,10 @@ impl MicrophoneCommand {
     }
 
     /// Starts a microphone without sound, for a caller who types: the bot's time goes on.
-    pub fn silent(command: &AudioCommand) -> MicrophoneCommand {
+    pub fn silent(device: &AudioDevice) -> MicrophoneCommand {
         let (events, received) = mpsc::channel(PIECES_MAX);
-        let frames = command.rate_hz as usize / 50;
-        let silence = vec![0; 2 * usize::from(command.channels) * frames];
+        let frames = device.rate_hz as usize / 50;
+        let silence = vec![0; 2 * usize::from(device.channels) * frames];
         tasks::spawn(async move {
             let mut ticks = tokio::time::interval(Duration::from_millis(20));
             while events.send(MicrophoneEvent::Bytes(silence.clone())).await.is_ok() {
@@ -104,28 +97,20 @@ impl MicrophoneCommand {
     }
 }
 
-/// What happens to the command of a loudspeaker.
-pub enum LoudspeakerEvent {
-    /// It has run dry.
-    Underrun,
-    /// Its command has ended, and what it had is lost.
-    Failed,
-}
-
 /// The command of the loudspeaker. Dropping it ends the command once it has played the rest.
 pub struct LoudspeakerCommand {
     pub chunks: mpsc::Sender<Vec<u8>>,
     events: mpsc::Receiver<LoudspeakerEvent>,
-    /// Bytes in its pipe after the last write.
+    /// Bytes in its pipe after the last write, or that a card has not taken.
     piped: Arc<AtomicUsize>,
 }
 
 impl LoudspeakerCommand {
     /// Starts the command, without the variables that are `withheld`.
-    pub fn start(command: &AudioCommand, withheld: &[String], slots: &CommandSlots) -> LoudspeakerCommand {
+    pub fn start(device: &AudioDevice, withheld: &[String], slots: &CommandSlots) -> LoudspeakerCommand {
         let (chunks, received) = mpsc::channel(CHUNKS_MAX);
         let (reported, events) = mpsc::channel(PIECES_MAX);
-        let spec = CommandSpec::new(command, withheld, AudioDirection::Out);
+        let spec = CommandSpec::new(device, withheld, AudioDirection::Out);
         let slot = slots.try_acquire();
         let piped = Arc::<AtomicUsize>::default();
         let written = piped.clone();
@@ -161,32 +146,32 @@ impl LoudspeakerCommand {
     }
 }
 
-/// A command to run.
+/// A command to run, or a card to open.
 struct CommandSpec {
-    words: Vec<String>,
+    device: AudioDevice,
     withheld: Vec<String>,
     direction: AudioDirection,
 }
 
 impl CommandSpec {
-    fn new(command: &AudioCommand, withheld: &[String], direction: AudioDirection) -> Self {
+    fn new(device: &AudioDevice, withheld: &[String], direction: AudioDirection) -> Self {
         CommandSpec {
-            words: command.words.clone(),
+            device: device.clone(),
             withheld: withheld.to_vec(),
             direction,
         }
     }
 
     fn supervision(&self) -> Supervision {
-        Supervision::new(self.direction, &self.words[0])
+        Supervision::new(self.direction, &self.device.back_end.name())
     }
 
-    fn start(&self) -> Result<RunningCommand, CommandFailure> {
+    fn start(&self, words: &[String]) -> Result<RunningCommand, CommandFailure> {
         let (stdin, stdout) = match self.direction {
             AudioDirection::In => (Stdio::null(), Stdio::piped()),
             AudioDirection::Out => (Stdio::piped(), Stdio::null()),
         };
-        let mut command = command_of(&self.words, &self.withheld);
+        let mut command = command_of(words, &self.withheld);
         // Messages in English, since they are read.
         command.env("LC_MESSAGES", "C").env_remove("LC_ALL");
         command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
@@ -346,42 +331,45 @@ fn report(supervision: &mut Supervision, failure: &CommandFailure) -> Duration {
     retry.after
 }
 
-fn note_traffic(supervision: &mut Supervision) {
-    if let Some(words) = supervision.handle_traffic(tasks::now()) {
-        log::info!("{words}");
-    }
-}
-
-/// Runs the command of a microphone, again and again.
+/// Runs the command of a microphone, or opens its card, again and again, until its user is gone.
 async fn record(spec: &CommandSpec, events: &mpsc::Sender<MicrophoneEvent>) {
     let mut supervision = spec.supervision();
     loop {
-        let failure = match spec.start() {
-            Ok(mut command) => {
-                supervision.handle_started(tasks::now());
-                if events.send(MicrophoneEvent::Started).await.is_err() {
-                    return;
-                }
-                let mut lines = StderrLines::of(&mut command);
-                match command.child.stdout.take() {
-                    Some(mut stdout) => {
-                        shrink(&stdout);
-                        match read_pieces(&mut stdout, &mut lines, &mut supervision, events).await {
-                            Some(failure) => failure,
-                            None => command.ended(&mut lines, &mut supervision).await,
-                        }
-                    }
-                    None => CommandFailure::Hung,
-                }
-            }
-            Err(failure) => failure,
+        let failure = match &spec.device.back_end {
+            AudioBackEnd::Command(words) => run_recorder(spec, words, &mut supervision, events).await,
+            AudioBackEnd::Kernel(card) => card::record(card, spec.device.rate_hz, &mut supervision, events).await,
         };
+        let Some(failure) = failure else { return };
         let pause = report(&mut supervision, &failure);
         if events.send(MicrophoneEvent::Failed).await.is_err() {
             return;
         }
         sleep(pause).await;
     }
+}
+
+/// Runs the command of a microphone. Returns `None` when its user is gone.
+async fn run_recorder(
+    spec: &CommandSpec,
+    words: &[String],
+    supervision: &mut Supervision,
+    events: &mpsc::Sender<MicrophoneEvent>,
+) -> Option<CommandFailure> {
+    let mut command = match spec.start(words) {
+        Ok(command) => command,
+        Err(failure) => return Some(failure),
+    };
+    supervision.handle_started(tasks::now());
+    events.send(MicrophoneEvent::Started).await.ok()?;
+    let mut lines = StderrLines::of(&mut command);
+    let Some(mut stdout) = command.child.stdout.take() else {
+        return Some(CommandFailure::Hung);
+    };
+    shrink(&stdout);
+    Some(match read_pieces(&mut stdout, &mut lines, supervision, events).await {
+        Some(failure) => failure,
+        None => command.ended(&mut lines, supervision).await,
+    })
 }
 
 /// Passes on what a microphone writes. Returns `None` at the end of its output.
@@ -413,7 +401,7 @@ async fn read_pieces(
     }
 }
 
-/// Runs the command of a loudspeaker, again and again, until its user is gone.
+/// Runs the command of a loudspeaker, or opens its card, again and again, until its user is gone.
 async fn play(
     spec: &CommandSpec,
     mut chunks: mpsc::Receiver<Vec<u8>>,
@@ -422,20 +410,14 @@ async fn play(
 ) {
     let mut supervision = spec.supervision();
     loop {
-        let failure = match spec.start() {
-            Ok(mut command) => {
-                supervision.handle_started(tasks::now());
-                match write_chunks(&mut command, &mut supervision, &mut chunks, events, piped).await {
-                    Some(failure) => failure,
-                    None => {
-                        // Its standard input is closed: it plays the rest and ends.
-                        let _ = timeout(PLAYED_WITHIN, command.wait()).await;
-                        return;
-                    }
-                }
+        let failure = match &spec.device.back_end {
+            AudioBackEnd::Command(words) => run_player(spec, words, &mut supervision, &mut chunks, events, piped).await,
+            AudioBackEnd::Kernel(card) => {
+                let rate_hz = spec.device.rate_hz;
+                card::play(card, rate_hz, &mut supervision, &mut chunks, events, piped).await
             }
-            Err(failure) => failure,
         };
+        let Some(failure) = failure else { return };
         let _ = events.try_send(LoudspeakerEvent::Failed);
         let mut pause = std::pin::pin!(sleep(report(&mut supervision, &failure)));
         // The conversation goes on; what the card cannot play is gone.
@@ -446,6 +428,28 @@ async fn play(
             }
         }
     }
+}
+
+/// Runs the command of a loudspeaker. Returns `None` when its user is gone.
+async fn run_player(
+    spec: &CommandSpec,
+    words: &[String],
+    supervision: &mut Supervision,
+    chunks: &mut mpsc::Receiver<Vec<u8>>,
+    events: &mpsc::Sender<LoudspeakerEvent>,
+    piped: &AtomicUsize,
+) -> Option<CommandFailure> {
+    let mut command = match spec.start(words) {
+        Ok(command) => command,
+        Err(failure) => return Some(failure),
+    };
+    supervision.handle_started(tasks::now());
+    let failure = write_chunks(&mut command, supervision, chunks, events, piped).await;
+    if failure.is_none() {
+        // Its standard input is closed: it plays the rest and ends.
+        let _ = timeout(PLAYED_WITHIN, command.wait()).await;
+    }
+    failure
 }
 
 /// Writes chunks to a player. Returns `None` when its user is gone.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::card::cards;
 use super::commands::{OutputError, output_of};
 use crate::proto::local::command::AudioDirection;
-use crate::proto::local::listing::{self, CardAccess, DeviceOwner, NamedDevices, SoundCard, SoundSystem};
+use crate::proto::local::listing::{self, DeviceOwner, NamedDevices, SoundCard, SoundSystem};
 
 /// Time in which ALSA's program lists its devices: one asks the sound server.
 const LISTED_WITHIN: Duration = Duration::from_secs(5);
@@ -33,12 +34,6 @@ pub async fn list(runtime_folder: Option<&str>, server: Option<&str>) -> (String
     (system.text(), system.problems())
 }
 
-/// Returns the cards of the kernel.
-pub fn cards() -> Vec<SoundCard> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    listing::cards(&read("/proc/asound/cards"), &read("/proc/asound/pcm"), access)
-}
-
 async fn named(direction: AudioDirection) -> NamedDevices {
     let words = [direction.alsa_program().to_owned(), "-L".to_owned()];
     match timeout(LISTED_WITHIN, output_of(&words)).await {
@@ -46,15 +41,6 @@ async fn named(direction: AudioDirection) -> NamedDevices {
         Ok(Err(OutputError::NotInstalled)) => NamedDevices::NotInstalled,
         Ok(Err(OutputError::Failed(why))) => NamedDevices::Failed(why),
         Err(_) => NamedDevices::Failed(format!("no answer in {LISTED_WITHIN:?}")),
-    }
-}
-
-/// Returns whether this user may use a card: ALSA opens its control file first.
-fn access(card: u32) -> CardAccess {
-    match fs::File::open(format!("/dev/snd/controlC{card}")) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => CardAccess::Denied,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => CardAccess::Hidden,
-        _ => CardAccess::Allowed,
     }
 }
 

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::commands::{
-    CHUNKS_MAX, CommandSlots, LoudspeakerCommand, LoudspeakerEvent, MicrophoneCommand, MicrophoneEvent, PIPE_BYTES,
-};
+use super::commands::{CHUNKS_MAX, CommandSlots, LoudspeakerCommand, MicrophoneCommand, PIPE_BYTES};
+use super::device_events::{LoudspeakerEvent, MicrophoneEvent};
 use super::hook::LocalState;
 use super::{LocalCounts, LocalUser, next_of, until};
 use crate::config::LocalConfig;

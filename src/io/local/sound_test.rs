@@ -5,7 +5,6 @@
 //! that runs ends with its process group, and the card goes back.
 
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use edge_runner_http::shutdown::Shutdown;
@@ -13,10 +12,10 @@ use hyper::StatusCode;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::card;
 use super::commands::CommandSlots;
 use super::commands::once::{play_once, record_once};
-use super::listing;
-use crate::config::{AudioCommand, LocalConfig};
+use crate::config::{AudioBackEnd, AudioDevice, LocalConfig};
 use crate::io::tasks::SlotPool;
 use crate::proto::local::command::{AudioDirection, alsa_command};
 use crate::proto::local::controls::LocalControls;
@@ -167,8 +166,8 @@ async fn unless_stopped(
 
 /// The sound card to test.
 struct TestedCard<'a> {
-    input: &'a AudioCommand,
-    output: &'a AudioCommand,
+    input: &'a AudioDevice,
+    output: &'a AudioDevice,
     /// The factor of what is played.
     gain: f32,
     /// Variables that the commands do not get.
@@ -199,12 +198,14 @@ async fn steps(card: TestedCard<'_>) -> Result<SoundReport, SoundReport> {
 
 /// Returns whether this machine has the programs of ALSA.
 pub fn has_programs() -> bool {
+    let both = [AudioDirection::In, AudioDirection::Out];
+    both.into_iter().all(|direction| is_installed(direction.alsa_program()))
+}
+
+/// Returns whether a program is in a folder of `PATH`.
+pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let has = |direction: AudioDirection| {
-        let program = Path::new(direction.alsa_program());
-        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-    };
-    has(AudioDirection::In) && has(AudioDirection::Out)
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Tests the sound card of a board that has no settings yet. `tests` are those that run.
@@ -213,11 +214,11 @@ pub fn has_programs() -> bool {
 /// [`SoundTestRefusal`] during another test, or once the process ends.
 pub async fn test_board(tests: &SlotPool, shutdown: &Shutdown) -> Result<SoundReport, SoundTestRefusal> {
     let _test = tests.try_acquire().ok_or(SoundTestRefusal::Test)?;
-    let cards = listing::cards();
+    let cards = card::cards();
     let [input, output] = [AudioDirection::In, AudioDirection::Out].map(|direction| {
         let device = device_of_board(&cards, direction).unwrap_or_else(|| "default".to_owned());
-        let command = AudioCommand {
-            words: alsa_command(direction, &device, RATE_HZ, 1),
+        let command = AudioDevice {
+            back_end: AudioBackEnd::Command(alsa_command(direction, &device, RATE_HZ, 1)),
             rate_hz: RATE_HZ,
             channels: 1,
         };

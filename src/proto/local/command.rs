@@ -1,10 +1,14 @@
 //! The command of a microphone or a loudspeaker: its words, and the default ones.
 //!
-//! In: the text of an option. Out: the program and its arguments. Words are separated by spaces;
-//! quotes and backslashes work as in a POSIX shell, but nothing is expanded. A single word without
-//! a slash is a device of ALSA, which `arecord` or `aplay` opens.
+//! In: the text of an option. Out: the program and its arguments, or a card of the kernel. Words
+//! are separated by spaces; quotes and backslashes work as in a POSIX shell, but nothing is
+//! expanded. A single word without a slash is a device of ALSA, which `arecord` or `aplay` opens;
+//! one that begins with `kernel:` is a card that the runner opens itself.
 
 use std::fmt;
+
+use super::config::AudioBackEnd;
+use super::kernel::{self, KernelCard};
 
 /// Bytes of a command.
 const COMMAND_BYTES_MAX: usize = 4096;
@@ -50,6 +54,10 @@ pub enum CommandTextError {
     Empty,
     TooLong,
     OpenQuote,
+    /// It begins as a card of the kernel does.
+    Card,
+    /// It is a card of the kernel, and this system is not Linux.
+    NotLinux,
 }
 
 impl fmt::Display for CommandTextError {
@@ -58,28 +66,41 @@ impl fmt::Display for CommandTextError {
             CommandTextError::Empty => f.write_str("a command, or a device of ALSA such as plughw:CARD=Jabra"),
             CommandTextError::TooLong => write!(f, "a command of at most {COMMAND_BYTES_MAX} bytes"),
             CommandTextError::OpenQuote => f.write_str("a command whose quotes are closed"),
+            CommandTextError::Card => f.write_str("kernel:CARD=ID,DEV=N, where `--local-list` shows ID and N"),
+            CommandTextError::NotLinux => f.write_str("a command: only Linux has cards of `kernel:`"),
         }
     }
 }
 
-/// Returns the words of the command of an option; without one, the command for the default device.
+/// Returns what an option names; without one, the command for the default device.
 ///
 /// # Errors
 /// [`CommandTextError`] says what the option takes.
-pub fn command(
+pub fn back_end(
     text: Option<&str>,
     direction: AudioDirection,
     rate_hz: u32,
     channels: u16,
-) -> Result<Vec<String>, CommandTextError> {
+) -> Result<AudioBackEnd, CommandTextError> {
+    let alsa = |device: &str| alsa_command(direction, device, rate_hz, channels);
     let Some(text) = text else {
-        return Ok(alsa_command(direction, "default", rate_hz, channels));
+        return Ok(AudioBackEnd::Command(alsa("default")));
     };
     let words = words(text)?;
-    match &words[..] {
-        [device] if !device.contains('/') => Ok(alsa_command(direction, device, rate_hz, channels)),
-        _ => Ok(words),
+    let [device] = &words[..] else {
+        return Ok(AudioBackEnd::Command(words));
+    };
+    if let Some(card) = device.strip_prefix(kernel::PREFIX) {
+        if !cfg!(target_os = "linux") {
+            return Err(CommandTextError::NotLinux);
+        }
+        let card = KernelCard::parse(card).ok_or(CommandTextError::Card)?;
+        return Ok(AudioBackEnd::Kernel(card));
     }
+    Ok(AudioBackEnd::Command(match device.contains('/') {
+        true => words,
+        false => alsa(device),
+    }))
 }
 
 /// Returns the command for a device of ALSA. Periods of 10 ms and buffers of 40 ms decide the
@@ -105,10 +126,10 @@ pub fn alsa_command(direction: AudioDirection, device: &str, rate_hz: u32, chann
     words.map(str::to_owned).to_vec()
 }
 
-/// Whether a microphone and a loudspeaker are certainly two cards of ALSA: two names, or two
-/// numbers. A card has both a name and a number, and other devices do not show their card.
-pub fn are_two_cards(input: &[String], output: &[String]) -> bool {
-    match (alsa_card(input), alsa_card(output)) {
+/// Whether a microphone and a loudspeaker are certainly two cards: two names, or two numbers. A
+/// card has both a name and a number, and other devices do not show their card.
+pub fn are_two_cards(input: &AudioBackEnd, output: &AudioBackEnd) -> bool {
+    match (card_of(input), card_of(output)) {
         (Some(one), Some(other)) => {
             let is_number = |card: &str| card.bytes().all(|byte| byte.is_ascii_digit());
             is_number(one) == is_number(other) && one != other
@@ -117,9 +138,13 @@ pub fn are_two_cards(input: &[String], output: &[String]) -> bool {
     }
 }
 
-/// Returns the card in the device that a command of ALSA opens: `1` in `arecord -D plughw:1,0`, and
-/// `Jabra` in `aplay -D plughw:CARD=Jabra,DEV=0`.
-fn alsa_card(words: &[String]) -> Option<&str> {
+/// Returns the card of a back end: for a command of ALSA that in its device, which is `1` in
+/// `arecord -D plughw:1,0`, and `Jabra` in `aplay -D plughw:CARD=Jabra,DEV=0`.
+fn card_of(back_end: &AudioBackEnd) -> Option<&str> {
+    let words = match back_end {
+        AudioBackEnd::Command(words) => words,
+        AudioBackEnd::Kernel(card) => return Some(&card.id),
+    };
     let program = words.first()?.rsplit('/').next()?;
     if !matches!(program, "arecord" | "aplay") {
         return None;
@@ -177,8 +202,20 @@ pub fn words(text: &str) -> Result<Vec<String>, CommandTextError> {
 mod tests {
     use super::*;
 
+    fn words_of(
+        text: Option<&str>,
+        direction: AudioDirection,
+        rate_hz: u32,
+        channels: u16,
+    ) -> Result<Vec<String>, CommandTextError> {
+        match back_end(text, direction, rate_hz, channels)? {
+            AudioBackEnd::Command(words) => Ok(words),
+            AudioBackEnd::Kernel(card) => panic!("{card}"),
+        }
+    }
+
     fn of(text: &str) -> Result<Vec<String>, CommandTextError> {
-        command(Some(text), AudioDirection::In, 16_000, 1)
+        words_of(Some(text), AudioDirection::In, 16_000, 1)
     }
 
     #[test]
@@ -204,23 +241,38 @@ mod tests {
 
     #[test]
     fn a_device_of_alsa_is_opened_with_small_buffers() {
-        let out = command(Some("plughw:CARD=Jabra"), AudioDirection::Out, 48_000, 2).expect("a device");
+        let out = words_of(Some("plughw:CARD=Jabra"), AudioDirection::Out, 48_000, 2).expect("a device");
         assert_eq!(
             out.join(" "),
             "aplay -q -D plughw:CARD=Jabra -t raw -f S16_LE -r 48000 -c 2 --period-time=10000 --buffer-time=40000"
         );
-        let input = command(None, AudioDirection::In, 16_000, 1).expect("a command");
+        let input = words_of(None, AudioDirection::In, 16_000, 1).expect("a command");
         assert_eq!(input[..4].join(" "), "arecord -q -D default");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_card_of_the_kernel_needs_no_command() {
+        let kernel = |text| back_end(Some(text), AudioDirection::In, 16_000, 1);
+        let named = kernel("kernel:CARD=USB").map(|back_end| back_end.name());
+        assert_eq!(named.as_deref(), Ok("kernel:CARD=USB,DEV=0"));
+        for wrong in ["kernel:", "kernel:CARD=", "kernel:/dev/snd/pcmC0D0c"] {
+            assert_eq!(kernel(wrong), Err(CommandTextError::Card), "{wrong}");
+        }
+        let program = kernel("kernel: -x").map(|back_end| back_end.name());
+        assert_eq!(program.as_deref(), Ok("kernel:"), "a command of several words");
     }
 
     #[test]
     fn two_cards_are_known_by_names_or_by_numbers() {
         let are_two = |input, output| {
-            let of = |text, direction| command(Some(text), direction, 16_000, 1).expect("a command");
+            let of = |text, direction| back_end(Some(text), direction, 16_000, 1).expect("a back end");
             are_two_cards(&of(input, AudioDirection::In), &of(output, AudioDirection::Out))
         };
         assert!(are_two("plughw:CARD=Webcam,DEV=0", "plughw:CARD=Headphones"));
         assert!(are_two("hw:1,0", "plughw:0"));
+        #[cfg(target_os = "linux")]
+        assert!(are_two("kernel:CARD=Webcam", "kernel:CARD=USB") && !are_two("kernel:USB", "plughw:CARD=USB"));
         assert!(are_two("/usr/bin/arecord -t raw -D hw:1 -r 16000", "hw:0"));
         for (input, output) in [
             ("plughw:CARD=Jabra,DEV=0", "hw:CARD=Jabra"),

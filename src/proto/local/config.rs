@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::kernel::KernelCard;
 use super::stop_words::StopWords;
 use crate::assistant::services::endpoint::ServiceAuthority;
 use crate::features::Feature;
@@ -11,10 +12,10 @@ use crate::features::Feature;
 pub struct LocalConfig {
     /// Whether the caller types at the terminal, without a sound card.
     pub types: bool,
-    /// Reads the microphone.
-    pub input: AudioCommand,
-    /// Plays to the loudspeaker.
-    pub output: AudioCommand,
+    /// The microphone.
+    pub input: AudioDevice,
+    /// The loudspeaker.
+    pub output: AudioDevice,
     /// When a session begins; `None` means [`LocalStart::Always`] on a terminal, else
     /// [`LocalStart::Speech`].
     pub start: Option<LocalStart>,
@@ -39,13 +40,31 @@ pub struct LocalConfig {
     pub bot: Option<String>,
 }
 
-/// A command that reads or writes PCM, and the form of its PCM.
+/// A microphone or a loudspeaker, and the form of its PCM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AudioCommand {
-    /// The program and its arguments.
-    pub words: Vec<String>,
+pub struct AudioDevice {
+    pub back_end: AudioBackEnd,
     pub rate_hz: u32,
     pub channels: u16,
+}
+
+/// What reads or plays PCM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AudioBackEnd {
+    /// A program and its arguments.
+    Command(Vec<String>),
+    /// A card that is opened without a program. Its PCM is mono.
+    Kernel(KernelCard),
+}
+
+impl AudioBackEnd {
+    /// Returns the program, or the card as an option names it.
+    pub fn name(&self) -> String {
+        match self {
+            AudioBackEnd::Command(words) => words.first().cloned().unwrap_or_default(),
+            AudioBackEnd::Kernel(card) => card.to_string(),
+        }
+    }
 }
 
 /// A service for wake words.

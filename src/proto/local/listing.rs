@@ -3,9 +3,10 @@
 //! In: what `arecord -L` and `aplay -L` print, and files of `/proc/asound`. Out: a text with one
 //! line per device, and what is missing. ALSA lists tens of names for one card: those that convert
 //! to any rate, and the ways to a sound server, are shown. The kernel knows cards that ALSA's
-//! programs cannot open.
+//! programs cannot open; without these programs, the runner opens cards itself.
 
 use super::command::AudioDirection;
+use super::kernel;
 
 /// Names of ALSA that lead to a sound server, or to what the machine is set to.
 const SERVERS: [&str; 4] = ["default", "pipewire", "pulse", "jack"];
@@ -132,10 +133,16 @@ fn device(line: &str, card: u32) -> Option<CardDevice> {
 /// Returns the device for one direction of a board whose settings name none: that of the first card
 /// which both records and plays, as speakerphones do, else of the first card that has one.
 pub fn device_of_board(cards: &[SoundCard], direction: AudioDirection) -> Option<String> {
-    let find = |card: &SoundCard, direction| {
+    let (card, device) = first_device(cards, direction)?;
+    Some(format!("{CONVERTS}CARD={},DEV={device}", card.id))
+}
+
+/// Returns the card of [`device_of_board`], and the number of its device.
+pub fn first_device(cards: &[SoundCard], direction: AudioDirection) -> Option<(&SoundCard, u32)> {
+    fn find(card: &SoundCard, direction: AudioDirection) -> Option<(&SoundCard, u32)> {
         let device = card.devices.iter().find(|device| device.has(direction))?;
-        Some(format!("{CONVERTS}CARD={},DEV={}", card.id, device.number))
-    };
+        Some((card, device.number))
+    }
     let is_both = |card: &&SoundCard| {
         let both = [AudioDirection::In, AudioDirection::Out];
         both.into_iter().all(|direction| find(card, direction).is_some())
@@ -188,6 +195,12 @@ impl SoundSystem {
         }
     }
 
+    /// Whether a card has this direction.
+    fn has_card(&self, direction: AudioDirection) -> bool {
+        let mut devices = self.cards.iter().flat_map(|card| &card.devices);
+        devices.any(|device| device.has(direction))
+    }
+
     /// Returns the devices of one direction: those that ALSA's program lists, and those that only
     /// the kernel knows.
     fn devices(&self, direction: AudioDirection) -> Vec<ListedDevice> {
@@ -195,10 +208,14 @@ impl SoundSystem {
             NamedDevices::Listed(text) => named(text),
             NamedDevices::NotInstalled | NamedDevices::Failed(_) => Vec::new(),
         };
+        let prefix = match self.named(direction) {
+            NamedDevices::NotInstalled => kernel::PREFIX,
+            NamedDevices::Listed(_) | NamedDevices::Failed(_) => CONVERTS,
+        };
         for card in &self.cards {
             let of_direction = card.devices.iter().filter(|device| device.has(direction));
             for device in of_direction {
-                let name = format!("{CONVERTS}CARD={},DEV={}", card.id, device.number);
+                let name = format!("{prefix}CARD={},DEV={}", card.id, device.number);
                 let at = devices.iter().position(|listed| listed.name == name);
                 let at = at.unwrap_or_else(|| {
                     let what = format!("{}, {}", card.name, device.name);
@@ -254,6 +271,8 @@ impl SoundSystem {
         for direction in [AudioDirection::In, AudioDirection::Out] {
             let program = direction.alsa_program();
             match self.named(direction) {
+                // Nothing else has the card open.
+                NamedDevices::NotInstalled if self.has_card(direction) && !self.has_server => {}
                 NamedDevices::NotInstalled => {
                     problems.push(format!("`{program}` is not installed; install the package alsa-utils"));
                 }
@@ -279,11 +298,11 @@ impl SoundSystem {
         }
         for direction in [AudioDirection::In, AudioDirection::Out] {
             let is_listed = matches!(self.named(direction), NamedDevices::Listed(_));
-            let has_card = || {
+            let converts = || {
                 let mut devices = self.devices(direction).into_iter();
                 devices.any(|device| device.name.starts_with(CONVERTS))
             };
-            if is_listed && !self.has_server && !has_card() {
+            if is_listed && !self.has_server && !converts() {
                 problems.push(format!(
                     "there is no {}: no sound server runs, and no card has one (/proc/asound/cards)",
                     direction.name()

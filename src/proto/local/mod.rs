@@ -10,7 +10,8 @@
 //! the tones of a session, [`keys`] reads the keys of devices, [`controls`] has what the user has
 //! set, [`stop_words`] end a session, [`command`] splits the text of a command into words,
 //! [`listing`] lists microphones and loudspeakers, and [`sound_test`] tests them for a page.
-//! [`meter`] shows the levels of both sides. [`kernel`] is for cards that no command opens.
+//! [`meter`] shows the levels of both sides. [`kernel`] is for cards that no command opens, and
+//! [`doctor`] looks for what is missing.
 
 pub mod attempts;
 pub mod capture;
@@ -18,6 +19,7 @@ pub mod command;
 pub mod config;
 pub mod console;
 pub mod controls;
+pub mod doctor;
 pub mod echo;
 pub mod kernel;
 pub mod keys;

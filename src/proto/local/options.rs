@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::command::{AudioDirection, are_two_cards, command, words};
-use super::config::{AudioCommand, LocalConfig, LocalEcho, LocalStart, WakeConfig};
+use super::command::{AudioDirection, are_two_cards, back_end, words};
+use super::config::{AudioBackEnd, AudioDevice, LocalConfig, LocalEcho, LocalStart, WakeConfig};
 use super::stop_words::StopWords;
 use crate::assistant::services::endpoint::{ServiceAuthority, ServiceEndpoint};
 use crate::features::Feature;
@@ -84,15 +84,16 @@ impl<T: AsMut<LocalOptions>> Flag<T> {
                 put(&mut args.as_mut().input, text)
             }),
             "Reads the microphone: a command that writes 16-bit signed little-endian PCM, such as `pw-record --raw \
-             --rate 16000 --channels 1 --latency 20ms -`, or a device for `arecord`, such as plughw:CARD=ID. \
-             [default: default]",
+             --rate 16000 --channels 1 --latency 20ms -`, a device for `arecord`, such as plughw:CARD=ID, or \
+             kernel:CARD=ID,DEV=0, a card that needs no program. [default: default]",
         ),
         local(
             "--local-out",
             FlagKind::Value("COMMAND|DEVICE", |args: &mut T, text| {
                 put(&mut args.as_mut().output, text)
             }),
-            "Plays to the loudspeaker: a command that reads such PCM, or a device for `aplay`. [default: default]",
+            "Plays to the loudspeaker: a command that reads such PCM, a device for `aplay`, or kernel:CARD=ID,DEV=0. \
+             [default: default]",
         ),
         local(
             Self::LOCAL_LIST,
@@ -274,17 +275,20 @@ impl LocalOptions {
         let (in_rate_hz, out_rate_hz) = self.rates_hz.unwrap_or((RATE_DEFAULT_HZ, RATE_DEFAULT_HZ));
         let (in_channels, out_channels) = self.channels.unwrap_or((1, 1));
         let of = |text: &Option<String>, direction: AudioDirection, rate_hz, channels| {
-            let words = command(text.as_deref(), direction, rate_hz, channels).map_err(|error| {
+            let back_end = back_end(text.as_deref(), direction, rate_hz, channels).map_err(|error| {
                 UsageError::value(
                     direction.option(),
                     text.as_deref().unwrap_or_default(),
                     error.to_string(),
                 )
             })?;
-            Ok(AudioCommand {
-                words,
+            Ok(AudioDevice {
+                channels: match back_end {
+                    AudioBackEnd::Command(_) => channels,
+                    AudioBackEnd::Kernel(_) => 1,
+                },
+                back_end,
                 rate_hz,
-                channels,
             })
         };
         let wake = match self.start {
@@ -313,8 +317,12 @@ impl LocalOptions {
         }
         let input = of(&self.input, AudioDirection::In, in_rate_hz, in_channels)?;
         let output = of(&self.output, AudioDirection::Out, out_rate_hz, out_channels)?;
+        let kernel = [&input, &output].map(|device| matches!(device.back_end, AudioBackEnd::Kernel(_)));
+        if self.is_on && kernel == [true, true] && self.channels.is_some() {
+            warnings.push("`--local-channels` has no effect on cards of `kernel:`: all their channels are used".into());
+        }
         let mut echo = self.echo.unwrap_or_default();
-        if self.is_on && echo == LocalEcho::Cancel && are_two_cards(&input.words, &output.words) {
+        if self.is_on && echo == LocalEcho::Cancel && are_two_cards(&input.back_end, &output.back_end) {
             let then = match self.echo {
                 Some(_) => "the bot may interrupt itself: take `--local-echo half`",
                 None => "it is `--local-echo half`: callers cannot interrupt the bot by voice",
@@ -376,7 +384,7 @@ mod tests {
         assert_eq!((config.input.rate_hz, config.output.channels), (16_000, 1));
         assert_eq!((config.start, config.end, config.echo), (None, None, LocalEcho::Cancel));
         assert_eq!(
-            (&*config.input.words[0], &*config.output.words[0]),
+            (&*config.input.back_end.name(), &*config.output.back_end.name()),
             ("arecord", "aplay")
         );
     }

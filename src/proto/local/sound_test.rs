@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::config::AudioCommand;
+use super::config::AudioDevice;
 use super::supervision::{CommandFailure, Supervision};
 use crate::audio::note::note;
 use crate::audio::resample::Resampler;
@@ -95,14 +95,14 @@ impl SoundReport {
 }
 
 /// Returns the tone for a loudspeaker, louder or fainter by `gain`.
-pub fn tone(output: &AudioCommand, gain: f32) -> Vec<u8> {
+pub fn tone(output: &AudioDevice, gain: f32) -> Vec<u8> {
     let (hz, seconds, peak) = TONE;
     let tone: Vec<i16> = note(output.rate_hz, hz, seconds, peak).collect();
     bytes(&tone, output, gain)
 }
 
 /// Returns the length of the recording in bytes.
-pub fn recorded_bytes(input: &AudioCommand) -> usize {
+pub fn recorded_bytes(input: &AudioDevice) -> usize {
     (RECORDED_S * input.rate_hz) as usize * 2 * usize::from(input.channels)
 }
 
@@ -115,7 +115,7 @@ pub struct Recording {
 
 impl Recording {
     /// Reads what the command of a microphone wrote.
-    pub fn new(bytes: &[u8], input: &AudioCommand) -> Recording {
+    pub fn new(bytes: &[u8], input: &AudioDevice) -> Recording {
         let frames = bytes.chunks_exact(2 * usize::from(input.channels).max(1));
         Recording {
             pcm: frames.map(|frame| i16::from_le_bytes([frame[0], frame[1]])).collect(),
@@ -124,7 +124,7 @@ impl Recording {
     }
 
     /// Returns its PCM for a loudspeaker, louder or fainter by `gain`.
-    pub fn playback(&self, output: &AudioCommand, gain: f32) -> Vec<u8> {
+    pub fn playback(&self, output: &AudioDevice, gain: f32) -> Vec<u8> {
         if self.rate_hz == output.rate_hz {
             return bytes(&self.pcm, output, gain);
         }
@@ -182,7 +182,7 @@ impl Recording {
 }
 
 /// Returns PCM as bytes for all channels of a loudspeaker.
-fn bytes(pcm: &[i16], output: &AudioCommand, gain: f32) -> Vec<u8> {
+fn bytes(pcm: &[i16], output: &AudioDevice, gain: f32) -> Vec<u8> {
     let frame = |sample: &i16| {
         let sample = (f32::from(*sample) * gain) as i16;
         std::iter::repeat_n(sample.to_le_bytes(), output.channels.into())

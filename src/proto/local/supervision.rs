@@ -3,13 +3,15 @@
 //! In: its start, its traffic, its end, lines of its stderr, and `now`. Out: the pause before the
 //! next attempt, whether it hangs, and one line for the log per change. A card that is missing,
 //! busy or unplugged makes the command fail; a sound server that was killed makes it hang, or write
-//! that it lost audio as fast as it can.
+//! that it lost audio as fast as it can. A card that no command opens is supervised in the same
+//! terms: what the kernel says of it is a line of stderr.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::attempts::{Attempts, Retry};
 use super::command::AudioDirection;
+use super::kernel;
 use crate::process::last_line;
 
 /// A command that has worked for this long has not failed because of its start.
@@ -36,6 +38,8 @@ pub enum CommandFailure {
     Hung,
     /// It reports lost audio without an end.
     Loops,
+    /// It is a card of the kernel, which has said why in the last line.
+    Card,
 }
 
 /// What a line of stderr means.
@@ -136,16 +140,21 @@ impl Supervision {
     /// end.
     pub fn handle_line(&mut self, line: &str, now: Instant) -> StderrLine {
         if line.contains("underrun") || line.contains("overrun") {
-            self.xruns += 1;
-            let (since, count) = self.second.get_or_insert((now, 0));
-            if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
-                (*since, *count) = (now, 0);
-            }
-            *count += 1;
+            self.handle_xrun(now);
             return StderrLine::Xrun;
         }
         self.last_words = last_line::shown(line).or(self.last_words.take());
         StderrLine::Words
+    }
+
+    /// Handles lost audio.
+    pub fn handle_xrun(&mut self, now: Instant) {
+        self.xruns += 1;
+        let (since, count) = self.second.get_or_insert((now, 0));
+        if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
     }
 
     /// Returns why the command is to be ended, if it is.
@@ -190,7 +199,8 @@ impl fmt::Display for FailureWords<'_> {
         match self.failure {
             CommandFailure::NotFound if matches!(program, "arecord" | "aplay") => write!(
                 f,
-                "`{program}` is not installed; install the package alsa-utils, or name another command with {option}"
+                "`{program}` is not installed; install the package alsa-utils, or name another command, or a card of \
+                 `--local-list`, with {option}"
             ),
             CommandFailure::NotFound => write!(f, "there is no program `{program}`, which {option} names"),
             CommandFailure::NotStarted(why) => write!(f, "`{program}` of {option} cannot be started: {why}"),
@@ -199,6 +209,13 @@ impl fmt::Display for FailureWords<'_> {
                 None => write!(f, "`{program}` ended ({status}) without a word"),
             },
             CommandFailure::Hung => write!(f, "`{program}` moves no audio"),
+            CommandFailure::Loops if program.starts_with(kernel::PREFIX) => {
+                write!(f, "`{program}` loses all audio")
+            }
+            CommandFailure::Card => {
+                let words = self.last_words.unwrap_or_default();
+                write!(f, "`{program}`: {words}{}", advice(words))
+            }
             CommandFailure::Loops => write!(
                 f,
                 "`{program}` reports lost audio without an end; has the sound server ended?"
@@ -209,7 +226,7 @@ impl fmt::Display for FailureWords<'_> {
 
 /// Returns what to do about a failure of ALSA.
 fn advice(words: &str) -> &'static str {
-    const ADVICE: [(&str, &str); 4] = [
+    const ADVICE: [(&str, &str); 5] = [
         ("Device or resource busy", " (another program has the card open)"),
         (
             "No such file or directory",
@@ -217,6 +234,7 @@ fn advice(words: &str) -> &'static str {
         ),
         ("No such device", " (was the card unplugged?)"),
         ("Host is down", " (the sound server does not run)"),
+        ("Permission denied", " (does the user have the group audio?)"),
     ];
     let found = ADVICE.iter().find(|(error, _)| words.contains(error));
     found.map_or("", |(_, advice)| advice)
@@ -225,6 +243,7 @@ fn advice(words: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local::kernel::CardError;
 
     const MS: Duration = Duration::from_millis(1);
     const S: Duration = Duration::from_secs(1);
@@ -276,6 +295,31 @@ mod tests {
         );
         let words = own.handle_failure(&ended()).words;
         assert!(words.contains("ended (exit status: 1) without a word"), "{words}");
+    }
+
+    /// A card of the kernel fails in the words of ALSA, and so with the same advice.
+    #[test]
+    fn a_card_without_a_command_says_what_to_do() {
+        let start = Instant::now();
+        let mut card = Supervision::new(AudioDirection::Out, "kernel:CARD=USB,DEV=0");
+        for (error, advice) in [
+            (CardError::Busy, "another program has the card open"),
+            (CardError::Missing, "`--local-list` lists them"),
+            (CardError::Unplugged, "was the card unplugged?"),
+            (CardError::Denied, "the group audio"),
+            (CardError::Rate(8_000, 11_025), "--local-rate"),
+        ] {
+            card.handle_started(start);
+            card.handle_line(&error.to_string(), start);
+            let words = card.describe(&CommandFailure::Card);
+            let begins = format!("`kernel:CARD=USB,DEV=0`: {error}");
+            assert!(words.starts_with(&begins) && words.contains(advice), "{words}");
+        }
+        for _ in 0..=XRUNS_PER_S_MAX {
+            card.handle_xrun(start);
+        }
+        assert_eq!(card.poll_failure(start), Some(CommandFailure::Loops));
+        assert!(card.describe(&CommandFailure::Loops).ends_with("loses all audio"));
     }
 
     #[test]

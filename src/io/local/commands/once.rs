@@ -1,4 +1,4 @@
-//! A command that is run once, for the test of the sound card.
+//! A command that is run once, or a card that is opened once, for the test of the sound card.
 //!
 //! In: PCM to play, or the length of a recording, and a time. Out: the end of the sound, the
 //! recording, or what a page shows of the failure. Dropping a future ends its process group.
@@ -11,7 +11,8 @@ use tokio::process::ChildStdin;
 use tokio::time::sleep;
 
 use super::{CommandSpec, PIPE_BYTES, RunningCommand, StderrLines, shrink};
-use crate::config::AudioCommand;
+use crate::config::{AudioBackEnd, AudioDevice};
+use crate::io::local::card;
 use crate::io::tasks;
 use crate::proto::local::command::AudioDirection;
 use crate::proto::local::sound_test::SoundReport;
@@ -26,10 +27,15 @@ struct OnceCommand {
 
 impl OnceCommand {
     /// Starts it.
-    fn start(command: &AudioCommand, withheld: &[String], direction: AudioDirection) -> Result<Self, SoundReport> {
-        let spec = CommandSpec::new(command, withheld, direction);
+    fn start(
+        device: &AudioDevice,
+        words: &[String],
+        withheld: &[String],
+        direction: AudioDirection,
+    ) -> Result<Self, SoundReport> {
+        let spec = CommandSpec::new(device, withheld, direction);
         let mut supervision = spec.supervision();
-        let mut command = match spec.start() {
+        let mut command = match spec.start(words) {
             Ok(command) => command,
             Err(failure) => return Err(SoundReport::of_failure(&supervision, &failure)),
         };
@@ -59,12 +65,16 @@ impl OnceCommand {
 /// # Errors
 /// What a page shows of a player that failed, or has not read all of it `within` this time.
 pub async fn play_once(
-    command: &AudioCommand,
+    device: &AudioDevice,
     withheld: &[String],
     pcm: &[u8],
     within: Duration,
 ) -> Result<(), SoundReport> {
-    let mut once = OnceCommand::start(command, withheld, AudioDirection::Out)?;
+    let words = match &device.back_end {
+        AudioBackEnd::Command(words) => words,
+        AudioBackEnd::Kernel(card) => return card::play_once(card, device.rate_hz, pcm, within).await,
+    };
+    let mut once = OnceCommand::start(device, words, withheld, AudioDirection::Out)?;
     let mut stdin = once.command.child.stdin.take();
     if let Some(stdin) = &stdin {
         shrink(stdin);
@@ -109,12 +119,16 @@ async fn write_to(pipe: &mut Option<ChildStdin>, bytes: &[u8]) -> usize {
 /// # Errors
 /// What a page shows of a command that failed, or moves no audio.
 pub async fn record_once(
-    command: &AudioCommand,
+    device: &AudioDevice,
     withheld: &[String],
     bytes: usize,
     within: Duration,
 ) -> Result<Vec<u8>, SoundReport> {
-    let mut once = OnceCommand::start(command, withheld, AudioDirection::In)?;
+    let words = match &device.back_end {
+        AudioBackEnd::Command(words) => words,
+        AudioBackEnd::Kernel(card) => return card::record_once(card, device.rate_hz, bytes, within).await,
+    };
+    let mut once = OnceCommand::start(device, words, withheld, AudioDirection::In)?;
     let mut stdout = once.command.child.stdout.take();
     let mut due = pin!(sleep(within));
     let mut recorded = Vec::with_capacity(bytes + PIPE_BYTES);

@@ -6,10 +6,11 @@ use std::time::Instant;
 use super::*;
 use crate::audio::tone::share;
 use crate::local::command::AudioDirection;
+use crate::local::config::AudioBackEnd;
 
-fn command(rate_hz: u32, channels: u16) -> AudioCommand {
-    AudioCommand {
-        words: vec!["arecord".to_owned()],
+fn device(rate_hz: u32, channels: u16) -> AudioDevice {
+    AudioDevice {
+        back_end: AudioBackEnd::Command(vec!["arecord".to_owned()]),
         rate_hz,
         channels,
     }
@@ -17,7 +18,7 @@ fn command(rate_hz: u32, channels: u16) -> AudioCommand {
 
 /// Three seconds of a microphone with one channel.
 fn recorded(sample: impl Fn(usize) -> i16) -> Recording {
-    let input = command(16_000, 1);
+    let input = device(16_000, 1);
     let bytes: Vec<u8> = (0..48_000).flat_map(|at| sample(at).to_le_bytes()).collect();
     assert_eq!(bytes.len(), recorded_bytes(&input));
     Recording::new(&bytes, &input)
@@ -60,19 +61,19 @@ fn the_level_decides_what_is_said() {
     }
     let json = serde_json::to_value(recorded(tone_of(8_230.0)).report()).expect("it has a form");
     assert_eq!((&json["state"], &json["peak_dbfs"]), (&"ok".into(), &(-12.0).into()));
-    let short = Recording::new(&[1, 2, 3], &command(16_000, 1)).report();
+    let short = Recording::new(&[1, 2, 3], &device(16_000, 1)).report();
     assert_eq!(short.state, SoundState::Silent);
 }
 
 #[test]
 fn what_was_recorded_is_played_in_the_form_of_the_loudspeaker() {
-    let input = command(48_000, 2);
+    let input = device(48_000, 2);
     // The second channel has something else.
     let frames = (0..144_000).flat_map(|at| [tone_of(8_000.0)(at / 3), 77]);
     let bytes: Vec<u8> = frames.flat_map(i16::to_le_bytes).collect();
     assert_eq!(bytes.len(), recorded_bytes(&input));
     let recording = Recording::new(&bytes, &input);
-    let output = command(22_050, 2);
+    let output = device(22_050, 2);
     let played = recording.playback(&output, 1.0);
     let pcm: Vec<i16> = played
         .chunks_exact(4)
