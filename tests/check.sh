@@ -29,6 +29,7 @@
 #       image (CUTS=50)                                 builds the image of a virtual board and boots it; about an hour. CUTS: cuts its power that often
 #       pictures                                        takes the pictures of README again, from the page
 #       sizes speed                                     tables: bytes of each profile, and none has grown; instructions of a call
+#       local-kernel                                    sound cards of a virtual machine without ALSA's programs; 2 minutes
 #       livekit-sip                                     telephone calls through LiveKit's SIP service (a build in Go and C)
 #       room-faults                                     faults that the published LiveKit server simulates; 4 minutes
 #       nodes                                           two LiveKit nodes, Redis, three runners: kills, drains and cut cables; 10 minutes
@@ -58,7 +59,7 @@ files='boards:: completions:: conventions:: documents:: reference:: source_rules
 # Those that need a PostgreSQL and an object store.
 replicated='cloud::scale::'
 # Stages that talk in real time: what other processes take of the machine is measured beside them.
-real_time='calls smallest telephone aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox cluster'
+real_time='calls smallest telephone aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox local-kernel cluster'
 
 # README's second command.
 people() {
@@ -104,7 +105,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos engines room-faults nodes livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos engines room-faults nodes local-kernel livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -143,7 +144,7 @@ stage() {
     macos-all) tests/check/macos.sh all ;;
     macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run | engines) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
-    aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | livekit-sip | nodes | worker-figures | moq | acme | local | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | livekit-sip | nodes | worker-figures | moq | acme | local | local-kernel | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
     cloud-scale) cloud_scale ;;
     cloud-chaos) cloud_chaos ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;

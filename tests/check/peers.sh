@@ -150,6 +150,20 @@ peer_local() {
     python3 tests/peers/local/run.py --plugin "$plugin" --binary $binary
 }
 
+# Sound cards of a virtual machine, which the runner opens by the kernel's interface.
+peer_local-kernel() {
+    if [ "$(dpkg --print-architecture 2>/dev/null)" != amd64 ]; then
+        lacks 'sound cards of a virtual machine: that machine is amd64, and so is the program in it'
+        return
+    fi
+    needs 'apt-get install qemu-system-x86 busybox-static cpio kmod alsa-utils espeak-ng' \
+        qemu-system-x86_64 busybox cpio depmod arecord aplay amixer espeak-ng || return 0
+    local kernel
+    kernel=$(tests/check/debian-kernel.sh) || { lacks "Debian's kernel: apt-get download linux-image-amd64"; return; }
+    release
+    python3 tests/peers/local/kernel.py --kernel "$kernel" --binary $binary
+}
+
 # Certificates by ACME, from the test server of Let's Encrypt.
 peer_acme() {
     needs 'apt-get install openssl, and Go 1.25 of https://go.dev/dl' openssl go || return 0
