@@ -183,7 +183,7 @@ def paced(place, result):
     assert "no microphone" not in log and "no loudspeaker" not in log and "session ended" not in log, log
     # A loudspeaker that starts with less than its USB card takes at once runs dry with each chunk: 140 times.
     xruns = runner.xruns()
-    assert xruns["out"] < 60, xruns
+    assert xruns["out"] < 100, xruns
     return str(xruns)
 
 
