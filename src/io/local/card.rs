@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::device_events::{LoudspeakerEvent, MicrophoneEvent, note_traffic};
 use crate::io::tasks;
-use crate::proto::local::command::AudioDirection;
+use crate::proto::local::direction::AudioDirection;
 use crate::proto::local::kernel::frames::{PlayedFrames, RecordedFrames};
 use crate::proto::local::kernel::negotiation::{CardForm, negotiate};
 use crate::proto::local::kernel::params::{HwParams, IOCTL_GROUP, IOCTL_HW_PARAMS, IOCTL_HW_REFINE, IOCTL_PREPARE};

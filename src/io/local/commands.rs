@@ -23,7 +23,7 @@ use crate::config::{AudioBackEnd, AudioDevice};
 use crate::io::children::{self, ChildOwner};
 use crate::io::group::ProcessGroup;
 use crate::io::tasks::{self, SlotPool};
-use crate::proto::local::command::AudioDirection;
+use crate::proto::local::direction::AudioDirection;
 use crate::proto::local::supervision::{CommandFailure, StderrLine, Supervision};
 use crate::proto::process::output_lines::LineSplitter;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::card::cards;
 use super::commands::{OutputError, output_of};
-use crate::proto::local::command::AudioDirection;
+use crate::proto::local::direction::AudioDirection;
 use crate::proto::local::listing::{self, DeviceOwner, NamedDevices, SoundCard, SoundSystem};
 
 /// Time in which ALSA's program lists its devices: one asks the sound server.

@@ -17,8 +17,9 @@ use super::commands::CommandSlots;
 use super::commands::once::{play_once, record_once};
 use crate::config::{AudioBackEnd, AudioDevice, LocalConfig};
 use crate::io::tasks::SlotPool;
-use crate::proto::local::command::{AudioDirection, alsa_command};
+use crate::proto::local::command::alsa_command;
 use crate::proto::local::controls::LocalControls;
+use crate::proto::local::direction::AudioDirection;
 use crate::proto::local::listing::device_of_board;
 use crate::proto::local::sound_test::{
     PLAYED_WITHIN, RECORDED_WITHIN, Recording, SoundReport, SoundState, TONE_WITHIN, recorded_bytes, tone,

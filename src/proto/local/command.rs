@@ -8,45 +8,12 @@
 use std::fmt;
 
 use super::config::AudioBackEnd;
-use super::kernel::{self, KernelCard};
+use super::direction::AudioDirection;
+use super::kernel::KernelCard;
+use super::listing::KERNEL_PREFIX;
 
 /// Bytes of a command.
 const COMMAND_BYTES_MAX: usize = 4096;
-
-/// The direction of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AudioDirection {
-    /// From the microphone.
-    In,
-    /// To the loudspeaker.
-    Out,
-}
-
-impl AudioDirection {
-    /// Returns what the command works with, for a sentence.
-    pub fn name(self) -> &'static str {
-        match self {
-            AudioDirection::In => "microphone",
-            AudioDirection::Out => "loudspeaker",
-        }
-    }
-
-    /// Returns the option that names the command.
-    pub fn option(self) -> &'static str {
-        match self {
-            AudioDirection::In => "--local-in",
-            AudioDirection::Out => "--local-out",
-        }
-    }
-
-    /// Returns the program of ALSA.
-    pub fn alsa_program(self) -> &'static str {
-        match self {
-            AudioDirection::In => "arecord",
-            AudioDirection::Out => "aplay",
-        }
-    }
-}
 
 /// Why the text of a command has no words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +57,7 @@ pub fn back_end(
     let [device] = &words[..] else {
         return Ok(AudioBackEnd::Command(words));
     };
-    if let Some(card) = device.strip_prefix(kernel::PREFIX) {
+    if let Some(card) = device.strip_prefix(KERNEL_PREFIX) {
         if !cfg!(target_os = "linux") {
             return Err(CommandTextError::NotLinux);
         }

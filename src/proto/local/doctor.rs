@@ -3,8 +3,8 @@
 //! In: the settings, which programs of ALSA are installed, and the cards of the kernel. Out:
 //! findings. Other commands are not judged.
 
-use super::command::AudioDirection;
 use super::config::{AudioBackEnd, AudioDevice, LocalConfig};
+use super::direction::AudioDirection;
 use super::kernel::KernelCard;
 use super::listing::{CardAccess, SoundCard, first_device};
 use crate::doctor::Finding;

@@ -11,11 +11,9 @@ pub mod params;
 
 use std::fmt;
 
-use super::command::AudioDirection;
-use super::listing::SoundCard;
+use super::direction::AudioDirection;
+use super::listing::{KERNEL_PREFIX, SoundCard};
 
-/// How the text of an option begins that names a card of the kernel.
-pub const PREFIX: &str = "kernel:";
 /// Letters of the id of a card: 15 in the kernel.
 const ID_BYTES_MAX: usize = 32;
 
@@ -66,7 +64,7 @@ impl KernelCard {
 /// As an option names it.
 impl fmt::Display for KernelCard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}CARD={},DEV={}", self.id, self.device)
+        write!(f, "{KERNEL_PREFIX}CARD={},DEV={}", self.id, self.device)
     }
 }
 

@@ -5,13 +5,14 @@
 //! to any rate, and the ways to a sound server, are shown. The kernel knows cards that ALSA's
 //! programs cannot open; without these programs, the runner opens cards itself.
 
-use super::command::AudioDirection;
-use super::kernel;
+use super::direction::AudioDirection;
 
 /// Names of ALSA that lead to a sound server, or to what the machine is set to.
 const SERVERS: [&str; 4] = ["default", "pipewire", "pulse", "jack"];
 /// The prefix of devices that convert rates, formats and channels.
 const CONVERTS: &str = "plughw:";
+/// How the text of an option begins that names a card of the kernel.
+pub const KERNEL_PREFIX: &str = "kernel:";
 /// Lines of one direction.
 const DEVICES_MAX: usize = 64;
 /// Width of the names, so that the descriptions begin below each other.
@@ -209,7 +210,7 @@ impl SoundSystem {
             NamedDevices::NotInstalled | NamedDevices::Failed(_) => Vec::new(),
         };
         let prefix = match self.named(direction) {
-            NamedDevices::NotInstalled => kernel::PREFIX,
+            NamedDevices::NotInstalled => KERNEL_PREFIX,
             NamedDevices::Listed(_) | NamedDevices::Failed(_) => CONVERTS,
         };
         for card in &self.cards {

@@ -19,6 +19,7 @@ pub mod command;
 pub mod config;
 pub mod console;
 pub mod controls;
+pub mod direction;
 pub mod doctor;
 pub mod echo;
 pub mod kernel;

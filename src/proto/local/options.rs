@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::command::{AudioDirection, are_two_cards, back_end, words};
+use super::command::{are_two_cards, back_end, words};
 use super::config::{AudioBackEnd, AudioDevice, LocalConfig, LocalEcho, LocalStart, WakeConfig};
+use super::direction::AudioDirection;
 use super::stop_words::StopWords;
 use crate::assistant::services::endpoint::{ServiceAuthority, ServiceEndpoint};
 use crate::features::Feature;

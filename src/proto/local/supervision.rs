@@ -10,8 +10,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::attempts::{Attempts, Retry};
-use super::command::AudioDirection;
-use super::kernel;
+use super::direction::AudioDirection;
+use super::listing::KERNEL_PREFIX;
 use crate::process::last_line;
 
 /// A command that has worked for this long has not failed because of its start.
@@ -209,7 +209,7 @@ impl fmt::Display for FailureWords<'_> {
                 None => write!(f, "`{program}` ended ({status}) without a word"),
             },
             CommandFailure::Hung => write!(f, "`{program}` moves no audio"),
-            CommandFailure::Loops if program.starts_with(kernel::PREFIX) => {
+            CommandFailure::Loops if program.starts_with(KERNEL_PREFIX) => {
                 write!(f, "`{program}` loses all audio")
             }
             CommandFailure::Card => {

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use edge_runner_proto::assistant::services::wyoming::{WyomingError, WyomingEvent, WyomingReader};
-use edge_runner_proto::local::command::AudioDirection;
+use edge_runner_proto::local::direction::AudioDirection;
 use edge_runner_proto::local::keys::KeyRecords;
 use edge_runner_proto::local::listing::{CardAccess, NamedDevices, SoundSystem, cards, device_of_board, owner_of};
 use edge_runner_proto::local::wake::{WakeClient, WakeEvent};

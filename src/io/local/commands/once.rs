@@ -14,7 +14,7 @@ use super::{CommandSpec, PIPE_BYTES, RunningCommand, StderrLines, shrink};
 use crate::config::{AudioBackEnd, AudioDevice};
 use crate::io::local::card;
 use crate::io::tasks;
-use crate::proto::local::command::AudioDirection;
+use crate::proto::local::direction::AudioDirection;
 use crate::proto::local::sound_test::SoundReport;
 use crate::proto::local::supervision::{CommandFailure, Supervision};
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::*;
 use crate::audio::tone::share;
-use crate::local::command::AudioDirection;
 use crate::local::config::AudioBackEnd;
+use crate::local::direction::AudioDirection;
 
 fn device(rate_hz: u32, channels: u16) -> AudioDevice {
     AudioDevice {
