@@ -182,9 +182,12 @@ async def unchanged_warm(start):
 
 
 def held(pid):
-    """What a process holds: its private memory in KiB, its descriptors, and its children."""
+    """What a process holds: its anonymous memory in KiB, its descriptors, and its children. A page counts whether a child shares it or
+    not: how many they share depends on what the child that waits has done so far."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    anonymous = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:"))
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return private_kib(pid), len(os.listdir(f"/proc/{pid}/fd")), len(children)
+    return anonymous, len(os.listdir(f"/proc/{pid}/fd")), len(children)
 
 
 async def unchanged_many(start):
