@@ -13,7 +13,7 @@ use crate::support::scale::{Place, free_address, start_balancer};
 /// Clients that each have one build at a time.
 const CLIENTS: usize = 4;
 
-/// What a later release may do to the schema: it only adds, and gives way as a migration does.
+/// What a later release may do to the schema: it only adds, and waits as a migration does.
 const NEXT_SCHEMA: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'; ALTER TABLE build ADD COLUMN later TEXT; ALTER TABLE upload ADD COLUMN later TEXT NOT NULL DEFAULT 'x'; \
      CREATE INDEX build_later ON build (later); CREATE TABLE later (id TEXT); UPDATE schema_version SET version = version + 1; COMMIT";
 
@@ -115,7 +115,7 @@ fn migrations_follow_each_other() {
     drop(start(&place, &DataDir::new(), &["--role", "api"]));
 }
 
-/// A migration gives way to what holds a table for longer than it waits, and is tried again.
+/// A migration does not hold up what has a table for longer than it waits, and is tried again.
 #[test]
 fn a_migration_waits_for_its_tables() {
     let Some(place) = Place::unmigrated() else { return };

@@ -3,7 +3,7 @@
 //! In: a database. Out: one with the present schema, or an error that says what to do. Each step is
 //! a file and one transaction, under a lock, so that several callers follow each other. Steps only
 //! add to the schema, so that replicas of the release before go on meanwhile; a replica serves with
-//! its own version and with the next one. A step gives way to what replicas do with its tables.
+//! its own version and with the next one. A step waits for what replicas do with its tables.
 
 use std::time::Duration;
 

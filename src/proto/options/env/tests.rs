@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A user of Pipecat's development runner is told what is not here.
+/// A user of Pipecat's development runner learns what is not here.
 /// A proxy that is not used is named; its address, which may contain a password, is not.
 #[test]
 fn a_proxy_that_is_not_used_is_named() {
