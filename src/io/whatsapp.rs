@@ -296,7 +296,11 @@ async fn run(
                 (CallOutput::Open, CallSession::Running(running)) => running.open(),
                 (CallOutput::End(reason), CallSession::Running(running)) => running.end(reason),
                 (CallOutput::Open | CallOutput::End(_), _) => {}
-                (CallOutput::Over, _) => return task.log_timings(),
+                (CallOutput::Over, _) => {
+                    // A call that is over holds no place: the log says it after.
+                    drop(session);
+                    return task.log_timings();
+                }
             }
         }
         if call.is_ending() {
