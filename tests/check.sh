@@ -172,8 +172,8 @@ lint() {
 unit() {
     linted cargo test --quiet --workspace --lib --bins --test runners --test calls --test examples --no-fail-fast
     linted cargo test --quiet --workspace --doc --no-fail-fast
-    # The codec of a release, and the two beside each other.
-    ! needs 'apt-get install cmake' cmake || linted cargo test --quiet -p edge-runner-proto --lib --features libopus -- audio::
+    # The codec of a release, and the two beside each other, with as little else as its tests compile with.
+    ! needs 'apt-get install cmake' cmake || linted cargo test --quiet -p edge-runner-proto --lib --no-default-features --features opus,libopus,telephony -- audio::
 }
 
 # The black-box tests of these modules: blackbox_tests THREADS MODULE::...

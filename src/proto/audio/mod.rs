@@ -21,7 +21,7 @@ pub mod tone;
 pub mod vad;
 
 cfg_if::cfg_if! {
-    if #[cfg(feature = "webrtc")] {
+    if #[cfg(feature = "opus")] {
         pub mod codec;
         pub mod decoder;
         pub mod encoder;

@@ -449,5 +449,5 @@ fn is_tunnel(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "webrtc"))]
 mod tests;
