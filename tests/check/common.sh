@@ -148,18 +148,23 @@ beside() {
     for pid in ${processes[@]+"${processes[@]}"}; do part wait "$pid"; done
 }
 
-# Runs a command as two processes, each of which takes the next check that is left (`left` of tests/peers/checks.py), for most checks
-# wait for the greater part of their time.
+# Runs a command as 2 or 3 processes, each of which takes the next check that is left (`left` of tests/peers/checks.py), for most checks
+# wait for the greater part of their time: shared PROCESSES COMMAND...
 shared() {
+    local processes=$1
+    shift
     # shellcheck disable=SC2034
-    local one=("$@") other=("$@")
+    local one=("$@") two=("$@") three=("$@")
     if [ -n "${CHECKS_ONLY:-}" ]; then
         beside one
         return
     fi
     local -x CHECKS_SHARED
     CHECKS_SHARED=$(mktemp -d)
-    beside one other
+    case $processes in
+    2) beside one two ;;
+    3) beside one two three ;;
+    esac
     rm -rf "$CHECKS_SHARED"
 }
 
