@@ -29,6 +29,8 @@ from runner import BINARY
 
 # The exit code where all failed checks have no verdict.
 NOT_JUDGED = 3
+# The checks that the gate leaves to a night, one per line behind the folder of their stage.
+NIGHT = pathlib.Path(__file__).with_name("night.txt")
 
 def options(doc, checks):
     """The options that every `run.py` has; `doc` is its text."""
@@ -47,15 +49,23 @@ def chosen(checks, names, unless=()):
     """The checks of these names; without any, all but those of `unless`. A name that is none ends the process.
 
     The variable CHECKS_ONLY has the names, one per line, of what all processes of a stage shall run; each has some of them.
-    Without a control none was run.
+    Without a control none was run. With CHECKS_GATE those of `night.txt` are left out.
     """
     checks = named(checks)
+    if os.environ.get("CHECKS_GATE") and not names:
+        unless = {*unless, *at_night(pathlib.Path(sys.argv[0]).resolve().parent.name)}
     only = os.environ.get("CHECKS_ONLY", "").splitlines()
     if only and "control" not in only:
         return {name: check for name, check in checks.items() if name in only}
     if unknown := [name for name in names if name not in checks]:
         sys.exit(f"no such check: {', '.join(unknown)}")
     return {name: check for name, check in checks.items() if (name in names if names else name not in unless)}
+
+
+def at_night(folder):
+    """The names of the checks of a folder that the gate leaves out."""
+    lines = (line.partition(" ") for line in NIGHT.read_text().splitlines() if line and not line.startswith("#"))
+    return [name for place, _, name in lines if place == folder]
 
 
 def left(checks):

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Tests of the ports that checks choose ahead of their use.
+"""Tests of the ports that checks choose ahead of their use, and of the checks that the gate leaves to a night.
 
     tests/peers/test_checks.py
 """
 
+import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 import checks
 
@@ -45,6 +48,27 @@ class FreePorts(unittest.TestCase):
                 if kind == socket.SOCK_STREAM:
                     other.listen()
                 self.assertFalse(checks.is_free(port))
+
+
+class Night(unittest.TestCase):
+    def test_every_name_is_a_check(self):
+        for folder in {line.partition(" ")[0] for line in checks.NIGHT.read_text().splitlines() if line and line[0] != "#"}:
+            names = checks.at_night(folder)
+            text = "\n".join(file.read_text() for file in (HERE / folder).glob("*.mjs" if folder == "browser" else "*.py"))
+            self.assertEqual(len(names), len(set(names)), folder)
+            for name in names:
+                # Firefox has most of its names from those of the page.
+                in_browser = "(page|sessions|phone|firefox): " + re.escape(name.removeprefix("firefox: ")) if "firefox: " in name else re.escape(name)
+                pattern = f"'{in_browser}'" if folder == "browser" else f'def {name}\\(|"{name}": '
+                self.assertRegex(text, pattern)
+
+    def test_the_gate_alone_leaves_them_out(self):
+        given = {"tokens": 1, "lost": 2}
+        with mock.patch.object(sys, "argv", ["tests/peers/moq/run.py"]):
+            for variables, names, wanted in (({}, [], given), ({"CHECKS_GATE": "1"}, [], {"tokens": 1}), ({"CHECKS_GATE": "1"}, ["lost"], {"lost": 2}),
+                                             ({"CHECKS_GATE": "1", "CHECKS_ONLY": "lost"}, [], {"lost": 2})):
+                with mock.patch.dict(os.environ, variables):
+                    self.assertEqual(checks.chosen(given, names), wanted, variables)
 
 
 if __name__ == "__main__":
