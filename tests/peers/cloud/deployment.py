@@ -2,8 +2,8 @@
 
     deployment.py --store PATH [--binary PATH] [CHECK...]      exits with 1 when a check failed
 
-Each command of a file runs as it stands, with PostgreSQL and versitygw (`--store`) of the test, until it serves or has ended; a build goes
-through the balancer of the compose file. No container engine and no cluster is needed or tried. Needs PyYAML, `haproxy`, PostgreSQL.
+Each command of a file runs as it stands, with PostgreSQL and the store of the test, which is that of run.py, until it serves or has ended; a
+build goes through the balancer of the compose file. No container engine and no cluster is needed or tried. Needs PyYAML, `haproxy`, PostgreSQL.
 """
 
 import base64

@@ -1,11 +1,15 @@
-"""What replicas of the cloud service share, for its tests: PostgreSQL and versitygw on ports of loopback. Both end with this process.
+"""What replicas of the cloud service share, for its tests: PostgreSQL and an object store on ports of loopback. Both end with this process.
 
     shared.py --store PATH --binary PATH COMMAND [ARGS...]      runs a command with their addresses in its environment
 
-Needs PostgreSQL, as Debian installs it, and `setpriv`. PostgreSQL does not run as root, so root gives it another user.
+The store is versitygw, or a program that takes its arguments and variables. Needs PostgreSQL, as Debian installs it, and `setpriv`.
+PostgreSQL does not run as root, so root gives it another user.
 """
 
 import argparse
+import datetime
+import hashlib
+import hmac
 import itertools
 import os
 import pathlib
@@ -13,6 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.parse
+import urllib.request
+import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -28,11 +35,45 @@ def program(name):
     return shutil.which(name, path=os.pathsep.join(folders)) or exit(f"{name} is missing: apt-get install postgresql")
 
 
-class Place:
-    """A database with the schema, a bucket, and the folder of its objects."""
+class Bucket:
+    """A bucket, by requests that are signed as Amazon S3 has it ("Authenticating Requests: Using the Authorization Header")."""
 
-    def __init__(self, variables, objects):
-        self.variables, self.objects = variables, objects
+    def __init__(self, port, name):
+        self.host, self.name = f"127.0.0.1:{port}", name
+
+    def keys(self):
+        listed = xml.etree.ElementTree.fromstring(self.send("GET", "", {"list-type": "2"}))
+        return [key.text for key in listed.iter() if key.tag.endswith("}Key") or key.tag == "Key"]
+
+    def read(self, key):
+        return self.send("GET", key)
+
+    def send(self, method, key, query=None):
+        """Sends a request, which has to succeed, and returns the body of the answer. The empty key is that of the bucket."""
+        path = urllib.parse.quote("/" + "/".join(filter(None, [self.name, key])))
+        query = urllib.parse.urlencode(query or {})
+        time = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+        scope = f"{time[:8]}/us-east-1/s3/aws4_request"
+        headers = {"host": self.host, "x-amz-content-sha256": hashlib.sha256(b"").hexdigest(), "x-amz-date": time}
+        names = ";".join(headers)
+        lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
+        request = "\n".join([method, path, query, lines, names, headers["x-amz-content-sha256"]])
+        text = "\n".join(["AWS4-HMAC-SHA256", time, scope, hashlib.sha256(request.encode()).hexdigest()])
+        signature = ("AWS4" + KEY["AWS_SECRET_ACCESS_KEY"]).encode()
+        for word in [*scope.split("/"), text]:
+            signature = hmac.digest(signature, word.encode(), "sha256")
+        headers["authorization"] = (
+            f"AWS4-HMAC-SHA256 Credential={KEY['AWS_ACCESS_KEY_ID']}/{scope}, SignedHeaders={names}, Signature={signature.hex()}")
+        url = f"http://{self.host}{path}{'?' if query else ''}{query}"
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers, method=method), timeout=30) as reply:
+            return reply.read()
+
+
+class Place:
+    """A database with the schema, and a bucket."""
+
+    def __init__(self, variables, bucket):
+        self.variables, self.bucket = variables, bucket
 
 
 class Servers:
@@ -61,6 +102,14 @@ class Servers:
         self.run([*plain, store, "--port", f"127.0.0.1:{self.ports[1]}", "posix", objects],
                  ROOT_ACCESS_KEY=KEY["AWS_ACCESS_KEY_ID"], ROOT_SECRET_KEY=KEY["AWS_SECRET_ACCESS_KEY"])
         wait_until(lambda: self.sql("postgres", "SELECT 1").returncode == 0, "PostgreSQL is ready")
+        wait_until(self.store_is_ready, "the store is ready", 60)
+
+    def store_is_ready(self):
+        """Tells whether it lists the buckets. Some listen before their parts have found each other."""
+        try:
+            return bool(Bucket(self.ports[1], "").send("GET", ""))
+        except OSError:
+            return False
 
     def run(self, words, **variables):
         self.processes.append(subprocess.Popen(
@@ -76,15 +125,14 @@ class Servers:
         """A new database and a new bucket."""
         name = f"cloud{next(self.numbers)}"
         self.sql("postgres", f"CREATE DATABASE {name}").check_returncode()
-        objects = self.folder / "objects" / name
-        # The store takes every folder as a bucket.
-        objects.mkdir()
+        bucket = Bucket(self.ports[1], name)
+        bucket.send("PUT", "")
         variables = {
             **KEY, "CLOUD_DATABASE": f"postgres://cloud@127.0.0.1:{self.ports[0]}/{name}",
             "CLOUD_STORE": f"s3://{name}?endpoint=http://127.0.0.1:{self.ports[1]}",
         }
         subprocess.run([binary, "cloud", "migrate"], check=True, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
-        return Place(variables, objects)
+        return Place(variables, bucket)
 
     def stop(self):
         for process in self.processes:
