@@ -144,7 +144,7 @@ impl Place {
     fn at(postgres: SocketAddr, store: SocketAddr) -> Place {
         let place = Place::empty(postgres, store);
         let migrated = place.run(&["migrate"]);
-        assert!(migrated.contains("version 1 now"), "{migrated}");
+        assert!(migrated.contains("version 2 now"), "{migrated}");
         place
     }
 

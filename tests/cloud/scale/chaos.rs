@@ -149,7 +149,7 @@ fn faults_lose_no_build_and_end_none_twice() {
     let (builds, faults) = (number(BUILDS), number(FAULTS));
     note_changes(&place);
     let mut service = Service {
-        parts: Parts::start(&place, addresses),
+        parts: Parts::start(&place, addresses, "9"),
         place: &place,
         postgres: &mut postgres,
         store: &mut store,

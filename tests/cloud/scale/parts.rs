@@ -42,6 +42,8 @@ struct Machine {
     clock: Vec<(&'static str, String)>,
     /// The API keeps its address, which the balancer knows.
     addr: Option<SocketAddr>,
+    /// Option of a worker.
+    attempts_max: &'static str,
 }
 
 impl Machine {
@@ -51,7 +53,14 @@ impl Machine {
         let options = match &port {
             Some(port) => vec!["--role", "api", "--port", port],
             None => {
-                let options = ["--role", "worker", "--lease", &lease, "--max-attempts", "9"];
+                let options = [
+                    "--role",
+                    "worker",
+                    "--lease",
+                    &lease,
+                    "--max-attempts",
+                    self.attempts_max,
+                ];
                 shell(&options, BUILDER, self.data.path())
             }
         };
@@ -62,7 +71,7 @@ impl Machine {
 }
 
 impl Parts {
-    pub fn start(place: &Place, addresses: [SocketAddr; 2]) -> Self {
+    pub fn start(place: &Place, addresses: [SocketAddr; 2], attempts_max: &'static str) -> Self {
         let library = skip::faketime("replicas whose clocks are an hour apart");
         let clock = |at: usize| match &library {
             None => Vec::new(),
@@ -77,6 +86,7 @@ impl Parts {
             links: place.links(),
             clock: clock(at),
             addr: addresses.get(at).copied(),
+            attempts_max,
         });
         let parts = Parts {
             apis: [0, 1].map(|at| machines[at].start()),

@@ -35,8 +35,8 @@ fn stop(replica: &mut TestCloud) {
 
 /// A rolling upgrade as docs/cloud.md has it, while builds are granted, uploaded, created and
 /// followed through a balancer: the migration, then each worker and each replica of the API in
-/// turn. No client is refused, no build is lost, and none ends twice. A grant of a replica that is
-/// gone is good at those that came after it.
+/// turn. No client is refused, no build is lost or uses an attempt, and none ends twice. A grant of
+/// a replica that is gone is good at those that came after it.
 #[test]
 fn a_rolling_upgrade_under_load_loses_nothing() {
     let Some(place) = Place::new() else { return };
@@ -45,7 +45,7 @@ fn a_rolling_upgrade_under_load_loses_nothing() {
         return;
     };
     note_changes(&place);
-    let mut parts = Parts::start(&place, addresses);
+    let mut parts = Parts::start(&place, addresses, "1");
     let client = Client::new(balancer.addr);
     let (created, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     until("the balancer was to find a replica", || {
@@ -70,7 +70,7 @@ fn a_rolling_upgrade_under_load_loses_nothing() {
         };
         more();
         let migrated = place.run(&["migrate"]);
-        assert!(migrated.contains("version 1 already"), "{migrated}");
+        assert!(migrated.contains("version 2 already"), "{migrated}");
         until("the schema was to be the next one", || place.succeeds(NEXT_SCHEMA));
         for at in [0, 1] {
             more();
@@ -110,8 +110,8 @@ fn migrations_follow_each_other() {
         runs.into_iter().map(|run| run.join().expect("no failure")).collect()
     });
     let with = |words: &str| said.iter().filter(|said| said.contains(words)).count();
-    assert_eq!((with("version 1 now"), with("version 1 already")), (1, 3), "{said:?}");
-    assert_eq!(place.sql("SELECT version FROM schema_version"), "1");
+    assert_eq!((with("version 2 now"), with("version 2 already")), (1, 3), "{said:?}");
+    assert_eq!(place.sql("SELECT version FROM schema_version"), "2");
     drop(start(&place, &DataDir::new(), &["--role", "api"]));
 }
 
@@ -127,7 +127,7 @@ fn a_migration_waits_for_its_tables() {
         scope.spawn(|| place.sql(hold));
         until("the table was to be held", || place.sql(held) == "1");
         let migrated = place.run(&["migrate"]);
-        assert!(migrated.contains("version 1 now"), "{migrated}");
+        assert!(migrated.contains("version 2 now"), "{migrated}");
     });
 }
 
@@ -146,7 +146,7 @@ fn a_replica_serves_with_the_schema_of_the_next_release() {
     place.sql(NEXT_SCHEMA);
     cloud.build(&super::context("x"));
     let set = |version: u32| place.sql(&format!("UPDATE schema_version SET version = {version}"));
-    for (version, wanted) in [(3, (503, Some("schema"))), (0, (503, Some("schema"))), (2, (200, None))] {
+    for (version, wanted) in [(4, (503, Some("schema"))), (1, (503, Some("schema"))), (3, (200, None))] {
         set(version);
         until("it was to say what it needs", || {
             let (status, reason) = ready();
@@ -160,5 +160,20 @@ fn a_replica_serves_with_the_schema_of_the_next_release() {
         "{}",
         refused.stderr
     );
-    assert_eq!(place.sql("SELECT version FROM schema_version"), "2");
+    assert_eq!(place.sql("SELECT version FROM schema_version"), "3");
+}
+
+/// The schema of the release before becomes that of this one beside a replica, with what it has.
+#[test]
+fn a_migration_keeps_what_the_release_before_wrote() {
+    let Some(place) = Place::new() else { return };
+    let data = [DataDir::new(), DataDir::new()];
+    let api = start(&place, &data[0], &["--role", "api"]);
+    let id = api.build(&super::context("x"));
+    // Version 2 only adds this.
+    place.sql("ALTER TABLE build DROP COLUMN given_back; UPDATE schema_version SET version = 1");
+    let migrated = place.run(&["migrate"]);
+    assert!(migrated.contains("had version 1, and has 2 now"), "{migrated}");
+    let _worker = start(&place, &data[1], &[&["--role", "worker"], &super::QUICK[..]].concat());
+    api.wait_for(&id, "success");
 }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::database::{Database, DatabaseError, Statements};
 
 /// The steps; the first one makes version 1.
-const STEPS: [&str; 1] = [include_str!("migrations/1.sql")];
+const STEPS: [&str; 2] = [include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
 
 /// The version of this release.
 pub const VERSION: i32 = STEPS.len() as i32;

@@ -19,7 +19,7 @@ use crate::proto::build::{
 use crate::proto::keys::{KeyKind, Sha256Digest, StoredKey};
 use crate::proto::metrics::{COUNTED_BUILDS_MAX, QueueState};
 use crate::proto::queue;
-use crate::proto::scale::lease::{self, Claim};
+use crate::proto::scale::lease::{self, Claim, GIVEN_BACK_MAX};
 use crate::proto::sweep::UploadUsage;
 use edge_runner_proto::uuid::Uuid;
 
@@ -276,7 +276,7 @@ impl SharedRecords {
         let sql = concat!(
             "SELECT ",
             build_columns!(),
-            " FROM build WHERE status IN ('pending', 'building') AND (lease IS NULL OR lease < clock_timestamp()) \
+            ", given_back FROM build WHERE status IN ('pending', 'building') AND (lease IS NULL OR lease < clock_timestamp()) \
              ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED"
         );
         let Some(row) = tx.query_opt(sql, &[]).await? else {
@@ -285,9 +285,10 @@ impl SharedRecords {
         let build = build_of(&row)?;
         let now_ms = now_ms(&tx).await?;
         let broken = |error: crate::proto::build::InvalidTransition| DatabaseError::Broken(error.to_string());
-        let claim = lease::claim(&build, attempts_max, now_ms).map_err(broken)?;
+        let given_back = row.try_get::<_, i32>("given_back")?.cast_unsigned();
+        let claim = lease::claim(&build, given_back, attempts_max, now_ms).map_err(broken)?;
         match &claim {
-            Claim::Run(next) => {
+            Claim::Run { build: next, .. } => {
                 let sql = "UPDATE build SET status = $2, attempt = $3, updated_ms = $4, started_ms = $5, \
                            lease = clock_timestamp() + make_interval(secs => $6) WHERE id = $1";
                 let (id, attempt) = (next.id.to_string(), attempt_of(next.attempt));
@@ -328,13 +329,18 @@ impl SharedRecords {
     }
 
     /// Gives a build of a run that was interrupted back, so that another worker takes it at once.
+    /// Without `counts` the attempt is given back too, up to [`GIVEN_BACK_MAX`].
     ///
     /// # Errors
     /// [`DatabaseError`].
-    pub async fn give_back(&self, id: Uuid, attempt: u32) -> Result<(), DatabaseError> {
+    pub async fn give_back(&self, id: Uuid, attempt: u32, counts: bool) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
-        let sql = "UPDATE build SET lease = NULL WHERE id = $1 AND attempt = $2 AND status = 'building'";
-        session.execute(sql, &[&id.to_string(), &attempt_of(attempt)]).await?;
+        // A repeated call finds no lease.
+        let sql = "UPDATE build SET lease = NULL, given_back = LEAST(given_back + $3, $4) \
+                   WHERE id = $1 AND attempt = $2 AND status = 'building' AND lease IS NOT NULL";
+        let (id, attempt) = (id.to_string(), attempt_of(attempt));
+        let (more, max) = (i32::from(!counts), attempt_of(GIVEN_BACK_MAX));
+        session.execute(sql, &[&id, &attempt, &more, &max]).await?;
         session.execute("SELECT pg_notify($1, '')", &[&CHANNEL]).await?;
         Ok(())
     }

@@ -180,9 +180,9 @@ impl Worker {
             // Never dropped halfway, which would leave a build without a run until its lease has
             // passed.
             match self.records.claim(self.attempts_max, self.times.lease).await {
-                Ok(Some(Claim::Run(build))) => {
+                Ok(Some(Claim::Run { build, last })) => {
                     self.metrics.claimed(ClaimKind::of_attempt(build.attempt));
-                    self.begin(build, slot);
+                    self.begin(build, last, slot);
                     continue;
                 }
                 Ok(Some(Claim::Exhausted(build))) => {
@@ -266,8 +266,8 @@ impl Worker {
         }
     }
 
-    /// Registers a claimed build, and runs it.
-    fn begin(self: &Arc<Self>, build: Build, slot: OwnedSemaphorePermit) {
+    /// Registers a claimed build, and runs it. `last` is the number of its last attempt.
+    fn begin(self: &Arc<Self>, build: Build, last: u32, slot: OwnedSemaphorePermit) {
         let (trigger, stop) = Shutdown::channel();
         if self.stop.is_set() {
             trigger.set();
@@ -291,7 +291,7 @@ impl Worker {
                 attempt: build.attempt,
                 _slot: slot,
             };
-            worker.run_build(&build, stop).await;
+            worker.run_build(&build, last, stop).await;
         });
     }
 
@@ -311,19 +311,15 @@ impl Worker {
         }
     }
 
-    async fn run_build(&self, build: &Build, mut stop: Shutdown) {
+    async fn run_build(&self, build: &Build, last: u32, mut stop: Shutdown) {
         let (id, attempt) = (build.id, build.attempt);
-        log::info!(
-            "build {id} of {}: attempt {attempt} of {}",
-            build.org,
-            self.attempts_max
-        );
+        log::info!("build {id} of {}: attempt {attempt} of {last}", build.org);
         let folder = work_dir(&self.data_dir);
         let files = RunFiles {
             log: folder.join(format!("{id}-{attempt}.log")),
             images: folder.join(format!("{id}-{attempt}")),
         };
-        let (outcome, rest) = self.attempt(build, &files, &mut stop).await;
+        let (outcome, rest) = self.attempt(build, last, &files, &mut stop).await;
         let change = match outcome {
             RunOutcome::Success(image) => match self.keep_image(build, &image, &files.images, &mut stop).await {
                 Ok(()) => Some(BuildChange::Succeed(image)),
@@ -338,8 +334,10 @@ impl Worker {
             Some(change) => self.record(build, &change, &mut stop).await,
             None => {
                 log::info!("build {id} of {}: interrupted", build.org);
-                // Without it the lease passes.
-                if let Err(error) = self.records.give_back(id, attempt).await {
+                // A stop in order is not the build's, so that it does not count. Without this the lease
+                // passes.
+                let counts = !self.stop.is_set();
+                if let Err(error) = self.records.give_back(id, attempt, counts).await {
                     log::warn!("build {id}: giving it back: {error}");
                 }
             }
@@ -360,6 +358,7 @@ impl Worker {
     async fn attempt(
         &self,
         build: &Build,
+        last: u32,
         files: &RunFiles,
         stop: &mut Shutdown,
     ) -> (RunOutcome, Option<JoinHandle<RunOutcome>>) {
@@ -369,7 +368,7 @@ impl Worker {
         };
         let (mut log, mut copy) = LogCopy::begin(&self.records, build, &files.log, &earlier);
         if build.attempt > 1 {
-            log.write_service_line(&queue::attempt_message(build.attempt, self.attempts_max));
+            log.write_service_line(&queue::attempt_message(build.attempt, last));
         }
         let archive = match self.archive(build, stop).await {
             Ok(archive) => archive,

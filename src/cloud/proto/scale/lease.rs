@@ -2,12 +2,17 @@
 //!
 //! In: the build that waits longest or whose lease has passed, by the clock of the database. Out:
 //! its next state. Each claim increments `attempt`, which every later write of the run names, so
-//! that a worker that lost its lease changes nothing. Source: `docs/cloud.md`, "Many machines".
+//! that a worker that lost its lease changes nothing. An attempt that its worker gave back, since it
+//! was stopped in order, is not counted. Source: `docs/cloud.md`, "Many machines".
 
 use std::time::Duration;
 
 use crate::proto::build::{Build, BuildChange, InvalidTransition};
 use crate::proto::queue;
+
+/// Attempts of a build that are given back at most, so that one that makes its workers be stopped
+/// ends.
+pub const GIVEN_BACK_MAX: u32 = 20;
 
 /// Times of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,22 +37,25 @@ impl LeaseTimes {
 /// What becomes of a claimed build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It runs.
-    Run(Build),
+    /// It runs. `last` is the number of the last attempt that it may have.
+    Run { build: Build, last: u32 },
     /// Its attempts are used up; it has failed.
     Exhausted(Build),
 }
 
-/// Claims a build that waits or whose lease has passed.
+/// Claims a build that waits or whose lease has passed. `given_back` of its attempts are not
+/// counted.
 ///
 /// # Errors
 /// [`InvalidTransition`] when it has ended.
-pub fn claim(build: &Build, attempts_max: u32, now_ms: u64) -> Result<Claim, InvalidTransition> {
-    if build.attempt >= attempts_max {
-        let reason = queue::exhausted_message(build.attempt);
+pub fn claim(build: &Build, given_back: u32, attempts_max: u32, now_ms: u64) -> Result<Claim, InvalidTransition> {
+    let last = attempts_max.saturating_add(given_back);
+    if build.attempt >= last {
+        let reason = queue::exhausted_message(build.attempt.saturating_sub(given_back));
         return build.change(BuildChange::Fail(reason), now_ms).map(Claim::Exhausted);
     }
-    build.change(BuildChange::Start, now_ms).map(Claim::Run)
+    let build = build.change(BuildChange::Start, now_ms)?;
+    Ok(Claim::Run { build, last })
 }
 
 #[cfg(test)]
@@ -81,17 +89,32 @@ mod tests {
     fn a_build_is_claimed_until_its_attempts_are_used_up() {
         let mut build = build();
         for attempt in 1..=3 {
-            let Ok(Claim::Run(next)) = claim(&build, 3, 10) else {
+            let Ok(Claim::Run { build: next, last: 3 }) = claim(&build, 0, 3, 10) else {
                 panic!("attempt {attempt} runs");
             };
             assert_eq!((next.status, next.attempt), (BuildStatus::Building, attempt));
             build = next;
         }
-        let Ok(Claim::Exhausted(ended)) = claim(&build, 3, 20) else {
+        let Ok(Claim::Exhausted(ended)) = claim(&build, 0, 3, 20) else {
             panic!("no attempt is left");
         };
         assert_eq!((ended.status, ended.attempt), (BuildStatus::Failed, 3));
-        assert!(claim(&ended, 3, 30).is_err());
+        assert!(claim(&ended, 0, 3, 30).is_err());
+    }
+
+    #[test]
+    fn attempts_that_are_given_back_are_not_counted() {
+        let mut build = build();
+        build.attempt = 3;
+        let Ok(Claim::Run { build: next, last: 4 }) = claim(&build, 1, 3, 10) else {
+            panic!("an attempt is left");
+        };
+        assert_eq!(next.attempt, 4);
+        let Ok(Claim::Exhausted(ended)) = claim(&next, 1, 3, 20) else {
+            panic!("no attempt is left");
+        };
+        let reason = ended.error.expect("a reason");
+        assert!(reason.starts_with("build: interrupted 3 times"), "{reason}");
     }
 
     #[test]
