@@ -41,8 +41,12 @@ const CONNECTIONS_MAX: usize = 8;
 const WAIT: Duration = Duration::from_secs(5);
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// Limits of the server: time for a statement, time for what happens between those of a
-/// transaction, and when a client that is gone without a word loses its locks.
+/// Time after which the server ends a transaction in which nothing happens, and the connection with
+/// it: that of a process that stands still, whose system still acknowledges.
+pub const TRANSACTION_IDLE: Duration = Duration::from_secs(10);
+
+/// Limits of the server: time for a statement, [`TRANSACTION_IDLE`], and when a client that is gone
+/// without a word loses its locks.
 const SESSION: &str = "SET statement_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; \
                        SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
 

@@ -7,10 +7,11 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::database::{Database, DatabaseError, Statements};
+use super::database::{Database, DatabaseError, Statements, TRANSACTION_IDLE};
 use crate::io::build_log::OWN;
 use crate::proto::build::{
     ArchiveInfo, Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Image, ImageLocation, Org, Slug,
@@ -567,20 +568,35 @@ impl SharedRecords {
 
     /// Runs `sweep` while no other process does. Returns `None` if another one does.
     ///
+    /// The lock is that of a transaction, which the database ends, and so the lock, when this
+    /// process says nothing for [`TRANSACTION_IDLE`]. Then the sweep is dropped where it waits.
+    ///
     /// # Errors
     /// [`DatabaseError`].
     pub async fn alone<T>(&self, sweep: impl Future<Output = T>) -> Result<Option<T>, DatabaseError> {
-        // The lock is the connection's, and ends with it.
-        let session = self.database.session().await?;
-        let row = session
-            .query_one("SELECT pg_try_advisory_lock($1)", &[&SWEEP_LOCK])
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let row = tx
+            .query_one("SELECT pg_try_advisory_xact_lock($1)", &[&SWEEP_LOCK])
             .await?;
         if !row.try_get::<_, bool>(0)? {
             return Ok(None);
         }
-        let swept = sweep.await;
+        let hold = async {
+            loop {
+                sleep(TRANSACTION_IDLE / 3).await;
+                if let Err(error) = tx.batch_execute("SELECT 1").await {
+                    return error;
+                }
+            }
+        };
+        let swept = tokio::select! {
+            swept = sweep => Ok(Some(swept)),
+            lost = hold => Err(lost),
+        };
+        drop(tx);
         session.close();
-        Ok(Some(swept))
+        swept
     }
 
     /// Returns up to `max` builds that ended at `until_ms` or earlier, in any order.
