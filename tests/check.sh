@@ -11,8 +11,9 @@
 #       calls                                           the black-box tests that talk in real time
 #       aiortc gstreamer net pipecat pipecat-bots rooms livekit jobs moq acme local assistants browser firefox    real peers
 #       cloud                                           the cloud service and packer against the published client
-#       cloud-scale                                     the cloud service on several machines, with PostgreSQL and an object store; kills
-#       cloud-chaos (BUILDS=500 FAULTS=50)              kills of its replicas, workers, database and store, freezes, cut links; 77 s
+#       cloud-scale (STORE=seaweedfs)                   the cloud service on several machines, with PostgreSQL and an object store; kills
+#       cloud-chaos (BUILDS=500 FAULTS=50, STORE)       kills of its replicas, workers, database and store, freezes, cut links; 77 s
+#       cloud-stores                                    both with SeaweedFS and with Ceph instead of versitygw
 #       engines                                         images built by the cloud service with buildah, podman, BuildKit, Kubernetes Jobs: limits, stops, kills
 #       openapi                                         every route by a client that is generated from docs/openapi.yaml
 #       clock                                           signers and verifiers with a clock that is wrong, and then corrected
@@ -107,7 +108,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos engines room-faults nodes local-kernel livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos cloud-stores engines room-faults nodes local-kernel livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
     end_lanes
 }
 
@@ -149,6 +150,7 @@ stage() {
     aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | livekit-sip | nodes | worker-figures | moq | acme | local | local-kernel | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
     cloud-scale) cloud_scale ;;
     cloud-chaos) cloud_chaos ;;
+    cloud-stores) cloud_stores ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     calls-chaos) release; python3 tests/peers/calls/chaos.py --binary $binary --kills "${KILLS:-200}" ;;
     cross | arm | armv7) arm_code "$1" ;;
@@ -288,9 +290,9 @@ msrv() {
 cloud_scale() {
     needs_replicas || return 0
     local store
-    store=$(tests/check/versitygw.sh)
+    store=$(object_store)
     (
-        export PATH=${store%/*}:$PATH
+        export EDGE_RUNNER_STORE=$store
         blackbox_tests 2 $replicated
         # Without those that look into the data directory, or at what an object store does.
         EDGE_RUNNER_CLOUD_SHARED=1 blackbox_tests 2 cloud::{api,builder,builds,client,hostile,logs}:: \
@@ -303,15 +305,35 @@ cloud_scale() {
     $python tests/peers/cloud/deployment.py --binary target/debug/edge-runner --store "$store"
 }
 
+# Prints the program of the object store that STORE names: versitygw, SeaweedFS, or a path of a program with their arguments.
+object_store() {
+    case ${STORE:-versitygw} in
+    versitygw) tests/check/versitygw.sh ;;
+    seaweedfs)
+        tests/check/seaweedfs.sh >/dev/null
+        printf '%s\n' "$PWD/tests/peers/cloud/seaweedfs"
+        ;;
+    *) printf '%s\n' "$STORE" ;;
+    esac
+}
+
+# The other object stores. Ceph is a cluster, which gives STORE a gateway of it.
+cloud_stores() {
+    needs_replicas || return 0
+    STORE=seaweedfs tests/check.sh cloud-scale cloud-chaos
+    needs 'apt-get install --no-install-recommends radosgw ceph-mon ceph-mgr ceph-osd' radosgw ceph-mon ceph-mgr ceph-osd || return 0
+    python3 tests/peers/cloud/ceph.py tests/check.sh cloud-scale cloud-chaos
+}
+
 needs_replicas() { needs 'apt-get install postgresql curl haproxy faketime, and Go 1.25 of https://go.dev/dl' psql setpriv curl haproxy faketime go; }
 
 # The faults of `cloud-scale`, and more of them: tests/cloud/scale/chaos.rs.
 cloud_chaos() {
     needs_replicas || return 0
     local store
-    store=$(tests/check/versitygw.sh)
+    store=$(object_store)
     (
-        export PATH=${store%/*}:$PATH EDGE_RUNNER_CHAOS_BUILDS=${BUILDS:-500} EDGE_RUNNER_CHAOS_FAULTS=${FAULTS:-50}
+        export EDGE_RUNNER_STORE=$store EDGE_RUNNER_CHAOS_BUILDS=${BUILDS:-500} EDGE_RUNNER_CHAOS_FAULTS=${FAULTS:-50}
         blackbox_tests 1 cloud::scale::chaos::
     )
 }

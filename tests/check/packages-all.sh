@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the packages of Debian that the stages of a night need beyond those of the gate, as root: boards and their images,
-# releases, telephones, other nodes, container engines, GStreamer's headers, and the tools that measure.
+# releases, telephones, other nodes, container engines, an object store, GStreamer's headers, and the tools that measure.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tests/check/packages.sh
@@ -8,5 +8,6 @@ boards/release.d/packages.sh
 apt-get install -y -qq --no-install-recommends runc umoci skopeo lintian \
     qemu-system-arm qemu-efi-aarch64 dnsmasq-base systemd \
     buildah podman docker.io busybox-static rootlesskit uidmap procps \
+    radosgw ceph-mon ceph-mgr ceph-osd \
     redis-server baresip libopus-dev libopusfile-dev libsoxr-dev pkg-config gcc g++ \
     libgstreamer-plugins-bad1.0-dev valgrind qemu-user >/dev/null

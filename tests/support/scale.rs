@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -26,8 +27,11 @@ use super::skip;
 const KEY_ID: &str = "AKIATESTS";
 pub const KEY_SECRET: &str = "secret-of-the-store-of-tests";
 
-/// The command that fetches a store.
-const STORE: &str = "go install github.com/versity/versitygw/cmd/versitygw@v1.8.0, or weed of SeaweedFS 4 in PATH";
+/// Names the store, which takes the arguments and variables of versitygw. tests/peers/cloud has some.
+const STORE_VARIABLE: &str = "EDGE_RUNNER_STORE";
+
+/// The command that fetches one.
+const STORE: &str = "go install github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 
 /// A database and a bucket.
 pub struct Place {
@@ -279,6 +283,24 @@ fn connection(postgres: SocketAddr, database: &str) -> [String; 8] {
 
 /// Sends a signed request, which has to succeed.
 fn signed(store: SocketAddr, method: &str, path: &str, query: &[(&str, &str)], body: &[u8]) -> http::Reply {
+    let reply = signed_try(store, method, path, query, body).expect("the store answers");
+    assert!(
+        (200..300).contains(&reply.status),
+        "{method} {path}: {} {}",
+        reply.status,
+        reply.text()
+    );
+    reply
+}
+
+/// Sends a signed request.
+fn signed_try(
+    store: SocketAddr,
+    method: &str,
+    path: &str,
+    query: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<http::Reply> {
     let credentials = StoreCredentials {
         id: KEY_ID.into(),
         secret: SecretBytes::new(KEY_SECRET),
@@ -304,14 +326,7 @@ fn signed(store: SocketAddr, method: &str, path: &str, query: &[(&str, &str)], b
         .map(|(name, value)| format!("{name}: {value}"))
         .collect();
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-    let reply = http::request(store, method, &target, &headers, body).expect("the store answers");
-    assert!(
-        (200..300).contains(&reply.status),
-        "{method} {path}: {} {}",
-        reply.status,
-        reply.text()
-    );
-    reply
+    http::request(store, method, &target, &headers, body)
 }
 
 /// Starts the servers, once.
@@ -430,40 +445,19 @@ pub fn start_balancer(replicas: [SocketAddr; 2]) -> Option<Server> {
 }
 
 fn start_store() -> Option<Server> {
+    let program = match std::env::var_os(STORE_VARIABLE) {
+        Some(program) => PathBuf::from(program),
+        None => program("versitygw")?,
+    };
     let (folder, addr) = (folder(), free_address());
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]);
-    if let Some(weed) = program("weed") {
-        let config = folder.join("s3.json");
-        let json = serde_json::json!({"identities": [{
-            "name": "tests",
-            "credentials": [{"accessKey": KEY_ID, "secretKey": KEY_SECRET}],
-            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-        }]});
-        fs::write(&config, json.to_string()).expect("the folder is writable");
-        let ports = [free_address(), free_address(), free_address()].map(|addr| addr.port().to_string());
-        command
-            .arg(weed)
-            .args(["server", "-s3", "-ip=127.0.0.1", "-master.volumeSizeLimitMB=64"]);
-        command
-            .arg(format!("-dir={}", folder.display()))
-            .arg(format!("-s3.config={}", config.display()));
-        command
-            .arg(format!("-s3.port={}", addr.port()))
-            .arg(format!("-master.port={}", ports[0]));
-        command
-            .arg(format!("-volume.port={}", ports[1]))
-            .arg(format!("-filer.port={}", ports[2]));
-    } else {
-        command
-            .arg(program("versitygw")?)
-            .args(["--port", &addr.to_string(), "posix"])
-            .arg(&folder);
-        command
-            .env("ROOT_ACCESS_KEY", KEY_ID)
-            .env("ROOT_SECRET_KEY", KEY_SECRET);
-    }
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command.args(["--port", &addr.to_string(), "posix"]).arg(&folder);
+    command
+        .env("ROOT_ACCESS_KEY", KEY_ID)
+        .env("ROOT_SECRET_KEY", KEY_SECRET);
+    // Some listen before their parts have found each other.
     Some(Server::start(command, addr, folder, |addr| {
-        TcpStream::connect(addr).is_ok()
+        signed_try(addr, "GET", "/", &[], b"").is_ok_and(|reply| reply.status == 200)
     }))
 }
