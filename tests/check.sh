@@ -294,11 +294,7 @@ cloud_scale() {
     (
         export EDGE_RUNNER_STORE=$store
         blackbox_tests 2 $replicated
-        # Without those that look into the data directory, or at what an object store does.
-        EDGE_RUNNER_CLOUD_SHARED=1 blackbox_tests 2 cloud::{api,builder,builds,client,hostile,logs}:: \
-            --skip the_log_has_a_line_and_no_key --skip upload_errors_are_xml_on_request --skip urls_use_the_clients_host \
-            --skip images_are_reported_or_stored --skip the_environment_is_exact --skip an_exited_command_is_not_reported_as_building \
-            --skip the_client_works_with_this_service --skip a_log_is_bounded
+        EDGE_RUNNER_CLOUD_SHARED=1 blackbox_tests 2 cloud::{api,builder,builds,client,hostile,logs}::
     )
     needs_python pipecatcloud,requests,yaml || return 0
     $python tests/peers/cloud/run.py --binary target/debug/edge-runner --store "$store"

@@ -720,7 +720,7 @@ fn the_client_works_with_this_service() {
         .and_then(|rest| rest.strip_suffix(" success"))
         .expect("a build");
     assert_eq!(second, format!("image {url}/v1/images/{id}/image.bin\n"));
-    let image = cloud.get(&format!("/v1/images/{id}/image.bin"));
+    let image = cloud.image(&format!("/v1/images/{id}/image.bin"));
     assert_eq!(image.text(), "FROM scratch\nprint('hello')\n");
 
     let again = client(&["build", ".", "--json"]);

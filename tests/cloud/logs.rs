@@ -82,7 +82,7 @@ fn a_log_is_bounded() {
     let lines = without_own(cloud.log(&id));
     assert_eq!(lines[0], "x".repeat(8192));
     assert_eq!(lines[1], "\u{fffd}\u{fffd}a");
-    let log = fs::read_to_string(data.path().join(format!("logs/{id}.log"))).expect("a log");
+    let log = data.stored_log(&id);
     assert!(log.len() <= 10 << 20 && log.len() > 9 << 20, "{}", log.len());
     let end: Vec<&str> = log.lines().rev().take(2).collect();
     assert_eq!(end[0], "[service] build: exit status 1; passed: unpack");

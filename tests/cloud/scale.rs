@@ -34,14 +34,6 @@ fn id_of(created: &Value) -> String {
     created["build"]["id"].as_str().expect("an identifier").to_owned()
 }
 
-/// Follows a link to the store.
-fn fetch(link: &str) -> http::Reply {
-    let (_, rest) = link.split_once("http://").expect("a URL");
-    let (host, target) = rest.split_once('/').expect("a path");
-    let addr = host.parse().expect("an address");
-    http::request(addr, "GET", &format!("/{target}"), &[], b"").expect("the store answers")
-}
-
 /// Kills a replica, and waits for its end.
 fn kill(replica: &mut TestCloud) {
     replica.runner.signal("KILL");
@@ -88,7 +80,10 @@ fn replicas_share_uploads_builds_logs_and_images() {
     assert!(log.contains(&"print()".to_owned()), "{log:?}");
     let image = first.get(&format!("/v1/images/{id}/bot.img"));
     assert_eq!(image.status, 302);
-    assert_eq!(fetch(image.header("location").expect("a link")).text(), "image\n");
+    assert_eq!(
+        http::follow(image.header("location").expect("a link")).text(),
+        "image\n"
+    );
     assert_eq!(
         first.request("GET", &format!("/v1/builds/{id}"), OTHER, b"").status,
         404
@@ -292,7 +287,7 @@ fn a_build_gets_no_credentials() {
     let id = cloud.build(&context("x"));
     cloud.wait_for(&id, "success");
     let image = cloud.get(&format!("/v1/images/{id}/found"));
-    let found = fetch(image.header("location").expect("a link"));
+    let found = http::follow(image.header("location").expect("a link"));
     let found = String::from_utf8_lossy(&found.body);
     assert!(found.contains("BUILD_ID=") && found.contains("cloud-guard"), "{found}");
     for hidden in [KEY, KEY_SECRET, "AWS_", "CLOUD_", "postgres"] {

@@ -46,13 +46,27 @@ impl DataDir {
         &self.path
     }
 
+    /// Returns the database and the bucket, if the service has them.
+    pub fn place(&self) -> Option<&Place> {
+        std::env::var_os(SHARED)?;
+        self.place.get_or_init(Place::new).as_ref()
+    }
+
     /// Returns the variables of a service on this directory.
     fn variables(&self) -> Vec<(&str, &str)> {
-        if std::env::var_os(SHARED).is_some() {
-            let place = self.place.get_or_init(Place::new);
-            return place.as_ref().map(Place::variables).unwrap_or_default();
-        }
-        Vec::new()
+        self.place().map(Place::variables).unwrap_or_default()
+    }
+
+    /// Returns the log of a build as it is stored.
+    pub fn stored_log(&self, id: &str) -> String {
+        let Some(place) = self.place() else {
+            return std::fs::read_to_string(self.path.join(format!("logs/{id}.log"))).expect("a log");
+        };
+        let hex = place.sql(&format!(
+            "SELECT string_agg(encode(data, 'hex'), '' ORDER BY start) FROM build_log WHERE build = '{id}'"
+        ));
+        let bytes = data_encoding::HEXLOWER.decode(hex.as_bytes()).expect("hex");
+        String::from_utf8(bytes).expect("logs are UTF-8")
     }
 
     /// Waits until the scratch folder is empty, which is after a build's result.
@@ -132,6 +146,15 @@ impl TestCloud {
     /// Sends `GET` with the private key.
     pub fn get(&self, target: &str) -> Reply {
         self.request("GET", target, KEY, b"")
+    }
+
+    /// Downloads a stored image, from the object store if the service has one.
+    pub fn image(&self, target: &str) -> Reply {
+        let reply = self.get(target);
+        match reply.status {
+            302 => http::follow(reply.header("location").expect("a link")),
+            _ => reply,
+        }
     }
 
     /// Sends a JSON `POST` with the private key.

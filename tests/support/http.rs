@@ -55,6 +55,13 @@ pub fn get(addr: SocketAddr, target: &str) -> Reply {
     request(addr, "GET", target, &[], b"").expect("the runner answers")
 }
 
+/// Gets a URL whose host is an address.
+pub fn follow(url: &str) -> Reply {
+    let (_, rest) = url.split_once("http://").expect("a URL");
+    let (host, target) = rest.split_once('/').expect("a path");
+    get(host.parse().expect("an address"), &format!("/{target}"))
+}
+
 /// Returns the record of the latest call of a runner.
 pub fn last_call(addr: SocketAddr, headers: &[&str]) -> Value {
     let ask = |target: &str| {

@@ -191,6 +191,11 @@ impl Place {
         place
     }
 
+    /// Returns the URL of uploads.
+    pub fn upload_url(&self) -> String {
+        format!("http://{}/{}", self.store, self.bucket)
+    }
+
     /// Puts an object into the bucket, without the rules of a grant.
     pub fn put(&self, key: &str, content: &[u8]) {
         signed(self.store, "PUT", &format!("/{}/{key}", self.bucket), &[], content);
