@@ -2,6 +2,7 @@
 
 mod chaos;
 mod links;
+mod logs;
 mod metrics;
 mod parts;
 mod upgrade;

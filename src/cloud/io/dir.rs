@@ -5,11 +5,11 @@
 //! `linkat(2)`, `symlinkat(2)`, `unlinkat(2)`, `fdopendir(3)`, `proc_pid_fdinfo(5)`.
 
 use std::ffi::{CStr, CString};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -244,6 +244,17 @@ fn open_at(folder: BorrowedFd, name: &CStr, flags: OFlags, mode: Mode) -> io::Re
 
 fn is_of(error: &io::Error, kinds: &[Errno]) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| kinds.contains(&errno))
+}
+
+/// Creates a file for reading and writing whose name, which must be free, is removed at once.
+///
+/// # Errors
+/// The error of the system.
+pub fn unnamed_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    fs::remove_file(path)?;
+    Ok(file)
 }
 
 /// Converts a name for system calls.

@@ -170,8 +170,11 @@ fn a_migration_keeps_what_the_release_before_wrote() {
     let data = [DataDir::new(), DataDir::new()];
     let api = start(&place, &data[0], &["--role", "api"]);
     let id = api.build(&super::context("x"));
-    // Version 2 only adds this.
-    place.sql("ALTER TABLE build DROP COLUMN given_back; UPDATE schema_version SET version = 1");
+    // Version 2 only adds these.
+    place.sql(
+        "ALTER TABLE build DROP COLUMN given_back, DROP COLUMN log_size; DELETE FROM setting; \
+         UPDATE schema_version SET version = 1",
+    );
     let migrated = place.run(&["migrate"]);
     assert!(migrated.contains("had version 1, and has 2 now"), "{migrated}");
     let _worker = start(&place, &data[1], &[&["--role", "worker"], &super::QUICK[..]].concat());

@@ -15,10 +15,10 @@ use bytes::Bytes;
 use super::ScaleError;
 use super::database::Database;
 use super::import::{TransferError, file_error};
-use super::migrate;
 use super::records::{SharedRecords, SharedUpload};
-use super::service::{REGIONS, image_key};
+use super::service::REGIONS;
 use super::store::{ObjectStore, StoreError};
+use super::{logs, migrate};
 use crate::config::TransferConfig;
 use crate::io::archives::ArchiveDir;
 use crate::io::keys;
@@ -26,6 +26,7 @@ use crate::io::records::SqliteRecords;
 use crate::limits::SWEEP_STEP;
 use crate::proto::build::{Build, ImageLocation};
 use crate::proto::grant::archive_key;
+use crate::proto::scale::object_keys::image_key;
 
 /// File of regions in the data directory, for `--regions`.
 const REGIONS_FILE: &str = "regions.json";
@@ -137,7 +138,7 @@ impl Export<'_> {
     }
 
     async fn build(&self, build: &Build) -> Result<(), TransferError> {
-        let (_, log) = self.records.log(build.id, 0, u64::MAX).await?;
+        let (_, log) = logs::read(&self.records, &self.store, build.id, 0, u64::MAX).await?;
         if !log.is_empty() {
             let path = self.data_dir.join("logs").join(format!("{}.log", build.id));
             create(&path)

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use super::ScaleError;
 use super::database::{Database, DatabaseError};
+use super::logs::LogError;
 use super::migrate;
 use super::records::{PinnedArchive, SharedRecords, SharedUpload};
-use super::service::image_key;
 use super::store::{ObjectStore, StoreError};
 use crate::ServeError;
 use crate::config::TransferConfig;
@@ -24,6 +24,7 @@ use crate::io::records::{OpenRecordsError, RecordError, Records as _, SqliteReco
 use crate::limits::SWEEP_STEP;
 use crate::proto::build::{Build, ImageLocation};
 use crate::proto::grant::archive_key;
+use crate::proto::scale::object_keys::image_key;
 use crate::proto::sweep::UploadUsage;
 
 /// Bytes of a piece of a log.
@@ -54,6 +55,8 @@ pub enum TransferError {
     Database(#[from] DatabaseError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 /// Where everything goes to.

@@ -4,6 +4,7 @@
 //! - [`database`], [`mod@migrate`], [`records`]: connections, schema, statements
 //! - [`store`]: the object store
 //! - [`service`]: what requests need; [`worker`]: runs builds under leases; [`sweep`]; [`keys`]
+//! - [`logs`]: rows of the database that become objects
 //! - [`import`], [`export`]: what a service on one machine has, and back
 //!
 //! A replica has the role of an API, of a worker, or both. Replicas know each other only by the
@@ -13,6 +14,7 @@ pub mod database;
 pub mod export;
 pub mod import;
 pub mod keys;
+pub mod logs;
 pub mod migrate;
 pub mod records;
 pub mod service;

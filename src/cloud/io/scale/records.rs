@@ -409,6 +409,49 @@ impl SharedRecords {
         Ok((first, bytes))
     }
 
+    /// Returns the bytes of the object that has the log of a build, if one has it.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn log_size(&self, id: Uuid) -> Result<Option<u64>, DatabaseError> {
+        let session = self.database.session().await?;
+        let row = session
+            .query_opt("SELECT log_size FROM build WHERE id = $1", &[&id.to_string()])
+            .await?;
+        row.map_or(Ok(None), |row| optional_number(&row, "log_size"))
+    }
+
+    /// Returns up to `max` builds that ended at `until_ms` or earlier and have logs here, in any
+    /// order, and the bytes of these.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn logs_ended_until(&self, until_ms: u64, max: usize) -> Result<Vec<(Uuid, u64)>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "SELECT build.id, \
+                   (SELECT SUM(length(data)) FROM build_log AS piece WHERE piece.build = build.id)::BIGINT AS size \
+                   FROM build_log JOIN build ON build.id = build_log.build WHERE start = 0 AND completed_ms <= $1 LIMIT $2";
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let rows = session.query(sql, &[&int(until_ms), &max]).await?;
+        rows.iter()
+            .map(|row| Ok((parsed(row, "id", Uuid::parse)?, number(row, "size")?)))
+            .collect()
+    }
+
+    /// Records that an object of `size` bytes has the log of an ended build.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn set_log_object(&self, id: Uuid, size: u64) -> Result<(), DatabaseError> {
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let id = id.to_string();
+        let sql = "UPDATE build SET log_size = $2 WHERE id = $1 AND completed_ms IS NOT NULL";
+        tx.execute(sql, &[&id, &int(size)]).await?;
+        tx.execute("DELETE FROM build_log WHERE build = $1", &[&id]).await?;
+        tx.commit().await
+    }
+
     /// Returns the time of the database.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::SharedParts;
 use super::database::DatabaseError;
+use super::logs::{self, LogError};
 use super::migrate::{self, SchemaError};
 use super::records::{Creation, PinnedArchive, SharedRecords};
 use super::store::{ObjectStore, StoreError};
@@ -40,6 +41,7 @@ use crate::proto::metrics::{CloudMetrics, CloudSnapshot, CreateOutcome};
 use crate::proto::queue::QueueFull;
 use crate::proto::regions::Regions;
 use crate::proto::route::RequestPath;
+use crate::proto::scale::object_keys::image_key;
 use crate::proto::scale::post::StoreFields;
 use crate::proto::verify::{self, FileCheck, VerifiedUpload};
 use edge_runner_http::common::random;
@@ -328,7 +330,12 @@ impl SharedService {
         // The byte before the page shows whether a line begins there.
         let from = start.saturating_sub(1);
         let end = start.saturating_add(LOG_WINDOW_BYTES);
-        let (first, bytes) = self.records.log(id, from, end).await.map_err(refusal)?;
+        let read = logs::read(&self.records, &self.store, id, from, end).await;
+        let (first, bytes) = read.map_err(|error| match error {
+            LogError::Database(error) => refusal(error),
+            LogError::Store(error) => store_refusal(error),
+            LogError::File(error) => ApiError::internal(error.to_string()),
+        })?;
         let skipped = from
             .checked_sub(first)
             .and_then(|skipped| usize::try_from(skipped).ok());
@@ -400,16 +407,6 @@ impl Backend for SharedService {
     fn image(&self, build: &Build, name: &str, method: &str) -> ImageSource {
         ImageSource::Link(self.store.link(method, &image_key(build, name)))
     }
-}
-
-/// Returns the key of a stored image. Each attempt has its own, so that none overwrites another's.
-pub fn image_key(build: &Build, name: &str) -> String {
-    format!("{}{}/{name}", images_prefix(build.id), build.attempt)
-}
-
-/// Returns what the keys of a build's images begin with.
-pub fn images_prefix(id: Uuid) -> String {
-    format!("images/{id}/")
 }
 
 fn refusal(error: DatabaseError) -> ApiError {

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,7 @@ struct ObjectRequest<'a> {
     key: &'a str,
     query: &'a [(&'a str, &'a str)],
     if_match: Option<&'a str>,
+    range: Option<Range<u64>>,
     stall: Duration,
 }
 
@@ -82,6 +84,7 @@ impl ObjectRequest<'_> {
             key,
             query: &[],
             if_match: None,
+            range: None,
             stall: STALL,
         }
     }
@@ -123,6 +126,31 @@ impl ObjectStore {
             other => other?,
         };
         Ok(Some(etag(&answer)))
+    }
+
+    /// Returns a part of an object that has at least so many bytes.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn fetch_part(&self, key: &str, part: Range<u64>) -> Result<Vec<u8>, StoreError> {
+        let wanted = part.end.saturating_sub(part.start);
+        let mut bytes = Vec::new();
+        let mut sink = |piece: Bytes| {
+            bytes.extend_from_slice(&piece);
+            match bytes.len() as u64 > wanted {
+                true => Err(io::Error::other("the store sends more than was asked for")),
+                false => Ok(()),
+            }
+        };
+        let request = ObjectRequest {
+            range: Some(part),
+            ..ObjectRequest::of(Method::GET, key)
+        };
+        self.send(request, &mut sink).await?;
+        match bytes.len() as u64 == wanted {
+            true => Ok(bytes),
+            false => Err(StoreError::Changed),
+        }
     }
 
     /// Tells whether there is an object with this key.
@@ -316,6 +344,8 @@ impl ObjectStore {
         let url = endpoint.url(&path, &signed.encoded_query());
         let mut headers = signed.headers(&self.credentials, &self.place.region, signed_ms);
         headers.extend(request.if_match.map(|etag| ("if-match", etag.to_owned())));
+        let range = request.range.as_ref();
+        headers.extend(range.map(|part| ("range", format!("bytes={}-{}", part.start, part.end - 1))));
         let answer = transfer(
             Transfer {
                 method: request.method.clone(),

@@ -4,18 +4,20 @@
 //! record, so that a kill leaves a record whose object the next sweep deletes again, and never an
 //! object that nothing names. [`crate::proto::sweep`] decides what is due.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::time::sleep;
 
 use super::database::DatabaseError;
+use super::logs::{self, LogError};
 use super::records::SharedRecords;
-use super::service::images_prefix;
 use super::store::{ObjectStore, StoreError};
 use crate::config::CloudConfig;
 use crate::limits::SWEEP_STEP;
 use crate::proto::grant::archive_key;
 use crate::proto::metrics::{CloudMetrics, SweepStats};
+use crate::proto::scale::object_keys::objects_prefix;
 use crate::proto::sweep::{Retention, SweepAction, UploadUsage};
 use edge_runner_http::shutdown::Shutdown;
 
@@ -24,6 +26,7 @@ pub struct SharedSweeper {
     records: Arc<SharedRecords>,
     store: Arc<ObjectStore>,
     retention: Retention,
+    data_dir: PathBuf,
     metrics: Arc<CloudMetrics>,
 }
 
@@ -34,6 +37,8 @@ enum SweepError {
     Database(#[from] DatabaseError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 impl SharedSweeper {
@@ -50,6 +55,7 @@ impl SharedSweeper {
                 archives: config.keep_archives,
                 builds: config.keep_builds,
             },
+            data_dir: config.data_dir.clone(),
             metrics,
         }
     }
@@ -85,8 +91,10 @@ impl SharedSweeper {
     async fn once(&self) -> Result<SweepStats, SweepError> {
         let now_ms = self.records.now_ms().await?;
         let builds = self.builds(now_ms).await?;
+        let archives = self.uploads(now_ms).await?;
+        logs::move_ended(&self.records, &self.store, &self.data_dir, now_ms).await?;
         Ok(SweepStats {
-            archives: self.uploads(now_ms).await?,
+            archives,
             builds,
             orphans: 0,
         })
@@ -103,8 +111,8 @@ impl SharedSweeper {
                 return Ok(deleted);
             }
             for build in &due {
-                // Those of attempts that lost their lease too.
-                for key in self.store.list(&images_prefix(build.id)).await? {
+                // Those of attempts that lost their lease too, and the log.
+                for key in self.store.list(&objects_prefix(build.id)).await? {
                     self.store.delete(&key).await?;
                 }
             }

@@ -24,7 +24,6 @@ use tokio::time::{Instant, sleep, timeout};
 use super::SharedParts;
 use super::database::DatabaseError;
 use super::records::{CHANNEL, PinnedArchive, RecordedEnd, SharedRecords};
-use super::service::image_key;
 use super::store::{OBJECT_BYTES_MAX, ObjectStore, StoreError};
 use crate::config::{CloudConfig, SharedConfig};
 use crate::io::build_log::BuildLog;
@@ -36,6 +35,7 @@ use crate::proto::grant::archive_key;
 use crate::proto::metrics::{ClaimKind, CloudMetrics, LeaseLoss};
 use crate::proto::queue;
 use crate::proto::scale::lease::{Claim, LeaseTimes};
+use crate::proto::scale::object_keys::image_key;
 use edge_runner_http::client::RestError;
 use edge_runner_http::common::lock;
 use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
@@ -441,10 +441,7 @@ impl Worker {
     /// Reads the archive into a file without a name. `None`: the store does not have it.
     async fn download(&self, build: &Build, pinned: &PinnedArchive, path: &Path) -> Result<Option<File>, StoreError> {
         let broken = |error: io::Error| StoreError::Unreachable(RestError::Body(error));
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).mode(0o600).open(path);
-        let mut file = file.map_err(broken)?;
-        fs::remove_file(path).map_err(broken)?;
+        let mut file = dir::unnamed_file(path).map_err(broken)?;
         let (mut sha256, mut bytes) = (Sha256::new(), 0);
         let mut sink = |piece: Bytes| {
             bytes += piece.len() as u64;

@@ -2,12 +2,13 @@
 //!
 //! - Places: [`database_url`], [`store_url`]
 //! - The object store: [`sigv4`] (requests and links), [`post`] (grants), [`store_time`],
-//!   [`listing`]
+//!   [`listing`], [`object_keys`]
 //! - Runs: [`lease`]
 
 pub mod database_url;
 pub mod lease;
 pub mod listing;
+pub mod object_keys;
 pub mod post;
 pub mod sigv4;
 pub mod store_time;
