@@ -43,6 +43,7 @@ use crate::io::observer::{MissedCall, ObserveSessions, ObservedSession, SessionO
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
 use crate::io::written_folder::{self, unusable};
+use crate::proto::calls::files::FiledCalls;
 use crate::proto::calls::metrics;
 use crate::proto::calls::{
     CallBeginning, CallEnding, CallLog, CallOutcome, CallQuery, CallRecorder, CallUpdate, CallerVoice, EventKind,
@@ -305,7 +306,11 @@ impl Calls {
             poster.post(EventKind::of_end(outcome), &record);
         }
         if let Some(writer) = &self.writer {
-            writer.write(record.to_string());
+            let calls = match outcome.is_refusal() {
+                true => FiledCalls::Refused,
+                false => FiledCalls::Ended,
+            };
+            writer.write(record.to_string(), calls);
         }
         self.readers.send(|| Some(CallUpdate::Ended(record)));
     }

@@ -24,7 +24,7 @@ use edge_runner_http::common::{lock, unix_time_ms};
 
 use crate::io::tasks;
 use crate::io::written_folder::check;
-use crate::proto::calls::files::{CallFile, surplus};
+use crate::proto::calls::files::{CallFile, FiledCalls, surplus};
 use crate::proto::calls::{CallBacklog, PostedEvent, RecordBatch, WaitingRecord, WaitingWrites};
 use crate::proto::sorting;
 use crate::proto::time::SteadyClock;
@@ -56,9 +56,12 @@ impl CallWriter {
     /// The system's error.
     pub fn start(folder: &Path) -> io::Result<CallWriter> {
         check(folder)?;
-        // Only the last file can have one. The next record may go to another file.
-        if let Some(last) = files(folder)?.into_iter().max() {
-            open_whole(&folder.join(last.name()))?;
+        // Only the last file of a kind can have one. The next record may go to another file.
+        let files = files(folder)?;
+        for calls in FiledCalls::ALL {
+            if let Some(last) = files.iter().filter(|file| file.calls == calls).max() {
+                open_whole(&folder.join(last.name()))?;
+            }
         }
         Self::start_thread(CallFolder::new(folder, File::sync_data))
     }
@@ -79,8 +82,8 @@ impl CallWriter {
     }
 
     /// Writes a record, without waiting for the disk.
-    pub fn write(&self, record: String) {
-        let record = WaitingRecord::new(record, unix_time_ms());
+    pub fn write(&self, record: String, calls: FiledCalls) {
+        let record = WaitingRecord::new(record, unix_time_ms(), calls);
         let mut added = Ok(());
         self.add(|backlog| added = backlog.add(record));
         // Each is a line as long as they are few.
@@ -272,7 +275,7 @@ impl CallFolder {
             };
             let unix_ms = unix_time_ms();
             let is_steady = self.clock.handle_look(tasks::now(), unix_ms);
-            for file in surplus(&files, batch.bytes, is_steady.then_some(unix_ms)) {
+            for file in surplus(&files, batch.file.calls, batch.bytes, is_steady.then_some(unix_ms)) {
                 fs::remove_file(self.path.join(file.name()))?;
             }
             let path = self.path.join(batch.file.name());

@@ -20,7 +20,9 @@ fn folder(name: &str) -> PathBuf {
 
 /// Records of these ids, which end now.
 fn waiting(ids: impl IntoIterator<Item = usize>) -> WaitingWrites {
-    let records = ids.into_iter().map(|id| WaitingRecord::new(id.to_string(), NOW));
+    let records = ids
+        .into_iter()
+        .map(|id| WaitingRecord::new(id.to_string(), NOW, FiledCalls::Ended));
     WaitingWrites {
         records: records.collect(),
         ..WaitingWrites::default()
@@ -41,10 +43,10 @@ fn records_are_lines_of_a_file_that_only_its_owner_reads() {
     let folder = folder("lines").join("below");
     let writer = CallWriter::start(&folder).expect("a folder");
     for nth in 0..3 {
-        writer.write(format!(r#"{{"id":{nth}}}"#));
+        writer.write(format!(r#"{{"id":{nth}}}"#), FiledCalls::Ended);
     }
     writer.finish();
-    writer.write("late".to_owned());
+    writer.write("late".to_owned(), FiledCalls::Ended);
     let files = files(&folder).expect("readable");
     assert_eq!(files.len(), 1);
     let path = folder.join(files[0].name());
@@ -70,7 +72,9 @@ fn an_incomplete_line_is_removed() {
         for left in cuts.chain([&*zeros, &*lost]) {
             fs::write(&path, format!("{before}{left}")).expect("writable");
             let mut waiting = WaitingWrites::default();
-            waiting.records.push_back(WaitingRecord::new(line.to_owned(), NOW));
+            waiting
+                .records
+                .push_back(WaitingRecord::new(line.to_owned(), NOW, FiledCalls::Ended));
             let mut opened = CallFolder::new(&folder, File::sync_data);
             opened.write(&mut waiting).expect("written");
             let text = fs::read_to_string(&path).expect("readable");
@@ -89,6 +93,7 @@ fn a_start_removes_an_incomplete_line() {
         ("calls-20261127.jsonl", "{\"id\":1}\n"),
         ("calls-20261128.jsonl", "{\"id\":2}\n"),
         ("calls-20261128-2.jsonl", "{\"id\":3}\n{\"id"),
+        ("refused-20261127.jsonl", "{\"id\":4}\n{\"id"),
     ] {
         fs::write(folder.join(name), text).expect("writable");
     }
@@ -96,6 +101,7 @@ fn a_start_removes_an_incomplete_line() {
     let read = |name: &str| fs::read_to_string(folder.join(name)).expect("readable");
     assert_eq!(read("calls-20261128-2.jsonl"), "{\"id\":3}\n");
     assert_eq!(read("calls-20261128.jsonl"), "{\"id\":2}\n");
+    assert_eq!(read("refused-20261127.jsonl"), "{\"id\":4}\n");
     fs::remove_dir_all(folder).expect("removable");
 }
 
@@ -138,7 +144,7 @@ fn a_burst_on_a_slow_disk_loses_no_record() {
     });
     let writer = CallWriter::start_thread(slow).expect("a thread");
     for id in 0..2_000 {
-        writer.write(id.to_string());
+        writer.write(id.to_string(), FiledCalls::Ended);
     }
     drop(disk);
     writer.finish();
@@ -162,7 +168,9 @@ fn a_long_backlog_is_written_in_batches() {
     let mut waiting = WaitingWrites::default();
     for id in 0..1_000 {
         let record = format!("{id:01000}");
-        waiting.records.push_back(WaitingRecord::new(record, NOW));
+        waiting
+            .records
+            .push_back(WaitingRecord::new(record, NOW, FiledCalls::Ended));
     }
     opened.write(&mut waiting).expect("written");
     assert_eq!(written(&folder), (0..1_000).collect::<Vec<_>>());
@@ -197,7 +205,7 @@ fn what_a_failed_write_left_is_written_once() {
         assert_eq!(waiting.records.len(), if failing < 2 { 20 } else { 10 });
         waiting
             .records
-            .push_back(WaitingRecord::new("20".to_owned(), NOW + 86_400_000));
+            .push_back(WaitingRecord::new("20".to_owned(), NOW + 86_400_000, FiledCalls::Ended));
         opened.write(&mut waiting).expect("written");
         assert_eq!(waiting, WaitingWrites::default());
         assert_eq!(written(&folder), (0..=20).collect::<Vec<_>>(), "sync {failing}");
@@ -216,13 +224,13 @@ fn a_writer_that_failed_tries_again() {
         true => file.sync_data(),
     });
     let writer = CallWriter::start_thread(failing).expect("a thread");
-    writer.write("1".to_owned());
-    writer.write("2".to_owned());
+    writer.write("1".to_owned(), FiledCalls::Ended);
+    writer.write("2".to_owned(), FiledCalls::Ended);
     writer.finish();
     assert_eq!(written(&folder), [1, 2]);
     let broken = CallFolder::new(&folder, |_| Err(io::ErrorKind::StorageFull.into()));
     let writer = CallWriter::start_thread(broken).expect("a thread");
-    writer.write("3".to_owned());
+    writer.write("3".to_owned(), FiledCalls::Ended);
     writer.finish();
     assert_eq!(lock(&writer.backlog).records(), 1, "the log says that it is lost");
     fs::remove_dir_all(folder).expect("removable");
@@ -258,7 +266,9 @@ fn a_folder_that_fails_is_tried_again() {
     let mut waiting = waiting([2]);
     assert!(opened.write(&mut waiting).is_err());
     check(&folder).expect("a folder");
-    waiting.records.push_back(WaitingRecord::new("3".to_owned(), NOW));
+    waiting
+        .records
+        .push_back(WaitingRecord::new("3".to_owned(), NOW, FiledCalls::Ended));
     opened.write(&mut waiting).expect("written");
     assert_eq!(written(&folder), [2, 3]);
     fs::remove_dir_all(folder).expect("removable");
