@@ -67,6 +67,12 @@ fn callers_choose_a_bot_by_its_name() {
     let reply = poster.post(&runner, "/whip/radio", &[]);
     // The only place is taken.
     assert_eq!(reply.status, 503, "{}", reply.text());
+    let turned_away = http::calls_of(runner.addr, "bot_full");
+    assert_eq!(turned_away.len(), 1);
+    assert_eq!(
+        (&turned_away[0]["bot"], &turned_away[0]["transport"]),
+        (&json!("kitchen"), &json!("webrtc"))
+    );
     let reply = poster.post(&runner, "/whip/sales", &[]);
     assert_eq!(reply.status, 201, "{}", reply.text());
     runner.wait_for_logs(" sales] bot stderr: this is sales", 3);

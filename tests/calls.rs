@@ -14,7 +14,7 @@ use crate::support::program::wait_until;
 use crate::support::provider::{Caller, Provider};
 use crate::support::rest::{RecordedRequest, Rest};
 use crate::support::runner::{PATIENCE, TestRunner, folder};
-use crate::support::socket::Socket;
+use crate::support::socket::{ConnectOptions, Socket};
 
 fn ask(runner: &TestRunner, target: &str, headers: &[&str]) -> Reply {
     http::request(runner.addr, "GET", target, headers, b"").expect("an answer")
@@ -61,6 +61,98 @@ fn a_call_is_recorded_from_its_start_to_its_end() {
     let unknown = ask(&runner, "/calls?reason=left", &[]);
     assert_eq!(unknown.status, 400);
     assert!(unknown.text().contains("`reason` is no field"), "{}", unknown.text());
+}
+
+/// A call that finds no place is recorded, on each transport and with what is known of it.
+#[test]
+fn calls_that_find_no_place_are_recorded() {
+    let folder = folder().join("calls");
+    let path = folder.to_str().expect("a path");
+    let arguments = [
+        "--bot",
+        "echo",
+        "--max-sessions",
+        "1",
+        "-t",
+        "twilio",
+        "-x",
+        "bots.example.net",
+    ];
+    let kept = ["--calls-dir", path, "--metrics", "any", "--drain", "60"];
+    let runner = TestRunner::start(&[&arguments[..], &kept[..]].concat());
+    let mut caller = Caller::dial(runner.addr, Provider::Twilio);
+    caller.say(&[0; 160]);
+    runner.wait_for_sessions(1);
+    let no_place = |target: &str| {
+        let refused = Socket::try_connect(runner.addr, target, ConnectOptions::default());
+        assert_eq!(refused.err().map(|refused| refused.status), Some(503), "{target}");
+    };
+    no_place("/ws");
+    runner.signal("TERM");
+    runner.wait_for_log("waiting up to 60 s");
+    no_place("/ws");
+    let form = "CallSid=CA1&From=%2B4366012345&To=%2B431";
+    let headers = ["Content-Type: application/x-www-form-urlencoded"];
+    for _ in 0..2 {
+        let reply = http::request(runner.addr, "POST", "/", &headers, form.as_bytes()).expect("an answer");
+        assert_eq!(reply.status, 503);
+    }
+    let members =
+        |call: &Value| ["transport", "provider", "from", "to", "ended_by", "state"].map(|member| call[member].clone());
+    let [telephony, twilio] = ["telephony_a", "twilio"].map(Value::from);
+    let (runner_ended, ended) = (json!("runner"), json!("ended"));
+    let of = |from: Value, to: Value| [&telephony, &twilio, &from, &to, &runner_ended, &ended].map(Value::clone);
+    let full = http::calls_of(runner.addr, "full");
+    assert_eq!(
+        full.iter().map(members).collect::<Vec<_>>(),
+        [of(Value::Null, Value::Null)]
+    );
+    assert_eq!(full[0]["reason"], "every session of the runner was taken");
+    // What its provider asks for twice is one call.
+    let stopping = http::calls_of(runner.addr, "stopping");
+    assert_eq!(
+        stopping.iter().map(members).collect::<Vec<_>>(),
+        [of(json!("+4366012345"), json!("+431")), of(Value::Null, Value::Null)]
+    );
+    let metrics = http::get(runner.addr, "/metrics").text();
+    for line in [
+        "edge_runner_calls_refused_total{outcome=\"full\"} 1\n",
+        "edge_runner_calls_refused_total{outcome=\"stopping\"} 2\n",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    caller.stop();
+    let mut runner = runner;
+    assert!(runner.wait().success());
+    let lines = |prefix: &str| {
+        let files = std::fs::read_dir(&folder).expect("a folder");
+        let paths = files.map(|entry| entry.expect("readable").path());
+        let ours = paths.filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+        });
+        ours.map(|path| std::fs::read_to_string(path).expect("readable").lines().count())
+            .sum::<usize>()
+    };
+    assert_eq!((lines("calls-"), lines("refused-")), (1, 3));
+}
+
+/// Callers who connect to the runner have an address in their records, refused ones too.
+#[test]
+fn a_record_has_the_address_of_who_connects() {
+    for (texts, address) in [("on", json!("127.0.0.1")), ("off", Value::Null)] {
+        let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "1", "--calls-texts", texts]);
+        let client = Socket::connect(runner.addr, "/ws-client");
+        client.audio(&[0; 320], 16_000);
+        runner.wait_for_sessions(1);
+        let refused = Socket::try_connect(runner.addr, "/ws-client", ConnectOptions::default());
+        assert!(refused.is_err());
+        let rows = calls(&runner, "?transport=websocket");
+        assert_eq!(rows.len(), 2);
+        for row in rows {
+            assert_eq!((&row["address"], &row["provider"]), (&address, &Value::Null));
+        }
+    }
 }
 
 /// A program that ends with other words than its error is recorded with both, uncut, and without

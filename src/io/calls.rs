@@ -91,6 +91,7 @@ impl RunningModule for Calls {
     }
 
     fn render_metrics(&self, text: &mut MetricsText) {
+        lock(&self.log).refused_counts().render(text);
         if let Some(writer) = &self.writer {
             metrics::render_records(text, writer.dropped());
         }
@@ -254,6 +255,7 @@ impl ObserveSessions for Calls {
             transport: session.transport,
             bot: session.bot.clone(),
             call_data: session.call_data,
+            source: session.source,
             trace: Traceparent::of_body(session.body),
             now,
             unix_ms,
@@ -277,9 +279,10 @@ impl ObserveSessions for Calls {
         let lasted_ms = u64::try_from(call.lasted.as_millis()).unwrap_or(u64::MAX);
         let beginning = CallBeginning {
             id: call.id,
-            transport: Some(call.transport),
+            transport: call.transport,
             bot: call.bot,
             call_data: Some(call.call_data),
+            source: call.source,
             trace: None,
             now: now.checked_sub(call.lasted).unwrap_or(now),
             unix_ms: unix_time_ms().saturating_sub(lasted_ms),

@@ -43,15 +43,18 @@ use self::app::{RunnerApp, methods, mint_token, register};
 use self::body::{AcceptedBody, read};
 use self::error::HttpError;
 use self::refusal_log::log_refusal;
+use crate::config::Transport;
 use crate::features::{Feature, MissingFeature};
 use crate::io::bots::BotRow;
 use crate::io::module::{RouteRequest, StartRequest};
 use crate::io::modules;
 use crate::io::running::RunningModule;
 use crate::io::server::{ConnState, HttpService};
+use crate::io::sessions::CallAttempt;
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
 use crate::proto::bots::BotChoice;
+use crate::proto::http::endpoint::EndpointKind;
 use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan};
@@ -61,6 +64,7 @@ use crate::proto::http::traceparent::{TRACEPARENT, Traceparent};
 use crate::proto::http::uploads::advertise;
 use crate::proto::metrics::is_forwarding;
 use crate::proto::server::request_framing;
+use crate::proto::webrtc::whip::path::WhipRoute;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, request_base, whole};
 use edge_runner_http::metrics::METRICS_TYPE;
 
@@ -129,8 +133,13 @@ async fn answer(
         Ok(Some(preflight)) => Ok(preflight),
         Ok(None) => match route {
             Ok(route) => {
+                let called = called_transport(app, &route);
                 is_call = matches!(&route, Route::Whip(request) if request.is_call());
-                dispatch(app, route, &head, body, peer, (conn_state, upgrade_slot)).await
+                let answered = dispatch(app, route, &head, body, peer, (conn_state, upgrade_slot)).await;
+                if let (Err(refusal), Some(transport)) = (&answered, called) {
+                    app.note_refused(CallAttempt::unnamed(transport, peer), None, refusal);
+                }
+                answered
             }
             Err(refusal) => app.routes.answer(app.conn_limits, refusal, &head, body, peer).await,
         },
@@ -153,6 +162,18 @@ async fn answer(
     }
     app.sessions.metrics().responded(reply.status().as_u16());
     reply
+}
+
+/// Returns the transport of the call that an endpoint begins, as far as it is known; `None` where
+/// none begins, or where the handler tells more of a call that is refused.
+fn called_transport(app: &RunnerApp, route: &Route<'_>) -> Option<Option<Transport>> {
+    match route {
+        Route::Offer(_) | Route::Whip(WhipRoute::Create(..)) => Some(Some(Transport::WebRtc)),
+        Route::Socket(SocketKind::Client, _) => Some(Some(Transport::WebSocket)),
+        Route::Socket(SocketKind::Call, _) => Some(app.config.transport.filter(|only| only.is_telephony())),
+        Route::Module(endpoint) if endpoint.kind == EndpointKind::Visit => Some(Some(Transport::Videoroom)),
+        _ => None,
+    }
 }
 
 /// Calls the handler of an endpoint. An endpoint that this build lacks is rejected by the name of
@@ -219,7 +240,6 @@ async fn dispatch(
         Route::Robots => Ok(robots()),
         Route::Start => {
             let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
-            app.check_open()?;
             let base = request_base(headers, peer, app.config.proxy.is_some());
             let trace = Traceparent::of_headers(values(headers, HeaderName::from_static(TRACEPARENT)));
             start(app, &body, base, (peer, trace)).await
@@ -261,7 +281,14 @@ async fn start(
     base: RequestBase<'_>,
     (peer, trace): (PeerInfo, Option<Traceparent>),
 ) -> Result<Reply, HttpError> {
-    let planned = start::plan(&app.config, body).map_err(|refusal| match refusal {
+    let planned = start::plan(&app.config, body);
+    let (transport, bot) = match &planned {
+        Ok((plan, bot)) => (plan.transport(), *bot),
+        Err(_) => (None, None),
+    };
+    let note = |refusal: &HttpError| app.note_refused(CallAttempt::unnamed(transport, peer), bot, refusal);
+    app.check_open().inspect_err(note)?;
+    let planned = planned.map_err(|refusal| match refusal {
         start::StartRequestError::Invalid(invalid) => HttpError::Invalid {
             invalid,
             body: body.clone(),
@@ -276,13 +303,13 @@ async fn start(
     let upload_scope = start::upload_scope(&plan, &app.config);
     let reply = match plan {
         StartPlan::Register { body, ice_servers } => {
-            let id = register(app, bot, &body, peer)?;
+            let id = register(app, bot, &body, peer).inspect_err(note)?;
             start::webrtc_reply(&id, &ice_servers)
         }
         StartPlan::Socket { family, body } => {
             // A call's data comes from its provider, so nothing is registered.
             let id = match family == SocketKind::Client {
-                true => Some(register(app, bot, &body, peer)?),
+                true => Some(register(app, bot, &body, peer).inspect_err(note)?),
                 false => None,
             };
             let url = start::socket_url(&app.config, base, family, bot);
@@ -298,7 +325,7 @@ async fn start(
                 base,
                 peer,
             };
-            modules::start(request).await?
+            modules::start(request).await.inspect_err(note)?
         }
     };
     let reply = match upload_scope {

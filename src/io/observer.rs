@@ -10,6 +10,7 @@ use crate::config::Transport;
 use crate::proto::calls::CallOutcome;
 use crate::proto::counts::{Counts, NetworkTimes};
 use crate::proto::event::{LeaveReason, SessionEvent};
+use crate::proto::server::source::SourceKey;
 use crate::proto::session::CallerFrame;
 
 /// Observes the sessions of a runner.
@@ -25,11 +26,14 @@ pub trait ObserveSessions: Send + Sync {
 pub struct MissedCall<'a> {
     /// The same, if its provider reports it again.
     pub id: SessionId,
-    pub transport: Transport,
+    /// `None` while it is not known.
+    pub transport: Option<Transport>,
     /// The name of one of several bots.
     pub bot: Option<Arc<str>>,
     /// Its numbers and direction, as for a bot.
     pub call_data: &'a Value,
+    /// Where its request came from; `None` for a call that the runner dialled.
+    pub source: Option<SourceKey>,
     pub outcome: CallOutcome,
     /// Why its provider did not dial.
     pub provider_error: Option<&'a str>,
@@ -45,6 +49,8 @@ pub struct ObservedSession<'a> {
     pub bot: Option<Arc<str>>,
     /// What the transport tells about the call.
     pub call_data: Option<&'a Value>,
+    /// Where the request of a caller who connects here came from.
+    pub source: Option<SourceKey>,
     /// The `body` of its start.
     pub body: &'a Value,
 }

@@ -42,7 +42,8 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     let trace = Traceparent::of_body(&start.body);
     let share = transport.map(|transport| SessionMetrics::begin(sessions.metrics().clone(), transport, began));
     let mut shutdown = sessions.shutdown().clone();
-    let mut listed = sessions.list(&start.bot, start.session_id.clone(), transport, None, &start.body);
+    let id = start.session_id.clone();
+    let mut listed = sessions.list(&start.bot, id, transport, None, None, &start.body);
     let mut bot = sessions.begin(&start.bot, start.session_id, start.body, kind, listed.sound_notice());
     let (outcome, reason) = tokio::select! {
         outcome = bot.ended() => {

@@ -156,9 +156,14 @@ impl SessionTask {
         self.metrics = Some(SessionMetrics::begin(runner_metrics, transport, tasks::now()));
         let kind = make_arguments(slot);
         self.trace = Traceparent::of_body(&body);
-        let listed = self
-            .sessions
-            .list(&chosen, session_id.clone(), Some(transport), kind.call_data(), &body);
+        let listed = self.sessions.list(
+            &chosen,
+            session_id.clone(),
+            Some(transport),
+            kind.call_data(),
+            Some(self.permit.requester().source),
+            &body,
+        );
         let bot = self
             .sessions
             .begin(&chosen, session_id, body, kind, listed.sound_notice());

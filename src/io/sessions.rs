@@ -6,8 +6,8 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use edge_runner_http::common::{lock, random};
-use serde_json::{Value, json};
+use edge_runner_http::common::{PeerInfo, lock, random};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
@@ -26,10 +26,12 @@ use crate::logging::{self, LogClient};
 use crate::proto::calls::CallOutcome;
 use crate::proto::event::LeaveReason;
 use crate::proto::http::cluster::Replica;
+use crate::proto::http::registry;
 use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::RunnerMetrics;
 use crate::proto::metrics::bots::BotSessionMetrics;
 use crate::proto::server::live_sessions::{LiveSessions, SessionProgress};
+use crate::proto::server::source::SourceKey;
 use crate::proto::stall::TaskRole;
 use crate::proto::webrtc::offer::OfferError;
 
@@ -48,14 +50,29 @@ pub struct SessionStart {
     pub lease: Option<Box<dyn Send>>,
 }
 
-/// A telephone call that came in, before it is a session.
+/// A call that came in, before it is a session.
 pub struct CallAttempt<'a> {
     /// The session that it becomes; the same for each request of its provider, where those name
     /// the call.
     pub id: SessionId,
-    pub transport: Transport,
-    pub from: Option<&'a str>,
-    pub to: Option<&'a str>,
+    /// `None` while it is not known.
+    pub transport: Option<Transport>,
+    /// Where its request came from.
+    pub source: SourceKey,
+    /// Its numbers and direction, as for a bot.
+    pub call_data: &'a Value,
+}
+
+impl CallAttempt<'_> {
+    /// Returns a call whose request names neither a number nor an id.
+    pub fn unnamed(transport: Option<Transport>, peer: PeerInfo) -> Self {
+        CallAttempt {
+            id: registry::session_id(random()),
+            transport,
+            source: peer.requester().source,
+            call_data: &Value::Null,
+        }
+    }
 }
 
 /// The sessions of a runner. Clones share them.
@@ -184,33 +201,38 @@ impl Sessions {
     /// # Errors
     /// [`OfferError::CallerNotAllowed`].
     pub fn check_caller(&self, bot: &SessionBot, call: CallAttempt<'_>) -> Result<(), OfferError> {
-        let CallAttempt {
-            id,
-            transport,
-            from,
-            to,
-        } = call;
-        bot.check_caller(from).inspect_err(|_| {
-            self.note_missed(MissedCall {
-                id,
-                transport,
-                bot: bot.row().name().cloned(),
-                call_data: &json!({"from": from, "to": to}),
-                outcome: CallOutcome::Refused,
-                provider_error: None,
-                lasted: Duration::ZERO,
-            });
-        })
+        let allowed = bot.check_caller(call.call_data["from"].as_str());
+        allowed.inspect_err(|refusal| self.note_refused(call, refusal.bot(), refusal))
+    }
+
+    /// Reports a call that an admission turned away to the observer; other errors end no call.
+    /// `bot` is its name, as far as it is known.
+    pub fn note_refused(&self, call: CallAttempt<'_>, bot: Option<&str>, refusal: &OfferError) {
+        let Some(outcome) = CallOutcome::of_refusal(refusal) else {
+            return;
+        };
+        self.note_missed(MissedCall {
+            id: call.id,
+            transport: call.transport,
+            bot: bot.filter(|name| !name.is_empty()).map(Arc::from),
+            call_data: call.call_data,
+            source: Some(call.source),
+            outcome,
+            provider_error: None,
+            lasted: Duration::ZERO,
+        });
     }
 
     /// Lists a session until the entry is dropped. `call_data` is what the transport tells about
-    /// the call, and `body` that of its start. At the limit of its bot, it is ended.
+    /// the call, `source` where the request of a caller who connects here came from, and `body`
+    /// that of its start. At the limit of its bot, it is ended.
     pub fn list(
         &self,
         chosen: &SessionBot,
         id: SessionId,
         transport: Option<Transport>,
         call_data: Option<&Value>,
+        source: Option<SourceKey>,
         body: &Value,
     ) -> LiveEntry {
         let ended = Arc::new(Notify::new());
@@ -229,6 +251,7 @@ impl Sessions {
                 transport,
                 bot: bot.clone(),
                 call_data,
+                source,
                 body,
             })
         });

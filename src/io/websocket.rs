@@ -48,10 +48,9 @@ use crate::proto::answered_by::AnsweredBy;
 use crate::proto::bots::UnknownBot;
 use crate::proto::counts::Count;
 use crate::proto::server::admission::PendingKind;
-use crate::proto::sockets::socket::{
-    SocketBotStart, SocketCommand, SocketMessage, SocketReadError, SocketRefusal, SocketSession,
-};
+use crate::proto::sockets::socket::{SocketBotStart, SocketCommand, SocketMessage, SocketReadError, SocketSession};
 use crate::proto::telephony::proof::Proof;
+use crate::proto::webrtc::offer::OfferError;
 use dialled::DialledSession;
 use edge_runner_http::common::Upgrade;
 use std::time::Duration;
@@ -247,8 +246,10 @@ impl SessionIo for WebSocketIo {
         match command {
             SocketCommand::Send(message) => self.send(message, session, task, cx),
             SocketCommand::Admit => {
-                if let Err(refused) = self.choose_bot(session, task).and_then(|()| admit(task)) {
-                    session.handle_refused(refused, tasks::now());
+                let admitted = self.choose_bot(session, task).and_then(|()| admit(task));
+                if let Err(refusal) = admitted {
+                    self.note_refused(session, task, &refusal);
+                    session.handle_refused(&refusal, tasks::now());
                 }
             }
             SocketCommand::StartBot(begun) => {
@@ -410,7 +411,7 @@ impl WebSocketIo {
     }
 
     /// Chooses the bot of a call, and takes its place.
-    fn choose_bot(&mut self, session: &SocketSession, task: &SessionTask) -> Result<(), SocketRefusal> {
+    fn choose_bot(&mut self, session: &SocketSession, task: &SessionTask) -> Result<(), OfferError> {
         let Some(start) = &mut self.start else { return Ok(()) };
         // The numbers of a dialled call choose no bot, and its caller is the runner.
         let came_in = self.dialled.is_none();
@@ -421,16 +422,26 @@ impl WebSocketIo {
         }
         start.bot.mark_log();
         if let Some(from) = session.caller().filter(|_| came_in) {
-            let call = CallAttempt {
-                id: start.session_id.clone(),
-                transport: session.transport(),
-                from,
-                to: session.bot_choice().dialled[0],
-            };
-            let allowed = task.sessions.check_caller(&start.bot, call);
-            allowed.map_err(|_| SocketRefusal::Caller)?;
+            start.bot.check_caller(from)?;
         }
-        start.bot.take_place().map_err(|_| SocketRefusal::BotFull)
+        start.bot.take_place()
+    }
+
+    /// Reports a call that is turned away, a dialled one as such.
+    fn note_refused(&self, session: &SocketSession, task: &SessionTask, refusal: &OfferError) {
+        let Some(start) = &self.start else { return };
+        let mut call_data = session.call_data().cloned().unwrap_or_default();
+        if let Some(dialled) = &self.dialled {
+            dialled.complete(&mut call_data);
+        }
+        let call = CallAttempt {
+            id: start.session_id.clone(),
+            transport: Some(session.transport()),
+            source: task.permit.requester().source,
+            call_data: &call_data,
+        };
+        let bot = start.bot.row().name().map(|name| &**name);
+        task.sessions.note_refused(call, bot, refusal);
     }
 
     fn start_bot(&mut self, begun: SocketBotStart, task: &mut SessionTask) {
@@ -466,13 +477,12 @@ impl WebSocketIo {
 }
 
 /// Exchanges the permit of a handshake for that of a session.
-fn admit(task: &mut SessionTask) -> Result<(), SocketRefusal> {
+fn admit(task: &mut SessionTask) -> Result<(), OfferError> {
     // A call whose socket was accepted before a drain belongs to those that it waits for.
     if task.sessions.shutdown().is_set() {
-        return Err(SocketRefusal::Stopping);
+        return Err(OfferError::Stopping);
     }
     let requester = task.permit.requester();
-    let permit = task.sessions.admission().session(requester, PendingKind::Caller);
-    task.permit = permit.map_err(SocketRefusal::Admission)?;
+    task.permit = task.sessions.admission().session(requester, PendingKind::Caller)?;
     Ok(())
 }

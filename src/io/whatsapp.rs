@@ -15,22 +15,24 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
-use edge_runner_http::common::lock;
+use edge_runner_http::common::{lock, random};
 use log::Level;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
 pub use self::routes::MODULE;
 use self::webrtc_call::{AnsweredCall, RunningCall};
-use crate::config::Messaging;
+use crate::config::{Messaging, Transport};
 use crate::io::admission::SessionPermit;
 use crate::io::rest;
-use crate::io::sessions::SessionStart;
+use crate::io::sessions::{CallAttempt, SessionStart};
 use crate::io::tasks::{self, Slot};
 use crate::io::webrtc::WebRtc;
 use crate::io::webrtc::progress::CallEvent;
+use crate::io::webrtc::shared::refusal;
 use crate::logging;
+use crate::proto::http::registry;
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::webrtc::offer::OfferError;
 use crate::proto::whatsapp::call::{CallOutput, WhatsAppCall};
@@ -126,15 +128,27 @@ fn begin(
         timings: CallTimings::new(tasks::now()),
         registry: registry.clone(),
     };
+    let call_data = json!({"from": connect.body["from"], "to": connect.body["to"]});
     let accepted = accept_offer(engine, connect.sdp.as_deref(), requester);
     let started = accepted.and_then(|(answered, permit)| {
-        let start = start(connect.body).map_err(|refused| (Level::Warn, refused.to_string()))?;
+        let start = start(connect.body)?;
         Ok((answered, permit, start))
     });
     let (answered, permit, start) = match started {
         Ok(all) => all,
-        Err((level, why)) => {
+        Err(why) => {
+            let level = match why {
+                OfferError::Stopping | OfferError::Full | OfferError::SourceQuota => Level::Info,
+                _ => Level::Warn,
+            };
             log::log!(level, "messaging: call {} from {from} is declined: {why}", task.call_id);
+            let call = CallAttempt {
+                id: registry::session_id(random()),
+                transport: Some(Transport::WebRtc),
+                source: requester.source,
+                call_data: &call_data,
+            };
+            sessions.note_refused(call, why.bot(), &why);
             let slot = sessions.hang_ups().try_acquire();
             tasks::spawn(run(
                 task,
@@ -160,27 +174,22 @@ fn begin(
     tasks::spawn(logging::in_session(session_id, task));
 }
 
-/// Takes a permit for the session and answers the offer, or returns the log level and the reason
-/// for declining the call.
+/// Takes a permit for the session and answers the offer, or returns the reason for declining the
+/// call.
 fn accept_offer(
     engine: &WebRtc,
     offer: Option<&str>,
     requester: Requester,
-) -> Result<(AnsweredCall, SessionPermit), (Level, String)> {
+) -> Result<(AnsweredCall, SessionPermit), OfferError> {
     let sessions = engine.sessions();
     if sessions.is_closed() {
-        return Err((Level::Info, "the runner is stopping".to_owned()));
+        return Err(OfferError::Stopping);
     }
     let permit = sessions
         .admission()
-        .newcomer(|admission| admission.session(requester, PendingKind::Caller));
-    let permit = permit.map_err(|refused| match refused {
-        OfferError::Stopping => (Level::Info, "the runner is stopping".to_owned()),
-        _ => (Level::Info, "every session of this runner is taken".to_owned()),
-    })?;
-    let offer = offer.ok_or((Level::Warn, "the webhook has no SDP offer".to_owned()))?;
-    let answered = engine.answer_call(offer);
-    let answered = answered.map_err(|error| (Level::Warn, error.to_string()))?;
+        .newcomer(|admission| admission.session(requester, PendingKind::Caller))?;
+    let offer = offer.ok_or_else(|| OfferError::BadSdp("the webhook has none".to_owned()))?;
+    let answered = engine.answer_call(offer).map_err(refusal)?;
     Ok((answered, permit))
 }
 

@@ -186,7 +186,7 @@ export function callList(shown) {
 		for (const call of calls) {
 			if (!items.has(call.id)) items.set(call.id, item(call.id));
 			const entry = items.get(call.id);
-			const numbers = [call.from, call.to && `→ ${call.to}`].filter(Boolean).join(' ');
+			const numbers = [call.from ?? call.address, call.to && `→ ${call.to}`].filter(Boolean).join(' ');
 			const who = [labelOf(call.transport) || 'no transport', numbers, call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
 			entry.summary.replaceChildren(when(call.started), make('b', '', who), make('span', '', words(call)));
 			// A live conversation goes on, and ends once.

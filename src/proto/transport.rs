@@ -156,6 +156,12 @@ impl Transport {
         matches!(self, Transport::Videoroom | Transport::Mediaroom)
     }
 
+    /// Returns whether callers connect to the runner itself, which so learns their address.
+    #[doc(hidden)]
+    pub fn connects_callers(self) -> bool {
+        matches!(self, Transport::WebRtc | Transport::WebSocket | Transport::Moq)
+    }
+
     /// Returns whether it has a list of allowed origins of its own, that of the start.
     #[doc(hidden)]
     pub fn keeps_origins(self) -> bool {

@@ -353,6 +353,13 @@ test('an opened call tells how its network was', async () => {
 	own.shown.show(false);
 });
 
+test('a caller without a number is known by the address', async () => {
+	const own = list({ calls: [200, { calls: [{ ...CALL, from: null, to: null, address: '192.0.2.1' }], next: null }] });
+	await own.show();
+	assert.match(own.find('calls-list').textContent, /192\.0\.2\.1/);
+	own.shown.show(false);
+});
+
 test('a live call is listed once: its record has what the session says, and the button that ends it', async () => {
 	const live = { ...CALL, id: 'a1', state: 'live', reason: null };
 	const own = list({ sessions: [200, { sessions: [SESSION, { ...SESSION, id: 'b2' }] }], calls: [200, { calls: [live, CALL], next: null }] });

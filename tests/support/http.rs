@@ -74,9 +74,14 @@ pub fn last_call(addr: SocketAddr, headers: &[&str]) -> Value {
     ask(&format!("/calls/{id}"))
 }
 
-/// Returns the rows of the calls that the runner refused.
+/// Returns the rows of the calls that the runner refused because of their caller.
 pub fn refused_calls(addr: SocketAddr) -> Vec<Value> {
-    let listed = get(addr, "/calls?outcome=refused").json();
+    calls_of(addr, "refused")
+}
+
+/// Returns the rows of the calls with this outcome, the latest first.
+pub fn calls_of(addr: SocketAddr, outcome: &str) -> Vec<Value> {
+    let listed = get(addr, &format!("/calls?outcome={outcome}")).json();
     listed["calls"].as_array().expect("a list").clone()
 }
 

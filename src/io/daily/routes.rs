@@ -157,7 +157,15 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
         ..peer
     };
     let call = dialin::parse_call(map).map_err(|invalid| ModuleRefusal::new(StatusCode::BAD_REQUEST, invalid))?;
-    app.check_open()?;
+    let call_data = json!({"from": call.from, "to": call.to});
+    let incoming = || CallAttempt {
+        id: call.record_id(),
+        transport: Some(Transport::Videoroom),
+        source: peer.requester().source,
+        call_data: &call_data,
+    };
+    let note = |refusal: &HttpError| app.note_refused(incoming(), None, refusal);
+    app.check_open().inspect_err(note)?;
     if call.headers_left_out {
         log_client(app, peer).attribute(|| {
             log::warn!("the SIP headers of a call are left out: they have more than {DIALIN_HEADERS_BYTES_MAX} bytes");
@@ -168,13 +176,7 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
         ..BotChoice::default()
     };
     let bot = app.choose(choice, peer)?;
-    let incoming = CallAttempt {
-        id: call.record_id(),
-        transport: Transport::Videoroom,
-        from: Some(&call.from),
-        to: Some(&call.to),
-    };
-    app.sessions.check_caller(&bot, incoming).map_err(HttpError::Offer)?;
+    app.sessions.check_caller(&bot, incoming()).map_err(HttpError::Offer)?;
     let calls = &app.module::<DialInCalls>(Feature::Videoroom)?.0;
     if !lock(calls).insert(&call.call_id, Instant::now()) {
         return Err(ModuleRefusal::new(StatusCode::CONFLICT, "this call has a bot already").into());
@@ -183,7 +185,9 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
     let begun = begin(app, RoomPurpose::Call { from: &call.from }, (bot, body), peer).await;
     let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
         lock(calls).remove(&call.call_id);
-        refused.into(no_room_for_call)
+        let refusal = refused.into(no_room_for_call);
+        note(&refusal);
+        refusal
     })?;
     let answer = reply::start_reply(app.config.start_names, &room, &token, &session_id);
     Ok(json_reply(StatusCode::OK, answer))

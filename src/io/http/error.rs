@@ -135,6 +135,16 @@ impl HttpError {
         }
     }
 
+    /// Returns the refusal of an admission, or what was wrong with an offer.
+    pub(super) fn offer_error(&self) -> Option<&OfferError> {
+        match self {
+            HttpError::Offer(why) | HttpError::Whip(whip::WhipError::Offer(why)) => Some(why),
+            HttpError::Full(registry::RegistryFull::Capacity) => Some(&OfferError::Full),
+            HttpError::Full(registry::RegistryFull::SourceShare) => Some(&OfferError::SourceQuota),
+            _ => None,
+        }
+    }
+
     /// Returns the response. `is_call` selects the error format of the calls endpoint.
     pub(super) fn reply(&self, is_call: bool) -> Reply {
         let detail = match self {

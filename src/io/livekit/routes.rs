@@ -14,7 +14,7 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 use tokio::time::{sleep_until, timeout_at};
 
-use crate::config::MediaroomWorker;
+use crate::config::{MediaroomWorker, Transport};
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::bots::SessionBot;
@@ -26,7 +26,7 @@ use crate::io::livekit::worker::{self, WorkerHandle};
 use crate::io::livekit::{banner, doctor};
 use crate::io::module::{DoctorCheck, Module, ModuleStartup, RouteRequest, StartRequest};
 use crate::io::running::{ModuleFuture, RunningModule};
-use crate::io::sessions::SessionStart;
+use crate::io::sessions::{CallAttempt, SessionStart};
 use crate::io::tasks::{Slot, SlotPool};
 use crate::io::webrtc::WebRtc;
 use crate::io::{livekit, rest, tasks};
@@ -269,7 +269,12 @@ async fn dispatch(
 ) -> Result<Vec<u8>, HttpError> {
     check_program_body(bot, body)?;
     let waiting = app.sessions.admission().dispatch(peer.requester());
-    let _waiting = waiting.map_err(|refused| refuse_dispatch(DispatchError::TooMany(refused)))?;
+    let _waiting = waiting.map_err(|refused| {
+        let call = CallAttempt::unnamed(Some(Transport::Mediaroom), peer);
+        app.sessions
+            .note_refused(call, bot.row().name().map(|name| &**name), &refused.into());
+        refuse_dispatch(DispatchError::TooMany(refused))
+    })?;
     let session_id = new_session_id();
     let preferred = livekit(app)?.url();
     let mut attempt = DispatchAttempt::new(

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use edge_runner_http::common::{lock, random};
 use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep_until, timeout};
@@ -449,16 +450,17 @@ impl WorkerDriver {
         let session_id = session_id
             .filter(|id| !self.sessions.is_live(id))
             .map_or_else(|| registry::session_id(random()), SessionId::from);
-        let allowed = telephone.map_or(Ok(()), |caller| {
-            let call = CallAttempt {
-                id: session_id.clone(),
-                transport: Transport::Mediaroom,
-                from: caller.number(),
-                to: caller.dialled()[0],
-            };
-            self.sessions.check_caller(&bot, call)
-        });
+        let allowed = telephone.map_or(Ok(()), |caller| bot.check_caller(caller.number()));
         if let Err(refused) = allowed.and_then(|()| bot.take_place()) {
+            let numbers = telephone.map(|caller| (caller.number(), caller.dialled()[0]));
+            let call = CallAttempt {
+                id: session_id,
+                transport: Some(Transport::Mediaroom),
+                source: place.requester().source,
+                call_data: &numbers.map_or(Value::Null, |(from, to)| json!({"from": from, "to": to})),
+            };
+            self.sessions
+                .note_refused(call, bot.row().name().map(|name| &**name), &refused);
             log::warn!("job {} gets no session: {refused}", job.id);
             let outcome = JobOutcome::Failed(refused.to_string());
             return self.worker.handle_job_end(&job.id, outcome, tasks::now());

@@ -48,9 +48,10 @@ impl DialledCalls {
             call.complete(&mut call_data);
             self.sessions.note_missed(MissedCall {
                 id,
-                transport: self.transport,
+                transport: Some(self.transport),
                 bot: bot.row().name().cloned(),
                 call_data: &call_data,
+                source: None,
                 outcome,
                 provider_error: provider_error.as_deref(),
                 lasted: after,

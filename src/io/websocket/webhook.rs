@@ -7,6 +7,7 @@ use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
+use serde_json::json;
 
 use crate::config::Transport;
 use crate::io::bots::SessionBot;
@@ -78,14 +79,25 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
     if dial::handle_report(app, query, &body) || dial::handle_end(app, query, &body) {
         return Ok(Reply::default());
     }
-    // A provider can redirect a call that is rejected here; at the WebSocket it would only hang up.
-    app.check_open()?;
     let call = CallKey::of(provider, &provider.call_id(&body));
+    let numbers = provider.numbers(&body);
+    let call_data = json!({"from": numbers[0], "to": numbers[1]});
+    let attempt = CallAttempt {
+        id: registry::session_id(call.bytes()),
+        transport: Some(Transport::Telephony(provider)),
+        source: peer.requester().source,
+        call_data: &call_data,
+    };
+    // A provider can redirect a call that is rejected here; at the WebSocket it would only hang up.
+    if let Err(closed) = app.check_open() {
+        app.note_refused(attempt, None, &closed);
+        return Err(closed);
+    }
     let is_dialled = dial::handle_webhook(app, query, call);
     let mint = |fingerprint| lock(&app.tokens).mint_for_call(call, fingerprint, request_time());
     let bot = match provider.url_names_bot {
         _ if is_dialled => dial::named_bot(app, query, peer)?,
-        true => Some(called_bot(app, provider, &body, call, peer)?),
+        true => Some(called_bot(app, attempt, peer)?),
         false => None,
     };
     let token = match signature {
@@ -107,25 +119,12 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
 }
 
 /// Returns the bot of the number that was dialled, if the telephone may call it.
-fn called_bot(
-    app: &RunnerApp,
-    provider: &'static Provider,
-    form: &[u8],
-    call: CallKey,
-    peer: PeerInfo,
-) -> Result<SessionBot, HttpError> {
-    let [from, to] = provider.numbers(form);
+fn called_bot(app: &RunnerApp, call: CallAttempt<'_>, peer: PeerInfo) -> Result<SessionBot, HttpError> {
     let choice = BotChoice {
-        dialled: [to.as_deref(), None],
+        dialled: [call.call_data["to"].as_str(), None],
         ..BotChoice::default()
     };
     let bot = app.choose(choice, peer)?;
-    let call = CallAttempt {
-        id: registry::session_id(call.bytes()),
-        transport: Transport::Telephony(provider),
-        from: from.as_deref(),
-        to: to.as_deref(),
-    };
     app.sessions.check_caller(&bot, call).map_err(HttpError::Offer)?;
     Ok(bot)
 }

@@ -14,7 +14,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use serde_json::Value;
 
-use crate::config::{Config, Messaging, Transport};
+use crate::config::{Config, Messaging};
 use crate::features::Feature;
 use crate::io::http::app::{RunnerApp, methods, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
@@ -22,7 +22,7 @@ use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
 use crate::io::module::{BannerRow, DoctorCheck, Module, RouteRequest};
 use crate::io::running::RunningModule;
-use crate::io::sessions::{CallAttempt, SessionStart};
+use crate::io::sessions::SessionStart;
 use crate::io::webrtc::WebRtc;
 use crate::io::whatsapp::doctor;
 use crate::io::whatsapp::{WhatsAppCalls, handle_events};
@@ -90,17 +90,10 @@ async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: Pee
                 };
                 let bots = app.sessions.bots();
                 let mut bot = bots.choose(choice).unwrap_or_else(|UnknownBot| bots.default());
-                let session_id = new_session_id();
-                let call = CallAttempt {
-                    id: session_id.clone(),
-                    transport: Transport::WebRtc,
-                    from: text("from"),
-                    to: text("to"),
-                };
-                app.sessions.check_caller(&bot, call)?;
+                bot.check_caller(text("from"))?;
                 bot.take_place()?;
                 Ok(SessionStart {
-                    session_id,
+                    session_id: new_session_id(),
                     body,
                     bot,
                     log_client: log_client(app, requester),

@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::config::CallsConfig;
+use super::metrics::RefusedCallCounts;
 use super::outcome::CallOutcome;
 use super::recorder::{CallBeginning, CallEnding, CallRecorder};
 use crate::http::route::Query;
@@ -31,6 +32,9 @@ const PAGE_MAX: usize = 200;
 const OTHERS_PER_REFUSED: usize = 4;
 /// Bytes of the records of refused calls.
 const REFUSED_BYTES_MAX: usize = CALLS_BYTES_MAX / 16;
+/// Records of refused calls of one minute; further ones are counted alone. Anyone can ask for a
+/// call, and each record goes to the disk and to the receiver of events.
+const REFUSED_PER_MINUTE_MAX: u32 = 60;
 
 /// The calls of a runner.
 #[derive(Debug)]
@@ -39,6 +43,9 @@ pub struct CallLog {
     live: BTreeMap<Arc<str>, CallRecorder>,
     ended: EndedCalls,
     refused: EndedCalls,
+    /// The minute that has begun with a refused call, and how many it has.
+    refused_minute: Option<(Instant, u32)>,
+    refused_counts: RefusedCallCounts,
 }
 
 /// The last calls that ended, within limits.
@@ -206,6 +213,8 @@ impl CallLog {
             live: BTreeMap::new(),
             ended: EndedCalls::new(config.kept, CALLS_BYTES_MAX - REFUSED_BYTES_MAX),
             refused: EndedCalls::new(config.kept.div_ceil(OTHERS_PER_REFUSED), REFUSED_BYTES_MAX),
+            refused_minute: None,
+            refused_counts: RefusedCallCounts::default(),
         }
     }
 
@@ -216,14 +225,34 @@ impl CallLog {
     }
 
     /// Records a call that became no session. Returns the JSON of its record; `None` if the call
-    /// has one, as one that its provider reports again.
+    /// has one, as one that its provider reports again, or is one of too many refused ones.
     pub fn miss(&mut self, beginning: CallBeginning<'_>, end: CallEnding<'_>) -> Option<Value> {
         if self.find(&beginning.id).is_some() {
+            return None;
+        }
+        self.refused_counts.add(end.outcome);
+        if end.outcome.is_refusal() && !self.takes_refused(end.now) {
             return None;
         }
         let id = beginning.id.clone();
         self.begin(beginning);
         self.end(&id, end)
+    }
+
+    /// Counts a refused call; returns whether it gets a record.
+    fn takes_refused(&mut self, now: Instant) -> bool {
+        const MINUTE: Duration = Duration::from_secs(60);
+        let minute = self
+            .refused_minute
+            .filter(|(began, _)| now.saturating_duration_since(*began) < MINUTE);
+        let (began, refused) = minute.unwrap_or((now, 0));
+        self.refused_minute = Some((began, refused.saturating_add(1)));
+        refused < REFUSED_PER_MINUTE_MAX
+    }
+
+    /// Returns how many calls were turned away since the start.
+    pub fn refused_counts(&self) -> RefusedCallCounts {
+        self.refused_counts
     }
 
     /// Returns the row of a live call.

@@ -78,7 +78,7 @@ impl<T: AsMut<CallsOptions>> Flag<T> {
                 };
                 put(&mut args.as_mut().has_texts, has_texts)
             }),
-            "Whether records of calls have the texts of both sides. [default: on]",
+            "Whether records of calls have the texts of both sides and the addresses of callers. [default: on]",
         ),
         calls(
             "--calls-dir",

@@ -1,6 +1,7 @@
 //! How calls end: those whose session ended, and those that became no session.
 //!
-//! In: the reason of a session, or the word of a provider about a call that the runner dialled.
+//! In: the reason of a session, the refusal of an admission, or the word of a provider about a call
+//! that the runner dialled.
 //! Out: the label in JSON and in queries, a sentence, and who ended the call.
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use crate::event::LeaveReason;
+use crate::webrtc::offer::OfferError;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,14 @@ pub enum CallOutcome {
     Ended(LeaveReason),
     /// Its bot takes no calls of this telephone.
     Refused,
+    /// Every place of the runner was taken.
+    Full,
+    /// Every place of its bot was taken.
+    BotFull,
+    /// Its source had its share of the places.
+    Share,
+    /// The runner took no new calls, since it was to stop.
+    Stopping,
     /// The dialled number was busy.
     Busy,
     /// The dialled call was not answered in the time of the provider.
@@ -31,8 +41,12 @@ pub enum CallOutcome {
 }
 
 /// Outcomes of calls that became no session.
-const MISSED: [CallOutcome; 7] = [
+const MISSED: [CallOutcome; 11] = [
     CallOutcome::Refused,
+    CallOutcome::Full,
+    CallOutcome::BotFull,
+    CallOutcome::Share,
+    CallOutcome::Stopping,
     CallOutcome::Busy,
     CallOutcome::NoAnswer,
     CallOutcome::Unreachable,
@@ -53,6 +67,33 @@ impl CallOutcome {
         CallOutcome::Unreported,
         CallOutcome::Ended(LeaveReason::Shutdown),
     ];
+
+    /// How calls end that the runner turns away.
+    pub const REFUSALS: [CallOutcome; 5] = [
+        CallOutcome::Refused,
+        CallOutcome::Full,
+        CallOutcome::BotFull,
+        CallOutcome::Share,
+        CallOutcome::Stopping,
+    ];
+
+    /// Returns how a call ends that an admission turns away; `None` for an error of the request
+    /// itself.
+    pub const fn of_refusal(refusal: &OfferError) -> Option<Self> {
+        match refusal {
+            OfferError::CallerNotAllowed(_) => Some(CallOutcome::Refused),
+            OfferError::Full => Some(CallOutcome::Full),
+            OfferError::BotFull(_) => Some(CallOutcome::BotFull),
+            OfferError::SourceQuota => Some(CallOutcome::Share),
+            OfferError::Stopping => Some(CallOutcome::Stopping),
+            OfferError::BadSdp(_)
+            | OfferError::UnknownConnection
+            | OfferError::OtherReplica(_)
+            | OfferError::NoCandidate(_)
+            | OfferError::AnswerTooLong(_)
+            | OfferError::Internal(_) => None,
+        }
+    }
 
     /// Finds an outcome by its label.
     pub fn of_label(label: &str) -> Option<Self> {
@@ -79,6 +120,10 @@ impl CallOutcome {
         match self {
             CallOutcome::Ended(reason) => reason.label(),
             CallOutcome::Refused => "refused",
+            CallOutcome::Full => "full",
+            CallOutcome::BotFull => "bot_full",
+            CallOutcome::Share => "share",
+            CallOutcome::Stopping => "stopping",
             CallOutcome::Busy => "busy",
             CallOutcome::NoAnswer => "no_answer",
             CallOutcome::Unreachable => "unreachable",
@@ -99,7 +144,8 @@ impl CallOutcome {
                 LeaveReason::Operator => "operator",
                 LeaveReason::Failed => "transport",
             },
-            CallOutcome::Refused => "runner",
+            CallOutcome::Refused | CallOutcome::Full | CallOutcome::BotFull => "runner",
+            CallOutcome::Share | CallOutcome::Stopping => "runner",
             CallOutcome::Busy | CallOutcome::NoAnswer => "caller",
             CallOutcome::Unreachable | CallOutcome::NotDialled | CallOutcome::Unreported => "transport",
             CallOutcome::Canceled => "operator",
@@ -108,7 +154,14 @@ impl CallOutcome {
 
     /// Returns whether the runner turned the call away.
     pub const fn is_refusal(self) -> bool {
-        matches!(self, CallOutcome::Refused)
+        matches!(
+            self,
+            CallOutcome::Refused
+                | CallOutcome::Full
+                | CallOutcome::BotFull
+                | CallOutcome::Share
+                | CallOutcome::Stopping
+        )
     }
 
     /// Returns whether the bot or the transport failed.
@@ -148,6 +201,10 @@ impl fmt::Display for CallOutcome {
         f.write_str(match self {
             CallOutcome::Ended(reason) => return reason.fmt(f),
             CallOutcome::Refused => "this number may not call the bot",
+            CallOutcome::Full => "every session of the runner was taken",
+            CallOutcome::BotFull => "every session of the bot was taken",
+            CallOutcome::Share => "its address had its share of the sessions",
+            CallOutcome::Stopping => "the runner took no new calls, since it was to stop",
             CallOutcome::Busy => "the number was busy",
             CallOutcome::NoAnswer => "not answered",
             CallOutcome::Unreachable => "the number was not reached",
@@ -168,6 +225,31 @@ mod tests {
             assert_eq!(CallOutcome::of_label(outcome.label()), Some(outcome));
         }
         assert_eq!(CallOutcome::of_label("good"), None);
+    }
+
+    /// Errors of an admission end a call, and errors of its request are none.
+    #[test]
+    fn refusals_of_an_admission_are_outcomes() {
+        let name = || "sales".to_owned();
+        let refusals = [
+            OfferError::CallerNotAllowed(name()),
+            OfferError::Full,
+            OfferError::BotFull(name()),
+            OfferError::SourceQuota,
+            OfferError::Stopping,
+        ];
+        let outcomes = refusals.each_ref().map(CallOutcome::of_refusal);
+        assert_eq!(outcomes, CallOutcome::REFUSALS.map(Some));
+        for outcome in MISSED {
+            assert_eq!(
+                CallOutcome::REFUSALS.contains(&outcome),
+                outcome.is_refusal(),
+                "{outcome}"
+            );
+        }
+        for error in [OfferError::BadSdp(name()), OfferError::UnknownConnection] {
+            assert_eq!(CallOutcome::of_refusal(&error), None);
+        }
     }
 
     #[test]

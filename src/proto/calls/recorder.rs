@@ -17,6 +17,7 @@ use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::SessionEvent;
 use crate::http::traceparent::Traceparent;
 use crate::rtvi::LABEL;
+use crate::server::source::SourceKey;
 use crate::text::{beginning, cut};
 use crate::time::iso_ms;
 use crate::transport::Transport;
@@ -48,6 +49,8 @@ pub struct CallBeginning<'a> {
     pub bot: Option<Arc<str>>,
     /// What the transport tells about the call.
     pub call_data: Option<&'a Value>,
+    /// Where the request for it came from.
+    pub source: Option<SourceKey>,
     /// The trace that its start belongs to.
     pub trace: Option<Traceparent>,
     pub now: Instant,
@@ -78,6 +81,8 @@ pub struct CallRecorder {
     unix_ms: u64,
     caller: Option<String>,
     callee: Option<String>,
+    /// Of a caller that connects to the runner itself.
+    address: Option<SourceKey>,
     /// Whether the runner dialled the call, and who answered then.
     is_dialled: bool,
     answered_by: Option<String>,
@@ -191,9 +196,13 @@ struct BotTurn {
 impl CallRecorder {
     pub fn new(beginning: CallBeginning<'_>, has_texts: bool) -> Self {
         let of_call = |name: &str| beginning.call_data.and_then(|data| name_of(&data[name]));
+        let number = of_call("from");
+        // Of a caller that another service connects, the address is that of the service.
+        let connects_itself = number.is_none() && beginning.transport.is_some_and(Transport::connects_callers);
         CallRecorder {
+            address: beginning.source.filter(|_| has_texts && connects_itself),
             // A device has no number, and the name in its path.
-            caller: of_call("from").or_else(|| of_call("name")),
+            caller: number.or_else(|| of_call("name")),
             callee: of_call("to"),
             is_dialled: of_call("direction").is_some_and(|direction| direction == OUTBOUND),
             answered_by: of_call("answered_by"),
@@ -411,6 +420,15 @@ impl CallRecorder {
         names.any(|name| name.contains(text) || is_number && digits(name).contains(&wanted))
     }
 
+    /// Returns the address of the caller: of IPv6 the network, and none that another runner has
+    /// seen.
+    fn address(&self) -> Option<String> {
+        match self.address? {
+            SourceKey::Remote(_) => None,
+            address => Some(address.to_string()),
+        }
+    }
+
     /// Returns the row of `GET /calls`.
     pub fn summary(&self, now: Instant) -> Value {
         let duration = match &self.end {
@@ -421,8 +439,10 @@ impl CallRecorder {
         let mut call = json!({
             "id": &*self.id,
             "transport": self.transport.map(Transport::name),
+            "provider": self.transport.filter(|transport| transport.is_telephony()).map(Transport::common_name),
             "from": self.caller,
             "to": self.callee,
+            "address": self.address(),
             "direction": if self.is_dialled { OUTBOUND } else { "inbound" },
             "answered_by": self.answered_by,
             "trace": self.trace.as_ref().map(Traceparent::trace_id),

@@ -70,6 +70,18 @@ impl StartPlan<'_> {
         }
     }
 
+    /// Returns the transport of its call; `None` for a telephone call, whose provider the plan does
+    /// not have, and for a bot that starts without a room.
+    pub fn transport(&self) -> Option<Transport> {
+        match self {
+            StartPlan::Register { .. } => Some(Transport::WebRtc),
+            StartPlan::Socket { family, .. } => (*family == SocketKind::Client).then_some(Transport::WebSocket),
+            StartPlan::Videoroom { room, .. } => room.is_some().then_some(Transport::Videoroom),
+            StartPlan::Mediaroom { .. } => Some(Transport::Mediaroom),
+            StartPlan::Moq { .. } => Some(Transport::Moq),
+        }
+    }
+
     /// Returns the cargo feature of the module that follows the plan.
     pub fn feature(&self) -> Feature {
         match self {

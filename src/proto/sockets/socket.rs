@@ -40,8 +40,8 @@ use crate::telephony::{TelephonyCall, hangup};
 use crate::transport::Transport;
 use audio_receiver::SocketAudioReceiver;
 use audio_sender::SocketAudioSender;
+pub use ending::SocketReadError;
 use ending::{EVICTED, UNRECOGNISED, close_frame};
-pub use ending::{SocketReadError, SocketRefusal};
 
 /// Interval of pings from the runner.
 const SOCKET_PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -285,6 +285,11 @@ impl SocketSession {
     pub fn caller(&self) -> Option<Option<&str>> {
         let call = self.telephone().filter(|call| !call.provider.url_names_bot)?;
         Some(call.data.get("from").and_then(Value::as_str))
+    }
+
+    /// Returns what the provider tells of a telephone call.
+    pub fn call_data(&self) -> Option<&Value> {
+        self.telephone().map(|call| &call.data)
     }
 
     /// Returns the transport of the session.

@@ -220,6 +220,16 @@ pub enum OfferError {
     Internal(String),
 }
 
+impl OfferError {
+    /// Returns the name of the bot that takes no call; `None` for another reason.
+    pub fn bot(&self) -> Option<&str> {
+        match self {
+            OfferError::BotFull(name) | OfferError::CallerNotAllowed(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for OfferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -32,6 +32,7 @@ impl Rig {
             transport: Some(transport),
             bot: (transport == Transport::WebRtc).then(|| "sales".into()),
             call_data: Some(&json!({"from": from, "to": "+431"})),
+            source: None,
             trace: None,
             now: self.start + Duration::from_secs(at_s),
             unix_ms: 1_795_904_000_000 + at_s * 1000,
@@ -145,6 +146,7 @@ fn a_missed_call_is_recorded_once() {
             transport: Some(Transport::Telephony(TWILIO)),
             bot: None,
             call_data: Some(&json!({"from": "+431", "to": "+4366", "direction": "outbound"})),
+            source: None,
             trace: None,
             now: rig.start + Duration::from_secs(nth as u64),
             unix_ms: 1_795_904_000_000,
@@ -164,6 +166,40 @@ fn a_missed_call_is_recorded_once() {
         }
     }
     assert_eq!(rig.list("outcome=busy&number=66").0, ["c", "b"]);
+}
+
+/// A flood of calls that are refused makes few records, which others of the next minute follow.
+/// Those that its provider reports again, and dialled ones that are not answered, do not count.
+#[test]
+fn a_flood_of_refused_calls_makes_few_records() {
+    let mut rig = rig(10_000);
+    let mut records = Vec::new();
+    for nth in 0..1000_u64 {
+        let at_s = nth / 10;
+        let (id, outcome) = match nth % 2 {
+            0 => (format!("full {nth}"), CallOutcome::Full),
+            _ => (format!("busy {nth}"), CallOutcome::Busy),
+        };
+        let beginning = |rig: &Rig| CallBeginning {
+            id: id.as_str().into(),
+            transport: Some(Transport::WebRtc),
+            bot: None,
+            call_data: None,
+            source: None,
+            trace: None,
+            now: rig.start + Duration::from_secs(at_s),
+            unix_ms: 1_795_904_000_000,
+        };
+        let (first, again) = (beginning(&rig), beginning(&rig));
+        let recorded = rig.log.miss(first, rig.ending(outcome, at_s)).is_some();
+        assert!(recorded || outcome == CallOutcome::Full);
+        if recorded {
+            assert!(rig.log.miss(again, rig.ending(outcome, at_s)).is_none());
+            records.extend((outcome == CallOutcome::Full).then_some(at_s));
+        }
+    }
+    let of_minute = |minute| records.iter().filter(|at_s| **at_s / 60 == minute).count();
+    assert_eq!((of_minute(0), of_minute(1)), (60, 60));
 }
 
 /// Refused calls have limits of their own: a flood of them displaces no record of another call, nor

@@ -23,6 +23,7 @@ fn rig_with(call_data: Option<&Value>, has_texts: bool) -> Rig {
         transport: Some(Transport::Telephony(TWILIO)),
         bot: None,
         call_data,
+        source: None,
         trace: Traceparent::of_body(&json!({"traceparent": TRACEPARENT})),
         now: start,
         unix_ms: 1_795_904_000_000,
@@ -479,4 +480,40 @@ fn what_is_no_rtvi_changes_nothing() {
     );
     assert_eq!(rig.describe(), before);
     assert_eq!(rig.start, rig.now);
+}
+
+/// The address is that of a caller who connects to the runner: not that of a provider, which names
+/// a number, nor that of a service that asks for a room. Without texts there is none.
+#[test]
+fn the_address_of_a_caller_is_recorded_where_the_runner_learns_it() {
+    let v6: std::net::IpAddr = "2001:db8::7".parse().expect("an address");
+    let of = |transport, data: Value, source: SourceKey, has_texts| {
+        let beginning = CallBeginning {
+            id: "c".into(),
+            transport: Some(transport),
+            bot: None,
+            call_data: Some(&data),
+            source: Some(source),
+            trace: None,
+            now: Instant::now(),
+            unix_ms: 1_795_904_000_000,
+        };
+        let call = CallRecorder::new(beginning, has_texts).describe(Instant::now());
+        (call["address"].clone(), call["provider"].clone())
+    };
+    let (own, named) = (json!({"name": "kitchen"}), json!({"from": "+431"}));
+    let v4 = std::net::IpAddr::from([192, 0, 2, 1]).into();
+    let none = (Value::Null, Value::Null);
+    for transport in [Transport::WebRtc, Transport::WebSocket, Transport::Moq] {
+        assert_eq!(of(transport, own.clone(), v4, true).0, "192.0.2.1");
+        assert_eq!(of(transport, own.clone(), v6.into(), true).0, "2001:db8::/64");
+        assert_eq!(of(transport, own.clone(), SourceKey::Remote(7), true), none);
+        assert_eq!(of(transport, named.clone(), v4, true), none, "an app's servers");
+        assert_eq!(of(transport, own.clone(), v4, false), none);
+    }
+    for transport in [Transport::Videoroom, Transport::Mediaroom, Transport::Local] {
+        assert_eq!(of(transport, own.clone(), v4, true), none);
+    }
+    let telephone = of(Transport::Telephony(TWILIO), own, v4, true);
+    assert_eq!(telephone, (Value::Null, json!("twilio")));
 }

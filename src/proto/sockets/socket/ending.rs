@@ -8,18 +8,7 @@ use std::time::Instant;
 use super::{SocketMessage, SocketPhase, SocketSession};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
-use crate::server::admission;
-
-/// A rejection of a socket before its session starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketRefusal {
-    Stopping,
-    Admission(admission::AdmissionError),
-    /// The places of the bot are taken.
-    BotFull,
-    /// The number of the caller may not call the bot.
-    Caller,
-}
+use crate::webrtc::offer::OfferError;
 
 /// A read error of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,17 +65,14 @@ impl SocketSession {
     }
 
     /// Rejects a call that gets no permit, before its bot starts.
-    pub fn handle_refused(&mut self, refused: SocketRefusal, now: Instant) {
-        let (code, why) = match refused {
-            SocketRefusal::Stopping => (1001, STOPPING),
-            SocketRefusal::BotFull => (1013, "all places of the bot are taken; try again later"),
-            SocketRefusal::Caller => (1008, "this number may not call the bot"),
-            SocketRefusal::Admission(admission::AdmissionError::Full) => {
-                (1013, "all places are taken; try again later")
-            }
-            SocketRefusal::Admission(admission::AdmissionError::SourceShare) => {
-                (1013, "this address has its share of the places; try again later")
-            }
+    pub fn handle_refused(&mut self, refusal: &OfferError, now: Instant) {
+        let (code, why) = match refusal {
+            OfferError::Stopping => (1001, STOPPING),
+            OfferError::BotFull(_) => (1013, "all places of the bot are taken; try again later"),
+            OfferError::CallerNotAllowed(_) => (1008, "this number may not call the bot"),
+            OfferError::SourceQuota => (1013, "this address has its share of the places; try again later"),
+            // An admission has no other errors.
+            _ => (1013, "all places are taken; try again later"),
         };
         self.drop_out(code, why, now);
     }

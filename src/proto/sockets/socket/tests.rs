@@ -11,6 +11,7 @@ use super::*;
 use crate::limits::{EARLY_AUDIO, EARLY_MESSAGE_BYTES_MAX, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
 use crate::session::CallerFrame;
 use crate::sockets::socket::CLIENT_LEAD;
+use crate::webrtc::offer::OfferError;
 
 mod calls;
 mod clients;
@@ -31,7 +32,7 @@ struct Rig {
     received_hz: u32,
     /// Permits that were requested, and refused if there is a reason.
     permits: u32,
-    refusal: Option<SocketRefusal>,
+    refusal: Option<OfferError>,
     begun: Vec<SocketBotStart>,
     hang_ups: u32,
     gone: bool,
@@ -99,7 +100,7 @@ impl Rig {
                 SessionOutput::Command(SocketCommand::Admit) => {
                     assert!(self.begun.is_empty(), "a permit is needed before the bot starts");
                     self.permits += 1;
-                    if let Some(refusal) = self.refusal {
+                    if let Some(refusal) = &self.refusal {
                         self.session.handle_refused(refusal, self.now);
                     }
                 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::allocations;
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN, TELEPHONY_UNREADABLE_MAX};
-use crate::server::admission;
 use crate::telephony::named::TWILIO;
 use crate::telephony::proof::SIMULATED;
 use crate::telephony::settings::{Settings, Telephony};
@@ -117,9 +116,8 @@ fn limits_messages_and_time_of_a_handshake() {
 /// A call without a permit, or an evicted socket, is closed with a reason, before a bot starts.
 #[test]
 fn closes_a_rejected_call_before_its_bot_starts() {
-    let full = SocketRefusal::Admission(admission::AdmissionError::Full);
     let mut rig = Rig::new(unrecognised);
-    rig.refusal = Some(full);
+    rig.refusal = Some(OfferError::Full);
     rig.with(|session, now| {
         session.handle_text(&start_a().to_string(), now);
         session.handle_text(&media(&[0x10; 160]).to_string(), now);
@@ -136,7 +134,7 @@ fn closes_a_rejected_call_before_its_bot_starts() {
     rig.json(start_a());
     assert_eq!((rig.closed(), rig.begun.len()), (Some((1013, EVICTED)), 0));
     // After the end, a rejection has no effect.
-    rig.with(|session, now| session.handle_refused(full, now));
+    rig.with(|session, now| session.handle_refused(&OfferError::Full, now));
     assert_eq!(rig.sent.len(), 1);
 }
 
