@@ -423,6 +423,10 @@ impl SessionObserver for CallObserver {
         self.record(CallRecorder::handle_interruption);
     }
 
+    fn network(&self, counts: &Counts, network: NetworkTimes) {
+        self.record(|call| call.handle_network(counts, network));
+    }
+
     fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts, network: NetworkTimes) {
         self.tap.end();
         self.calls.listening.end(&self.id);

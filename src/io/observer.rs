@@ -92,6 +92,9 @@ pub trait SessionObserver: Send + Sync {
     /// The bot takes back the speech that was not sent.
     fn interruption(&self);
 
+    /// What the session knows of its network, about once a second.
+    fn network(&self, counts: &Counts, network: NetworkTimes);
+
     /// The end of the session, with the error of a bot that failed.
     fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts, network: NetworkTimes);
 }

@@ -231,6 +231,9 @@ impl SessionTask {
             return;
         }
         self.count(session);
+        if let Some(observer) = self.observer() {
+            observer.network(&self.counts, session.network());
+        }
         if let (Some(metrics), Some(transport_side)) = (&mut self.metrics, &self.transport_side) {
             let waiting = transport_side.waiting();
             metrics.flush(&self.counts, waiting, now);

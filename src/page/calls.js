@@ -1,15 +1,15 @@
-// The calls of a runner, live and past, all or those that are chosen: who called, why the call ended, and on request what was said with
-// the time of each answer, how its network was, and its recording. In: what `GET /calls` and `GET /calls/ID` tell. They are asked again when `GET /calls/events` says that
-// something happened, and now and then where that stream is not to be had. A runner without records has no such list.
+// The list of calls, live and past, and an opened one: what was said, its times, its network, its recording. In: `GET /calls` and
+// `GET /calls/ID`, asked again when `GET /calls/events` says so, or now and then without that stream.
 
 import { file, follow, ownCall, request } from './api.js';
+import { pastCharts } from './charts.js';
 import { duration, make } from './dom.js';
 import { listenBox } from './listen.js';
 import { labelOf } from './transports.js';
 
 const PAGE = 25;
 const LOADED_MAX = 200;
-// Events of one moment are shown at once; a stream that fails is not asked for with every request.
+// Events of one moment are shown at once; a stream that fails rests.
 const SETTLED_MS = 250;
 const FOLLOWED_AGAIN_MS = 30000;
 
@@ -22,7 +22,7 @@ const when = (text) => {
 const isMs = (value) => typeof value === 'number';
 const ms = (value) => (value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
 
-/** What one call was like, in a line. */
+/** A call in a line. */
 function words({ bot, duration_ms: lasted, state, reason, answers, latency_ms: latency, interruptions }) {
 	const parts = [bot, state === 'live' ? 'now' : duration(lasted / 1000), state === 'live' ? '' : reason];
 	if (answers && isMs(latency)) parts.push(`answers after ${ms(latency)}`);
@@ -30,7 +30,7 @@ function words({ bot, duration_ms: lasted, state, reason, answers, latency_ms: l
 	return parts.filter(Boolean).join(' · ');
 }
 
-/** A text of the conversation, with the time of an answer. */
+/** A text, with the time of an answer. */
 function said({ by, text, at_ms: at, latency_ms: latency, stages = [] }) {
 	const parts = stages.filter(({ ms: took }) => isMs(took)).map(({ name, ms: took }) => `${String(name).replaceAll('_', ' ')} ${ms(took)}`);
 	const timing = [isMs(latency) ? `after ${ms(latency)}` : '', ...parts].filter(Boolean).join(' · ');
@@ -38,7 +38,7 @@ function said({ by, text, at_ms: at, latency_ms: latency, stages = [] }) {
 	return make('li', by === 'bot' ? 'bot' : 'user', who, make('p', 'words', text), ...timing ? [make('p', 'small', timing)] : []);
 }
 
-/** How the network of a past call was, as far as it was measured. What comes in a stream is neither lost nor late, and has no jitter. */
+/** The network of a past call, as far as it was measured. A stream has no jitter, and loses nothing. */
 function network({ counts = {}, network: { jitter_ms: jitter, round_trip_ms: trip } = {} }) {
 	const { packets_in: received, packets_lost: lost, packets_late: late, frames_concealed: concealed } = counts;
 	const parts = [
@@ -50,7 +50,7 @@ function network({ counts = {}, network: { jitter_ms: jitter, round_trip_ms: tri
 
 let played = '';
 
-/** Plays the sound of a call that is over, the caller on the left. The last one that was loaded is kept. */
+/** Plays the sound of a call that is over. The last one that was loaded is kept. */
 function player({ id }) {
 	const button = make('button', '', 'Play the recording');
 	const box = make('p', '', button);
@@ -84,10 +84,10 @@ function conversation(call) {
 		call.provider_error ? `The provider says: ${call.provider_error}` : '',
 	].filter(Boolean);
 	const sound = call.recording && call.state === 'ended' ? [player(call)] : [];
-	return [...sound, make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : []];
+	return [...sound, make('ol', 'talk', ...texts.map(said)), ...facts.length ? [make('p', 'soft', facts.join(' '))] : [], ...pastCharts(call.network?.series)];
 }
 
-/** What calls are chosen by: the field, its words, and its value of a call. Two are typed; of the others one known value is chosen. */
+/** What calls are chosen by: the field, its words, and its value of a call. */
 const FILTERS = [
 	['number', 'Number or name', ({ from, to }) => from ?? to],
 	['day', 'Day', ({ started }) => new Date(started).toDateString()],
@@ -96,7 +96,7 @@ const FILTERS = [
 	['outcome', 'All ends', ({ outcome }) => outcome, ({ reason }) => reason],
 ];
 
-/** Chooses among calls by what they differ in. `changed` is called after each choice. */
+/** Chooses among calls. `changed` is called after each choice. */
 function filters(changed) {
 	const box = make('form', 'row filters');
 	const offers = FILTERS.map(([name, label, read, words = read]) => {
@@ -132,7 +132,7 @@ function filters(changed) {
 	};
 }
 
-/** The list. `shown` is called after each change of it. */
+/** `shown` is called after each change of the list. */
 export function callList(shown) {
 	const list = Object.assign(make('ul'), { id: 'calls-list' });
 	const more = make('button', 'quiet', 'Earlier calls');
@@ -200,14 +200,14 @@ export function callList(shown) {
 		shown();
 	}
 
-	/** Puts what a live call is like into its entry. Returns whether the list is about that call. */
+	/** Puts what a live call is like into its entry. Returns whether the list has it. */
 	function place(id, live) {
 		const entry = !box.hidden && items.get(id);
 		if (entry && live.parentElement !== entry.box) entry.box.append(live);
 		return Boolean(entry || choice.query());
 	}
 
-	/** Loads the list when something happened, until the stream ends or `stop` is called. */
+	/** Loads the list when something happened. */
 	async function start() {
 		const own = stream = new AbortController();
 		try {

@@ -1,8 +1,7 @@
-// Charts of the connection, one canvas each, with a scale and over the whole width. In: a sample per second, a latency per turn,
-// times of the services of a bot. Out: drawings, the latest values as text, and a sentence for screen readers. Keeps the last
-// POINTS_MAX samples and BARS_MAX turns.
+// Charts of the connection, one canvas each. In: a sample per second, a latency per turn, times of the services of a bot; of a past
+// call what its record has. Out: drawings, the latest values as text, and a sentence for screen readers.
 
-import { $, make } from './dom.js';
+import { $, duration, make } from './dom.js';
 
 const POINTS_MAX = 120;
 const BARS_MAX = 40;
@@ -12,7 +11,7 @@ const BARS_MIN = 8;
 const SERVICES_MAX = 6;
 const OWN_BOTS = ['parrot', 'realtime', 'cascade'];
 const [AXIS_TOP, AXIS_BELOW] = [6, 14];
-/** Room for numbers of four digits, so that charts below each other begin at one line. */
+/** Room for four digits, so that charts begin at one line. */
 const GUTTER = 30;
 
 // Name, keys of a sample with their words (the second in another colour), unit, minimum of the scale's top, digits.
@@ -30,7 +29,7 @@ export function roundUp(value) {
 	return [1, 2, 5, 10].find((step) => step * unit >= value * 0.999) * unit;
 }
 
-/** Draws lines, or bars of the first of `series`; each is a list of numbers, null where nothing is known. */
+/** Draws lines, or bars of the first of `series`: lists of numbers, null where nothing is known. */
 export function plot(canvas, series, { least, most, bars = false, label = String, span = '' }) {
 	const { clientWidth: width, clientHeight: height } = canvas;
 	if (!width || !height) return;
@@ -77,9 +76,36 @@ export function plot(canvas, series, { least, most, bars = false, label = String
 
 /** Calls `draw` when a canvas has another size, or the page other colours. */
 export function redrawn(canvas, draw) {
+	const gone = new AbortController();
+	const again = () => (canvas.isConnected ? draw() : gone.abort());
 	new ResizeObserver(draw).observe(canvas);
-	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-	addEventListener('themechange', draw);
+	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', again, gone);
+	addEventListener('themechange', again, gone);
+}
+
+function boxOf(canvas, name, ...legend) {
+	canvas.setAttribute('role', 'img');
+	return make('div', 'chart', make('h3', '', name), make('p', '', ...legend), make('div', 'plot', canvas));
+}
+
+function describe(canvas, name, known, unit, digits) {
+	const [least, most] = [Math.min, Math.max].map((of) => of(...known).toFixed(digits));
+	canvas.setAttribute('aria-label', `${name}: ${known.length ? `between ${least} and ${most} ${unit}` : 'not measured yet'}`);
+	return most;
+}
+
+/** The network of a past call. */
+export function pastCharts(series) {
+	return ['round_trip_ms', 'jitter_ms', 'lost_percent'].flatMap((key, nth) => {
+		const [name,, unit, least, digits] = CHARTS[nth + 1];
+		const values = series?.[key] ?? [];
+		const known = values.filter(Number.isFinite);
+		if (!known.length) return [];
+		const canvas = make('canvas');
+		const most = describe(canvas, name, known, unit, digits);
+		redrawn(canvas, () => plot(canvas, [values], { least, most: values.length, span: duration(values.length * series.every_s) }));
+		return boxOf(canvas, name, `at most ${most} ${unit}`);
+	});
 }
 
 function chart([name, keys, unit, least, digits]) {
@@ -87,17 +113,14 @@ function chart([name, keys, unit, least, digits]) {
 	const [fewest, kept] = bars ? [BARS_MIN, BARS_MAX] : [POINTS_MIN, POINTS_MAX];
 	const canvas = make('canvas');
 	const values = keys.map(([key], index) => Object.assign(make('b', index ? 'other' : '', '–'), { id: `stat-${key}` }));
-	canvas.setAttribute('role', 'img');
 	const legend = keys.flatMap(([, word], index) => [index ? ', ' : '', word && `${word} `, values[index]]);
-	const box = make('div', 'chart', make('h3', '', name), make('p', '', ...legend, ` ${unit}`), make('div', 'plot', canvas));
+	const box = boxOf(canvas, name, ...legend, ` ${unit}`);
 	$('charts').append(box);
 	let points = [];
 
 	function draw() {
 		const known = points.flat().filter((value) => value !== null);
-		const told = (value) => value.toFixed(digits);
-		canvas.setAttribute('aria-label', known.length
-			? `${name}: between ${told(Math.min(...known))} and ${told(Math.max(...known))} ${unit}` : `${name}: not measured yet`);
+		describe(canvas, name, known, unit, digits);
 		const most = Math.max(fewest, points.length);
 		const span = bars ? `${points.length || 'no'} turn${points.length === 1 ? '' : 's'}` : `${most - 1} s`;
 		plot(canvas, keys.map((_, index) => points.map((point) => point[index])), { least, most, bars, span });
@@ -121,7 +144,7 @@ function chart([name, keys, unit, least, digits]) {
 	};
 }
 
-/** What a bot of the runner reports of itself is its part of the time to an answer; of a service, the time to its first byte. */
+/** A bot of the runner reports its part of an answer; a service, the time to its first byte. */
 const nameOf = (processor) => (OWN_BOTS.includes(processor) ? 'Answer after: in the bot' : `First byte of ${String(processor ?? 'a service').slice(0, 60)}`);
 
 /** The time to the first byte of each service, as the bot reports it. */

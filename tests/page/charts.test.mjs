@@ -105,11 +105,19 @@ test('a canvas has as many pixels as the screen', () => {
 	globalThis.devicePixelRatio = 1;
 });
 
-test('a change of the colours draws again', () => {
+test('a change of the colours draws again what is on the page', () => {
 	let drawn = 0;
-	redrawn(new Element('canvas'), () => { drawn += 1; });
+	const shown = new Element('canvas');
+	byId('charts').append(shown);
+	redrawn(shown, () => { drawn += 1; });
 	dispatchEvent(new Event('themechange'));
 	assert.equal(drawn, 1);
+	shown.remove();
+	dispatchEvent(new Event('themechange'));
+	byId('charts').append(shown);
+	dispatchEvent(new Event('themechange'));
+	assert.equal(drawn, 1, 'it was forgotten');
+	shown.remove();
 });
 
 test('samples become the latest values, words for screen readers, and a bounded line', async () => {

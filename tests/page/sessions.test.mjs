@@ -353,6 +353,18 @@ test('an opened call tells how its network was', async () => {
 	own.shown.show(false);
 });
 
+test('an opened call has charts of what was measured over its time', async () => {
+	const series = { every_s: 2, lost_percent: [0, 12.5], jitter_ms: [null, null], round_trip_ms: [40, null] };
+	const measured = { ...CALL, network: { jitter_ms: null, round_trip_ms: 40, series } };
+	const own = list({ calls: [200, { calls: [measured, { ...CALL, id: 'c2' }], next: null }], call: { c1: measured, c2: { ...CALL, id: 'c2', network: { series: null } } } });
+	await own.show();
+	const labels = (item) => item.all().filter(({ tagName }) => tagName === 'CANVAS').map((canvas) => canvas.getAttribute('aria-label'));
+	assert.deepEqual(labels(await open(own)), ['Round trip: between 40.0 and 40.0 ms', 'Lost packets: between 0.0 and 12.5 %']);
+	assert.match((await open(own)).textContent, /Lost packetsat most 12\.5 %/);
+	assert.deepEqual(labels(await open(own, 1)), []);
+	own.shown.show(false);
+});
+
 test('a caller without a number is known by the address', async () => {
 	const own = list({ calls: [200, { calls: [{ ...CALL, from: null, to: null, address: '192.0.2.1' }], next: null }] });
 	await own.show();

@@ -17,6 +17,7 @@ pub mod files;
 mod listener_sound;
 mod log;
 pub mod metrics;
+mod network_series;
 pub mod options;
 mod outcome;
 mod post;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::network_series::NetworkSeries;
 use super::outcome::CallOutcome;
 use crate::bot_message::{self, BotMessage, BotText, ReportedTimes};
 use crate::counts::{Count, Counts, NetworkTimes};
@@ -119,6 +120,7 @@ pub struct CallRecorder {
     latencies: AnswerTimes,
     /// The time of an answer whose text has not come yet.
     answer: Option<AnswerTiming>,
+    network: NetworkSeries,
     /// Whether the last text has changed since it was read.
     has_news: bool,
 }
@@ -234,6 +236,7 @@ impl CallRecorder {
             answered: None,
             latencies: AnswerTimes::default(),
             answer: None,
+            network: NetworkSeries::default(),
             has_news: false,
         }
     }
@@ -341,6 +344,11 @@ impl CallRecorder {
         }
     }
 
+    /// Handles what a session knows of its network, about once a second.
+    pub fn handle_network(&mut self, counts: &Counts, network: NetworkTimes) {
+        self.network.handle_sample(counts, network);
+    }
+
     /// Handles an interruption of the bot's speech.
     pub fn handle_interruption(&mut self) {
         self.interruptions = self.interruptions.saturating_add(1);
@@ -387,7 +395,7 @@ impl CallRecorder {
         let texts = self.texts.iter();
         let texts =
             texts.map(|text| size_of::<CallText>() + text.text.capacity() + text.answer.as_ref().map_or(0, stages));
-        size_of::<Self>() + names + texts.sum::<usize>()
+        size_of::<Self>() + self.network.bytes() + names + texts.sum::<usize>()
     }
 
     pub(super) fn began(&self) -> Instant {
@@ -497,6 +505,7 @@ impl CallRecorder {
             call["network"] = json!({
                 "jitter_ms": end.network.jitter.map(millis),
                 "round_trip_ms": end.network.round_trip.map(millis),
+                "series": self.network.describe(),
             });
         }
         call
