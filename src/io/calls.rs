@@ -427,6 +427,10 @@ impl SessionObserver for CallObserver {
         self.record(|call| call.handle_network(counts, network));
     }
 
+    fn answers(&self) -> Option<String> {
+        lock(&self.calls.log).live(&self.id)?.answers()
+    }
+
     fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts, network: NetworkTimes) {
         self.tap.end();
         self.calls.listening.end(&self.id);

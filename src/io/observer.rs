@@ -95,6 +95,9 @@ pub trait SessionObserver: Send + Sync {
     /// What the session knows of its network, about once a second.
     fn network(&self, counts: &Counts, network: NetworkTimes);
 
+    /// Returns what the log says of the answers of the bot; `None` if there is nothing to say.
+    fn answers(&self) -> Option<String>;
+
     /// The end of the session, with the error of a bot that failed.
     fn end(&self, reason: LeaveReason, bot_error: Option<&str>, counts: &Counts, network: NetworkTimes);
 }

@@ -357,7 +357,9 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
         if let Some(listed) = &mut listed {
             listed.note_end(reason);
         }
+        let mut answers = String::new();
         if let Some(observer) = listed.as_ref().and_then(LiveEntry::observer) {
+            answers = observer.answers().map(|words| format!(", {words}")).unwrap_or_default();
             observer.end(reason, outcome.as_ref().and_then(BotOutcome::error), &counts, network);
         }
         if let Some(outcome) = outcome {
@@ -368,7 +370,9 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task
             let trace = trace::log_suffix(trace.as_ref());
             outcome.log(
                 reason,
-                &format!("{seconds:.1} s, {summary}, {frames} frames to the bot, {dropped} dropped{log_suffix}{trace}"),
+                &format!(
+                    "{seconds:.1} s{answers}, {summary}, {frames} frames to the bot, {dropped} dropped{log_suffix}{trace}"
+                ),
             );
         }
         if let Some(metrics) = metrics {

@@ -221,7 +221,8 @@ impl SessionIo for WebSocketIo {
                 match frame {
                     Frame::Text(text) => session.handle_text(&text, now),
                     Frame::Binary(bytes) => session.handle_binary(bytes, now),
-                    Frame::Ping(_) | Frame::Pong(_) => session.handle_pong(now),
+                    Frame::Ping(_) => session.handle_ping(now),
+                    Frame::Pong(_) => session.handle_pong(now),
                     Frame::Close(_) => session.handle_close(now),
                     Frame::Frame(_) => {}
                 }

@@ -154,6 +154,8 @@ struct CallText {
 struct AnswerTiming {
     /// From the end of the caller's speech to the first sound of the bot.
     latency: Option<Duration>,
+    /// From that sound to its arrival at the caller, as far as the network is known.
+    arrival: Option<Duration>,
     /// The times that the bot reported for its parts, in seconds.
     stages: Vec<(String, f64)>,
 }
@@ -344,9 +346,31 @@ impl CallRecorder {
         }
     }
 
-    /// Handles what a session knows of its network, about once a second.
+    /// Handles what a session knows of its network, about once a second. The last answer arrives
+    /// half a round trip after it is sent.
     pub fn handle_network(&mut self, counts: &Counts, network: NetworkTimes) {
         self.network.handle_sample(counts, network);
+        self.set_arrival(network);
+    }
+
+    fn set_arrival(&mut self, network: NetworkTimes) {
+        let Some(round_trip) = network.round_trip else { return };
+        let mut with_times = self.texts.iter_mut().rev().filter_map(|text| text.answer.as_mut());
+        let last = self.answer.as_mut().or_else(|| with_times.next());
+        if let Some(answer) = last.filter(|answer| answer.latency.is_some() && answer.arrival.is_none()) {
+            answer.arrival = Some(round_trip / 2);
+            self.has_news = !self.texts.is_empty();
+        }
+    }
+
+    /// Returns what the log says of the answers; `None` without any.
+    pub fn answers(&self) -> Option<String> {
+        let [mean, longest] = [self.latencies.mean()?, self.latencies.longest()?].map(|time| time.as_secs_f64());
+        let count = self.latencies.count();
+        let plural = if count == 1 { "" } else { "s" };
+        Some(format!(
+            "{count} answer{plural} after {mean:.2} s, at most {longest:.2} s"
+        ))
     }
 
     /// Handles an interruption of the bot's speech.
@@ -357,6 +381,7 @@ impl CallRecorder {
 
     /// Handles the end of the call.
     pub fn handle_end(&mut self, end: CallEnding<'_>) {
+        self.set_arrival(end.network);
         let text = |error: &str| cut(error, ERROR_BYTES_MAX).into_owned();
         self.end = Some(EndedCall {
             outcome: end.outcome,
@@ -687,7 +712,10 @@ impl CallText {
             text["latency_ms"] = json!(answer.latency.map(millis));
             let stages = answer.stages.iter();
             let stages = stages.map(|(name, seconds)| json!({"name": name, "ms": (seconds * 1000.0).round() as u64}));
-            text["stages"] = stages.collect();
+            let arrival = answer
+                .arrival
+                .map(|arrival| json!({"name": "arrival", "ms": millis(arrival)}));
+            text["stages"] = stages.chain(arrival).collect();
         }
         text
     }

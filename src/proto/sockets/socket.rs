@@ -25,7 +25,7 @@ use crate::audio::g711::LineLaws;
 use crate::audio::playout_pacer::{self, ChunkFormat};
 use crate::bots::BotChoice;
 use crate::config::Config;
-use crate::counts::{Count, Counts};
+use crate::counts::{Count, Counts, NetworkTimes};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
     CALL_DEAF_AFTER, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX,
@@ -163,6 +163,9 @@ pub struct SocketSession {
     /// Times at which the peer was last heard and last pinged.
     last_received: Instant,
     pinged: Instant,
+    /// Whether the last ping has no answer yet, and how long the answer to one took.
+    awaits_pong: bool,
+    round_trip: Option<Duration>,
     /// Time since which the socket accepts nothing.
     blocked: Option<Instant>,
     /// Whether the bot last reported that it has no more speech.
@@ -238,6 +241,8 @@ impl SocketSession {
             is_transferred: false,
             last_received: now,
             pinged: now,
+            awaits_pong: false,
+            round_trip: None,
             blocked: None,
             bot_queue_empty: true,
             marks: VecDeque::new(),
@@ -364,9 +369,17 @@ impl SocketSession {
         }
     }
 
-    /// Handles a ping or a pong of the peer.
+    /// Handles a ping of the peer.
+    pub fn handle_ping(&mut self, now: Instant) {
+        self.last_received = now;
+    }
+
+    /// Handles a pong of the peer; one without a ping is a sign of life alone.
     pub fn handle_pong(&mut self, now: Instant) {
         self.last_received = now;
+        if std::mem::take(&mut self.awaits_pong) {
+            self.round_trip = Some(now.saturating_duration_since(self.pinged));
+        }
     }
 
     /// Handles a socket that accepted only a part of its data.
@@ -646,6 +659,7 @@ impl Session for SocketSession {
             self.end(LeaveReason::Vanished, 1001, "nothing was received for too long", now);
         } else if now >= self.pinged + SOCKET_PING_INTERVAL {
             self.pinged = now;
+            self.awaits_pong = true;
             self.send(SocketMessage::Ping);
         }
     }
@@ -692,6 +706,14 @@ impl Session for SocketSession {
     /// Returns whether a first message of a known caller has arrived.
     fn has_caller(&self) -> bool {
         self.has_begun && self.has_received && self.refused.is_none()
+    }
+
+    /// Of a telephone, the round trip is that to its provider.
+    fn network(&self) -> NetworkTimes {
+        NetworkTimes {
+            jitter: None,
+            round_trip: self.round_trip,
+        }
     }
 
     fn update_counts(&self, counts: &mut Counts) {

@@ -485,6 +485,54 @@ fn what_is_no_rtvi_changes_nothing() {
     assert_eq!(rig.start, rig.now);
 }
 
+/// The last stage of an answer is half a round trip, as it is known then; an answer before the
+/// network is known has none, and that at the end of the call has what was last known.
+#[test]
+fn an_answer_arrives_half_a_round_trip_later() {
+    let mut rig = rig();
+    let network = |ms| NetworkTimes {
+        jitter: None,
+        round_trip: Some(Duration::from_millis(ms)),
+    };
+    let counts = Counts::default();
+    assert_eq!(rig.call.answers(), None);
+    for round_trip_ms in [None, Some(50), Some(30)] {
+        rig.transcribe("a question");
+        rig.pass(1_000);
+        rig.answer(700);
+        rig.bot("bot-transcription", json!({"text": "an answer"}));
+        rig.pass(1_000);
+        let times = round_trip_ms.map(network).unwrap_or_default();
+        rig.call.handle_network(&counts, times);
+        // Later values are of later answers.
+        rig.call.handle_network(&counts, network(400));
+        if round_trip_ms.is_some() {
+            continue;
+        }
+        let texts = rig.describe()["texts"].clone();
+        assert_eq!(texts[1]["stages"], json!([{"name": "arrival", "ms": 200}]), "{texts}");
+    }
+    rig.transcribe("a question");
+    rig.pass(1_000);
+    rig.answer(900);
+    rig.bot("bot-transcription", json!({"text": "the last"}));
+    rig.end(LeaveReason::Left, None);
+    let call = rig.describe();
+    let arrival = |nth: usize| call["texts"][2 * nth + 1]["stages"][0]["ms"].clone();
+    assert_eq!(
+        [arrival(1), arrival(2), arrival(3)],
+        [25, 15, 20].map(Value::from),
+        "{call}"
+    );
+    assert_eq!(call["latency_ms"], 750);
+    assert_eq!(
+        rig.call.answers().as_deref(),
+        Some("4 answers after 0.75 s, at most 0.90 s")
+    );
+    let series = json!([null, 400, 50, 400, 30, 400]);
+    assert_eq!(call["network"]["series"]["round_trip_ms"], series, "{call}");
+}
+
 /// The address is that of a caller who connects to the runner: not that of a provider, which names
 /// a number, nor that of a service that asks for a room. Without texts there is none.
 #[test]

@@ -325,3 +325,18 @@ fn pings_keep_their_interval() {
     rig.pass(MS);
     assert_eq!(rig.pings(), 2);
 }
+
+/// The answer to a ping tells the round trip. A pong that nothing asked for tells none.
+#[test]
+fn an_answered_ping_tells_the_round_trip() {
+    let mut rig = Rig::client();
+    rig.with(|session, now| session.handle_pong(now));
+    assert_eq!(rig.session.network().round_trip, None);
+    rig.pass(SOCKET_PING_INTERVAL);
+    rig.pass(30 * MS);
+    for _ in 0..2 {
+        rig.with(|session, now| session.handle_pong(now));
+        assert_eq!(rig.session.network().round_trip, Some(30 * MS));
+        rig.pass(30 * MS);
+    }
+}
