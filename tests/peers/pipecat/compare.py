@@ -1,10 +1,11 @@
 """Compares edge-runner with Pipecat's own runner: the same bot, `compared_bot.py`, and the same callers.
 
-    compare.py [--binary PATH] [--calls N] [--at-once N]
+    compare.py [--binary PATH] [--calls N] [--at-once N] [--most N]
 
 Prints a table in Markdown: medians from `/start` to `bot-ready` and to the first sound, of calls that take turns on both runners with a
 second between them, on `/ws-client` and over WebRTC;
-late frames of echo calls at once; the longest pause in the sound of a call while the bot of another one blocks its loop for 2 s.
+late frames of echo calls at once, their memory and processor time; the longest pause in the sound of a call while the bot of another
+one blocks its loop for 2 s; with `--most`, how many echo calls at once, of at most that many, have no late frame.
 A frame is late that comes more than 100 ms after what came before it has been played. Nothing else should run on the machine.
 Beside Pipecat, its runner needs fastapi, uvicorn, python-dotenv, python-multipart, jinja2 and aiortc.
 """
@@ -152,15 +153,59 @@ async def timed_in_browser(url):
         await peer.close()
 
 
-async def at_once(url, count):
-    """Late parts of the sound of that many echo calls, and all parts."""
+def processes(pid):
+    """A process and all that it has started."""
+    children = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            children.setdefault(int(entry.read_text().rsplit(")", 1)[1].split()[1]), []).append(int(entry.parent.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def memory_mib(pid):
+    """The memory of a process and of all that it has started. What several share counts once (PSS)."""
+    kib = 0
+    for each in processes(pid):
+        with contextlib.suppress(OSError):
+            lines = pathlib.Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
+            kib += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kib / 1024
+
+
+def processor_s(pid):
+    """The processor time of a process and of all that it has started and that still runs."""
+    ticks = 0
+    for each in processes(pid):
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, pathlib.Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def at_once(url, pid, count):
+    """That many echo calls: late parts of their sound, all parts, MiB of the runner with its bots, and cores."""
     async with contextlib.AsyncExitStack() as calls:
         each = [await calls.enter_async_context(Call(url, speaks=True)) for _ in range(count)]
         await until(lambda: all(len(call.sounds) > 50 for call in each), "the sound of all calls", SOON_S)
-        since = time.monotonic()
+        since, used = time.monotonic(), processor_s(pid)
         await asyncio.sleep(SPOKEN_S)
+        cores = (processor_s(pid) - used) / (time.monotonic() - since)
         late, total = map(sum, zip(*(call.late(since) for call in each)))
-    return late, total
+        return late, total, memory_mib(pid), cores
+
+
+async def most_at_once(url, pid, limit):
+    """How many echo calls at once, of at most this many, have no late frame."""
+    most = 0
+    for count in range(1, limit + 1):
+        late, *_ = await at_once(url, pid, count)
+        if late:
+            break
+        most = count
+        await asyncio.sleep(PAUSE_S)
+    return most
 
 
 async def blocked(url):
@@ -184,7 +229,7 @@ async def pipecats_runner():
         try:
             url = f"http://localhost:{port}"
             await until(lambda: serves(url + "/status"), "Pipecat's runner", STARTED_S)
-            yield url
+            yield url, process.pid
         finally:
             process.kill()
             process.wait()
@@ -212,15 +257,17 @@ async def medians(timed, urls, calls):
     return [[statistics.median(values) for values in both] for both in zip(*(zip(*times) for times in found))]
 
 
-async def main(binary, calls, count):
+async def main(binary, calls, count, limit):
     runner = Runner(binary, "-v", "--python", sys.executable, str(BOT))
     try:
         await runner.wait_for_log("the bot is loaded before its calls", STARTED_S)
-        async with pipecats_runner() as theirs:
-            urls = [runner.url, theirs]
+        async with pipecats_runner() as (theirs, pid):
+            urls, pids = [runner.url, theirs], [runner.process.pid, pid]
+            idle = [memory_mib(pid) for pid in pids]
             socket = await medians(timed, urls, calls)
             webrtc = await medians(timed_in_browser, urls, calls)
-            late = [await at_once(url, count) for url in urls]
+            loads = [await at_once(url, pid, count) for url, pid in zip(urls, pids)]
+            most = [await most_at_once(url, pid, limit) for url, pid in zip(urls, pids)] if limit else None
             pauses = [await blocked(url) for url in urls]
     finally:
         runner.stop()
@@ -228,8 +275,15 @@ async def main(binary, calls, count):
     for caller, both in (("`/ws-client`", socket), ("WebRTC", webrtc)):
         for name, (ours, other) in zip(("`bot-ready`", "the first sound"), both):
             print(f"| {caller}: `/start` to {name}, median of {calls} calls | {ours:.3f} s | {other:.3f} s | {ours / other:.2f} |")
-    shares = [f"{each} of {total}" for each, total in late]
+    shares = [f"{late} of {total}" for late, total, *_ in loads]
     print(f"| late parts of the sound of {count} echo calls at once, {SPOKEN_S} s | {shares[0]} | {shares[1]} | |")
+    each = [(memory - before) / count for (_, _, memory, _), before in zip(loads, idle)]
+    cores = [load[3] / count for load in loads]
+    print(f"| memory before the first call | {idle[0]:.0f} MiB | {idle[1]:.0f} MiB | {idle[0] / idle[1]:.2f} |")
+    print(f"| memory of each of {count} echo calls at once | {each[0]:.1f} MiB | {each[1]:.1f} MiB | {each[0] / each[1]:.2f} |")
+    print(f"| processor time of each of them | {cores[0]:.3f} core | {cores[1]:.3f} core | {cores[0] / cores[1]:.2f} |")
+    if most:
+        print(f"| echo calls at once without a late part, up to {limit} | {most[0]} | {most[1]} | |")
     print(f"| longest pause of a call while another bot blocks its loop for 2 s | {pauses[0]:.2f} s | {pauses[1]:.2f} s | |")
 
 
@@ -238,5 +292,6 @@ if __name__ == "__main__":
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
     parser.add_argument("--calls", type=int, default=20)
     parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--most", type=int, default=0)
     given = parser.parse_args()
-    asyncio.run(main(given.binary.resolve(), given.calls, given.at_once))
+    asyncio.run(main(given.binary.resolve(), given.calls, given.at_once, given.most))
