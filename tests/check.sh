@@ -27,6 +27,7 @@
 #       arm armv7                                       ARM programs under an emulator
 #       deb (ARCH=arm64)                                the package in a Debian of its own
 #       release (TARGETS=T,... REPEAT=none REAL=1)       makes a release twice, compares the bytes, uses every file
+#       wheels (TARGETS=T,...)                          wheels installed by pip, pipx and uv on Debian 12 and 13, and for ARM
 #       image (CUTS=50)                                 builds the image of a virtual board and boots it; about an hour. CUTS: cuts its power that often
 #       pictures                                        takes the pictures of README again, from the page
 #       sizes speed                                     tables: bytes of each profile, and none has grown; instructions of a call
@@ -108,7 +109,7 @@ all() {
     begin_lanes
     gate_lanes
     say 'what takes hours'
-    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos cloud-stores engines room-faults nodes local-kernel livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures image release'
+    together 'fuzz macos-all cluster msrv each-feature advisories arm armv7 deb cloud-chaos cloud-stores engines room-faults nodes local-kernel livekit-sip worker-figures gst-plugins soak churn floods footprint reboots calls-chaos fuzz-run mutants miri asan models sizes speed pictures wheels image release'
     end_lanes
 }
 
@@ -145,7 +146,7 @@ stage() {
     msrv) msrv ;;
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary; cross/sizes --compare native full opus-pure $binary ;;
     macos-all) tests/check/macos.sh all ;;
-    macos | workflows | monitoring | deb | image | release | gst-plugins | fuzz-run | engines) tests/check/"$1".sh ;;
+    macos | workflows | monitoring | deb | wheels | image | release | gst-plugins | fuzz-run | engines) tests/check/"$1".sh ;;
     smallest | telephone) reduced_call "$1" ;;
     aiortc | gstreamer | net | pipecat | pipecat-bots | rooms | livekit | jobs | room-faults | livekit-sip | nodes | worker-figures | moq | acme | local | local-kernel | assistants | browser | firefox | cloud | openapi | clock | cluster) "peer_$1" ;;
     cloud-scale) cloud_scale ;;
