@@ -304,6 +304,26 @@ fn a_module_that_floods_its_output_is_loaded() {
     hang_up(&runner, client);
 }
 
+/// Neither the runner nor the process that has loaded the bot needs room on a disk.
+#[test]
+fn a_bot_is_loaded_and_called_on_a_full_disk() {
+    let full = format!(
+        "mkdir full; mount -t tmpfs -o size=64k tmpfs full; cat >full/bot.py <<'END'\n{BOT}END\n\
+         head -c 1000000 /dev/zero >full/filler 2>/dev/null || true; \
+         if head -c 1000 /dev/zero >full/more 2>/dev/null; then exit 1; fi; mount --bind full /tmp"
+    );
+    let words = ["--python", "python3", "full/bot.py", "--name", "Ada"];
+    let Some(runner) = TestRunner::start_among_mounts(&full, &words, &[]) else {
+        return;
+    };
+    let parent = numbers(&runner.wait_for_log("loaded by "))[0];
+    for nth in 1..=2 {
+        let (client, [_, of, _]) = call(&runner, nth);
+        assert_eq!(of, parent);
+        hang_up(&runner, client);
+    }
+}
+
 #[test]
 fn calls_leave_neither_processes_nor_descriptors() {
     let runner = bot(BOT, &[]);
