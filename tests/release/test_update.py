@@ -138,6 +138,23 @@ class Case(unittest.TestCase):
     def asked_for_archives(self):
         return [path for path in self.release.server.asked if path.endswith((".tar.gz", ".deb"))]
 
+    def needs_mounts(self):
+        if subprocess.run([*UNSHARE, "mount -t tmpfs none /mnt"], capture_output=True).returncode:
+            self.skipTest("this user may not mount in a namespace")
+
+    def in_namespace(self, mounts, *words):
+        return self.run_update(command=[*UNSHARE, f'{mounts}\nexec "$@"', "sh", *self.command(*words)])
+
+    def packaged(self):
+        """Mounts of a machine whose dpkg has installed the program."""
+        listed = self.folder / "list"
+        listed.write_text(f"/.\n/usr\n{self.installed}\n")
+        return f"mkdir -p /var/lib/dpkg/info\nmount -t tmpfs none /var/lib/dpkg/info\ncp {listed} /var/lib/dpkg/info/edge-runner.list\n"
+
+    def board(self):
+        """Mounts of a board that was started from an image."""
+        return self.packaged() + "mount -t tmpfs none /usr/local/lib\nmkdir /usr/local/lib/edge-board\n"
+
 
 class Download(Case):
     def test_a_newer_release_is_installed_and_the_previous_program_kept(self):
@@ -341,13 +358,9 @@ class Download(Case):
 class Mounts(Case):
     """Cases that need mounts."""
 
-    def in_namespace(self, mounts, *words):
-        return self.run_update(command=[*UNSHARE, f'{mounts}\nexec "$@"', "sh", *self.command(*words)])
-
     def setUp(self):
-        if subprocess.run([*UNSHARE, "mount -t tmpfs none /mnt"], capture_output=True).returncode:
-            self.skipTest("this user may not mount in a namespace")
         super().setUp()
+        self.needs_mounts()
 
     def test_a_read_only_file_system_is_named(self):
         done = self.in_namespace(f"mount --bind {self.prefix} {self.prefix}\nmount -o remount,bind,ro {self.prefix}")
@@ -369,12 +382,6 @@ class Mounts(Case):
         self.assertIn(f"the disk with {folder} is full", done.stderr)
         self.assertEqual(done.stdout.splitlines()[-1], "edge-runner", "nothing is left behind")
 
-    def packaged(self):
-        """Mounts of a machine whose dpkg has installed the program."""
-        listed = self.folder / "list"
-        listed.write_text(f"/.\n/usr\n{self.installed}\n")
-        return f"mkdir -p /var/lib/dpkg/info\nmount -t tmpfs none /var/lib/dpkg/info\ncp {listed} /var/lib/dpkg/info/edge-runner.list\n"
-
     def test_a_debian_package_is_left_to_its_tool(self):
         done = self.in_namespace(self.packaged())
         self.assertEqual(done.returncode, 1, done)
@@ -384,20 +391,18 @@ class Mounts(Case):
 
     def test_a_board_image_gets_the_package(self):
         given = self.folder / "given"
-        board = self.packaged() + "mount -t tmpfs none /usr/local/lib\nmkdir /usr/local/lib/edge-board\n"
         self.stand_in("dpkg", f'cp "$3" {given}\necho "$1 $2 $DEBIAN_FRONTEND" >{given}.words\nrm {self.installed}\necho new >{self.installed}')
-        done = self.in_namespace(board, "--check")
+        done = self.in_namespace(self.board(), "--check")
         self.assertEqual((done.returncode, given.exists()), (AVAILABLE, False), done)
-        done = self.in_namespace(board)
+        done = self.in_namespace(self.board())
         self.assertEqual(done.returncode, 0, done)
         self.assertIn(given.read_text(), ("amd64", "arm64", "armhf"))
         self.assertEqual(given.with_suffix(".words").read_text(), "--install --force-confold noninteractive\n")
         self.assertEqual(self.files(), ["edge-runner", "edge-runner.previous"])
 
     def test_a_package_that_fails_leaves_the_previous_program(self):
-        board = self.packaged() + "mount -t tmpfs none /usr/local/lib\nmkdir /usr/local/lib/edge-board\n"
         self.stand_in("dpkg", f"rm {self.installed}\necho half >{self.installed}\necho 'no room' >&2\nexit 1")
-        done = self.in_namespace(board)
+        done = self.in_namespace(self.board())
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("dpkg could not install the package: no room", done.stderr)
         self.assertEqual(digest(self.installed), digest(BINARY))
@@ -520,6 +525,20 @@ esac""")
     def test_a_service_that_does_not_come_up_gets_the_previous_program_back(self):
         self.serve_runner("exit 1")
         done = self.run_update("--runner", self.url)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn(f"version {VERSION} does not answer at {self.url} within 30 s after the restart of edge-runner.service", done.stderr)
+        self.assertIn(f"Version {INSTALLED} is back, and answers", done.stderr)
+        self.assertEqual((self.files(), digest(self.installed)), (["edge-runner"], digest(BINARY)))
+        self.assertEqual(self.starts.read_text(), "edge-runner.service\n" * 2)
+        self.assertTrue(self.answers())
+
+    def test_a_board_whose_package_does_not_answer_gets_the_previous_program_back(self):
+        self.needs_mounts()
+        silent = f"#!/bin/sh\n[ \"$1\" = --version ] || exit 1\necho edge-runner {VERSION}"
+        # As the scripts of the package do, it restarts the service.
+        self.stand_in("dpkg", f"rm {self.installed}\ncat >{self.installed} <<'end'\n{silent}\nend\nchmod 755 {self.installed}\n"
+                              "systemctl restart edge-runner.service")
+        done = self.in_namespace(self.board(), "--runner", self.url)
         self.assertEqual(done.returncode, 1, done)
         self.assertIn(f"version {VERSION} does not answer at {self.url} within 30 s after the restart of edge-runner.service", done.stderr)
         self.assertIn(f"Version {INSTALLED} is back, and answers", done.stderr)
