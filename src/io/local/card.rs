@@ -30,8 +30,6 @@ use crate::proto::local::supervision::{CommandFailure, Supervision};
 
 /// Longest time between two questions whether a card has or takes frames.
 const ASKED_EVERY: Duration = Duration::from_millis(10);
-/// A question that comes this late was late because this process stood still.
-const STALLED_AFTER: Duration = Duration::from_millis(500);
 /// Sound with which a loudspeaker starts: USB cards take some 15 ms of it at once. It is a little
 /// less than what the session is ahead of the loudspeaker at least.
 const STARTS_WITH: Duration = Duration::from_millis(35);
@@ -204,8 +202,6 @@ async fn read_frames(
                 if !pcm.is_empty() {
                     events.send(MicrophoneEvent::Bytes(pcm)).await.ok()?;
                 }
-                // The time of a user that reads slowly is not that of the card.
-                note_traffic(supervision);
             }
             Err(error) if is_pending(&error) => {}
             Err(error) if is_xrun(&error) => {
@@ -218,17 +214,7 @@ async fn read_frames(
             }
             Err(error) => return Some(failure(supervision, &card_error(&error))),
         }
-        rest(&card, supervision).await;
-    }
-}
-
-/// Waits until a card is asked again. The time of a process that stands still, or of a machine that
-/// sleeps, is not that of the card.
-async fn rest(card: &impl OpenCard, supervision: &mut Supervision) {
-    let asked = tasks::now();
-    sleep(card.pause()).await;
-    if tasks::now() - asked > STALLED_AFTER && supervision.works() {
-        note_traffic(supervision);
+        sleep(card.pause()).await;
     }
 }
 
@@ -265,8 +251,6 @@ async fn write_frames(
     let mut is_started = false;
     loop {
         let chunk = chunks.recv().await;
-        // The time without a chunk is not that of the card.
-        note_traffic(supervision);
         let waiting = chunk.as_ref().map_or(0, |chunk| chunks.len() * chunk.len());
         bytes.extend(chunk.as_deref().map(|chunk| frames.convert(chunk)).unwrap_or_default());
         let mut written = 0;
@@ -295,7 +279,7 @@ async fn write_frames(
                 }
                 Err(error) => return Some(failure(supervision, &card_error(&error))),
             }
-            rest(&card, supervision).await;
+            sleep(card.pause()).await;
         }
         bytes.drain(..written);
         piped.store(frames.pcm_bytes(bytes.len()) + waiting, Relaxed);

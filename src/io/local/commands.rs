@@ -396,8 +396,6 @@ async fn read_pieces(
             .send(MicrophoneEvent::Bytes(buffer[..bytes].to_vec()))
             .await
             .ok()?;
-        // The time of a user that reads slowly is not that of the command.
-        note_traffic(supervision);
     }
 }
 

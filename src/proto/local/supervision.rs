@@ -18,6 +18,9 @@ use crate::process::last_line;
 const PROVEN_AFTER: Duration = Duration::from_secs(10);
 /// Time without traffic after which a command hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(1);
+/// Longest time between two polls that counts as time without traffic: the rest of a longer one is
+/// that of a process that stood still, or of a user that was slow.
+const QUIET_STEP: Duration = Duration::from_millis(250);
 /// Time from the start of a command to its first traffic.
 const FIRST_WITHIN: Duration = Duration::from_secs(5);
 /// A pipe takes data before a player has opened its card.
@@ -57,9 +60,11 @@ pub struct Supervision {
     program: String,
     attempts: Attempts,
     started: Option<Instant>,
-    /// The time of the last traffic, or of the last time at which none was wanted.
-    moved: Option<Instant>,
-    has_worked: bool,
+    /// Whether it has moved audio since its start.
+    has_moved: bool,
+    /// The time without traffic at the last poll, or at the last traffic.
+    quiet: Duration,
+    polled: Option<Instant>,
     last_words: Option<String>,
     xruns: u64,
     /// The second in which lines about lost audio are counted, and their number.
@@ -73,8 +78,9 @@ impl Supervision {
             program: program.to_owned(),
             attempts: Attempts::default(),
             started: None,
-            moved: None,
-            has_worked: false,
+            has_moved: false,
+            quiet: Duration::ZERO,
+            polled: None,
             last_words: None,
             xruns: 0,
             second: None,
@@ -104,16 +110,22 @@ impl Supervision {
     /// Handles the start of the command.
     pub fn handle_started(&mut self, now: Instant) {
         self.started = Some(now);
-        self.moved = None;
-        self.has_worked = false;
+        self.has_moved = false;
+        self.handle_moved(now);
         self.last_words = None;
         self.second = None;
+    }
+
+    fn handle_moved(&mut self, now: Instant) {
+        self.quiet = Duration::ZERO;
+        self.polled = Some(now);
     }
 
     /// Handles audio that the command has written or read. Returns what the log says of a command
     /// that works again.
     pub fn handle_traffic(&mut self, now: Instant) -> Option<String> {
-        self.moved = Some(now);
+        self.has_moved = true;
+        self.handle_moved(now);
         let age = now.saturating_duration_since(self.started?);
         if age >= PROVEN_AFTER {
             self.attempts.handle_success();
@@ -121,14 +133,8 @@ impl Supervision {
         if self.direction == AudioDirection::Out && age < PLAYER_WORKS_AFTER {
             return None;
         }
-        self.has_worked = true;
         let failed = self.attempts.take_failed();
         failed.then(|| format!("the {} works again", self.direction.name()))
-    }
-
-    /// Returns whether the command works.
-    pub fn works(&self) -> bool {
-        self.has_worked
     }
 
     /// Returns the number of times that audio was lost.
@@ -158,27 +164,32 @@ impl Supervision {
     }
 
     /// Returns why the command is to be ended, if it is.
-    pub fn poll_failure(&self, now: Instant) -> Option<CommandFailure> {
+    pub fn poll_failure(&mut self, now: Instant) -> Option<CommandFailure> {
         if self.second.is_some_and(|(_, count)| count > XRUNS_PER_S_MAX) {
             return Some(CommandFailure::Loops);
         }
-        (now >= self.poll_timeout()?).then_some(CommandFailure::Hung)
+        let since = self.polled.replace(now)?;
+        self.quiet += now.saturating_duration_since(since).min(QUIET_STEP);
+        (self.quiet >= self.quiet_max()).then_some(CommandFailure::Hung)
     }
 
-    /// Returns when a command without traffic hangs.
+    /// Returns when a command without traffic is polled again.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match (self.moved, self.started) {
-            (Some(moved), _) => Some(moved + HUNG_AFTER),
-            (None, Some(started)) => Some(started + FIRST_WITHIN),
-            (None, None) => None,
+        let left = self.quiet_max().saturating_sub(self.quiet);
+        Some(self.polled? + left.min(QUIET_STEP))
+    }
+
+    fn quiet_max(&self) -> Duration {
+        match self.has_moved {
+            true => HUNG_AFTER,
+            false => FIRST_WITHIN,
         }
     }
 
     /// Handles a command that has failed.
     pub fn handle_failure(&mut self, failure: &CommandFailure) -> Retry {
         self.started = None;
-        self.moved = None;
-        self.has_worked = false;
+        self.polled = None;
         let why = self.describe(failure);
         self.attempts
             .handle_failure(&format!("no {}: {why}", self.direction.name()))
@@ -272,9 +283,8 @@ mod tests {
              (another program has the card open); next attempt in 1 s"
         );
         mic.handle_started(start);
-        assert!(!mic.works());
         assert_eq!(mic.handle_traffic(start + S), Some("the microphone works again".into()));
-        assert!(mic.works() && mic.handle_traffic(start + S).is_none());
+        assert_eq!(mic.handle_traffic(start + S), None);
         assert_eq!(mic.handle_failure(&ended()).after, 10 * S, "it worked for a second");
         mic.handle_started(start);
         mic.handle_traffic(start + 10 * S);
@@ -322,17 +332,42 @@ mod tests {
         assert!(card.describe(&CommandFailure::Loops).ends_with("loses all audio"));
     }
 
+    /// Polls a command whenever it asks for that. Returns when it failed, and why.
+    fn failed(command: &mut Supervision) -> (Instant, CommandFailure) {
+        loop {
+            let now = command.poll_timeout().expect("it runs");
+            if let Some(failure) = command.poll_failure(now) {
+                return (now, failure);
+            }
+        }
+    }
+
     #[test]
     fn a_command_without_traffic_hangs() {
         let start = Instant::now();
         let mut mic = Supervision::new(AudioDirection::In, "arecord");
-        assert_eq!(mic.poll_timeout(), None);
+        assert_eq!((mic.poll_timeout(), mic.poll_failure(start)), (None, None));
         mic.handle_started(start);
-        assert_eq!(mic.poll_failure(start + FIRST_WITHIN - MS), None);
-        assert_eq!(mic.poll_failure(start + FIRST_WITHIN), Some(CommandFailure::Hung));
-        mic.handle_traffic(start + 2 * S);
-        assert_eq!(mic.poll_timeout(), Some(start + 3 * S));
-        assert_eq!(mic.poll_failure(start + 3 * S), Some(CommandFailure::Hung));
+        assert_eq!(failed(&mut mic), (start + FIRST_WITHIN, CommandFailure::Hung));
+        mic.handle_traffic(start + 10 * S);
+        assert_eq!(failed(&mut mic), (start + 11 * S, CommandFailure::Hung));
+        mic.handle_failure(&CommandFailure::Hung);
+        assert_eq!(mic.poll_timeout(), None);
+    }
+
+    /// A process that was stopped, or whose machine slept, asks late whether a command hangs.
+    #[test]
+    fn the_time_of_a_process_that_stood_still_is_not_that_of_a_command() {
+        let start = Instant::now();
+        let mut mic = Supervision::new(AudioDirection::In, "arecord");
+        mic.handle_started(start);
+        mic.handle_traffic(start);
+        for (nth, stood_still) in [MS, S, 60 * S].into_iter().enumerate() {
+            let due = mic.poll_timeout().expect("it runs");
+            assert_eq!(mic.poll_failure(due + stood_still), None, "{nth}");
+        }
+        let awake = mic.poll_timeout().expect("it runs");
+        assert_eq!(failed(&mut mic), (awake, CommandFailure::Hung));
     }
 
     /// A recorder whose sound server was killed writes "overrun!!!" as fast as it can.
@@ -366,7 +401,6 @@ mod tests {
         player.handle_failure(&ended());
         player.handle_started(start);
         assert_eq!(player.handle_traffic(start + 499 * MS), None);
-        assert!(!player.works());
         assert_eq!(
             player.handle_traffic(start + 500 * MS),
             Some("the loudspeaker works again".into())
