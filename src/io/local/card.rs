@@ -1,9 +1,9 @@
 //! Sound cards that are opened without ALSA's programs.
 //!
 //! In: a card of the kernel, and the rate of PCM. Out: what `commands` has of a command: bytes of
-//! mono PCM, what happens to the loudspeaker, and why it failed. A card is asked every 10 ms
-//! whether it has or takes frames. It could be waited for, but it reports lost audio as an error of
-//! its file, which tokio keeps as the end of that file.
+//! mono PCM, what happens to the loudspeaker, and why it failed. `transfer` of the core says when a
+//! card is asked whether it has or takes frames. It could be waited for, but it reports lost audio
+//! as an error of its file, which tokio keeps as the end of that file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,24 +15,19 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, Updater, ioctl, opcode};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep_until, timeout};
 
-use super::device_events::{LoudspeakerEvent, MicrophoneEvent, note_traffic};
+use super::device_events::{LoudspeakerEvent, MicrophoneEvent};
 use crate::io::tasks;
 use crate::proto::local::direction::AudioDirection;
-use crate::proto::local::kernel::frames::{PlayedFrames, RecordedFrames};
 use crate::proto::local::kernel::negotiation::{CardForm, negotiate};
 use crate::proto::local::kernel::params::{HwParams, IOCTL_GROUP, IOCTL_HW_PARAMS, IOCTL_HW_REFINE, IOCTL_PREPARE};
+use crate::proto::local::kernel::transfer::{CardAnswer, CardPlayer, CardRecorder, PlaybackStep, RecordingStep};
 use crate::proto::local::kernel::{CardError, KernelCard};
 use crate::proto::local::listing::{self, CardAccess, SoundCard};
 use crate::proto::local::sound_test::SoundReport;
 use crate::proto::local::supervision::{CommandFailure, Supervision};
 
-/// Longest time between two questions whether a card has or takes frames.
-const ASKED_EVERY: Duration = Duration::from_millis(10);
-/// Sound with which a loudspeaker starts: USB cards take some 15 ms of it at once. It is a little
-/// less than what the session is ahead of the loudspeaker at least.
-const STARTS_WITH: Duration = Duration::from_millis(35);
 /// Pieces and events of a test that wait.
 const EVENTS_MAX: usize = 16;
 
@@ -67,12 +62,6 @@ trait OpenCard: Send {
 
     /// Makes a card ready again that has lost audio.
     fn prepare(&mut self) -> io::Result<()>;
-
-    /// Returns the time after which it is asked again.
-    fn pause(&self) -> Duration {
-        let form = self.form();
-        form.length(form.buffer_frames / 4).min(ASKED_EVERY)
-    }
 }
 
 /// A device of the kernel.
@@ -142,17 +131,22 @@ fn card_error(error: &io::Error) -> CardError {
     }
 }
 
-/// Whether a card has lost audio, or sleeps with its machine.
-fn is_xrun(error: &io::Error) -> bool {
+/// Returns what the result of a read or a write means.
+fn answer(result: io::Result<usize>) -> CardAnswer {
     // ESTRPIPE, which only Linux has.
     const SUSPENDED: i32 = 86;
-    Errno::from_io_error(error) == Some(Errno::PIPE) || error.raw_os_error() == Some(SUSPENDED)
+    match result {
+        Ok(bytes) => CardAnswer::Moved(bytes),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            CardAnswer::Pending
+        }
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::PIPE) => CardAnswer::Xrun,
+        Err(error) if error.raw_os_error() == Some(SUSPENDED) => CardAnswer::Xrun,
+        Err(error) => CardAnswer::Failed(card_error(&error)),
+    }
 }
 
-fn is_pending(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
+/// Returns why a card is not opened, with the words for the log.
 fn failure(supervision: &mut Supervision, error: &CardError) -> CommandFailure {
     supervision.handle_line(&error.to_string(), tasks::now());
     CommandFailure::Card
@@ -185,36 +179,22 @@ async fn read_frames(
     supervision: &mut Supervision,
     events: &mpsc::Sender<MicrophoneEvent>,
 ) -> Option<CommandFailure> {
-    supervision.handle_started(tasks::now());
+    let mut recorder = CardRecorder::new(card.form(), rate_hz, supervision, tasks::now());
     events.send(MicrophoneEvent::Started).await.ok()?;
-    let form = card.form();
-    let mut frames = RecordedFrames::new(form, rate_hz);
-    let mut buffer = vec![0; form.buffer_frames as usize * form.frame_bytes()];
     loop {
-        if let Some(failure) = supervision.poll_failure(tasks::now()) {
-            return Some(failure);
-        }
-        match card.read(&mut buffer) {
-            Ok(0) => {}
-            Ok(bytes) => {
-                note_traffic(supervision);
-                let pcm = frames.convert(&buffer[..bytes]);
-                if !pcm.is_empty() {
-                    events.send(MicrophoneEvent::Bytes(pcm)).await.ok()?;
-                }
+        match recorder.poll_step(tasks::now()) {
+            RecordingStep::Read(buffer) => {
+                let answer = answer(card.read(buffer));
+                recorder.handle_answer(answer, tasks::now());
             }
-            Err(error) if is_pending(&error) => {}
-            Err(error) if is_xrun(&error) => {
-                supervision.handle_xrun(tasks::now());
-                frames.handle_restart();
-                if let Err(error) = card.prepare() {
-                    return Some(failure(supervision, &card_error(&error)));
-                }
-                continue;
+            RecordingStep::Pcm(pcm) => events.send(MicrophoneEvent::Bytes(pcm)).await.ok()?,
+            RecordingStep::Prepare => {
+                let prepared = card.prepare().map_err(|error| card_error(&error));
+                recorder.handle_prepared(prepared, tasks::now());
             }
-            Err(error) => return Some(failure(supervision, &card_error(&error))),
+            RecordingStep::Wait(at) => sleep_until(at.into()).await,
+            RecordingStep::End(failure) => return Some(failure),
         }
-        sleep(card.pause()).await;
     }
 }
 
@@ -242,51 +222,31 @@ async fn write_frames(
     events: &mpsc::Sender<LoudspeakerEvent>,
     piped: &AtomicUsize,
 ) -> Option<CommandFailure> {
-    supervision.handle_started(tasks::now());
-    let form = card.form();
-    let mut frames = PlayedFrames::new(form, rate_hz);
-    let start_frames = form.buffer_frames.min(form.frames_in(STARTS_WITH));
-    let start_bytes = start_frames as usize * form.frame_bytes();
-    let mut bytes = Vec::new();
-    let mut is_started = false;
+    let mut player = CardPlayer::new(card.form(), rate_hz, supervision, tasks::now());
+    let mut waiting = 0;
     loop {
-        let chunk = chunks.recv().await;
-        let waiting = chunk.as_ref().map_or(0, |chunk| chunks.len() * chunk.len());
-        bytes.extend(chunk.as_deref().map(|chunk| frames.convert(chunk)).unwrap_or_default());
-        let mut written = 0;
-        while written < bytes.len() && (is_started || chunk.is_none() || bytes.len() - written >= start_bytes) {
-            piped.store(frames.pcm_bytes(bytes.len() - written) + waiting, Relaxed);
-            if let Some(failure) = supervision.poll_failure(tasks::now()) {
-                return Some(failure);
+        piped.store(player.pending() + waiting, Relaxed);
+        match player.poll_step(tasks::now()) {
+            PlaybackStep::NextChunk => {
+                let chunk = chunks.recv().await;
+                waiting = chunk.as_ref().map_or(0, |chunk| chunks.len() * chunk.len());
+                player.handle_chunk(chunk.as_deref(), tasks::now());
             }
-            match card.write(&bytes[written..]) {
-                Ok(count @ 1..) => {
-                    is_started = true;
-                    written += count;
-                    note_traffic(supervision);
-                    continue;
-                }
-                Ok(0) => {}
-                Err(error) if is_pending(&error) => {}
-                Err(error) if is_xrun(&error) => {
-                    supervision.handle_xrun(tasks::now());
-                    if let Err(error) = card.prepare() {
-                        return Some(failure(supervision, &card_error(&error)));
-                    }
-                    is_started = false;
-                    let _ = events.try_send(LoudspeakerEvent::Underrun);
-                    continue;
-                }
-                Err(error) => return Some(failure(supervision, &card_error(&error))),
+            PlaybackStep::Write(frames) => {
+                let answer = answer(card.write(frames));
+                player.handle_answer(answer, tasks::now());
             }
-            sleep(card.pause()).await;
-        }
-        bytes.drain(..written);
-        piped.store(frames.pcm_bytes(bytes.len()) + waiting, Relaxed);
-        if chunk.is_none() {
-            // What it has is lost once it is closed.
-            sleep(form.length(form.buffer_frames)).await;
-            return None;
+            PlaybackStep::Prepare => {
+                let prepared = card.prepare().map_err(|error| card_error(&error));
+                player.handle_prepared(prepared, tasks::now());
+                let _ = events.try_send(LoudspeakerEvent::Underrun);
+            }
+            PlaybackStep::Wait(at) => sleep_until(at.into()).await,
+            PlaybackStep::Played(at) => {
+                sleep_until(at.into()).await;
+                return None;
+            }
+            PlaybackStep::End(failure) => return Some(failure),
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::device_events::{LoudspeakerEvent, MicrophoneEvent, note_traffic};
+use super::device_events::{LoudspeakerEvent, MicrophoneEvent};
 use super::{card, until};
 use crate::config::{AudioBackEnd, AudioDevice};
 use crate::io::children::{self, ChildOwner};
@@ -391,7 +391,7 @@ async fn read_pieces(
             () = until(hangs_at) => continue,
         };
         let Ok(bytes @ 1..) = read else { return None };
-        note_traffic(supervision);
+        supervision.note_traffic(tasks::now());
         events
             .send(MicrophoneEvent::Bytes(buffer[..bytes].to_vec()))
             .await
@@ -476,7 +476,7 @@ async fn write_chunks(
                 Ok(bytes @ 1..) => {
                     written += bytes;
                     piped.store(unread(&stdin), Relaxed);
-                    note_traffic(supervision);
+                    supervision.note_traffic(tasks::now());
                 }
                 Ok(0) | Err(_) => {
                     drop(stdin);

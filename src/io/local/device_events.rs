@@ -1,8 +1,5 @@
 //! What happens to a microphone and to a loudspeaker, by a command or a card of the kernel.
 
-use crate::io::tasks;
-use crate::proto::local::supervision::Supervision;
-
 /// What happens to a microphone.
 pub enum MicrophoneEvent {
     /// It has started, for the first time or again.
@@ -17,11 +14,4 @@ pub enum LoudspeakerEvent {
     Underrun,
     /// Its command has ended, or its card has failed, and what it had is lost.
     Failed,
-}
-
-/// Handles traffic, and logs that the command or card works again.
-pub fn note_traffic(supervision: &mut Supervision) {
-    if let Some(words) = supervision.handle_traffic(tasks::now()) {
-        log::info!("{words}");
-    }
 }

@@ -2,12 +2,14 @@
 //!
 //! In: the text of an option, such as `kernel:CARD=USB,DEV=0`, and the files of `/proc/asound`.
 //! Out: the file of a device. [`params`] has what the kernel is asked and answers, [`negotiation`]
-//! chooses the form of the PCM from what a card has, and [`frames`] converts between that form and
-//! mono PCM. Source: `include/uapi/sound/asound.h` of Linux.
+//! chooses the form of the PCM from what a card has, [`frames`] converts between that form and
+//! mono PCM, and [`transfer`] says when an open card is read and written.
+//! Source: `include/uapi/sound/asound.h` of Linux.
 
 pub mod frames;
 pub mod negotiation;
 pub mod params;
+pub mod transfer;
 
 use std::fmt;
 

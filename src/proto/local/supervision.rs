@@ -137,6 +137,13 @@ impl Supervision {
         failed.then(|| format!("the {} works again", self.direction.name()))
     }
 
+    /// Handles audio that the command has written or read, and logs that it works again.
+    pub fn note_traffic(&mut self, now: Instant) {
+        if let Some(words) = self.handle_traffic(now) {
+            log::info!("{words}");
+        }
+    }
+
     /// Returns the number of times that audio was lost.
     pub fn xruns(&self) -> u64 {
         self.xruns
