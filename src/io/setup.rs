@@ -306,7 +306,7 @@ impl SetupPage {
 
 /// Returns whether the page can test a sound card.
 fn has_sound() -> bool {
-    Feature::Local.in_this_build() && sound_test::has_programs()
+    Feature::Local.in_this_build() && sound_test::is_possible()
 }
 
 fn refuse(error: &SetupError) -> Reply {

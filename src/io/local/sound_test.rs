@@ -15,20 +15,16 @@ use tokio::time::timeout;
 use super::card;
 use super::commands::CommandSlots;
 use super::commands::once::{play_once, record_once};
-use crate::config::{AudioBackEnd, AudioDevice, LocalConfig};
+use crate::config::{AudioDevice, LocalConfig};
 use crate::io::tasks::SlotPool;
-use crate::proto::local::command::alsa_command;
 use crate::proto::local::controls::LocalControls;
 use crate::proto::local::direction::AudioDirection;
-use crate::proto::local::listing::device_of_board;
 use crate::proto::local::sound_test::{
-    PLAYED_WITHIN, RECORDED_WITHIN, Recording, SoundReport, SoundState, TONE_WITHIN, recorded_bytes, tone,
+    BoardDevice, PLAYED_WITHIN, RECORDED_WITHIN, Recording, SoundReport, SoundState, TONE_WITHIN, recorded_bytes, tone,
 };
 
 /// Time in which the caller lends its card, which it does not during a session.
 const LENT_WITHIN: Duration = Duration::from_millis(500);
-/// The rate of a board without settings, in hertz: the default of `--local-rate`.
-const RATE_HZ: u32 = 16_000;
 
 /// Why the sound card is not tested now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,10 +193,12 @@ async fn steps(card: TestedCard<'_>) -> Result<SoundReport, SoundReport> {
     Ok(report)
 }
 
-/// Returns whether this machine has the programs of ALSA.
-pub fn has_programs() -> bool {
+/// Returns whether this machine could have a sound card to test: by ALSA's programs, or by the
+/// kernel of Linux.
+pub fn is_possible() -> bool {
     let both = [AudioDirection::In, AudioDirection::Out];
-    both.into_iter().all(|direction| is_installed(direction.alsa_program()))
+    let has_programs = both.into_iter().all(|direction| is_installed(direction.alsa_program()));
+    has_programs || cfg!(target_os = "linux")
 }
 
 /// Returns whether a program is in a folder of `PATH`.
@@ -216,21 +214,20 @@ pub fn is_installed(program: &str) -> bool {
 pub async fn test_board(tests: &SlotPool, shutdown: &Shutdown) -> Result<SoundReport, SoundTestRefusal> {
     let _test = tests.try_acquire().ok_or(SoundTestRefusal::Test)?;
     let cards = card::cards();
-    let [input, output] = [AudioDirection::In, AudioDirection::Out].map(|direction| {
-        let device = device_of_board(&cards, direction).unwrap_or_else(|| "default".to_owned());
-        let command = AudioDevice {
-            back_end: AudioBackEnd::Command(alsa_command(direction, &device, RATE_HZ, 1)),
-            rate_hz: RATE_HZ,
-            channels: 1,
-        };
-        (device, command)
-    });
+    let device = |direction: AudioDirection| {
+        let has_program = is_installed(direction.alsa_program());
+        BoardDevice::of(&cards, direction, has_program)
+    };
+    let (input, output) = match (device(AudioDirection::In), device(AudioDirection::Out)) {
+        (Ok(input), Ok(output)) => (input, output),
+        (Err(missing), _) | (_, Err(missing)) => return Ok(missing),
+    };
     let tested = test(TestedCard {
-        input: &input.1,
-        output: &output.1,
+        input: &input.device,
+        output: &output.device,
         gain: 1.0,
         withheld: &[],
     });
     let report = unless_stopped(tested, shutdown).await?;
-    Ok(report.with_devices(&input.0, &output.0))
+    Ok(report.with_devices(&input.name, &output.name))
 }

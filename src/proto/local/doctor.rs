@@ -6,7 +6,7 @@
 use super::config::{AudioBackEnd, AudioDevice, LocalConfig};
 use super::direction::AudioDirection;
 use super::kernel::KernelCard;
-use super::listing::{CardAccess, SoundCard, first_device};
+use super::listing::{CardAccess, SoundCard};
 use crate::doctor::Finding;
 
 const WHAT: &str = "sound card";
@@ -46,11 +46,7 @@ fn problem(
             if words.first().is_none_or(|first| first != program) || is_installed(program) {
                 return None;
             }
-            let instead = first_device(cards, direction).map(|(card, device)| KernelCard {
-                id: card.id.clone(),
-                device,
-            });
-            Some(match instead {
+            Some(match KernelCard::first(cards, direction) {
                 Some(card) => format!(
                     "no {name}: `{program}` is not installed; install the package alsa-utils, or name the card with {option} \
                      {card}"

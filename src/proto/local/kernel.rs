@@ -14,7 +14,7 @@ pub mod transfer;
 use std::fmt;
 
 use super::direction::AudioDirection;
-use super::listing::{KERNEL_PREFIX, SoundCard};
+use super::listing::{KERNEL_PREFIX, SoundCard, first_device};
 
 /// Letters of the id of a card: 15 in the kernel.
 const ID_BYTES_MAX: usize = 32;
@@ -43,6 +43,13 @@ impl KernelCard {
             id: id.to_owned(),
             device: device.parse().ok()?,
         })
+    }
+
+    /// Returns the device for one direction of a machine whose settings name none.
+    pub fn first(cards: &[SoundCard], direction: AudioDirection) -> Option<KernelCard> {
+        let (card, device) = first_device(cards, direction)?;
+        let id = card.id.clone();
+        Some(KernelCard { id, device })
     }
 
     /// Returns which of the cards it is.

@@ -9,8 +9,8 @@ use super::direction::AudioDirection;
 
 /// Names of ALSA that lead to a sound server, or to what the machine is set to.
 const SERVERS: [&str; 4] = ["default", "pipewire", "pulse", "jack"];
-/// The prefix of devices that convert rates, formats and channels.
-const CONVERTS: &str = "plughw:";
+/// The prefix of devices of ALSA that convert rates, formats and channels.
+pub const CONVERTS: &str = "plughw:";
 /// How the text of an option begins that names a card of the kernel.
 pub const KERNEL_PREFIX: &str = "kernel:";
 /// Lines of one direction.
@@ -131,14 +131,9 @@ fn device(line: &str, card: u32) -> Option<CardDevice> {
     })
 }
 
-/// Returns the device for one direction of a board whose settings name none: that of the first card
-/// which both records and plays, as speakerphones do, else of the first card that has one.
-pub fn device_of_board(cards: &[SoundCard], direction: AudioDirection) -> Option<String> {
-    let (card, device) = first_device(cards, direction)?;
-    Some(format!("{CONVERTS}CARD={},DEV={device}", card.id))
-}
-
-/// Returns the card of [`device_of_board`], and the number of its device.
+/// Returns the card for one direction of a machine whose settings name none, and the number of its
+/// device: the first card which both records and plays, as speakerphones do, else the first that
+/// has this direction.
 pub fn first_device(cards: &[SoundCard], direction: AudioDirection) -> Option<(&SoundCard, u32)> {
     fn find(card: &SoundCard, direction: AudioDirection) -> Option<(&SoundCard, u32)> {
         let device = card.devices.iter().find(|device| device.has(direction))?;

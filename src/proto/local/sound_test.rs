@@ -1,12 +1,16 @@
 //! The test of the sound card that a page asks for: a tone, a recording, and its playback.
 //!
-//! In: the form of the PCM of both commands, what the microphone wrote, or why a command failed.
-//! Out: the PCM to play, and a [`SoundReport`]: the level that was received, and a sentence that
-//! says what to do. Each step has a time in which it ends.
+//! In: the form of the PCM of both devices, what the microphone recorded, or why one failed; of a
+//! board without settings, its cards. Out: the PCM to play, and a [`SoundReport`]: the level that
+//! was received, and a sentence that says what to do. Each step has a time in which it ends.
 
 use std::time::Duration;
 
-use super::config::AudioDevice;
+use super::command::alsa_command;
+use super::config::{AudioBackEnd, AudioDevice};
+use super::direction::AudioDirection;
+use super::kernel::KernelCard;
+use super::listing::{CONVERTS, SoundCard};
 use super::supervision::{CommandFailure, Supervision};
 use crate::audio::note::note;
 use crate::audio::resample::Resampler;
@@ -18,6 +22,8 @@ pub const RECORDED_WITHIN: Duration = Duration::from_secs(4);
 /// Time in which the recording is played.
 pub const PLAYED_WITHIN: Duration = Duration::from_secs(4);
 
+/// The rate of a board without settings, in hertz: the default of `--local-rate`.
+const BOARD_RATE_HZ: u32 = 16_000;
 /// Length of the recording, in seconds.
 const RECORDED_S: u32 = 3;
 /// The tone: frequency in hertz, length in seconds, and peak, which is quieter than speech.
@@ -71,14 +77,24 @@ impl SoundReport {
                 "This program may not use the {name}: its user needs the group audio, and as a service hardware.conf."
             )
         } else if says(&["No such file", "No such device", "cannot find card", "Unknown PCM"]) {
-            format!(
-                "There is no such {name}, or it was unplugged. Plug one in, such as a USB speakerphone, and test again."
-            )
+            return SoundReport::of_missing(supervision.direction());
         } else if says(&["Host is down", "Connection refused"]) {
             format!("The {name} needs a sound server, which does not run.")
         } else {
             format!("The {name} does not work: {}.", supervision.describe(failure))
         };
+        SoundReport::failed(text)
+    }
+
+    /// Returns what the page shows of a machine without this direction.
+    fn of_missing(direction: AudioDirection) -> SoundReport {
+        let name = direction.name();
+        SoundReport::failed(format!(
+            "There is no such {name}, or it was unplugged. Plug one in, such as a USB speakerphone, and test again."
+        ))
+    }
+
+    fn failed(text: String) -> SoundReport {
         SoundReport {
             state: SoundState::Failed,
             peak_dbfs: None,
@@ -91,6 +107,41 @@ impl SoundReport {
     pub fn with_devices(self, input: &str, output: &str) -> SoundReport {
         let text = format!("{} Tested: microphone {input}, loudspeaker {output}.", self.text);
         SoundReport { text, ..self }
+    }
+}
+
+/// The device for one direction of a board whose settings name none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoardDevice {
+    /// How an option names it.
+    pub name: String,
+    pub device: AudioDevice,
+}
+
+impl BoardDevice {
+    /// Takes the first card that has this direction, by ALSA's program if it is installed. That
+    /// program also knows sound servers, without a card.
+    ///
+    /// # Errors
+    /// What the page shows of a board that has neither card nor program.
+    pub fn of(cards: &[SoundCard], direction: AudioDirection, has_program: bool) -> Result<BoardDevice, SoundReport> {
+        let card = KernelCard::first(cards, direction);
+        let (name, back_end) = match card {
+            Some(card) if !has_program => (card.to_string(), AudioBackEnd::Kernel(card)),
+            None if !has_program => return Err(SoundReport::of_missing(direction)),
+            card => {
+                let named = |card: KernelCard| format!("{CONVERTS}CARD={},DEV={}", card.id, card.device);
+                let name = card.map_or_else(|| "default".to_owned(), named);
+                let command = alsa_command(direction, &name, BOARD_RATE_HZ, 1);
+                (name, AudioBackEnd::Command(command))
+            }
+        };
+        let device = AudioDevice {
+            back_end,
+            rate_hz: BOARD_RATE_HZ,
+            channels: 1,
+        };
+        Ok(BoardDevice { name, device })
     }
 }
 

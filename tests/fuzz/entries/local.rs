@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::assistant::services::wyoming::{WyomingError, WyomingEvent, WyomingReader};
 use edge_runner_proto::local::direction::AudioDirection;
+use edge_runner_proto::local::kernel::KernelCard;
 use edge_runner_proto::local::keys::KeyRecords;
-use edge_runner_proto::local::listing::{CardAccess, NamedDevices, SoundSystem, cards, device_of_board, owner_of};
+use edge_runner_proto::local::listing::{CardAccess, NamedDevices, SoundSystem, cards, owner_of};
 use edge_runner_proto::local::wake::{WakeClient, WakeEvent};
 
 use super::assistants::pieces;
@@ -102,7 +103,7 @@ fn lists(text: &str) {
     assert!(system.text().lines().count() <= LINES_MAX);
     assert!(system.problems().iter().all(|problem| !problem.is_empty()));
     for direction in [AudioDirection::In, AudioDirection::Out] {
-        let name = device_of_board(&system.cards, direction);
-        assert!(name.is_none_or(|name| name.starts_with("plughw:CARD=")));
+        let card = KernelCard::first(&system.cards, direction);
+        assert!(card.is_none_or(|card| card.find(&system.cards).is_some()));
     }
 }

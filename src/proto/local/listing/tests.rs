@@ -147,30 +147,24 @@ fn owners_are_read_and_odd_files_are_no_cards() {
 
 /// A board's own cards only play; a laptop's own card does both.
 #[test]
-fn a_board_is_tested_by_its_speakerphone() {
+fn a_speakerphone_is_before_other_cards() {
     let of = |cards_text: &str, pcm: &str| {
         let cards = cards(cards_text, pcm, |_| CardAccess::Allowed);
-        [AudioDirection::In, AudioDirection::Out].map(|direction| device_of_board(&cards, direction))
+        [AudioDirection::In, AudioDirection::Out].map(|direction| {
+            let (card, device) = first_device(&cards, direction)?;
+            Some((card.id.clone(), device))
+        })
     };
     let board = " 0 [vc4hdmi0       ]: vc4-hdmi - vc4-hdmi-0\n 1 [Headphones     ]: bcm2835 - Headphones\n";
     let phones = "00-00: MAI : MAI : playback 1\n01-00: bcm2835 : bcm2835 : playback 8\n";
-    let named = |name: &str| Some(name.to_owned());
+    let named = |id: &str| Some((id.to_owned(), 0));
     assert_eq!(of("", ""), [None, None]);
-    assert_eq!(of(board, phones), [None, named("plughw:CARD=vc4hdmi0,DEV=0")]);
+    assert_eq!(of(board, phones), [None, named("vc4hdmi0")]);
     let board = format!("{board} 2 [Webcam         ]: USB-Audio - Webcam\n");
     let phones = format!("{phones}02-00: USB Audio : USB Audio : capture 1\n");
-    assert_eq!(
-        of(&board, &phones),
-        [named("plughw:CARD=Webcam,DEV=0"), named("plughw:CARD=vc4hdmi0,DEV=0")]
-    );
+    assert_eq!(of(&board, &phones), [named("Webcam"), named("vc4hdmi0")]);
     let board = format!("{board} 3 [USB            ]: USB-Audio - Jabra SPEAK 510 USB\n");
     let phones = format!("{phones}03-00: USB Audio : USB Audio : playback 1 : capture 1\n");
-    assert_eq!(
-        of(&board, &phones),
-        ["plughw:CARD=USB,DEV=0"; 2].map(|name| Some(name.to_owned()))
-    );
-    assert_eq!(
-        of(CARDS, PCM),
-        ["plughw:CARD=PCH,DEV=0"; 2].map(|name| Some(name.to_owned()))
-    );
+    assert_eq!(of(&board, &phones), ["USB"; 2].map(named));
+    assert_eq!(of(CARDS, PCM), ["PCH"; 2].map(named));
 }

@@ -7,6 +7,7 @@ use super::*;
 use crate::audio::tone::share;
 use crate::local::config::AudioBackEnd;
 use crate::local::direction::AudioDirection;
+use crate::local::listing::{CardAccess, cards};
 
 fn device(rate_hz: u32, channels: u16) -> AudioDevice {
     AudioDevice {
@@ -140,4 +141,33 @@ fn a_command_that_fails_is_explained_on_the_page() {
     );
     let hung = text(AudioDirection::In, CommandFailure::Hung, "");
     assert!(hung.contains("moves no audio"), "{hung}");
+}
+
+/// Without ALSA's programs the runner opens a card itself; with them, the default device may be
+/// that of a sound server, which no card shows.
+#[test]
+fn a_board_is_tested_by_what_it_has() {
+    let text = " 2 [USB            ]: USB-Audio - Jabra SPEAK 510 USB\n";
+    let listed = cards(text, "02-00: USB Audio : USB Audio : playback 1 : capture 1\n", |_| {
+        CardAccess::Allowed
+    });
+    for (cards, has_program, name) in [
+        (&listed[..], true, "plughw:CARD=USB,DEV=0"),
+        (&listed, false, "kernel:CARD=USB,DEV=0"),
+        (&[], true, "default"),
+    ] {
+        for direction in [AudioDirection::In, AudioDirection::Out] {
+            let found = BoardDevice::of(cards, direction, has_program).expect("a device");
+            assert_eq!(found.name, name);
+            match found.device.back_end {
+                AudioBackEnd::Command(words) => assert_eq!((&*words[0], &*words[3]), (direction.alsa_program(), name)),
+                AudioBackEnd::Kernel(card) => assert_eq!(card.to_string(), name),
+            }
+        }
+    }
+    let none = BoardDevice::of(&[], AudioDirection::In, false).expect_err("neither card nor program");
+    assert_eq!((none.state, none.peak_dbfs), (SoundState::Failed, None));
+    let says =
+        "There is no such microphone, or it was unplugged. Plug one in, such as a USB speakerphone, and test again.";
+    assert_eq!(none.text, says);
 }
