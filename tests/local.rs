@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::cascade::{ServiceConnection, ServiceServer};
 use crate::support::http;
+use crate::support::program::{descriptors, wait_for_descriptors, wait_for_no_children};
 use crate::support::runner::{PATIENCE, TestRunner, folder, wait_for_file};
 use crate::support::sound::{RATE_HZ, Speech, tone_share};
 
@@ -504,6 +505,20 @@ fn a_terminal_shows_the_levels_of_both_sides() {
     assert!(!without.contains("you ["), "{without}");
 }
 
+/// Makes a device with keys: a pipe. Returns its path.
+fn key_device() -> PathBuf {
+    let keys = folder().join("event0");
+    let made = std::process::Command::new("mkfifo").arg(&keys).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo of coreutils");
+    keys
+}
+
+/// Opens both ends of a device with keys, so that neither side waits for the other.
+fn plugged(keys: &Path) -> std::fs::File {
+    let mut both = std::fs::File::options();
+    both.read(true).write(true).open(keys).expect("a pipe")
+}
+
 /// Writes a key to a device: a press and its release, in the layout of this machine.
 fn press(device: &mut std::fs::File, code: u16) {
     use std::io::Write as _;
@@ -524,18 +539,8 @@ fn press(device: &mut std::fs::File, code: u16) {
 /// volume; one that is unplugged and plugged in again works.
 #[test]
 fn keys_begin_mute_and_end() {
-    let (keys, states, tone) = (folder().join("event0"), folder().join("states"), tone("tone.raw"));
-    let made = std::process::Command::new("mkfifo").arg(&keys).status();
-    assert!(made.is_ok_and(|status| status.success()), "mkfifo of coreutils");
-    // Both ends, so that neither side waits for the other.
-    let plugged = || {
-        std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open(&keys)
-            .expect("a pipe")
-    };
-    let mut device = plugged();
+    let (keys, states, tone) = (key_device(), folder().join("states"), tone("tone.raw"));
+    let mut device = plugged(&keys);
     let missing = folder().join("nothing");
     let runner = start(
         &microphone("", &[&tone]),
@@ -555,7 +560,7 @@ fn keys_begin_mute_and_end() {
     runner.wait_for_log("nothing: it does not exist; the names in /dev/input/by-id do not change");
     drop(device);
     runner.wait_for_log("event0: it was unplugged; next attempt in 1 s");
-    device = plugged();
+    device = plugged(&keys);
     press(&mut device, 164);
     runner.wait_for_log("event0 are there again");
     runner.wait_for_log("session started: local");
@@ -596,6 +601,32 @@ fn keys_begin_mute_and_end() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(std::fs::read_to_string(&states).is_ok_and(|states| states.contains("call\n")));
+}
+
+/// A board is switched on for years: call after call leaves neither commands nor descriptors.
+#[test]
+#[cfg(target_os = "linux")]
+fn calls_leave_neither_commands_nor_descriptors() {
+    let (keys, tone) = (key_device(), tone("tone.raw"));
+    let mut device = plugged(&keys);
+    let path = keys.display().to_string();
+    let runner = start(
+        &microphone("", &[&tone]),
+        "sh -c 'exec cat >/dev/null'",
+        &["--local-start", "key", "--local-keys", &path],
+        &ECHO,
+    );
+    let mut call = |nth| {
+        press(&mut device, 164);
+        runner.wait_for_logs("session started: local", nth);
+        press(&mut device, 164);
+        runner.wait_for_logs("session ended:", nth);
+        wait_for_no_children(runner.pid());
+    };
+    call(1);
+    let before = descriptors(runner.pid());
+    (2..=8).for_each(call);
+    wait_for_descriptors(runner.pid(), before);
 }
 
 /// Typed lines are what the caller says. There are no commands of a card. A stop word ends the
