@@ -243,7 +243,7 @@ impl Place {
             let after = found.last().cloned().unwrap_or_default();
             let query = [("marker", &*after), ("prefix", prefix)];
             let reply = signed(self.store, "GET", &format!("/{}", self.bucket), &query, b"");
-            let keys = edge_runner_cloud::proto::scale::listing::keys(&reply.text());
+            let keys = edge_runner_cloud::proto::scale::listing::keys(&reply.text()).expect("a listing");
             if keys.is_empty() {
                 return found;
             }

@@ -27,7 +27,7 @@ const LOG_PAGE_MAX: usize = 10_000;
 /// A listing or an error of a store: no more text than it has, and a code that can be logged.
 pub fn store(bytes: &[u8]) {
     let xml = String::from_utf8_lossy(bytes);
-    let keys = listing::keys(&xml);
+    let keys = listing::keys(&xml).unwrap_or_default();
     assert!(keys.iter().map(String::len).sum::<usize>() <= xml.len());
     if let Some(code) = listing::error_code(&xml) {
         assert!(code.bytes().all(|byte| byte.is_ascii_alphanumeric()));

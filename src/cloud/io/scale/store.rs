@@ -55,6 +55,9 @@ pub enum StoreError {
     /// The object has another content than the one asked for.
     #[error("the object is not the one that was recorded")]
     Changed,
+    /// Nothing may be concluded from it, such as that there is no object.
+    #[error("the object store answers with something else than a listing")]
+    NoListing,
     #[error("the object store answers {status}{}{code}", if .code.is_empty() { "" } else { " " })]
     Refused { status: u16, code: String },
 }
@@ -215,7 +218,7 @@ impl ObjectStore {
             ..ObjectRequest::of(Method::GET, "")
         };
         self.send(request, &mut sink).await?;
-        Ok(listing::keys(&String::from_utf8_lossy(&xml)))
+        listing::keys(&String::from_utf8_lossy(&xml)).ok_or(StoreError::NoListing)
     }
 
     /// Checks that the store answers and that the bucket is there.
@@ -292,7 +295,7 @@ impl ObjectStore {
         self.metrics.took(began.elapsed());
         match &answer {
             // A piece that the sink refuses is no failure of the store.
-            Ok(_) | Err(StoreError::Changed | StoreError::Unreachable(RestError::Body(_))) => {}
+            Ok(_) | Err(StoreError::Changed | StoreError::NoListing | StoreError::Unreachable(RestError::Body(_))) => {}
             Err(StoreError::Unreachable(_)) => self.metrics.failed(BackendFailure::Unreachable),
             // An object that is not there, or not the one that was meant.
             Err(StoreError::Refused { status: 404 | 412, .. }) => {}
@@ -343,6 +346,8 @@ impl ObjectStore {
         };
         let url = endpoint.url(&path, &signed.encoded_query());
         let mut headers = signed.headers(&self.credentials, &self.place.region, signed_ms);
+        // Ceph answers in JSON where that is acceptable.
+        headers.push(("accept", "application/xml".into()));
         headers.extend(request.if_match.map(|etag| ("if-match", etag.to_owned())));
         let range = request.range.as_ref();
         headers.extend(range.map(|part| ("range", format!("bytes={}-{}", part.start, part.end - 1))));

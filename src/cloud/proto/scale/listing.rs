@@ -1,12 +1,12 @@
 //! Answers of the object store: keys of a listing, and codes of errors.
 //!
 //! In: XML of a store. Out: the texts of the elements that are asked for, with entities resolved.
-//! Anything else is skipped, so a malformed answer gives fewer texts and no error. Source: Amazon
-//! S3 API Reference, "ListObjectsV2", "Error Responses".
+//! Anything else is skipped, so a malformed answer gives fewer texts and no error, unless it is no
+//! listing at all. Source: Amazon S3 API Reference, "ListObjectsV2", "Error Responses".
 
-/// Returns the keys of a listing.
-pub fn keys(xml: &str) -> Vec<String> {
-    texts(xml, "Key").collect()
+/// Returns the keys of a listing. `None`: it is none.
+pub fn keys(xml: &str) -> Option<Vec<String>> {
+    xml.contains("<ListBucketResult").then(|| texts(xml, "Key").collect())
 }
 
 /// Returns the code of an error, such as `NoSuchKey`.
@@ -50,8 +50,13 @@ mod tests {
     fn keys_are_read_from_a_listing() {
         let xml = "<?xml version=\"1.0\"?><ListBucketResult><Name>b</Name><Contents><Key>a/1</Key><Size>1</Size></Contents>\
                    <Contents><Key>a/x &amp;lt; &#39;y&quot;</Key></Contents></ListBucketResult>";
-        assert_eq!(keys(xml), ["a/1", "a/x &lt; 'y\""]);
-        assert!(keys("<Key>a").is_empty() && keys("").is_empty());
+        assert_eq!(keys(xml).expect("a listing"), ["a/1", "a/x &lt; 'y\""]);
+        let empty =
+            "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name></ListBucketResult>";
+        assert_eq!(keys(empty), Some(Vec::new()));
+        for other in ["", "<Key>a</Key>", r#"{"Contents":[{"Key":"a"}]}"#] {
+            assert_eq!(keys(other), None, "{other}");
+        }
     }
 
     #[test]
