@@ -27,7 +27,8 @@ use super::skip;
 const KEY_ID: &str = "AKIATESTS";
 pub const KEY_SECRET: &str = "secret-of-the-store-of-tests";
 
-/// Names the store, which takes the arguments and variables of versitygw. tests/peers/cloud has some.
+/// Names the store, which takes the arguments and variables of versitygw. tests/peers/cloud has
+/// others.
 const STORE_VARIABLE: &str = "EDGE_RUNNER_STORE";
 
 /// The command that fetches one.

@@ -58,8 +58,8 @@ pub async fn read(
     Ok((start, bytes))
 }
 
-/// Makes objects of the logs of builds that have ended a while ago. Each is a file without a name in
-/// `folder` meanwhile.
+/// Makes objects of the logs of builds that have ended a while ago. Each is a file without a name
+/// in `folder` meanwhile.
 ///
 /// # Errors
 /// [`LogError`]; the logs that were moved stay so.

@@ -334,8 +334,8 @@ impl Worker {
             Some(change) => self.record(build, &change, &mut stop).await,
             None => {
                 log::info!("build {id} of {}: interrupted", build.org);
-                // A stop in order is not the build's, so that it does not count. Without this the lease
-                // passes.
+                // A stop in order is not the build's, so that it does not count. Without this the
+                // lease passes.
                 let counts = !self.stop.is_set();
                 if let Err(error) = self.records.give_back(id, attempt, counts).await {
                     log::warn!("build {id}: giving it back: {error}");

@@ -2,8 +2,8 @@
 //!
 //! In: the build that waits longest or whose lease has passed, by the clock of the database. Out:
 //! its next state. Each claim increments `attempt`, which every later write of the run names, so
-//! that a worker that lost its lease changes nothing. An attempt that its worker gave back, since it
-//! was stopped in order, is not counted. Source: `docs/cloud.md`, "Many machines".
+//! that a worker that lost its lease changes nothing. An attempt that its worker gave back, since
+//! it was stopped in order, is not counted. Source: `docs/cloud.md`, "Many machines".
 
 use std::time::Duration;
 
