@@ -157,7 +157,9 @@ impl Place {
     fn empty(postgres: SocketAddr, store: SocketAddr) -> Place {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let (database, bucket) = (format!("cloud{count}"), format!("bucket{count}"));
+        // The store may be another process's, and have buckets of an earlier one.
+        let bucket = format!("bucket-{}-{count}", std::process::id());
+        let database = format!("cloud{count}");
         let made = sql(postgres, "postgres", &format!("CREATE DATABASE {database}"));
         assert!(made.status.success(), "{made:?}");
         signed(store, "PUT", &format!("/{bucket}"), &[], b"");

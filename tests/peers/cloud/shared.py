@@ -125,11 +125,12 @@ class Servers:
         """A new database and a new bucket."""
         name = f"cloud{next(self.numbers)}"
         self.sql("postgres", f"CREATE DATABASE {name}").check_returncode()
-        bucket = Bucket(self.ports[1], name)
+        # The store may have buckets of an earlier process.
+        bucket = Bucket(self.ports[1], f"{name}-{os.getpid()}")
         bucket.send("PUT", "")
         variables = {
             **KEY, "CLOUD_DATABASE": f"postgres://cloud@127.0.0.1:{self.ports[0]}/{name}",
-            "CLOUD_STORE": f"s3://{name}?endpoint=http://127.0.0.1:{self.ports[1]}",
+            "CLOUD_STORE": f"s3://{bucket.name}?endpoint=http://127.0.0.1:{self.ports[1]}",
         }
         subprocess.run([binary, "cloud", "migrate"], check=True, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
         return Place(variables, bucket)
