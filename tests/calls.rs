@@ -68,7 +68,16 @@ fn a_call_is_recorded_from_its_start_to_its_end() {
 fn calls_that_find_no_place_are_recorded() {
     let folder = folder().join("calls");
     let path = folder.to_str().expect("a path");
-    let arguments = ["--bot", "echo", "--max-sessions", "1", "-t", "twilio", "-x", "localhost"];
+    let arguments = [
+        "--bot",
+        "echo",
+        "--max-sessions",
+        "1",
+        "-t",
+        "twilio",
+        "-x",
+        "localhost",
+    ];
     let kept = ["--calls-dir", path, "--drain", "60"];
     let runner = TestRunner::start(&[&arguments[..], &kept[..]].concat());
     let mut caller = Caller::dial(runner.addr, Provider::Twilio);
