@@ -34,7 +34,7 @@ peer_pipecat() {
     needs 'apt-get install espeak-ng' espeak-ng || return 0
     needs_python pipecat.transports.websocket.client || return 0
     release
-    shared 2 $python tests/peers/pipecat/run.py --binary $binary
+    shared 3 $python tests/peers/pipecat/run.py --binary $binary
     return "${verdict:-0}"
 }
 
@@ -57,7 +57,7 @@ peer_rooms() {
     needs_python openai,websockets || return 0
     release
     development
-    shared 2 $python tests/peers/room/run.py --binary $binary
+    shared 3 $python tests/peers/room/run.py --binary $binary
     return "${verdict:-0}"
 }
 
