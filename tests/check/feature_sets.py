@@ -2,10 +2,13 @@
 """Prints selections of cargo features, one per line, such that for every two features one selection has the first without the second,
 unless the first implies the second.
 
+    feature_sets.py [--most N]     N of them at most, those that separate most pairs
+
 Code of a feature that uses what another one brings fails to compile in one of them. Each feature alone would show that too, with a
 build for each: of n features, these are about 2 log2(n). `tests/check.sh each-feature` compiles each alone.
 """
 
+import argparse
 import itertools
 import random
 import re
@@ -35,12 +38,13 @@ def has(selection, name, implies):
     return name in selection or any(name in implies[each] for each in selection)
 
 
-def apart(chosen, implies):
-    """The first two features that no selection separates, or nothing."""
-    for one, other in itertools.permutations(implies, 2):
-        if other not in implies[one] and not any(has(each, one, implies) and not has(each, other, implies) for each in chosen):
-            return one, other
-    return None
+def together(chosen, implies):
+    """The pairs of features that no selection separates."""
+    return [
+        (one, other)
+        for one, other in itertools.permutations(implies, 2)
+        if other not in implies[one] and not any(has(each, one, implies) and not has(each, other, implies) for each in chosen)
+    ]
 
 
 def selections(implies):
@@ -79,10 +83,15 @@ def assign(order, implies, count, rng):
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--most", type=int, metavar="N")
+    given = parser.parse_args()
     found = features((Path(__file__).resolve().parents[2] / "Cargo.toml").read_text())
     chosen = selections(found)
-    if pair := apart(chosen, found):
-        sys.exit(f"no selection has {pair[0]} without {pair[1]}")
+    if pairs := together(chosen, found):
+        sys.exit(f"no selection has {pairs[0][0]} without {pairs[0][1]}")
+    if given.most:
+        chosen = min(itertools.combinations(chosen, given.most), key=lambda some: len(together(some, found)))
     print()
     for each in chosen:
         print(",".join(each))
