@@ -251,9 +251,13 @@ impl ChatReader {
             return Err(ServiceFailure::Malformed("its function calls are too long"));
         }
         let index = piece.get("index").and_then(Value::as_u64);
-        // Without an index a new identifier begins a new call.
-        let known = self.calls.iter().position(|known| match index {
-            Some(index) => known.index == index && (call_id.is_empty() || known.call.call_id == call_id),
+        // Without an index a new identifier begins a new call. With one it takes a name as well:
+        // some servers send a new identifier with each piece.
+        let known = self.calls.iter().rposition(|known| match index {
+            Some(index) if known.index == index => {
+                call_id.is_empty() || name.is_empty() || known.call.call_id == call_id
+            }
+            Some(_) => false,
             None => !call_id.is_empty() && known.call.call_id == call_id,
         });
         let known = match (known, index) {

@@ -211,6 +211,60 @@ fn lm_studio() {
     assert!(text.is_empty() && outcome.calls.is_empty());
 }
 
+/// Each piece of a call has an identifier of its own; a request that is too long is an answer
+/// without a word, whose reason is `length`, or an error with a number as its code.
+#[test]
+fn lmdeploy() {
+    let (text, outcome) = read_stream(concat!(
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":null,"reasoning_content":null,"gen_tokens":null,"tool_calls":[{"id":"chatcmpl-tool-8nW5","type":"function","index":0,"function":{"name":"weather","arguments":null}}]},"logprobs":null,"finish_reason":null}],"usage":null}"#,
+        "
+
+",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"id":"chatcmpl-tool-nSqe","type":"function","index":0,"function":{"name":null,"arguments":"{\"city\":"}}]},"finish_reason":null}]}"#,
+        "
+
+",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"id":"chatcmpl-tool-iCZ7","type":"function","index":0,"function":{"name":null,"arguments":" \"Linz\"}"}}]},"finish_reason":null}]}"#,
+        "
+
+",
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"","tool_calls":[]},"logprobs":null,"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"total_tokens":13,"completion_tokens":4}}"#,
+        "
+
+data: [DONE]
+
+",
+    ));
+    let outcome = outcome.expect("an answer");
+    let calls: Vec<_> = outcome
+        .calls
+        .iter()
+        .map(|call| (&*call.call_id, &*call.name, &*call.arguments))
+        .collect();
+    assert_eq!(calls, [("chatcmpl-tool-8nW5", "weather", r#"{"city": "Linz"}"#)]);
+    assert_eq!((&*text, outcome.end), ("", ChatEnd::Complete));
+
+    let (text, outcome) = read_stream(concat!(
+        r#"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"","tool_calls":[]},"logprobs":null,"finish_reason":"length"}]}"#,
+        "
+
+data: [DONE]
+
+",
+    ));
+    let outcome = outcome.expect("an answer");
+    assert!(text.is_empty() && outcome.calls.is_empty());
+    let (_, outcome) = read_stream(concat!(
+        r#"data: {"error":{"message":"the input is too long","type":"invalid_request_error","code":400,"param":null,"object":"error"}}"#,
+        "
+
+data: [DONE]
+
+",
+    ));
+    assert_eq!(outcome, Err(ServiceFailure::Rejected(400)));
+}
+
 /// A fault of the server behind it is an error in mid-answer, with or without an end of the stream.
 #[test]
 fn litellm() {
