@@ -184,8 +184,9 @@ impl Cascade {
             && match verdict {
                 Verdict::Over => return,
                 Verdict::Again { .. } => true,
+                // Twice in a row it may be all that the server says of a long conversation.
                 Verdict::Lost if *failure == ServiceFailure::Empty => {
-                    !std::mem::replace(&mut self.has_asked_again, true)
+                    !std::mem::replace(&mut self.has_asked_again, true) || self.skip_turns()
                 }
                 Verdict::Lost => failure.may_be_length() && self.skip_turns(),
             };

@@ -164,6 +164,25 @@ fn an_answer_without_a_word_is_asked_for_once_more() {
     assert!(rig.outputs.contains(&completed));
 }
 
+/// LM Studio and LMDeploy do not say that a conversation is too long.
+#[test]
+fn a_conversation_with_empty_answers_is_shortened_by_halves() {
+    let mut rig = Rig::joined();
+    for turn in 0..8 {
+        rig.say(&format!("Question {turn}."));
+        rig.answer("An answer. ");
+    }
+    rig.say("Question 8.");
+    rig.finish();
+    assert_eq!(rig.asked()[0], pair("user", "Question 0."), "the same once more");
+    rig.finish();
+    assert_eq!(rig.asked()[0], pair("user", "Question 4."));
+    rig.answer("An answer. ");
+    assert_eq!(rig.reported("no answer"), 0);
+    rig.say("Question 9.");
+    assert_eq!(rig.asked()[0], pair("user", "Question 4."));
+}
+
 #[test]
 fn a_sentence_that_the_voice_refuses_costs_that_sentence() {
     let mut rig = Rig::joined();
