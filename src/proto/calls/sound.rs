@@ -3,10 +3,11 @@
 //! In: the frames of both directions where they pass the session, each with its time since the call
 //! began, interruptions and keys. Out: stereo PCM, and the head of its WAV file. All times are of
 //! one clock, so both channels are aligned. A caller's frame is placed where it ends at its time,
-//! frames that follow each other without a gap between them. The session takes the bot's speech a
-//! little ahead of its time, so speech begins at its time or behind that before it, and an
-//! interruption removes what was not heard yet. Around a key, the caller is silent: the sound of
-//! keys tells which they were. Source: RIFF WAVE.
+//! frames that follow each other without a gap between them; silence that is passed on late, as in
+//! a pause without packets, moves nothing. The session takes the bot's speech a little ahead of its
+//! time, so speech begins at its time or behind that before it, and an interruption removes what
+//! was not heard yet. Around a key, the caller is silent: the sound of keys tells which they were.
+//! Source: RIFF WAVE.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -148,13 +149,21 @@ impl CallSound {
             }
             None => return,
         };
+        let is_silent = pcm.iter().all(|sample| *sample == 0);
         let mut buffer = std::mem::take(&mut self.resampled);
         let caller = &mut self.callers[nth];
         let pcm = caller.rate.convert(pcm, from_hz, self.rate_hz, &mut buffer);
         let begin = now.saturating_sub(pcm.len() as u64);
         // A gap of the caller is silence; frames that come at once follow each other.
         let begin = caller.end.filter(|end| begin <= end + slack).unwrap_or(begin);
-        caller.end = Some(begin + pcm.len() as u64);
+        let end = begin + pcm.len() as u64;
+        // The silence of a pause comes at once, when the pause is known. It stands for time that
+        // has passed, so speech after it does not wait for its end.
+        if end > now && is_silent {
+            self.resampled = buffer;
+            return;
+        }
+        caller.end = Some(end);
         if begin <= now + self.moment(OPEN) {
             self.mix(begin, pcm, 0);
         }

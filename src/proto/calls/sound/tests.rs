@@ -61,6 +61,20 @@ fn frames_of_a_caller_follow_each_other() {
     assert_eq!(loud(&caller), (80..180).chain(680..700).collect::<Vec<_>>());
 }
 
+/// A packet of discontinuous transmission brings the silence before it at once. Speech after it has
+/// its own time.
+#[test]
+fn silence_that_comes_at_once_moves_no_speech() {
+    let mut sound = CallSound::new(RATE);
+    sound.add_caller(&frame(7, 20), RATE, None, 100 * MS);
+    for _ in 0..20 {
+        sound.add_caller(&frame(0, 20), RATE, None, 500 * MS);
+    }
+    sound.add_caller(&frame(7, 20), RATE, None, 700 * MS);
+    let [caller, _] = finished(sound, 1000 * MS);
+    assert_eq!(loud(&caller), (80..100).chain(680..700).collect::<Vec<_>>());
+}
+
 /// The session takes speech ahead of its time; an interruption removes what was not played, and
 /// what follows begins at once.
 #[test]
