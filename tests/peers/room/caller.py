@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import collections
 import json
 import pathlib
 import sys
@@ -71,6 +72,8 @@ class Caller:
         self.hz = hz
         # Whether it sends silence instead of the tone.
         self.quiet = quiet
+        # For each coming 10 ms whether the tone is sent; then `quiet` says it.
+        self.script = collections.deque()
         # Root mean square of the noise that it always sends, as a microphone does.
         self.noise = 0
         self.room = rtc.Room()
@@ -116,11 +119,11 @@ class Caller:
         await asyncio.wait_for(self.room.connect(url, token), PATIENCE_S)
         return self
 
-    async def talk(self):
-        """Publishes a microphone with the tone."""
+    async def talk(self, **publishing):
+        """Publishes a microphone with the tone. `publishing` are further options of the client."""
         source = rtc.AudioSource(RATE, 1, queue_size_ms=100)
         track = rtc.LocalAudioTrack.create_audio_track("microphone", source)
-        options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
+        options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE, **publishing)
         self.publication = await asyncio.wait_for(self.room.local_participant.publish_track(track, options), PATIENCE_S)
         self.tasks.append(asyncio.ensure_future(self.play(source)))
 
@@ -135,10 +138,16 @@ class Caller:
     async def play(self, source):
         count, at = RATE // 100, 0
         while True:
-            tone = np.sin(2 * np.pi * self.hz * (at + np.arange(count)) / RATE) * (0 if self.quiet else 10000)
+            is_silent = not self.script.popleft() if self.script else self.quiet
+            tone = np.sin(2 * np.pi * self.hz * (at + np.arange(count)) / RATE) * (0 if is_silent else 10000)
             at += count
             sound = tone + np.random.normal(0, self.noise, count)
             await source.capture_frame(rtc.AudioFrame(sound.astype(np.int16).tobytes(), RATE, 1, count))
+
+    async def packets_sent(self):
+        """Returns how many packets of its microphone were sent."""
+        stats = await self.publication.track.get_stats()
+        return sum(one.outbound_rtp.sent.packets_sent for one in stats if one.HasField("outbound_rtp"))
 
     async def unpublish(self):
         await self.room.local_participant.unpublish_track(self.publication.sid)

@@ -1,11 +1,13 @@
 """The runner in a room: the published client as the caller, built-in bots, and the test server."""
 
 import asyncio
+import itertools
 import json
 import pathlib
 import subprocess
 import sys
 import time
+import wave
 
 import numpy as np
 from livekit import rtc
@@ -24,6 +26,15 @@ SEEN_S, ENDED_S, TOLD_S = 1, 3, 3
 UNCOUNTED = 15
 # Of the energy of one tone among two, of which the noise of the codec is a part.
 MIX_SPREAD = 0.2
+# Words of a caller and the pauses between them, in seconds.
+WORD_S, PAUSES_S = 0.6, (1, 2, 4, 3)
+# An encoder with DTX sends a packet each 400 ms of silence (RFC 7587, section 3.1.3), so that the end of a pause is known as late as that.
+# The bot does not wait for it: the next word would be so late.
+UNKNOWN_S = 0.4
+# A recording places each word by its arrival; what is later than its place by less than this follows without a gap.
+SLACK_S = 0.12
+# Two blocks of 20 ms, and what codecs and resampling smear.
+EDGES_S = 0.08
 # Two notes, which decay to silence.
 GREETING_MS = 300
 
@@ -103,6 +114,49 @@ async def parrot(world):
     # Both notes decay.
     assert 180 <= loud_ms <= GREETING_MS, f"{loud_ms} ms of the greeting were heard"
     return f"{loud_ms} ms, {len(received) / RATE - 1:.1f} s after the track"
+
+
+def words_in(pcm, rate):
+    """Returns the first and last second of each word."""
+    block = rate // 50
+    loud = [at / rate for at in range(0, len(pcm) - block + 1, block) if loudness(pcm[at:at + block]) > 1000]
+    ends = [nth for nth, (one, next_one) in enumerate(itertools.pairwise(loud)) if next_one - one > 0.2]
+    return [(loud[first], loud[last] + 0.02) for first, last in zip([0, *(nth + 1 for nth in ends)], [*ends, -1])] if loud else []
+
+
+async def pauses(world):
+    """a caller that sends nothing in its pauses (DTX): they are as long for the bot, and in the recording, as they were"""
+    server = world.server()
+    runner = world.runner("--bot-audio", "pcm", "--record", "recordings", "--", "sh", "-c", "cat > speech")
+    answer = await world.begin(runner)
+    caller = await world.caller(answer["url"], answer["token"], talks=False, quiet=True)
+    await caller.talk(dtx=True)
+    bot = await world.bot(caller, answer)
+    folder = pathlib.Path(runner.folder.name)
+    await caller.until(lambda: (folder / "speech").exists() and (folder / "speech").stat().st_size, "the bot gets audio")
+    before = await caller.packets_sent()
+    said = [part for pause in (*PAUSES_S, 1) for part in ((True, WORD_S), (False, pause))]
+    caller.script.extend(is_tone for is_tone, seconds in said for _ in range(round(seconds * 100)))
+    await caller.until(lambda: not caller.script, "the words")
+    await asyncio.sleep(1)
+    sent, spoken = await caller.packets_sent() - before, WORD_S * (len(PAUSES_S) + 1)
+    # With a packet each 20 ms there is nothing to see here.
+    assert sent * 0.02 < spoken + sum(PAUSES_S) / 2, f"{sent} packets for {spoken} s of words: the client sends its pauses"
+    server.remove(answer["roomName"], bot)
+    await runner.wait_for_sessions(0, 20)
+    for_bot = words_in(np.frombuffer((folder / "speech").read_bytes(), dtype="<i2").astype(float), 16000)
+    file, = await caller.until(lambda: list((folder / "recordings").glob("*.wav")), "the recording")
+    with wave.open(str(file)) as recording:
+        left = np.frombuffer(recording.readframes(recording.getnframes()), dtype="<i2")[::2].astype(float)
+        recorded = words_in(left, recording.getframerate())
+    found = {}
+    for what, words, less_s, more_s in (("the bot's", for_bot, UNKNOWN_S, 0), ("recorded", recorded, SLACK_S, SLACK_S)):
+        found[what] = [round(begins - ends, 2) for (_, ends), (begins, _) in itertools.pairwise(words)]
+        assert len(found[what]) == len(PAUSES_S), f"{what} words: {words}"
+        for pause, wanted in zip(found[what], PAUSES_S):
+            near = wanted - less_s - EDGES_S <= pause <= wanted + more_s + EDGES_S
+            assert near, f"{what} pauses {found[what]} s, {PAUSES_S} said, {sent} packets"
+    return f"{sent} packets; " + ", ".join(f"{what} pauses {lengths} s" for what, lengths in found.items())
 
 
 async def late_bot(world):
@@ -401,5 +455,5 @@ async def sigterm(world):
 
 
 CHECKS = {check.__name__: check for check in (
-    vanish, trouble, agents, leave, echo, echo_deployed, rtvi, parrot, program, program_refused, late_bot, mixed, each, republish, camera, restart, duplicate, evicted,
+    vanish, trouble, agents, leave, echo, echo_deployed, rtvi, pauses, parrot, program, program_refused, late_bot, mixed, each, republish, camera, restart, duplicate, evicted,
     wrong_secret, unreachable, sigterm)}

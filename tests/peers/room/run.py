@@ -38,8 +38,8 @@ PARTS = {"rooms": CHECKS.keys() - WORKERS - SLOW, "workers": WORKERS, "slow": SL
 SERVER = ROOT / "target" / "debug" / "examples" / "media-room"
 # A published server cannot be made to do this.
 OWN_ALONE = ("trouble",)
-# The tests' own server has neither TCP nor resumes, keeps no attributes, has no API, and assigns no jobs.
-PUBLISHED_ALONE = (*network.CHECKS, *pipecat_bots.CHECKS, *jobs.CHECKS, *frontend.CHECKS)
+# The tests' own server has neither TCP nor resumes, keeps no attributes, has no API, assigns no jobs, and tells no publisher to use DTX.
+PUBLISHED_ALONE = ("pauses", *network.CHECKS, *pipecat_bots.CHECKS, *jobs.CHECKS, *frontend.CHECKS)
 # Time limits.
 LIMIT_S = 120
 NETWORK_LIMIT_S = 300
