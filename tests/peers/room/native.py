@@ -28,7 +28,7 @@ UNCOUNTED = 15
 MIX_SPREAD = 0.2
 # Words of a caller and the pauses between them, in seconds.
 WORD_S, PAUSES_S = 0.6, (1, 2, 4, 3)
-# An encoder with DTX sends a packet each 400 ms of silence (RFC 7587, section 3.1.3), so that the end of a pause is known as late as that.
+# libopus with DTX sends a packet each 400 ms of silence, so that the end of a pause is known as late as that.
 # The bot does not wait for it: the next word would be so late.
 UNKNOWN_S = 0.4
 # A recording places each word by its arrival; what is later than its place by less than this follows without a gap.
