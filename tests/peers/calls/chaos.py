@@ -3,11 +3,12 @@
     chaos.py --binary PATH [--kills 200] [--seed N] [--folder DIR]
 
 Each round starts the runner with the same `--calls-dir` and a receiver of `--events`, has calls from several clients at a time, and kills it
-with SIGKILL at a random moment. The receiver refuses some events, so that some wait at each kill. A kill leaves whole writes; a power cut
+with SIGKILL at a random moment. One client is a telephone that its bot does not take, so that there are records of calls that were turned
+away, in files of their own. The receiver refuses some events, so that some wait at each kill. A kill leaves whole writes; a power cut
 leaves parts of them. So some rounds add the beginning of a record, without its end, or zeros before a whole one, and the beginning of an event.
 
 A record counts as written once its line was seen in the folder, and an event as kept once its file was. After each start:
-  - every line of every file is one record, and no call has two;
+  - every line of every file is one record of its kind, and no call has two;
   - every record that was written is there, unchanged.
 A client has its next call when it has seen the end of the last one, so its records are written in that order: where a later one is on the
 disk, each earlier one is. At last, with a receiver that accepts everything:
@@ -39,6 +40,16 @@ import threading
 import time
 
 CLIENTS = 4
+# Refused calls of one run: below the 60 a minute that have records, and within the bytes that their files may have.
+REFUSED_CALLS_MAX = 20
+# The number chooses the bot that takes none but Austrian numbers.
+SETTINGS = """[bots.open]
+bot = "echo"
+[bots.kept]
+bot = "echo"
+numbers = ["+4312345"]
+callers = ["+43*"]
+"""
 # Exceeds every step on a slow machine.
 PATIENCE_S = 60
 KEY = b"the key of the receiver, 32 byte"
@@ -115,8 +126,9 @@ class Run:
         variables = {name: value for name, value in os.environ.items() if not name.startswith(("RUNNER_", "RUST_LOG"))}
         variables["RUNNER_EVENTS_SECRET"] = "whsec_" + base64.b64encode(KEY).decode()
         self.log = open(folder / "log", "a")
+        (folder / "settings.toml").write_text(SETTINGS)
         self.process = subprocess.Popen(
-            [binary, "--host", "127.0.0.1", "--port", "0", "--rtc-port", "0", "--bot", "echo", "--calls-dir", str(folder / "calls"),
+            [binary, "--host", "127.0.0.1", "--port", "0", "--rtc-port", "0", "--config", "settings.toml", "--calls-dir", str(folder / "calls"),
              "--events", f"http://127.0.0.1:{receiver.port}/hook"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables, cwd=folder)
         for line in self.process.stdout:
@@ -138,7 +150,7 @@ class Run:
 
 
 class Ends:
-    """What `/calls/events` tells of ended calls, by what was typed in them."""
+    """What `/calls/events` tells of ended calls, by their names."""
 
     def __init__(self, run):
         self.ended, self.is_over = set(), False
@@ -160,7 +172,7 @@ class Ends:
                     event = value
                 elif name == "data" and event == "ended":
                     with self.changed:
-                        self.ended.add(typed(json.loads(value)))
+                        self.ended.add(name_of(json.loads(value)))
                         self.changed.notify_all()
         except (OSError, http.client.HTTPException, ValueError):
             pass
@@ -174,8 +186,10 @@ class Ends:
             return self.changed.wait_for(lambda: text in self.ended or self.is_over, PATIENCE_S) and text in self.ended
 
 
-def typed(record):
-    """What the client typed in a call."""
+def name_of(record):
+    """What the client typed in a call, and of one that was turned away its number."""
+    if record["outcome"] == "refused":
+        return record["from"]
     return record["texts"][0]["text"] if record["texts"] else None
 
 
@@ -195,8 +209,24 @@ def field(number, payload):
 
 def call(port, text):
     """A call on `/ws-client` that types a text."""
+    message = json.dumps({"label": "rtvi-ai", "type": "send-text", "id": "1", "data": {"content": text}})
+    connect(port, "/ws-client", frame(2, field(4, field(1, message.encode()))) + frame(8, b"\x03\xe8"))
+
+
+def telephone(port, number):
+    """A call of a telephone that is turned away."""
+    start = {"accountSid": "AC1", "streamSid": "MZ1", "callSid": "CA1", "tracks": ["inbound"],
+             "customParameters": {"from_number": number, "to_number": "+4312345"},
+             "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}}
+    messages = [{"event": "connected", "protocol": "Call", "version": "1.0.0"},
+                {"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": start}]
+    connect(port, "/ws", b"".join(frame(1, json.dumps(message).encode()) for message in messages), frame(8, b"\x03\xf0"))
+
+
+def connect(port, path, frames, answer=b""):
+    """Sends frames on a WebSocket, an answer to what comes first, and reads to its end."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as stream:
-        stream.sendall((f"GET /ws-client HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        stream.sendall((f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {base64.b64encode(secrets.token_bytes(16)).decode()}\r\n\r\n").encode())
         head = b""
         while b"\r\n\r\n" not in head:
@@ -204,22 +234,33 @@ def call(port, text):
             if not piece:
                 raise ConnectionError("no upgrade")
             head += piece
-        check(head.startswith(b"HTTP/1.1 101 "), f"/ws-client answers {head[:200]!r}")
-        message = json.dumps({"label": "rtvi-ai", "type": "send-text", "id": "1", "data": {"content": text}})
-        stream.sendall(frame(2, field(4, field(1, message.encode()))) + frame(8, b"\x03\xe8"))
+        check(head.startswith(b"HTTP/1.1 101 "), f"{path} answers {head[:200]!r}")
+        stream.sendall(frames)
         while stream.recv(4096):
-            pass
+            stream.sendall(answer)
+            answer = b""
+
+
+def files(folder):
+    """The files of records."""
+    return sorted((folder / "calls").glob("*.jsonl"))
+
+
+def is_of_refused(path):
+    return path.name.startswith("refused-")
 
 
 def records(folder):
-    """Every record of the files, by what was typed: its line. Fails for a broken line, and for a call with two."""
+    """Every record of the files, by its name: its line. Fails for a broken line, a call with two, and one in a file of the other kind."""
     found = {}
-    for path in sorted((folder / "calls").glob("calls-*.jsonl")):
+    for path in files(folder):
         content = path.read_bytes()
         check(content.endswith(b"\n") or not content, f"{path.name} ends within a line: {content[-80:]!r}")
         for line in content.splitlines():
             try:
-                text = typed(json.loads(line))
+                record = json.loads(line)
+                text = name_of(record)
+                check((record["outcome"] == "refused") == is_of_refused(path), f"{path.name} has a call of the other kind: {record}")
             except (ValueError, KeyError, IndexError) as error:
                 raise Lost(f"{path.name} has a broken line: {line[:200]!r}: {error!r}") from error
             # A call that was cut off before its text has none.
@@ -229,9 +270,15 @@ def records(folder):
     return found
 
 
-def tail(folder):
-    """The end of the newest file."""
-    newest = max((folder / "calls").glob("calls-*.jsonl"), default=None)
+def newest_file(folder, is_refused):
+    """The file that records of a kind go to: the highest number of the last day."""
+    of_kind = (path for path in files(folder) if is_of_refused(path) == is_refused)
+    return max(of_kind, key=lambda path: [int(part) for part in path.stem.split("-")[1:]], default=None)
+
+
+def tail(folder, is_refused):
+    """The end of the newest file of a kind."""
+    newest = newest_file(folder, is_refused)
     if newest is None:
         return b""
     with open(newest, "rb") as file:
@@ -249,12 +296,13 @@ class Round:
 
     def __init__(self, run, folder, number, rng):
         self.run, self.folder, self.number = run, folder, number
-        self.seeds = [rng.getrandbits(64) for _ in range(CLIENTS)]
+        # The last one is the telephone.
+        self.seeds = [rng.getrandbits(64) for _ in range(CLIENTS + 1)]
         self.delay_s = rng.expovariate(1 / 0.06)
         self.ends = Ends(run)
         self.reached, self.over = threading.Event(), threading.Event()
         # What was seen on the disk, and the calls of each client whose end was seen, in order.
-        self.written, self.order, self.faults = set(), [[] for _ in range(CLIENTS)], []
+        self.written, self.order, self.faults = set(), [[] for _ in self.seeds], []
 
     def have(self):
         threads = [threading.Thread(target=self.client, args=(nth, random.Random(seed)), daemon=True) for nth, seed in enumerate(self.seeds)]
@@ -270,16 +318,17 @@ class Round:
 
     def client(self, nth, rng):
         try:
-            for count in range(1_000_000):
-                text = f"call {self.number}.{nth}.{count}"
-                call(self.run.port, text)
+            is_refused = nth == CLIENTS
+            for count in range(REFUSED_CALLS_MAX if is_refused else 1_000_000):
+                text = f"+1555{self.number:05}{count:04}" if is_refused else f"call {self.number}.{nth}.{count}"
+                (telephone if is_refused else call)(self.run.port, text)
                 if not self.ends.wait(text):
                     check(self.over.is_set(), f"the end of {text} did not come")
                     return
                 self.order[nth].append(text)
                 self.reached.set()
                 # Looking now and then is what keeps the clients from running ahead of the disk.
-                if rng.random() < 0.5 and not self.look(text):
+                if rng.random() < 0.5 and not self.look(text, is_refused):
                     return
         except (OSError, http.client.HTTPException) as error:
             # Interrupted by the kill; before the kill this is a failure.
@@ -290,11 +339,11 @@ class Round:
             self.faults.append(str(lost))
             self.reached.set()
 
-    def look(self, text):
+    def look(self, text, is_refused):
         """Waits until a record is on the disk; returns whether it came before the kill."""
         wanted = json.dumps(text).encode()
         until = time.monotonic() + PATIENCE_S
-        while b"\n" not in tail(self.folder).partition(wanted)[2]:
+        while b"\n" not in tail(self.folder, is_refused).partition(wanted)[2]:
             if self.over.is_set():
                 return False
             check(time.monotonic() < until, f"the record of {text} is not written")
@@ -305,7 +354,7 @@ class Round:
 
 def cut_power(folder, rng):
     """Leaves what a power cut may leave of unfinished writes: parts of a record and of an event."""
-    newest = max((folder / "calls").glob("calls-*.jsonl"), default=None)
+    newest = newest_file(folder, rng.random() < 0.5)
     content = newest.read_bytes() if newest else b""
     if content:
         line = content.splitlines()[-1]
@@ -357,6 +406,7 @@ def main():
             events |= waiting
             counts["most events"] = max(counts["most events"], len(waiting))
             counts["calls"] += sum(map(len, each.order))
+            counts["refused calls"] += len(each.order[-1])
             if rng.random() < 0.5:
                 cut_power(folder, rng)
                 counts["torn writes"] += 1
@@ -386,7 +436,8 @@ def main():
     finally:
         if run:
             run.end(lambda process: process.kill())
-    print(f"{asked.kills} kills, {counts['torn writes']} torn writes: {counts['calls']} calls, {len(known)} records, none lost, none twice; "
+    print(f"{asked.kills} kills, {counts['torn writes']} torn writes: {counts['calls']} calls, {counts['refused calls']} of them refused, "
+          f"{len(known)} records, none lost, none twice; "
           f"{len(receiver.bodies)} events, {len(events)} waited at a kill, up to {counts['most events']} at one, all accepted", flush=True)
     if not asked.folder:
         shutil.rmtree(folder)
@@ -399,7 +450,7 @@ def judge(orders, found, events, receiver):
     for event, body in receiver.bodies.items():
         body = json.loads(body)
         if body["type"] == "call.ended":
-            ended[typed(body["data"])] = (event, body["data"])
+            ended[name_of(body["data"])] = (event, body["data"])
     for order in orders:
         present = [text in found for text in order]
         check(present == sorted(present, reverse=True), f"a record is missing before a later one: {list(zip(order, present))}")
