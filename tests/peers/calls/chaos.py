@@ -383,10 +383,14 @@ def main():
     def start():
         """Starts the runner, and checks what is in the folder then."""
         run = Run(binary, folder, receiver)
-        found = records(folder)
-        for text, line in known.items():
-            check(found.get(text) == line, f"the record of {text} is lost or changed: {found.get(text)}")
-        check(written <= found.keys(), f"records that were on the disk are gone: {written - found.keys()}")
+        try:
+            found = records(folder)
+            for text, line in known.items():
+                check(found.get(text) == line, f"the record of {text} is lost or changed: {found.get(text)}")
+            check(written <= found.keys(), f"records that were on the disk are gone: {written - found.keys()}")
+        except Lost:
+            run.end(lambda process: process.kill())
+            raise
         known.update(found)
         return run
 
