@@ -10,11 +10,13 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio_postgres::types::ToSql;
+
 use super::ScaleError;
-use super::database::{Database, DatabaseError};
+use super::database::{Database, DatabaseError, Statements as _};
 use super::logs::LogError;
 use super::migrate;
-use super::records::{PinnedArchive, SharedRecords, SharedUpload};
+use super::records::{PinnedArchive, SharedRecords, SharedUpload, int};
 use super::store::{ObjectStore, StoreError};
 use crate::ServeError;
 use crate::config::TransferConfig;
@@ -194,5 +196,39 @@ pub(super) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> TransferError
     move |source| TransferError::File {
         path: path.to_owned(),
         source,
+    }
+}
+
+/// The statement of an import that nothing else uses.
+impl SharedRecords {
+    /// Inserts an upload of another service, unless it is there.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn import_upload(&self, upload: &SharedUpload, ended_ms: Option<u64>) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "INSERT INTO upload (id, org, region, expires_ms, ended_ms, key, etag, size, md5, sha256) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
+        let (of, archive) = (&upload.record, upload.archive.as_ref());
+        let (id, expires_ms, ended_ms) = (of.id.to_string(), int(of.expires_ms), ended_ms.map(int));
+        let key = of.key.as_ref().map(|key| &key[..]);
+        let etag = archive.map(|archive| &archive.etag);
+        let size = archive.map(|archive| int(archive.info.size));
+        let md5 = archive.map(|archive| &archive.info.md5[..]);
+        let sha256 = archive.map(|archive| &archive.info.sha256[..]);
+        let values: [&(dyn ToSql + Sync); 10] = [
+            &id,
+            &of.org.as_str(),
+            &of.region.as_str(),
+            &expires_ms,
+            &ended_ms,
+            &key,
+            &etag,
+            &size,
+            &md5,
+            &sha256,
+        ];
+        session.execute(sql, &values).await?;
+        Ok(())
     }
 }

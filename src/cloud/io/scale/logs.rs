@@ -8,11 +8,12 @@ use std::fs;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::database::DatabaseError;
-use super::records::SharedRecords;
+use super::database::{DatabaseError, Statements as _};
+use super::records::{SharedRecords, attempt_of, int, number, optional_number, parsed};
 use super::store::{ObjectStore, StoreError};
 use crate::io::dir;
 use crate::limits::SWEEP_STEP;
+use crate::proto::build::Build;
 use crate::proto::scale::object_keys::log_key;
 use edge_runner_proto::uuid::Uuid;
 
@@ -114,4 +115,97 @@ async fn move_log(
     file.seek(SeekFrom::Start(0))?;
     store.put(&log_key(id), file, at).await?;
     Ok(records.set_log_object(id, at).await?)
+}
+
+/// The statements of logs.
+impl SharedRecords {
+    /// Appends to the log of a run. Returns whether the build is still the run's.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn append_log(&self, run: &Build, start: u64, data: &[u8]) -> Result<bool, DatabaseError> {
+        let session = self.database.session().await?;
+        // The lock lets no other run begin in between. A repeated call finds its row.
+        let sql = "WITH run AS (SELECT id FROM build WHERE id = $1 AND attempt = $2 AND status = 'building' FOR SHARE), \
+                   added AS (INSERT INTO build_log (build, start, data) SELECT id, $3, $4 FROM run ON CONFLICT DO NOTHING) \
+                   SELECT EXISTS (SELECT 1 FROM run)";
+        let row = session
+            .query_one(
+                sql,
+                &[&run.id.to_string(), &attempt_of(run.attempt), &int(start), &data],
+            )
+            .await?;
+        Ok(row.try_get(0)?)
+    }
+
+    /// Returns at least the bytes of a log from `start` to `end`, as far as they are there, and the
+    /// offset of the first one.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn log(&self, id: Uuid, start: u64, end: u64) -> Result<(u64, Vec<u8>), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "SELECT start, data FROM build_log WHERE build = $1 AND start < $3 AND start + length(data) > $2 ORDER BY start";
+        let rows = session.query(sql, &[&id.to_string(), &int(start), &int(end)]).await?;
+        let first = rows.first().map_or(Ok(start), |row| number(row, "start"))?;
+        let mut bytes = Vec::new();
+        for row in &rows {
+            bytes.extend_from_slice(row.try_get("data")?);
+        }
+        Ok((first, bytes))
+    }
+
+    /// Returns the bytes of the object that has the log of a build, if one has it.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn log_size(&self, id: Uuid) -> Result<Option<u64>, DatabaseError> {
+        let session = self.database.session().await?;
+        let row = session
+            .query_opt("SELECT log_size FROM build WHERE id = $1", &[&id.to_string()])
+            .await?;
+        row.map_or(Ok(None), |row| optional_number(&row, "log_size"))
+    }
+
+    /// Returns up to `max` builds that ended at `until_ms` or earlier and have logs here, in any
+    /// order, and the bytes of these.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn logs_ended_until(&self, until_ms: u64, max: usize) -> Result<Vec<(Uuid, u64)>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "SELECT build.id, \
+                   (SELECT SUM(length(data)) FROM build_log AS piece WHERE piece.build = build.id)::BIGINT AS size \
+                   FROM build_log JOIN build ON build.id = build_log.build WHERE start = 0 AND completed_ms <= $1 LIMIT $2";
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let rows = session.query(sql, &[&int(until_ms), &max]).await?;
+        rows.iter()
+            .map(|row| Ok((parsed(row, "id", Uuid::parse)?, number(row, "size")?)))
+            .collect()
+    }
+
+    /// Records that an object of `size` bytes has the log of an ended build.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn set_log_object(&self, id: Uuid, size: u64) -> Result<(), DatabaseError> {
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let id = id.to_string();
+        let sql = "UPDATE build SET log_size = $2 WHERE id = $1 AND completed_ms IS NOT NULL";
+        tx.execute(sql, &[&id, &int(size)]).await?;
+        tx.execute("DELETE FROM build_log WHERE build = $1", &[&id]).await?;
+        tx.commit().await
+    }
+
+    /// Inserts a piece of such a build's log, unless it is there.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn import_log(&self, id: Uuid, start: u64, data: &[u8]) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = "INSERT INTO build_log (build, start, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+        session.execute(sql, &[&id.to_string(), &int(start), &data]).await?;
+        Ok(())
+    }
 }

@@ -3,37 +3,29 @@
 //! In and out: values of [`crate::proto`]. Every time is that of the database's clock. A change is
 //! durable when its call returns; one that fails as unavailable may have happened, so each can be
 //! repeated. Writes of a run name its `attempt`, so that a worker that lost its lease changes
-//! nothing. Isolation is READ COMMITTED: rows are locked where two could meet.
+//! nothing. Isolation is READ COMMITTED: rows are locked where two could meet. The statements of logs,
+//! keys, the sweep and an import are those of [`SharedRecords`] too, beside what uses them.
 
 use std::time::Duration;
 
-use tokio::time::sleep;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::database::{Database, DatabaseError, Statements, TRANSACTION_IDLE};
+use super::database::{Database, DatabaseError, Statements};
 use crate::io::build_log::OWN;
 use crate::proto::build::{
     ArchiveInfo, Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Image, ImageLocation, Org, Slug,
     UploadRecord,
 };
-use crate::proto::keys::{KeyKind, Sha256Digest, StoredKey};
 use crate::proto::metrics::{COUNTED_BUILDS_MAX, QueueState};
 use crate::proto::queue;
 use crate::proto::scale::lease::{self, Claim, GIVEN_BACK_MAX};
-use crate::proto::sweep::UploadUsage;
 use edge_runner_proto::uuid::Uuid;
 
 /// The channel that announces builds to workers.
 pub const CHANNEL: &str = "edge_runner_builds";
 
-/// Keys that `cloud keys list` shows.
-const KEYS_SHOWN_MAX: i64 = 10_000;
-
-/// The advisory lock of the process that sweeps.
-const SWEEP_LOCK: i64 = 0x4552_4343_0001;
-
-/// The columns of [`build_of`], [`upload_of`] and [`usage_of`].
+/// The columns of [`build_of`] and [`upload_of`].
 macro_rules! build_columns {
     () => {
         "id, org, upload, region, hash, file, size, base, status, attempt, created_ms, updated_ms, started_ms, completed_ms, \
@@ -43,12 +35,6 @@ macro_rules! build_columns {
 macro_rules! upload_columns {
     () => {
         "id, org, region, expires_ms, key, etag, size, md5, sha256"
-    };
-}
-macro_rules! usage_columns {
-    () => {
-        "id, org, expires_ms, etag IS NOT NULL AS has_archive, ended_ms, (SELECT COUNT(*) FROM build \
-         WHERE build.upload = upload.id AND status IN ('pending', 'building')) AS unfinished"
     };
 }
 
@@ -96,11 +82,11 @@ pub struct SharedRecords {
 }
 
 /// Numbers as PostgreSQL has them.
-fn int(number: u64) -> i64 {
+pub(super) fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn attempt_of(attempt: u32) -> i32 {
+pub(super) fn attempt_of(attempt: u32) -> i32 {
     i32::try_from(attempt).unwrap_or(i32::MAX)
 }
 
@@ -373,85 +359,6 @@ impl SharedRecords {
         Ok(RecordedEnd::Recorded)
     }
 
-    /// Appends to the log of a run. Returns whether the build is still the run's.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn append_log(&self, run: &Build, start: u64, data: &[u8]) -> Result<bool, DatabaseError> {
-        let session = self.database.session().await?;
-        // The lock lets no other run begin in between. A repeated call finds its row.
-        let sql = "WITH run AS (SELECT id FROM build WHERE id = $1 AND attempt = $2 AND status = 'building' FOR SHARE), \
-                   added AS (INSERT INTO build_log (build, start, data) SELECT id, $3, $4 FROM run ON CONFLICT DO NOTHING) \
-                   SELECT EXISTS (SELECT 1 FROM run)";
-        let row = session
-            .query_one(
-                sql,
-                &[&run.id.to_string(), &attempt_of(run.attempt), &int(start), &data],
-            )
-            .await?;
-        Ok(row.try_get(0)?)
-    }
-
-    /// Returns at least the bytes of a log from `start` to `end`, as far as they are there, and the
-    /// offset of the first one.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn log(&self, id: Uuid, start: u64, end: u64) -> Result<(u64, Vec<u8>), DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = "SELECT start, data FROM build_log WHERE build = $1 AND start < $3 AND start + length(data) > $2 ORDER BY start";
-        let rows = session.query(sql, &[&id.to_string(), &int(start), &int(end)]).await?;
-        let first = rows.first().map_or(Ok(start), |row| number(row, "start"))?;
-        let mut bytes = Vec::new();
-        for row in &rows {
-            bytes.extend_from_slice(row.try_get("data")?);
-        }
-        Ok((first, bytes))
-    }
-
-    /// Returns the bytes of the object that has the log of a build, if one has it.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn log_size(&self, id: Uuid) -> Result<Option<u64>, DatabaseError> {
-        let session = self.database.session().await?;
-        let row = session
-            .query_opt("SELECT log_size FROM build WHERE id = $1", &[&id.to_string()])
-            .await?;
-        row.map_or(Ok(None), |row| optional_number(&row, "log_size"))
-    }
-
-    /// Returns up to `max` builds that ended at `until_ms` or earlier and have logs here, in any
-    /// order, and the bytes of these.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn logs_ended_until(&self, until_ms: u64, max: usize) -> Result<Vec<(Uuid, u64)>, DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = "SELECT build.id, \
-                   (SELECT SUM(length(data)) FROM build_log AS piece WHERE piece.build = build.id)::BIGINT AS size \
-                   FROM build_log JOIN build ON build.id = build_log.build WHERE start = 0 AND completed_ms <= $1 LIMIT $2";
-        let max = i64::try_from(max).unwrap_or(i64::MAX);
-        let rows = session.query(sql, &[&int(until_ms), &max]).await?;
-        rows.iter()
-            .map(|row| Ok((parsed(row, "id", Uuid::parse)?, number(row, "size")?)))
-            .collect()
-    }
-
-    /// Records that an object of `size` bytes has the log of an ended build.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn set_log_object(&self, id: Uuid, size: u64) -> Result<(), DatabaseError> {
-        let mut session = self.database.session().await?;
-        let tx = session.transaction().await?;
-        let id = id.to_string();
-        let sql = "UPDATE build SET log_size = $2 WHERE id = $1 AND completed_ms IS NOT NULL";
-        tx.execute(sql, &[&id, &int(size)]).await?;
-        tx.execute("DELETE FROM build_log WHERE build = $1", &[&id]).await?;
-        tx.commit().await
-    }
-
     /// Returns the time of the database.
     ///
     /// # Errors
@@ -459,61 +366,6 @@ impl SharedRecords {
     pub async fn now_ms(&self) -> Result<u64, DatabaseError> {
         let session = self.database.session().await?;
         now_ms(&session).await
-    }
-
-    /// Returns a key by its digest.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn key(&self, sha256: &Sha256Digest) -> Result<Option<StoredKey>, DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = "SELECT id, type, org, name, created_ms, sha256 FROM api_key WHERE sha256 = $1";
-        let row = session.query_opt(sql, &[&&sha256[..]]).await?;
-        row.map(|row| key_of(&row)).transpose()
-    }
-
-    /// Inserts a key; without a time, with that of the database. Returns `false` if its id is
-    /// taken.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn insert_key(&self, key: &StoredKey) -> Result<bool, DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = "INSERT INTO api_key (sha256, id, type, org, name, created_ms) VALUES ($1, $2, $3, $4, $5, COALESCE(NULLIF($6::BIGINT, 0), now_ms())) \
-                   ON CONFLICT DO NOTHING";
-        let (sha256, created_ms) = (&key.hash[..], int(key.created_ms));
-        let values: [&(dyn ToSql + Sync); 6] = [
-            &sha256,
-            &key.id,
-            &key.kind.name(),
-            &key.org.as_str(),
-            &key.name,
-            &created_ms,
-        ];
-        let inserted = session.execute(sql, &values).await?;
-        Ok(inserted == 1)
-    }
-
-    /// Returns the keys, oldest first.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn keys(&self) -> Result<Vec<StoredKey>, DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = "SELECT id, type, org, name, created_ms, sha256 FROM api_key ORDER BY created_ms, id LIMIT $1";
-        let rows = session.query(sql, &[&KEYS_SHOWN_MAX]).await?;
-        rows.iter().map(key_of).collect()
-    }
-
-    /// Deletes the key with this id, and returns it.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn delete_key(&self, id: &str) -> Result<Option<StoredKey>, DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = "DELETE FROM api_key WHERE id = $1 RETURNING id, type, org, name, created_ms, sha256";
-        let row = session.query_opt(sql, &[&id]).await?;
-        row.map(|row| key_of(&row)).transpose()
     }
 
     /// Returns a setting.
@@ -558,37 +410,6 @@ impl SharedRecords {
             .collect()
     }
 
-    /// Inserts an upload of another service, unless it is there.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn import_upload(&self, upload: &SharedUpload, ended_ms: Option<u64>) -> Result<(), DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = "INSERT INTO upload (id, org, region, expires_ms, ended_ms, key, etag, size, md5, sha256) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
-        let (of, archive) = (&upload.record, upload.archive.as_ref());
-        let (id, expires_ms, ended_ms) = (of.id.to_string(), int(of.expires_ms), ended_ms.map(int));
-        let key = of.key.as_ref().map(|key| &key[..]);
-        let etag = archive.map(|archive| &archive.etag);
-        let size = archive.map(|archive| int(archive.info.size));
-        let md5 = archive.map(|archive| &archive.info.md5[..]);
-        let sha256 = archive.map(|archive| &archive.info.sha256[..]);
-        let values: [&(dyn ToSql + Sync); 10] = [
-            &id,
-            &of.org.as_str(),
-            &of.region.as_str(),
-            &expires_ms,
-            &ended_ms,
-            &key,
-            &etag,
-            &size,
-            &md5,
-            &sha256,
-        ];
-        session.execute(sql, &values).await?;
-        Ok(())
-    }
-
     /// Inserts a build of another service, unless it is there.
     ///
     /// # Errors
@@ -596,50 +417,6 @@ impl SharedRecords {
     pub async fn import_build(&self, build: &Build) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
         insert_build(&session, build).await
-    }
-
-    /// Inserts a piece of such a build's log, unless it is there.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn import_log(&self, id: Uuid, start: u64, data: &[u8]) -> Result<(), DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = "INSERT INTO build_log (build, start, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-        session.execute(sql, &[&id.to_string(), &int(start), &data]).await?;
-        Ok(())
-    }
-
-    /// Runs `sweep` while no other process does. Returns `None` if another one does.
-    ///
-    /// The lock is that of a transaction, which the database ends, and so the lock, when this
-    /// process says nothing for [`TRANSACTION_IDLE`]. Then the sweep is dropped where it waits.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn alone<T>(&self, sweep: impl Future<Output = T>) -> Result<Option<T>, DatabaseError> {
-        let mut session = self.database.session().await?;
-        let tx = session.transaction().await?;
-        let row = tx
-            .query_one("SELECT pg_try_advisory_xact_lock($1)", &[&SWEEP_LOCK])
-            .await?;
-        if !row.try_get::<_, bool>(0)? {
-            return Ok(None);
-        }
-        let hold = async {
-            loop {
-                sleep(TRANSACTION_IDLE / 3).await;
-                if let Err(error) = tx.batch_execute("SELECT 1").await {
-                    return error;
-                }
-            }
-        };
-        let swept = tokio::select! {
-            swept = sweep => Ok(Some(swept)),
-            lost = hold => Err(lost),
-        };
-        drop(tx);
-        session.close();
-        swept
     }
 
     /// Returns up to `max` builds that ended at `until_ms` or earlier, in any order.
@@ -656,63 +433,6 @@ impl SharedRecords {
         let max = i64::try_from(max).unwrap_or(i64::MAX);
         let rows = session.query(sql, &[&int(until_ms), &max]).await?;
         rows.iter().map(build_of).collect()
-    }
-
-    /// Deletes ended builds with their logs; others stay.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn delete_builds(&self, ids: &[Uuid]) -> Result<(), DatabaseError> {
-        let session = self.database.session().await?;
-        let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
-        let sql = "DELETE FROM build WHERE id = ANY($1) AND completed_ms IS NOT NULL";
-        session.execute(sql, &[&ids]).await?;
-        Ok(())
-    }
-
-    /// Returns up to `max` uploads with ids greater than `after`, ordered by id, for the sweep.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn upload_usages(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, DatabaseError> {
-        let session = self.database.session().await?;
-        let sql = concat!(
-            "SELECT ",
-            usage_columns!(),
-            " FROM upload WHERE id > $1 ORDER BY id LIMIT $2"
-        );
-        // The empty text sorts before every id.
-        let after = after.map(|id| id.to_string()).unwrap_or_default();
-        let max = i64::try_from(max).unwrap_or(i64::MAX);
-        let rows = session.query(sql, &[&after, &max]).await?;
-        rows.iter().map(usage_of).collect()
-    }
-
-    /// Locks an upload against new builds while `decide` deletes its archive, and deletes its
-    /// record if that says so. An upload that is locked is left to the next sweep.
-    ///
-    /// # Errors
-    /// [`DatabaseError`].
-    pub async fn delete_upload(
-        &self,
-        id: Uuid,
-        decide: impl AsyncFnOnce(UploadUsage) -> bool,
-    ) -> Result<(), DatabaseError> {
-        let mut session = self.database.session().await?;
-        let tx = session.transaction().await?;
-        let id = id.to_string();
-        let locked = "SELECT id FROM upload WHERE id = $1 FOR UPDATE SKIP LOCKED";
-        if tx.query_opt(locked, &[&id]).await?.is_none() {
-            return Ok(());
-        }
-        // After the lock, so that builds of requests that held it are counted.
-        let sql = concat!("SELECT ", usage_columns!(), " FROM upload WHERE id = $1");
-        let usage = usage_of(&tx.query_one(sql, &[&id]).await?)?;
-        if decide(usage).await {
-            tx.execute("DELETE FROM upload WHERE id = $1", &[&id]).await?;
-        }
-        tx.commit().await?;
-        Ok(())
     }
 }
 
@@ -848,44 +568,21 @@ fn upload_of(row: &Row) -> Result<SharedUpload, DatabaseError> {
     })
 }
 
-/// Reads the columns of `usage_columns`.
-fn usage_of(row: &Row) -> Result<UploadUsage, DatabaseError> {
-    Ok(UploadUsage {
-        id: parsed(row, "id", Uuid::parse)?,
-        org: parsed(row, "org", Slug::parse)?,
-        expires_ms: number(row, "expires_ms")?,
-        has_archive: row.try_get("has_archive")?,
-        ended_ms: optional_number(row, "ended_ms")?,
-        unfinished: number(row, "unfinished")?,
-    })
-}
-
-fn key_of(row: &Row) -> Result<StoredKey, DatabaseError> {
-    Ok(StoredKey {
-        id: row.try_get("id")?,
-        kind: parsed(row, "type", KeyKind::from_name)?,
-        org: parsed(row, "org", Slug::parse)?,
-        name: row.try_get("name")?,
-        created_ms: number(row, "created_ms")?,
-        hash: digest(row, "sha256")?,
-    })
-}
-
-fn number(row: &Row, column: &str) -> Result<u64, DatabaseError> {
+pub(super) fn number(row: &Row, column: &str) -> Result<u64, DatabaseError> {
     Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
 }
 
-fn optional_number(row: &Row, column: &str) -> Result<Option<u64>, DatabaseError> {
+pub(super) fn optional_number(row: &Row, column: &str) -> Result<Option<u64>, DatabaseError> {
     Ok(row.try_get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
 }
 
 /// Parses a text column. An invalid text was not written by this program.
-fn parsed<T>(row: &Row, column: &str, read: fn(&str) -> Option<T>) -> Result<T, DatabaseError> {
+pub(super) fn parsed<T>(row: &Row, column: &str, read: fn(&str) -> Option<T>) -> Result<T, DatabaseError> {
     let text: &str = row.try_get(column)?;
     read(text).ok_or_else(|| foreign(column))
 }
 
-fn digest<const BYTES: usize>(row: &Row, column: &str) -> Result<[u8; BYTES], DatabaseError> {
+pub(super) fn digest<const BYTES: usize>(row: &Row, column: &str) -> Result<[u8; BYTES], DatabaseError> {
     optional_digest(row, column)?.ok_or_else(|| foreign(column))
 }
 

@@ -8,18 +8,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::time::sleep;
+use tokio_postgres::Row;
 
-use super::database::DatabaseError;
+use super::database::{DatabaseError, Statements as _, TRANSACTION_IDLE};
 use super::logs::{self, LogError};
-use super::records::SharedRecords;
+use super::records::{SharedRecords, number, optional_number, parsed};
 use super::store::{ObjectStore, StoreError};
 use crate::config::CloudConfig;
 use crate::limits::SWEEP_STEP;
+use crate::proto::build::Slug;
 use crate::proto::grant::archive_key;
 use crate::proto::metrics::{CloudMetrics, SweepStats};
 use crate::proto::scale::object_keys::objects_prefix;
 use crate::proto::sweep::{Retention, SweepAction, UploadUsage};
 use edge_runner_http::shutdown::Shutdown;
+use edge_runner_proto::uuid::Uuid;
+
+/// The advisory lock of the process that sweeps.
+const SWEEP_LOCK: i64 = 0x4552_4343_0001;
+
+/// The columns of [`usage_of`].
+macro_rules! usage_columns {
+    () => {
+        "id, org, expires_ms, etag IS NOT NULL AS has_archive, ended_ms, (SELECT COUNT(*) FROM build \
+         WHERE build.upload = upload.id AND status IN ('pending', 'building')) AS unfinished"
+    };
+}
 
 /// Sweeps the database and the store.
 pub struct SharedSweeper {
@@ -162,4 +176,109 @@ impl SharedSweeper {
             SweepAction::DeleteIfEmpty => self.store.is_there(&key).await.map(|is_there| !is_there),
         }
     }
+}
+
+/// The statements of the sweep.
+impl SharedRecords {
+    /// Runs `sweep` while no other process does. Returns `None` if another one does.
+    ///
+    /// The lock is that of a transaction, which the database ends, and so the lock, when this
+    /// process says nothing for [`TRANSACTION_IDLE`]. Then the sweep is dropped where it waits.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn alone<T>(&self, sweep: impl Future<Output = T>) -> Result<Option<T>, DatabaseError> {
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let row = tx
+            .query_one("SELECT pg_try_advisory_xact_lock($1)", &[&SWEEP_LOCK])
+            .await?;
+        if !row.try_get::<_, bool>(0)? {
+            return Ok(None);
+        }
+        let hold = async {
+            loop {
+                sleep(TRANSACTION_IDLE / 3).await;
+                if let Err(error) = tx.batch_execute("SELECT 1").await {
+                    return error;
+                }
+            }
+        };
+        let swept = tokio::select! {
+            swept = sweep => Ok(Some(swept)),
+            lost = hold => Err(lost),
+        };
+        drop(tx);
+        session.close();
+        swept
+    }
+
+    /// Deletes ended builds with their logs; others stay.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn delete_builds(&self, ids: &[Uuid]) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+        let sql = "DELETE FROM build WHERE id = ANY($1) AND completed_ms IS NOT NULL";
+        session.execute(sql, &[&ids]).await?;
+        Ok(())
+    }
+
+    /// Returns up to `max` uploads with ids greater than `after`, ordered by id, for the sweep.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn upload_usages(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, DatabaseError> {
+        let session = self.database.session().await?;
+        let sql = concat!(
+            "SELECT ",
+            usage_columns!(),
+            " FROM upload WHERE id > $1 ORDER BY id LIMIT $2"
+        );
+        // The empty text sorts before every id.
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let rows = session.query(sql, &[&after, &max]).await?;
+        rows.iter().map(usage_of).collect()
+    }
+
+    /// Locks an upload against new builds while `decide` deletes its archive, and deletes its
+    /// record if that says so. An upload that is locked is left to the next sweep.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn delete_upload(
+        &self,
+        id: Uuid,
+        decide: impl AsyncFnOnce(UploadUsage) -> bool,
+    ) -> Result<(), DatabaseError> {
+        let mut session = self.database.session().await?;
+        let tx = session.transaction().await?;
+        let id = id.to_string();
+        let locked = "SELECT id FROM upload WHERE id = $1 FOR UPDATE SKIP LOCKED";
+        if tx.query_opt(locked, &[&id]).await?.is_none() {
+            return Ok(());
+        }
+        // After the lock, so that builds of requests that held it are counted.
+        let sql = concat!("SELECT ", usage_columns!(), " FROM upload WHERE id = $1");
+        let usage = usage_of(&tx.query_one(sql, &[&id]).await?)?;
+        if decide(usage).await {
+            tx.execute("DELETE FROM upload WHERE id = $1", &[&id]).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+/// Reads the columns of `usage_columns`.
+fn usage_of(row: &Row) -> Result<UploadUsage, DatabaseError> {
+    Ok(UploadUsage {
+        id: parsed(row, "id", Uuid::parse)?,
+        org: parsed(row, "org", Slug::parse)?,
+        expires_ms: number(row, "expires_ms")?,
+        has_archive: row.try_get("has_archive")?,
+        ended_ms: optional_number(row, "ended_ms")?,
+        unfinished: number(row, "unfinished")?,
+    })
 }
