@@ -24,25 +24,13 @@ import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/deb"))
+
+from debian import failed, run, seen
+
 USER = 65532
 # A start under emulation takes seconds on a busy machine; only a failure waits this long.
 PATIENCE_S = 120
-
-
-def failed(text):
-    print(f"FAILED: {text}")
-    sys.exit(1)
-
-
-def seen(text):
-    print(f"  {text}", flush=True)
-
-
-def run(*command, **kept):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, **kept)
-    if done.returncode != 0:
-        failed(f"{' '.join(str(word) for word in command)}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def ask(port, path, secure=False):
