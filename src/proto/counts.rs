@@ -180,13 +180,18 @@ pub struct NetworkTimes {
     pub jitter: Option<Duration>,
     /// To the caller and back; in a room, to its server.
     pub round_trip: Option<Duration>,
+    /// From sending the speech that the bot began last to playing it, as a telephone's provider
+    /// reports by a mark.
+    pub playout_delay: Option<Duration>,
 }
 
 impl NetworkTimes {
-    /// Takes newer values. What is not known any more stays as it was.
+    /// Takes newer values. What is not known any more stays as it was, except for the delay, which
+    /// is that of one answer.
     pub fn update(&mut self, newer: NetworkTimes) {
         self.jitter = newer.jitter.or(self.jitter);
         self.round_trip = newer.round_trip.or(self.round_trip);
+        self.playout_delay = newer.playout_delay;
     }
 }
 

@@ -154,10 +154,31 @@ struct CallText {
 struct AnswerTiming {
     /// From the end of the caller's speech to the first sound of the bot.
     latency: Option<Duration>,
-    /// From that sound to its arrival at the caller, as far as the network is known.
-    arrival: Option<Duration>,
+    /// From that sound to its arrival at the caller, as far as it is known.
+    arrival: Option<AnswerArrival>,
     /// The times that the bot reported for its parts, in seconds.
     stages: Vec<(String, f64)>,
+}
+
+/// How long the first sound of an answer takes to the caller.
+#[derive(Clone, Copy, Debug)]
+struct AnswerArrival {
+    after: Duration,
+    /// Whether the provider reported it; otherwise it is half a round trip.
+    is_reported: bool,
+}
+
+impl AnswerArrival {
+    fn of(network: NetworkTimes) -> Option<Self> {
+        let is_reported = network.playout_delay.is_some();
+        let after = network.playout_delay.or(network.round_trip.map(|trip| trip / 2))?;
+        Some(AnswerArrival { after, is_reported })
+    }
+
+    /// Returns whether another one says more.
+    fn yields_to(self, other: Self) -> bool {
+        !self.is_reported && other.is_reported
+    }
 }
 
 impl AnswerTiming {
@@ -347,18 +368,21 @@ impl CallRecorder {
     }
 
     /// Handles what a session knows of its network, about once a second. The last answer arrives
-    /// half a round trip after it is sent.
+    /// when a telephone's provider reports it, and else half a round trip after it is sent.
     pub fn handle_network(&mut self, counts: &Counts, network: NetworkTimes) {
         self.network.handle_sample(counts, network);
         self.set_arrival(network);
     }
 
     fn set_arrival(&mut self, network: NetworkTimes) {
-        let Some(round_trip) = network.round_trip else { return };
+        let Some(arrival) = AnswerArrival::of(network) else {
+            return;
+        };
         let mut with_times = self.texts.iter_mut().rev().filter_map(|text| text.answer.as_mut());
         let last = self.answer.as_mut().or_else(|| with_times.next());
-        if let Some(answer) = last.filter(|answer| answer.latency.is_some() && answer.arrival.is_none()) {
-            answer.arrival = Some(round_trip / 2);
+        let says_more = |answer: &AnswerTiming| answer.arrival.is_none_or(|known| known.yields_to(arrival));
+        if let Some(answer) = last.filter(|answer| answer.latency.is_some() && says_more(answer)) {
+            answer.arrival = Some(arrival);
             self.has_news = !self.texts.is_empty();
         }
     }
@@ -714,7 +738,7 @@ impl CallText {
             let stages = stages.map(|(name, seconds)| json!({"name": name, "ms": (seconds * 1000.0).round() as u64}));
             let arrival = answer
                 .arrival
-                .map(|arrival| json!({"name": "arrival", "ms": millis(arrival)}));
+                .map(|arrival| json!({"name": "arrival", "ms": millis(arrival.after)}));
             text["stages"] = stages.chain(arrival).collect();
         }
         text

@@ -691,6 +691,7 @@ impl Session for RoomSession {
                 SignalState::Open(connection) => connection.round_trip(),
                 _ => None,
             },
+            playout_delay: None,
         }
     }
 

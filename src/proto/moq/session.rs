@@ -481,6 +481,7 @@ impl Session for MoqSession {
         NetworkTimes {
             jitter: self.audio_receiver.stats().jitter(),
             round_trip: self.uplink.round_trip(),
+            playout_delay: None,
         }
     }
 

@@ -171,8 +171,10 @@ pub struct SocketSession {
     /// Whether the bot last reported that it has no more speech.
     bot_queue_empty: bool,
     /// Marks that the provider has not returned, and those of them that it cleared.
-    marks: VecDeque<String>,
+    marks: VecDeque<SentMark>,
     cleared: VecDeque<String>,
+    /// How late the provider plays the speech that the bot began last; `None` until it says so.
+    playout_delay: Option<Duration>,
     /// Messages of a provider that is not yet recognised.
     early: Vec<String>,
     /// When the bot counts as deaf; `None` once audio has come or that was said.
@@ -190,6 +192,13 @@ pub struct SocketSession {
     /// Whether the bot was started, and whether a text or binary message arrived.
     has_begun: bool,
     has_received: bool,
+}
+
+/// A mark that the provider returns once the speech before it was played.
+struct SentMark {
+    name: String,
+    /// When that would be without any delay; `None` without speech of the latest answer before it.
+    played: Option<Instant>,
 }
 
 impl SocketSession {
@@ -247,6 +256,7 @@ impl SocketSession {
             bot_queue_empty: true,
             marks: VecDeque::new(),
             cleared: VecDeque::new(),
+            playout_delay: None,
             early: Vec::new(),
             deaf_at: None,
             unreadable: 0,
@@ -467,6 +477,9 @@ impl SocketSession {
         }
         let message = match (self.audio_sender.poll_output(now)?, &self.wire) {
             (playout_pacer::PlayoutOutput::SpeechStarted, _) => {
+                // Marks that are out are behind earlier speech.
+                self.marks.iter_mut().for_each(|mark| mark.played = None);
+                self.playout_delay = None;
                 return Some(SessionOutput::Event(SessionEvent::SpeechStarted));
             }
             (playout_pacer::PlayoutOutput::SpeechStopped, _) => {
@@ -485,7 +498,8 @@ impl SocketSession {
                 if self.marks.len() == MARKS_MAX {
                     self.marks.pop_front();
                 }
-                self.marks.push_back(name);
+                let played = self.audio_sender.played().filter(|played| *played > now);
+                self.marks.push_back(SentMark { name, played });
                 SocketMessage::Text(text)
             }
             (playout_pacer::PlayoutOutput::Mark(name), _) => {
@@ -565,7 +579,7 @@ impl Session for SocketSession {
         for name in unsent {
             self.events.push_back(SessionEvent::Mark { name, played: false });
         }
-        for name in std::mem::take(&mut self.marks) {
+        for SentMark { name, .. } in std::mem::take(&mut self.marks) {
             if self.cleared.len() == MARKS_MAX {
                 self.cleared.pop_front();
             }
@@ -713,6 +727,7 @@ impl Session for SocketSession {
         NetworkTimes {
             jitter: None,
             round_trip: self.round_trip,
+            playout_delay: self.playout_delay,
         }
     }
 

@@ -623,6 +623,7 @@ impl Session for WebRtcSession {
         NetworkTimes {
             jitter: self.audio_receiver.stats().jitter(),
             round_trip: self.connection.round_trip(),
+            playout_delay: None,
         }
     }
 

@@ -12,6 +12,7 @@ fn times(jitter_ms: u64, round_trip_ms: u64) -> NetworkTimes {
     NetworkTimes {
         jitter: Some(Duration::from_millis(jitter_ms)),
         round_trip: Some(Duration::from_millis(round_trip_ms)),
+        playout_delay: None,
     }
 }
 

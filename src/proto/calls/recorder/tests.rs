@@ -74,11 +74,13 @@ impl Rig {
         network.update(NetworkTimes {
             jitter: Some(Duration::from_millis(9)),
             round_trip: Some(Duration::from_millis(40)),
+            playout_delay: None,
         });
         // A room that is left knows its server no more.
         network.update(NetworkTimes {
             jitter: Some(Duration::from_millis(3)),
             round_trip: None,
+            playout_delay: None,
         });
         let end = CallEnding {
             outcome: reason.into(),
@@ -493,6 +495,7 @@ fn an_answer_arrives_half_a_round_trip_later() {
     let network = |ms| NetworkTimes {
         jitter: None,
         round_trip: Some(Duration::from_millis(ms)),
+        playout_delay: None,
     };
     let counts = Counts::default();
     assert_eq!(rig.call.answers(), None);
@@ -531,6 +534,29 @@ fn an_answer_arrives_half_a_round_trip_later() {
     );
     let series = json!([null, 400, 50, 400, 30, 400]);
     assert_eq!(call["network"]["series"]["round_trip_ms"], series, "{call}");
+}
+
+/// What a provider reports of the playout replaces half a round trip, and is not replaced.
+#[test]
+fn an_answer_arrives_when_its_provider_says_so() {
+    let mut rig = rig();
+    let network = |delay_ms: Option<u64>| NetworkTimes {
+        jitter: None,
+        round_trip: Some(Duration::from_millis(50)),
+        playout_delay: delay_ms.map(Duration::from_millis),
+    };
+    rig.transcribe("a question");
+    rig.pass(1_000);
+    rig.answer(700);
+    rig.bot("bot-transcription", json!({"text": "an answer"}));
+    for (delay_ms, arrival_ms) in [(None, 25), (Some(180), 180), (Some(400), 180), (None, 180)] {
+        rig.call.handle_network(&Counts::default(), network(delay_ms));
+        let call = rig.describe();
+        assert_eq!(call["texts"][1]["stages"][0]["ms"], arrival_ms, "{call}");
+    }
+    let mut last = network(Some(180));
+    last.update(network(None));
+    assert_eq!(last.playout_delay, None, "it is that of one answer");
 }
 
 /// The address is that of a caller who connects to the runner: not that of a provider, which names

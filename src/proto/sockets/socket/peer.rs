@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::audio_sender::SocketAudioSender;
 use super::ending::UNRECOGNISED;
-use super::{SocketPhase, SocketSession, WireProtocol, call_chunk_format};
+use super::{SentMark, SocketPhase, SocketSession, WireProtocol, call_chunk_format};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::features::Feature;
 use crate::limits::{
@@ -143,7 +143,7 @@ impl SocketSession {
         match input {
             ProviderInput::Audio | ProviderInput::Nothing => {}
             ProviderInput::Dtmf(key) => self.events.push_back(SessionEvent::Dtmf(key)),
-            ProviderInput::Mark(name) => self.mark_returned(name),
+            ProviderInput::Mark(name) => self.mark_returned(name, now),
             ProviderInput::Stop => {
                 self.leave(LeaveReason::Left);
                 self.close(1000, "", now);
@@ -152,8 +152,8 @@ impl SocketSession {
         true
     }
 
-    fn mark_returned(&mut self, name: String) {
-        let awaited = self.marks.iter().position(|mark| *mark == name);
+    fn mark_returned(&mut self, name: String, now: Instant) {
+        let awaited = self.marks.iter().position(|mark| mark.name == name);
         let cleared = self.cleared.iter().position(|cleared| *cleared == name);
         // A cleared mark was already reported. If the provider may never return it, a pending mark
         // of the same name is assumed instead.
@@ -162,10 +162,19 @@ impl SocketSession {
             self.cleared.remove(at);
             return;
         }
-        if let Some(at) = awaited {
-            self.marks.remove(at);
+        if let Some(mark) = awaited.and_then(|at| self.marks.remove(at)) {
+            self.handle_played(&mark, now);
         }
         self.events.push_back(SessionEvent::Mark { name, played: true });
+    }
+
+    /// Measures how late the first speech of an answer is played. A mark that returns before its
+    /// speech can have been played tells nothing.
+    fn handle_played(&mut self, mark: &SentMark, now: Instant) {
+        let late = mark.played.and_then(|played| now.checked_duration_since(played));
+        let return_trip = self.round_trip.unwrap_or_default() / 2;
+        let delay = late.map(|late| late.saturating_sub(return_trip));
+        self.playout_delay = self.playout_delay.or(delay);
     }
 
     fn take_frame(&mut self, bytes: Bytes, now: Instant) {

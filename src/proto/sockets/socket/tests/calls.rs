@@ -394,6 +394,48 @@ fn a_cleared_mark_without_a_reply_does_not_hide_a_later_one() {
     assert_eq!(rig.events.len(), reported, "the one that was cleared, after all");
 }
 
+/// The first mark that returns behind speech of an answer tells how late the provider plays it:
+/// neither one that returns too early, nor one of the answer before.
+#[test]
+fn a_returned_mark_tells_how_late_an_answer_is_played() {
+    let mut rig = call();
+    rig.session.set_audio(8_000, 8_000, true, rig.now);
+    let say = |rig: &mut Rig, name: &str| {
+        rig.speech.extend(tone(8 * 100, 8_000));
+        rig.drain();
+        rig.with(|session, _| assert_eq!(session.handle_mark(name.into()), None));
+    };
+    let delay_after = |rig: &mut Rig, name: &str| {
+        rig.json(json!({"event": "mark", "mark": {"name": name}}));
+        assert!(rig.events.contains(&reported(name, true)));
+        rig.session.network().playout_delay
+    };
+    rig.with(|session, _| assert_eq!(session.handle_mark("without speech".into()), None));
+    assert_eq!(delay_after(&mut rig, "without speech"), None);
+    for name in ["a", "b", "c", "d"] {
+        say(&mut rig, name);
+        rig.pass(MS * 50);
+    }
+    // 200 ms have passed: the speech before "b" ends now without any delay, that before "c" later.
+    assert_eq!(delay_after(&mut rig, "c"), None);
+    rig.pass(MS * 130);
+    assert_eq!(delay_after(&mut rig, "b"), Some(MS * 130));
+    rig.pass(MS * 300);
+    assert_eq!(delay_after(&mut rig, "a"), Some(MS * 130));
+    // Half of the round trip is that of the mark, once the trip is known.
+    rig.pass(SOCKET_PING_INTERVAL);
+    rig.pass(rig.next.saturating_duration_since(rig.now));
+    let pinged = rig.session.pinged;
+    rig.pass(MS * 60);
+    let trip = rig.now - pinged;
+    rig.with(SocketSession::handle_pong);
+    assert_eq!(rig.session.network().round_trip, Some(trip));
+    say(&mut rig, "e");
+    assert_eq!(delay_after(&mut rig, "d"), None);
+    rig.pass(MS * 400);
+    assert_eq!(delay_after(&mut rig, "e"), Some(MS * 300 - trip / 2));
+}
+
 /// A provider receives JSON objects unchanged, and no RTVI messages.
 #[test]
 fn sends_a_provider_only_messages_that_it_can_read() {
