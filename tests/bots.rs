@@ -2,13 +2,17 @@
 //!
 //! The bots are programs that say their name on stderr, which the log has with that of the bot.
 
+use edge_runner_proto::livekit::worker::wire::JobInfo;
 use serde_json::{Value, json};
 use str0m::media::Direction;
 
+use crate::livekit_worker::Rooms;
+use crate::support::agents::{AgentServer, bot_token, job};
 use crate::support::http::{self, Reply};
 use crate::support::provider::{Caller, FROM, Provider, TO};
 use crate::support::runner::TestRunner;
 use crate::support::socket::{ConnectOptions, Socket};
+use crate::support::sound::{Speech, tone_share};
 use crate::support::whip::{Offers, Poster};
 
 const NAME: &str = "edge-runner.toml";
@@ -208,6 +212,128 @@ fn each_bot_has_its_calls_sessions_and_figures() {
         "edge_runner_bot_sessions_ended_total{bot=\"sales\",outcome=\"left\"} 1\n",
     ] {
         assert!(text.contains(line), "{line} is not in {text}");
+    }
+}
+
+/// Two bots with a number and an agent name each, and four calls at a time: each number and each
+/// room has its own bot, sound, log lines, figures and record.
+#[test]
+fn two_numbers_and_two_rooms_are_served_side_by_side() {
+    const OTHER_NUMBER: &str = "+15550003333";
+    let (server, rooms) = (AgentServer::start(), Rooms::new());
+    let settings = format!(
+        "[bots.desk]\nbot = 'echo'\nnumbers = ['{TO}']\nagent-name = 'front'\n\n\
+         [bots.sales]\nbot = 'echo'\nnumbers = ['{OTHER_NUMBER}']\nagent-name = 'seller'\n"
+    );
+    let runner = server.runner_among(&[(NAME, &settings)], &["--config", NAME]);
+    let mut workers = [server.accept(), server.accept()].map(|mut worker| (worker.register().agent_name, worker));
+    let mut enter = |bot: &str, agent_name: &str, room: &str| {
+        let (_, worker) = workers
+            .iter_mut()
+            .find(|(name, _)| name == agent_name)
+            .expect("a worker");
+        let id = format!("AJ_{bot}");
+        let job = JobInfo {
+            agent_name: agent_name.into(),
+            ..job(&id, room)
+        };
+        assert!(worker.offer(job.clone()).available);
+        worker.assign(job, &rooms.url(), &bot_token(&format!("agent-{id}"), room));
+        let participant = rooms.join(room, "ann");
+        participant.wait_for("the bot", |seen| seen.others.contains(&format!("agent-{id}")));
+        participant
+    };
+    let in_rooms = [enter("desk", "front", "lobby"), enter("sales", "seller", "shop")];
+    let mut telephones = [TO, OTHER_NUMBER].map(|number| {
+        let provider = Provider::Twilio;
+        let mut caller = Caller::connect(runner.addr, "/ws", provider, provider.lines()[0]);
+        caller.to = number;
+        caller.greet();
+        caller.start();
+        caller
+    });
+    runner.wait_for_sessions(4);
+
+    // All of them talk, and each hears its own tone.
+    for (participant, hz) in in_rooms.iter().zip([440.0, 1_000.0]) {
+        participant.talk(Some(Speech::Tone { hz }));
+    }
+    for (caller, hz) in telephones.iter_mut().zip([600.0, 1_400.0]) {
+        // The same samples at 8 kHz are half as high.
+        let tone = Speech::Tone { hz };
+        caller.say(&(0..16_000).map(|at| tone.sample(at)).collect::<Vec<_>>());
+        caller.hear_until("its tone", |caller| caller.received.len() > 12_000);
+        assert!(tone_share(&caller.received, hz) > 0.8, "{hz}");
+    }
+    for (participant, hz) in in_rooms.iter().zip([440.0, 1_000.0]) {
+        participant.clear_audio();
+        let hears = |pcm: &[i16]| pcm.len() > 16_000 && tone_share(&pcm[pcm.len() - 16_000..], hz) > 0.8;
+        participant.wait_for("its tone", |seen| hears(&seen.received));
+    }
+    assert_eq!(runner.sessions(), 4);
+    let served = [
+        ("desk", json!(TO), "telephony_a"),
+        ("desk", Value::Null, "mediaroom"),
+        ("sales", json!(OTHER_NUMBER), "telephony_a"),
+        ("sales", Value::Null, "mediaroom"),
+    ];
+    let calls = |state: &str| {
+        let calls = http::get(runner.addr, "/calls").json()["calls"].clone();
+        let calls = calls.as_array().expect("a list").clone();
+        assert_eq!(calls.len(), served.len(), "{calls:?}");
+        for (bot, to, transport) in &served {
+            let is_it = |call: &&Value| call["bot"] == *bot && call["to"] == *to && call["transport"] == *transport;
+            let call = calls
+                .iter()
+                .find(is_it)
+                .unwrap_or_else(|| panic!("{bot} {to}: {calls:?}"));
+            assert_eq!(call["state"], state, "{call}");
+        }
+        calls
+    };
+    let live = calls("live");
+    let log = runner.log();
+    for call in &live {
+        let (id, bot) = (
+            call["id"].as_str().expect("an id"),
+            call["bot"].as_str().expect("a bot"),
+        );
+        let begun = log
+            .lines()
+            .filter(|line| line.contains(id) && line.contains("session started"));
+        let marked = format!("{id} {bot}]");
+        assert_eq!(
+            begun.filter(|line| line.contains(&marked)).count(),
+            1,
+            "{marked} in {log}"
+        );
+    }
+    let metrics = http::get(runner.addr, "/metrics").text();
+    for bot in ["desk", "sales"] {
+        let line = format!("edge_runner_bot_sessions{{bot=\"{bot}\"}} 2\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+
+    for caller in &mut telephones {
+        caller.stop();
+    }
+    for (_, worker) in &workers {
+        for id in ["AJ_desk", "AJ_sales"] {
+            worker.terminate(id);
+        }
+    }
+    runner.wait_for_sessions(0);
+    for call in calls("ended") {
+        assert_eq!(
+            (&call["outcome"], &call["ended_by"]),
+            (&json!("left"), &json!("caller")),
+            "{call}"
+        );
+    }
+    let metrics = http::get(runner.addr, "/metrics").text();
+    for bot in ["desk", "sales"] {
+        let line = format!("edge_runner_bot_sessions_ended_total{{bot=\"{bot}\",outcome=\"left\"}} 2\n");
+        assert!(metrics.contains(&line), "{metrics}");
     }
 }
 

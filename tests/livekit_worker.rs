@@ -26,13 +26,13 @@ const FAILED: i32 = 3;
 const PROGRAM: [&str; 4] = ["--", "/bin/sh", "-c", SLEEPING_COMMAND];
 
 /// A server of rooms and its runtime.
-struct Rooms {
+pub struct Rooms {
     runtime: Runtime,
     server: Option<Server>,
 }
 
 impl Rooms {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().expect("a thread");
         let options = Options {
@@ -47,7 +47,7 @@ impl Rooms {
         }
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.server.as_ref().expect("it is there but in a restart").url()
     }
 
@@ -55,7 +55,7 @@ impl Rooms {
         self.server.as_ref().expect("it is there but in a restart").order(order);
     }
 
-    fn join(&self, room: &str, identity: &str) -> TestParticipant {
+    pub fn join(&self, room: &str, identity: &str) -> TestParticipant {
         TestParticipant::join(self.runtime.handle(), &self.url(), &caller_token(identity, room))
     }
 

@@ -189,6 +189,8 @@ pub struct Caller {
     pub socket: Socket,
     pub stream_id: String,
     pub call_id: String,
+    /// The number that is dialled, where the provider sends it.
+    pub to: &'static str,
     /// The time of the first speech of the caller.
     pub said: Option<Instant>,
     /// Audio of the runner, and the messages that carried it.
@@ -240,6 +242,7 @@ impl Caller {
             socket,
             stream_id: tag.into(),
             call_id: call_id.into(),
+            to: TO,
             said: None,
             received: Vec::new(),
             chunks: Vec::new(),
@@ -320,11 +323,11 @@ impl Caller {
         let start = match self.provider {
             Provider::Twilio => json!({"event": "start", "sequenceNumber": count, "streamSid": stream_id,
                 "start": {"accountSid": "AC00000000000000000000000000000001", "streamSid": stream_id, "callSid": call_id,
-                    "tracks": ["inbound"], "customParameters": {"from_number": FROM, "to_number": TO},
+                    "tracks": ["inbound"], "customParameters": {"from_number": FROM, "to_number": self.to},
                     "mediaFormat": {"encoding": encoding, "sampleRate": rate_hz, "channels": 1}}}),
             Provider::Telnyx => json!({"event": "start", "sequence_number": count, "stream_id": stream_id,
                 "start": {"user_id": "1c1d2e3f-0000-4000-8000-000000000001", "call_control_id": call_id,
-                    "call_session_id": "11111111-2222-3333-4444-555555555555", "from": FROM, "to": TO, "tags": [],
+                    "call_session_id": "11111111-2222-3333-4444-555555555555", "from": FROM, "to": self.to, "tags": [],
                     "client_state": "c3RhdGU=", "custom_parameters": {"customer": "42"},
                     "media_format": {"encoding": encoding, "sample_rate": rate_hz, "channels": 1}}}),
             Provider::Plivo => json!({"event": "start", "sequenceNumber": count,
@@ -332,7 +335,7 @@ impl Caller {
                     "mediaFormat": {"encoding": encoding, "sampleRate": rate_hz}},
                 "extra_headers": format!("from={FROM}")}),
             Provider::Exotel => json!({"event": "start", "sequence_number": count, "stream_sid": stream_id,
-                "start": {"stream_sid": stream_id, "call_sid": call_id, "account_sid": "acct1", "from": FROM, "to": TO,
+                "start": {"stream_sid": stream_id, "call_sid": call_id, "account_sid": "acct1", "from": FROM, "to": self.to,
                     "custom_parameters": {"k": "v"},
                     "media_format": {"encoding": encoding, "sample_rate": rate_hz.to_string(), "bit_rate": "16"}}}),
         };
