@@ -14,6 +14,7 @@ pub mod lease;
 pub mod live_access;
 pub(crate) mod operator;
 pub mod refusal_log;
+pub mod requested_call;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "page")] {
@@ -43,18 +44,16 @@ use self::app::{RunnerApp, methods, mint_token, register};
 use self::body::{AcceptedBody, read};
 use self::error::HttpError;
 use self::refusal_log::log_refusal;
-use crate::config::Transport;
+use self::requested_call::{CallFacts, RequestedCall};
 use crate::features::{Feature, MissingFeature};
 use crate::io::bots::BotRow;
 use crate::io::module::{RouteRequest, StartRequest};
 use crate::io::modules;
 use crate::io::running::RunningModule;
 use crate::io::server::{ConnState, HttpService};
-use crate::io::sessions::CallAttempt;
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
 use crate::proto::bots::BotChoice;
-use crate::proto::http::endpoint::EndpointKind;
 use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan};
@@ -64,7 +63,6 @@ use crate::proto::http::traceparent::{TRACEPARENT, Traceparent};
 use crate::proto::http::uploads::advertise;
 use crate::proto::metrics::is_forwarding;
 use crate::proto::server::request_framing;
-use crate::proto::webrtc::whip::path::WhipRoute;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, request_base, whole};
 use edge_runner_http::metrics::METRICS_TYPE;
 
@@ -133,13 +131,10 @@ async fn answer(
         Ok(Some(preflight)) => Ok(preflight),
         Ok(None) => match route {
             Ok(route) => {
-                let called = called_transport(app, &route);
+                let call = RequestedCall::of(app, &route);
                 is_call = matches!(&route, Route::Whip(request) if request.is_call());
-                let answered = dispatch(app, route, &head, body, peer, (conn_state, upgrade_slot)).await;
-                if let (Err(refusal), Some(transport)) = (&answered, called) {
-                    app.note_refused(CallAttempt::unnamed(transport, peer), None, refusal);
-                }
-                answered
+                let answered = dispatch(app, route, &head, body, (peer, &call), (conn_state, upgrade_slot)).await;
+                answered.inspect_err(|error| call.note(app, peer, error))
             }
             Err(refusal) => app.routes.answer(app.conn_limits, refusal, &head, body, peer).await,
         },
@@ -164,18 +159,6 @@ async fn answer(
     reply
 }
 
-/// Returns the transport of the call that an endpoint begins, as far as it is known; `None` where
-/// none begins, or where the handler tells more of a call that is refused.
-fn called_transport(app: &RunnerApp, route: &Route<'_>) -> Option<Option<Transport>> {
-    match route {
-        Route::Offer(_) | Route::Whip(WhipRoute::Create(..)) => Some(Some(Transport::WebRtc)),
-        Route::Socket(SocketKind::Client, _) => Some(Some(Transport::WebSocket)),
-        Route::Socket(SocketKind::Call, _) => Some(app.config.transport.filter(|only| only.is_telephony())),
-        Route::Module(endpoint) if endpoint.kind == EndpointKind::Visit => Some(Some(Transport::Videoroom)),
-        _ => None,
-    }
-}
-
 /// Calls the handler of an endpoint. An endpoint that this build lacks is rejected by the name of
 /// its feature.
 async fn dispatch(
@@ -183,7 +166,7 @@ async fn dispatch(
     route: Route<'_>,
     head: &Parts,
     body: Incoming,
-    peer: PeerInfo,
+    (peer, call): (PeerInfo, &RequestedCall),
     (conn_state, upgrade_slot): (&Arc<ConnState>, &UpgradeSlot),
 ) -> Result<Reply, HttpError> {
     let headers = &head.headers;
@@ -242,7 +225,7 @@ async fn dispatch(
             let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
             let base = request_base(headers, peer, app.config.proxy.is_some());
             let trace = Traceparent::of_headers(values(headers, HeaderName::from_static(TRACEPARENT)));
-            start(app, &body, base, (peer, trace)).await
+            start(app, &body, base, (peer, trace), call).await
         }
         Route::Methods(allowed) => Ok(methods(allowed)),
         Route::CaCertificate => authority(app),
@@ -259,6 +242,7 @@ async fn dispatch(
                 head,
                 body,
                 peer,
+                call,
                 conn_state,
                 upgrade_slot,
             })
@@ -280,14 +264,17 @@ async fn start(
     body: &Bytes,
     base: RequestBase<'_>,
     (peer, trace): (PeerInfo, Option<Traceparent>),
+    call: &RequestedCall,
 ) -> Result<Reply, HttpError> {
     let planned = start::plan(&app.config, body);
-    let (transport, bot) = match &planned {
-        Ok((plan, bot)) => (plan.transport(), *bot),
-        Err(_) => (None, None),
-    };
-    let note = |refusal: &HttpError| app.note_refused(CallAttempt::unnamed(transport, peer), bot, refusal);
-    app.check_open().inspect_err(note)?;
+    if let Ok((plan, bot)) = &planned {
+        call.set(CallFacts {
+            transport: plan.transport(),
+            bot: bot.map(str::to_owned),
+            ..CallFacts::default()
+        });
+    }
+    app.check_open()?;
     let planned = planned.map_err(|refusal| match refusal {
         start::StartRequestError::Invalid(invalid) => HttpError::Invalid {
             invalid,
@@ -303,13 +290,13 @@ async fn start(
     let upload_scope = start::upload_scope(&plan, &app.config);
     let reply = match plan {
         StartPlan::Register { body, ice_servers } => {
-            let id = register(app, bot, &body, peer).inspect_err(note)?;
+            let id = register(app, bot, &body, peer)?;
             start::webrtc_reply(&id, &ice_servers)
         }
         StartPlan::Socket { family, body } => {
             // A call's data comes from its provider, so nothing is registered.
             let id = match family == SocketKind::Client {
-                true => Some(register(app, bot, &body, peer).inspect_err(note)?),
+                true => Some(register(app, bot, &body, peer)?),
                 false => None,
             };
             let url = start::socket_url(&app.config, base, family, bot);
@@ -324,8 +311,9 @@ async fn start(
                 bot,
                 base,
                 peer,
+                call,
             };
-            modules::start(request).await.inspect_err(note)?
+            modules::start(request).await?
         }
     };
     let reply = match upload_scope {

@@ -14,6 +14,7 @@ use crate::io::RunError;
 use crate::io::bots::SessionBot;
 use crate::io::http::app::RunnerApp;
 use crate::io::http::error::HttpError;
+use crate::io::http::requested_call::RequestedCall;
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::services::Services;
 use crate::proto::doctor::Finding;
@@ -114,6 +115,8 @@ pub struct RouteRequest<'a> {
     pub head: &'a Parts,
     pub body: Incoming,
     pub peer: PeerInfo,
+    /// What is reported of its call if that is turned away.
+    pub call: &'a RequestedCall,
     pub conn_state: &'a Arc<ConnState>,
     pub upgrade_slot: &'a UpgradeSlot,
 }
@@ -125,6 +128,8 @@ pub struct StartRequest<'a> {
     pub bot: SessionBot,
     pub base: RequestBase<'a>,
     pub peer: PeerInfo,
+    /// What is reported of its call if that is turned away.
+    pub call: &'a RequestedCall,
 }
 
 /// Runs a check that reads files in a thread: a network file system may not answer.

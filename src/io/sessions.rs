@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use edge_runner_http::common::{PeerInfo, lock, random};
+use edge_runner_http::common::{lock, random};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
@@ -26,7 +26,6 @@ use crate::logging::{self, LogClient};
 use crate::proto::calls::CallOutcome;
 use crate::proto::event::LeaveReason;
 use crate::proto::http::cluster::Replica;
-use crate::proto::http::registry;
 use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::RunnerMetrics;
 use crate::proto::metrics::bots::BotSessionMetrics;
@@ -61,18 +60,6 @@ pub struct CallAttempt<'a> {
     pub source: SourceKey,
     /// Its numbers and direction, as for a bot.
     pub call_data: &'a Value,
-}
-
-impl CallAttempt<'_> {
-    /// Returns a call whose request names neither a number nor an id.
-    pub fn unnamed(transport: Option<Transport>, peer: PeerInfo) -> Self {
-        CallAttempt {
-            id: registry::session_id(random()),
-            transport,
-            source: peer.requester().source,
-            call_data: &Value::Null,
-        }
-    }
 }
 
 /// The sessions of a runner. Clones share them.
@@ -196,21 +183,18 @@ impl Sessions {
         }
     }
 
-    /// Rejects a telephone that may not call a bot, and reports its call to the observer.
-    ///
-    /// # Errors
-    /// [`OfferError::CallerNotAllowed`].
-    pub fn check_caller(&self, bot: &SessionBot, call: CallAttempt<'_>) -> Result<(), OfferError> {
-        let allowed = bot.check_caller(call.call_data["from"].as_str());
-        allowed.inspect_err(|refusal| self.note_refused(call, refusal.bot(), refusal))
+    /// Reports a call that an admission turned away to the observer; other errors end no call.
+    /// `bot` is its name, as far as it is known. For calls that no HTTP request waits for: of those,
+    /// the router reports each that it answers with a refusal.
+    pub fn note_refused(&self, call: CallAttempt<'_>, bot: Option<&str>, refusal: &OfferError) {
+        if let Some(outcome) = CallOutcome::of_refusal(refusal) {
+            self.note_turned_away(call, bot, outcome);
+        }
     }
 
-    /// Reports a call that an admission turned away to the observer; other errors end no call.
-    /// `bot` is its name, as far as it is known.
-    pub fn note_refused(&self, call: CallAttempt<'_>, bot: Option<&str>, refusal: &OfferError) {
-        let Some(outcome) = CallOutcome::of_refusal(refusal) else {
-            return;
-        };
+    /// Reports a call that was turned away to the observer. `bot` is its name, as far as it is
+    /// known.
+    pub fn note_turned_away(&self, call: CallAttempt<'_>, bot: Option<&str>, outcome: CallOutcome) {
         self.note_missed(MissedCall {
             id: call.id,
             transport: call.transport,

@@ -23,10 +23,11 @@ use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_i
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
+use crate::io::http::requested_call::{CallFacts, RequestedCall};
 use crate::io::module::{DoctorCheck, Module, RouteRequest, StartRequest};
 use crate::io::room;
 use crate::io::running::RunningModule;
-use crate::io::sessions::{CallAttempt, SessionStart};
+use crate::io::sessions::SessionStart;
 use crate::limits::DIALIN_HEADERS_BYTES_MAX;
 use crate::logging;
 use crate::proto::bots::{BotChoice, QUERY as BOT};
@@ -62,11 +63,16 @@ impl RunningModule for DialInCalls {}
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     let RouteRequest {
-        app, head, body, peer, ..
+        app,
+        head,
+        body,
+        peer,
+        call,
+        ..
     } = request;
     match request.route {
         Route::Module(&endpoints::ROOM) => redirect(app, head, peer).await,
-        Route::Module(&endpoints::DIALIN) => handle_dialin(app, head, body, peer).await,
+        Route::Module(&endpoints::DIALIN) => handle_dialin(app, head, body, (peer, call)).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
 }
@@ -130,7 +136,12 @@ async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply
 }
 
 /// Prepares a room for a held call, and starts the bot that connects it.
-async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
+async fn handle_dialin(
+    app: &RunnerApp,
+    head: &Parts,
+    body: Incoming,
+    (peer, requested): (PeerInfo, &RequestedCall),
+) -> Result<Reply, HttpError> {
     let config = &app.config.videoroom;
     if !config.dialin {
         return Err(HttpError::Route(route::RouteError::NotFound));
@@ -157,15 +168,13 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
         ..peer
     };
     let call = dialin::parse_call(map).map_err(|invalid| ModuleRefusal::new(StatusCode::BAD_REQUEST, invalid))?;
-    let call_data = json!({"from": call.from, "to": call.to});
-    let incoming = || CallAttempt {
-        id: call.record_id(),
+    requested.set(CallFacts {
+        id: Some(call.record_id()),
         transport: Some(Transport::Videoroom),
-        source: peer.requester().source,
-        call_data: &call_data,
-    };
-    let note = |refusal: &HttpError| app.note_refused(incoming(), None, refusal);
-    app.check_open().inspect_err(note)?;
+        call_data: json!({"from": call.from, "to": call.to}),
+        ..CallFacts::default()
+    });
+    app.check_open()?;
     if call.headers_left_out {
         log_client(app, peer).attribute(|| {
             log::warn!("the SIP headers of a call are left out: they have more than {DIALIN_HEADERS_BYTES_MAX} bytes");
@@ -176,7 +185,7 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
         ..BotChoice::default()
     };
     let bot = app.choose(choice, peer)?;
-    app.sessions.check_caller(&bot, incoming()).map_err(HttpError::Offer)?;
+    bot.check_caller(Some(&call.from)).map_err(HttpError::Offer)?;
     let calls = &app.module::<DialInCalls>(Feature::Videoroom)?.0;
     if !lock(calls).insert(&call.call_id, Instant::now()) {
         return Err(ModuleRefusal::new(StatusCode::CONFLICT, "this call has a bot already").into());
@@ -185,9 +194,7 @@ async fn handle_dialin(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
     let begun = begin(app, RoomPurpose::Call { from: &call.from }, (bot, body), peer).await;
     let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
         lock(calls).remove(&call.call_id);
-        let refusal = refused.into(no_room_for_call);
-        note(&refusal);
-        refusal
+        refused.into(no_room_for_call)
     })?;
     let answer = reply::start_reply(app.config.start_names, &room, &token, &session_id);
     Ok(json_reply(StatusCode::OK, answer))

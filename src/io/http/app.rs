@@ -18,7 +18,7 @@ use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
 use crate::io::bots::SessionBot;
 use crate::io::running::{RunningModule, RunningModules};
-use crate::io::sessions::{CallAttempt, Sessions};
+use crate::io::sessions::Sessions;
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
 use crate::limits::PROCESS_BODY_BYTES_MAX;
@@ -116,13 +116,6 @@ impl RunnerApp {
             .admission()
             .newcomer(|admission| admission.session(requester, kind));
         permit.map_err(HttpError::Offer)
-    }
-
-    /// Reports a call that an admission turned away to the observer of sessions; other errors end
-    /// no call. `bot` is the name that the request has, if any.
-    pub fn note_refused(&self, call: CallAttempt<'_>, bot: Option<&str>, error: &HttpError) {
-        let Some(refusal) = error.offer_error() else { return };
-        self.sessions.note_refused(call, refusal.bot().or(bot), refusal);
     }
 
     /// Returns the bot that a choice names.

@@ -14,7 +14,7 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 use tokio::time::{sleep_until, timeout_at};
 
-use crate::config::{MediaroomWorker, Transport};
+use crate::config::MediaroomWorker;
 use crate::features::Feature;
 use crate::io::RunError;
 use crate::io::bots::SessionBot;
@@ -22,17 +22,19 @@ use crate::io::http::app::{RunnerApp, check_program_body, methods, new_session_i
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
 use crate::io::http::refusal_log::log_client;
+use crate::io::http::requested_call::RequestedCall;
 use crate::io::livekit::worker::{self, WorkerHandle};
 use crate::io::livekit::{banner, doctor};
 use crate::io::module::{DoctorCheck, Module, ModuleStartup, RouteRequest, StartRequest};
 use crate::io::running::{ModuleFuture, RunningModule};
-use crate::io::sessions::{CallAttempt, SessionStart};
+use crate::io::sessions::SessionStart;
 use crate::io::tasks::{Slot, SlotPool};
 use crate::io::webrtc::WebRtc;
 use crate::io::{livekit, rest, tasks};
 use crate::limits::DISPATCH_POLL;
 use crate::limits::WATCHES_MAX;
 use crate::logging;
+use crate::proto::calls::CallOutcome;
 use crate::proto::http::route::Route;
 use crate::proto::http::route::{POST_METHODS, RouteError};
 use crate::proto::http::start::StartPlan;
@@ -151,16 +153,21 @@ fn livekit(app: &RunnerApp) -> Result<&LiveKit, HttpError> {
 
 async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
     match request.plan {
-        StartPlan::Mediaroom { body } => start(request.app, request.bot, body, request.peer).await,
+        StartPlan::Mediaroom { body } => start(request.app, request.bot, body, (request.peer, request.call)).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
 }
 
 /// Starts a session in a room. Returns the JSON of the reply.
-async fn start(app: &RunnerApp, bot: SessionBot, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+async fn start(
+    app: &RunnerApp,
+    bot: SessionBot,
+    body: Value,
+    (peer, call): (PeerInfo, &RequestedCall),
+) -> Result<Vec<u8>, HttpError> {
     let config = bot.row().config.clone();
     match &config.mediaroom.worker {
-        Some(worker) => dispatch(app, worker, (&bot, &body), peer).await,
+        Some(worker) => dispatch(app, worker, (&bot, &body), (peer, call)).await,
         None => start_here(app, bot, body, peer),
     }
 }
@@ -265,17 +272,19 @@ async fn dispatch(
     app: &RunnerApp,
     worker: &MediaroomWorker,
     (bot, body): (&SessionBot, &Value),
-    peer: PeerInfo,
+    (peer, call): (PeerInfo, &RequestedCall),
 ) -> Result<Vec<u8>, HttpError> {
     check_program_body(bot, body)?;
-    let waiting = app.sessions.admission().dispatch(peer.requester());
-    let _waiting = waiting.map_err(|refused| {
-        let call = CallAttempt::unnamed(Some(Transport::Mediaroom), peer);
-        app.sessions
-            .note_refused(call, bot.row().name().map(|name| &**name), &refused.into());
-        refuse_dispatch(DispatchError::TooMany(refused))
-    })?;
     let session_id = new_session_id();
+    let refuse = |error: DispatchError| {
+        call.update(|facts| {
+            facts.id = Some(session_id.clone());
+            facts.outcome = outcome_of(&error);
+        });
+        refuse_dispatch(error)
+    };
+    let waiting = app.sessions.admission().dispatch(peer.requester());
+    let _waiting = waiting.map_err(|refused| refuse(DispatchError::TooMany(refused)))?;
     let preferred = livekit(app)?.url();
     let mut attempt = DispatchAttempt::new(
         &app.config.mediaroom,
@@ -295,7 +304,7 @@ async fn dispatch(
         }
         match attempt.poll(tasks::now()) {
             DispatchStep::Reply(reply) => return Ok(reply),
-            DispatchStep::Failed(error) => return Err(refuse_dispatch(error)),
+            DispatchStep::Failed(error) => return Err(refuse(error)),
             DispatchStep::Wait(until) => sleep_until(until.into()).await,
             DispatchStep::Send(request) => {
                 // The last request may take a little longer, such as the one that deletes the room.
@@ -325,6 +334,15 @@ fn too_many_watches() -> HttpError {
     ModuleRefusal::logged(StatusCode::SERVICE_UNAVAILABLE, detail)
         .with_retry()
         .into()
+}
+
+/// Returns how the call of a `/start` ends that no runner may take; `None` for other
+/// errors.
+fn outcome_of(error: &DispatchError) -> Option<CallOutcome> {
+    match error {
+        DispatchError::TooMany(refused) => CallOutcome::of_refusal(&(*refused).into()),
+        _ => None,
+    }
 }
 
 /// Rejects a `/start` whose job no runner has taken.

@@ -38,7 +38,10 @@ const HOOKS: CallHooks = CallHooks {
 
 async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
     match &request.route {
-        Route::Webhook => webhook::webhook(request.app, request.head, request.body, request.peer).await,
+        Route::Webhook => {
+            let caller = (request.peer, request.call);
+            webhook::webhook(request.app, request.head, request.body, caller).await
+        }
         Route::Dial => dial::answer(request.app, request.head, request.peer, request.body).await,
         Route::Socket(SocketKind::Call, _) => socket(request, Some(&HOOKS)),
         _ => Err(HttpError::Route(RouteError::NotFound)),

@@ -14,7 +14,7 @@ use crate::io::bots::SessionBot;
 use crate::io::http::app::{RunnerApp, mint_token};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
-use crate::io::sessions::CallAttempt;
+use crate::io::http::requested_call::{CallFacts, RequestedCall};
 use crate::io::tasks::request_time;
 use crate::io::websocket::dial;
 use crate::proto::bots::BotChoice;
@@ -58,7 +58,12 @@ pub fn reject_get(app: &RunnerApp, head: &Parts) -> Result<(), HttpError> {
 }
 
 /// Answers a provider with the address for a call's audio.
-pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
+pub async fn webhook(
+    app: &RunnerApp,
+    head: &Parts,
+    body: Incoming,
+    (peer, requested): (PeerInfo, &RequestedCall),
+) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     let Some(provider) = app.config.transport.and_then(Transport::provider) else {
         return Err(HttpError::Route(route::RouteError::Method(route::ROOT_METHODS)));
@@ -81,23 +86,20 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
     }
     let call = CallKey::of(provider, &provider.call_id(&body));
     let numbers = provider.numbers(&body);
-    let call_data = json!({"from": numbers[0], "to": numbers[1]});
-    let attempt = CallAttempt {
-        id: registry::session_id(call.bytes()),
+    requested.set(CallFacts {
+        // What its provider asks for twice is one call.
+        id: Some(registry::session_id(call.bytes())),
         transport: Some(Transport::Telephony(provider)),
-        source: peer.requester().source,
-        call_data: &call_data,
-    };
+        call_data: json!({"from": numbers[0], "to": numbers[1]}),
+        ..CallFacts::default()
+    });
     // A provider can redirect a call that is rejected here; at the WebSocket it would only hang up.
-    if let Err(closed) = app.check_open() {
-        app.note_refused(attempt, None, &closed);
-        return Err(closed);
-    }
+    app.check_open()?;
     let is_dialled = dial::handle_webhook(app, query, call);
     let mint = |fingerprint| lock(&app.tokens).mint_for_call(call, fingerprint, request_time());
     let bot = match provider.url_names_bot {
         _ if is_dialled => dial::named_bot(app, query, peer)?,
-        true => Some(called_bot(app, attempt, peer)?),
+        true => Some(called_bot(app, numbers.each_ref().map(Option::as_deref), peer)?),
         false => None,
     };
     let token = match signature {
@@ -119,13 +121,13 @@ pub async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerIn
 }
 
 /// Returns the bot of the number that was dialled, if the telephone may call it.
-fn called_bot(app: &RunnerApp, call: CallAttempt<'_>, peer: PeerInfo) -> Result<SessionBot, HttpError> {
+fn called_bot(app: &RunnerApp, [from, to]: [Option<&str>; 2], peer: PeerInfo) -> Result<SessionBot, HttpError> {
     let choice = BotChoice {
-        dialled: [call.call_data["to"].as_str(), None],
+        dialled: [to, None],
         ..BotChoice::default()
     };
     let bot = app.choose(choice, peer)?;
-    app.sessions.check_caller(&bot, call).map_err(HttpError::Offer)?;
+    bot.check_caller(from).map_err(HttpError::Offer)?;
     Ok(bot)
 }
 
