@@ -623,6 +623,15 @@ fn start_asks_the_server_for_a_runner() {
     let (method, deleted) = server.requests().pop().expect("requests");
     assert_eq!(method, "DeleteRoom");
     assert!(deleted["room"].as_str().is_some_and(|room| room.starts_with("room-")));
+    let calls = http::calls_of(runner.addr, "not_taken");
+    let facts: Vec<_> = calls
+        .iter()
+        .map(|call| (&call["transport"], &call["ended_by"]))
+        .collect();
+    assert_eq!(facts, [(&json!("mediaroom"), &json!("runner"))], "{calls:?}");
+    let metrics = http::get(runner.addr, "/metrics").text();
+    let counted = "edge_runner_calls_refused_total{outcome=\"not_taken\"} 1\n";
+    assert!(metrics.contains(counted), "{metrics}");
 }
 
 fn lost_bot(room: &str) -> String {

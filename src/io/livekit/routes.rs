@@ -336,11 +336,12 @@ fn too_many_watches() -> HttpError {
         .into()
 }
 
-/// Returns how the call of a `/start` ends that no runner may take; `None` for other
+/// Returns how the call of a `/start` ends that no runner may take, or takes; `None` for other
 /// errors.
 fn outcome_of(error: &DispatchError) -> Option<CallOutcome> {
     match error {
         DispatchError::TooMany(refused) => CallOutcome::of_refusal(&(*refused).into()),
+        DispatchError::NotTaken { .. } => Some(CallOutcome::NotTaken),
         _ => None,
     }
 }

@@ -26,6 +26,8 @@ pub enum CallOutcome {
     Share,
     /// The runner took no new calls, since it was to stop.
     Stopping,
+    /// The media server found no runner for its room.
+    NotTaken,
     /// The dialled number was busy.
     Busy,
     /// The dialled call was not answered in the time of the provider.
@@ -41,12 +43,13 @@ pub enum CallOutcome {
 }
 
 /// Outcomes of calls that became no session.
-const MISSED: [CallOutcome; 11] = [
+const MISSED: [CallOutcome; 12] = [
     CallOutcome::Refused,
     CallOutcome::Full,
     CallOutcome::BotFull,
     CallOutcome::Share,
     CallOutcome::Stopping,
+    CallOutcome::NotTaken,
     CallOutcome::Busy,
     CallOutcome::NoAnswer,
     CallOutcome::Unreachable,
@@ -69,12 +72,13 @@ impl CallOutcome {
     ];
 
     /// How calls end that the runner turns away.
-    pub const REFUSALS: [CallOutcome; 5] = [
+    pub const REFUSALS: [CallOutcome; 6] = [
         CallOutcome::Refused,
         CallOutcome::Full,
         CallOutcome::BotFull,
         CallOutcome::Share,
         CallOutcome::Stopping,
+        CallOutcome::NotTaken,
     ];
 
     /// Returns how a call ends that an admission turns away; `None` for an error of the request
@@ -124,6 +128,7 @@ impl CallOutcome {
             CallOutcome::BotFull => "bot_full",
             CallOutcome::Share => "share",
             CallOutcome::Stopping => "stopping",
+            CallOutcome::NotTaken => "not_taken",
             CallOutcome::Busy => "busy",
             CallOutcome::NoAnswer => "no_answer",
             CallOutcome::Unreachable => "unreachable",
@@ -145,7 +150,7 @@ impl CallOutcome {
                 LeaveReason::Failed => "transport",
             },
             CallOutcome::Refused | CallOutcome::Full | CallOutcome::BotFull => "runner",
-            CallOutcome::Share | CallOutcome::Stopping => "runner",
+            CallOutcome::Share | CallOutcome::Stopping | CallOutcome::NotTaken => "runner",
             CallOutcome::Busy | CallOutcome::NoAnswer => "caller",
             CallOutcome::Unreachable | CallOutcome::NotDialled | CallOutcome::Unreported => "transport",
             CallOutcome::Canceled => "operator",
@@ -198,6 +203,7 @@ impl fmt::Display for CallOutcome {
             CallOutcome::BotFull => "every session of the bot was taken",
             CallOutcome::Share => "its address had its share of the sessions",
             CallOutcome::Stopping => "the runner took no new calls, since it was to stop",
+            CallOutcome::NotTaken => "no runner took its room",
             CallOutcome::Busy => "the number was busy",
             CallOutcome::NoAnswer => "not answered",
             CallOutcome::Unreachable => "the number was not reached",
@@ -232,7 +238,15 @@ mod tests {
             OfferError::Stopping,
         ];
         let outcomes = refusals.each_ref().map(CallOutcome::of_refusal);
-        assert_eq!(outcomes, CallOutcome::REFUSALS.map(Some));
+        // An admission does not know of other runners.
+        let others = CallOutcome::REFUSALS.map(Some);
+        assert_eq!(
+            outcomes[..],
+            others
+                .into_iter()
+                .filter(|of| *of != Some(CallOutcome::NotTaken))
+                .collect::<Vec<_>>()
+        );
         for error in [OfferError::BadSdp(name()), OfferError::UnknownConnection] {
             assert_eq!(CallOutcome::of_refusal(&error), None);
         }
