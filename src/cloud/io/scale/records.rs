@@ -3,8 +3,8 @@
 //! In and out: values of [`crate::proto`]. Every time is that of the database's clock. A change is
 //! durable when its call returns; one that fails as unavailable may have happened, so each can be
 //! repeated. Writes of a run name its `attempt`, so that a worker that lost its lease changes
-//! nothing. Isolation is READ COMMITTED: rows are locked where two could meet. The statements of logs,
-//! keys, the sweep and an import are those of [`SharedRecords`] too, beside what uses them.
+//! nothing. Isolation is READ COMMITTED: rows are locked where two could meet. The statements of
+//! logs, keys, the sweep and an import are those of [`SharedRecords`] too, beside what uses them.
 
 use std::time::Duration;
 
@@ -166,6 +166,11 @@ impl SharedRecords {
             .query_opt(sql, &[&sha256, &org.as_str(), &wanted.region, &wanted.file])
             .await?;
         if let Some(row) = found {
+            // The key that uploaded it finds the build by its hash from now on.
+            if is_first {
+                pin(&tx, &upload_id, &archive).await?;
+                tx.commit().await?;
+            }
             return build_of(&row).map(Creation::Cached);
         }
         let sql = concat!(
@@ -184,10 +189,7 @@ impl SharedRecords {
         let now_ms = now_ms(&tx).await?;
         let build = Build::new(id, &upload.record, &archive.info, wanted.file.clone(), base, now_ms);
         if is_first {
-            let sql = "UPDATE upload SET etag = $2, size = $3, md5 = $4, sha256 = $5 WHERE id = $1";
-            let (size, md5) = (int(archive.info.size), &archive.info.md5[..]);
-            tx.execute(sql, &[&upload_id, &archive.etag, &size, &md5, &sha256])
-                .await?;
+            pin(&tx, &upload_id, &archive).await?;
         }
         insert_build(&tx, &build).await?;
         tx.execute("SELECT pg_notify($1, '')", &[&CHANNEL]).await?;
@@ -434,6 +436,14 @@ impl SharedRecords {
         let rows = session.query(sql, &[&int(until_ms), &max]).await?;
         rows.iter().map(build_of).collect()
     }
+}
+
+/// Records the archive of an upload.
+async fn pin(tx: &impl Statements, upload: &str, archive: &PinnedArchive) -> Result<(), DatabaseError> {
+    let sql = "UPDATE upload SET etag = $2, size = $3, md5 = $4, sha256 = $5 WHERE id = $1";
+    let (size, md5, sha256) = (int(archive.info.size), &archive.info.md5[..], &archive.info.sha256[..]);
+    tx.execute(sql, &[&upload, &archive.etag, &size, &md5, &sha256]).await?;
+    Ok(())
 }
 
 /// Inserts a build that is not there.
