@@ -40,12 +40,12 @@ use serde_json::json;
 use tokio::net::TcpStream;
 
 use self::access::{admit, authorizations, put, values};
-use self::app::{RunnerApp, methods, mint_token, register};
+use self::app::{RunnerApp, methods};
 use self::body::{AcceptedBody, read};
 use self::error::HttpError;
 use self::refusal_log::log_refusal;
 use self::requested_call::{CallFacts, RequestedCall};
-use crate::features::{Feature, MissingFeature};
+use crate::features::Feature;
 use crate::io::bots::BotRow;
 use crate::io::module::{RouteRequest, StartRequest};
 use crate::io::modules;
@@ -53,12 +53,10 @@ use crate::io::running::RunningModule;
 use crate::io::server::{ConnState, HttpService};
 use crate::io::tasks::request_time;
 use crate::io::tls::ServerTls;
-use crate::proto::bots::BotChoice;
 use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};
-use crate::proto::http::start::{self, RequestBase, StartPlan};
+use crate::proto::http::start::{self, RequestBase};
 use crate::proto::http::status::{BotMember, readiness};
-use crate::proto::http::token::SocketKind;
 use crate::proto::http::traceparent::{TRACEPARENT, Traceparent};
 use crate::proto::http::uploads::advertise;
 use crate::proto::metrics::is_forwarding;
@@ -86,7 +84,7 @@ impl HttpService for RunnerApp {
                 Err(stream) => stream,
             };
         }
-        Err(io::Error::other(format!("WebRTC {}", MissingFeature(Feature::WebRtc))))
+        Err(modules::unserved_framing())
     }
 
     fn reject_framing(&self, refusal: request_framing::FramingError) -> Reply {
@@ -269,7 +267,7 @@ async fn start(
     let planned = start::plan(&app.config, body);
     if let Ok((plan, bot)) = &planned {
         call.set(CallFacts {
-            transport: plan.transport(),
+            transport: plan.call_transport(&app.config),
             bot: bot.map(str::to_owned),
             ..CallFacts::default()
         });
@@ -288,34 +286,15 @@ async fn start(
         plan.put_trace(&trace);
     }
     let upload_scope = start::upload_scope(&plan, &app.config);
-    let reply = match plan {
-        StartPlan::Register { body, ice_servers } => {
-            let id = register(app, bot, &body, peer)?;
-            start::webrtc_reply(&id, &ice_servers)
-        }
-        StartPlan::Socket { family, body } => {
-            // A call's data comes from its provider, so nothing is registered.
-            let id = match family == SocketKind::Client {
-                true => Some(register(app, bot, &body, peer)?),
-                false => None,
-            };
-            let url = start::socket_url(&app.config, base, family, bot);
-            let token = mint_token(app, family, id.as_deref(), peer.is_authorised);
-            start::socket_reply(&url, id.as_deref(), token.as_deref())
-        }
-        plan => {
-            let bot = app.choose(BotChoice::named(bot), peer)?;
-            let request = StartRequest {
-                app,
-                plan,
-                bot,
-                base,
-                peer,
-                call,
-            };
-            modules::start(request).await?
-        }
+    let request = StartRequest {
+        app,
+        plan,
+        bot,
+        base,
+        peer,
+        call,
     };
+    let reply = modules::start(request).await?;
     let reply = match upload_scope {
         Some(scope) => advertise(reply, scope),
         None => reply,

@@ -17,6 +17,7 @@ use crate::io::http::error::HttpError;
 use crate::io::http::requested_call::RequestedCall;
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::services::Services;
+use crate::proto::bots::BotChoice;
 use crate::proto::doctor::Finding;
 use crate::proto::http::route::Route;
 use crate::proto::http::start::{RequestBase, StartPlan};
@@ -124,12 +125,23 @@ pub struct RouteRequest<'a> {
 /// A request of `/start`, from a client that may start a session.
 pub struct StartRequest<'a> {
     pub app: &'a RunnerApp,
-    pub plan: StartPlan<'a>,
-    pub bot: SessionBot,
+    pub plan: StartPlan,
+    /// The name of the bot, if it is not the default.
+    pub bot: Option<&'a str>,
     pub base: RequestBase<'a>,
     pub peer: PeerInfo,
     /// What is reported of its call if that is turned away.
     pub call: &'a RequestedCall,
+}
+
+impl StartRequest<'_> {
+    /// Returns the bot of the session.
+    ///
+    /// # Errors
+    /// [`HttpError::UnknownBot`] if it is gone.
+    pub fn choose_bot(&self) -> Result<SessionBot, HttpError> {
+        self.app.choose(BotChoice::named(self.bot), self.peer)
+    }
 }
 
 /// Runs a check that reads files in a thread: a network file system may not answer.

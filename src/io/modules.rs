@@ -1,6 +1,7 @@
 //! The modules, one row each. A feature that is off has no row: its routes and plans are rejected
 //! by its name.
 
+use std::io;
 use std::sync::Arc;
 
 use hyper::http::request::Parts;
@@ -134,10 +135,15 @@ pub async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
 
 /// Begins a session of a module for `/start`, and returns the JSON of the reply.
 pub async fn start(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
-    match of(request.plan.feature())?.start {
+    match of(request.plan.transport.feature())?.start {
         Some(start) => start(request).await,
         None => Err(HttpError::Route(RouteError::NotFound)),
     }
+}
+
+/// Returns the error of a TCP connection with framed packets that no module serves.
+pub fn unserved_framing() -> io::Error {
+    io::Error::other(format!("WebRTC {}", MissingFeature(Feature::WebRtc)))
 }
 
 fn of(feature: Feature) -> Result<&'static Module, HttpError> {

@@ -43,11 +43,11 @@ use crate::io::webrtc::seeding;
 use crate::io::{RunError, tasks};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, MOQ_READY};
 use crate::proto::audio::opus::EncoderSettings;
-use crate::proto::http::start::MoqStartError;
 use crate::proto::metrics::text::MetricsText;
 use crate::proto::moq::link::server_config;
 use crate::proto::moq::metrics::MoqMetrics;
 use crate::proto::moq::session::{MoqSession, MoqSessionMode, MoqSessionSetup};
+use crate::proto::moq::start::MoqStartError;
 
 /// The protocol in errors.
 const PROTOCOL: &str = "Media over QUIC";

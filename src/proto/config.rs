@@ -294,6 +294,12 @@ impl Config {
         self.mediaroom.worker.as_ref().map(|worker| &*worker.agent_name)
     }
 
+    /// Returns whether a session of `/start` becomes a job, which another runner may take.
+    #[doc(hidden)]
+    pub fn dispatches_jobs(&self, transport: Transport) -> bool {
+        transport == Transport::Mediaroom && self.mediaroom.worker.is_some()
+    }
+
     /// Returns whether the runner itself can join rooms, with the sockets that each needs.
     #[doc(hidden)]
     pub fn joins_rooms(&self) -> bool {

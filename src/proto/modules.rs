@@ -1,6 +1,8 @@
 //! The modules of the runner, each with its rows: options and what they mean, variables, endpoints,
 //! and members of `/status`.
 
+use serde_json::{Value, json};
+
 use crate::assistant::options::AssistantOptions;
 use crate::calls::options::CallsOptions;
 use crate::config::Config;
@@ -9,11 +11,13 @@ pub use crate::daily::options::NO_PCM;
 use crate::features::Feature;
 use crate::http::endpoint::ModuleEndpoint;
 use crate::livekit::options::LiveKitOptions;
+use crate::livekit::room_config;
 use crate::local::options::LocalOptions;
 use crate::moq::options::MoqOptions;
 use crate::options::variables::ModuleVariables;
 use crate::options::{Env, Flag, UsageError};
 use crate::server::acme_options::AcmeOptions;
+use crate::server::body::{ObjectReader, ValidationError};
 use crate::server::tls_config::Tls;
 use crate::telephony::PROVIDERS;
 use crate::telephony::options::TelephonyOptions;
@@ -21,7 +25,7 @@ use crate::telephony::settings::Holds;
 use crate::transport::Transport;
 use crate::webrtc::options::WebRtcOptions;
 use crate::whatsapp::options::WhatsAppOptions;
-use crate::{assistant, calls, daily, livekit, moq, telephony, whatsapp};
+use crate::{assistant, calls, daily, livekit, moq, telephony, webrtc, whatsapp};
 
 /// The typed options of the modules.
 #[derive(Debug, Default)]
@@ -160,6 +164,67 @@ impl ModuleOptions {
             self.moq.resolve(transport, runner.tls, runner.ws_tokens, env, warnings)
         })?;
         Ok(())
+    }
+}
+
+/// What a `/start` request asks of the modules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StartFields {
+    pub record: Option<bool>,
+    /// Whether the client asks for a public STUN server.
+    pub default_ice: bool,
+    pub rooms: daily::start::RoomFields,
+    pub namespace: Option<String>,
+    room_config: Option<Value>,
+}
+
+impl StartFields {
+    /// Takes the members, in the order in which a 422 lists their problems.
+    pub fn take(fields: &mut ObjectReader) -> Self {
+        let create = daily::start::take_create(fields);
+        let record = fields.flag("record");
+        let default_ice = webrtc::start::take_default_ice(fields);
+        let properties = daily::start::take_properties(fields);
+        StartFields {
+            record,
+            default_ice,
+            rooms: daily::start::RoomFields { create, properties },
+            namespace: moq::start::take_namespace(fields),
+            room_config: fields.take("room_config").map(|(_, value)| value),
+        }
+    }
+
+    /// Returns the transport that a member implies; `None` if the request leaves it to the
+    /// configuration.
+    pub fn transport(&self) -> Option<Transport> {
+        self.rooms.create.then_some(Transport::Videoroom)
+    }
+
+    /// Returns the name of the agent that a front-end asks for.
+    pub fn agent(&self) -> Option<&str> {
+        self.room_config.as_ref().and_then(room_config::agent)
+    }
+
+    /// Returns the body for the bot of a session.
+    ///
+    /// # Errors
+    /// [`ValidationError`] if the request names another agent than that of the bot.
+    pub fn body(&self, transport: Transport, given: Option<Value>, of_bot: &Config) -> Result<Value, ValidationError> {
+        match (transport, &self.room_config) {
+            (Transport::Mediaroom, Some(room_config)) => {
+                room_config::body(room_config, given, livekit::agent_name(&of_bot.mediaroom))
+            }
+            _ => Ok(given.unwrap_or_else(|| json!({}))),
+        }
+    }
+
+    /// Returns whether the session begins with a call of this transport.
+    pub fn begins_call(&self, transport: Transport, config: &Config) -> bool {
+        match transport {
+            Transport::Telephony(_) => false,
+            Transport::Videoroom => self.rooms.room(&config.videoroom).is_some(),
+            _ => true,
+        }
     }
 }
 

@@ -119,6 +119,18 @@ impl Transport {
         }
     }
 
+    /// Returns the transport of a feature. Each telephony provider is one; `-t` says which.
+    #[doc(hidden)]
+    pub fn of_feature(feature: Feature, selected: Option<Transport>) -> Option<Transport> {
+        let mut transports = Transport::ALL
+            .into_iter()
+            .filter(|transport| transport.feature() == feature);
+        match (transports.next(), transports.next()) {
+            (Some(only), None) => Some(only),
+            _ => selected.filter(|selected| selected.feature() == feature),
+        }
+    }
+
     /// Returns whether this build can run sessions of the transport.
     pub fn in_this_build(self) -> bool {
         self.feature().in_this_build()
@@ -136,6 +148,18 @@ impl Transport {
     #[doc(hidden)]
     pub fn has_media(self) -> bool {
         self != Transport::Videoroom
+    }
+
+    /// Returns why the wish of a `/start` request to be recorded or not cannot be followed.
+    #[doc(hidden)]
+    pub fn cannot_follow_record(self, wish: bool) -> Option<&'static str> {
+        match self {
+            Transport::Videoroom if wish => Some("no sound of a Daily room passes this runner"),
+            Transport::Telephony(_) => {
+                Some("the body does not reach the call of a telephony provider; a parameter `record` of the call does")
+            }
+            _ => None,
+        }
     }
 
     /// Returns whether its audio is RTP, which shows what was lost.
@@ -203,5 +227,18 @@ mod tests {
         assert_eq!(Transport::of_session("daily"), Some(Transport::Videoroom));
         assert_eq!(Transport::from_name("WebRTC"), None);
         assert_eq!(Transport::from_name(""), None);
+    }
+
+    #[test]
+    fn a_feature_has_one_transport_or_one_of_each_provider() {
+        let provider = Some(Transport::Telephony(PROVIDERS[1]));
+        for selected in [None, provider, Some(Transport::Moq)] {
+            let webrtc = Transport::of_feature(Feature::WebRtc, selected);
+            assert_eq!(webrtc, Some(Transport::WebRtc));
+            assert_eq!(Transport::of_feature(Feature::Page, selected), None);
+        }
+        assert_eq!(Transport::of_feature(Feature::Telephony, provider), provider);
+        assert_eq!(Transport::of_feature(Feature::Telephony, Some(Transport::WebRtc)), None);
+        assert_eq!(Transport::of_feature(Feature::Telephony, None), None);
     }
 }

@@ -34,7 +34,6 @@ use crate::proto::bots::{BotChoice, QUERY as BOT};
 use crate::proto::daily::recent_calls::RecentCalls;
 use crate::proto::daily::{DailyError, RoomPurpose, RoomRequest, dialin, endpoints, reply};
 use crate::proto::http::route::{Query, Route, RouteError};
-use crate::proto::http::start::StartPlan;
 use crate::proto::http::{route, start};
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock, unix_time_s};
@@ -78,16 +77,16 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
 }
 
 async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
-    match request.plan {
-        StartPlan::Videoroom { room, body } => start(request.app, room, (request.bot, body), request.peer).await,
-        _ => Err(HttpError::Route(RouteError::NotFound)),
-    }
+    let bot = request.choose_bot()?;
+    let StartRequest { app, plan, peer, .. } = request;
+    let room = plan.fields.rooms.room(&app.config.videoroom);
+    start(app, room, (bot, plan.body), peer).await
 }
 
 /// Prepares a room and starts the bot. Returns the JSON of the reply.
 async fn start(
     app: &RunnerApp,
-    wanted: Option<RoomRequest>,
+    wanted: Option<&RoomRequest>,
     (mut bot, body): (SessionBot, Value),
     peer: PeerInfo,
 ) -> Result<Vec<u8>, HttpError> {
@@ -100,7 +99,7 @@ async fn start(
         room::begin(app.sessions.clone(), permit, start, bot::Kind::Base);
         return Ok(reply::roomless_reply(&session_id));
     };
-    let (PreparedRoom { room, token, .. }, session_id) = begin(app, RoomPurpose::Client(&wanted), (bot, body), peer)
+    let (PreparedRoom { room, token, .. }, session_id) = begin(app, RoomPurpose::Client(wanted), (bot, body), peer)
         .await
         .map_err(|refused| refused.into(no_room))?;
     Ok(reply::start_reply(app.config.start_names, &room, &token, &session_id))

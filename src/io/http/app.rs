@@ -30,7 +30,6 @@ use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::forwarded::TrustedProxies;
 use crate::proto::server::log_limit::LogLimit;
-use crate::proto::telephony::{PROVIDERS, proof};
 use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, lock, random};
 
@@ -157,16 +156,17 @@ pub fn register(app: &RunnerApp, bot: Option<&str>, body: &Value, peer: PeerInfo
     })
 }
 
-/// Makes a WebSocket token, if one is required. The token of a registered session contains its id.
-/// A client with the API key also gets tokens for calls that would otherwise need proof.
+/// Makes a WebSocket token, if one is required.
 pub fn mint_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_authorised: bool) -> Option<String> {
-    let proves = family == SocketKind::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
-    if !app.config.ws_tokens && !proves {
-        return None;
-    }
+    let is_required = app.config.ws_tokens;
+    is_required.then(|| issue_token(app, family, session, is_authorised))
+}
+
+/// Makes a WebSocket token. That of a registered session contains its id.
+pub fn issue_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_authorised: bool) -> String {
     let id = session.map_or_else(new_session_id, SessionId::from);
     let issuer = if is_authorised { Issuer::ApiKey } else { Issuer::Anyone };
-    Some(lock(&app.tokens).mint(family, &id, issuer, request_time()))
+    lock(&app.tokens).mint(family, &id, issuer, request_time())
 }
 
 pub fn new_session_id() -> SessionId {

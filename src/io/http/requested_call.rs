@@ -15,9 +15,7 @@ use crate::bot::SessionId;
 use crate::config::Transport;
 use crate::io::sessions::CallAttempt;
 use crate::proto::calls::CallOutcome;
-use crate::proto::http::endpoint::EndpointKind;
 use crate::proto::http::route::Route;
-use crate::proto::http::token::SocketKind;
 
 /// The call of one request.
 pub struct RequestedCall {
@@ -43,13 +41,8 @@ pub struct CallFacts {
 impl RequestedCall {
     /// Returns the call of a request, as far as its route tells.
     pub fn of(app: &RunnerApp, route: &Route<'_>) -> Self {
-        let transport = match route {
-            Route::Offer(_) | Route::Whip(_) => Some(Transport::WebRtc),
-            Route::Socket(SocketKind::Client, _) => Some(Transport::WebSocket),
-            Route::Socket(SocketKind::Call, _) => app.config.transport.filter(|only| only.is_telephony()),
-            Route::Module(endpoint) if endpoint.kind == EndpointKind::Visit => Some(Transport::Videoroom),
-            _ => None,
-        };
+        let of_feature = |feature| Transport::of_feature(feature, app.config.transport);
+        let transport = route.feature().and_then(of_feature);
         RequestedCall {
             is_call: !route.is_for_operator(),
             facts: Mutex::new(CallFacts {

@@ -37,7 +37,6 @@ use crate::logging;
 use crate::proto::calls::CallOutcome;
 use crate::proto::http::route::Route;
 use crate::proto::http::route::{POST_METHODS, RouteError};
-use crate::proto::http::start::StartPlan;
 use crate::proto::http::status::WorkerMember;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::livekit::worker::dispatch::{DispatchAttempt, DispatchError, DispatchStep};
@@ -152,10 +151,8 @@ fn livekit(app: &RunnerApp) -> Result<&LiveKit, HttpError> {
 }
 
 async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
-    match request.plan {
-        StartPlan::Mediaroom { body } => start(request.app, request.bot, body, (request.peer, request.call)).await,
-        _ => Err(HttpError::Route(RouteError::NotFound)),
-    }
+    let bot = request.choose_bot()?;
+    start(request.app, bot, request.plan.body, (request.peer, request.call)).await
 }
 
 /// Starts a session in a room. Returns the JSON of the reply.

@@ -3,7 +3,7 @@
 use crate::config::{Config, ListenAddresses, MoqMode, Transport};
 use crate::io::module::BannerRow;
 use crate::proto::http::page_address::page_authority;
-use crate::proto::http::start::caller_url;
+use crate::proto::moq::start::caller_url;
 
 /// Returns the port and the URL that `/start` returns, or the relay.
 pub fn rows(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {

@@ -26,11 +26,10 @@ use crate::io::moq::{banner, doctor};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::sessions::SessionStart;
 use crate::proto::http::origin::AllowedOrigins;
-use crate::proto::http::route::RouteError;
-use crate::proto::http::start::StartPlan;
-use crate::proto::http::start::{MoqReply, MoqStartError, RequestBase, caller_url, random_namespace};
+use crate::proto::http::start::RequestBase;
 use crate::proto::http::token::SocketKind;
 use crate::proto::metrics::text::MetricsText;
+use crate::proto::moq::start::{MoqReply, MoqStartError, caller_url, namespace};
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, random};
 use edge_runner_http::tls::WatchedCertificate;
@@ -92,18 +91,19 @@ impl RunningModule for Moq {
 }
 
 async fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
-    match request.plan {
-        StartPlan::Moq { namespace, body } => {
-            start(request.app, namespace, (request.bot, body), request.base, request.peer).await
-        }
-        _ => Err(HttpError::Route(RouteError::NotFound)),
-    }
+    let bot = request.choose_bot()?;
+    let StartRequest {
+        app, plan, base, peer, ..
+    } = request;
+    let random = u64::from_be_bytes(random());
+    let namespace = namespace(plan.fields.namespace, &app.config.moq, random);
+    start(app, namespace, (bot, plan.body), base, peer).await
 }
 
 /// Starts the bot, and returns the JSON of the reply.
 async fn start(
     app: &RunnerApp,
-    namespace: Option<String>,
+    namespace: String,
     (mut bot, body): (SessionBot, Value),
     base: RequestBase<'_>,
     peer: PeerInfo,
@@ -113,7 +113,6 @@ async fn start(
     let permit = app.permit(peer.requester(), PendingKind::Silent)?;
     bot.take_place().map_err(HttpError::Offer)?;
     let session_id = new_session_id();
-    let namespace = namespace.unwrap_or_else(|| random_namespace(u64::from_be_bytes(random())));
     let url = |token| caller_url(&app.config, base.host, moq.udp_port(), token);
     let beginning = MoqBeginning {
         start: SessionStart {

@@ -1,5 +1,6 @@
 //! The row of WebRTC: its routes, and the driver that runs beside the sessions.
 
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,12 +11,14 @@ use super::{WebRtc, offer, seed_thread, whip};
 use crate::config::ListenAddresses;
 use crate::features::Feature;
 use crate::io::gather;
+use crate::io::http::app::register;
 use crate::io::http::error::HttpError;
-use crate::io::module::{DoctorCheck, Module, RouteRequest};
+use crate::io::module::{DoctorCheck, Module, RouteRequest, StartRequest};
 use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::webrtc::doctor;
 use crate::proto::http::route::{Route, RouteError};
 use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::webrtc::start;
 use edge_runner_http::common::Reply;
 
 pub const MODULE: Option<&Module> = Some(
@@ -27,6 +30,7 @@ pub const MODULE: Option<&Module> = Some(
             Ok(Some(Arc::new(webrtc)))
         }),
         answer: Some(|request| Box::pin(answer(request))),
+        start: Some(|request| Box::pin(ready(begin_session(request)))),
         ..Module::new(Feature::WebRtc)
     }
     .with_checks(&[
@@ -51,6 +55,16 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
         Route::Whip(request) => whip::serve(app, request, head, body, peer).await,
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
+}
+
+/// Registers the body for the offer, with which the bot starts. Returns the JSON of the reply.
+fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
+    let StartRequest {
+        app, plan, bot, peer, ..
+    } = request;
+    let id = register(app, bot, &plan.body, peer)?;
+    let ice_servers = start::ice_servers(&app.config, plan.fields.default_ice);
+    Ok(start::reply(&id, &ice_servers))
 }
 
 impl RunningModule for WebRtc {

@@ -4,6 +4,8 @@
 //! that the connection becomes. Rejects: requests without an upgrade, missing or invalid tokens,
 //! and unknown session ids.
 
+use std::future::ready;
+
 use hyper::header;
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
@@ -11,11 +13,11 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use crate::features::Feature;
-use crate::io::http::app::{RunnerApp, new_session_id};
+use crate::io::http::app::{RunnerApp, mint_token, new_session_id, register};
 use crate::io::http::error::HttpError;
 use crate::io::http::lease::{RegistrationLease, requester, session_start};
 use crate::io::http::refusal_log::log_client;
-use crate::io::module::{Module, RouteRequest};
+use crate::io::module::{Module, RouteRequest, StartRequest};
 use crate::io::sessions::SessionStart;
 use crate::io::tasks::request_time;
 use crate::io::websocket::dialled::DialledSession;
@@ -26,6 +28,7 @@ use crate::proto::http::started::IdUse;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::key;
+use crate::proto::sockets::start;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::{Reply, ResponseBody, lock};
@@ -38,6 +41,7 @@ pub const CLIENTS: Option<&Module> = match Feature::WebSocket.in_this_build() {
 
 const MODULE: Module = Module {
     answer: Some(|request| Box::pin(answer(request))),
+    start: Some(|request| Box::pin(ready(begin_session(request)))),
     ..Module::new(Feature::WebSocket)
 };
 
@@ -46,6 +50,22 @@ async fn answer(request: RouteRequest<'_>) -> Result<Reply, HttpError> {
         Route::Socket(SocketKind::Client, _) => socket(request, None),
         _ => Err(HttpError::Route(RouteError::NotFound)),
     }
+}
+
+/// Registers the body for the client, with which the bot starts. Returns the JSON of the reply.
+fn begin_session(request: StartRequest<'_>) -> Result<Vec<u8>, HttpError> {
+    let StartRequest {
+        app,
+        plan,
+        bot,
+        base,
+        peer,
+        ..
+    } = request;
+    let id = register(app, bot, &plan.body, peer)?;
+    let url = start::socket_url(&app.config, base, SocketKind::Client, None);
+    let token = mint_token(app, SocketKind::Client, Some(&id), peer.is_authorised);
+    Ok(start::reply(&url, Some(&id), token.as_deref()))
 }
 
 /// What the sockets of telephony providers have beside those of plain clients.

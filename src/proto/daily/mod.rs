@@ -17,6 +17,7 @@ pub mod options;
 pub mod properties;
 pub mod recent_calls;
 pub mod reply;
+pub mod start;
 
 use serde_json::{Map, Value, json};
 

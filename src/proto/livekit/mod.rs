@@ -16,6 +16,7 @@ pub mod endpoints;
 #[cfg(feature = "call")]
 pub mod invite;
 pub mod options;
+pub mod room_config;
 pub mod room_service;
 pub mod token;
 

@@ -8,6 +8,7 @@
 pub mod config;
 pub mod options;
 pub mod relay_url;
+pub mod start;
 
 #[cfg(feature = "call")]
 pub mod invite;

@@ -1,7 +1,9 @@
 //! Sessions on WebSockets: telephone calls and plain clients.
 //!
-//! - [`socket`]: one session; [`frames`]: protobuf; [`eval`]: the handshake of `pipecat eval`
+//! - [`socket`]: one session; [`frames`]: protobuf; [`eval`]: the handshake of `pipecat eval`;
+//!   [`start`]: the replies of `/start`
 
 pub mod eval;
 pub mod frames;
 pub mod socket;
+pub mod start;

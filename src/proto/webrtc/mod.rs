@@ -16,6 +16,7 @@ pub mod packet_kind;
 #[cfg(feature = "turn")]
 pub mod relay;
 pub mod rfc4571;
+pub mod start;
 pub mod stun;
 pub mod whip;
 

@@ -16,7 +16,7 @@ use edge_runner_proto::assistant::report::{CallProfile, Line, RealtimeOutput};
 use edge_runner_proto::assistant::service_url::ServiceUrl;
 use edge_runner_proto::assistant::services::chat::{ChatSettings, request_body};
 use edge_runner_proto::config::Config;
-use edge_runner_proto::http::start::{StartPlan, plan};
+use edge_runner_proto::http::start::plan;
 use edge_runner_proto::limits;
 use serde_json::Value;
 
@@ -34,14 +34,8 @@ const PROFILE: CallProfile = CallProfile {
 
 /// Returns the body of the bot, by the transport that the request asks for.
 fn body_of(request: &[u8]) -> Option<Value> {
-    match plan(&Config::default(), request).map(|(plan, _)| plan) {
-        Ok(
-            StartPlan::Register { body, .. }
-            | StartPlan::Socket { body, .. }
-            | StartPlan::Videoroom { body, .. }
-            | StartPlan::Mediaroom { body }
-            | StartPlan::Moq { body, .. },
-        ) => Some(body),
+    match plan(&Config::default(), request) {
+        Ok((plan, _)) => Some(plan.body),
         Err(error) => {
             assert!(!error.to_string().is_empty());
             None

@@ -1,10 +1,13 @@
 //! Tests of `/start` requests.
 
+use serde_json::json;
+
 use super::*;
 use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+use crate::{daily, livekit};
 
 /// Returns the plan of a runner with one bot.
-fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, StartRequestError> {
+fn plan(config: &Config, request: &[u8]) -> Result<StartPlan, StartRequestError> {
     super::plan(config, request).map(|(plan, bot)| {
         assert_eq!(bot, None);
         plan
@@ -18,46 +21,25 @@ fn config(transport: Option<Transport>) -> Config {
     }
 }
 
-fn start(text: &str) -> Result<(Value, Vec<IceServer>), StartRequestError> {
-    let config = config(None);
-    plan(&config, text.as_bytes()).map(|plan| match plan {
-        StartPlan::Register { body, ice_servers } => (body, ice_servers.into_owned()),
-        other => panic!("WebRTC was asked for, not {other:?}"),
+/// Returns the body for the bot of a session of this transport.
+fn body_of(config: &Config, transport: Transport, text: &str) -> Result<Value, StartRequestError> {
+    plan(config, text.as_bytes()).map(|plan| {
+        assert_eq!(plan.transport, transport, "{text}");
+        plan.body
     })
 }
 
+fn start(text: &str) -> Result<Value, StartRequestError> {
+    body_of(&config(None), Transport::WebRtc, text)
+}
+
 #[test]
-fn a_trace_reaches_the_body_of_every_plan() {
+fn a_trace_reaches_the_body() {
     let with_trace = json!({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"});
     let trace = Traceparent::of_body(&with_trace).expect("valid");
-    let body = || json!({});
-    for mut plan in [
-        StartPlan::Register {
-            body: body(),
-            ice_servers: Cow::default(),
-        },
-        StartPlan::Socket {
-            family: SocketKind::Client,
-            body: body(),
-        },
-        StartPlan::Videoroom {
-            room: None,
-            body: body(),
-        },
-        StartPlan::Mediaroom { body: body() },
-        StartPlan::Moq {
-            namespace: None,
-            body: body(),
-        },
-    ] {
-        plan.put_trace(&trace);
-        let (StartPlan::Register { body, .. }
-        | StartPlan::Socket { body, .. }
-        | StartPlan::Videoroom { body, .. }
-        | StartPlan::Mediaroom { body }
-        | StartPlan::Moq { body, .. }) = plan;
-        assert_eq!(body, with_trace);
-    }
+    let mut plan = plan(&config(None), b"{}").expect("a plan");
+    plan.put_trace(&trace);
+    assert_eq!(plan.body, with_trace);
 }
 
 /// A wish reaches the session in its body, or is refused; never ignored.
@@ -69,12 +51,9 @@ fn the_wish_to_be_recorded_is_followed_or_refused() {
     on.bot_enters_rooms = true;
     let mut listening = Config::default();
     listening.calls.listen_in = true;
-    let plan_of = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
-        Ok(StartPlan::Register { body, .. } | StartPlan::Socket { body, .. } | StartPlan::Videoroom { body, .. }) => {
-            Ok(body)
-        }
-        Ok(other) => panic!("{other:?}"),
-        Err(error) => Err(error.to_string()),
+    let plan_of = |config: &Config, text: &str| {
+        let planned = plan(config, text.as_bytes());
+        planned.map(|plan| plan.body).map_err(|error| error.to_string())
     };
     assert_eq!(plan_of(&on, r#"{"record":false}"#), Ok(json!({"record": false})));
     assert_eq!(
@@ -121,16 +100,12 @@ fn webrtc_is_the_default() {
         r#"{"transport":null}"#,
         r#"{"transport":"webrtc","unknown":[1]}"#,
     ] {
-        assert_eq!(start(text), Ok((json!({}), Vec::new())), "{text}");
+        assert_eq!(start(text), Ok(json!({})), "{text}");
     }
     let telephony = config(Some(Transport::Telephony(TWILIO)));
-    assert_eq!(
-        plan(&telephony, b"{}"),
-        Ok(StartPlan::Socket {
-            family: SocketKind::Call,
-            body: json!({})
-        })
-    );
+    assert_eq!(body_of(&telephony, Transport::Telephony(TWILIO), "{}"), Ok(json!({})));
+    let call = plan(&telephony, b"{}").expect("a plan");
+    assert_eq!(call.call_transport(&telephony), None, "its provider connects later");
     let webrtc = config(Some(Transport::WebRtc));
     assert!(plan(&webrtc, b"").is_ok());
 }
@@ -146,9 +121,9 @@ fn passes_the_body_on_unchanged() {
         json!(false),
     ] {
         let text = json!({"transport": "webrtc", "body": body}).to_string();
-        assert_eq!(start(&text), Ok((body, Vec::new())));
+        assert_eq!(start(&text), Ok(body));
     }
-    assert_eq!(start(r#"{"body":null}"#), Ok((json!({}), Vec::new())));
+    assert_eq!(start(r#"{"body":null}"#), Ok(json!({})));
 }
 
 /// R-096: fields of a wrong type are listed by name, all at once.
@@ -237,22 +212,6 @@ fn rejects_transports_that_the_option_excludes() {
 /// R-043, R-064, R-065: one endpoint plans all transports, by canonical name and by alias.
 #[test]
 fn every_transport_has_a_plan_or_an_error() {
-    let body = || json!([1]);
-    let plan_for = |transport| match transport {
-        Transport::Videoroom => StartPlan::Videoroom {
-            room: None,
-            body: body(),
-        },
-        Transport::Mediaroom => StartPlan::Mediaroom { body: body() },
-        Transport::WebSocket => StartPlan::Socket {
-            family: SocketKind::Client,
-            body: body(),
-        },
-        _ => StartPlan::Socket {
-            family: SocketKind::Call,
-            body: body(),
-        },
-    };
     for (names, transport) in [
         (&["videoroom", "daily"][..], Transport::Videoroom),
         (&["mediaroom", "livekit"], Transport::Mediaroom),
@@ -263,11 +222,12 @@ fn every_transport_has_a_plan_or_an_error() {
         (&["websocket"], Transport::WebSocket),
     ] {
         for name in names {
-            let expected = Ok(plan_for(transport));
+            let body = Ok(json!([1]));
             let request = json!({"transport": name, "body": [1]}).to_string();
-            assert_eq!(plan(&config(None), request.as_bytes()), expected);
+            assert_eq!(body_of(&config(None), transport, &request), body);
             // Selected by the option, the transport has the same plan.
-            assert_eq!(plan(&config(Some(transport)), br#"{"body": [1]}"#), expected);
+            let only = config(Some(transport));
+            assert_eq!(body_of(&only, transport, r#"{"body": [1]}"#), body);
         }
     }
     assert_eq!(
@@ -286,17 +246,16 @@ fn the_option_selects_media_over_quic() {
         by_option.to_string(),
         "transport `moq` is served only by a runner started with -t moq"
     );
-    let mut config = config(Some(Transport::Moq));
-    let namespace = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
-        Ok(StartPlan::Moq { namespace, body }) => (namespace, body),
-        other => panic!("{text}: {other:?}"),
+    let config = config(Some(Transport::Moq));
+    let namespace = |config: &Config, text: &str| {
+        let plan = plan(config, text.as_bytes()).expect(text);
+        assert_eq!(plan.transport, Transport::Moq, "{text}");
+        (plan.fields.namespace, plan.body)
     };
     assert_eq!(namespace(&config, "{}"), (None, json!({})));
     let named = r#"{"transport":"moq","namespace":"rooms/1","body":[1]}"#;
     assert_eq!(namespace(&config, named), (Some("rooms/1".into()), json!([1])));
-    config.moq.namespace = Some("fixed".into());
-    assert_eq!(namespace(&config, r#"{"namespace":null}"#).0.as_deref(), Some("fixed"));
-    assert_eq!(namespace(&config, named).0.as_deref(), Some("rooms/1"));
+    assert_eq!(namespace(&config, r#"{"namespace":null}"#).0, None);
     for (namespace, kind) in [
         (json!(1), "string_type"),
         (json!(""), "string_pattern_mismatch"),
@@ -316,22 +275,25 @@ fn the_option_selects_media_over_quic() {
 /// R-030, R-054 to R-056: the flag or a configured room requests a room, with its properties.
 #[test]
 fn a_flag_or_the_configuration_requests_a_video_room() {
-    let rooms = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
-        Ok(StartPlan::Videoroom { room, .. }) => room,
-        other => panic!("{text}: {other:?}"),
+    let rooms = |config: &Config, text: &str| {
+        let plan = plan(config, text.as_bytes()).expect(text);
+        assert_eq!(plan.transport, Transport::Videoroom, "{text}");
+        let room = plan.fields.rooms.room(&config.videoroom).cloned();
+        assert_eq!(plan.call_transport(config).is_some(), room.is_some(), "{text}");
+        room
     };
     let plain = config(None);
     let object = |value: Value| value.as_object().expect("an object").clone();
     let text =
         r#"{"createDailyRoom":true,"videoroomRoomProperties":{"exp":1},"dailyMeetingTokenProperties":{"a":null}}"#;
-    let wanted = RoomRequest {
+    let wanted = daily::RoomRequest {
         room: object(json!({"exp": 1})),
         token: object(json!({"a": null})),
     };
     assert_eq!(rooms(&plain, text), Some(wanted));
     assert_eq!(
         rooms(&plain, r#"{"createVideoroomRoom":true}"#),
-        Some(RoomRequest::default())
+        Some(daily::RoomRequest::default())
     );
     let unasked = r#"{"transport":"videoroom","createVideoroomRoom":false,"videoroomRoomProperties":{"exp":1}}"#;
     assert_eq!(rooms(&plain, unasked), None);
@@ -348,11 +310,7 @@ fn a_flag_or_the_configuration_requests_a_video_room() {
 #[test]
 fn only_a_media_room_has_a_room_config() {
     let config = config(None);
-    let bot_body = |text: &str| match plan(&config, text.as_bytes()) {
-        Ok(StartPlan::Mediaroom { body } | StartPlan::Register { body, .. }) => Ok(body),
-        Ok(other) => panic!("{text}: {other:?}"),
-        Err(refusal) => Err(refusal),
-    };
+    let bot_body = |text: &str| plan(&config, text.as_bytes()).map(|plan| plan.body);
     let agent = livekit::agent_name(&config.mediaroom);
     let own = json!({"agents": [{"agent_name": agent, "metadata": r#"{"lang":"en"}"#}]});
     let asked =
@@ -365,67 +323,6 @@ fn only_a_media_room_has_a_room_config() {
         Err(StartRequestError::Invalid(_))
     ));
     assert_eq!(bot_body(&asked("webrtc", &foreign)), Ok(json!({})));
-}
-
-/// R-064, R-065: the URL is the public one, or the one that the client used; absent values are
-/// omitted.
-#[test]
-fn returns_the_url_of_the_websocket() {
-    let mut config = config(None);
-    let asked = |secure| RequestBase {
-        host: "board.local:7860",
-        secure,
-    };
-    let url = |config: &Config, secure, family| socket_url(config, asked(secure), family, None);
-    assert_eq!(
-        url(&config, false, SocketKind::Client),
-        "ws://board.local:7860/ws-client"
-    );
-    assert_eq!(
-        url(&config, true, SocketKind::Client),
-        "wss://board.local:7860/ws-client"
-    );
-    assert_eq!(url(&config, false, SocketKind::Call), "ws://board.local:7860/ws");
-    config.proxy = Some("bots.example.net".into());
-    assert_eq!(url(&config, false, SocketKind::Call), "wss://bots.example.net/ws");
-    let reply = |id, token| -> Value {
-        serde_json::from_slice(&socket_reply("ws://h/ws-client", id, token)).expect("a reply is JSON")
-    };
-    assert_eq!(reply(None, None), json!({"wsUrl": "ws://h/ws-client"}));
-    assert_eq!(
-        reply(Some("S"), Some("T")),
-        json!({"wsUrl": "ws://h/ws-client", "sessionId": "S", "token": "T"})
-    );
-}
-
-/// R-057, R-060, R-061, R-081: configured servers take precedence over the one that a client
-/// requests.
-#[test]
-fn ice_servers_come_from_the_configuration_first() {
-    let asking = br#"{"enableDefaultIceServers":true}"#;
-    let mut config = config(None);
-    let reply = |config: &Config, request: &[u8]| -> Value {
-        let Ok(StartPlan::Register { ice_servers, .. }) = plan(config, request) else {
-            panic!("refused")
-        };
-        serde_json::from_slice(&webrtc_reply("S", &ice_servers)).expect("a reply is JSON")
-    };
-    assert_eq!(reply(&config, b"{}"), json!({"sessionId": "S"}));
-    assert_eq!(
-        reply(&config, asking),
-        json!({"sessionId": "S", "iceConfig": {"iceServers": [{"urls": ["stun:stun.l.google.com:19302"]}]}})
-    );
-    config.ice_servers =
-        ice::parse([r#"{"urls":"turn:t","username":"u","credential":"c"}"#, "stun:s"]).expect("a valid list");
-    for request in [&b"{}"[..], asking] {
-        assert_eq!(
-            reply(&config, request),
-            json!({"sessionId": "S", "iceConfig": {"iceServers": [
-                {"urls": ["turn:t"], "username": "u", "credential": "c"},
-                {"urls": ["stun:s"]},
-            ]}})
-        );
-    }
 }
 
 /// The built-in bots cannot enter a video room.

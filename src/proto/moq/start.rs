@@ -1,4 +1,4 @@
-//! The reply of `/start` for Media over QUIC.
+//! `/start` for Media over QUIC.
 //!
 //! In: the configuration, the host that the request names, and what the session got. Out: the JSON
 //! that clients pass to `connect()` unchanged. `relayUrl` is always `https` with an explicit port.
@@ -9,11 +9,12 @@ use std::net::IpAddr;
 
 use serde_json::json;
 
+use super::config::{MoqCertificate, MoqConfig, MoqMode, MoqUdpPort, NAMESPACE_RULE, is_namespace};
+use super::relay_url::PATH;
 use crate::config::Config;
-use crate::limits::MOQ_READY;
-use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode, MoqUdpPort};
-use crate::moq::relay_url::PATH;
+use crate::limits::{MOQ_NAMESPACE_BYTES_MAX, MOQ_READY};
 use crate::options::hosts;
+use crate::server::body::ObjectReader;
 
 /// The track of RTVI messages, in both directions.
 pub const TRANSCRIPT_TRACK: &str = "transcript.json.z";
@@ -41,6 +42,17 @@ impl fmt::Display for MoqStartError {
 }
 
 impl std::error::Error for MoqStartError {}
+
+/// Takes the namespace that the request asks for.
+pub fn take_namespace(fields: &mut ObjectReader) -> Option<String> {
+    match fields.string("namespace", MOQ_NAMESPACE_BYTES_MAX) {
+        Some(name) if !is_namespace(&name) => {
+            let rule = format!("String should have {NAMESPACE_RULE}");
+            fields.reject("namespace", rule, "string_pattern_mismatch")
+        }
+        namespace => namespace,
+    }
+}
 
 /// What a caller needs to reach its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +82,11 @@ impl MoqReply<'_> {
     }
 }
 
-/// Returns an unguessable namespace: `pipecat-` and 16 hexadecimal digits.
-pub fn random_namespace(random: u64) -> String {
-    format!("pipecat-{random:016x}")
+/// Returns the namespace of a session: that of the request, else that of the configuration, else an
+/// unguessable one: `pipecat-` and 16 hexadecimal digits.
+pub fn namespace(asked: Option<String>, config: &MoqConfig, random: u64) -> String {
+    let namespace = asked.or_else(|| config.namespace.clone());
+    namespace.unwrap_or_else(|| format!("pipecat-{random:016x}"))
 }
 
 /// Returns the URL that callers connect to. `request_host` is the accepted `Host` header; `port` is
@@ -168,9 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn a_random_namespace_has_sixteen_digits() {
-        assert_eq!(random_namespace(0xab), "pipecat-00000000000000ab");
-        assert_eq!(random_namespace(u64::MAX), "pipecat-ffffffffffffffff");
+    fn a_namespace_is_of_the_request_the_option_or_random() {
+        let mut config = MoqConfig::default();
+        assert_eq!(namespace(None, &config, 0xab), "pipecat-00000000000000ab");
+        assert_eq!(namespace(None, &config, u64::MAX), "pipecat-ffffffffffffffff");
+        config.namespace = Some("fixed".into());
+        assert_eq!(namespace(None, &config, 0xab), "fixed");
+        assert_eq!(namespace(Some("rooms/1".into()), &config, 0xab), "rooms/1");
     }
 
     fn port(number: u16) -> MoqUdpPort {
