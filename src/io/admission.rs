@@ -14,10 +14,10 @@ use crate::io::tasks::{self, Slot, SlotPool};
 use crate::limits::{
     DISPATCHES_MAX, HANDSHAKES_MAX, PENDING_OFFERS_MAX, PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
 };
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::{
     AdmissionError, AdmissionLimits, PendingKind, PermitLedger, Requester, Ticket, source_share,
 };
-use crate::proto::webrtc::offer::OfferError;
 
 /// Evicted sessions whose bots have not returned; at this number the runner evicts no further
 /// session.
@@ -203,7 +203,7 @@ impl Admission {
     pub fn newcomer(
         &self,
         admit: impl FnOnce(&Self) -> Result<SessionPermit, AdmissionError>,
-    ) -> Result<SessionPermit, OfferError> {
+    ) -> Result<SessionPermit, SessionRefusal> {
         // A refused newcomer must evict no one.
         self.check_open()?;
         let permit = admit(self)?;
@@ -212,9 +212,9 @@ impl Admission {
         Ok(permit)
     }
 
-    fn check_open(&self) -> Result<(), OfferError> {
+    fn check_open(&self) -> Result<(), SessionRefusal> {
         match self.is_closed() {
-            true => Err(OfferError::Stopping),
+            true => Err(SessionRefusal::Stopping),
             false => Ok(()),
         }
     }
@@ -401,7 +401,7 @@ mod tests {
         pass(PENDING_OFFERS_YIELD_AFTER).await;
         let caller = |admission: &Admission| admission.session(B, PendingKind::Caller);
         admission.close();
-        assert_eq!(admission.newcomer(caller).err(), Some(OfferError::Stopping));
+        assert_eq!(admission.newcomer(caller).err(), Some(SessionRefusal::Stopping));
         assert!(!is_evicted(&offer).await);
         assert!(caller(&admission).is_ok());
     }

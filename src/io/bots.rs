@@ -14,7 +14,7 @@ use crate::io::{RunError, bot_of};
 use crate::logging;
 use crate::proto::bots::{BotChoice, NamedBot, UnknownBot};
 use crate::proto::metrics::bots::BotMetrics;
-use crate::proto::webrtc::offer::OfferError;
+use crate::proto::refusal::SessionRefusal;
 
 /// The bots of a runner, the default first. Clones share them.
 #[derive(Clone)]
@@ -149,24 +149,24 @@ impl SessionBot {
     /// Rejects a telephone that may not call the bot. `caller` is its number.
     ///
     /// # Errors
-    /// [`OfferError::CallerNotAllowed`].
-    pub fn check_caller(&self, caller: Option<&str>) -> Result<(), OfferError> {
+    /// [`SessionRefusal::CallerNotAllowed`].
+    pub fn check_caller(&self, caller: Option<&str>) -> Result<(), SessionRefusal> {
         match self.row.named.as_ref().is_none_or(|named| named.admits(caller)) {
             true => Ok(()),
-            false => Err(OfferError::CallerNotAllowed(self.name())),
+            false => Err(SessionRefusal::CallerNotAllowed(self.name())),
         }
     }
 
     /// Takes a place for a session, unless the bot has no limit of its own.
     ///
     /// # Errors
-    /// [`OfferError::BotFull`] if all are taken.
-    pub fn take_place(&mut self) -> Result<(), OfferError> {
+    /// [`SessionRefusal::BotFull`] if all are taken.
+    pub fn take_place(&mut self) -> Result<(), SessionRefusal> {
         let (Some(places), None) = (&self.row.places, &self.place) else {
             return Ok(());
         };
         let place = places.try_acquire();
-        self.place = Some(place.ok_or_else(|| OfferError::BotFull(self.name()))?);
+        self.place = Some(place.ok_or_else(|| SessionRefusal::BotFull(self.name()))?);
         Ok(())
     }
 

@@ -59,9 +59,9 @@ use crate::proto::local::doctor;
 use crate::proto::local::session::{LocalSession, LocalSetup};
 use crate::proto::local::starting::StartGate;
 use crate::proto::metrics::text::{MetricKind, MetricsText};
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::stall::TaskRole;
-use crate::proto::webrtc::offer::OfferError;
 
 /// Audio frames queued for a slow bot: 10 s, while it loads its models.
 const FRAMES_MAX: usize = 500;
@@ -360,7 +360,7 @@ impl LocalCaller {
             };
             match self.admit() {
                 Ok(permit) => self.run_session(preroll, permit).await,
-                Err(OfferError::Stopping) => return,
+                Err(SessionRefusal::Stopping) => return,
                 Err(refused) => {
                     self.hook.handle_state(LocalState::Error);
                     log::warn!("no session for the sound card: {refused}");
@@ -370,7 +370,7 @@ impl LocalCaller {
         }
     }
 
-    fn admit(&self) -> Result<SessionPermit, OfferError> {
+    fn admit(&self) -> Result<SessionPermit, SessionRefusal> {
         let requester = Requester {
             source: std::net::IpAddr::from(Ipv4Addr::LOCALHOST).into(),
             is_authorised: true,

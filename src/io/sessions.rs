@@ -29,10 +29,10 @@ use crate::proto::http::cluster::Replica;
 use crate::proto::http::traceparent::Traceparent;
 use crate::proto::metrics::RunnerMetrics;
 use crate::proto::metrics::bots::BotSessionMetrics;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::live_sessions::{LiveSessions, SessionProgress};
 use crate::proto::server::source::SourceKey;
 use crate::proto::stall::TaskRole;
-use crate::proto::webrtc::offer::OfferError;
 
 /// Hang-up requests in progress beside the live sessions; further ones keep the permit of their
 /// session.
@@ -186,7 +186,7 @@ impl Sessions {
     /// Reports a call that an admission turned away to the observer; other errors end no call.
     /// `bot` is its name, as far as it is known. For calls that no HTTP request waits for: of those,
     /// the router reports each that it answers with a refusal.
-    pub fn note_refused(&self, call: CallAttempt<'_>, bot: Option<&str>, refusal: &OfferError) {
+    pub fn note_refused(&self, call: CallAttempt<'_>, bot: Option<&str>, refusal: &SessionRefusal) {
         if let Some(outcome) = CallOutcome::of_refusal(refusal) {
             self.note_turned_away(call, bot, outcome);
         }

@@ -38,10 +38,11 @@ use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::{PendingKind, Requester};
 pub use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::connection::DeviceOffer;
-use crate::proto::webrtc::offer::{AnswerBody, CandidatesBody, NamedConnection, OfferBody, OfferError, OfferPurpose};
+use crate::proto::webrtc::offer::{AnswerBody, CandidatesBody, NamedConnection, OfferBody, OfferPurpose};
 use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::WhipResource;
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, WhipOffer};
@@ -106,15 +107,15 @@ impl WebRtc {
     /// Answers an offer. `start` is called only if the offer starts a session.
     ///
     /// # Errors
-    /// Returns an [`OfferError`] that says what was wrong.
+    /// Returns an [`SessionRefusal`] that says what was wrong.
     pub async fn offer(
         &self,
         offer: OfferBody,
         requester: Requester,
-        start: impl FnOnce() -> Result<SessionStart, OfferError> + Send,
-    ) -> Result<AnswerBody, OfferError> {
+        start: impl FnOnce() -> Result<SessionStart, SessionRefusal> + Send,
+    ) -> Result<AnswerBody, SessionRefusal> {
         if self.shared.sessions.shutdown().is_set() {
-            return Err(OfferError::Stopping);
+            return Err(SessionRefusal::Stopping);
         }
         let known = offer
             .pc_id
@@ -155,21 +156,21 @@ impl WebRtc {
         session
             .send(Box::new(request))
             .await
-            .map_err(|_| OfferError::UnknownConnection)?;
-        answer.await.unwrap_or(Err(OfferError::UnknownConnection))
+            .map_err(|_| SessionRefusal::UnknownConnection)?;
+        answer.await.unwrap_or(Err(SessionRefusal::UnknownConnection))
     }
 
     /// Answers an offer whose session is an HTTP resource. `start` is called only if the offer
     /// starts a session.
     ///
     /// # Errors
-    /// Returns an [`OfferError`] that says what was wrong.
+    /// Returns an [`SessionRefusal`] that says what was wrong.
     pub async fn open(
         &self,
         opening: WhipOffer,
         requester: Requester,
-        start: impl FnOnce() -> Result<SessionStart, OfferError> + Send,
-    ) -> Result<AnswerBody, OfferError> {
+        start: impl FnOnce() -> Result<SessionStart, SessionRefusal> + Send,
+    ) -> Result<AnswerBody, SessionRefusal> {
         let beginning = NewSession {
             offer: opening.sdp,
             data: None,
@@ -195,9 +196,9 @@ impl WebRtc {
     /// Passes the client's candidates to its connection.
     ///
     /// # Errors
-    /// Returns [`OfferError::UnknownConnection`] for an unknown or ended connection, and
-    /// [`OfferError::OtherReplica`] for that of another replica.
-    pub async fn candidates(&self, candidates: CandidatesBody) -> Result<(), OfferError> {
+    /// Returns [`SessionRefusal::UnknownConnection`] for an unknown or ended connection, and
+    /// [`SessionRefusal::OtherReplica`] for that of another replica.
+    pub async fn candidates(&self, candidates: CandidatesBody) -> Result<(), SessionRefusal> {
         let session = self
             .shared
             .connection(&candidates.pc_id)
@@ -206,7 +207,7 @@ impl WebRtc {
         session
             .send(Box::new(SessionRequest::Candidates(lines)))
             .await
-            .map_err(|_| OfferError::UnknownConnection)
+            .map_err(|_| SessionRefusal::UnknownConnection)
     }
 
     /// Admits an offer. If the runner is full, a device may take the slot of its own former
@@ -216,7 +217,7 @@ impl WebRtc {
     /// is replaced if it gets no answer. The check takes 2 s at most, so that a reset device is
     /// back soon; a longer network outage can therefore cost a session its slot. While there are
     /// free slots, no session is checked.
-    async fn permit_for_offer(&self, offer: &str, requester: Requester) -> Result<SessionPermit, OfferError> {
+    async fn permit_for_offer(&self, offer: &str, requester: Requester) -> Result<SessionPermit, SessionRefusal> {
         let sessions = &self.shared.sessions;
         let refused = match sessions.admission().session(requester, PendingKind::Offer) {
             Ok(permit) => return Ok(permit),
@@ -252,8 +253,8 @@ impl WebRtc {
         &self,
         beginning: NewSession,
         requester: Requester,
-        start: impl FnOnce() -> Result<SessionStart, OfferError> + Send,
-    ) -> Result<AnswerBody, OfferError> {
+        start: impl FnOnce() -> Result<SessionStart, SessionRefusal> + Send,
+    ) -> Result<AnswerBody, SessionRefusal> {
         let NewSession {
             offer,
             data,
@@ -262,11 +263,11 @@ impl WebRtc {
         } = beginning;
         let inner = &self.shared;
         if inner.sessions.is_closed() {
-            return Err(OfferError::Stopping);
+            return Err(SessionRefusal::Stopping);
         }
         let permit = self.permit_for_offer(&offer, requester).await?;
         if inner.sessions.is_closed() {
-            return Err(OfferError::Stopping);
+            return Err(SessionRefusal::Stopping);
         }
         let now = tasks::now();
         seed_thread();

@@ -47,10 +47,10 @@ use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::proto::answered_by::AnsweredBy;
 use crate::proto::bots::UnknownBot;
 use crate::proto::counts::Count;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::PendingKind;
 use crate::proto::sockets::socket::{SocketBotStart, SocketCommand, SocketMessage, SocketReadError, SocketSession};
 use crate::proto::telephony::proof::Proof;
-use crate::proto::webrtc::offer::OfferError;
 use dialled::DialledSession;
 use edge_runner_http::common::Upgrade;
 use std::time::Duration;
@@ -412,7 +412,7 @@ impl WebSocketIo {
     }
 
     /// Chooses the bot of a call, and takes its place.
-    fn choose_bot(&mut self, session: &SocketSession, task: &SessionTask) -> Result<(), OfferError> {
+    fn choose_bot(&mut self, session: &SocketSession, task: &SessionTask) -> Result<(), SessionRefusal> {
         let Some(start) = &mut self.start else { return Ok(()) };
         // The numbers of a dialled call choose no bot, and its caller is the runner.
         let came_in = self.dialled.is_none();
@@ -429,7 +429,7 @@ impl WebSocketIo {
     }
 
     /// Reports a call that is turned away, a dialled one as such.
-    fn note_refused(&self, session: &SocketSession, task: &SessionTask, refusal: &OfferError) {
+    fn note_refused(&self, session: &SocketSession, task: &SessionTask, refusal: &SessionRefusal) {
         let Some(start) = &self.start else { return };
         let mut call_data = session.call_data().cloned().unwrap_or_default();
         if let Some(dialled) = &self.dialled {
@@ -478,10 +478,10 @@ impl WebSocketIo {
 }
 
 /// Exchanges the permit of a handshake for that of a session.
-fn admit(task: &mut SessionTask) -> Result<(), OfferError> {
+fn admit(task: &mut SessionTask) -> Result<(), SessionRefusal> {
     // A call whose socket was accepted before a drain belongs to those that it waits for.
     if task.sessions.shutdown().is_set() {
-        return Err(OfferError::Stopping);
+        return Err(SessionRefusal::Stopping);
     }
     let requester = task.permit.requester();
     task.permit = task.sessions.admission().session(requester, PendingKind::Caller)?;

@@ -33,8 +33,8 @@ use crate::io::webrtc::progress::CallEvent;
 use crate::io::webrtc::shared::refusal;
 use crate::logging;
 use crate::proto::http::registry;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::{PendingKind, Requester};
-use crate::proto::webrtc::offer::OfferError;
 use crate::proto::whatsapp::call::{CallOutput, WhatsAppCall};
 use crate::proto::whatsapp::call_table::CallTable;
 use crate::proto::whatsapp::graph::{self, CallAction, GraphError, GraphOutcome};
@@ -68,7 +68,7 @@ pub fn handle_events(
     registry: &WhatsAppCalls,
     events: Vec<WebhookEvent>,
     requester: Requester,
-    start: &dyn Fn(Value) -> Result<SessionStart, OfferError>,
+    start: &dyn Fn(Value) -> Result<SessionStart, SessionRefusal>,
 ) {
     let now = tasks::now();
     for event in events {
@@ -101,7 +101,7 @@ fn begin(
     registry: &WhatsAppCalls,
     mut connect: IncomingCall,
     requester: Requester,
-    start: &dyn Fn(Value) -> Result<SessionStart, OfferError>,
+    start: &dyn Fn(Value) -> Result<SessionStart, SessionRefusal>,
 ) {
     let sessions = engine.sessions();
     let Some(config) = sessions.config().messaging.clone() else {
@@ -138,7 +138,7 @@ fn begin(
         Ok(all) => all,
         Err(why) => {
             let level = match why {
-                OfferError::Stopping | OfferError::Full | OfferError::SourceQuota => Level::Info,
+                SessionRefusal::Stopping | SessionRefusal::Full | SessionRefusal::SourceQuota => Level::Info,
                 _ => Level::Warn,
             };
             log::log!(level, "messaging: call {} from {from} is declined: {why}", task.call_id);
@@ -180,15 +180,15 @@ fn accept_offer(
     engine: &WebRtc,
     offer: Option<&str>,
     requester: Requester,
-) -> Result<(AnsweredCall, SessionPermit), OfferError> {
+) -> Result<(AnsweredCall, SessionPermit), SessionRefusal> {
     let sessions = engine.sessions();
     if sessions.is_closed() {
-        return Err(OfferError::Stopping);
+        return Err(SessionRefusal::Stopping);
     }
     let permit = sessions
         .admission()
         .newcomer(|admission| admission.session(requester, PendingKind::Caller))?;
-    let offer = offer.ok_or_else(|| OfferError::BadSdp("the webhook has none".to_owned()))?;
+    let offer = offer.ok_or_else(|| SessionRefusal::BadSdp("the webhook has none".to_owned()))?;
     let answered = engine.answer_call(offer).map_err(refusal)?;
     Ok((answered, permit))
 }

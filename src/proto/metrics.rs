@@ -22,9 +22,9 @@ use crate::assistant::report::AssistantCount;
 use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
 use crate::features::Feature;
+use crate::refusal::SessionRefusal;
 use crate::transport::Transport;
 use crate::webrtc::gather::ServerState;
-use crate::webrtc::offer::OfferError;
 use histogram::{Histogram, HistogramBounds, ms};
 use process::ProcessStats;
 pub use session::SessionMetrics;
@@ -58,17 +58,17 @@ const REFUSALS: [&str; 9] = [
     "caller",
 ];
 
-fn refusal_index(refusal: &OfferError) -> usize {
+fn refusal_index(refusal: &SessionRefusal) -> usize {
     match refusal {
-        OfferError::BadSdp(_) => 0,
-        OfferError::UnknownConnection | OfferError::OtherReplica(_) => 1,
-        OfferError::Full | OfferError::BotFull(_) => 2,
-        OfferError::Stopping => 3,
-        OfferError::NoCandidate(_) => 4,
-        OfferError::AnswerTooLong(_) => 5,
-        OfferError::SourceQuota => 6,
-        OfferError::CallerNotAllowed(_) => 8,
-        OfferError::Internal(_) => 7,
+        SessionRefusal::BadSdp(_) => 0,
+        SessionRefusal::UnknownConnection | SessionRefusal::OtherReplica(_) => 1,
+        SessionRefusal::Full | SessionRefusal::BotFull(_) => 2,
+        SessionRefusal::Stopping => 3,
+        SessionRefusal::NoCandidate(_) => 4,
+        SessionRefusal::AnswerTooLong(_) => 5,
+        SessionRefusal::SourceQuota => 6,
+        SessionRefusal::CallerNotAllowed(_) => 8,
+        SessionRefusal::Internal(_) => 7,
     }
 }
 
@@ -123,7 +123,7 @@ pub struct MetricsSnapshot {
 
 impl RunnerMetrics {
     /// Records a rejected offer or socket.
-    pub fn offer_refused(&self, refusal: &OfferError) {
+    pub fn offer_refused(&self, refusal: &SessionRefusal) {
         self.refused[refusal_index(refusal)].fetch_add(1, Relaxed);
     }
 

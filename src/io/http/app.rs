@@ -27,10 +27,10 @@ use crate::proto::http::registry;
 use crate::proto::http::started::{CreateError, StartedSessions};
 use crate::proto::http::status::StatusReplies;
 use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::forwarded::TrustedProxies;
 use crate::proto::server::log_limit::LogLimit;
-use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, lock, random};
 
 /// The state behind every request: the sessions of one runner, the transports, and access control.
@@ -102,7 +102,7 @@ impl RunnerApp {
     /// Rejects a new session while the runner drains or stops.
     pub fn check_open(&self) -> Result<(), HttpError> {
         match self.sessions.is_closed() {
-            true => Err(HttpError::Offer(OfferError::Stopping)),
+            true => Err(HttpError::Offer(SessionRefusal::Stopping)),
             false => Ok(()),
         }
     }

@@ -15,8 +15,8 @@ use crate::proto::http::access::{self, AccessError, KeyError};
 use crate::proto::http::cluster::sealed_id::BodyTooLong;
 use crate::proto::http::{registry, route, start, token};
 use crate::proto::metrics;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::body::ValidationError;
-use crate::proto::webrtc::offer::OfferError;
 use crate::proto::webrtc::whip;
 use crate::proto::webrtc::whip::call;
 use edge_runner_http::common::{BodyError, Reply, json_reply};
@@ -63,7 +63,7 @@ pub enum HttpError {
     #[error("no bot has this name{}", .0.as_ref().map_or_else(String::new, |names| format!("; there are: {names}")))]
     UnknownBot(Option<String>),
     #[error("{0}")]
-    Offer(OfferError),
+    Offer(SessionRefusal),
     /// An error of WHIP, WHEP or the calls endpoint.
     #[error("{0}")]
     Whip(whip::WhipError),
@@ -136,11 +136,11 @@ impl HttpError {
     }
 
     /// Returns the refusal of an admission, or what was wrong with an offer.
-    pub(super) fn offer_error(&self) -> Option<&OfferError> {
+    pub(super) fn offer_error(&self) -> Option<&SessionRefusal> {
         match self {
             HttpError::Offer(why) | HttpError::Whip(whip::WhipError::Offer(why)) => Some(why),
-            HttpError::Full(registry::RegistryFull::Capacity) => Some(&OfferError::Full),
-            HttpError::Full(registry::RegistryFull::SourceShare) => Some(&OfferError::SourceQuota),
+            HttpError::Full(registry::RegistryFull::Capacity) => Some(&SessionRefusal::Full),
+            HttpError::Full(registry::RegistryFull::SourceShare) => Some(&SessionRefusal::SourceQuota),
             _ => None,
         }
     }
@@ -180,7 +180,10 @@ impl HttpError {
             }
             HttpError::Full(_)
             | HttpError::Offer(
-                OfferError::Full | OfferError::BotFull(_) | OfferError::SourceQuota | OfferError::Stopping,
+                SessionRefusal::Full
+                | SessionRefusal::BotFull(_)
+                | SessionRefusal::SourceQuota
+                | SessionRefusal::Stopping,
             ) => {
                 retry_later(&mut reply);
             }
@@ -253,16 +256,16 @@ impl From<whip::WhipError> for HttpError {
 }
 
 /// Returns the status of an offer's error.
-fn of_offer(refusal: &OfferError) -> StatusCode {
+fn of_offer(refusal: &SessionRefusal) -> StatusCode {
     match refusal {
-        OfferError::BadSdp(_) => StatusCode::BAD_REQUEST,
-        OfferError::UnknownConnection => StatusCode::NOT_FOUND,
-        OfferError::CallerNotAllowed(_) => StatusCode::FORBIDDEN,
-        OfferError::OtherReplica(_) => StatusCode::MISDIRECTED_REQUEST,
-        OfferError::Full | OfferError::BotFull(_) | OfferError::SourceQuota | OfferError::Stopping => {
+        SessionRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
+        SessionRefusal::UnknownConnection => StatusCode::NOT_FOUND,
+        SessionRefusal::CallerNotAllowed(_) => StatusCode::FORBIDDEN,
+        SessionRefusal::OtherReplica(_) => StatusCode::MISDIRECTED_REQUEST,
+        SessionRefusal::Full | SessionRefusal::BotFull(_) | SessionRefusal::SourceQuota | SessionRefusal::Stopping => {
             StatusCode::SERVICE_UNAVAILABLE
         }
-        OfferError::NoCandidate(_) | OfferError::AnswerTooLong(_) | OfferError::Internal(_) => {
+        SessionRefusal::NoCandidate(_) | SessionRefusal::AnswerTooLong(_) | SessionRefusal::Internal(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }
     }
@@ -276,15 +279,25 @@ mod tests {
     #[test]
     fn every_offer_error_has_its_status() {
         for (refusal, status, text, retry) in [
-            (OfferError::BadSdp("no m-line".into()), 400, "no m-line", None),
-            (OfferError::UnknownConnection, 404, "Peer connection not found", None),
-            (OfferError::OtherReplica("b".into()), 421, "replica `b` made it", None),
-            (OfferError::Full, 503, "try again later", Some("5")),
-            (OfferError::BotFull("sales".into()), 503, "bot `sales`", Some("5")),
-            (OfferError::Stopping, 503, "stopping", Some("5")),
-            (OfferError::NoCandidate("192.0.2.1".into()), 500, "192.0.2.1", None),
+            (SessionRefusal::BadSdp("no m-line".into()), 400, "no m-line", None),
             (
-                OfferError::AnswerTooLong("4097 of 4096 bytes".into()),
+                SessionRefusal::UnknownConnection,
+                404,
+                "Peer connection not found",
+                None,
+            ),
+            (
+                SessionRefusal::OtherReplica("b".into()),
+                421,
+                "replica `b` made it",
+                None,
+            ),
+            (SessionRefusal::Full, 503, "try again later", Some("5")),
+            (SessionRefusal::BotFull("sales".into()), 503, "bot `sales`", Some("5")),
+            (SessionRefusal::Stopping, 503, "stopping", Some("5")),
+            (SessionRefusal::NoCandidate("192.0.2.1".into()), 500, "192.0.2.1", None),
+            (
+                SessionRefusal::AnswerTooLong("4097 of 4096 bytes".into()),
                 500,
                 "4097 of 4096 bytes",
                 None,

@@ -14,8 +14,8 @@ use crate::io::tasks::request_time;
 use crate::logging;
 use crate::proto::http::registry::{self, SessionClaim};
 use crate::proto::http::started::{IdUse, StartedSessions};
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::Requester;
-use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::{PeerInfo, lock};
 
 /// Returns a function that makes the session's start, with a place of its bot; `body` gets the
@@ -25,7 +25,7 @@ pub fn session_start(
     mut bot: SessionBot,
     log_client: logging::LogClient,
     body: impl FnOnce(Option<Value>) -> Value + Send,
-) -> impl FnOnce() -> Result<SessionStart, OfferError> + Send {
+) -> impl FnOnce() -> Result<SessionStart, SessionRefusal> + Send {
     move || {
         bot.take_place()?;
         Ok(match lease {

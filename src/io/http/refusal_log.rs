@@ -12,8 +12,8 @@ use super::app::RunnerApp;
 use super::error::HttpError;
 use crate::logging::LogClient;
 use crate::proto::http::route;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::body;
-use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::PeerInfo;
 
 /// Logs an error, and counts it. `takes_offer` says whether the endpoint takes offers.
@@ -58,7 +58,7 @@ pub fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_off
 /// stopping runner, are routine.
 fn level(refusal: &HttpError) -> Level {
     match refusal {
-        HttpError::Offer(OfferError::UnknownConnection | OfferError::Stopping) => Level::Info,
+        HttpError::Offer(SessionRefusal::UnknownConnection | SessionRefusal::Stopping) => Level::Info,
         _ => Level::Warn,
     }
 }

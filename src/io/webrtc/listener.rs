@@ -17,8 +17,8 @@ use crate::io::tasks;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::logging::LogClient;
 use crate::proto::event::LeaveReason;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::Requester;
-use crate::proto::webrtc::offer::OfferError;
 use crate::proto::webrtc::session::WebRtcSession;
 
 /// A listener whose offer is answered.
@@ -46,7 +46,7 @@ impl WebRtc {
     /// Answers the offer of a listener, whose log lines begin with `id`.
     ///
     /// # Errors
-    /// Returns an [`OfferError`] that says what was wrong.
+    /// Returns an [`SessionRefusal`] that says what was wrong.
     pub fn listen(
         &self,
         offer: &str,
@@ -54,10 +54,10 @@ impl WebRtc {
         permit: SessionPermit,
         id: SessionId,
         client: LogClient,
-    ) -> Result<AnsweredListener, OfferError> {
+    ) -> Result<AnsweredListener, SessionRefusal> {
         let inner = &self.shared;
         if inner.sessions.shutdown().is_set() {
-            return Err(OfferError::Stopping);
+            return Err(SessionRefusal::Stopping);
         }
         let now = tasks::now();
         seed_thread();

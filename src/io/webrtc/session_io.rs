@@ -17,9 +17,10 @@ use crate::io::tasks;
 use crate::io::udp::{Datagram, SessionInbox};
 use crate::limits::WAITING_OFFERS_MAX;
 use crate::proto::counts::Count;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::session::Session as _;
 use crate::proto::webrtc::connection::{NegotiationError, Transmit, ValidatedPath};
-use crate::proto::webrtc::offer::{AnswerBody, OfferError};
+use crate::proto::webrtc::offer::AnswerBody;
 use crate::proto::webrtc::packet_router::RemotePath;
 use crate::proto::webrtc::session::{CompetingSession, ProbeOutcome, WebRtcCommand, WebRtcSession};
 use crate::proto::webrtc::whip::resource::{ResourcePatch, WhipResource};
@@ -197,7 +198,7 @@ impl WebRtcIo {
         now: Instant,
     ) -> Result<ResourceResponse, WhipError> {
         let Some(resource) = self.resource.as_mut().filter(|_| !session.is_ending()) else {
-            return Err(WhipError::Offer(OfferError::UnknownConnection));
+            return Err(WhipError::Offer(SessionRefusal::UnknownConnection));
         };
         match resource_request {
             ResourceRequest::Get => Ok(ResourceResponse::NoContent),

@@ -17,10 +17,11 @@ use crate::io::gather::Gatherer;
 use crate::io::sessions::Sessions;
 use crate::io::udp::UdpPort;
 use crate::proto::event::LeaveReason;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::Ticket;
 use crate::proto::webrtc::candidate;
 use crate::proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, NegotiationError};
-use crate::proto::webrtc::offer::{AnswerBody, OfferError};
+use crate::proto::webrtc::offer::AnswerBody;
 use crate::proto::webrtc::session::{CompetingSession, OfferOrigin};
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
 
@@ -74,7 +75,7 @@ struct SessionHandle {
 }
 
 /// The channel for the answer to an offer.
-pub type AnswerSender = oneshot::Sender<Result<AnswerBody, OfferError>>;
+pub type AnswerSender = oneshot::Sender<Result<AnswerBody, SessionRefusal>>;
 
 /// The sockets of the sessions.
 pub struct Sockets {
@@ -202,10 +203,10 @@ impl WebRtcShared {
     }
 
     /// Returns the error for a connection that is not here.
-    pub fn unknown(&self, pc_id: &str) -> OfferError {
+    pub fn unknown(&self, pc_id: &str) -> SessionRefusal {
         match self.other_maker(pc_id) {
-            Some(name) => OfferError::OtherReplica(name.to_owned()),
-            None => OfferError::UnknownConnection,
+            Some(name) => SessionRefusal::OtherReplica(name.to_owned()),
+            None => SessionRefusal::UnknownConnection,
         }
     }
 
@@ -287,14 +288,14 @@ impl Drop for Registration {
 }
 
 /// Maps a negotiation error to the offer's error.
-pub fn refusal(error: NegotiationError) -> OfferError {
+pub fn refusal(error: NegotiationError) -> SessionRefusal {
     match error {
-        NegotiationError::BadDescription(why) => OfferError::BadSdp(why),
-        NegotiationError::NoCandidate(why) => OfferError::NoCandidate(why),
-        NegotiationError::TooLong(why) => OfferError::AnswerTooLong(why),
-        NegotiationError::Internal(why) => OfferError::Internal(why),
+        NegotiationError::BadDescription(why) => SessionRefusal::BadSdp(why),
+        NegotiationError::NoCandidate(why) => SessionRefusal::NoCandidate(why),
+        NegotiationError::TooLong(why) => SessionRefusal::AnswerTooLong(why),
+        NegotiationError::Internal(why) => SessionRefusal::Internal(why),
         // The client treats this as final, and does not restart a session that has ended.
-        NegotiationError::Ended => OfferError::UnknownConnection,
+        NegotiationError::Ended => SessionRefusal::UnknownConnection,
     }
 }
 

@@ -155,7 +155,7 @@ impl Rig {
 
     /// Makes an offer as HTTP does. A new session is `session N`, and its bot does what `body`
     /// says.
-    async fn offer(&mut self, offer: OfferBody, body: Value) -> Result<AnswerBody, OfferError> {
+    async fn offer(&mut self, offer: OfferBody, body: Value) -> Result<AnswerBody, SessionRefusal> {
         self.sessions += 1;
         let lease = Counted::new(&self.leases);
         let start = SessionStart {
@@ -174,7 +174,7 @@ impl Rig {
     }
 
     /// Makes a session whose client never connects.
-    async fn session(&mut self, body: Value) -> Result<AnswerBody, OfferError> {
+    async fn session(&mut self, body: Value) -> Result<AnswerBody, SessionRefusal> {
         let sdp = TestClient::at("127.0.0.1:9", tasks::now()).offer();
         self.offer(new(sdp), body).await
     }

@@ -30,11 +30,11 @@ use crate::io::{RunError, tasks::request_time};
 use crate::proto::bots::{self, BotChoice};
 use crate::proto::http::access::KeyError;
 use crate::proto::metrics::text::MetricsText;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::dial::ledger::{DialAdmission, DialLedger, DialRefusal, DialReply};
 use crate::proto::telephony::dial::{self, DialOutcome, Dialling, OutboundRequest, metrics};
 use crate::proto::telephony::proof::CallKey;
-use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -95,7 +95,7 @@ pub async fn answer(app: &RunnerApp, head: &Parts, peer: PeerInfo, body: Incomin
     let json = read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
     app.check_open()?;
     if app.sessions.count() >= app.config.sessions_max {
-        return Err(HttpError::Offer(OfferError::Full));
+        return Err(HttpError::Offer(SessionRefusal::Full));
     }
     let invalid = |wrong| ModuleRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, wrong);
     let request = OutboundRequest::parse(&json, &dial_out.from).map_err(invalid)?;
@@ -122,7 +122,7 @@ pub async fn answer(app: &RunnerApp, head: &Parts, peer: PeerInfo, body: Incomin
         finish(&calls, provider, &id, &outcome)
     });
     // The task ends early only with the runtime.
-    let reply = placing.await.map_err(|_| HttpError::Offer(OfferError::Stopping))?;
+    let reply = placing.await.map_err(|_| HttpError::Offer(SessionRefusal::Stopping))?;
     Ok(respond(&reply))
 }
 

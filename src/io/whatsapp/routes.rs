@@ -28,7 +28,7 @@ use crate::io::whatsapp::doctor;
 use crate::io::whatsapp::{WhatsAppCalls, handle_events};
 use crate::proto::bots::{BotChoice, UnknownBot};
 use crate::proto::http::route::{self, Query, Route, RouteError};
-use crate::proto::webrtc::offer::OfferError;
+use crate::proto::refusal::SessionRefusal;
 use crate::proto::whatsapp::signature::{self, WebhookSignatureError};
 use crate::proto::whatsapp::{endpoints, webhook};
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
@@ -82,7 +82,7 @@ async fn handle_webhook(app: &RunnerApp, head: &Parts, body: Incoming, peer: Pee
                 is_authorised: true,
                 ..peer
             };
-            let start = |body: Value| -> Result<SessionStart, OfferError> {
+            let start = |body: Value| -> Result<SessionStart, SessionRefusal> {
                 let text = |name: &str| body.get(name).and_then(Value::as_str);
                 let choice = BotChoice {
                     dialled: [text("to"), text("phone_number_id")],

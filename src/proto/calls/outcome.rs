@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use crate::event::LeaveReason;
-use crate::webrtc::offer::OfferError;
+use crate::refusal::SessionRefusal;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,19 +83,19 @@ impl CallOutcome {
 
     /// Returns how a call ends that an admission turns away; `None` for an error of the request
     /// itself.
-    pub const fn of_refusal(refusal: &OfferError) -> Option<Self> {
+    pub const fn of_refusal(refusal: &SessionRefusal) -> Option<Self> {
         match refusal {
-            OfferError::CallerNotAllowed(_) => Some(CallOutcome::Refused),
-            OfferError::Full => Some(CallOutcome::Full),
-            OfferError::BotFull(_) => Some(CallOutcome::BotFull),
-            OfferError::SourceQuota => Some(CallOutcome::Share),
-            OfferError::Stopping => Some(CallOutcome::Stopping),
-            OfferError::BadSdp(_)
-            | OfferError::UnknownConnection
-            | OfferError::OtherReplica(_)
-            | OfferError::NoCandidate(_)
-            | OfferError::AnswerTooLong(_)
-            | OfferError::Internal(_) => None,
+            SessionRefusal::CallerNotAllowed(_) => Some(CallOutcome::Refused),
+            SessionRefusal::Full => Some(CallOutcome::Full),
+            SessionRefusal::BotFull(_) => Some(CallOutcome::BotFull),
+            SessionRefusal::SourceQuota => Some(CallOutcome::Share),
+            SessionRefusal::Stopping => Some(CallOutcome::Stopping),
+            SessionRefusal::BadSdp(_)
+            | SessionRefusal::UnknownConnection
+            | SessionRefusal::OtherReplica(_)
+            | SessionRefusal::NoCandidate(_)
+            | SessionRefusal::AnswerTooLong(_)
+            | SessionRefusal::Internal(_) => None,
         }
     }
 
@@ -231,11 +231,11 @@ mod tests {
     fn refusals_of_an_admission_are_outcomes() {
         let name = || "sales".to_owned();
         let refusals = [
-            OfferError::CallerNotAllowed(name()),
-            OfferError::Full,
-            OfferError::BotFull(name()),
-            OfferError::SourceQuota,
-            OfferError::Stopping,
+            SessionRefusal::CallerNotAllowed(name()),
+            SessionRefusal::Full,
+            SessionRefusal::BotFull(name()),
+            SessionRefusal::SourceQuota,
+            SessionRefusal::Stopping,
         ];
         let outcomes = refusals.each_ref().map(CallOutcome::of_refusal);
         // An admission does not know of other runners.
@@ -247,7 +247,7 @@ mod tests {
                 .filter(|of| *of != Some(CallOutcome::NotTaken))
                 .collect::<Vec<_>>()
         );
-        for error in [OfferError::BadSdp(name()), OfferError::UnknownConnection] {
+        for error in [SessionRefusal::BadSdp(name()), SessionRefusal::UnknownConnection] {
             assert_eq!(CallOutcome::of_refusal(&error), None);
         }
     }

@@ -141,15 +141,15 @@ fn delays_are_counted_in_their_buckets() {
 fn counts_rejections_and_responses_by_kind() {
     let metrics = RunnerMetrics::default();
     for refusal in [
-        OfferError::BadSdp("x".into()),
-        OfferError::UnknownConnection,
-        OfferError::Full,
-        OfferError::Full,
-        OfferError::Stopping,
-        OfferError::NoCandidate("x".into()),
-        OfferError::AnswerTooLong("x".into()),
-        OfferError::Internal("x".into()),
-        OfferError::SourceQuota,
+        SessionRefusal::BadSdp("x".into()),
+        SessionRefusal::UnknownConnection,
+        SessionRefusal::Full,
+        SessionRefusal::Full,
+        SessionRefusal::Stopping,
+        SessionRefusal::NoCandidate("x".into()),
+        SessionRefusal::AnswerTooLong("x".into()),
+        SessionRefusal::Internal("x".into()),
+        SessionRefusal::SourceQuota,
     ] {
         metrics.offer_refused(&refusal);
     }

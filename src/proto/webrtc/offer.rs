@@ -6,13 +6,11 @@
 //! rejected (422) with every problem named. The SDP is checked later. Source:
 //! `docs/spec/signalling.md` 1; R-069, R-096, R-099.
 
-use std::fmt;
-
 use serde_json::{Value, json};
 
 use crate::http::cluster::Replica;
 use crate::limits;
-use crate::server::admission::AdmissionError;
+use crate::refusal::SessionRefusal;
 use crate::server::body::{self, FieldProblem, LocStep, ObjectReader, ValidationError};
 
 /// Bytes of a media section's name.
@@ -66,14 +64,14 @@ impl OfferBody {
     /// then begins a new session.
     ///
     /// # Errors
-    /// [`OfferError::UnknownConnection`] for the restart of a connection that has ended,
-    /// [`OfferError::OtherReplica`] for the renegotiation of one that is not here.
-    pub fn purpose(&self, named: NamedConnection<'_>) -> Result<OfferPurpose, OfferError> {
+    /// [`SessionRefusal::UnknownConnection`] for the restart of a connection that has ended,
+    /// [`SessionRefusal::OtherReplica`] for the renegotiation of one that is not here.
+    pub fn purpose(&self, named: NamedConnection<'_>) -> Result<OfferPurpose, SessionRefusal> {
         match (named, self.restart_pc) {
             (NamedConnection::Live, true) => Ok(OfferPurpose::Restart),
             (NamedConnection::Live, false) => Ok(OfferPurpose::Renegotiate),
-            (NamedConnection::Unknown, true) if self.pc_id.is_some() => Err(OfferError::UnknownConnection),
-            (NamedConnection::OfReplica(name), false) => Err(OfferError::OtherReplica(name.to_owned())),
+            (NamedConnection::Unknown, true) if self.pc_id.is_some() => Err(SessionRefusal::UnknownConnection),
+            (NamedConnection::OfReplica(name), false) => Err(SessionRefusal::OtherReplica(name.to_owned())),
             (NamedConnection::Unknown | NamedConnection::OfReplica(_), _) => Ok(OfferPurpose::Begin),
         }
     }
@@ -191,82 +189,6 @@ fn parse_candidate(value: Value, index: usize) -> Result<RemoteCandidate, Valida
         sdp_mid,
         sdp_mline_index,
     })
-}
-
-/// Why an offer or a candidate was rejected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OfferError {
-    /// The SDP cannot be answered, for this reason.
-    BadSdp(String),
-    /// No connection has this `pc_id`.
-    UnknownConnection,
-    /// Another replica, with this name, made the connection of this `pc_id`.
-    OtherReplica(String),
-    /// The session limit is reached.
-    Full,
-    /// The session limit of the bot with this name is reached.
-    BotFull(String),
-    /// The telephone may not call the bot with this name.
-    CallerNotAllowed(String),
-    /// The session limit of the source address is reached.
-    SourceQuota,
-    /// The runner is stopping.
-    Stopping,
-    /// No address can be offered to the device; the text names the required and the available ones.
-    NoCandidate(String),
-    /// The answer exceeds a microcontroller's buffers; the text says by how much.
-    AnswerTooLong(String),
-    /// This end failed to create an answer, for this reason.
-    Internal(String),
-}
-
-impl OfferError {
-    /// Returns the name of the bot that takes no call; `None` for another reason.
-    pub fn bot(&self) -> Option<&str> {
-        match self {
-            OfferError::BotFull(name) | OfferError::CallerNotAllowed(name) => Some(name),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for OfferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OfferError::BadSdp(why) => write!(f, "the offer's SDP cannot be answered: {why}"),
-            OfferError::UnknownConnection => f.write_str("Peer connection not found"),
-            OfferError::OtherReplica(name) => write!(
-                f,
-                "Peer connection not found: replica `{name}` made it; the balancer has to route by the first part of `pc_id`"
-            ),
-            OfferError::Full => f.write_str("every session of this runner is taken; try again later"),
-            OfferError::BotFull(name) => {
-                write!(f, "every session of the bot `{name}` is taken; try again later")
-            }
-            OfferError::CallerNotAllowed(name) => {
-                write!(f, "the number of the caller is none of `callers` of the bot `{name}`")
-            }
-            OfferError::SourceQuota => f.write_str(
-                "this address has its share of the sessions; try again later (a proxy that asks for many callers has to be \
-                 trusted, see --trusted-proxies)",
-            ),
-            OfferError::Stopping => f.write_str("this runner is stopping"),
-            OfferError::NoCandidate(why) => write!(f, "no address to offer: {why}"),
-            OfferError::AnswerTooLong(why) => write!(f, "the answer is too long for the client: {why}"),
-            OfferError::Internal(why) => write!(f, "no answer can be made: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for OfferError {}
-
-impl From<AdmissionError> for OfferError {
-    fn from(refused: AdmissionError) -> Self {
-        match refused {
-            AdmissionError::Full => OfferError::Full,
-            AdmissionError::SourceShare => OfferError::SourceQuota,
-        }
-    }
 }
 
 #[cfg(test)]

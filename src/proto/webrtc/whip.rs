@@ -24,7 +24,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
-use crate::webrtc::offer::OfferError;
+use crate::refusal::SessionRefusal;
 
 /// The content type of a POST.
 pub const SDP: &str = "application/sdp";
@@ -80,7 +80,7 @@ pub enum WhipError {
     /// A single-use key was used before.
     SpentKey,
     /// The offer cannot be answered.
-    Offer(OfferError),
+    Offer(SessionRefusal),
 }
 
 impl fmt::Display for WhipError {
@@ -107,8 +107,8 @@ impl fmt::Display for WhipError {
 
 impl std::error::Error for WhipError {}
 
-impl From<OfferError> for WhipError {
-    fn from(refusal: OfferError) -> Self {
+impl From<SessionRefusal> for WhipError {
+    fn from(refusal: SessionRefusal) -> Self {
         WhipError::Offer(refusal)
     }
 }

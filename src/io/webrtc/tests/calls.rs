@@ -92,7 +92,7 @@ async fn a_known_connection_keeps_its_bot() {
     // A restart does not bring back a bot that has hung up.
     let sdp = Caller::new().await.client.offer();
     let late = rig.offer(known(sdp, &names[2], true), json!({})).await;
-    assert_eq!(late.err(), Some(OfferError::UnknownConnection));
+    assert_eq!(late.err(), Some(SessionRefusal::UnknownConnection));
 }
 
 /// A bot that panics during a call ends that call, its caller is told, and the other call goes on.
@@ -220,7 +220,7 @@ async fn a_reset_device_gets_its_slot_on_a_full_runner() {
     // All of them are alive now, so no session loses its slot.
     let another = new(as_device(device_caller().await.client.offer()));
     tokio::select! {
-        refused = rig.offer(another, json!({})) => assert_eq!(refused.err(), Some(OfferError::Full)),
+        refused = rig.offer(another, json!({})) => assert_eq!(refused.err(), Some(SessionRefusal::Full)),
         () = async { tokio::join!(live.until(|_| false), back.until(|_| false)); } => unreachable!("they go on for ever"),
     }
     rig.stop.set();
@@ -237,7 +237,7 @@ async fn only_a_device_waits_for_a_slot() {
     let neighbour = as_device(TestClient::at("127.0.0.2:9", tasks::now()).offer());
     let began = tasks::now();
     for offer in [browser, neighbour] {
-        assert_eq!(rig.offer(new(offer), json!({})).await.err(), Some(OfferError::Full));
+        assert_eq!(rig.offer(new(offer), json!({})).await.err(), Some(SessionRefusal::Full));
     }
     assert!(tasks::now() - began < PROBE_INTERVAL * PROBE_CHECKS);
     rig.stop.set();

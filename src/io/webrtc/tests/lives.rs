@@ -76,12 +76,12 @@ async fn a_slot_is_free_once_its_bot_has_ended() {
     let mut rig = Rig::new(2);
     rig.session(json!({ "do": "ignore" })).await.expect("an answer");
     rig.session(json!({})).await.expect("an answer");
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Full));
+    assert_eq!(rig.session(json!({})).await.err(), Some(SessionRefusal::Full));
     // The second session ends in time, and the first one's bot uses its grace period.
     pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
     assert_eq!(rig.engine.sessions().count(), 1);
     rig.session(json!({})).await.expect("an answer");
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Full));
+    assert_eq!(rig.session(json!({})).await.err(), Some(SessionRefusal::Full));
     pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
     rig.empty().await;
 }
@@ -94,7 +94,7 @@ async fn a_pending_offer_is_evicted() {
     let silent = rig.session(json!({})).await.expect("an answer");
     rig.session(json!({})).await.expect("an answer");
     pass(PENDING_OFFERS_YIELD_AFTER - Duration::from_millis(1)).await;
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Full));
+    assert_eq!(rig.session(json!({})).await.err(), Some(SessionRefusal::Full));
     pass(Duration::from_millis(1)).await;
     let newcomer = rig.session(json!({})).await.expect("the oldest gives way");
     assert_eq!(rig.reported().await, "left: never connected");
@@ -111,7 +111,7 @@ async fn a_rejected_offer_takes_no_slot() {
     let mut rig = Rig::new(1);
     for _ in 0..3 {
         let refused = rig.offer(new("v=0\r\n".into()), json!({})).await;
-        assert!(matches!(refused, Err(OfferError::BadSdp(_))), "{refused:?}");
+        assert!(matches!(refused, Err(SessionRefusal::BadSdp(_))), "{refused:?}");
     }
     rig.empty().await;
     assert!(rig.seen.try_recv().is_err());
@@ -157,7 +157,7 @@ async fn shutdown_ends_every_session() {
     }
     rig.empty().await;
     assert!(tasks::now() - stopped < SHUTDOWN_GRACE, "{:?}", tasks::now() - stopped);
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Stopping));
+    assert_eq!(rig.session(json!({})).await.err(), Some(SessionRefusal::Stopping));
 }
 
 /// The bot of an ended session gets its whole grace period, unless the runner stops meanwhile.
@@ -213,7 +213,7 @@ async fn a_draining_runner_keeps_connected_clients() {
     let answer = rig.offer(new(client.offer()), json!({})).await.expect("an answer");
     client.accept(&answer.sdp);
     rig.engine.sessions().close();
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Stopping));
+    assert_eq!(rig.session(json!({})).await.err(), Some(SessionRefusal::Stopping));
     let again = client.change(|api| drop(api.ice_restart(false)));
     let renegotiated = rig.offer(known(again, &answer.pc_id, false), json!({})).await;
     client.accept(&renegotiated.expect("an answer").sdp);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::{SocketMessage, SocketPhase, SocketSession};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
-use crate::webrtc::offer::OfferError;
+use crate::refusal::SessionRefusal;
 
 /// A read error of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +65,12 @@ impl SocketSession {
     }
 
     /// Rejects a call that gets no permit, before its bot starts.
-    pub fn handle_refused(&mut self, refusal: &OfferError, now: Instant) {
+    pub fn handle_refused(&mut self, refusal: &SessionRefusal, now: Instant) {
         let (code, why) = match refusal {
-            OfferError::Stopping => (1001, STOPPING),
-            OfferError::BotFull(_) => (1013, "all places of the bot are taken; try again later"),
-            OfferError::CallerNotAllowed(_) => (1008, "this number may not call the bot"),
-            OfferError::SourceQuota => (1013, "this address has its share of the places; try again later"),
+            SessionRefusal::Stopping => (1001, STOPPING),
+            SessionRefusal::BotFull(_) => (1013, "all places of the bot are taken; try again later"),
+            SessionRefusal::CallerNotAllowed(_) => (1008, "this number may not call the bot"),
+            SessionRefusal::SourceQuota => (1013, "this address has its share of the places; try again later"),
             // An admission has no other errors.
             _ => (1013, "all places are taken; try again later"),
         };

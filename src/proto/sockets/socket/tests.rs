@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::{EARLY_AUDIO, EARLY_MESSAGE_BYTES_MAX, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
+use crate::refusal::SessionRefusal;
 use crate::session::CallerFrame;
 use crate::sockets::socket::CLIENT_LEAD;
-use crate::webrtc::offer::OfferError;
 
 mod calls;
 mod clients;
@@ -32,7 +32,7 @@ struct Rig {
     received_hz: u32,
     /// Permits that were requested, and refused if there is a reason.
     permits: u32,
-    refusal: Option<OfferError>,
+    refusal: Option<SessionRefusal>,
     begun: Vec<SocketBotStart>,
     hang_ups: u32,
     gone: bool,

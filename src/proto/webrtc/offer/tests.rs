@@ -1,5 +1,7 @@
 //! Tests of the bodies of `/api/offer`.
 
+use std::fmt;
+
 use super::*;
 
 fn offer(value: Value) -> Result<OfferBody, ValidationError> {
@@ -221,7 +223,7 @@ fn an_offer_has_a_purpose() {
         restart_pc,
         request_data: None,
     };
-    let unknown = Err(OfferError::UnknownConnection);
+    let unknown = Err(SessionRefusal::UnknownConnection);
     assert_eq!(
         offer(Some("a"), true).purpose(NamedConnection::Live),
         Ok(OfferPurpose::Restart)
@@ -248,6 +250,6 @@ fn an_offer_has_a_purpose() {
     assert_eq!(offer(Some("b.1.2"), true).purpose(elsewhere), Ok(OfferPurpose::Begin));
     assert_eq!(
         offer(Some("b.1.2"), false).purpose(elsewhere),
-        Err(OfferError::OtherReplica("b".into()))
+        Err(SessionRefusal::OtherReplica("b".into()))
     );
 }

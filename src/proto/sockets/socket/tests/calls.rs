@@ -117,7 +117,7 @@ fn limits_messages_and_time_of_a_handshake() {
 #[test]
 fn closes_a_rejected_call_before_its_bot_starts() {
     let mut rig = Rig::new(unrecognised);
-    rig.refusal = Some(OfferError::Full);
+    rig.refusal = Some(SessionRefusal::Full);
     rig.with(|session, now| {
         session.handle_text(&start_a().to_string(), now);
         session.handle_text(&media(&[0x10; 160]).to_string(), now);
@@ -134,7 +134,7 @@ fn closes_a_rejected_call_before_its_bot_starts() {
     rig.json(start_a());
     assert_eq!((rig.closed(), rig.begun.len()), (Some((1013, EVICTED)), 0));
     // After the end, a rejection has no effect.
-    rig.with(|session, now| session.handle_refused(&OfferError::Full, now));
+    rig.with(|session, now| session.handle_refused(&SessionRefusal::Full, now));
     assert_eq!(rig.sent.len(), 1);
 }
 
