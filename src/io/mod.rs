@@ -59,9 +59,6 @@ pub mod written_folder;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "webrtc")] {
-        #[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
-        pub mod gather;
-        pub mod ice_tcp;
         pub mod udp;
         pub mod webrtc;
     } else {

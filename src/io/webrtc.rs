@@ -8,6 +8,9 @@
 #[cfg(feature = "call")]
 pub mod call;
 pub mod doctor;
+#[cfg_attr(not(feature = "turn"), path = "webrtc/gather/absent.rs")]
+pub mod gather;
+pub mod ice_tcp;
 pub mod listener;
 pub mod offer;
 pub(super) mod progress;
@@ -32,10 +35,10 @@ use tokio::sync::{mpsc, oneshot};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::Transport;
 use crate::io::admission::SessionPermit;
-use crate::io::ice_tcp::{IceTcpConnection, TcpSlots};
 use crate::io::session::{self, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
+use crate::io::webrtc::ice_tcp::{IceTcpConnection, TcpSlots};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::refusal::SessionRefusal;

@@ -11,7 +11,8 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::config::{Host, IceServer, Secret, Settings, Tls, Transport};
-use crate::io::{daily, gather, livekit, webrtc, websocket};
+use crate::io::webrtc::gather;
+use crate::io::{daily, livekit, webrtc, websocket};
 use crate::proto::doctor::FindingLevel;
 
 const CANARY: &str = "canary-of-a-secret";

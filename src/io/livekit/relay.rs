@@ -8,11 +8,11 @@
 use bytes::Bytes;
 use tokio::time::{sleep_until, timeout};
 
-use crate::io::gather::error::GatherError;
-use crate::io::gather::resolve;
-use crate::io::gather::turn_connection::TurnConnection;
 use crate::io::livekit::path_link::{PathLink, RunRelay};
 use crate::io::tasks;
+use crate::io::webrtc::gather::error::GatherError;
+use crate::io::webrtc::gather::resolve;
+use crate::io::webrtc::gather::turn_connection::TurnConnection;
 use crate::limits::RELAY_END;
 use crate::proto::livekit::session::PathEvent;
 use crate::proto::webrtc::connection::IceProtocol;

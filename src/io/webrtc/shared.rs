@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::io::addresses::{device_address, local_addresses};
-use crate::io::gather::Gatherer;
 use crate::io::sessions::Sessions;
 use crate::io::udp::UdpPort;
+use crate::io::webrtc::gather::Gatherer;
 use crate::proto::event::LeaveReason;
 use crate::proto::refusal::SessionRefusal;
 use crate::proto::server::admission::Ticket;

@@ -9,10 +9,10 @@ use edge_runner_http::common::random;
 
 use super::{Sockets, WebRtc};
 use crate::io::addresses::external_addresses;
-use crate::io::gather::Gatherer;
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
 use crate::io::udp::UdpPort;
+use crate::io::webrtc::gather::Gatherer;
 use crate::io::{RunError, tasks};
 use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::webrtc::connection::ConnectionContext;

@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::io::gather::error::GatherError;
 use crate::io::rest;
+use crate::io::webrtc::gather::error::GatherError;
 use crate::limits::RELAY_STREAM_BYTES_MAX;
 use crate::proto::webrtc::gather::server::{GatherServer, TurnTransport};
 use crate::proto::webrtc::relay::stream::{TurnFramingError, TurnStreamReader};

@@ -12,11 +12,11 @@ use bytes::BytesMut;
 use tokio::time::{sleep, sleep_until};
 
 use crate::bot::Shutdown;
-use crate::io::gather::error::GatherError;
-use crate::io::gather::turn_connection::TurnConnection;
-use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks::{self, Slot};
 use crate::io::udp::{OutgoingPacket, OutgoingQueue, UdpPort};
+use crate::io::webrtc::gather::error::GatherError;
+use crate::io::webrtc::gather::turn_connection::TurnConnection;
+use crate::io::webrtc::gather::{Gatherer, resolve};
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
 use crate::proto::webrtc::gather::{RetryDelays, ServerState};
 use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};

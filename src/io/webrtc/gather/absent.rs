@@ -1,4 +1,4 @@
-//! Replaces `io::gather` in a build without `turn`: only clients use the servers.
+//! Replaces `io::webrtc::gather` in a build without `turn`: only clients use the servers.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 use futures_util::future::join_all;
 
 use crate::config::Config;
-use crate::io::gather::probe::probe;
+use crate::io::webrtc::gather::probe::probe;
 use crate::proto::doctor::Finding;
 use crate::proto::webrtc::gather::server::{ServerUse, parse_servers};
 

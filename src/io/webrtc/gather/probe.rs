@@ -7,11 +7,11 @@ use tokio::time::timeout;
 
 use crate::bot::Shutdown;
 use crate::config::Host;
-use crate::io::gather::error::GatherError;
-use crate::io::gather::turn_connection::TurnConnection;
-use crate::io::gather::{Gatherer, describe_addresses, resolve, status, stun};
 use crate::io::tasks::{self, SlotPool};
 use crate::io::udp::UdpPort;
+use crate::io::webrtc::gather::error::GatherError;
+use crate::io::webrtc::gather::turn_connection::TurnConnection;
+use crate::io::webrtc::gather::{Gatherer, describe_addresses, resolve, status, stun};
 use crate::limits::RELAY_END;
 use crate::proto::webrtc::gather::ServerState;
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
