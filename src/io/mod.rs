@@ -59,6 +59,7 @@ pub mod written_folder;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "webrtc")] {
+        pub mod seeding;
         pub mod udp;
         pub mod webrtc;
     } else {

@@ -35,6 +35,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::Transport;
 use crate::io::admission::SessionPermit;
+use crate::io::seeding::{seed_thread, seeding};
 use crate::io::session::{self, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
@@ -53,7 +54,6 @@ use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, W
 use session_io::WebRtcIo;
 pub use shared::Sockets;
 use shared::{SessionRequest, WebRtcShared, refusal};
-pub use startup::{seed_thread, seeding};
 use std::time::Duration;
 
 /// Time that an offer waits for the result of probes: all their checks, and the scheduling delay

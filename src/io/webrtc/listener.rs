@@ -6,12 +6,13 @@
 
 use tokio::sync::mpsc;
 
+use super::WebRtc;
 use super::session_io::WebRtcIo;
 use super::shared::{Registration, RequestSender, SessionRequest, refusal};
-use super::{WebRtc, seed_thread, seeding};
 use crate::bot::SessionId;
 use crate::bot::media::MediaSlot;
 use crate::io::admission::SessionPermit;
+use crate::io::seeding::{seed_thread, seeding};
 use crate::io::session::{self, SessionTask};
 use crate::io::tasks;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};

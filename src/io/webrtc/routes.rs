@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
-use super::{WebRtc, offer, seed_thread, whip};
+use super::{WebRtc, offer, whip};
 use crate::config::ListenAddresses;
 use crate::features::Feature;
 use crate::io::http::app::register;
 use crate::io::http::error::HttpError;
 use crate::io::module::{DoctorCheck, Module, RouteRequest, StartRequest};
 use crate::io::running::{ModuleFuture, RunningModule};
+use crate::io::seeding::seed_thread;
 use crate::io::webrtc::doctor;
 use crate::io::webrtc::gather;
 use crate::proto::http::route::{Route, RouteError};

@@ -1,11 +1,7 @@
 //! Start and end of the WebRTC driver: the UDP port, and the STUN and TURN servers.
 
-use std::cell::Cell;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-use edge_runner_http::common::random;
 
 use super::{Sockets, WebRtc};
 use crate::io::addresses::external_addresses;
@@ -17,28 +13,6 @@ use crate::io::{RunError, tasks};
 use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::crypto;
-
-thread_local! {
-    static IS_SEEDED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Seeds this thread's `fastrand` generator from the system, once. STUN transaction ids come from
-/// it, and its default seed is the time. The ids must not be guessable, because a response to a
-/// check proves the caller's address.
-pub fn seed_thread() {
-    if !IS_SEEDED.replace(true) {
-        fastrand::seed(u64::from_be_bytes(random()));
-    }
-}
-
-/// Wraps a session's task so that it seeds every thread it runs on, also in an embedder's runtime.
-pub fn seeding<F: Future>(task: F) -> impl Future<Output = F::Output> {
-    let mut task = Box::pin(task);
-    poll_fn(move |cx| {
-        seed_thread();
-        task.as_mut().poll(cx)
-    })
-}
 
 impl WebRtc {
     /// Binds the port and starts to gather candidates. `http` are the addresses of the HTTP server.
