@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::Config;
-use crate::proto::webrtc::candidate::{self, DeviceAddress, InterfaceAddress, LocalCandidatePolicy};
+use crate::proto::address_scope::InterfaceAddress;
+use crate::proto::webrtc::candidate::{self, DeviceAddress, LocalCandidatePolicy};
 
 /// Returns the current host candidate addresses.
 pub fn local_addresses(config: &Config) -> Vec<IpAddr> {

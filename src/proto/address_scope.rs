@@ -22,6 +22,13 @@ pub enum AddressScope {
     Public,
 }
 
+/// An address of an interface of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    pub name: String,
+    pub addr: IpAddr,
+}
+
 impl AddressScope {
     /// Returns the scope of an address.
     pub fn of(address: IpAddr) -> Self {

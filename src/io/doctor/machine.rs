@@ -15,9 +15,9 @@ use super::Finding;
 use crate::config::Config;
 use crate::io::addresses::local_addresses;
 use crate::io::process::{self, python};
+use crate::proto::address_scope::InterfaceAddress;
 use crate::proto::doctor::{machine, network};
 use crate::proto::http::cluster::key_file_warning;
-use crate::proto::webrtc::candidate::InterfaceAddress;
 
 /// What is true for systems other than Linux.
 const UNTESTED: &str = "the runner is tested on Linux only; here it tells no processor time and no memory of its own";

@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Finding;
 use crate::address_scope::AddressScope;
+use crate::address_scope::InterfaceAddress;
 use crate::config::Config;
-use crate::webrtc::candidate::InterfaceAddress;
 
 /// Checks the addresses that clients would be offered.
 pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: Option<Ipv4Addr>) -> Finding {

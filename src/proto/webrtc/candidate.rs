@@ -13,6 +13,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use crate::address_scope::InterfaceAddress;
 use crate::limits::{CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, TCP_ADDRESSES_MAX};
 use crate::options::host::Host;
 use crate::sorting;
@@ -255,13 +256,6 @@ fn check_remote_address(ip: IpAddr, policy: &RemoteCandidatePolicy) -> Result<()
         return Err(CandidateError::Loopback(ip));
     }
     Ok(())
-}
-
-/// An address of an interface of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InterfaceAddress {
-    pub name: String,
-    pub addr: IpAddr,
 }
 
 /// The options that decide which addresses are offered.
