@@ -1,7 +1,7 @@
 //! Requests to Daily's REST API: a room and a token, with retries, and deletion of unused rooms.
 //!
 //! In: the configuration and the purpose of the room. Out: [`PreparedRoom`], or a [`DailyError`]
-//! within [`VIDEOROOM_WITHIN`]. `proto::daily` defines the requests, reads the answers, and decides
+//! within [`ROOM_WITHIN`]. `proto::daily` defines the requests, reads the answers, and decides
 //! which to retry. Source: `docs/spec/daily.md` 1.
 
 pub mod banner;
@@ -19,7 +19,7 @@ use crate::bot::{Kind, VideoroomArguments};
 use crate::config::{Secret, Videoroom};
 use crate::io::rest::{self, RestError, RestResponse};
 use crate::io::tasks::{self, Slot};
-use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
+use crate::limits::{ROOM_PAUSES, ROOM_WITHIN};
 use crate::proto::daily::{self, ApiStep, DailyError, DailyRoom, RoomPurpose, RoomSource, error};
 use crate::proto::server::rest::RestRequest;
 
@@ -95,9 +95,7 @@ pub async fn prepare_room(
         let token = daily::parse_token(answer.status, &answer.body, key)?;
         Ok((room, token))
     };
-    let outcome = timeout(VIDEOROOM_WITHIN, whole)
-        .await
-        .unwrap_or(Err(DailyError::TooSlow));
+    let outcome = timeout(ROOM_WITHIN, whole).await.unwrap_or(Err(DailyError::TooSlow));
     outcome.map(|(room, token)| PreparedRoom { room, token, guard })
 }
 
@@ -105,7 +103,7 @@ pub async fn prepare_room(
 /// request for a room that may have arrived is not repeated. An error comes with whether the
 /// request may have arrived.
 async fn send_with_retries(step: ApiStep, request: &RestRequest) -> Result<RestResponse, (DailyError, bool)> {
-    let mut pauses = VIDEOROOM_PAUSES.iter();
+    let mut pauses = ROOM_PAUSES.iter();
     loop {
         let (outcome, again) = match rest::send(request).await {
             Ok(answer) => {

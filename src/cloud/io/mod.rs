@@ -306,7 +306,7 @@ fn signing(config: &CloudConfig) -> Result<GrantSigner, KeysError> {
             id: key.id.clone(),
             secret: key.secret.expose().to_vec(),
         })),
-        None => keys::store_secret(&config.data_dir).map(GrantSigner::Daily),
+        None => keys::store_secret(&config.data_dir).map(GrantSigner::ByDay),
     }
 }
 

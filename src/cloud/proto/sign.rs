@@ -91,7 +91,7 @@ pub enum GrantSigner {
     Fixed(SigningKey),
     /// A key per UTC day, derived from these random bytes. A leaked day key expires with the
     /// following day.
-    Daily([u8; 32]),
+    ByDay([u8; 32]),
 }
 
 /// The public id of a key, and its secret.
@@ -107,7 +107,7 @@ impl fmt::Debug for GrantSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             GrantSigner::Fixed(_) => "Signing::Fixed",
-            GrantSigner::Daily(_) => "Signing::Daily",
+            GrantSigner::ByDay(_) => "Signing::ByDay",
         })
     }
 }
@@ -124,7 +124,7 @@ impl GrantSigner {
     pub fn key_at(&self, now_ms: u64) -> SigningKey {
         match self {
             GrantSigner::Fixed(pair) => pair.clone(),
-            GrantSigner::Daily(secret) => key_of_day(secret, day(now_ms)),
+            GrantSigner::ByDay(secret) => key_of_day(secret, day(now_ms)),
         }
     }
 
@@ -247,7 +247,7 @@ mod tests {
     /// I-05: a day key verifies until the end of the following day.
     #[test]
     fn day_keys_verify_on_the_following_day() {
-        let signing = GrantSigner::Daily([7; 32]);
+        let signing = GrantSigner::ByDay([7; 32]);
         let midnight = 1_795_219_200_000; // 2026-11-21T00:00:00Z
         assert_eq!(day(midnight), "20261121");
         let before = signing.key_at(midnight - 1_000);
@@ -270,7 +270,7 @@ mod tests {
         }
         assert_eq!(signing.find("SK", midnight), None);
         assert!(before.id.starts_with("SK") && before.id.len() == 20 && before.secret.len() == 64);
-        assert_ne!(GrantSigner::Daily([8; 32]).key_at(midnight).id, after.id);
+        assert_ne!(GrantSigner::ByDay([8; 32]).key_at(midnight).id, after.id);
     }
 
     /// I-05: the operator's key is used unchanged on every day.
@@ -291,7 +291,7 @@ mod tests {
     /// I-22: debug output shows no secret.
     #[test]
     fn debug_output_shows_no_secret() {
-        let daily = GrantSigner::Daily([7; 32]);
+        let daily = GrantSigner::ByDay([7; 32]);
         let pair = daily.key_at(0);
         assert_eq!(
             format!("{daily:?} {pair:?}"),

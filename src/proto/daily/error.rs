@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::aliases::{self, Area};
-use crate::limits::VIDEOROOM_WITHIN;
+use crate::limits::ROOM_WITHIN;
 use crate::secret::Secret;
 use crate::server::rest::redact_reason;
 
@@ -102,7 +102,7 @@ impl fmt::Display for DailyError {
             DailyError::TooSlow => write!(
                 f,
                 "making a video room and its token took longer than {} s",
-                VIDEOROOM_WITHIN.as_secs()
+                ROOM_WITHIN.as_secs()
             ),
         }
     }

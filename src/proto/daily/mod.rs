@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 pub use self::error::{ApiStep, DailyError};
 use self::properties::{DroppedProperty, ROOM, TOKEN};
 use crate::daily::config::Videoroom;
-use crate::limits::VIDEOROOM_LIFE;
+use crate::limits::ROOM_LIFE;
 use crate::secret::Secret;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, encode_path_segment};
 
@@ -91,7 +91,7 @@ pub fn plan(
     random: [u8; 4],
 ) -> Result<RoomPlan, DailyError> {
     let key = config.key.as_ref().ok_or(DailyError::NoKey)?;
-    let end = now_unix_s + VIDEOROOM_LIFE.as_secs();
+    let end = now_unix_s + ROOM_LIFE.as_secs();
     let mut dropped = Vec::new();
     let mut token = match asked {
         RoomPurpose::Client(wanted) => properties::filter(&TOKEN, &wanted.token, &mut dropped),

@@ -47,7 +47,7 @@ pub const HANG_UP_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration:
 /// Keys that a bot sends to the caller at once: an account number and its PIN.
 pub const KEYS_SENT_MAX: usize = 32;
 /// Lifetime of a video room and its token, as in Pipecat.
-pub const VIDEOROOM_LIFE: Duration = Duration::from_secs(4 * 3600);
+pub const ROOM_LIFE: Duration = Duration::from_secs(4 * 3600);
 /// Difference between the timestamp of a signed webhook and the clock, in seconds; the rule of the
 /// provider.
 pub const SIGNATURE_AGE_MAX_S: u64 = 300;
@@ -115,14 +115,14 @@ pub const REST_REASON_CHARS_MAX: usize = 120;
 pub const REST_REASON_WORD_CHARS_MAX: usize = 20;
 /// Pauses before the further attempts to create a room or a token: the provider limits requests per
 /// second.
-pub const VIDEOROOM_PAUSES: [Duration; 3] = [
+pub const ROOM_PAUSES: [Duration; 3] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
     Duration::from_secs(2),
 ];
 /// Time to create a room and its token, with all retries: the page waits 15 s for a response.
 /// Together with [`HTTP_BODY`] it is within [`HTTP_ANSWER`].
-pub const VIDEOROOM_WITHIN: Duration = Duration::from_secs(14);
+pub const ROOM_WITHIN: Duration = Duration::from_secs(14);
 /// Bytes of the SIP headers of a dial-in call, as JSON: the provider passes on a few headers of the
 /// caller.
 pub const DIALIN_HEADERS_BYTES_MAX: usize = 16 * 1024;

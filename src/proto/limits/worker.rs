@@ -14,7 +14,7 @@ pub const JOB_EMPTY_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time that a room without callers lasts, if the job names none: the server's default.
 pub const JOB_DEPARTURE_TIMEOUT: Duration = Duration::from_secs(20);
 /// URLs that `MEDIAROOM_URL` may name.
-pub const MEDIAROOM_URLS_MAX: usize = 8;
+pub const ROOM_SERVERS_MAX: usize = 8;
 /// Bytes of the name of a deployment: the server's own limit.
 pub const DEPLOYMENT_BYTES_MAX: usize = 64;
 /// Time for a runner to take the job of `/start`. A server that has not asked for workers in the

@@ -9,7 +9,7 @@ use super::config::{Mediaroom, MediaroomWorker};
 use super::missing_variables;
 use crate::features::Feature;
 use crate::job::JobType;
-use crate::limits::{DEPLOYMENT_BYTES_MAX, MEDIAROOM_URLS_MAX, ROOM_NAME_BYTES_MAX};
+use crate::limits::{DEPLOYMENT_BYTES_MAX, ROOM_NAME_BYTES_MAX, ROOM_SERVERS_MAX};
 use crate::options::env::Variables;
 use crate::options::values::{all_names, credential, parse_url, wrong};
 use crate::options::variables::{ModuleVariables, id, secret, setting};
@@ -233,9 +233,9 @@ fn mediaroom_urls(variables: &Variables, warnings: &mut Vec<String>) -> Result<V
             urls.push(url.text);
         }
     }
-    if !(1..=MEDIAROOM_URLS_MAX).contains(&urls.len()) {
+    if !(1..=ROOM_SERVERS_MAX).contains(&urls.len()) {
         return Err(UsageError::Combination(format!(
-            "`{source}` takes 1 to {MEDIAROOM_URLS_MAX} URLs, separated by commas"
+            "`{source}` takes 1 to {ROOM_SERVERS_MAX} URLs, separated by commas"
         )));
     }
     Ok(urls)

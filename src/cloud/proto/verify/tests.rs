@@ -230,7 +230,7 @@ fn the_deadline_is_checked_during_the_upload() {
 #[test]
 fn grants_are_valid_after_midnight() {
     let midnight = 1_795_305_600_000; // 2026-11-22T00:00:00Z
-    let signing = GrantSigner::Daily([7; 32]);
+    let signing = GrantSigner::ByDay([7; 32]);
     let form = |expires_ms| {
         let terms = GrantTerms {
             org: &name("org-7"),
@@ -262,7 +262,7 @@ fn grants_are_valid_after_midnight() {
         .expect_err("the key is gone");
     assert_eq!(gone.code, "InvalidAccessKeyId");
     let elsewhere = quarter
-        .verify(&GrantSigner::Daily([8; 32]), midnight)
+        .verify(&GrantSigner::ByDay([8; 32]), midnight)
         .expect_err("another service");
     assert_eq!(elsewhere.code, "InvalidAccessKeyId");
 }
