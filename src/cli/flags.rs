@@ -20,8 +20,8 @@ use crate::proto::modules::ModuleOptions;
 use crate::proto::options::env_options::with_prefix;
 use crate::proto::options::values::parse_url;
 use crate::proto::options::{
-    BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_TELEPHONY, SERVER, ValueSource, flag,
-    number, push, put, tls,
+    BOTS, Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, ROOMS_AND_CALLS, SERVER, ValueSource, flag, number,
+    push, put, tls,
 };
 use crate::proto::server::forwarded::{Network, NetworkParseError};
 
@@ -496,7 +496,7 @@ const ACCESSES: &[RunnerFlag] = &[
 const PUBLIC_NAME: &[RunnerFlag] = &[flag(
     "--proxy",
     FlagKind::Value("HOST", |args: &mut LowArgs, text| put(&mut args.proxy, text)),
-    ROOMS_AND_TELEPHONY,
+    ROOMS_AND_CALLS,
     "Public host name of this server, which telephony providers connect to. [default with -t PROVIDER: the \
          first --acme-name, if there is one]",
 )

@@ -12,7 +12,7 @@ use crate::features::Feature;
 use crate::options::env::Variables;
 use crate::options::values::{all_names, base, credential, url, wrong};
 use crate::options::variables::{ModuleVariables, secret, setting};
-use crate::options::{Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag};
+use crate::options::{Flag, FlagKind, ROOMS_AND_CALLS, UsageError, flag};
 use crate::secret::{Secret, SecretBytes};
 use crate::transport::Transport;
 
@@ -44,7 +44,7 @@ impl DailyOptions {
 }
 
 const fn daily<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
-    flag(long, kind, ROOMS_AND_TELEPHONY, help).needs(&[Feature::Videoroom])
+    flag(long, kind, ROOMS_AND_CALLS, help).needs(&[Feature::Videoroom])
 }
 
 impl<T: AsMut<DailyOptions>> Flag<T> {

@@ -13,7 +13,7 @@ use crate::limits::{DEPLOYMENT_BYTES_MAX, ROOM_NAME_BYTES_MAX, ROOM_SERVERS_MAX}
 use crate::options::env::Variables;
 use crate::options::values::{all_names, credential, parse_url, wrong};
 use crate::options::variables::{ModuleVariables, id, secret, setting};
-use crate::options::{Expected, Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag, put};
+use crate::options::{Expected, Flag, FlagKind, ROOMS_AND_CALLS, UsageError, flag, put};
 use crate::secret::Secret;
 use crate::transport::Transport;
 
@@ -27,7 +27,7 @@ pub struct LiveKitOptions {
 }
 
 const fn livekit<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
-    flag(long, kind, ROOMS_AND_TELEPHONY, help).needs(&[Feature::Mediaroom])
+    flag(long, kind, ROOMS_AND_CALLS, help).needs(&[Feature::Mediaroom])
 }
 
 impl<T: AsMut<LiveKitOptions>> Flag<T> {

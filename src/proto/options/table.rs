@@ -46,7 +46,7 @@ pub trait OptionStore {
 /// Headings of the help that several modules share.
 pub const SERVER: &str = "Server";
 pub const BOTS: &str = "Bots";
-pub const ROOMS_AND_TELEPHONY: &str = "Rooms and telephony";
+pub const ROOMS_AND_CALLS: &str = "Rooms and telephony";
 
 /// The help of `--host`, shared by the runner and the cloud service.
 pub const HOST_HELP: &str = "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \

@@ -15,7 +15,7 @@ use crate::features::Feature;
 use crate::options::env::Variables;
 use crate::options::hosts::is_local_name;
 use crate::options::values::{all_names, base, credential, found, wrong};
-use crate::options::{Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag, put};
+use crate::options::{Flag, FlagKind, ROOMS_AND_CALLS, UsageError, flag, put};
 
 /// The typed options.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub struct TelephonyOptions {
 }
 
 const fn telephony_flag<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
-    flag(long, kind, ROOMS_AND_TELEPHONY, help).needs(&[Feature::Telephony])
+    flag(long, kind, ROOMS_AND_CALLS, help).needs(&[Feature::Telephony])
 }
 
 impl<T: AsMut<TelephonyOptions>> Flag<T> {

@@ -9,7 +9,7 @@ use crate::features::Feature;
 use crate::options::env::Variables;
 use crate::options::values::{all_names, base, credential, wrong};
 use crate::options::variables::{ModuleVariables, secret, setting};
-use crate::options::{Flag, FlagKind, ROOMS_AND_TELEPHONY, UsageError, flag};
+use crate::options::{Flag, FlagKind, ROOMS_AND_CALLS, UsageError, flag};
 use crate::secret::Secret;
 use crate::transport::Transport;
 
@@ -20,7 +20,7 @@ pub struct WhatsAppOptions {
 }
 
 const fn whatsapp<T>(long: &'static str, kind: FlagKind<T>, help: &'static str) -> Flag<T> {
-    flag(long, kind, ROOMS_AND_TELEPHONY, help).needs(&[Feature::Messaging])
+    flag(long, kind, ROOMS_AND_CALLS, help).needs(&[Feature::Messaging])
 }
 
 impl<T: AsMut<WhatsAppOptions>> Flag<T> {
