@@ -194,7 +194,7 @@ const TRUST: &[(Part, &str)] = &[
 ];
 
 /// Variables of the runner that change whom it trusts, by canonical names.
-const OWN_TRUST: &[&str] = &["RUNNER_MOQ_TLS_INSECURE", "RUNNER_ACME_ROOT", "RUNNER_SETTINGS"];
+const OWN_TRUST: &[&str] = &["RUNNER_ACME_ROOT", "RUNNER_SETTINGS"];
 
 /// Ends of names, and names, of the runner's variables whose files are sent to services or served
 /// to clients.
@@ -503,9 +503,7 @@ fn is_this_machine(value: &str) -> bool {
 /// Returns why a line of the runner's own variables is rejected. `canonical` is its name.
 fn own_rejection_reason(canonical: &str, value: &str, process: &BTreeMap<String, String>) -> Option<String> {
     let is_set = |name: &str| process.get(name).is_some_and(|value| !value.trim().is_empty());
-    // With a relay, it is the certificate that the relay may have.
-    let is_relay_trust = canonical == "RUNNER_MOQ_TLS_CERT" && is_set("RUNNER_MOQ_CONNECT");
-    if OWN_TRUST.contains(&canonical) || is_relay_trust {
+    if OWN_TRUST.contains(&canonical) || modules::changes_trust(canonical, is_set) {
         return Some("changes whom the runner trusts".to_owned());
     }
     if canonical == "RUNNER_PASS_ENV" {

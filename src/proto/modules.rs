@@ -271,6 +271,12 @@ pub fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
     keys.map(|setting| (Feature::Telephony, setting.name)).chain(of_modules)
 }
 
+/// Returns whether an option of a module, by the name of its variable, changes whom the runner
+/// trusts. `is_set` says whether the environment has another variable.
+pub fn changes_trust(variable: &str, is_set: impl Fn(&str) -> bool) -> bool {
+    moq::options::changes_trust(variable, is_set)
+}
+
 /// Returns the feature that a variable needs, by its canonical name.
 pub fn feature_of(name: &str) -> Option<Feature> {
     let mut settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);

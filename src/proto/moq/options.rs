@@ -101,6 +101,16 @@ impl<T: AsMut<MoqOptions>> Flag<T> {
     ];
 }
 
+/// Returns whether an option, by the name of its variable, changes which relays are trusted.
+pub fn changes_trust(variable: &str, is_set: impl Fn(&str) -> bool) -> bool {
+    match variable {
+        "RUNNER_MOQ_TLS_INSECURE" => true,
+        // With a relay, it is the certificate that the relay may have.
+        "RUNNER_MOQ_TLS_CERT" => is_set("RUNNER_MOQ_CONNECT"),
+        _ => false,
+    }
+}
+
 /// Rejects one UDP port for QUIC and for WebRTC. Each has a socket of its own.
 ///
 /// # Errors
