@@ -112,10 +112,7 @@ fn tables_in_other_languages_have_every_provider() {
         let (name, vendor) = (provider.wire_name(), provider.vendor());
         for (file, entry) in [
             ("page/providers.js", format!("{name}: {vendor}")),
-            (
-                "page/transports.js",
-                format!("['{name}', '{}']", provider.vendor_name()),
-            ),
+            ("page/providers.js", format!("label: '{}'", provider.vendor_name())),
             (
                 "io/process/python/edge_runner/session.py",
                 format!("\"{name}\": \"{vendor}\""),

@@ -5,6 +5,7 @@
 const MULAW = ['μ-law, 8 kHz', { codec: 'mulaw', rate: 8000 }];
 
 const twilio = {
+	label: 'Twilio',
 	codecs: [MULAW],
 	opening: ({ stream, call, from, to, parameters }) => [
 		{ event: 'connected', protocol: 'Call', version: '1.0.0' },
@@ -27,6 +28,7 @@ const twilio = {
 };
 
 const telnyx = {
+	label: 'Telnyx',
 	codecs: [
 		['G.711 μ-law (PCMU), 8 kHz', { codec: 'mulaw', rate: 8000, name: 'PCMU' }],
 		['G.711 A-law (PCMA), 8 kHz', { codec: 'alaw', rate: 8000, name: 'PCMA' }],
@@ -51,6 +53,7 @@ const telnyx = {
 };
 
 const plivo = {
+	label: 'Plivo',
 	codecs: [
 		[MULAW[0], { ...MULAW[1], name: 'audio/x-mulaw' }],
 		['L16, 8 kHz', { codec: 'pcm', rate: 8000, name: 'audio/x-l16' }],
@@ -71,6 +74,7 @@ const plivo = {
 };
 
 const exotel = {
+	label: 'Exotel',
 	codecs: [8000, 16000, 24000].map((rate) => [`PCM, ${rate / 1000} kHz`, { codec: 'pcm', rate }]),
 	opening: ({ stream, call, from, to, parameters, format }) => [
 		{ event: 'connected' },

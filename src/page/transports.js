@@ -8,6 +8,7 @@
 // itself, and has no messages.
 
 import { webrtc } from './call.js';
+import { PROVIDERS } from './providers.js';
 import { mediaroom, videoroom } from './rooms.js';
 import { websocket } from './socket.js';
 
@@ -28,8 +29,7 @@ const TABLE = [
 	['moq', 'MoQ', moq],
 	['videoroom', 'Daily', videoroom],
 	['mediaroom', 'LiveKit', mediaroom],
-	...[['telephony_a', 'Twilio'], ['telephony_b', 'Telnyx'], ['telephony_c', 'Plivo'], ['telephony_d', 'Exotel']]
-		.map(([name, label]) => [name, label, phoneOf(name)]),
+	...Object.entries(PROVIDERS).map(([name, { label }]) => [name, label, phoneOf(name)]),
 ];
 
 const row = (name) => TABLE.find(([own]) => own === name);
