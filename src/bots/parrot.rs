@@ -175,13 +175,7 @@ impl<E: SpeechDetector> Parrot<E> {
             RtviEvent::Left(_) => return ControlFlow::Break(()),
             RtviEvent::Request(_) => self.last_active = now,
             RtviEvent::ParticipantJoined(_) => self.last_active = now,
-            RtviEvent::Mark { .. }
-            | RtviEvent::ParticipantLeft(_)
-            | RtviEvent::ParticipantChanged(_)
-            | RtviEvent::Muted(_)
-            | RtviEvent::AnsweredBy(_)
-            | RtviEvent::Speaking { .. }
-            | RtviEvent::JoinFailed(_) => {}
+            _ => {}
         }
         ControlFlow::Continue(())
     }
