@@ -105,6 +105,92 @@ fn provider_names_stay_in_their_files_the_list_and_the_aliases() {
     }
 }
 
+/// A transport, or the calls of a module that has none of its own.
+struct NamedTransport {
+    /// Its names in code.
+    names: &'static [&'static str],
+    /// Folders and files that are its own, or that are built on it.
+    homes: &'static [&'static str],
+    /// How many other files name it. `docs/architecture.md` says why they do.
+    foreign: usize,
+}
+
+const NAMED_TRANSPORTS: [NamedTransport; 6] = [
+    NamedTransport {
+        names: &["livekit", "mediaroom"],
+        homes: &["livekit"],
+        foreign: 11,
+    },
+    NamedTransport {
+        names: &["daily", "videoroom"],
+        homes: &["daily", "dialin"],
+        foreign: 15,
+    },
+    NamedTransport {
+        names: &["moq"],
+        homes: &["moq"],
+        foreign: 11,
+    },
+    NamedTransport {
+        names: &["whatsapp", "messaging"],
+        homes: &["whatsapp"],
+        foreign: 9,
+    },
+    NamedTransport {
+        names: &["telephony"],
+        homes: &[
+            "telephony",
+            "sockets",
+            "websocket",
+            "phone",
+            "kit/phone_call",
+            "caller/telephone",
+            "caller/provider_webhook",
+        ],
+        foreign: 29,
+    },
+    // Rooms of LiveKit, calls of WhatsApp and listeners are WebRTC connections.
+    NamedTransport {
+        names: &["webrtc"],
+        homes: &["webrtc", "livekit", "whatsapp", "calls/listening", "caller/peer"],
+        foreign: 34,
+    },
+];
+
+/// Code outside the folders of a transport that names it has to change with it. Comments, tests and
+/// the page do not count.
+#[test]
+fn few_foreign_files_name_a_transport() {
+    let is_in = |path: &str, homes: &[&str]| {
+        let parts = |home: &&str| path.contains(&format!("/{home}/")) || path.contains(&format!("/{home}.rs"));
+        homes.iter().any(parts)
+    };
+    let mut files = Vec::new();
+    for path in sources(&src()) {
+        let name = format!("/{}", path.strip_prefix(src()).expect("below `src`").display());
+        if is_in(&name, &["tests", "testing", "page"]) {
+            continue;
+        }
+        let text = fs::read_to_string(path).expect("a source file is text");
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let code = text.lines().map(|line| line.split("// ").next().unwrap_or_default());
+        let code = code.filter(|line| !line.trim_start().starts_with("//"));
+        files.push((name, code.collect::<Vec<_>>().join("\n").to_ascii_lowercase()));
+    }
+    for transport in NAMED_TRANSPORTS {
+        let foreign = files.iter().filter(|(path, code)| {
+            !is_in(path, transport.homes) && transport.names.iter().any(|name| code.contains(name))
+        });
+        let foreign: Vec<&str> = foreign.map(|(path, _)| &path[1..]).collect();
+        assert_eq!(
+            foreign.len(),
+            transport.foreign,
+            "files that name {}; if there are fewer, lower the number: {foreign:#?}",
+            transport.names[0]
+        );
+    }
+}
+
 /// The page and the package for Python have tables of their own.
 #[test]
 fn tables_in_other_languages_have_every_provider() {
