@@ -49,7 +49,7 @@ tests='
     processes::a_plain_client_talks_to_the_program_alone
     processes::a_command_that_cannot_be_run_is_refused_at_start
     tls::https_and_http_share_a_port
-    tls::a_call_over_wss_is_heard
+    tls::a_call_over_wss_has_sound
     tls::the_authority_persists
     tls::files_are_read_again_during_a_call
     livekit::a_participant_talks_with_the_bot

@@ -301,7 +301,7 @@ fn the_model_presses_keys() {
 
 /// An interruption silences the bot, and the service learns how much was heard.
 #[test]
-fn an_interruption_truncates_the_answer_where_it_was_heard() {
+fn an_interruption_truncates_the_answer_where_it_was_played() {
     let server = RealtimeServer::start();
     let runner = runner(&server);
     let (mut client, mut service) = connect(&runner, &server);
@@ -333,7 +333,7 @@ fn an_interruption_truncates_the_answer_where_it_was_heard() {
 
 /// A key that the service refuses ends the session with words of the runner's own.
 #[test]
-fn a_refused_key_is_told_and_not_repeated() {
+fn a_refused_key_is_reported_and_not_repeated() {
     let body = json!({"error": {"code": "invalid_api_key", "message": format!("Incorrect API key provided: {KEY}")}});
     let server = RealtimeServer::refusing(401, &body);
     let runner = runner(&server);

@@ -250,7 +250,7 @@ fn rejects_an_offer_of_other_codecs_with_a_reason() {
 /// Header extensions of both forms of RFC 8285 and of others (0xabac is ONVIF's) are ignored, and
 /// the sound behind them is heard.
 #[test]
-fn a_device_with_a_header_extension_of_any_profile_is_heard() {
+fn a_device_with_a_header_extension_of_any_profile_is_decoded() {
     let runner = embedded("echo");
     for profile in [0xbede_u16, 0x1000, 0xabac, 0x9999, 0] {
         let options = Options {

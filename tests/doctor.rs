@@ -32,7 +32,7 @@ fn a_machine_that_serves_gets_a_line_per_check() {
 
 /// A runner without a key that is reachable from the network is reported in one line.
 #[test]
-fn a_runner_that_is_open_to_the_network_is_told_so() {
+fn a_runner_that_is_open_to_the_network_warns() {
     for (options, words) in [
         (
             &["--host", "0.0.0.0"][..],

@@ -745,7 +745,7 @@ fn bots_that_are_asked_for_make_room() {
 
 /// Misuse ends with code 2 and words of its own.
 #[test]
-fn misuse_is_told_at_the_start() {
+fn misuse_is_reported_at_the_start() {
     let keys = [
         ("MEDIAROOM_URL", "ws://127.0.0.1:9"),
         ("MEDIAROOM_API_KEY", "devkey"),

@@ -49,7 +49,7 @@ fn wait_for(runner: &TestRunner, wanted: &[(&str, f64)]) -> String {
 
 /// By default this machine may read, but not through a proxy on it.
 #[test]
-fn only_this_machine_reads_the_metrics_unless_told_otherwise() {
+fn only_this_machine_reads_the_metrics_by_default() {
     let forwarding = [
         "Forwarded: for=192.0.2.60",
         "X-Forwarded-For: 203.0.113.7",

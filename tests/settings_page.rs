@@ -387,7 +387,7 @@ fn a_start_that_was_killed_is_taken_back_by_the_next() {
 
 /// Calls may end first, and who stops the runner meanwhile wants it to end.
 #[test]
-fn a_restart_waits_for_calls_and_gives_way_to_a_stop() {
+fn a_restart_waits_for_calls_and_a_stop_ends_it() {
     let mut rig = Rig::start(&with_key("bot = 'parrot'\ndrain = 3600\n"), &[]);
     let client = Client::connect(rig.runner.addr, "/ws-client");
     rig.runner.wait_for_sessions(1);

@@ -17,7 +17,7 @@ fn without_programs(test: &str, ci: &str) -> Output {
 }
 
 #[test]
-fn a_missing_program_is_told_and_fails_the_gate_only() {
+fn a_missing_program_is_reported_and_fails_the_gate_only() {
     for (test, words) in [
         ("pcm::sox_is_a_bot", "sox as a bot: apt-get install sox"),
         (

@@ -152,7 +152,7 @@ fn https_and_http_share_a_port() {
 
 /// A call over WSS carries speech like any other session.
 #[test]
-fn a_call_over_wss_is_heard() {
+fn a_call_over_wss_has_sound() {
     let runner = auto();
     let trusted = trusting(&authority(&runner));
     let mut call = Call::begin(runner.addr, &trusted);

@@ -266,7 +266,7 @@ fn uploads_need_a_session_or_the_key() {
 
 /// A program finds the folder in its arguments, whatever its working folder is.
 #[test]
-fn a_program_is_told_where_uploads_are() {
+fn a_program_learns_where_uploads_are() {
     let script = "printf '%s\\n' \"$RUNNER_ARGUMENTS\" > arguments; sleep 600";
     let runner = TestRunner::start(&["-u", "in", "--uploads-folder-max-files", "3", "--", "sh", "-c", script]);
     let _client = Client::connect(runner.addr, "/ws-client");

@@ -49,7 +49,7 @@ fn a_service_that_opens_a_session_is_left_at_once() {
 }
 
 #[test]
-fn refusals_are_told_in_words() {
+fn refusals_are_reported_in_words() {
     for (status, code, words) in [
         (401, "invalid_api_key", "it does not accept the key"),
         (429, "insufficient_quota", "credit"),
@@ -67,7 +67,7 @@ fn refusals_are_told_in_words() {
 
 /// Some services accept the connection, and then tell what is wrong.
 #[test]
-fn errors_behind_the_upgrade_are_told_in_the_same_words() {
+fn errors_behind_the_upgrade_are_reported_in_the_same_words() {
     for (code, words) in [
         ("invalid_api_key", "it does not accept the key"),
         ("insufficient_quota", "credit"),
@@ -89,7 +89,7 @@ fn errors_behind_the_upgrade_are_told_in_the_same_words() {
 }
 
 #[test]
-fn what_prevents_a_connection_is_told() {
+fn what_prevents_a_connection_is_reported() {
     let said = of_service(&format!("ws://127.0.0.1:{}/v1", free_port()));
     assert!(said.contains("connecting to 127.0.0.1: Connection refused"), "{said}");
 

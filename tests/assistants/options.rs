@@ -25,7 +25,7 @@ fn session_with(variables: &[(&str, &str)]) -> (Value, RealtimeSession) {
 /// Without interruptions the service is told not to cancel, the caller hears the answer to its end,
 /// and what was said meanwhile is answered afterwards.
 #[test]
-fn an_answer_that_cannot_be_interrupted_is_heard_to_its_end() {
+fn an_answer_that_cannot_be_interrupted_is_played_to_its_end() {
     let server = RealtimeServer::start();
     let runner = runner_with(&server, &[], &[("RUNNER_BOT_INTERRUPT", "off")]);
     let mut client = Client::connect(runner.addr, "/ws-client");

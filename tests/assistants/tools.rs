@@ -129,7 +129,7 @@ fn an_endpoint_runs_functions_for_a_telephone() {
 
 /// The runner does not start with functions that collide or a program that cannot be run.
 #[test]
-fn functions_that_cannot_be_used_are_told_at_the_start() {
+fn functions_that_cannot_be_used_are_reported_at_the_start() {
     let colliding = json!({"tools": [{"type": "function", "name": "lamp"}]}).to_string();
     let files = [("tools.sh", PROGRAM), ("session.json", &*colliding)];
     let local = [("REALTIME_URL", "ws://127.0.0.1:9/v1"), ("REALTIME_MODEL", "m")];

@@ -46,7 +46,7 @@ class Turns(unittest.TestCase):
         self.assertEqual(found, [("started", 1100), ("ended", 2200)])
         self.assertEqual(len(turns.audio) // 32, 300 + 500 + 700)
 
-    def test_recorded_sentences_are_heard(self):
+    def test_recorded_sentences_are_recognised(self):
         turns = edge_bot.TurnDetector()
         found = events(turns, silence(500) + SPEECH + silence(1000))
         self.assertEqual(found[0][0], "started")

@@ -111,7 +111,7 @@ fn no_canary_leaks_from_an_assistant() {
 
 /// Errors about these settings do not repeat possible secrets.
 #[test]
-fn misuse_of_an_assistant_is_told_without_the_secret() {
+fn misuse_of_an_assistant_is_reported_without_the_secret() {
     let far = format!("http://user:{SERVICE_KEY}@far.example.net/{SERVICE_KEY}");
     let local = [("REALTIME_URL", "ws://127.0.0.1:9/v1"), ("REALTIME_MODEL", "m")];
     for wrong in [

@@ -10,7 +10,7 @@ use crate::support::runner::TestRunner;
 
 /// Errors about options and variables do not repeat possible secrets.
 #[test]
-fn misuse_is_told_without_the_secret() {
+fn misuse_is_reported_without_the_secret() {
     let ice = format!(r#"{{"urls": "turn:a", "username": "{TURN_USER}", "credential": "{TURN_CREDENTIAL}""#);
     let short = "canary-short";
     type Wrong<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);

@@ -30,7 +30,7 @@ fn texts_are_kept_from_clients() {
 
 /// Without interruptions the answer is heard to its end, whatever the caller says meanwhile.
 #[test]
-fn an_answer_that_cannot_be_interrupted_is_heard_to_its_end() {
+fn an_answer_that_cannot_be_interrupted_is_played_to_its_end() {
     let services = Services::start();
     let runner = services.runner_with(&[("RUNNER_BOT_INTERRUPT", "off")]);
     let mut client = connect(&runner);

@@ -172,7 +172,7 @@ fn an_endpoint_runs_functions_for_a_telephone() {
 /// The runner does not start with functions that collide, that cannot be declared, or whose file
 /// cannot be read.
 #[test]
-fn functions_that_cannot_be_used_are_told_at_the_start() {
+fn functions_that_cannot_be_used_are_reported_at_the_start() {
     let local = [
         ("CASCADE_STT_URL", "tcp://127.0.0.1:1"),
         ("CASCADE_LLM_URL", "http://127.0.0.1:1/v1"),

@@ -123,7 +123,7 @@ class Advisories(InFolder):
         self.assertIn("Cargo.lock: advisories ok", said)
         self.assertEqual(run("advisories.sh", self.folder, MAX_AGE_DAYS="100")[0], 0)
 
-    def test_no_database_and_one_without_advisories_are_told_apart(self):
+    def test_no_database_and_one_without_advisories_differ(self):
         self.assertEqual(run("advisories.sh", self.folder / "none")[0], 3)
         # The cache of somebody who never fetched one.
         self.assertEqual(run("advisories.sh", EDGE_RUNNER_CHECKS=str(self.folder), ADVISORY_DB="")[0], 3)

@@ -268,11 +268,11 @@ def life(chroot, package, older):
     seen("removed: configuration and state stay")
     with pretended_systemd(chroot) as told:
         chroot.apt("install", "--no-install-recommends", "/new.deb")
-        check_told(told, "restart")
+        check_reported(told, "restart")
         chroot.apt("install", "--reinstall", "/new.deb")
-        check_told(told, "restart")
+        check_reported(told, "restart")
         chroot.apt("remove", "edge-runner")
-        check_told(told, "stop")
+        check_reported(told, "stop")
     seen("installed again: systemd gets a start, and a stop at the removal")
     chroot.apt("purge", "edge-runner")
     check_gone(chroot, before)
@@ -299,7 +299,7 @@ def pretended_systemd(chroot):
             place.rmdir()
 
 
-def check_told(told, word):
+def check_reported(told, word):
     lines = told.read_text().splitlines()
     told.write_text("")
     if not any(line.split()[-2:] == [word, UNIT] for line in lines):

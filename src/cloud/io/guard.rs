@@ -275,7 +275,7 @@ mod tests {
 
     /// A search that takes such a process for one without the variable leaves it behind for good.
     #[test]
-    fn a_process_in_execve_is_told_from_others() {
+    fn a_process_in_execve_differs_from_others() {
         let stat = |state: &str, memory: &str, code_end: &str| {
             let mut fields = vec!["1"; 50];
             (fields[0], fields[20], fields[24]) = (state, memory, code_end);

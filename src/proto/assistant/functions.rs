@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_answered_when_they_were_heard_or_dropped() {
+    fn keys_are_answered_when_they_were_played_or_dropped() {
         let (mut functions, now) = (functions(), Instant::now());
         for call_id in ["a", "b"] {
             let called = call(&mut functions, call_id, PRESS_KEYS, r#"{"keys": "1"}"#, now);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_notes_are_heard_and_do_not_click() {
+    fn the_notes_are_audible_and_do_not_click() {
         let pcm = failure(8_000, None);
         assert_eq!(pcm.len(), 4_000);
         assert!(pcm.iter().any(|sample| *sample > 4_000));

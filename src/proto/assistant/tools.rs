@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_declaration_is_told() {
+    fn what_is_wrong_with_a_declaration_is_reported() {
         let named = |name: &str| json!({"functions": [{"name": "ok"}, {"name": name}]}).to_string();
         for (text, error) in [
             ("listening".to_owned(), DeclarationError::Form),

@@ -413,7 +413,7 @@ fn words_of_the_provider_lose_what_is_not_for_people() {
 
 /// R-063: room and token under the configured names, without further members.
 #[test]
-fn clients_are_told_by_the_names_of_the_configuration() {
+fn replies_have_the_names_of_the_configuration() {
     let room = DailyRoom {
         url: "https://h/r".into(),
         private: false,

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn speech_is_heard_at_any_rate() {
+    fn speech_is_detected_at_any_rate() {
         let pcm = sentences();
         assert!(share(&pcm, 16_000) > 0.5, "{}", share(&pcm, 16_000));
         for rate_hz in [8_000, 24_000, 48_000] {

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_is_told_the_state_again() {
+    fn a_new_connection_gets_the_state_again() {
         let mut shown = Shown::new();
         shown.tracker.handle_open();
         assert_eq!(shown.after(Duration::ZERO), Some("listening"));

@@ -93,7 +93,7 @@ mod tests {
 
     /// A truncated message, or one without the magic cookie, is neither a check nor an answer.
     #[test]
-    fn checks_are_told_from_their_answers() {
+    fn checks_differ_from_their_answers() {
         for (kind, expected) in [
             ([0, 1], PacketKind::Check),
             ([1, 1], PacketKind::CheckAnswer),

@@ -158,7 +158,7 @@ async fn an_endpoint_declares_and_runs_functions() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_declares_nothing_is_told_apart() {
+async fn an_endpoint_that_declares_nothing_is_reported() {
     let server = FakeServer::new(vec![
         answer("401 Unauthorized", ""),
         answer("503 Service Unavailable", ""),

@@ -652,7 +652,7 @@ mod tests {
 
     /// Patterns that may not do what was meant are told.
     #[test]
-    fn patterns_without_effect_and_with_more_than_dockers_are_told() {
+    fn patterns_without_effect_and_with_more_than_dockers_are_reported() {
         let folder = Folder::with(&[("Dockerfile", "x"), ("a/x.log", "x"), ("x.log", "x")]);
         folder.write(".dockerignore", "*.log\nn1\nn2\nn3\nn4\nn5\nn6\n");
         let notes = folder.pack().expect("an archive").notes;

@@ -100,7 +100,7 @@ async fn a_session_id_selects_the_body() {
 
 /// A WebSocket path without a valid upgrade is answered with what it expects.
 #[tokio::test]
-async fn a_plain_request_is_told_to_upgrade() {
+async fn a_plain_request_has_to_upgrade() {
     let runner = Runner::start().await;
     for head in [
         "GET /ws HTTP/1.1".to_owned(),

@@ -90,7 +90,7 @@ async fn a_socket_is_opened_with_the_token() {
 
 /// The first line of the answer's text is reported, and no more.
 #[tokio::test]
-async fn a_refusal_is_told_with_its_text() {
+async fn a_refusal_is_reported_with_its_text() {
     for (answer, status, text) in [
         (
             "401 Unauthorized\r\nContent-Length: 21\r\n\r\ninvalid token\nand more",

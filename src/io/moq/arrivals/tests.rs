@@ -291,7 +291,7 @@ async fn a_token_reaches_its_session_once() {
 
 /// A caller that does not trust the certificate is named as such.
 #[tokio::test]
-async fn distrust_is_told_apart() {
+async fn distrust_is_an_error_of_its_own() {
     let mut rig = rig(false, &[]);
     rig.roots = RootCertStore::empty();
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a valid name");
@@ -334,7 +334,7 @@ async fn waiting_sessions_learn_why_a_connection_reached_none() {
 }
 
 #[tokio::test]
-async fn a_caller_is_told_that_its_session_has_just_ended() {
+async fn a_caller_learns_that_its_session_has_just_ended() {
     let rig = rig(false, &[]);
     let (_entry, arriving) = rig.wait_for("a/request", "a");
     drop(arriving);

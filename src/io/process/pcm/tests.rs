@@ -229,7 +229,7 @@ async fn the_end_of_the_output_hangs_up() {
 }
 
 #[tokio::test]
-async fn a_program_that_closes_its_input_is_still_heard() {
+async fn a_program_that_closes_its_input_can_still_send() {
     let mut rig = rig("exec 0<&-; while [ ! -e $0/go ]; do sleep 0.01; done; yes | head -c 6400");
     for _ in 0..100 {
         rig.transport_side.push_audio(&[1; FRAME], RATE_HZ);

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_not_heard_is_removed() {
+    fn an_answer_that_was_not_played_is_removed() {
         let mut history = ChatHistory::default();
         history.add_caller("a");
         let number = history.begin_bot();

@@ -102,7 +102,7 @@ fn a_key_is_read_from_the_first_line_of_a_file() {
 }
 
 #[test]
-fn a_key_needs_an_encrypted_or_private_way() {
+fn a_key_needs_an_encrypted_or_private_connection() {
     let far = [("REALTIME_URL", "ws://far.example.net/v1"), ("REALTIME_MODEL", "m")];
     let (_, warnings) = read_with(&far).expect("it needs no key");
     assert!(warnings[0].contains("in the clear"), "{warnings:?}");

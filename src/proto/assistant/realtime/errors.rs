@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_the_service_are_told_from_errors_about_an_event() {
+    fn faults_of_the_service_differ_from_errors_about_an_event() {
         for (code, kind, outage) in [
             (Some("rate_limit_exceeded"), Some("invalid_request_error"), true),
             (None, Some("server_error"), true),

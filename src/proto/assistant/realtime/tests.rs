@@ -327,7 +327,7 @@ fn failed_responses_in_a_row_end_the_session_after_the_patience() {
 /// A fault of the service costs an answer, whichever event tells it. Errors about other events cost
 /// nothing.
 #[test]
-fn errors_that_cost_an_answer_are_told() {
+fn errors_that_cost_an_answer_are_reported() {
     let rate_limit = || json!({"type": "error", "error": {"type": "rate_limit_error", "code": "rate_limit_exceeded"}});
     let reported = |rig: &Rig| {
         let is_error = |output: &&RealtimeOutput| matches!(output, RealtimeOutput::Report(ClientReport::Error { .. }));

@@ -61,7 +61,7 @@ fn a_long_call_keeps_its_worst_second() {
 
 /// A stream loses nothing, and a transport that tells nothing has no series.
 #[test]
-fn what_is_not_known_is_not_told() {
+fn what_is_not_known_is_left_out() {
     let (mut series, mut counts) = (NetworkSeries::default(), Counts::default());
     sample(&mut series, &mut counts, 0, NetworkTimes::default());
     assert_eq!(series.describe(), None);

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_told_apart_without_its_address() {
+    fn a_source_is_distinguished_without_its_address() {
         let tag = |address: &str, is_authorised, secret: &str| {
             let mut attributes = BTreeMap::new();
             write(&mut attributes, from(address, is_authorised), &Secret::new(secret));

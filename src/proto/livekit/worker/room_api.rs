@@ -251,7 +251,7 @@ mod tests {
 
     /// A server may answer with anything: what is no list is reported as such, and never panics.
     #[test]
-    fn an_answer_that_is_no_list_is_told_from_an_empty_one() {
+    fn an_answer_that_is_no_list_is_not_an_empty_one() {
         for answer in [
             "",
             "1",

@@ -408,7 +408,7 @@ fn a_session_without_a_microphone_ends() {
 
 /// The last words are played before the session of a bot that has returned ends.
 #[test]
-fn a_bot_that_returns_is_heard_to_its_end() {
+fn a_bot_that_returns_is_played_to_its_end() {
     let mut rig = Rig::new(setup(LocalEcho::Half, Duration::ZERO));
     rig.run(100 * MS);
     rig.speech.extend([9_000; 8_000]);

@@ -38,7 +38,7 @@ fn the_token_is_in_the_path_or_the_query() {
 }
 
 #[test]
-fn alerts_about_the_certificate_are_told_apart() {
+fn alerts_about_the_certificate_have_their_own_error() {
     let closed = |why: &str| ArrivalError::of(LinkClosed::Failed(why.to_owned()));
     for alert in [42, 45, 46, 48, 51] {
         let why = format!("aborted by peer: the cryptographic handshake failed: error {alert}: bad");

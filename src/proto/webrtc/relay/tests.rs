@@ -284,7 +284,7 @@ fn address_families_are_those_that_the_server_has() {
 
 /// An error response ends the attempt at once.
 #[test]
-fn refusals_are_told_at_once() {
+fn refusals_are_reported_at_once() {
     let mut rig = Rig::with(Server::new(), SERVER, "wrong", false);
     rig.seconds(60);
     assert_eq!(
@@ -407,7 +407,7 @@ fn peers_get_a_permission_and_then_a_channel() {
 
 /// No candidate makes the relay send to its address.
 #[test]
-fn the_relay_sends_only_to_peers_that_were_heard() {
+fn the_relay_sends_only_to_peers_that_sent_packets() {
     let mut rig = up();
     for _ in 0..20 {
         for peer in ["10.0.0.1:1", "240.0.0.1:1", PEER] {

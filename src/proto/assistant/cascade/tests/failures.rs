@@ -250,7 +250,7 @@ fn a_refused_key_ends_the_call_at_once() {
 }
 
 #[test]
-fn a_recogniser_that_fails_is_heard_and_the_call_goes_on() {
+fn a_recogniser_that_fails_is_announced_and_the_call_goes_on() {
     let mut rig = Rig::joined();
     rig.speak(400);
     let id = rig.recognition();

@@ -83,7 +83,7 @@ fn an_answer_is_spoken_while_the_model_writes() {
 }
 
 #[test]
-fn speech_before_the_answer_is_heard_joins_the_question() {
+fn speech_before_the_answer_is_played_joins_the_question() {
     let mut rig = Rig::joined();
     rig.say("Turn on");
     let (first, chat) = (rig.chat(), "Which one? ");
@@ -143,7 +143,7 @@ fn interrupted() -> Rig {
 }
 
 #[test]
-fn words_of_the_caller_drop_the_answer_and_the_model_knows_what_was_heard() {
+fn words_of_the_caller_drop_the_answer_and_the_model_knows_what_was_played() {
     let mut rig = interrupted();
     rig.be_silent(800);
     let id = rig.recognition();
@@ -196,7 +196,7 @@ fn a_sound_without_words_lets_the_answer_go_on() {
 }
 
 #[test]
-fn without_interruptions_the_caller_is_not_heard_during_speech() {
+fn without_interruptions_the_caller_is_ignored_during_speech() {
     let mut rig = Rig::joined_with(&json!({}), |config| config.interrupt = false);
     rig.say("Go.");
     rig.write("A first sentence. A second one. ");
@@ -224,7 +224,7 @@ fn the_first_two_seconds_of_speech_are_not_interrupted() {
 }
 
 #[test]
-fn thinking_is_heard_as_ticks() {
+fn thinking_plays_ticks() {
     let mut rig = Rig::joined();
     rig.say("Think.");
     rig.take();

@@ -239,7 +239,7 @@ fn words_come_in_several_forms() {
 }
 
 #[test]
-fn an_error_may_be_told_by_the_reason_or_in_the_choice() {
+fn an_error_may_be_in_the_reason_or_in_the_choice() {
     let (_, outcome) = read(&[delta(json!({"content": "Half"})), end("error")]);
     assert_eq!(outcome, Err(ServiceFailure::Fault));
     let mut choice = end("error");

@@ -89,7 +89,7 @@ fn tcp_alone_is_not_waited_for_and_a_forced_relay_is_alone() {
 
 /// A refused TURN server makes way for the next one at once.
 #[test]
-fn a_refused_relay_makes_way_for_the_next() {
+fn a_refused_relay_is_replaced_by_the_next() {
     let now = Instant::now();
     let mut paths = ServerPaths::new(1, 0, &offers(&["turn:a.example", "turn:b.example"], false));
     paths.begin(now);

@@ -173,7 +173,7 @@ fn does_not_subscribe_to_encrypted_tracks() {
 /// A track that the server does not forward has one line per cause. What concerns no audio of a
 /// caller has none.
 #[test]
-fn says_once_why_a_track_is_not_heard() {
+fn says_once_why_a_track_is_not_decoded() {
     let mut sim = Simulation::with_caller();
     let permission = |track_sid: &str, allowed| {
         let track_sid = track_sid.to_owned();

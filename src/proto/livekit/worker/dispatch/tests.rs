@@ -124,7 +124,7 @@ fn a_taken_job_gives_the_caller_a_room() {
 
 /// The runner that takes the job counts it to the source that asked; the key needs no quota.
 #[test]
-fn an_anonymous_request_is_told_to_the_runner_that_takes_it() {
+fn the_runner_that_takes_an_anonymous_request_learns_so() {
     for is_authorised in [false, true] {
         let mut run = Try::new(&config(None), &worker());
         run.attempt = run.attempt.with_requester(Requester {

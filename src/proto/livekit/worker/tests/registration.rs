@@ -142,7 +142,7 @@ fn several_urls_are_tried_in_turn() {
 }
 
 #[test]
-fn refusals_are_told_apart_and_tried_again() {
+fn refusals_differ_and_are_tried_again() {
     let mut rig = Rig::new();
     for (status, word) in [
         (401, "refused"),

@@ -62,7 +62,7 @@ fn announce(pair: &mut Pair, id: StreamId, suffix: &str, hops: &[u64], is_active
 
 /// The bytes of a browser's request for all announcements: type, length, prefix, excluded hop.
 #[test]
-fn a_browser_is_told_the_broadcast() {
+fn a_browser_gets_the_broadcast() {
     let mut bot = Bot::published();
     let id = bot
         .pair

@@ -187,7 +187,7 @@ fn groups_of_several_frames_are_played_in_order() {
 }
 
 #[test]
-fn a_stereo_caller_is_heard() {
+fn a_stereo_caller_is_decoded() {
     let mut rig = with_catalog(MoqSessionMode::Serve);
     let catalog = CATALOG.replace("\"numberOfChannels\":1", "\"numberOfChannels\":2");
     rig.caller.write(rig.caller.catalog_track, catalog.as_bytes(), rig.now);

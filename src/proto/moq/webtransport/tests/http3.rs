@@ -491,7 +491,7 @@ fn a_client_says_why_no_session_came_to_be() {
 }
 
 #[test]
-fn a_server_without_webtransport_is_told_apart() {
+fn a_server_without_webtransport_is_reported() {
     let mut bare = Bare::server();
     let mut control = vec![0];
     put_frame(SETTINGS, &varints(&[0x08, 1]), &mut control);

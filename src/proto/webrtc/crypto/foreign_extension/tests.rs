@@ -114,7 +114,7 @@ fn received(profile: SrtpProfile, extension: &[u8], copies: usize, damage: fn(&m
 }
 
 #[test]
-fn packets_with_a_foreign_extension_are_heard_in_every_profile() {
+fn packets_with_a_foreign_extension_are_decrypted_in_every_profile() {
     for profile in PROFILES {
         for extension in [&extension(0xabac)[..], &extension(0x1010), &[0, 0, 0, 0]] {
             assert_eq!(
@@ -148,7 +148,7 @@ fn a_changed_packet_with_a_foreign_extension_is_rejected() {
 }
 
 #[test]
-fn a_repeated_packet_with_a_foreign_extension_is_heard_once() {
+fn a_repeated_packet_with_a_foreign_extension_is_decrypted_once() {
     for profile in PROFILES {
         assert_eq!(
             received(profile, &extension(0xabac), 2, |_| {}),

@@ -250,7 +250,7 @@ fn a_bot_leaves_a_client_without_a_channel() {
 
 /// A client whose bot ended while it was connecting is told why, as soon as its channel is open.
 #[test]
-fn a_client_that_connects_after_the_end_of_its_bot_is_told() {
+fn a_client_that_connects_after_the_end_of_its_bot_learns_so() {
     let reported = r#"{"type":"signalling","message":{"type":"peerLeft","reason":"bot failed"}}"#;
     let without_channel = |pair: &Pair| pair.client.connected && pair.client.open_channel().is_none();
     for is_connected in [false, true] {
@@ -313,7 +313,7 @@ fn a_shutdown_says_goodbye() {
 
 /// The client is told why, where the bot did not end by itself.
 #[test]
-fn ends_before_the_bots_own_are_told_as_reasons() {
+fn ends_before_the_bots_own_are_reported_as_reasons() {
     for (reason, reported) in [
         (LeaveReason::BotFailed, "bot failed"),
         (LeaveReason::Operator, "the operator ended the call"),

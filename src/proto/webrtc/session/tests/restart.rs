@@ -127,7 +127,7 @@ fn a_renegotiation_keeps_everything() {
 /// A bot is told when the caller holds the call, and when it is heard again. A caller that only
 /// mutes its own microphone still hears it.
 #[test]
-fn a_bot_is_told_of_hold() {
+fn a_bot_learns_of_hold() {
     let (mut pair, first) = call();
     let mid: Mid = values(&first, "mid")[0].into();
     let muted = |pair: &Pair| {
