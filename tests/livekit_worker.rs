@@ -88,9 +88,9 @@ fn a_program_gets_the_job_of_its_room() {
         (0, "bot", "")
     );
     runner.wait_for_log("registered as `bot`, AW_test, server 1.13.5");
-    let told = status(&runner);
+    let reported = status(&runner);
     assert_eq!(
-        (&told["status"], &told["worker"]["id"]),
+        (&reported["status"], &reported["worker"]["id"]),
         (&json!("ready"), &json!("AW_test"))
     );
     let id = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
@@ -368,12 +368,12 @@ fn a_url_that_fails_is_named_once() {
         ("MEDIAROOM_API_SECRET", "secret"),
     ];
     let runner = TestRunner::start_with(&["--register", "--bot", "echo", "-v"], &variables);
-    let told = runner.wait_for_logs("the server was not reached", 6);
-    let told = &told[..6];
+    let reported = runner.wait_for_logs("the server was not reached", 6);
+    let reported = &reported[..6];
     for url in ["ws://127.0.0.1:1: ", "ws://127.0.0.1:2: "] {
-        let lines: Vec<&String> = told.iter().filter(|line| line.contains(url)).collect();
+        let lines: Vec<&String> = reported.iter().filter(|line| line.contains(url)).collect();
         let warnings = lines.iter().filter(|line| line.contains("WARN"));
-        assert_eq!((lines.len(), warnings.count()), (3, 1), "{told:#?}");
+        assert_eq!((lines.len(), warnings.count()), (3, 1), "{reported:#?}");
     }
 }
 

@@ -591,14 +591,14 @@ async fn the_loop_repeats_two_sentences_and_leaves_after_the_idle_timeout() {
     let call = async {
         let room = |ms: usize| [3_i16, -3].repeat(ms * 8);
         let mut audible = false;
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let mut ticks = tokio::time::interval(FRAME_TIME);
         caller.transport_side.push(Event::Joined);
         for frame in [room(1_000), said.clone(), room(5_000)].concat().chunks(FRAME) {
             ticks.tick().await;
             caller.transport_side.push_audio(frame, RATE_HZ);
             caller.transport_side.audio();
-            let taken = caller.transport_side.take_audio(&mut heard, FRAME);
+            let taken = caller.transport_side.take_audio(&mut received, FRAME);
             if (taken > 0) != audible {
                 audible = taken > 0;
                 caller.transport_side.push(if audible {
@@ -608,15 +608,15 @@ async fn the_loop_repeats_two_sentences_and_leaves_after_the_idle_timeout() {
                 });
             }
         }
-        heard
+        received
     };
-    let (lasted, heard) = tokio::join!(bot, call);
-    let start = heard
+    let (lasted, received) = tokio::join!(bot, call);
+    let start = received
         .windows(64)
         .position(|window| window == &said[..64])
         .expect("the first syllable");
     assert!(start <= 300 * 16, "and no more than the lead before it");
-    assert_eq!(heard[start..start + said.len()], said[..]);
+    assert_eq!(received[start..start + said.len()], said[..]);
     // 1 s of noise, 2.5 s of speech, 0.7 s of pause and 3.0 s of playback; the idle timeout counts
     // from there.
     let quiet_from = lasted - BOT_IDLE;

@@ -270,11 +270,11 @@ fn the_bot_hears_the_first_words_and_a_client_that_is_ready() {
     };
     assert!(ready.contains("client-ready"), "{ready}");
     session.set_audio(16_000, 24_000, false, start);
-    let mut heard = Vec::new();
+    let mut played = Vec::new();
     while let SessionOutput::Audio(frame) = session.poll_output(start) {
-        heard.extend_from_slice(frame.pcm);
+        played.extend_from_slice(frame.pcm);
     }
-    assert_eq!(heard, [vec![1; 1_600], vec![2; 160]].concat());
+    assert_eq!(played, [vec![1; 1_600], vec![2; 160]].concat());
 }
 
 /// In half duplex the bot hears silence from its first sound until its echo is over; else all.

@@ -104,7 +104,7 @@ fn keys_are_sent_by_the_api_of_two_providers() {
     }
 }
 
-/// What a provider cannot do is told before what is missing.
+/// The error names what a provider cannot do before what is missing.
 #[test]
 fn a_target_that_a_provider_does_not_take_is_refused_with_what_it_takes() {
     for (provider, to, why) in [

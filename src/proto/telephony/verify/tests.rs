@@ -26,8 +26,8 @@ enum Standing {
 }
 
 impl From<super::SignatureStatus> for Standing {
-    fn from(standing: super::SignatureStatus) -> Self {
-        match standing {
+    fn from(status: super::SignatureStatus) -> Self {
+        match status {
             super::SignatureStatus::Verified(_) => Standing::Verified,
             super::SignatureStatus::NotChecked => Standing::NotChecked,
         }

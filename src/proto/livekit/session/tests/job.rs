@@ -126,8 +126,11 @@ fn a_termination_is_ignored_while_the_bot_is_away() {
     sim.with(|session, now| session.handle_job_terminated(now));
     sim.run(secs(2));
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
-    let told: Vec<&JobEvent> = sim.news.iter().map(|(_, news)| news).collect();
-    assert!(told.contains(&&JobEvent::Terminated { was_live: true }), "{told:?}");
+    let reported: Vec<&JobEvent> = sim.news.iter().map(|(_, news)| news).collect();
+    assert!(
+        reported.contains(&&JobEvent::Terminated { was_live: true }),
+        "{reported:?}"
+    );
 }
 
 /// Of two bots of one name, the one that joined first stays; the identity decides a tie. Bots of
@@ -174,10 +177,10 @@ fn a_failed_bot_is_started_once_more() {
     let mut sim = job_with(&[ann()]);
     sim.events.clear();
     assert!(sim.with(|session, now| session.handle_bot_failure(now)));
-    let told: Vec<&SessionEvent> = sim.events.iter().map(|(_, event)| event).collect();
+    let reported: Vec<&SessionEvent> = sim.events.iter().map(|(_, event)| event).collect();
     assert!(
-        matches!(&told[..], [SessionEvent::ParticipantJoined(who), SessionEvent::Joined] if &*who.identity == "ann"),
-        "{told:?}"
+        matches!(&reported[..], [SessionEvent::ParticipantJoined(who), SessionEvent::Joined] if &*who.identity == "ann"),
+        "{reported:?}"
     );
     assert!(!sim.with(|session, now| session.handle_bot_failure(now)));
     sim.with(|session, now| session.handle_bot_end(LeaveReason::BotFailed, now));

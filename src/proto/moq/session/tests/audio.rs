@@ -49,8 +49,8 @@ fn both_ends_hear_each_other() {
         let received = &rig.bot.pcm;
         assert!((98..=100).contains(&rig.bot.frames), "{} frames", rig.bot.frames);
         assert!(share(&received[received.len() / 2..], 440.0, 16_000) > 0.9, "{mode:?}");
-        let heard = rig.caller.pcm(from);
-        assert!(share(&heard[heard.len() / 2..], 700.0, 16_000) > 0.9, "{mode:?}");
+        let pcm = rig.caller.pcm(from);
+        assert!(share(&pcm[pcm.len() / 2..], 700.0, 16_000) > 0.9, "{mode:?}");
         let packets_per_group = match mode {
             MoqSessionMode::Serve => 1,
             MoqSessionMode::Dial => RELAYED_PACKETS_PER_GROUP,
@@ -92,8 +92,8 @@ fn a_greeting_is_not_lost() {
         "{:?}",
         first.at
     );
-    let heard = rig.caller.pcm(0);
-    assert!(share(&heard[320..16_000], 700.0, 16_000) > 0.9);
+    let pcm = rig.caller.pcm(0);
+    assert!(share(&pcm[320..16_000], 700.0, 16_000) > 0.9);
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn an_echo_survives_loss_and_reordering() {
         for second in received.chunks_exact(16_000).skip(1) {
             assert!(share(second, 440.0, 16_000) > 0.7, "{}", share(second, 440.0, 16_000));
         }
-        let heard = rig.caller.pcm(from);
-        assert!(heard.len() > expected * 95 / 100, "{} of {expected}", heard.len());
-        assert!(share(&heard[32_000..], 440.0, 16_000) > 0.6);
+        let pcm = rig.caller.pcm(from);
+        assert!(pcm.len() > expected * 95 / 100, "{} of {expected}", pcm.len());
+        assert!(share(&pcm[32_000..], 440.0, 16_000) > 0.6);
         assert_eq!(rig.left(), None);
     }
 }
@@ -129,8 +129,8 @@ fn an_interruption_drops_what_is_unsent() {
     let from = rig.caller.received.len();
     let last_us = rig.caller.received[from - 1].timestamp_us;
     rig.run(secs(1));
-    let heard = rig.caller.pcm(from);
-    assert!(share(&heard[1_600..], 700.0, 16_000) < 0.1, "silence within 100 ms");
+    let pcm = rig.caller.pcm(from);
+    assert!(share(&pcm[1_600..], 700.0, 16_000) < 0.1, "silence within 100 ms");
     assert_eq!(rig.times(&SessionEvent::SpeechStopped).len(), 1);
     say(&mut rig, 700.0, 1);
     rig.run(secs(1));
@@ -152,8 +152,8 @@ fn an_interruption_drops_what_waits_for_the_network() {
     rig.session.handle_interruption(rig.now);
     rig.is_cut = false;
     rig.run(secs(2));
-    let heard = rig.caller.pcm(from);
-    let loud = heard.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
+    let pcm = rig.caller.pcm(from);
+    let loud = pcm.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
     let in_flight = LIVE_FRAMES_MAX * 320;
     assert!(loud <= in_flight, "{loud} samples of the dropped speech");
 }

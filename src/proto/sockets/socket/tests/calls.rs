@@ -178,7 +178,7 @@ fn asks_no_provider_to_end_a_simulated_call() {
 /// A message before the handshake is stored if it is short enough for audio.
 #[test]
 fn early_messages_are_limited_in_length() {
-    let heard = |bytes: usize| {
+    let received = |bytes: usize| {
         let mut early = media(&[0x10; 160]);
         early["x"] = json!("");
         early["x"] = json!("x".repeat(bytes - early.to_string().len()));
@@ -189,8 +189,8 @@ fn early_messages_are_limited_in_length() {
         rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
         rig.received.len()
     };
-    assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX), 160);
-    assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX + 1), 0);
+    assert_eq!(received(EARLY_MESSAGE_BYTES_MAX), 160);
+    assert_eq!(received(EARLY_MESSAGE_BYTES_MAX + 1), 0);
 }
 
 /// Speech before the bot listens is limited; the oldest is dropped.
@@ -531,7 +531,7 @@ fn audio_of_a_running_call_allocates_little() {
     let (mut now, mut sent) = (session.last_received, 0);
     for round in 0..600 {
         now += MS * 20;
-        let (frames, heard) = allocations::of(|| {
+        let (frames, received) = allocations::of(|| {
             session.handle_blocked(now);
             session.handle_text(&text, now);
             let mut frames = 0;
@@ -561,7 +561,7 @@ fn audio_of_a_running_call_allocates_little() {
         // Buffers reach their final sizes first.
         if round >= 100 {
             assert_eq!(frames, 1);
-            assert_eq!(heard, PER_MESSAGE_HEARD, "round {round}");
+            assert_eq!(received, PER_MESSAGE_HEARD, "round {round}");
             assert!(said <= PER_MESSAGE_SAID * texts, "round {round}: {said} for {texts}");
         }
     }
@@ -581,12 +581,12 @@ fn a_call_without_audio_of_the_caller_is_reported_once() {
     assert_eq!(deaf.session.deaf_at, None);
     deaf.pass(CALL_DEAF_AFTER);
 
-    let mut heard = call();
-    heard.pass(Duration::from_secs(4));
-    heard.json(media(&[0xff; 160]));
-    assert_eq!(heard.session.deaf_at, None);
-    heard.pass(2 * CALL_DEAF_AFTER);
-    assert_eq!(heard.session.deaf_at, None);
+    let mut audible = call();
+    audible.pass(Duration::from_secs(4));
+    audible.json(media(&[0xff; 160]));
+    assert_eq!(audible.session.deaf_at, None);
+    audible.pass(2 * CALL_DEAF_AFTER);
+    assert_eq!(audible.session.deaf_at, None);
 }
 
 fn eval_connect() -> Value {
@@ -608,10 +608,10 @@ fn an_evaluation_exchanges_texts() {
     rig.session.set_audio(16_000, 16_000, true, rig.now);
     rig.text(r#"{"label": "rtvi-ai", "type": "client-ready"}"#);
     rig.text("any text");
-    let heard: Vec<&SessionEvent> = rig.events[1..].iter().collect();
+    let events: Vec<&SessionEvent> = rig.events[1..].iter().collect();
     let text = |text: &str| SessionEvent::Message(text.to_owned());
     assert_eq!(
-        heard,
+        events,
         [
             &text(r#"{"label": "rtvi-ai", "type": "client-ready"}"#),
             &text("any text")

@@ -114,9 +114,9 @@ fn a_call_survives_a_bad_network() {
     let mut pair = Pair::connected();
     pair.open_audio(16_000, 16_000);
     pair.client.speak(A4, pair.now);
-    for way in [&mut pair.up, &mut pair.down] {
-        way.loss_percent = 20;
-        way.spread = ms(25);
+    for direction in [&mut pair.up, &mut pair.down] {
+        direction.loss_percent = 20;
+        direction.spread = ms(25);
     }
     let (frames, began) = (pair.bot.frames, pair.time());
     for number in 0..20 {
@@ -138,11 +138,11 @@ fn a_call_survives_a_bad_network() {
     assert!(counters.concealed + counters.recovered > 0, "{counters:?}");
     assert!(share(&pair.bot.pcm, A4, 16_000) > 0.5);
     // On a good network, the rest arrives within seconds.
-    for way in [&mut pair.up, &mut pair.down] {
-        way.loss_percent = 0;
+    for direction in [&mut pair.up, &mut pair.down] {
+        direction.loss_percent = 0;
     }
     pair.run(secs(10));
-    let expected = |way: &str| -> Vec<String> { (0..20).map(|number| format!("{way} {number}")).collect() };
+    let expected = |direction: &str| -> Vec<String> { (0..20).map(|number| format!("{direction} {number}")).collect() };
     assert_eq!(pair.client.texts(), expected("down"));
     assert_eq!(pair.texts(), expected("up"));
     assert!(pair.session.outbox.is_empty());

@@ -33,9 +33,9 @@ struct Call {
 
 impl Call {
     /// Runs a call over two such links, after connecting over a good one.
-    fn make(minutes: u64, way: Link) -> Call {
+    fn make(minutes: u64, link: Link) -> Call {
         let mut pair = Pair::connected();
-        (pair.up, pair.down) = (way, way);
+        (pair.up, pair.down) = (link, link);
         pair.open_audio(RATE_HZ, RATE_HZ);
         pair.bot.echoes = true;
         pair.run(secs(2));
@@ -142,10 +142,10 @@ impl Call {
             _ => None,
         });
         let mut slowest = Duration::ZERO;
-        for (way, texts) in [("down", downs.collect::<Vec<_>>()), ("up", ups.collect())] {
-            assert_eq!(texts.len(), self.messages.len(), "{way}");
+        for (direction, texts) in [("down", downs.collect::<Vec<_>>()), ("up", ups.collect())] {
+            assert_eq!(texts.len(), self.messages.len(), "{direction}");
             for ((number, sent), (at, text)) in self.messages.iter().enumerate().zip(&texts) {
-                assert_eq!(*text, format!("{way} {number}"));
+                assert_eq!(*text, format!("{direction} {number}"));
                 slowest = slowest.max(*at - *sent);
             }
         }
@@ -176,8 +176,8 @@ fn onsets(frames: impl Iterator<Item = (Duration, bool)>) -> Vec<Duration> {
 ///
 /// `loss` is the expected range of the seeded loss, within five standard deviations. `filled` is
 /// the range of concealed or recovered audio.
-fn assert_call(minutes: u64, way: Link, loss: RangeInclusive<f64>, filled: RangeInclusive<f64>) {
-    let mut call = Call::make(minutes, way);
+fn assert_call(minutes: u64, link: Link, loss: RangeInclusive<f64>, filled: RangeInclusive<f64>) {
+    let mut call = Call::make(minutes, link);
     let (lost, made_up) = call.loss_and_filled();
     let last = minutes - 1;
     let (to_bot, echo) = ([call.to_bot(0), call.to_bot(last)], [call.echo(0), call.echo(last)]);
@@ -186,10 +186,10 @@ fn assert_call(minutes: u64, way: Link, loss: RangeInclusive<f64>, filled: Range
     assert!(loss.contains(&lost), "{lost}");
     assert!(filled.contains(&(made_up / lost)), "lost {lost}, filled {made_up}");
     // The bot hears the next packet at once, and waits for a missing one up to the cap.
-    let longest = way.delay + way.jitter.max(way.spread);
+    let longest = link.delay + link.jitter.max(link.spread);
     assert!(to_bot[0] <= longest + JITTER_WAIT_MAX, "{to_bot:?}");
     // The median beep was reordered, or it was not.
-    assert!(to_bot[0].abs_diff(to_bot[1]) <= ms(20).max(way.spread), "{to_bot:?}");
+    assert!(to_bot[0].abs_diff(to_bot[1]) <= ms(20).max(link.spread), "{to_bot:?}");
     // The echo is delayed by the jitter of both directions. Rare conditions add a frame or two in
     // later minutes; a leak of a frame per minute would be twice that.
     assert!(echo[0] <= 2 * longest + 2 * JITTER_WAIT_MAX, "{echo:?}");
@@ -208,46 +208,46 @@ fn a_good_network_loses_nothing() {
 
 #[test]
 fn a_call_survives_1_percent_loss_and_jitter() {
-    let way = Link {
+    let link = Link {
         loss_percent: 1,
         jitter: ms(10),
         ..Link::new(ms(40))
     };
-    assert_call(2, way, 0.004..=0.017, 0.95..=1.05);
+    assert_call(2, link, 0.004..=0.017, 0.95..=1.05);
 }
 
 #[test]
 fn a_call_survives_5_minutes_of_5_percent_loss_reordering_and_duplicates() {
-    let way = Link {
+    let link = Link {
         loss_percent: 5,
         spread: ms(25),
         twice_percent: 5,
         ..Link::new(ms(20))
     };
-    assert_call(5, way, 0.041..=0.059, 0.97..=1.03);
+    assert_call(5, link, 0.041..=0.059, 0.97..=1.03);
 }
 
 #[test]
 fn a_call_survives_10_percent_loss_and_heavy_jitter() {
-    let way = Link {
+    let link = Link {
         loss_percent: 10,
         jitter: ms(60),
         twice_percent: 10,
         ..Link::new(ms(100))
     };
-    assert_call(2, way, 0.08..=0.12, 0.97..=1.03);
+    assert_call(2, link, 0.08..=0.12, 0.97..=1.03);
 }
 
 /// A second between question and answer, and a fifth of everything lost.
 #[test]
 fn a_call_survives_5_minutes_of_20_percent_loss_500_ms_delay_and_jitter() {
-    let way = Link {
+    let link = Link {
         loss_percent: 20,
         jitter: ms(40),
         twice_percent: 3,
         ..Link::new(ms(500))
     };
-    assert_call(5, way, 0.184..=0.216, 0.97..=1.03);
+    assert_call(5, link, 0.184..=0.216, 0.97..=1.03);
 }
 
 /// One packet in ten is lost, in bursts of four. Of a long gap 100 ms are concealed: five sevenths
@@ -258,11 +258,11 @@ fn a_call_survives_bursts_of_loss() {
         begin_permille: 28,
         end_permille: 250,
     };
-    let way = Link {
+    let link = Link {
         bursts: Some(bursts),
         ..Link::new(ms(20))
     };
-    assert_call(2, way, 0.053..=0.149, 0.65..=0.95);
+    assert_call(2, link, 0.053..=0.149, 0.65..=0.95);
 }
 
 /// Lost handshake packets delay audio by less than the connection timeout. Channels take longer,
@@ -274,11 +274,11 @@ fn callers_connect_in_time_at_5_percent_loss() {
         for seed in 1..=12 {
             let mut pair = Pair::with(TestClient::new("192.0.2.9:5000"), |offer| offer);
             pair.rng.0 = seed;
-            let way = Link {
+            let link = Link {
                 loss_percent: 5,
                 ..Link::new(delay)
             };
-            (pair.up, pair.down) = (way, way);
+            (pair.up, pair.down) = (link, link);
             let joined = pair.run_until(secs(15), |pair| {
                 pair.client.connected && pair.saw(&SessionEvent::Joined)
             });

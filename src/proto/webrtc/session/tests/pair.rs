@@ -198,7 +198,7 @@ impl Pair {
     /// Joins a client and a session that exchanged descriptions.
     pub fn joined(client: TestClient, session: WebRtcSession) -> Self {
         let start = client.start;
-        let way = Link::new(ms(5));
+        let link = Link::new(ms(5));
         Pair {
             start,
             now: start,
@@ -214,8 +214,8 @@ impl Pair {
                 endless: None,
                 echoes: false,
             },
-            up: way,
-            down: way,
+            up: link,
+            down: link,
             pass: |_, _| true,
             public: None,
             rewrite: None,
@@ -470,8 +470,8 @@ impl Pair {
         if !(self.pass)(to_session, &contents) {
             return;
         }
-        let way = if to_session { &mut self.up } else { &mut self.down };
-        for delay in way.launch(&contents, &mut self.rng).into_iter().flatten() {
+        let link = if to_session { &mut self.up } else { &mut self.down };
+        for delay in link.launch(&contents, &mut self.rng).into_iter().flatten() {
             self.flown += 1;
             self.flights.insert(
                 (self.now + delay, self.flown),

@@ -34,8 +34,8 @@ fn assert_received(pair: &mut Pair, what: &str) {
     let (frames, samples) = (pair.bot.frames, pair.bot.pcm.len());
     let before = pair.session.audio_receiver.stats().counters;
     pair.run(secs(1));
-    let heard = pair.bot.frames - frames;
-    assert!((49..=51).contains(&heard), "{what}: {heard} frames");
+    let received = pair.bot.frames - frames;
+    assert!((49..=51).contains(&received), "{what}: {received} frames");
     let after = pair.session.audio_receiver.stats().counters;
     assert_eq!((after.lost, after.late), (before.lost, before.late), "{what}");
     let part = share(&pair.bot.pcm[samples + 1_600..], HZ, 16_000);
