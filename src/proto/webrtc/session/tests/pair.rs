@@ -195,6 +195,20 @@ impl Pair {
         Pair::joined(client, session)
     }
 
+    /// Connects a client that offers no data channel, with audio in both directions. The bot has
+    /// sent `text`, which waits for a channel.
+    pub fn without_channel(text: &str) -> Self {
+        let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| {
+            assert!(!offer.contains("m=application"));
+            offer
+        });
+        assert!(pair.run_until(secs(5), |pair| pair.client.connected));
+        pair.open_audio(16_000, 16_000);
+        pair.client.speak(440.0, pair.now);
+        pair.send(text);
+        pair
+    }
+
     /// Joins a client and a session that exchanged descriptions.
     pub fn joined(client: TestClient, session: WebRtcSession) -> Self {
         let start = client.start;
