@@ -17,8 +17,10 @@ use crate::bot::media::{Audio, AudioFrame, Event, LeaveReason, Media, MediaSlot}
 use crate::bot::{self, Shutdown, ShutdownTrigger};
 use crate::config::Config;
 use crate::io::admission::SessionPermit;
+use crate::io::session::{self, SessionIo, SessionTask};
 use crate::io::sessions::Sessions;
 use crate::io::tasks::{self, BoxedTask, SlotPool};
+use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::caller::{CallConversation, CallPlan, ConversationOutput, FRAME, RATE_HZ, rtvi_messages};
 use crate::proto::server::admission::{PendingKind, Requester};
 
@@ -31,9 +33,9 @@ const EARLY_FRAMES_MAX: usize = 50;
 
 /// The place of a session, and what ends it.
 pub struct CallPlace {
-    pub sessions: Sessions,
-    pub permit: SessionPermit,
-    pub stop: ShutdownTrigger,
+    sessions: Sessions,
+    permit: SessionPermit,
+    stop: ShutdownTrigger,
 }
 
 impl CallPlace {
@@ -50,6 +52,17 @@ impl CallPlace {
         let permit = sessions.admission().session(requester, PendingKind::Caller);
         let permit = permit.expect("the place is free");
         CallPlace { sessions, permit, stop }
+    }
+
+    /// Begins the session. Returns its task, the media of the caller, and what ends the session.
+    pub fn begin<C: SessionIo>(
+        self,
+        session: Box<C::Session>,
+        io: C,
+    ) -> (impl Future<Output = ()>, MediaSlot, ShutdownTrigger) {
+        let mut task = SessionTask::new(self.sessions, self.permit, None);
+        let slot = task.send_media(AUDIO_IN_FRAMES_MAX);
+        (session::run(session, io, task), slot, self.stop)
     }
 }
 

@@ -10,15 +10,10 @@ use data_encoding::HEXLOWER;
 use edge_runner_http::common::{random, unix_time_s};
 
 use super::{RoomTransport, unix_time};
-use crate::bot::media::MediaSlot;
-use crate::io::admission::SessionPermit;
 use crate::io::call::media::{self, CallPlace, CallerSession};
 use crate::io::call::{CallConfig, RoomAccess, RunCall, dial};
 use crate::io::seeding::seeding;
-use crate::io::session::{self, SessionTask};
-use crate::io::sessions::Sessions;
-use crate::io::tasks::{self, BoxedTask};
-use crate::limits::AUDIO_IN_FRAMES_MAX;
+use crate::io::tasks;
 use crate::proto::caller::target::CallTarget;
 use crate::proto::livekit::invite::{self, RoomInvite};
 use crate::proto::livekit::roster::RoomRole;
@@ -34,14 +29,26 @@ pub const fn row() -> Option<RunCall> {
     })
 }
 
-/// Joins the room.
+/// Joins the room as a caller.
 async fn open(config: &CallConfig) -> Result<CallerSession, String> {
     let invite = invite(config).await?;
-    let CallPlace { sessions, permit, stop } = CallPlace::new();
-    let (running, slot) = join(sessions, permit, &invite);
+    let setup = RoomSetup {
+        role: RoomRole::Caller,
+        common: Arc::default(),
+        url: socket_base(&invite.url),
+        other_urls: Vec::new(),
+        token: invite.token,
+        agent_name: String::new(),
+        service: None,
+        unix: unix_time(),
+        job: None,
+    };
+    let session = Box::new(RoomSession::new(setup, tasks::now()));
+    let io = RoomTransport::new(Arc::default(), None);
+    let (task, slot, stop) = CallPlace::new().begin(session, io);
     let target = config.target.clone();
     Ok(CallerSession {
-        running,
+        running: tasks::boxed(seeding(task)),
         slot,
         stop,
         has_keys: true,
@@ -53,27 +60,6 @@ async fn open(config: &CallConfig) -> Result<CallerSession, String> {
             }
         }),
     })
-}
-
-/// Joins a room as a caller. Returns the session, which runs while it is polled, and the media of
-/// the caller.
-fn join(sessions: Sessions, permit: SessionPermit, invite: &RoomInvite) -> (BoxedTask, MediaSlot) {
-    let setup = RoomSetup {
-        role: RoomRole::Caller,
-        common: Arc::default(),
-        url: socket_base(&invite.url),
-        other_urls: Vec::new(),
-        token: invite.token.clone(),
-        agent_name: String::new(),
-        service: None,
-        unix: unix_time(),
-        job: None,
-    };
-    let session = Box::new(RoomSession::new(setup, tasks::now()));
-    let io = RoomTransport::new(sessions.config().clone(), None);
-    let mut task = SessionTask::new(sessions, permit, None);
-    let slot = task.send_media(AUDIO_IN_FRAMES_MAX);
-    (tasks::boxed(seeding(session::run(session, io, task))), slot)
 }
 
 /// Names the options of a call in place of the variables of a runner.

@@ -8,16 +8,13 @@ use tokio::sync::oneshot;
 
 use super::dial::{Dialer, RelayTrust};
 use super::session_io::{ConnectionSource, MoqIo};
+use crate::bot::ShutdownTrigger;
 use crate::bot::media::MediaSlot;
-use crate::io::admission::SessionPermit;
 use crate::io::call::media::{self, CallPlace, CallerSession};
 use crate::io::call::{self, CallConfig, RunCall};
 use crate::io::seeding::seeding;
 use crate::io::services::Services;
-use crate::io::session::{self, SessionTask};
-use crate::io::sessions::Sessions;
 use crate::io::tasks::{self, BoxedTask};
-use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::caller::target::CallTarget;
 use crate::proto::moq::invite::{self, MoqInvite};
@@ -37,12 +34,11 @@ async fn open(config: &CallConfig) -> Result<CallerSession, String> {
     let invite = invite(config).await?;
     // The path may have a token.
     let url: String = invite.url.split_inclusive('/').take(3).collect();
-    let CallPlace { sessions, permit, stop } = CallPlace::new();
-    let mut called = connect(sessions, permit, invite).map_err(|why| format!("{url}: {why}"))?;
+    let mut called = connect(invite).map_err(|why| format!("{url}: {why}"))?;
     Ok(CallerSession {
         running: called.running,
         slot: called.slot,
-        stop,
+        stop: called.stop,
         has_keys: false,
         explain: Box::new(move |why| match called.is_ready.try_recv() {
             Ok(Err(error)) => format!("{url}: there is no connection by UDP: {error}"),
@@ -70,13 +66,14 @@ struct MoqCall {
     running: BoxedTask,
     /// The media of the caller.
     slot: MediaSlot,
+    stop: ShutdownTrigger,
     /// Once the session is over, why there was no connection, or that there was one.
     is_ready: oneshot::Receiver<Result<(), String>>,
 }
 
 /// Calls a bot at a runner or a relay. The caller is the bot of a session in dial mode, which
 /// publishes the broadcast of the caller and reads that of the bot.
-fn connect(sessions: Sessions, permit: SessionPermit, invite: MoqInvite) -> Result<MoqCall, String> {
+fn connect(invite: MoqInvite) -> Result<MoqCall, String> {
     let url = RelayUrl::parse(&invite.url).map_err(|wants| format!("the address is not {wants}"))?;
     let trust = invite.certificate_hash.map_or(RelayTrust::ByUrl, RelayTrust::Hash);
     let (dialer, reader) = Dialer::start(url, None, trust, &Services::default())
@@ -104,15 +101,15 @@ fn connect(sessions: Sessions, permit: SessionPermit, invite: MoqInvite) -> Resu
         last: 0,
     };
     let session = Box::new(MoqSession::new(setup, tasks::now()));
-    let mut task = SessionTask::new(sessions, permit, None);
-    let slot = task.send_media(AUDIO_IN_FRAMES_MAX);
+    let (task, slot, stop) = CallPlace::new().begin(session, io);
     let running = tasks::boxed(async move {
-        seeding(session::run(session, io, task)).await;
+        seeding(task).await;
         reader.abort();
     });
     Ok(MoqCall {
         running,
         slot,
+        stop,
         is_ready,
     })
 }
