@@ -288,15 +288,17 @@ msrv() {
 }
 
 # The cloud service on several machines: its tests, with replicas that share a PostgreSQL and an object store; those of the service on
-# one machine whose promises are the same; the published client; the files for operators. Test builds have the feature `scale`.
+# one machine but the ones in tests/cloud/one_machine.txt; the published client; the files for operators. Test builds have the feature
+# `scale`.
 cloud_scale() {
     needs_replicas || return 0
-    local store
+    local store one_machine
     store=$(object_store)
+    mapfile -t one_machine < <(sed -n 's/^[a-z].*/--skip\ncloud::&/p' tests/cloud/one_machine.txt)
     (
         export EDGE_RUNNER_STORE=$store
         blackbox_tests 2 $replicated
-        EDGE_RUNNER_CLOUD_SHARED=1 blackbox_tests 2 cloud::{api,builder,builds,client,hostile,logs}::
+        EDGE_RUNNER_CLOUD_SHARED=1 blackbox_tests 2 cloud:: --skip $replicated "${one_machine[@]}"
     )
     needs_python pipecatcloud,requests,yaml || return 0
     $python tests/peers/cloud/run.py --binary target/debug/edge-runner --store "$store"

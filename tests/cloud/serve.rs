@@ -251,8 +251,11 @@ fn a_second_signal_ends_it_at_once() {
     let data = DataDir::new();
     let mut cloud = TestCloud::start(&data, &[]);
     let mut stream = TcpStream::connect(cloud.runner.addr).expect("it listens");
-    let head = "POST /build-contexts HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Type: multipart/form-data; \
-                boundary=b\r\nContent-Length: 1000\r\n\r\n";
+    let request = match data.place() {
+        None => "POST /build-contexts HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b".to_owned(),
+        Some(_) => format!("POST /v1/builds HTTP/1.1\r\nAuthorization: Bearer {KEY}"),
+    };
+    let head = format!("{request}\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n");
     stream.write_all(head.as_bytes()).expect("it reads");
     stream.read_exact(&mut [0; 25]).expect("its leave to send");
     cloud.runner.signal("INT");

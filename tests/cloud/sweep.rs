@@ -17,13 +17,23 @@ fn archive_of(data: &DataDir, upload: &str) -> PathBuf {
     data.path().join(format!("archives/default/{upload}.tar.gz"))
 }
 
-/// Waits until a path does not exist.
-fn wait_until_gone(path: &Path) {
+/// Tells whether the archive of an upload is stored.
+fn is_stored(data: &DataDir, upload: &str) -> bool {
+    data.stored_archive(&format!("default/{upload}.tar.gz")).is_some()
+}
+
+/// Waits until a condition holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
-    while path.exists() {
-        assert!(began.elapsed() < PATIENCE, "{} is still there", path.display());
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Waits until a path does not exist.
+fn wait_until_gone(path: &Path) {
+    until(&format!("{} was to be deleted", path.display()), || !path.exists());
 }
 
 /// I-23: archives are deleted after their build or unused grant; those of unfinished builds are
@@ -45,15 +55,15 @@ fn archives_are_deleted_when_no_build_needs_them() {
     });
     cloud.wait_for(&ids[0], "building");
     // Once this one is deleted, the sweep has passed the others of the same age.
-    wait_until_gone(&archive_of(&data, &unused));
+    until("the unused archive was to be deleted", || !is_stored(&data, &unused));
     for upload in [&running, &waiting] {
-        assert!(archive_of(&data, upload).exists());
+        assert!(is_stored(&data, upload));
     }
     assert_eq!(cloud.status(&ids[1])["status"], "pending");
     fs::write(gate.path().join("go"), "").expect("the folder is writable");
     for (id, upload) in ids.iter().zip([&running, &waiting]) {
         let done = cloud.wait_for(id, "success");
-        wait_until_gone(&archive_of(&data, upload));
+        until("the archive was to be deleted", || !is_stored(&data, upload));
         assert_eq!(cloud.status(id), done);
         let reply = cloud.post(
             "/v1/builds",
@@ -78,14 +88,13 @@ fn builds_are_deleted_with_their_logs_and_images() {
         cloud.wait_for(&id, "success");
         id
     };
-    let (log, image) = (
-        data.path().join(format!("logs/{id}.log")),
-        data.path().join(format!("images/{id}")),
-    );
-    assert!(log.exists() && image.exists());
+    assert_eq!(data.has_stored(&id), (true, true));
     let cloud = TestCloud::start(&data, &shell(&["--keep-builds", "0.1"], GATED, gate.path()));
-    wait_until_gone(&log);
-    wait_until_gone(&image);
+    until("log and image were to be deleted", || {
+        data.has_stored(&id) == (false, false)
+    });
+    let is_gone = || cloud.get(&format!("/v1/builds/{id}")).status == 404;
+    until("the build was to be deleted", is_gone);
     for path in ["", "/logs"] {
         let reply = cloud.get(&format!("/v1/builds/{id}{path}"));
         assert_eq!(reply.status, 404, "{}", reply.text());

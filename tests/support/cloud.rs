@@ -5,6 +5,7 @@
 //! an archive to upload.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
@@ -14,7 +15,7 @@ use edge_runner_cloud::proto::tar;
 use serde_json::{Value, json};
 
 use super::http::{self, Reply};
-use super::runner::{PATIENCE, TestRunner, folder};
+use super::runner::{PATIENCE, RunOutput, TestRunner, folder};
 use super::scale::Place;
 
 /// A private key of organization `default`.
@@ -55,6 +56,59 @@ impl DataDir {
     /// Returns the variables of a service on this directory.
     fn variables(&self) -> Vec<(&str, &str)> {
         self.place().map(Place::variables).unwrap_or_default()
+    }
+
+    /// Returns options of [`TestCloud::start`] for the regions of this text, which others may
+    /// replace.
+    pub fn regions(&self, text: &str) -> Vec<String> {
+        let file = self.path.join("regions.json");
+        std::fs::write(&file, text).expect("the folder is writable");
+        let file = file.to_str().expect("folders of tests are UTF-8");
+        match self.place() {
+            None => vec!["--regions".to_owned(), file.to_owned()],
+            Some(place) => {
+                place.run(&["migrate", "--regions", file]);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Returns options by which a killed service's builds run again soon.
+    pub fn short_lease(&self) -> &'static [&'static str] {
+        match self.place() {
+            None => &[],
+            Some(_) => &["--lease", "2"],
+        }
+    }
+
+    /// Runs `cloud keys` for the service.
+    pub fn keys(&self, args: &[&str]) -> RunOutput {
+        let keys = [&["cloud", "keys"], args].concat();
+        match self.place() {
+            None => {
+                let path = self.path.to_str().expect("folders of tests are UTF-8");
+                TestRunner::run(&[&keys[..], &["--data-dir", path]].concat())
+            }
+            Some(place) => TestRunner::run_with(&keys, &place.variables()),
+        }
+    }
+
+    /// Returns the archive of an upload as it is stored, by its key.
+    pub fn stored_archive(&self, key: &str) -> Option<Vec<u8>> {
+        match self.place() {
+            None => std::fs::read(self.path.join("archives").join(key)).ok(),
+            Some(place) => place.object(key),
+        }
+    }
+
+    /// Tells whether a build has a stored log and a stored image, in this order.
+    pub fn has_stored(&self, build: &str) -> (bool, bool) {
+        let Some(place) = self.place() else {
+            let path = |name: String| self.path.join(name).exists();
+            return (path(format!("logs/{build}.log")), path(format!("images/{build}")));
+        };
+        let rows = place.sql(&format!("SELECT COUNT(*) FROM build_log WHERE build = '{build}'"));
+        (rows != "0", !place.objects(&format!("images/{build}/")).is_empty())
     }
 
     /// Returns the log of a build as it is stored.
@@ -179,6 +233,12 @@ impl TestCloud {
     /// Uploads an archive with a grant.
     pub fn send(&self, grant: &Value, archive: &[u8]) -> Reply {
         let (kind, body) = form(grant, archive);
+        let (addr, path) = self.upload_target(grant);
+        http::request(addr, "POST", &path, &[&kind], &body).expect("the service answers")
+    }
+
+    /// Returns where the uploads of a grant go.
+    pub fn upload_target(&self, grant: &Value) -> (SocketAddr, String) {
         let target = grant["uploadUrl"].as_str().expect("a URL");
         let mut parts = target.splitn(4, '/').skip(2);
         let (host, path) = (parts.next().expect("a host"), parts.next().expect("a path"));
@@ -187,7 +247,7 @@ impl TestCloud {
             "build-contexts" => self.runner.addr,
             _ => host.parse().expect("the address of a store"),
         };
-        http::request(addr, "POST", &format!("/{path}"), &[&kind], &body).expect("the service answers")
+        (addr, format!("/{path}"))
     }
 
     /// Uploads an archive and returns the upload's id.

@@ -24,7 +24,7 @@ use super::ports::free_port;
 use super::runner::{PATIENCE, TestRunner, folder};
 use super::skip;
 
-const KEY_ID: &str = "AKIATESTS";
+pub const KEY_ID: &str = "AKIATESTS";
 pub const KEY_SECRET: &str = "secret-of-the-store-of-tests";
 
 /// Names the store, which takes the arguments and variables of versitygw. tests/peers/cloud has
@@ -202,6 +202,19 @@ impl Place {
     /// Puts an object into the bucket, without the rules of a grant.
     pub fn put(&self, key: &str, content: &[u8]) {
         signed(self.store, "PUT", &format!("/{}/{key}", self.bucket), &[], content);
+    }
+
+    /// Returns an object, if it is there.
+    pub fn object(&self, key: &str) -> Option<Vec<u8>> {
+        let path = format!("/{}/{key}", self.bucket);
+        let reply = signed_try(self.store, "GET", &path, &[], b"").expect("the store answers");
+        match reply.status {
+            404 => None,
+            status => {
+                assert_eq!(status, 200, "{key}: {}", reply.text());
+                Some(reply.body)
+            }
+        }
     }
 
     /// Returns the variables of a replica.
