@@ -203,6 +203,7 @@ const GIVEN_AWAY: &[&str] = &[
     "_INSTRUCTIONS_FILE",
     "_SESSION_FILE",
     "_FUNCTIONS_FILE",
+    "_PASSWORD_FILE",
     "RUNNER_PAGE",
     "RUNNER_DOWNLOADS_FOLDER",
 ];

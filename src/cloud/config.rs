@@ -73,10 +73,18 @@ pub struct CloudConfig {
 pub struct SharedConfig {
     pub database: DatabaseUrl,
     pub store: StoreUrl,
-    pub credentials: StoreCredentials,
+    pub credentials: StoreKeys,
     pub role: Role,
     /// How long a build belongs to a worker that does not renew it.
     pub lease: Duration,
+}
+
+/// The credentials of the store.
+#[derive(Clone, Debug)]
+pub struct StoreKeys {
+    pub at_start: StoreCredentials,
+    /// The file that they are from, which may change.
+    pub file: Option<PathBuf>,
 }
 
 /// What a replica does.
@@ -124,7 +132,7 @@ pub struct TransferConfig {
     pub data_dir: PathBuf,
     pub database: DatabaseUrl,
     pub store: StoreUrl,
-    pub credentials: StoreCredentials,
+    pub credentials: StoreKeys,
 }
 
 /// An id and a secret that sign grants.

@@ -18,7 +18,7 @@ use super::builds::{GATED, shell};
 use crate::support::cloud::{self, DataDir, KEY, OTHER, TestCloud, archive};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner};
-use crate::support::scale::{KEY_SECRET, Place};
+use crate::support::scale::{KEY_ID, KEY_SECRET, Place};
 
 /// A command that succeeds at once.
 const QUICK: [&str; 4] = ["--", "sh", "-c", r#"cat bot.py; echo image > "$BUILD_OUT/bot.img""#];
@@ -700,6 +700,85 @@ fn a_replica_refuses_what_it_cannot_use() {
         let refused = TestRunner::run_with(&[&serve[..], args].concat(), &place.variables());
         assert_eq!(refused.code, Some(2), "{args:?}: {}", refused.stderr);
         assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+}
+
+/// The password of the database and the credentials of the store are those of files, and a file
+/// that is replaced counts without a restart. Nothing of them is logged.
+#[test]
+fn secrets_come_from_files_that_may_change() {
+    let Some(place) = Place::new() else { return };
+    // The server asks this role alone for a password.
+    let role = format!("role_of_{}", place.database);
+    let hba = place.sql("SHOW hba_file");
+    let line = format!("host {} {role} 127.0.0.1/32 scram-sha-256", place.database);
+    place.sql(&format!("CREATE ROLE {role} SUPERUSER LOGIN PASSWORD 'first of two'"));
+    place.sql(&format!(
+        "COPY (SELECT '{line}' UNION ALL SELECT 'host all cloud 127.0.0.1/32 trust') TO '{hba}'"
+    ));
+    place.sql("SELECT pg_reload_conf()");
+
+    let data = DataDir::new();
+    let written = |name: &str, content: &str| {
+        let next = data.path().join("next");
+        fs::write(&next, content).expect("the folder is writable");
+        let path = data.path().join(name);
+        fs::rename(next, &path).expect("the folder is writable");
+        path.to_str().expect("folders of tests are UTF-8").to_owned()
+    };
+    let keys = |secret: &str| format!("[default]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {secret}\n");
+    let password = written("password", "another one\n");
+    let credentials = written("credentials", &keys(KEY_SECRET));
+    let mut variables = place.variables();
+    variables.retain(|(name, _)| !name.starts_with("AWS_"));
+    let url = variables
+        .iter()
+        .find(|(name, _)| *name == "CLOUD_DATABASE")
+        .expect("a URL")
+        .1;
+    let url = url.replace("cloud@", &format!("{role}@"));
+    variables.extend([
+        ("CLOUD_DATABASE", &*url),
+        ("CLOUD_DATABASE_PASSWORD_FILE", &*password),
+        ("AWS_SHARED_CREDENTIALS_FILE", &*credentials),
+        ("RUST_LOG", "trace"),
+    ]);
+    until("the wrong password was to be refused", || {
+        let listed = TestRunner::run_with(&["cloud", "keys", "list"], &variables);
+        listed.code == Some(1) && listed.stderr.contains("password authentication failed")
+    });
+    written("password", "first of two\n");
+    let own = DataDir::new();
+    let cloud = TestCloud::start_with(&own, &["--role", "api"], &variables);
+    let is_ready = |reason: Option<&str>| {
+        until(&format!("/readyz was to have the reason {reason:?}"), || {
+            let ready = http::get(cloud.runner.addr, "/readyz");
+            (ready.status == 200) == reason.is_none() && ready.json()["reason"].as_str() == reason
+        });
+    };
+    is_ready(None);
+    cloud.upload(&context("x"));
+
+    place.sql(&format!("ALTER ROLE {role} PASSWORD 'second of two'"));
+    let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'");
+    place.sql(&end);
+    is_ready(Some("records"));
+    let away = cloud.get("/v1/builds");
+    assert_eq!(away.status, 503, "{}", away.text());
+    written("password", "second of two");
+    is_ready(None);
+
+    written("credentials", &keys("another-secret"));
+    is_ready(Some("store"));
+    // What is no file of credentials changes nothing.
+    written("credentials", &keys(KEY_SECRET));
+    is_ready(None);
+    written("credentials", "[default]\n");
+    cloud.upload(&context("y"));
+    cloud.runner.wait_for_log("it is to be a file with the lines");
+    let log = cloud.runner.log();
+    for hidden in ["first of two", "second of two", "another-secret", KEY_SECRET] {
+        assert!(!log.contains(hidden), "{hidden:?} is in the log");
     }
 }
 

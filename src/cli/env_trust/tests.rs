@@ -303,6 +303,7 @@ fn rejects_options_that_trust_others_or_hand_out_what_is_not_of_the_file() {
         "REALTIME_INSTRUCTIONS_FILE=/etc/passwd",
         "CASCADE_FUNCTIONS_FILE= /etc/x",
         "REALTIME_SESSION_FILE=/etc/x",
+        "CLOUD_DATABASE_PASSWORD_FILE=/etc/x",
         "RUNNER_PAGE=/",
         "RUNNER_DOWNLOADS_FOLDER=/root",
     ] {

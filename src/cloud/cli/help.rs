@@ -91,6 +91,14 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     ("AWS_SECRET_ACCESS_KEY", "The secret of that id."),
     ("AWS_SESSION_TOKEN", "The token of temporary ones."),
+    (
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "In their place a file with them, in its section [default]; read again when it changes.",
+    ),
+    (
+        "CLOUD_DATABASE_PASSWORD_FILE",
+        "File whose first line is the password of --database; read again for each new connection.",
+    ),
 ];
 
 const EXIT: &[(&str, &str)] = &[

@@ -8,7 +8,7 @@ use super::scale;
 use crate::config::{KeysConfig, KeysTask};
 use edge_runner_proto::options::{Env, UsageError, not_unicode};
 
-pub fn create(args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+pub fn create(args: CloudArgs, env: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
     let Some(kind) = args.kind else {
         return Err(UsageError::Combination(
             "`cloud keys create` needs `--type private` or `--type public`".into(),
@@ -19,22 +19,22 @@ pub fn create(args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<Cloud
         org: args.org(),
         name: args.name.clone(),
     };
-    keys(args, task)
+    keys(args, task, env)
 }
 
-pub fn list(args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+pub fn list(args: CloudArgs, env: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
     let task = KeysTask::List { json: args.json };
-    keys(args, task)
+    keys(args, task, env)
 }
 
-pub fn revoke(mut args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+pub fn revoke(mut args: CloudArgs, env: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
     let id = args.argument.take().unwrap_or_default();
     let task = KeysTask::Revoke(id.into_string().map_err(not_unicode)?);
-    keys(args, task)
+    keys(args, task, env)
 }
 
-fn keys(args: CloudArgs, task: KeysTask) -> Result<CloudTask, UsageError> {
-    if let Some(of_database) = scale::keys(&args, &task)? {
+fn keys(args: CloudArgs, task: KeysTask, env: &Env<'_>) -> Result<CloudTask, UsageError> {
+    if let Some(of_database) = scale::keys(&args, &task, env)? {
         return Ok(of_database);
     }
     Ok(CloudTask::Keys(KeysConfig {

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use super::CloudTask;
 use super::flags::CloudArgs;
-use crate::config::{KeysTask, MigrateConfig, Role, SharedConfig, SharedTask, TransferConfig};
+use crate::config::{KeysTask, MigrateConfig, Role, SharedConfig, SharedTask, StoreKeys, TransferConfig};
 use crate::proto::scale::database_url::{self, DatabaseUrl};
+use crate::proto::scale::secret_files;
 use crate::proto::scale::sigv4::StoreCredentials;
 use crate::proto::scale::store_url::{self, StoreUrl};
 use edge_runner_proto::config::{Secret, SecretBytes};
 use edge_runner_proto::features::{Feature, MissingFeature};
+use edge_runner_proto::options::values::read_file;
 use edge_runner_proto::options::{Env, UsageError};
 
 /// Where it is `false`, the compiler leaves out what follows a check.
@@ -26,6 +28,10 @@ const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const KEY_SECRET: &str = "AWS_SECRET_ACCESS_KEY";
 const TOKEN: &str = "AWS_SESSION_TOKEN";
 
+/// Variables of files with secrets.
+const PASSWORD_FILE: &str = "CLOUD_DATABASE_PASSWORD_FILE";
+const CREDENTIALS_FILE: &str = "AWS_SHARED_CREDENTIALS_FILE";
+
 /// Returns what the replicas share. `None`: there is one machine.
 pub fn shared(
     args: &CloudArgs,
@@ -35,7 +41,7 @@ pub fn shared(
     if !IN_THIS_BUILD {
         return reject_options(args).map(|()| None);
     }
-    let (database, store) = match (database(args, warnings)?, &args.store) {
+    let (database, store) = match (database(args, env, warnings)?, &args.store) {
         (Some(database), Some(store)) => (database, store),
         (None, None) => {
             return match (args.role.is_some(), args.lease.is_some()) {
@@ -76,21 +82,31 @@ pub fn shared(
         }
         _ => {}
     }
+    let credentials = credentials(env)?;
+    let files = [
+        (PASSWORD_FILE, database.password.is_some()),
+        (CREDENTIALS_FILE, credentials.file.is_some()),
+    ];
+    for (name, _) in files.iter().filter(|(_, is_set)| *is_set && role != Role::Api) {
+        warnings.push(format!(
+            "{name}: builder commands are of this user, and can read that file; a variable with the secret itself is kept from them"
+        ));
+    }
     Ok(Some(Box::new(SharedConfig {
         database,
         store,
-        credentials: credentials(env)?,
+        credentials,
         role,
         lease: args.lease.unwrap_or(LEASE),
     })))
 }
 
 /// Returns the task of `cloud keys`, if a database is named.
-pub fn keys(args: &CloudArgs, task: &KeysTask) -> Result<Option<CloudTask>, UsageError> {
+pub fn keys(args: &CloudArgs, task: &KeysTask, env: &Env<'_>) -> Result<Option<CloudTask>, UsageError> {
     if !IN_THIS_BUILD {
         return reject_options(args).map(|()| None);
     }
-    match database(args, &mut Vec::new())? {
+    match database(args, env, &mut Vec::new())? {
         // A data directory in the environment is that of another service.
         Some(_) if args.given.contains(&"--data-dir") => Err(UsageError::Combination(
             "keys are in `--data-dir` or in `--database`, not in both".into(),
@@ -99,11 +115,11 @@ pub fn keys(args: &CloudArgs, task: &KeysTask) -> Result<Option<CloudTask>, Usag
     }
 }
 
-pub fn migrate(args: CloudArgs, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+pub fn migrate(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
     if !IN_THIS_BUILD {
         return Err(missing("`cloud migrate`"));
     }
-    let database = database(&args, warnings)?
+    let database = database(&args, env, warnings)?
         .ok_or_else(|| UsageError::Combination("`cloud migrate` needs `--database URL`, or CLOUD_DATABASE".into()))?;
     let regions = args.regions.as_ref().map(Into::into);
     let config = MigrateConfig { database, regions };
@@ -128,7 +144,7 @@ fn transfer(
     if !IN_THIS_BUILD {
         return Err(missing(&format!("`{command}`")));
     }
-    let (Some(database), Some(store)) = (database(args, warnings)?, &args.store) else {
+    let (Some(database), Some(store)) = (database(args, env, warnings)?, &args.store) else {
         return Err(UsageError::Combination(format!(
             "`{command}` needs `--database URL` and `--store URL`, or CLOUD_DATABASE and CLOUD_STORE"
         )));
@@ -176,15 +192,23 @@ fn parse_store(text: &str, warnings: &mut Vec<String>) -> Result<StoreUrl, Usage
     Ok(store)
 }
 
-fn database(args: &CloudArgs, warnings: &mut Vec<String>) -> Result<Option<DatabaseUrl>, UsageError> {
+fn database(args: &CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Option<DatabaseUrl>, UsageError> {
     let Some(text) = &args.database else {
         return Ok(None);
     };
-    let url = DatabaseUrl::parse(text).ok_or_else(|| UsageError::redacted("--database", database_url::WANTS))?;
+    let mut url = DatabaseUrl::parse(text).ok_or_else(|| UsageError::redacted("--database", database_url::WANTS))?;
     if url.has_password && args.given.contains(&"--database") {
         return Err(UsageError::Combination(
             "the password in `--database` shows in every list of processes: set CLOUD_DATABASE instead".into(),
         ));
+    }
+    if let Some(path) = env.variables.literal(PASSWORD_FILE) {
+        if url.has_password {
+            return Err(both("CLOUD_DATABASE", PASSWORD_FILE, "a password"));
+        }
+        let password = secret_files::password(&read_file(env, PASSWORD_FILE, path)?)
+            .ok_or_else(|| UsageError::redacted(PASSWORD_FILE, secret_files::PASSWORD_WANTS))?;
+        url.password = Some((password, path.into()));
     }
     if !url.tls && !url.is_local {
         warnings.push("`sslmode=disable`: records and digests of keys travel to the database in the clear".into());
@@ -192,7 +216,19 @@ fn database(args: &CloudArgs, warnings: &mut Vec<String>) -> Result<Option<Datab
     Ok(Some(url))
 }
 
-fn credentials(env: &Env<'_>) -> Result<StoreCredentials, UsageError> {
+fn credentials(env: &Env<'_>) -> Result<StoreKeys, UsageError> {
+    if let Some(path) = env.variables.literal(CREDENTIALS_FILE) {
+        if [KEY_ID, KEY_SECRET, TOKEN]
+            .iter()
+            .any(|name| env.variables.literal(name).is_some())
+        {
+            return Err(both(KEY_ID, CREDENTIALS_FILE, "credentials"));
+        }
+        let at_start = secret_files::credentials(&read_file(env, CREDENTIALS_FILE, path)?)
+            .ok_or_else(|| UsageError::redacted(CREDENTIALS_FILE, secret_files::CREDENTIALS_WANTS))?;
+        let file = Some(path.into());
+        return Ok(StoreKeys { at_start, file });
+    }
     let value = |name: &str| {
         let value = env.variables.literal(name).filter(|value| !value.is_empty());
         match value {
@@ -204,14 +240,19 @@ fn credentials(env: &Env<'_>) -> Result<StoreCredentials, UsageError> {
     };
     let (Some(id), Some(secret)) = (value(KEY_ID)?, value(KEY_SECRET)?) else {
         return Err(UsageError::Combination(format!(
-            "`--store` needs {KEY_ID} and {KEY_SECRET}"
+            "`--store` needs {KEY_ID} and {KEY_SECRET}, or {CREDENTIALS_FILE}"
         )));
     };
-    Ok(StoreCredentials {
+    let at_start = StoreCredentials {
         id: id.to_owned(),
         secret: SecretBytes::new(secret),
         token: value(TOKEN)?.map(Secret::new),
-    })
+    };
+    Ok(StoreKeys { at_start, file: None })
+}
+
+fn both(one: &str, other: &str, what: &str) -> UsageError {
+    UsageError::Combination(format!("{one} and {other} both have {what}; set one of them"))
 }
 
 fn belongs(one: &str, other: &str) -> UsageError {

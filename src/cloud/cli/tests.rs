@@ -14,6 +14,9 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(CloudTa
         names: vec!["Board".into()],
         read: &|path| match path {
             "regions.json" => Ok(r#"{"regions":[{"code":"a","display_name":"A"}]}"#.into()),
+            "password" => Ok("hunter2 \u{e4}\n".into()),
+            "credentials" => Ok("[default]\naws_access_key_id = AKIAX\naws_secret_access_key = s3cret\n".into()),
+            "empty" => Ok(Vec::new()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         },
         ..Env::of_variables(variables)
@@ -480,6 +483,77 @@ fn status_and_logs_take_a_build_id() {
         );
     }
     assert!(refused(&["logs", "--limit=0", "x"]).contains("`--limit` takes a number from 1"));
+}
+
+/// The password of the database and the credentials of the store may be those of files, which a
+/// worker's commands could read.
+#[test]
+fn secrets_of_several_machines_come_from_files() {
+    if !Feature::Scale.in_this_build() {
+        return;
+    }
+    let place = [
+        ("CLOUD_DATABASE", "postgres://u@db.example.net/x"),
+        ("CLOUD_STORE", "s3://bucket"),
+    ];
+    let files = [
+        ("CLOUD_DATABASE_PASSWORD_FILE", "password"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+    ];
+    let all = [place, files].concat();
+    let (config, warnings) = served(&["--role", "api"], &all);
+    assert_eq!(warnings, Vec::<String>::new());
+    let shared = config.shared.expect("replicas share something");
+    let (password, file) = shared.database.password.clone().expect("a password");
+    assert_eq!((password.expose(), file.to_str()), ("hunter2 \u{e4}", Some("password")));
+    let keys = &shared.credentials;
+    assert_eq!(
+        (&*keys.at_start.id, keys.at_start.secret.expose()),
+        ("AKIAX", &b"s3cret"[..])
+    );
+    assert_eq!(keys.file.as_deref(), Some(std::path::Path::new("credentials")));
+    assert!(!format!("{shared:?}").contains("hunter2") && !format!("{shared:?}").contains("s3cret"));
+
+    let (_, warnings) = served(&["--", "build"], &all);
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    for (name, _) in files {
+        assert!(
+            warnings
+                .iter()
+                .any(|warning| warning.starts_with(&format!("{name}: builder commands"))),
+            "{warnings:?}"
+        );
+    }
+    for (variables, part) in [
+        (
+            vec![place[1], files[0], files[1], ("CLOUD_DATABASE", "postgres://u:p@h/x")],
+            "CLOUD_DATABASE and CLOUD_DATABASE_PASSWORD_FILE both have a password",
+        ),
+        (
+            [&all[..], &[("AWS_ACCESS_KEY_ID", "A")]].concat(),
+            "AWS_ACCESS_KEY_ID and AWS_SHARED_CREDENTIALS_FILE both have credentials",
+        ),
+        (
+            vec![
+                place[0],
+                place[1],
+                files[1],
+                ("CLOUD_DATABASE_PASSWORD_FILE", "hunter3"),
+            ],
+            "CLOUD_DATABASE_PASSWORD_FILE: reading the file that it names",
+        ),
+        (
+            vec![place[0], place[1], files[1], ("CLOUD_DATABASE_PASSWORD_FILE", "empty")],
+            "CLOUD_DATABASE_PASSWORD_FILE takes a file whose first line is the password",
+        ),
+        (
+            vec![place[0], place[1], ("AWS_SHARED_CREDENTIALS_FILE", "password")],
+            "AWS_SHARED_CREDENTIALS_FILE takes a file with the lines `[default]`",
+        ),
+    ] {
+        let message = refused_with(&["serve", "--data-dir", "/d"], &variables);
+        assert!(message.contains(part) && !message.contains("hunter"), "{message}");
+    }
 }
 
 fn help(arguments: &[&str]) -> String {

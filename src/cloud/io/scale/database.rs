@@ -28,11 +28,14 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, GenericClient, Ro
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use super::secret_file::SecretFile;
 use crate::proto::metrics::{BackendFailure, BackendMetrics};
 use crate::proto::scale::database_url::DatabaseUrl;
+use crate::proto::scale::secret_files;
 use edge_runner_http::client::system_trust;
 use edge_runner_http::common::lock;
 use edge_runner_http::tasks;
+use edge_runner_proto::config::Secret;
 
 /// Connections of one process, without the one that listens.
 const CONNECTIONS_MAX: usize = 8;
@@ -89,7 +92,9 @@ impl From<tokio_postgres::Error> for DatabaseError {
 
 /// Tells whether an error is one of the connection, of a restart or of concurrency.
 fn is_passing(error: &tokio_postgres::Error) -> bool {
-    const CODES: [&SqlState; 10] = [
+    const CODES: [&SqlState; 11] = [
+        // While it is being changed there and in the file with it.
+        &SqlState::INVALID_PASSWORD,
         &SqlState::ADMIN_SHUTDOWN,
         &SqlState::CRASH_SHUTDOWN,
         &SqlState::CANNOT_CONNECT_NOW,
@@ -114,6 +119,8 @@ fn is_passing(error: &tokio_postgres::Error) -> bool {
 /// The connections of this process.
 pub struct Database {
     config: Config,
+    /// The password, if it is that of a file.
+    password: Option<SecretFile<Secret>>,
     connector: Connector,
     idle: Mutex<Vec<PooledClient>>,
     permits: Semaphore,
@@ -147,8 +154,17 @@ impl Database {
             }
             false => None,
         };
+        let password = url.password.clone().map(|(at_start, file)| {
+            SecretFile::new(
+                at_start,
+                Some(file),
+                secret_files::password,
+                secret_files::PASSWORD_WANTS,
+            )
+        });
         Ok(Database {
             config,
+            password,
             connector: Connector(trust),
             idle: Mutex::default(),
             permits: Semaphore::new(CONNECTIONS_MAX),
@@ -212,8 +228,14 @@ impl Database {
     }
 
     async fn connect(&self) -> Result<(Client, Connection<Socket, DatabaseStream>), DatabaseError> {
+        let with_password = self.password.as_ref().map(|password| {
+            let mut config = self.config.clone();
+            config.password(password.current().expose());
+            config
+        });
+        let config = with_password.as_ref().unwrap_or(&self.config);
         // The client has a limit for each address; this one is for all of them.
-        match timeout(WAIT, self.config.connect(self.connector.clone())).await {
+        match timeout(WAIT, config.connect(self.connector.clone())).await {
             Ok(connected) => Ok(connected?),
             Err(_) => Err(DatabaseError::Unavailable("connecting takes too long".into())),
         }

@@ -2,7 +2,7 @@
 //! store.
 //!
 //! - [`database`], [`mod@migrate`], [`records`]: connections, schema, statements
-//! - [`store`]: the object store
+//! - [`store`]: the object store; [`secret_file`]: what signs its requests may change
 //! - [`service`]: what requests need; [`worker`]: runs builds under leases; [`sweep`]; [`keys`]
 //! - [`logs`]: rows of the database that become objects
 //! - [`import`], [`export`]: what a service on one machine has, and back
@@ -17,6 +17,7 @@ pub mod keys;
 pub mod logs;
 pub mod migrate;
 pub mod records;
+pub mod secret_file;
 pub mod service;
 pub mod store;
 pub mod sweep;

@@ -15,10 +15,13 @@ use bytes::Bytes;
 use hyper::header::ETAG;
 use hyper::{Method, StatusCode};
 
+use super::secret_file::SecretFile;
+use crate::config::StoreKeys;
 use crate::proto::grant::{GrantTerms, UploadGrant};
 use crate::proto::metrics::{BackendFailure, BackendMetrics};
 use crate::proto::scale::listing;
 use crate::proto::scale::post::{self, StoreFields};
+use crate::proto::scale::secret_files;
 use crate::proto::scale::sigv4::{StoreCredentials, StoreRequest};
 use crate::proto::scale::store_time::{StoreTime, TimeChange};
 use crate::proto::scale::store_url::StoreUrl;
@@ -65,7 +68,7 @@ pub enum StoreError {
 /// The store.
 pub struct ObjectStore {
     place: StoreUrl,
-    credentials: StoreCredentials,
+    credentials: SecretFile<StoreCredentials>,
     metrics: BackendMetrics,
     time: Mutex<StoreTime>,
 }
@@ -94,10 +97,16 @@ impl ObjectRequest<'_> {
 }
 
 impl ObjectStore {
-    pub fn new(place: StoreUrl, credentials: StoreCredentials) -> ObjectStore {
+    pub fn new(place: StoreUrl, credentials: StoreKeys) -> ObjectStore {
+        let StoreKeys { at_start, file } = credentials;
         ObjectStore {
             place,
-            credentials,
+            credentials: SecretFile::new(
+                at_start,
+                file,
+                secret_files::credentials,
+                secret_files::CREDENTIALS_WANTS,
+            ),
             metrics: BackendMetrics::default(),
             time: Mutex::default(),
         }
@@ -243,7 +252,12 @@ impl ObjectStore {
             path: &path,
             query: &[],
         };
-        let query = request.link(&self.credentials, &self.place.region, LINK_S, self.signing_ms());
+        let query = request.link(
+            &self.credentials.current(),
+            &self.place.region,
+            LINK_S,
+            self.signing_ms(),
+        );
         endpoint.url(&path, &query)
     }
 
@@ -253,7 +267,7 @@ impl ObjectStore {
         let url = endpoint.url(&endpoint.path(""), "");
         let terms = GrantTerms { url: &url, ..terms };
         let (bucket, region) = (&self.place.bucket, &self.place.region);
-        post::issue(&self.credentials, bucket, region, &terms, self.signing_ms())
+        post::issue(&self.credentials.current(), bucket, region, &terms, self.signing_ms())
     }
 
     /// Returns the time for a signature, in milliseconds since 1970.
@@ -345,7 +359,7 @@ impl ObjectStore {
             query: request.query,
         };
         let url = endpoint.url(&path, &signed.encoded_query());
-        let mut headers = signed.headers(&self.credentials, &self.place.region, signed_ms);
+        let mut headers = signed.headers(&self.credentials.current(), &self.place.region, signed_ms);
         // Ceph answers in JSON where that is acceptable.
         headers.push(("accept", "application/xml".into()));
         headers.extend(request.if_match.map(|etag| ("if-match", etag.to_owned())));

@@ -6,6 +6,8 @@
 //! back to plain text without notice, are for this machine only. Source: the documentation of
 //! libpq, "Connection URIs".
 
+use std::path::PathBuf;
+
 use edge_runner_proto::config::Secret;
 use edge_runner_proto::options::hosts::{is_local_name, split_port};
 
@@ -19,6 +21,8 @@ pub struct DatabaseUrl {
     pub is_local: bool,
     /// Whether the URL contains a password.
     pub has_password: bool,
+    /// The password of a file, and the file, which may change.
+    pub password: Option<(Secret, PathBuf)>,
 }
 
 /// What a valid URL looks like. The URL itself is not shown, since it may contain a password.
@@ -65,6 +69,7 @@ impl DatabaseUrl {
             tls,
             is_local,
             has_password: user.contains(':') || named("password").is_some(),
+            password: None,
         })
     }
 }
