@@ -544,11 +544,11 @@ fn secrets_of_several_machines_come_from_files() {
         ),
         (
             vec![place[0], place[1], files[1], ("CLOUD_DATABASE_PASSWORD_FILE", "empty")],
-            "CLOUD_DATABASE_PASSWORD_FILE takes a file whose first line is the password",
+            "`CLOUD_DATABASE_PASSWORD_FILE` takes a file whose first line is the password",
         ),
         (
             vec![place[0], place[1], ("AWS_SHARED_CREDENTIALS_FILE", "password")],
-            "AWS_SHARED_CREDENTIALS_FILE takes a file with the lines `[default]`",
+            "`AWS_SHARED_CREDENTIALS_FILE` takes a file with the lines `[default]`",
         ),
     ] {
         let message = refused_with(&["serve", "--data-dir", "/d"], &variables);
