@@ -184,8 +184,8 @@ impl Sessions {
     }
 
     /// Reports a call that an admission turned away to the observer; other errors end no call.
-    /// `bot` is its name, as far as it is known. For calls that no HTTP request waits for: of those,
-    /// the router reports each that it answers with a refusal.
+    /// `bot` is its name, as far as it is known. For calls that no HTTP request waits for: the
+    /// router reports the others.
     pub fn note_refused(&self, call: CallAttempt<'_>, bot: Option<&str>, refusal: &SessionRefusal) {
         if let Some(outcome) = CallOutcome::of_refusal(refusal) {
             self.note_turned_away(call, bot, outcome);

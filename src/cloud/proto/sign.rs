@@ -291,11 +291,11 @@ mod tests {
     /// I-22: debug output shows no secret.
     #[test]
     fn debug_output_shows_no_secret() {
-        let daily = GrantSigner::ByDay([7; 32]);
-        let pair = daily.key_at(0);
+        let by_day = GrantSigner::ByDay([7; 32]);
+        let pair = by_day.key_at(0);
         assert_eq!(
-            format!("{daily:?} {pair:?}"),
-            format!("Signing::Daily Pair {{ id: {:?}, .. }}", pair.id)
+            format!("{by_day:?} {pair:?}"),
+            format!("Signing::ByDay Pair {{ id: {:?}, .. }}", pair.id)
         );
     }
 }
