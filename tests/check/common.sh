@@ -148,23 +148,18 @@ beside() {
     for pid in ${processes[@]+"${processes[@]}"}; do part wait "$pid"; done
 }
 
-# Runs a command as 2 or 3 processes, each of which takes the next check that is left (`left` of tests/peers/checks.py), for most checks
-# wait for the greater part of their time: shared PROCESSES COMMAND...
+# Runs a command as three processes, each of which takes the next check that is left (`left` of tests/peers/checks.py), for most checks
+# wait for the greater part of their time: shared COMMAND...
 shared() {
-    local processes=$1
-    shift
     # shellcheck disable=SC2034
-    local one=("$@") two=("$@") three=("$@")
+    local process=("$@")
     if [ -n "${CHECKS_ONLY:-}" ]; then
-        beside one
+        beside process
         return
     fi
     local -x CHECKS_SHARED
     CHECKS_SHARED=$(mktemp -d)
-    case $processes in
-    2) beside one two ;;
-    3) beside one two three ;;
-    esac
+    beside process process process
     rm -rf "$CHECKS_SHARED"
 }
 

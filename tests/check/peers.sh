@@ -4,7 +4,7 @@
 peer_aiortc() {
     needs_python aiortc || return 0
     release
-    shared 3 $python tests/peers/aiortc/run.py --binary $binary
+    shared $python tests/peers/aiortc/run.py --binary $binary
     return "${verdict:-0}"
 }
 
@@ -26,7 +26,7 @@ peer_net() {
     needs_python aiortc || return 0
     release
     # It takes the strict device from the test binary.
-    shared 3 linted $python tests/peers/net/run.py --binary $binary
+    shared linted $python tests/peers/net/run.py --binary $binary
     return "${verdict:-0}"
 }
 
@@ -34,7 +34,7 @@ peer_pipecat() {
     needs 'apt-get install espeak-ng' espeak-ng || return 0
     needs_python pipecat.transports.websocket.client || return 0
     release
-    shared 3 $python tests/peers/pipecat/run.py --binary $binary
+    shared $python tests/peers/pipecat/run.py --binary $binary
     return "${verdict:-0}"
 }
 
@@ -44,7 +44,7 @@ peer_pipecat-bots() {
     needs_python pipecat.transports.websocket.client,typer,rich,questionary,soxr || return 0
     needs_path tests/check/python.sh target/pipecat-cli || return 0
     release
-    shared 2 $python tests/peers/pipecat-bots/run.py --binary $binary ${EXAMPLES:+--examples "$EXAMPLES"}
+    shared $python tests/peers/pipecat-bots/run.py --binary $binary ${EXAMPLES:+--examples "$EXAMPLES"}
     return "${verdict:-0}"
 }
 
@@ -57,18 +57,18 @@ peer_rooms() {
     needs_python openai,websockets || return 0
     release
     development
-    shared 3 $python tests/peers/room/run.py --binary $binary
+    shared $python tests/peers/room/run.py --binary $binary
     return "${verdict:-0}"
 }
 
 # The same with the published server, which speaks more of its protocol than that of the tests.
-peer_livekit() { published_server rooms 3; }
+peer_livekit() { published_server rooms; }
 
 # Jobs of the published server for runners and for LiveKit's own worker, and LiveKit's own front-ends.
-peer_jobs() { published_server workers 2; }
+peer_jobs() { published_server workers; }
 
 # Faults that the published server simulates, and the time to join over each path.
-peer_room-faults() { published_server slow 2; }
+peer_room-faults() { published_server slow; }
 
 published_server() {
     needs_namespaces 'rooms of the published LiveKit server' || return 0
@@ -82,7 +82,7 @@ published_server() {
     server=$(tests/check/livekit-server.sh)
     release
     development
-    shared "$2" $python tests/peers/room/run.py --binary $binary --published "$server" --part "$1"
+    shared $python tests/peers/room/run.py --binary $binary --published "$server" --part "$1"
     return "${verdict:-0}"
 }
 
@@ -182,7 +182,7 @@ peer_assistants() {
     needs_path tests/check/python.sh target/speech-to-speech || return 0
     needs_path tests/check/python.sh target/wyoming || return 0
     release
-    shared 2 $python tests/peers/assistants/run.py --binary $binary
+    shared $python tests/peers/assistants/run.py --binary $binary
     return "${verdict:-0}"
 }
 

@@ -118,11 +118,11 @@ class Lanes(unittest.TestCase):
             code, output = self.run_lanes("together 'calls'\njudge_alone", stages)
             self.assertEqual((code, self.last(output)), expected, output)
 
-    def test_two_processes_share_the_checks_of_a_stage(self):
+    def test_three_processes_share_the_checks_of_a_stage(self):
         program = self.folder / "program.py"
         program.write_text(f"import sys, time\nsys.path.append({str(HERE.parent / 'peers')!r})\nfrom checks import left, show\n"
                            "for name in left('abcdef'):\n    time.sleep(0.01)\n    show(f'PASS {name}: x')\n")
-        stages = {"calls": f"shared 2 python3 {program}; exit ${{verdict:-0}}"}
+        stages = {"calls": f"shared python3 {program}; exit ${{verdict:-0}}"}
         code, output = self.run_lanes("together 'calls'", stages)
         self.assertEqual((code, self.last(output)), (0, "6 passed, 0 failed, 0 skipped"), output)
 
@@ -136,7 +136,7 @@ class Lanes(unittest.TestCase):
             self.assertEqual(found, expected, codes)
 
     def test_what_is_judged_again_has_no_process_beside_it(self):
-        stages = {"calls": "both() { local one=(bash -c 'echo PASS a: ${CHECKS_SHARED:-x}'); CHECKS_ONLY=a shared 2 \"${one[@]}\"; }; both"}
+        stages = {"calls": "both() { local one=(bash -c 'echo PASS a: ${CHECKS_SHARED:-x}'); CHECKS_ONLY=a shared \"${one[@]}\"; }; both"}
         code, output = self.run_lanes("together 'calls'", stages)
         self.assertEqual((code, self.last(output)), (0, "1 passed, 0 failed, 0 skipped"), output)
         self.assertIn("PASS a: x", (self.folder / "target/check/calls.log").read_text())
