@@ -404,7 +404,7 @@ async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut
         let due = task.metrics.as_ref().map(SessionMetrics::next_flush);
         let next = deadline
             .earlier_of(due, "metrics")
-            .earlier_of(task.silent_bot.poll_timeout(), "mute bot");
+            .earlier_of(task.silent_bot.poll_timeout(), "silent bot");
         let until = tokio::time::Instant::from_std(next.at);
         if timer.deadline() != until {
             timer.as_mut().reset(until);

@@ -29,7 +29,7 @@ pub enum Count {
     FramesSkipped,
     PacketsLost,
     PacketsLate,
-    PacketsUnreadable,
+    PacketsUndecodable,
     FramesRecovered,
     FramesConcealed,
     MessagesIn,
@@ -111,7 +111,7 @@ pub const COUNTERS: [(Count, &str, &str, CounterScope); 17] = [
         CounterScope::Rtp,
     ),
     (
-        Count::PacketsUnreadable,
+        Count::PacketsUndecodable,
         "edge_runner_audio_packets_unreadable_total",
         "Audio packets of callers that could not be decoded.",
         CounterScope::Rtp,

@@ -1,7 +1,7 @@
 //! Detects a bot of which a caller hears nothing.
 //!
 //! In: the connection of the caller and its sound, how far the bot is, what it sends, and `now`.
-//! Out: what to log, once per call. A bot has [`BOT_MUTE_AFTER`] from when it is ready for its
+//! Out: what to log, once per call. A bot has [`BOT_SILENT_AFTER`] from when it is ready for its
 //! first sound or message. One that waits for the caller to speak first says so: by `bot-ready`, by
 //! a frame of silence, or by its library. Its time begins when the caller has spoken. Neither of
 //! these signs is an answer, nor is what a bot reports of the caller.
@@ -17,7 +17,7 @@ use crate::rtvi::LABEL;
 /// need some seconds.
 pub const BOT_STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// Time without sound or a message, of a bot that is ready, after which its caller waits in vain.
-pub const BOT_MUTE_AFTER: Duration = Duration::from_secs(5);
+pub const BOT_SILENT_AFTER: Duration = Duration::from_secs(5);
 /// Frames with a voice, more than those without one, after which a sound is words of the caller.
 const SPOKEN_FRAMES_MIN: u32 = 10;
 /// Samples above this are audible: -54 dBFS.
@@ -159,8 +159,8 @@ impl SilentBotWatch {
         };
         let since = caller_at.max(ready_at);
         match self.spoken_at {
-            Some(spoken_at) => Some(since.max(spoken_at) + BOT_MUTE_AFTER),
-            None => (!self.is_listening).then(|| since + BOT_MUTE_AFTER),
+            Some(spoken_at) => Some(since.max(spoken_at) + BOT_SILENT_AFTER),
+            None => (!self.is_listening).then(|| since + BOT_SILENT_AFTER),
         }
     }
 
@@ -170,17 +170,17 @@ impl SilentBotWatch {
             return None;
         }
         self.finish();
-        let (starts, mute) = (BOT_STARTS_WITHIN.as_secs(), BOT_MUTE_AFTER.as_secs());
+        let (starts, silent) = (BOT_STARTS_WITHIN.as_secs(), BOT_SILENT_AFTER.as_secs());
         let why = if self.ready_at.is_none() {
             format!("the bot is not ready after {starts} s; is it still starting, or waiting for something?")
         } else if self.spoken_at.is_some() {
             format!(
-                "the bot has answered what the caller said neither by sound nor by a message in {mute} s; is one of its \
+                "the bot has answered what the caller said neither by sound nor by a message in {silent} s; is one of its \
                  services away, or does it not take the sound?"
             )
         } else {
             format!(
-                "the bot is ready and has sent neither sound nor a message in {mute} s; one that waits for the caller to \
+                "the bot is ready and has sent neither sound nor a message in {silent} s; one that waits for the caller to \
                  speak first says so by `bot-ready` or a frame of silence"
             )
         };

@@ -71,7 +71,7 @@ pub struct AudioReceiver {
     now: Option<Instant>,
     elapsed: ElapsedAudio,
     /// Silence of a pause that has not been passed on.
-    owed: Duration,
+    pending_silence: Duration,
     /// The length of the last packet, and the number of packets that were lost before it.
     packet_length: Duration,
     lost_before: u64,
@@ -94,7 +94,7 @@ impl AudioReceiver {
             undecodable: UndecodableAudio::default(),
             now: None,
             elapsed: ElapsedAudio::default(),
-            owed: Duration::ZERO,
+            pending_silence: Duration::ZERO,
             packet_length: SILENCE,
             lost_before: 0,
             is_held: false,
@@ -165,7 +165,7 @@ impl AudioReceiver {
         let length = length.saturating_sub(self.packet_length.saturating_mul(unconcealed));
         let passed = self.now.map_or(Duration::ZERO, |now| self.elapsed.missing(now));
         let passed = passed.saturating_sub(self.packet_length);
-        self.owed = length.min(passed).min(AUDIO_PAUSE_FILLED_MAX);
+        self.pending_silence = length.min(passed).min(AUDIO_PAUSE_FILLED_MAX);
     }
 
     /// Decodes the next frame, if there is one; [`AudioReceiver::take_frame`] returns it.
@@ -212,7 +212,7 @@ impl AudioReceiver {
             if is_packet {
                 self.undecodable.handle_success();
                 if self.pcm.iter().any(|sample| sample.unsigned_abs() > QUIET) {
-                    self.owed = Duration::ZERO;
+                    self.pending_silence = Duration::ZERO;
                 }
                 self.packet_length = length;
                 self.lost_before = self.jitter.counters().lost;
@@ -229,9 +229,9 @@ impl AudioReceiver {
     /// Passes on the next frame of silence that is due before the decoded packet, or the packet.
     fn release_next(&mut self) {
         self.ready = true;
-        self.is_silence = self.owed >= SILENCE;
+        self.is_silence = self.pending_silence >= SILENCE;
         if self.is_silence {
-            self.owed -= SILENCE;
+            self.pending_silence -= SILENCE;
             self.elapsed.handle_replacement(SILENCE);
             let rate_hz = self.decoder.as_ref().map_or(0, AudioDecoder::rate_hz);
             self.silence.resize(rate_hz as usize / 50, 0);
@@ -279,7 +279,7 @@ impl InboundStats {
         let counters = &self.counters;
         counts.set(Count::PacketsLost, counters.lost);
         counts.set(Count::PacketsLate, counters.late);
-        counts.set(Count::PacketsUnreadable, self.unreadable + counters.refused);
+        counts.set(Count::PacketsUndecodable, self.unreadable + counters.refused);
         counts.set(Count::FramesRecovered, counters.recovered);
         counts.set(Count::FramesConcealed, counters.concealed);
     }
