@@ -16,8 +16,8 @@ use crate::io::webrtc::gather::turn_connection::TurnConnection;
 use crate::limits::RELAY_END;
 use crate::proto::livekit::session::PathEvent;
 use crate::proto::webrtc::connection::IceProtocol;
-use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
-use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
+use crate::proto::webrtc::gather::server::GatherServer;
+use crate::proto::webrtc::relay::{AllocationEnd, RelayOutput, TurnAllocation};
 
 /// Returns how a path through a relay is run.
 pub(super) const fn row() -> Option<RunRelay> {
@@ -33,14 +33,6 @@ async fn run(server: GatherServer, mut link: PathLink) {
 
 /// Tries the addresses of the server in turn. `Ok` means that the session has closed the path.
 async fn hold(server: &GatherServer, link: &mut PathLink) -> Result<(), GatherError> {
-    let ServerUse::Turn {
-        transport,
-        username,
-        credential,
-    } = &server.usage
-    else {
-        return Err(GatherError::NotAsked);
-    };
     let found = tokio::select! {
         found = resolve(server, |_| true) => found?,
         _ = link.next() => return Ok(()),
@@ -49,28 +41,17 @@ async fn hold(server: &GatherServer, link: &mut PathLink) -> Result<(), GatherEr
         host: server.host.clone(),
     };
     for address in found {
-        let connection = tokio::select! {
-            connection = TurnConnection::connect(server, *transport, address) => connection,
+        let allocated = tokio::select! {
+            allocated = TurnConnection::with_allocation(server, address, true) => allocated,
             _ = link.next() => return Ok(()),
         };
-        let connection = match connection {
-            Ok(connection) => connection,
+        let (connection, relay) = match allocated {
+            Ok(allocated) => allocated,
             Err(error) => {
                 failure = error;
                 continue;
             }
         };
-        let relay = TurnAllocation::new(
-            &AllocationSetup {
-                local: connection.local,
-                server: connection.server,
-                over_stream: connection.is_stream(),
-                username,
-                credential: credential.expose(),
-                sends_first: true,
-            },
-            tasks::now(),
-        );
         let mut allocation = RoomAllocation {
             connection,
             relay,

@@ -14,8 +14,8 @@ use crate::io::webrtc::gather::turn_connection::TurnConnection;
 use crate::io::webrtc::gather::{Gatherer, describe_addresses, resolve, status, stun};
 use crate::limits::RELAY_END;
 use crate::proto::webrtc::gather::ServerState;
-use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
-use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
+use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
+use crate::proto::webrtc::relay::{AllocationEnd, RelayOutput, TurnAllocation};
 use std::time::Duration;
 
 /// Time that `doctor` waits for one server.
@@ -29,11 +29,7 @@ pub async fn probe(server: &GatherServer) -> Result<String, GatherError> {
     let asked = async {
         match &server.usage {
             ServerUse::Stun => ask_stun(server).await,
-            ServerUse::Turn {
-                transport,
-                username,
-                credential,
-            } => ask_turn(server, *transport, username, credential.expose()).await,
+            ServerUse::Turn { .. } => ask_turn(server).await,
             ServerUse::Unusable(why) => Err(GatherError::Unusable(why)),
         }
     };
@@ -66,32 +62,18 @@ async fn ask_stun(server: &GatherServer) -> Result<String, GatherError> {
     }
 }
 
-async fn ask_turn(
-    server: &GatherServer,
-    transport: TurnTransport,
-    username: &str,
-    credential: &str,
-) -> Result<String, GatherError> {
+async fn ask_turn(server: &GatherServer) -> Result<String, GatherError> {
     let mut failure = GatherError::NoAddress {
         host: server.host.clone(),
     };
     for address in resolve(server, |_| true).await? {
-        let mut connection = match TurnConnection::connect(server, transport, address).await {
-            Ok(connection) => connection,
+        let (mut connection, mut relay) = match TurnConnection::with_allocation(server, address, false).await {
+            Ok(allocated) => allocated,
             Err(error) => {
                 failure = error;
                 continue;
             }
         };
-        let setup = AllocationSetup {
-            local: connection.local,
-            server: connection.server,
-            over_stream: connection.is_stream(),
-            username,
-            credential,
-            sends_first: false,
-        };
-        let mut relay = TurnAllocation::new(&setup, tasks::now());
         match allocate(&mut relay, &mut connection).await {
             Ok(words) => {
                 relay.close(tasks::now());

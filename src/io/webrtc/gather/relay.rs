@@ -17,9 +17,9 @@ use crate::io::udp::{OutgoingPacket, OutgoingQueue, UdpPort};
 use crate::io::webrtc::gather::error::GatherError;
 use crate::io::webrtc::gather::turn_connection::TurnConnection;
 use crate::io::webrtc::gather::{Gatherer, resolve};
-use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
+use crate::proto::webrtc::gather::server::GatherServer;
 use crate::proto::webrtc::gather::{RetryDelays, ServerState};
-use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
+use crate::proto::webrtc::relay::{AllocationEnd, RelayOutput, TurnAllocation};
 
 /// Time that a server must have worked for its next failure to start again at the first pause.
 const GATHER_SETTLED: Duration = Duration::from_secs(60);
@@ -74,14 +74,6 @@ impl RelayTask {
 
     /// Tries the addresses of the server in turn. `Ok` means shutdown.
     async fn hold(&mut self) -> Result<(), RelayFailure> {
-        let ServerUse::Turn {
-            transport,
-            username,
-            credential,
-        } = self.server.usage.clone()
-        else {
-            return Ok(());
-        };
         let mut stopped = self.stopped.clone();
         let found = tokio::select! {
             found = resolve(&self.server, |_| true) => found?,
@@ -91,28 +83,17 @@ impl RelayTask {
             host: self.server.host.clone(),
         });
         for address in found {
-            let connection = tokio::select! {
-                connection = TurnConnection::connect(&self.server, transport, address) => connection,
+            let allocated = tokio::select! {
+                allocated = TurnConnection::with_allocation(&self.server, address, false) => allocated,
                 () = stopped.wait() => return Ok(()),
             };
-            let connection = match connection {
-                Ok(connection) => connection,
+            let (connection, relay) = match allocated {
+                Ok(allocated) => allocated,
                 Err(error) => {
                     failure = error.into();
                     continue;
                 }
             };
-            let relay = TurnAllocation::new(
-                &AllocationSetup {
-                    local: connection.local,
-                    server: connection.server,
-                    over_stream: connection.is_stream(),
-                    username: &username,
-                    credential: credential.expose(),
-                    sends_first: false,
-                },
-                tasks::now(),
-            );
             match (Allocation {
                 task: self,
                 connection,

@@ -12,11 +12,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::io::rest;
 use crate::io::webrtc::gather::error::GatherError;
+use crate::io::{rest, tasks};
 use crate::limits::RELAY_STREAM_BYTES_MAX;
-use crate::proto::webrtc::gather::server::{GatherServer, TurnTransport};
+use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
 use crate::proto::webrtc::relay::stream::{TurnFramingError, TurnStreamReader};
+use crate::proto::webrtc::relay::{AllocationSetup, TurnAllocation};
 use std::time::Duration;
 
 /// Bytes of one read from a relay: the longest datagram.
@@ -49,11 +50,39 @@ enum TurnSocket {
 }
 
 impl TurnConnection {
-    /// Connects to one address of a server.
+    /// Connects to one address of a TURN server, and prepares an allocation there, which has sent
+    /// nothing yet. `sends_first`: [`AllocationSetup::sends_first`].
     ///
     /// # Errors
-    /// Returns a [`GatherError`] that says why there is no connection.
-    pub(in crate::io) async fn connect(
+    /// Returns a [`GatherError`] that says why there is no connection, for instance because the
+    /// server is not for TURN.
+    pub(in crate::io) async fn with_allocation(
+        server: &GatherServer,
+        address: SocketAddr,
+        sends_first: bool,
+    ) -> Result<(TurnConnection, TurnAllocation), GatherError> {
+        let ServerUse::Turn {
+            transport,
+            username,
+            credential,
+        } = &server.usage
+        else {
+            return Err(GatherError::NotAsked);
+        };
+        let connection = TurnConnection::connect(server, *transport, address).await?;
+        let setup = AllocationSetup {
+            local: connection.local,
+            server: connection.server,
+            over_stream: matches!(connection.kind, TurnSocket::Stream { .. }),
+            username,
+            credential: credential.expose(),
+            sends_first,
+        };
+        let allocation = TurnAllocation::new(&setup, tasks::now());
+        Ok((connection, allocation))
+    }
+
+    async fn connect(
         server: &GatherServer,
         transport: TurnTransport,
         address: SocketAddr,
@@ -110,10 +139,6 @@ impl TurnConnection {
             kind,
             buffer: vec![0; RELAY_READ_BYTES],
         }
-    }
-
-    pub(in crate::io) fn is_stream(&self) -> bool {
-        matches!(self.kind, TurnSocket::Stream { .. })
     }
 
     /// Sends a protocol message.
