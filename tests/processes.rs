@@ -562,12 +562,13 @@ fn signal(name: &str, process: u32) {
 }
 
 /// SIGTERM reaches the whole group with time to clean up. A process that ignores it is killed, and
-/// the runner exits with 0.
+/// the runner exits with 0. The kill and the end of its session are due 0.25 s apart, so either may
+/// be what the log names.
 #[test]
 fn the_end_of_the_runner_ends_its_programs() {
     let polite = "trap 'echo polite goodbye; exit 0' TERM; echo the bot is up; while :; do sleep 0.05; done";
     let stubborn = "trap '' TERM; (trap '' TERM; echo the bot is up; while :; do sleep 0.05; done) & wait";
-    for (script, words) in [(polite, "polite goodbye"), (stubborn, "was killed")] {
+    for (script, words) in [(polite, "polite goodbye"), (stubborn, "did not end in time")] {
         let script = format!("echo $$ > process; {script}");
         let mut runner = shell(&script);
         let mut client = Client::connect(runner.addr, "/ws-client");
