@@ -95,7 +95,7 @@ gate_lanes() {
     restore_all
     say 'builds, and tests that own their clock'
     # Cargo holds a lock while it compiles test builds, for which `features` and `doc` wait.
-    together 'environments fmt page scripts deny workflows monitoring manifests features doc cross macos' 'lint unit documents blackbox chaos clock' 'size reduced cloud cloud-scale openapi'
+    together 'environments fmt page scripts deny workflows monitoring manifests features cross macos' 'lint unit documents blackbox chaos clock' 'size reduced cloud cloud-scale openapi doc'
     [ -n "$(not_passed)" ] || save_all
     say 'calls in real time'
     # Two lanes: beside a third, two cores starve calls whose delay or sound is judged. The stages of the first take a core, those of the
