@@ -6,7 +6,8 @@
 //! frames that follow each other without a gap between them; silence that is passed on late, as in
 //! a pause without packets, moves nothing. The session takes the bot's speech a little ahead of its
 //! time, so speech begins at its time or behind that before it, and an interruption removes what
-//! was not heard yet. Around a key, the caller is silent: the sound of keys tells which they were.
+//! was not played yet. Around a key, the caller is silent, since the sound of keys says which they
+//! were.
 //! Source: RIFF WAVE.
 
 use std::collections::VecDeque;
