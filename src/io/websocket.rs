@@ -416,9 +416,13 @@ impl WebSocketIo {
         let Some(start) = &mut self.start else { return Ok(()) };
         // The numbers of a dialled call choose no bot, and its caller is the runner.
         let came_in = self.dialled.is_none();
-        if came_in && !self.has_bot {
+        if !self.has_bot {
             let bots = task.sessions.bots();
-            let chosen = bots.choose(session.bot_choice());
+            let choice = match &self.dialled {
+                Some(dialled) => dialled.bot_choice(),
+                None => session.bot_choice(),
+            };
+            let chosen = bots.choose(choice);
             start.bot = chosen.unwrap_or_else(|UnknownBot| bots.default());
         }
         start.bot.mark_log();

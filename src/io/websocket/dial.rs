@@ -17,7 +17,6 @@ use tokio::sync::Notify;
 
 use crate::bot::SessionId;
 use crate::config::{Config, Transport};
-use crate::io::bots::SessionBot;
 use crate::io::http::app::{RunnerApp, check_program_body, new_session_id};
 use crate::io::http::body::{AcceptedBody, read};
 use crate::io::http::error::{HttpError, ModuleRefusal};
@@ -27,7 +26,7 @@ use crate::io::running::{ModuleFuture, RunningModule};
 use crate::io::tasks;
 use crate::io::websocket::dialled::DialledCalls;
 use crate::io::{RunError, tasks::request_time};
-use crate::proto::bots::{self, BotChoice};
+use crate::proto::bots::BotChoice;
 use crate::proto::http::access::KeyError;
 use crate::proto::metrics::text::MetricsText;
 use crate::proto::refusal::SessionRefusal;
@@ -215,13 +214,6 @@ pub fn handle_webhook(app: &RunnerApp, query: &str, call: CallKey) -> bool {
         return false;
     };
     lock(&dial_out.calls.ledger).handle_webhook(&id, call, request_time().now)
-}
-
-/// Returns the bot that the request to dial named; its name is in the URL of the webhook.
-pub fn named_bot(app: &RunnerApp, query: &str, peer: PeerInfo) -> Result<Option<SessionBot>, HttpError> {
-    let name = value(query, bots::QUERY);
-    name.map(|name| app.choose(BotChoice::named(Some(&name)), peer))
-        .transpose()
 }
 
 /// Notes who answered a dialled call. Returns whether the request was such a report.

@@ -71,21 +71,28 @@ impl DialledCalls {
 pub struct DialledSession {
     calls: Arc<DialledCalls>,
     id: SessionId,
+    bot: Option<String>,
 }
 
 impl DialledSession {
     /// Returns the session of a media socket; `key` is that of the provider's call.
     pub fn claim(calls: &Arc<DialledCalls>, key: &str) -> Option<Self> {
-        let id = lock(&calls.ledger).claim(key)?;
+        let (id, bot) = lock(&calls.ledger).claim(key)?;
         Some(DialledSession {
             calls: calls.clone(),
             id,
+            bot,
         })
     }
 
     /// Returns the id of the session.
     pub fn id(&self) -> &SessionId {
         &self.id
+    }
+
+    /// Returns the choice of its bot: the one that the request to dial named.
+    pub fn bot_choice(&self) -> BotChoice<'_> {
+        BotChoice::named(self.bot.as_deref())
     }
 
     /// Completes the data of the call for its bot.

@@ -98,7 +98,8 @@ pub async fn webhook(
     let is_dialled = dial::handle_webhook(app, query, call);
     let mint = |fingerprint| lock(&app.tokens).mint_for_call(call, fingerprint, request_time());
     let bot = match provider.url_names_bot {
-        _ if is_dialled => dial::named_bot(app, query, peer)?,
+        // `POST /calls` named it, and the ledger of dialled calls has the name.
+        _ if is_dialled => None,
         true => Some(called_bot(app, numbers.each_ref().map(Option::as_deref), peer)?),
         false => None,
     };

@@ -186,17 +186,14 @@ impl Dialling<'_> {
     }
 
     /// Returns the request that dials; `None` if the provider cannot, or a credential is missing.
-    /// The bot is known, so its name needs no encoding.
     pub fn request(&self, application: Option<&str>) -> Option<RestRequest> {
         let url = |name: &str| format!("https://{}/?{name}={}", self.host, self.id);
         let report_url = self.request.detects_machine.then(|| url(ANSWERED));
-        let bot = self.request.bot.as_ref();
-        let bot = bot.map_or_else(String::new, |name| format!("&{}={name}", bots::QUERY));
         let call = OutgoingCall {
             to: &self.request.to,
             from: &self.request.from,
             application,
-            answer_url: &(url(DIALLED) + &bot),
+            answer_url: &url(DIALLED),
             report_url: report_url.as_deref(),
             end_url: &url(ENDED),
         };

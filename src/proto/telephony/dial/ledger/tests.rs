@@ -148,7 +148,7 @@ fn the_bot_of_a_dialled_call_gets_its_data() {
     }
     assert_eq!(rig.ledger.counts().answered, 1);
     assert_eq!(rig.ledger.claim(&CallKey::of(TWILIO, "CA02").to_string()), None);
-    assert_eq!(rig.ledger.claim(&call.to_string()).as_deref(), Some("1"));
+    assert_eq!(rig.ledger.claim(&call.to_string()), Some(("1".into(), None)));
     assert_eq!(rig.ledger.claim(&call.to_string()), None, "once");
     let mut data = json!({"call_id": "CA01", "from": null, "to": null, "body": {}});
     rig.ledger.begin("1").expect("its data").complete(&mut data);
