@@ -5,6 +5,7 @@
 //! `docs/spec/telephony.md` 8.
 
 use crate::bots::QUERY;
+use crate::server::form;
 
 /// The response to a webhook, with status 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,16 @@ pub fn socket_url(host: &str, token: Option<&str>, bot: Option<&str>) -> String 
     let token = token.map_or_else(String::new, |token| format!("/{token}"));
     let query = bot.map_or_else(String::new, |bot| format!("?{QUERY}={bot}"));
     format!("wss://{host}/ws{token}{query}")
+}
+
+/// Returns whether the form of a request says that its call has ended, so that markup is of no use.
+pub fn reports_end(form: &[u8]) -> bool {
+    let form = form::parse(form);
+    let status = form::find(&form, "CallStatus").unwrap_or_default();
+    matches!(
+        status,
+        "completed" | "busy" | "no-answer" | "failed" | "canceled" | "cancel" | "timeout"
+    )
 }
 
 /// Returns an XML response with this content, which ends with a line break.

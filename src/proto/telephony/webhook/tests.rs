@@ -133,3 +133,29 @@ fn escapes_markup_in_the_form_and_the_host() {
         assert!(!body.contains("<Hangup"));
     }
 }
+
+/// A call that goes on, and a form without a status, get markup.
+#[test]
+fn only_the_end_of_a_call_is_reported_as_one() {
+    for status in [
+        "completed",
+        "busy",
+        "no-answer",
+        "failed",
+        "canceled",
+        "cancel",
+        "timeout",
+    ] {
+        let form = format!("CallUUID=1&CallStatus={status}&From=1");
+        assert!(reports_end(form.as_bytes()), "{status}");
+    }
+    for form in [
+        "",
+        "CallSid=1",
+        "CallStatus=",
+        "CallStatus=ringing",
+        "CallStatus=in-progress&Event=StartApp",
+    ] {
+        assert!(!reports_end(form.as_bytes()), "{form}");
+    }
+}
