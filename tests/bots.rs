@@ -182,6 +182,38 @@ fn a_webhook_names_the_bot_where_the_stream_does_not() {
     assert!(reply.text().contains("?bot=vip<"), "{}", reply.text());
 }
 
+/// A client that is turned away because its bot is full comes again with the same token.
+#[test]
+fn a_full_bot_leaves_the_token_of_a_client_as_it_is() {
+    let runner = start(&["--ws-auth", "token"]);
+    let target = || {
+        let request = json!({"transport": "websocket", "bot": "kitchen"});
+        let reply = post(&runner, "/start", &[], &request).json();
+        format!("/ws-client/{}", reply["token"].as_str().expect("a token"))
+    };
+    let (first, second) = (target(), target());
+    let socket = Socket::connect(runner.addr, &first);
+    runner.wait_for_log("this is the kitchen");
+    assert_eq!(refused(&runner, &second), 503);
+    socket.close(1000);
+    runner.wait_for_sessions(0);
+    let _second = Socket::connect(runner.addr, &second);
+    runner.wait_for_logs("this is the kitchen", 2);
+}
+
+/// Plivo reports the end of a call that came in to the URL that answered it, where the number has no
+/// other one.
+#[test]
+fn the_report_of_an_end_is_no_new_call() {
+    let runner = start(&["-t", "plivo", "-x", "bots.example.net"]);
+    let headers = ["Content-Type: application/x-www-form-urlencoded"];
+    let form = b"CallUUID=1&From=43660123&To=4312345&CallStatus=completed&Duration=12";
+    let reply = http::request(runner.addr, "POST", "/", &headers, form).expect("the runner answers");
+    assert_eq!((reply.status, reply.text().as_str()), (200, ""));
+    let calls = http::get(runner.addr, "/calls").json()["calls"].clone();
+    assert_eq!(calls.as_array().map(Vec::len), Some(0), "{calls}");
+}
+
 #[test]
 fn each_bot_has_its_calls_sessions_and_figures() {
     let runner = start(&[]);

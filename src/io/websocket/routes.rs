@@ -143,9 +143,6 @@ pub fn socket(request: RouteRequest<'_>, hooks: Option<&CallHooks>) -> Result<Re
         SocketEndpoint::Call { .. } => admission.handshake(requester),
     });
     let permit = permit.map_err(HttpError::Offer)?;
-    if let Some(token) = token {
-        token.redeem();
-    }
     let dialled = hooks.and_then(|hooks| (hooks.dialled)(app, &endpoint));
     let mut start = match endpoint {
         SocketEndpoint::Client => {
@@ -161,6 +158,9 @@ pub fn socket(request: RouteRequest<'_>, hooks: Option<&CallHooks>) -> Result<Re
             lease: None,
         },
     };
+    if let Some(token) = token {
+        token.redeem();
+    }
     if let Some(dialled) = &dialled {
         start.session_id = dialled.id().clone();
     }
