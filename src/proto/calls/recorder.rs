@@ -89,6 +89,8 @@ pub struct CallRecorder {
     answered_by: Option<String>,
     trace: Option<Traceparent>,
     connected_after: Option<Duration>,
+    /// When the caller left, before the bot has ended.
+    left_at: Option<Instant>,
     end: Option<EndedCall>,
     texts: Vec<CallText>,
     texts_bytes: usize,
@@ -239,6 +241,7 @@ impl CallRecorder {
             began: beginning.now,
             unix_ms: beginning.unix_ms,
             connected_after: None,
+            left_at: None,
             end: None,
             texts: Vec::new(),
             texts_bytes: 0,
@@ -300,6 +303,7 @@ impl CallRecorder {
                 }
                 .or_else(|| name_of(&json!(*who.identity)));
             }
+            SessionEvent::Left(_) => self.left_at = Some(now),
             _ => {}
         }
     }
@@ -413,7 +417,7 @@ impl CallRecorder {
             provider_error: end.provider_error.map(text),
             counts: end.counts,
             network: end.network,
-            duration: end.now.saturating_duration_since(self.began),
+            duration: self.left_at.unwrap_or(end.now).saturating_duration_since(self.began),
         });
         self.bot_turn = None;
         self.answer = None;
