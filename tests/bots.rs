@@ -144,10 +144,10 @@ fn a_call_reaches_the_bot_of_its_number() {
     );
     let call = http::last_call(runner.addr, &[]);
     assert_eq!(
-        (&call["outcome"], &call["ended_by"], &call["bot"]),
+        (&call["outcome"], &call["endedBy"], &call["bot"]),
         (&json!("refused"), &json!("runner"), &json!("vip"))
     );
-    assert_eq!(call["from"], FROM);
+    assert_eq!(call["caller"], FROM);
 }
 
 /// The stream of Plivo has no numbers, so the markup of its webhook names the bot.
@@ -175,7 +175,7 @@ fn a_webhook_names_the_bot_where_the_stream_does_not() {
     let calls = listed.json()["calls"].clone();
     assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
     assert_eq!(
-        (&calls[0]["outcome"], &calls[0]["from"], &calls[0]["to"]),
+        (&calls[0]["outcome"], &calls[0]["caller"], &calls[0]["callee"]),
         (&json!("refused"), &json!("15550001111"), &json!("4312345"))
     );
     let reply = called("CallUUID=1&From=43660123&To=4312345");
@@ -314,7 +314,7 @@ fn two_numbers_and_two_rooms_are_served_side_by_side() {
         let calls = calls.as_array().expect("a list").clone();
         assert_eq!(calls.len(), served.len(), "{calls:?}");
         for (bot, to, transport) in &served {
-            let is_it = |call: &&Value| call["bot"] == *bot && call["to"] == *to && call["transport"] == *transport;
+            let is_it = |call: &&Value| call["bot"] == *bot && call["callee"] == *to && call["transport"] == *transport;
             let call = calls
                 .iter()
                 .find(is_it)
@@ -355,7 +355,7 @@ fn two_numbers_and_two_rooms_are_served_side_by_side() {
     runner.wait_for_sessions(0);
     for call in calls("ended") {
         assert_eq!(
-            (&call["outcome"], &call["ended_by"]),
+            (&call["outcome"], &call["endedBy"]),
             (&json!("left"), &json!("caller")),
             "{call}"
         );
@@ -404,7 +404,7 @@ fn a_call_ends_at_the_limit_of_its_bot() {
     runner.wait_for_sessions(0);
     let call = http::get(runner.addr, "/calls").json()["calls"][0].clone();
     assert_eq!(
-        (&call["outcome"], &call["ended_by"]),
+        (&call["outcome"], &call["endedBy"]),
         (&json!("limit"), &json!("runner")),
         "{call}"
     );

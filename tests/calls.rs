@@ -43,12 +43,12 @@ fn a_call_is_recorded_from_its_start_to_its_end() {
     runner.wait_for_sessions(0);
     let ended = &calls(&runner, "?outcome=left")[0];
     assert_eq!(
-        (&ended["id"], &ended["state"], &ended["ended_by"], &ended["reason"]),
+        (&ended["id"], &ended["state"], &ended["endedBy"], &ended["reason"]),
         (&live["id"], &json!("ended"), &json!("caller"), &json!("caller left"))
     );
     let path = format!("/calls/{}", ended["id"].as_str().expect("an id"));
     let call = ask(&runner, &path, &[]).json();
-    assert_eq!((&call["texts"], &call["keys"]), (&json!([]), &json!(0)));
+    assert_eq!((&call["turns"], &call["keys"]), (&json!([]), &json!(0)));
     assert!(
         call["counts"]["frames_in"].as_u64().is_some_and(|frames| frames > 0),
         "{call}"
@@ -98,7 +98,7 @@ fn calls_that_find_no_place_are_recorded() {
         assert_eq!(reply.status, 503);
     }
     let members =
-        |call: &Value| ["transport", "provider", "from", "to", "ended_by", "state"].map(|member| call[member].clone());
+        |call: &Value| ["transport", "provider", "caller", "callee", "endedBy", "state"].map(|member| call[member].clone());
     let [telephony, twilio] = ["telephony_a", "twilio"].map(Value::from);
     let (runner_ended, ended) = (json!("runner"), json!("ended"));
     let of = |from: Value, to: Value| [&telephony, &twilio, &from, &to, &runner_ended, &ended].map(Value::clone);
@@ -186,7 +186,7 @@ fn a_telephone_call_has_the_texts_of_its_bot() {
         let live = &calls(runner, "")[0];
         let path = format!("/calls/{}", live["id"].as_str().expect("an id"));
         let call = ask(runner, &path, &[]).json();
-        call["texts"].as_array().expect("a list").clone()
+        call["turns"].as_array().expect("a list").clone()
     };
     let deadline = Instant::now() + PATIENCE;
     let is_complete = |text: &Value| {
@@ -210,7 +210,7 @@ fn a_telephone_call_has_the_texts_of_its_bot() {
     let call = ask(&runner, &path, &[]).json();
     assert_eq!(call["keys"], 1);
     assert!(
-        !call["texts"].to_string().contains("You pressed"),
+        !call["turns"].to_string().contains("You pressed"),
         "a key may be a part of a PIN: {call}"
     );
 }
@@ -246,7 +246,7 @@ fn calls_are_followed() {
         (&*name, &record["id"], &record["outcome"]),
         ("ended", &row["id"], &json!("left"))
     );
-    assert_eq!(record["texts"][0]["text"], "Open the door");
+    assert_eq!(record["turns"][0]["text"], "Open the door");
     // The end of the runner does not wait for a client that follows.
     runner.signal("TERM");
     assert_eq!(follower.line("event: "), None);

@@ -282,7 +282,7 @@ fn a_telephone_call_is_answered_and_ended_by_the_model() {
     runner.wait_for_sessions(0);
     let call = http::last_call(runner.addr, &[]);
     assert_eq!(call["hang_up_reason"], "the model ended the call");
-    let texts: Vec<_> = call["texts"].as_array().expect("texts").iter().collect();
+    let texts: Vec<_> = call["turns"].as_array().expect("texts").iter().collect();
     let said: Vec<_> = texts.iter().map(|text| (&text["by"], &text["text"])).collect();
     assert_eq!(
         said,

@@ -974,7 +974,7 @@ fn a_refused_dialin_call_is_recorded() {
     assert!(provider.asked().is_empty() && BotProcess::all(&runner).is_empty());
     let calls = http::refused_calls(runner.addr);
     assert_eq!(calls.len(), 1, "{calls:?}");
-    let facts = ["transport", "bot", "from", "to", "ended_by"].map(|name| &calls[0][name]);
+    let facts = ["transport", "bot", "caller", "callee", "endedBy"].map(|name| &calls[0][name]);
     assert_eq!(
         facts,
         [

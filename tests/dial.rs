@@ -204,7 +204,7 @@ fn a_dialled_call_reaches_its_bot() {
         runner.wait_for_sessions(0);
         let call = http::last_call(runner.addr, &[&format!("Authorization: Bearer {API_KEY}")]);
         assert_eq!(
-            (&call["id"], &call["to"], &call["direction"], &call["answered_by"]),
+            (&call["id"], &call["callee"], &call["direction"], &call["answered_by"]),
             (&reply["id"], &json!(TO), &json!("outbound"), &json!("machine"))
         );
         // The end of a call that had a session is that of the session.
@@ -278,12 +278,12 @@ fn a_call_without_an_answer_is_recorded() {
             }
             let call = record(&runner, &id).json();
             assert_eq!(
-                (&call["outcome"], &call["ended_by"], &call["state"]),
+                (&call["outcome"], &call["endedBy"], &call["state"]),
                 (&json!(outcome), &json!(by), &json!("ended")),
                 "{provider:?}"
             );
             assert_eq!(
-                (&call["from"], &call["to"], &call["direction"]),
+                (&call["caller"], &call["callee"], &call["direction"]),
                 (&json!(FROM), &json!(TO), &json!("outbound"))
             );
             assert_eq!(call["transport"], provider.transport());
@@ -326,12 +326,12 @@ fn a_call_that_is_not_dialled_is_recorded() {
             );
             let call = record(&runner, &first.json()["id"]).json();
             assert_eq!(
-                (&call["outcome"], &call["ended_by"], &call["state"]),
+                (&call["outcome"], &call["endedBy"], &call["state"]),
                 (&json!("not_dialled"), &json!("transport"), &json!("ended"))
             );
             assert_eq!(call["reason"], "the provider did not dial");
             assert_eq!(
-                (&call["from"], &call["to"], &call["direction"]),
+                (&call["caller"], &call["callee"], &call["direction"]),
                 (&json!(FROM), &json!(TO), &json!("outbound"))
             );
             let why = call["provider_error"].as_str().expect("why");
@@ -378,7 +378,7 @@ fn a_call_that_rings_ends_with_the_runner() {
     wait_until(|| record(&runner, &id).status == 200, || "no record".to_owned());
     let call = record(&runner, &id).json();
     assert_eq!(
-        (&call["outcome"], &call["ended_by"]),
+        (&call["outcome"], &call["endedBy"]),
         (&json!("shutdown"), &json!("runner"))
     );
     let form = end_form(Provider::Twilio, "CA02", "no-answer");
@@ -405,7 +405,7 @@ fn a_call_without_audio_is_recorded() {
     );
     let call = http::last_call(runner.addr, &[&authorization]);
     assert_eq!(
-        (&call["outcome"], &call["ended_by"], &call["to"]),
+        (&call["outcome"], &call["endedBy"], &call["callee"]),
         (&json!("never_connected"), &json!("caller"), &json!(TO))
     );
 }

@@ -531,7 +531,7 @@ fn a_refused_telephone_is_recorded() {
     assert!(report.error.contains("none of `callers`"), "{report:?}");
     let calls = http::refused_calls(runner.addr);
     assert_eq!(calls.len(), 1, "{calls:?}");
-    let facts = ["transport", "bot", "from", "to", "ended_by"].map(|name| &calls[0][name]);
+    let facts = ["transport", "bot", "caller", "callee", "endedBy"].map(|name| &calls[0][name]);
     let wanted = ["mediaroom", "vip", "+15550001111", "+4312345", "runner"];
     assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
     assign("AJ_2", "+4366012345", RUNNING);
@@ -626,7 +626,7 @@ fn start_asks_the_server_for_a_runner() {
     let calls = http::calls_of(runner.addr, "not_taken");
     let facts: Vec<_> = calls
         .iter()
-        .map(|call| (&call["transport"], &call["ended_by"]))
+        .map(|call| (&call["transport"], &call["endedBy"]))
         .collect();
     assert_eq!(facts, [(&json!("mediaroom"), &json!("runner"))], "{calls:?}");
     let metrics = http::get(runner.addr, "/metrics").text();

@@ -317,7 +317,7 @@ fn a_program_lets_the_runner_speak() {
         caller.stop();
         caller.end();
         runner.wait_for_sessions(0);
-        let texts = &http::last_call(runner.addr, &[])["texts"];
+        let texts = &http::last_call(runner.addr, &[])["turns"];
         assert_eq!(
             (&texts[0]["by"], &texts[0]["text"], &texts[1]),
             (&json!("bot"), &json!("Press 1."), &Value::Null)

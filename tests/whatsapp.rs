@@ -341,7 +341,7 @@ fn a_refused_call_is_recorded() {
     graph.wait_for(CALL, &["reject"]);
     let calls = http::refused_calls(runner.addr);
     assert_eq!(calls.len(), 1, "{calls:?}");
-    let facts = ["transport", "bot", "from", "to", "ended_by"].map(|name| &calls[0][name]);
+    let facts = ["transport", "bot", "caller", "callee", "endedBy"].map(|name| &calls[0][name]);
     let wanted = ["webrtc", "vip", FROM, "15550002222", "runner"];
     assert_eq!(facts, wanted.map(|text| json!(text)).each_ref());
     assert_eq!(runner.sessions(), 0);

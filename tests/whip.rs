@@ -303,7 +303,7 @@ fn the_bot_gets_the_endpoint_of_its_caller() {
         .and_then(|path| path.strip_prefix("/whip/s/"))
         .expect("an id");
     assert_eq!(arguments["webrtc_connection"]["pc_id"], id);
-    assert_eq!(last_call(runner.addr, &[])["from"], "front-door");
+    assert_eq!(last_call(runner.addr, &[])["caller"], "front-door");
 
     let offer = Poster::new(BOTH).bare_offer();
     let form = format!(

@@ -71,14 +71,14 @@ function player({ id }) {
 }
 
 function conversation(call) {
-	const texts = Array.isArray(call.texts) ? call.texts : [];
+	const texts = Array.isArray(call.turns) ? call.turns : [];
 	const facts = [
-		call.texts_cut ? `${call.texts_cut} earlier texts were dropped.` : '',
+		call.turns_cut ? `${call.turns_cut} earlier texts were dropped.` : '',
 		texts.length ? '' : 'Nothing was said, or the bot reports no texts.',
 		call.keys ? `${call.keys} key${call.keys === 1 ? '' : 's'} pressed.` : '',
 		call.functions?.length ? `Functions: ${call.functions.join(', ')}.` : '',
 		call.recording ? `Its sound is in ${call.recording}.` : '',
-		call.ended_by ? `Ended by the ${call.ended_by}.` : '',
+		call.endedBy ? `Ended by the ${call.endedBy}.` : '',
 		network(call),
 		call.bot_error ? `The bot failed: ${call.bot_error}` : '',
 		call.provider_error ? `The provider says: ${call.provider_error}` : '',
@@ -186,9 +186,9 @@ export function callList(shown) {
 		for (const call of calls) {
 			if (!items.has(call.id)) items.set(call.id, item(call.id));
 			const entry = items.get(call.id);
-			const numbers = [call.from ?? call.address, call.to && `→ ${call.to}`].filter(Boolean).join(' ');
+			const numbers = [call.caller ?? call.address, call.callee && `→ ${call.callee}`].filter(Boolean).join(' ');
 			const who = [labelOf(call.transport) || 'no transport', numbers, call.id === ownCall.session ? 'your call' : ''].filter(Boolean).join(' · ');
-			entry.summary.replaceChildren(when(call.started), make('b', '', who), make('span', '', words(call)));
+			entry.summary.replaceChildren(when(call.startedAt), make('b', '', who), make('span', '', words(call)));
 			// A live conversation goes on, and ends once.
 			if (call.state === 'live' || entry.state === 'live') entry.load();
 			entry.listen(call.state === 'live' && call.listen_in);

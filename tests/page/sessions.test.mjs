@@ -233,7 +233,7 @@ test('what a runner tells is text', async () => {
 
 const CALL = {
 	id: 'c1', transport: 'telephony_a', from: '+4366012345', to: '+431', started: '2026-01-02T09:14:00.000Z', duration_ms: 75_400, state: 'ended',
-	outcome: 'left', reason: 'caller left', ended_by: 'caller', interruptions: 1, answers: 2, latency_ms: 812, latency_max_ms: 900,
+	outcome: 'left', reason: 'caller left', endedBy: 'caller', interruptions: 1, answers: 2, latency_ms: 812, latency_max_ms: 900,
 };
 const TEXTS = [
 	{ at_ms: 1200, by: 'caller', text: 'What time is it?' },

@@ -497,23 +497,25 @@ impl CallRecorder {
             None => now.saturating_duration_since(self.began),
         };
         let outcome = self.outcome();
-        let mut call = json!({
+        json!({
             "id": &*self.id,
+            "bot": self.bot.as_deref(),
             "transport": self.transport.map(Transport::name),
             "provider": self.transport.filter(|transport| transport.is_telephony()).map(Transport::common_name),
-            "from": self.caller,
-            "to": self.callee,
+            "caller": self.caller,
+            "callee": self.callee,
             "address": self.address(),
             "direction": if self.is_dialled { OUTBOUND } else { "inbound" },
             "answered_by": self.answered_by,
             "trace": self.trace.as_ref().map(Traceparent::trace_id),
-            "started": iso_ms(self.unix_ms),
-            "connected_after_ms": self.connected_after.map(millis),
+            "startedAt": iso_ms(self.unix_ms),
+            "connectedAt": self.connected_after.map(|after| self.time_of(after)),
+            "endedAt": self.end.as_ref().map(|end| self.time_of(end.duration)),
             "duration_ms": millis(duration),
             "state": if outcome.is_some() { "ended" } else { "live" },
             "outcome": outcome.map(CallOutcome::label),
             "reason": outcome.map(|outcome| outcome.to_string()),
-            "ended_by": outcome.map(CallOutcome::ended_by),
+            "endedBy": outcome.map(CallOutcome::ended_by),
             "hang_up_reason": self.hang_up_reason,
             "transferred_to": self.transferred_to,
             "recording": self.recording,
@@ -523,19 +525,20 @@ impl CallRecorder {
             "answers": self.latencies.count(),
             "latency_ms": self.latencies.mean().map(millis),
             "latency_max_ms": self.latencies.longest().map(millis),
-        });
-        if let Some(bot) = &self.bot {
-            call["bot"] = json!(**bot);
-        }
-        call
+        })
+    }
+
+    /// Returns a time of the call, given from its beginning.
+    fn time_of(&self, after: Duration) -> String {
+        iso_ms(self.unix_ms.saturating_add(millis(after)))
     }
 
     /// Returns the JSON of `GET /calls/ID`: the row, and what was said.
     pub fn describe(&self, now: Instant) -> Value {
         let mut call = self.summary(now);
-        let texts: Vec<Value> = self.texts.iter().map(CallText::describe).collect();
-        call["texts"] = texts.into();
-        call["texts_cut"] = self.texts_cut.into();
+        let turns: Vec<Value> = self.texts.iter().map(CallText::describe).collect();
+        call["turns"] = turns.into();
+        call["turns_cut"] = self.texts_cut.into();
         call["keys"] = self.keys.into();
         call["functions"] = json!(self.functions);
         call["errors"] = json!(self.errors);

@@ -161,6 +161,7 @@ pub const WEBHOOK_METHODS: &str = GET_AND_POST_METHODS;
 const GET_AND_POST_METHODS: &str = "GET, HEAD, POST, OPTIONS";
 const OFFER_METHODS: &str = "POST, PATCH, OPTIONS";
 const END_METHODS: &str = "DELETE, OPTIONS";
+const CALL_METHODS: &str = "GET, HEAD, DELETE, OPTIONS";
 const SOCKET_METHODS: &str = "GET, OPTIONS";
 /// The methods of `/` if `-t` selects no telephony provider.
 pub const ROOT_METHODS: &str = GET_METHODS;
@@ -249,7 +250,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
             }
             if let Some(id) = path.strip_prefix("/calls/") {
                 match id.split_once('/') {
-                    None => return read_only(method, Route::Call(id.to_owned())),
+                    None => return call(method, id),
                     Some((id, "recording")) => return read_only(method, Route::CallRecording(id.to_owned())),
                     Some((id, "listen")) => return post(method, Route::Listen(id.to_owned())),
                     Some((id, rest)) => {
@@ -351,6 +352,16 @@ fn end<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, RouteError> {
         "DELETE" => Ok(route),
         "OPTIONS" => Ok(Route::Methods(END_METHODS)),
         _ => Err(RouteError::Method(END_METHODS)),
+    }
+}
+
+/// A call is read whether it is live or past; a live one is ended as its session is.
+fn call<'p>(method: &str, id: &str) -> Result<Route<'p>, RouteError> {
+    match method {
+        "GET" | "HEAD" => Ok(Route::Call(id.to_owned())),
+        "DELETE" => Ok(Route::EndSession(id.to_owned())),
+        "OPTIONS" => Ok(Route::Methods(CALL_METHODS)),
+        _ => Err(RouteError::Method(CALL_METHODS)),
     }
 }
 

@@ -190,7 +190,7 @@ def name_of(record):
     """What the client typed in a call, and of one that was turned away its number."""
     if record["outcome"] == "refused":
         return record["from"]
-    return record["texts"][0]["text"] if record["texts"] else None
+    return record["turns"][0]["text"] if record["turns"] else None
 
 
 def frame(opcode, payload):

@@ -160,7 +160,7 @@ fn a_missed_call_is_recorded_once() {
                 (&json!("ended"), &json!("busy"))
             );
             assert_eq!(
-                (&record["ended_by"], &record["duration_ms"]),
+                (&record["endedBy"], &record["duration_ms"]),
                 (&json!("caller"), &json!(20_000))
             );
         }

@@ -176,7 +176,7 @@ fn the_oldest_events_are_dropped() {
 fn events_of_refused_calls_are_dropped_first() {
     let (mut queue, now) = (queue(WAITING_MAX as u64 - 2), Instant::now());
     let refused = |nth: u64| {
-        let call = json!({"id": nth, "outcome": "refused", "texts": []});
+        let call = json!({"id": nth, "outcome": "refused", "turns": []});
         PostedEvent::new(EventKind::of_end(CallOutcome::Refused), &call, NOW_MS + nth, nth)
     };
     let kept = |event: PostedEvent| PostedEvent::from_file(&PostedEvent::file_name(&event.id), event.body);

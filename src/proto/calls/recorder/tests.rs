@@ -101,7 +101,7 @@ impl Rig {
     fn texts(&self) -> Vec<(String, String)> {
         let call = self.describe();
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
-        let texts = call["texts"].as_array().expect("a list").iter();
+        let texts = call["turns"].as_array().expect("a list").iter();
         texts.map(|each| (text(&each["by"]), text(&each["text"]))).collect()
     }
 }
@@ -125,16 +125,20 @@ fn a_call_says_who_called_how_long_and_why_it_ended() {
     rig.end(LeaveReason::BotFailed, Some("no model"));
     let call = rig.describe();
     assert_eq!(
-        (&call["from"], &call["to"], &call["transport"]),
+        (&call["caller"], &call["callee"], &call["transport"]),
         (&json!("+4366012345"), &json!("+431"), &json!("telephony_a"))
     );
-    assert_eq!(call["started"], "2026-11-28T22:13:20.000Z");
+    assert_eq!(call["startedAt"], "2026-11-28T22:13:20.000Z");
     assert_eq!(
-        (&call["connected_after_ms"], &call["duration_ms"]),
-        (&json!(120), &json!(60_120))
+        (&call["connectedAt"], &call["endedAt"], &call["duration_ms"]),
+        (
+            &json!("2026-11-28T22:13:20.120Z"),
+            &json!("2026-11-28T22:14:20.120Z"),
+            &json!(60_120)
+        )
     );
     assert_eq!(
-        (&call["state"], &call["outcome"], &call["reason"], &call["ended_by"]),
+        (&call["state"], &call["outcome"], &call["reason"], &call["endedBy"]),
         (
             &json!("ended"),
             &json!("bot_failed"),
@@ -195,11 +199,11 @@ fn a_dialled_call_says_who_answered_and_where_it_went() {
         (&json!("outbound"), &json!("machine"))
     );
     assert_eq!(
-        (&call["transferred_to"], &call["hang_up_reason"], &call["ended_by"]),
+        (&call["transferred_to"], &call["hang_up_reason"], &call["endedBy"]),
         (&json!("+4369911111"), &json!("the caller pressed #"), &json!("bot"))
     );
     let named = rig_with(Some(&json!({"via": "whip", "name": "kitchen"})), true);
-    assert_eq!(named.describe()["from"], "kitchen");
+    assert_eq!(named.describe()["caller"], "kitchen");
 }
 
 /// Each prompt is a text of its own, with the time of the answer that it is.
@@ -214,7 +218,7 @@ fn prompts_are_texts_of_the_bot() {
     let call = rig.describe();
     assert_eq!(rig.texts(), said(&[("bot", "Press 1."), ("bot", "Press 2.")]));
     assert_eq!(
-        (&call["texts"][1]["at_ms"], &call["texts"][1]["latency_ms"]),
+        (&call["turns"][1]["at_ms"], &call["turns"][1]["latency_ms"]),
         (&json!(4000), &json!(700))
     );
 }
@@ -243,7 +247,7 @@ fn answers_have_their_latency_and_its_stages() {
     let call = rig.describe();
     assert_eq!(rig.texts(), said(&[("caller", "What time is it?"), ("bot", "Noon.")]));
     assert_eq!(
-        call["texts"][1],
+        call["turns"][1],
         json!({
             "at_ms": 1700, "by": "bot", "text": "Noon.", "latency_ms": 1300,
             "stages": [{"name": "LLM#0", "ms": 300}, {"name": "TTS#0", "ms": 125}],
@@ -281,8 +285,8 @@ fn an_answer_counts_as_the_bot_measured_it() {
         (&call["answers"], &call["latency_ms"], &call["latency_max_ms"]),
         (&json!(1), &json!(1500), &json!(1500))
     );
-    assert_eq!(call["texts"][0]["latency_ms"], 1500);
-    assert_eq!(call["texts"][0]["stages"], json!([{"name": "first_sound", "ms": 1500}]));
+    assert_eq!(call["turns"][0]["latency_ms"], 1500);
+    assert_eq!(call["turns"][0]["stages"], json!([{"name": "first_sound", "ms": 1500}]));
     rig.bot("user-started-speaking", Value::Null);
     rig.transcribe("And then?");
     rig.bot("user-stopped-speaking", Value::Null);
@@ -359,7 +363,7 @@ fn a_greeting_has_no_latency() {
     rig.answer(300);
     let call = rig.describe();
     assert_eq!((&call["answers"], &call["latency_ms"]), (&json!(0), &Value::Null));
-    assert_eq!(call["texts"][0], json!({"at_ms": 0, "by": "bot", "text": "Hello."}));
+    assert_eq!(call["turns"][0], json!({"at_ms": 0, "by": "bot", "text": "Hello."}));
 }
 
 /// Bots report the same words up to three times; spoken progress is what the caller heard.
@@ -456,7 +460,7 @@ fn texts_are_bounded() {
     let texts = rig.texts();
     let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
     assert!(bytes <= TEXTS_BYTES_MAX && texts.iter().all(|(_, text)| text.len() <= TEXT_BYTES_MAX));
-    assert_eq!(call["texts_cut"], 80 - texts.len());
+    assert_eq!(call["turns_cut"], 80 - texts.len());
     assert!(rig.call.bytes() < 2 * TEXTS_BYTES_MAX, "{}", rig.call.bytes());
 }
 
@@ -472,7 +476,7 @@ fn without_texts_only_figures_are_kept() {
     rig.pass(300);
     rig.answer(300);
     let call = rig.describe();
-    assert_eq!((&call["texts"], &call["latency_ms"]), (&json!([]), &json!(300)));
+    assert_eq!((&call["turns"], &call["latency_ms"]), (&json!([]), &json!(300)));
     assert_eq!(call["errors"], json!([]));
 }
 
@@ -523,7 +527,7 @@ fn an_answer_arrives_half_a_round_trip_later() {
         if round_trip_ms.is_some() {
             continue;
         }
-        let texts = rig.describe()["texts"].clone();
+        let texts = rig.describe()["turns"].clone();
         assert_eq!(texts[1]["stages"], json!([{"name": "arrival", "ms": 200}]), "{texts}");
     }
     rig.transcribe("a question");
@@ -532,7 +536,7 @@ fn an_answer_arrives_half_a_round_trip_later() {
     rig.bot("bot-transcription", json!({"text": "the last"}));
     rig.end(LeaveReason::Left, None);
     let call = rig.describe();
-    let arrival = |nth: usize| call["texts"][2 * nth + 1]["stages"][0]["ms"].clone();
+    let arrival = |nth: usize| call["turns"][2 * nth + 1]["stages"][0]["ms"].clone();
     assert_eq!(
         [arrival(1), arrival(2), arrival(3)],
         [25, 15, 20].map(Value::from),
@@ -563,7 +567,7 @@ fn an_answer_arrives_when_its_provider_says_so() {
     for (delay_ms, arrival_ms) in [(None, 25), (Some(180), 180), (Some(400), 180), (None, 180)] {
         rig.call.handle_network(&Counts::default(), network(delay_ms));
         let call = rig.describe();
-        assert_eq!(call["texts"][1]["stages"][0]["ms"], arrival_ms, "{call}");
+        assert_eq!(call["turns"][1]["stages"][0]["ms"], arrival_ms, "{call}");
     }
     let mut last = network(Some(180));
     last.update(network(None));

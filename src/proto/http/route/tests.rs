@@ -47,6 +47,7 @@ fn routes_by_method_and_path() {
     assert_eq!(get("/calls/a/b"), Err(RouteError::NotFound));
     assert_eq!(get("/calls/a/b/recording"), Err(RouteError::NotFound));
     assert_eq!(route("DELETE", "/sessions/S"), Ok(Route::EndSession("S".into())));
+    assert_eq!(route("DELETE", "/calls/S"), Ok(Route::EndSession("S".into())));
     assert_eq!(get("/sessions/S"), Err(RouteError::Method("DELETE, OPTIONS")));
     assert_eq!(route("OPTIONS", "/sessions/S"), Ok(Route::Methods("DELETE, OPTIONS")));
     assert_eq!(route("POST", "/api/offer"), Ok(Route::Offer(None)));
